@@ -1,0 +1,99 @@
+import { type Static, Type } from "typebox";
+import { ToolCall } from "./request.ts";
+
+const FinishReason = Type.Enum(["stop", "length", "tool_calls", "content_filter"]);
+const Nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()]);
+
+/** Token counts of one completion, in OpenAI's shape; `cost` in credits. */
+export const CompletionUsage = Type.Object({
+  prompt_tokens: Type.Integer({ minimum: 0 }),
+  completion_tokens: Type.Integer({ minimum: 0 }),
+  total_tokens: Type.Integer({ minimum: 0 }),
+  prompt_tokens_details: Type.Optional(Type.Object({ cached_tokens: Type.Optional(Type.Integer({ minimum: 0 })) })),
+  completion_tokens_details: Type.Optional(
+    Type.Object({ reasoning_tokens: Type.Optional(Type.Integer({ minimum: 0 })) }),
+  ),
+  cost: Type.Optional(Type.Number({ minimum: 0, description: "What was charged, in credits." })),
+});
+
+/** An entry of `messages` in the answer: the conversation's message shape, `content` always a string. */
+export const ResultingMessage = Type.Object({
+  role: Type.String(),
+  content: Type.String(),
+  name: Type.Optional(Type.String()),
+  refusal: Type.Optional(Nullable(Type.String())),
+  tool_calls: Type.Optional(Type.Array(ToolCall)),
+  tool_call_id: Type.Optional(Type.String()),
+  reasoning_content: Type.Optional(Type.String()),
+});
+
+export const ReplyMessage = Type.Object({
+  role: Type.Literal("assistant"),
+  content: Nullable(Type.String()),
+  refusal: Nullable(Type.String()),
+  tool_calls: Type.Optional(Type.Array(ToolCall)),
+  reasoning_content: Type.Optional(Type.String()),
+});
+
+export const ChatCompletion = Type.Object({
+  id: Type.String({ pattern: "^chatcmpl-" }),
+  object: Type.Literal("chat.completion"),
+  created: Type.Integer({ description: "Unix time in seconds." }),
+  model: Type.String(),
+  organization_id: Type.String(),
+  messages: Type.Array(ResultingMessage),
+  choices: Type.Array(
+    Type.Object({
+      index: Type.Literal(0),
+      message: ReplyMessage,
+      logprobs: Nullable(Type.Unknown()),
+      finish_reason: FinishReason,
+    }),
+    { minItems: 1, maxItems: 1 },
+  ),
+  usage: CompletionUsage,
+});
+
+export const ToolCallDelta = Type.Object({
+  index: Type.Integer({ minimum: 0 }),
+  id: Type.Optional(Type.String()),
+  type: Type.Optional(Type.Literal("function")),
+  function: Type.Optional(Type.Object({ name: Type.Optional(Type.String()), arguments: Type.Optional(Type.String()) })),
+  extra_content: Type.Optional(Type.Unknown()),
+});
+
+export const Delta = Type.Object({
+  role: Type.Optional(Type.Literal("assistant")),
+  content: Type.Optional(Nullable(Type.String())),
+  refusal: Type.Optional(Nullable(Type.String())),
+  reasoning_content: Type.Optional(Nullable(Type.String())),
+  tool_calls: Type.Optional(Type.Array(ToolCallDelta)),
+});
+
+/** One event of a streamed answer. */
+export const ChatCompletionChunk = Type.Object({
+  id: Type.String({ pattern: "^chatcmpl-" }),
+  object: Type.Literal("chat.completion.chunk"),
+  created: Type.Integer(),
+  model: Type.String(),
+  organization_id: Type.String(),
+  choices: Type.Array(
+    Type.Object({
+      index: Type.Literal(0),
+      delta: Delta,
+      logprobs: Type.Optional(Nullable(Type.Unknown())),
+      finish_reason: Nullable(FinishReason),
+    }),
+    { maxItems: 1 },
+  ),
+  usage: Type.Optional(Nullable(CompletionUsage)),
+});
+
+export type FinishReason = Static<typeof FinishReason>;
+export type CompletionUsage = Static<typeof CompletionUsage>;
+export type ResultingMessage = Static<typeof ResultingMessage>;
+export type ReplyMessage = Static<typeof ReplyMessage>;
+export type ChatCompletion = Static<typeof ChatCompletion>;
+export type ToolCallDelta = Static<typeof ToolCallDelta>;
+export type Delta = Static<typeof Delta>;
+export type ChatCompletionChunk = Static<typeof ChatCompletionChunk>;

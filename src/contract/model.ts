@@ -1,0 +1,50 @@
+import { type Static, Type } from "typebox";
+
+export const CATEGORIES = ["chat", "reasoning", "code", "vision", "sandbox"] as const;
+export const CAPABILITIES = [
+  "chat",
+  "streaming",
+  "instructions",
+  "tools",
+  "structured_output",
+  "vision",
+  "reasoning",
+  "prompt_caching",
+] as const;
+/** Where `cutoff_date` comes from: the maker's statement, the release date, or neither was known. */
+export const CUTOFF_BASES = ["stated", "released", "assumed"] as const;
+
+const CalendarDate = Type.String({ pattern: "^\\d{4}-\\d{2}-\\d{2}$", description: "YYYY-MM-DD" });
+
+export const Model = Type.Object({
+  id: Type.String(),
+  object: Type.Literal("model"),
+  created: Type.Integer({ description: "Unix time in seconds of the model's release." }),
+  owned_by: Type.String(),
+  category: Type.Enum([...CATEGORIES]),
+  name: Type.String(),
+  description: Type.String(),
+  capabilities: Type.Array(Type.Enum([...CAPABILITIES])),
+  context_window: Type.Integer({ minimum: 1, description: "Tokens." }),
+  max_output_tokens: Type.Integer({ minimum: 1, maximum: 4096 }),
+  cutoff_date: CalendarDate,
+  cutoff_basis: Type.Enum([...CUTOFF_BASES]),
+  pricing: Type.String(),
+  pricing_details: Type.Object({
+    unit: Type.Literal("credits_per_million_tokens"),
+    input: Type.Number({ minimum: 0 }),
+    cached_input: Type.Number({ minimum: 0 }),
+    output: Type.Number({ minimum: 0 }),
+  }),
+  deprecated: Type.Boolean(),
+  shutdown_date: Type.Union([CalendarDate, Type.Null()]),
+  replacement: Type.Union([Type.String(), Type.Null()]),
+});
+
+export const ModelList = Type.Object({ object: Type.Literal("list"), data: Type.Array(Model) });
+
+export type Category = (typeof CATEGORIES)[number];
+export type Capability = (typeof CAPABILITIES)[number];
+export type CutoffBasis = (typeof CUTOFF_BASES)[number];
+export type Model = Static<typeof Model>;
+export type ModelList = Static<typeof ModelList>;

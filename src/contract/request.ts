@@ -1,0 +1,114 @@
+import { type Static, type TSchema, Type } from "typebox";
+
+/** Highest value of `max_tokens` that any model takes. */
+export const MAX_TOKENS_LIMIT = 4096;
+export const MESSAGE_ROLES = ["system", "developer", "user", "assistant", "tool"] as const;
+
+/** One of several object shapes, told apart by `tag`; named so in the schema that validators and generators can follow. */
+function taggedUnion<T extends TSchema[]>(tag: string, schemas: [...T]) {
+  return Type.Unsafe<Static<T[number]>>({
+    type: "object",
+    required: [tag],
+    discriminator: { propertyName: tag },
+    oneOf: schemas,
+  });
+}
+
+const TextPart = Type.Object({ type: Type.Literal("text"), text: Type.String() });
+const ImagePart = Type.Object({
+  type: Type.Literal("image_url"),
+  image_url: Type.Object({
+    url: Type.String({ minLength: 1 }),
+    detail: Type.Optional(Type.Enum(["auto", "low", "high"])),
+  }),
+});
+export const ContentPart = taggedUnion("type", [TextPart, ImagePart]);
+
+export const ToolCall = Type.Object({
+  id: Type.String(),
+  type: Type.Literal("function"),
+  function: Type.Object({ name: Type.String(), arguments: Type.String() }),
+  extra_content: Type.Optional(Type.Unknown()),
+});
+
+export const RequestMessage = Type.Object({
+  role: Type.Enum([...MESSAGE_ROLES]),
+  content: Type.Optional(
+    Type.Union([Type.String(), Type.Array(ContentPart)], {
+      description: "Required, but on an assistant message with tool_calls.",
+    }),
+  ),
+  name: Type.Optional(Type.String()),
+  tool_calls: Type.Optional(Type.Array(ToolCall)),
+  tool_call_id: Type.Optional(Type.String()),
+  refusal: Type.Optional(Type.String()),
+  reasoning_content: Type.Optional(Type.String()),
+});
+
+export const Tool = Type.Object({
+  type: Type.Literal("function"),
+  function: Type.Object({
+    name: Type.String({ minLength: 1 }),
+    description: Type.Optional(Type.String()),
+    parameters: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+    strict: Type.Optional(Type.Boolean()),
+  }),
+});
+
+const ToolChoice = Type.Union([
+  Type.Enum(["none", "auto", "required"]),
+  Type.Object({ type: Type.Literal("function"), function: Type.Object({ name: Type.String() }) }),
+]);
+
+const ResponseFormat = taggedUnion("type", [
+  Type.Object({ type: Type.Literal("text") }),
+  Type.Object({ type: Type.Literal("json_object") }),
+  Type.Object({
+    type: Type.Literal("json_schema"),
+    json_schema: Type.Object({
+      name: Type.String(),
+      description: Type.Optional(Type.String()),
+      schema: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+      strict: Type.Optional(Type.Boolean()),
+    }),
+  }),
+]);
+
+/**
+ * The body of POST /v1/chat/completions. `null` counts as absent: it is taken off before this schema is asked
+ * (`withoutNulls` in validation.ts), so that no rule has to be written twice.
+ */
+export const ChatCompletionRequest = Type.Object({
+  model: Type.String({ minLength: 1, description: "A model's id, as in GET /v1/models." }),
+  messages: Type.Array(RequestMessage, { minItems: 1 }),
+  instructions: Type.Optional(Type.String({ description: "Placed before all messages as a system message." })),
+  temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
+  max_tokens: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_TOKENS_LIMIT })),
+  max_completion_tokens: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: MAX_TOKENS_LIMIT, description: "Another name for max_tokens." }),
+  ),
+  stream: Type.Optional(Type.Boolean()),
+  stream_options: Type.Optional(Type.Object({ include_usage: Type.Optional(Type.Boolean()) })),
+  n: Type.Optional(Type.Integer({ minimum: 1, description: "Only 1." })),
+  top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
+  stop: Type.Optional(Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 4 })])),
+  seed: Type.Optional(Type.Integer()),
+  presence_penalty: Type.Optional(Type.Number({ minimum: -2, maximum: 2 })),
+  frequency_penalty: Type.Optional(Type.Number({ minimum: -2, maximum: 2 })),
+  tools: Type.Optional(Type.Array(Tool)),
+  tool_choice: Type.Optional(ToolChoice),
+  parallel_tool_calls: Type.Optional(Type.Boolean()),
+  response_format: Type.Optional(ResponseFormat),
+  reasoning_effort: Type.Optional(Type.Enum(["none", "minimal", "low", "medium", "high", "xhigh"])),
+  logit_bias: Type.Optional(Type.Record(Type.String(), Type.Number({ minimum: -100, maximum: 100 }))),
+  logprobs: Type.Optional(Type.Boolean()),
+  top_logprobs: Type.Optional(Type.Integer({ minimum: 0, maximum: 20 })),
+  user: Type.Optional(Type.String()),
+  metadata: Type.Optional(Type.Record(Type.String(), Type.String())),
+});
+
+export type ChatCompletionRequest = Static<typeof ChatCompletionRequest>;
+export type RequestMessage = Static<typeof RequestMessage>;
+export type ContentPart = Static<typeof ContentPart>;
+export type ToolCall = Static<typeof ToolCall>;
+export type Tool = Static<typeof Tool>;

@@ -1,0 +1,58 @@
+/**
+ * Amounts of credits. A credit is 1,000,000 micro-credits, and every amount in the books is an integer of
+ * micro-credits. Prices are integers of pico-credits a token: a price of p credits per million tokens is p micro-credits,
+ * or p x 1,000,000 pico-credits, a token.
+ */
+export type MicroCredits = bigint;
+export type PicoCredits = bigint;
+
+export const MICRO_PER_CREDIT = 1_000_000n;
+export const PICO_PER_MICRO = 1_000_000n;
+/** Largest amount the books take: a signed 64-bit integer, with room for a thousand of the largest to be summed. */
+export const MICRO_CREDITS_MAX: MicroCredits = 9_000_000_000_000_000n;
+
+const DECIMAL = /^(\d{1,15})(?:\.(\d{1,30}))?(?:[eE]([+-]?\d{1,2}))?$/;
+
+/**
+ * Reads a decimal string exactly as an integer of `10^-digits`, rounded up where it is finer. Never passes through a
+ * float. Returns undefined when the text is not a plain non-negative decimal number.
+ */
+export function parseDecimal(text: string, digits: number): bigint | undefined {
+  const match = DECIMAL.exec(text);
+  if (match === null) return undefined;
+  const [, whole = "", fraction = "", exponent = "0"] = match;
+  const shift = digits + Number(exponent) - fraction.length;
+  const value = BigInt(whole + fraction);
+  if (shift >= 0) return value * 10n ** BigInt(shift);
+  return ceilDivide(value, 10n ** BigInt(-shift));
+}
+
+/** Credits as a person types them ("12.5") to micro-credits; undefined when not a number, finer than a micro-credit, or too large. */
+export function parseCredits(text: string): MicroCredits | undefined {
+  const fine = parseDecimal(text, 36);
+  if (fine === undefined || fine % 10n ** 30n !== 0n) return undefined;
+  const amount = fine / 10n ** 30n;
+  return amount <= MICRO_CREDITS_MAX ? amount : undefined;
+}
+
+/** Micro-credits as a number of credits, for JSON: the nearest double, which prints the exact decimal up to 2^53 micro-credits. */
+export function creditsFromMicro(amount: MicroCredits): number {
+  return Number(amount) / 1e6;
+}
+
+/** Micro-credits as an exact decimal text: "0.000014", "100". */
+export function formatCredits(amount: MicroCredits): string {
+  const sign = amount < 0n ? "-" : "";
+  const absolute = amount < 0n ? -amount : amount;
+  const fraction = (absolute % MICRO_PER_CREDIT).toString().padStart(6, "0").replace(/0+$/, "");
+  return `${sign}${absolute / MICRO_PER_CREDIT}${fraction === "" ? "" : `.${fraction}`}`;
+}
+
+/** Division of non-negative integers, rounded up. */
+export function ceilDivide(dividend: bigint, divisor: bigint): bigint {
+  return (dividend + divisor - 1n) / divisor;
+}
+
+export function minimum(a: bigint, b: bigint): bigint {
+  return a < b ? a : b;
+}

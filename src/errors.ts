@@ -1,0 +1,129 @@
+/**
+ * The catalog of errors: everything that an API caller can be told went wrong, by code. `docs/errors.md` lists the same
+ * rows, and a test compares the two both ways. Public messages stand here or come from whoever raises the error; what
+ * happened inside travels as `cause`, to the log only.
+ */
+interface ErrorRow {
+  status: number;
+  type: string;
+  /** Whether the same request may succeed later without a change. */
+  retryable: boolean;
+  message: string;
+}
+
+const invalid = (status: number, message: string, retryable = false): ErrorRow => ({
+  status,
+  type: "invalid_request_error",
+  retryable,
+  message,
+});
+const authentication = (message: string): ErrorRow => ({
+  status: 401,
+  type: "authentication_error",
+  retryable: false,
+  message,
+});
+const permission = (message: string): ErrorRow => ({
+  status: 403,
+  type: "permission_error",
+  retryable: false,
+  message,
+});
+const rateLimit = (message: string): ErrorRow => ({ status: 429, type: "rate_limit_error", retryable: true, message });
+const server = (status: number, message: string): ErrorRow => ({
+  status,
+  type: "server_error",
+  retryable: true,
+  message,
+});
+
+export const errorCatalog = {
+  invalid_json: invalid(400, "The request body is not valid JSON."),
+  missing_required_parameter: invalid(400, "A required parameter is missing."),
+  invalid_type: invalid(400, "A parameter has the wrong type."),
+  invalid_value: invalid(400, "A parameter has a value that is not allowed."),
+  unsupported_value: invalid(400, "The model does not support this value."),
+  decimal_above_max_value: invalid(400, "A number is above its maximum."),
+  decimal_below_min_value: invalid(400, "A number is below its minimum."),
+  context_length_exceeded: invalid(400, "The prompt does not fit the model's context window."),
+  content_filter: invalid(400, "The model's provider refused the prompt by its content policy."),
+  upstream_rejected: invalid(400, "The model's provider rejected the request."),
+  missing_token: authentication("No access token was sent. Send the header `Authorization: Bearer <token>`."),
+  invalid_token: authentication("The access token is not valid."),
+  expired_token: authentication("The access token has expired."),
+  insufficient_credits: {
+    status: 402,
+    type: "insufficient_quota",
+    retryable: false,
+    message: "The organization's credits do not cover this request.",
+  },
+  insufficient_scope: permission("The access token lacks the scope that this operation needs."),
+  model_not_allowed: permission("The access token may not use this model."),
+  usage_not_available_for_playground: permission("Usage is not available for the playground organization."),
+  model_not_found: invalid(404, "The model does not exist or you do not have access to it."),
+  not_found: invalid(404, "There is nothing at this address."),
+  method_not_allowed: invalid(405, "This method is not allowed here."),
+  body_too_large: invalid(413, "The request body is too large."),
+  unsupported_media_type: invalid(415, "Send the request body as `Content-Type: application/json`."),
+  rate_limit_exceeded: rateLimit("A rate limit was reached."),
+  credits_held: rateLimit("The organization's credits are held by requests that are still running."),
+  internal_error: server(500, "Something went wrong on our side."),
+  upstream_error: server(502, "The model's provider failed to answer."),
+  upstream_unavailable: server(503, "The model's provider cannot be reached."),
+  overloaded: server(503, "The model's provider is overloaded."),
+  store_unavailable: server(503, "The service cannot reach its store; nothing was charged."),
+  upstream_timeout: server(504, "The model's provider did not answer in time."),
+} as const satisfies Record<string, ErrorRow>;
+
+export type ErrorCode = keyof typeof errorCatalog;
+
+export interface ApiErrorOptions {
+  /** The path of the field at fault, as `messages[0].role`. */
+  param?: string;
+  /** Further fields of the envelope, such as `credits_available`. */
+  fields?: Record<string, number | string>;
+  headers?: Record<string, string>;
+  /** What happened inside; logged, never shown. */
+  cause?: unknown;
+}
+
+/** An error with a row in the catalog; its message is public. */
+export class ApiError extends Error {
+  readonly code: ErrorCode;
+  readonly status: number;
+  readonly param: string | null;
+  readonly fields: Record<string, number | string>;
+  readonly headers: Record<string, string>;
+
+  constructor(code: ErrorCode, message: string = errorCatalog[code].message, options: ApiErrorOptions = {}) {
+    super(message, { cause: options.cause });
+    this.name = "ApiError";
+    this.code = code;
+    this.status = errorCatalog[code].status;
+    this.param = options.param ?? null;
+    this.fields = options.fields ?? {};
+    this.headers = options.headers ?? {};
+  }
+
+  /** The envelope that goes over the wire. */
+  toEnvelope() {
+    const { type } = errorCatalog[this.code];
+    return { error: { message: this.message, type, param: this.param, code: this.code, ...this.fields } };
+  }
+}
+
+/** The store did not answer or refused to work: the only thing a caller is told is `store_unavailable`. */
+export class StoreUnavailableError extends Error {
+  constructor(message: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.name = "StoreUnavailableError";
+  }
+}
+
+/** A mistake of the person at the command line or in the configuration: one line, exit 1, no stack. */
+export class OperatorError extends Error {
+  constructor(message: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.name = "OperatorError";
+  }
+}

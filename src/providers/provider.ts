@@ -1,0 +1,95 @@
+import type { Delta, FinishReason } from "../contract/completion.ts";
+import type { ChatCompletionRequest } from "../contract/request.ts";
+
+/**
+ * The seam to an upstream. A provider answers with chunks whether the caller streams or not; an unstreamed answer is
+ * their fold. A kind of provider is a file beside this one and a line in `index.ts`.
+ */
+export interface Provider {
+  readonly id: string;
+  /**
+   * Resolves when the upstream has accepted the request and begun to answer; rejects with UpstreamError before that.
+   * The chunks reject with UpstreamError when the answer breaks off. Aborting `signal` ends the upstream's
+   * connection at once, before and during the answer; not pulling chunks pauses it.
+   */
+  complete(call: ProviderCall): Promise<ProviderAnswer>;
+  /** Lists the upstream's own model names; only where it serves a model list. */
+  listModels?(signal: AbortSignal): Promise<string[]>;
+  /** Closes connections. */
+  close(): Promise<void>;
+}
+
+/** A request as it goes to an upstream: nulls gone, `instructions` among the messages, what the model cannot taken out. */
+export type UpstreamRequest = Omit<
+  ChatCompletionRequest,
+  "instructions" | "max_completion_tokens" | "metadata" | "n" | "max_tokens" | "stream"
+> & {
+  /** The upstream's own name of the model. */
+  model: string;
+  max_tokens: number;
+  stream: boolean;
+};
+
+export interface ProviderCall {
+  request: UpstreamRequest;
+  signal: AbortSignal;
+}
+
+export interface ProviderAnswer {
+  /** One item for each read from the wire, so that many small events cost one turn of the loop. */
+  chunks: AsyncIterable<readonly UpstreamChunk[]>;
+}
+
+/** A piece of an answer. The internal chunk is the wire's own, so that compatible upstreams pass through. */
+export interface UpstreamChunk {
+  /** The upstream's own name of the model, where it tells. */
+  model?: string;
+  delta?: Delta;
+  logprobs?: unknown;
+  finish_reason?: FinishReason;
+  usage?: UpstreamUsage;
+}
+
+/** Counters as the upstream reported them: untrusted, checked by whoever charges them. */
+export interface UpstreamUsage {
+  prompt_tokens?: unknown;
+  completion_tokens?: unknown;
+  cached_tokens?: unknown;
+  cache_write_tokens?: unknown;
+  reasoning_tokens?: unknown;
+}
+
+/** What went wrong upstream, in the service's own terms. */
+export type UpstreamFailure =
+  /** Refused the request as malformed: 400. */
+  | "rejected"
+  | "context_length"
+  | "content_filter"
+  /** Took neither our key nor our account: the operator's fault, never the caller's. */
+  | "credentials"
+  | "overloaded"
+  | "unavailable"
+  | "timeout"
+  /** Answered with something that is not an answer. */
+  | "malformed"
+  | "failed";
+
+export class UpstreamError extends Error {
+  readonly failure: UpstreamFailure;
+  /** Seconds, from the upstream's Retry-After. */
+  readonly retryAfterSeconds: number | undefined;
+  /** A sentence that may be shown to the caller: scrubbed of keys, addresses and account names. */
+  readonly publicReason: string | undefined;
+
+  constructor(
+    failure: UpstreamFailure,
+    message: string,
+    options: { retryAfterSeconds?: number; publicReason?: string; cause?: unknown } = {},
+  ) {
+    super(message, { cause: options.cause });
+    this.name = "UpstreamError";
+    this.failure = failure;
+    this.retryAfterSeconds = options.retryAfterSeconds;
+    this.publicReason = options.publicReason;
+  }
+}
