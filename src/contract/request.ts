@@ -74,6 +74,14 @@ const ResponseFormat = taggedUnion("type", [
   }),
 ]);
 
+/** Kept with the charge, so bounded as OpenAI bounds it. */
+const Metadata = Type.Unsafe<Record<string, string>>({
+  type: "object",
+  maxProperties: 16,
+  propertyNames: { maxLength: 64 },
+  additionalProperties: { type: "string", maxLength: 512 },
+});
+
 /**
  * The body of POST /v1/chat/completions. `null` counts as absent: it is taken off before this schema is asked
  * (`withoutNulls` in validation.ts), so that no rule has to be written twice.
@@ -104,7 +112,7 @@ export const ChatCompletionRequest = Type.Object({
   logprobs: Type.Optional(Type.Boolean()),
   top_logprobs: Type.Optional(Type.Integer({ minimum: 0, maximum: 20 })),
   user: Type.Optional(Type.String()),
-  metadata: Type.Optional(Type.Record(Type.String(), Type.String())),
+  metadata: Type.Optional(Metadata),
 });
 
 export type ChatCompletionRequest = Static<typeof ChatCompletionRequest>;

@@ -1,0 +1,163 @@
+import { describe, expect, test } from "vitest";
+import { checkRequest } from "./check-request.ts";
+
+const messages = [{ role: "user", content: "hello" }];
+const check = (fields: object) => checkRequest({ model: "m", messages, ...fields });
+const issueOf = (fields: object) => {
+  const checked = check(fields);
+  return "issue" in checked ? checked.issue : undefined;
+};
+
+describe("a request is refused with the code, the field and a sentence", () => {
+  const cases: [string, object, string, string | null, string | RegExp][] = [
+    ["no model", { model: undefined }, "missing_required_parameter", "model", "Missing required parameter: 'model'."],
+    ["no messages", { messages: null }, "missing_required_parameter", "messages", /'messages'/],
+    ["empty messages", { messages: [] }, "invalid_value", "messages", /empty array/],
+    ["messages as text", { messages: "hi" }, "invalid_type", "messages", /expected an array, but got a string/],
+    [
+      "unknown role",
+      { messages: [{ role: "robot", content: "x" }] },
+      "invalid_value",
+      "messages[0].role",
+      "Invalid value: 'robot'. Supported values are: 'system', 'developer', 'user', 'assistant', and 'tool'.",
+    ],
+    [
+      "content null",
+      { messages: [{ role: "user", content: null }] },
+      "missing_required_parameter",
+      "messages[0].content",
+      /content/,
+    ],
+    [
+      "content a number",
+      { messages: [{ role: "user", content: 5 }] },
+      "invalid_type",
+      "messages[0].content",
+      /a string or an array/,
+    ],
+    [
+      "unknown part",
+      { messages: [{ role: "user", content: [{ type: "sound" }] }] },
+      "invalid_value",
+      "messages[0].content[0].type",
+      /'text' and 'image_url'/,
+    ],
+    [
+      "part without text",
+      { messages: [{ role: "user", content: [{ type: "text" }] }] },
+      "missing_required_parameter",
+      "messages[0].content[0].text",
+      /text/,
+    ],
+    [
+      "tool message without call",
+      { messages: [{ role: "tool", content: "4" }] },
+      "missing_required_parameter",
+      "messages[0].tool_call_id",
+      /tool_call_id/,
+    ],
+    ["temperature above", { temperature: 1.01 }, "decimal_above_max_value", "temperature", /<= 1, but got 1.01/],
+    ["temperature below", { temperature: -0.01 }, "decimal_below_min_value", "temperature", />= 0, but got -0.01/],
+    [
+      "temperature as text",
+      { temperature: "0.5" },
+      "invalid_type",
+      "temperature",
+      /expected a number, but got a string/,
+    ],
+    [
+      "max_tokens above",
+      { max_tokens: 4097 },
+      "invalid_value",
+      "max_tokens",
+      "max_tokens is too large: 4097. This model supports at most 4096 completion tokens, whereas you provided 4097.",
+    ],
+    ["max_tokens zero", { max_tokens: 0 }, "invalid_value", "max_tokens", />= 1/],
+    [
+      "max_tokens fraction",
+      { max_tokens: 1.5 },
+      "invalid_type",
+      "max_tokens",
+      /expected an integer, but got a decimal/,
+    ],
+    ["both limits", { max_tokens: 5, max_completion_tokens: 5 }, "invalid_value", "max_tokens", /two names/],
+    ["several choices", { n: 2 }, "unsupported_value", "n", /Expected 1/],
+    ["stream as text", { stream: "true" }, "invalid_type", "stream", /a boolean/],
+    ["tool choice word", { tool_choice: "always" }, "invalid_value", "tool_choice", /'none', 'auto', and 'required'/],
+    ["tool choice alone", { tool_choice: "required" }, "invalid_value", "tool_choice", /when 'tools'/],
+    ["five stops", { stop: ["a", "b", "c", "d", "e"] }, "invalid_value", "stop", /at most 4/],
+    ["metadata of numbers", { metadata: { a: 1 } }, "invalid_type", "metadata.a", /a string/],
+    ["response format", { response_format: { type: "xml" } }, "invalid_value", "response_format.type", /'json_schema'/],
+  ];
+  test.each(cases)("%s", (_name, fields, code, param, message) => {
+    const issue = issueOf(fields);
+    expect(issue).toMatchObject({ code, param });
+    expect(issue?.message).toMatch(message);
+  });
+
+  test("a body that is no object", () => {
+    for (const body of [[], null, "x", 5, undefined]) {
+      expect(checkRequest(body)).toMatchObject({ issue: { code: "invalid_type", param: null } });
+    }
+  });
+
+  test("what was sent is shown on one line, cut, and well-formed", () => {
+    const issue = issueOf({ messages: [{ role: `a\r\nb\u001b[31m\ud800${"x".repeat(500)}`, content: "x" }] });
+    expect(issue?.message.length).toBeLessThan(250);
+    expect(issue?.message.isWellFormed()).toBe(true);
+    expect(/[\r\n\u001b]/.test(issue?.message ?? "")).toBe(false);
+  });
+});
+
+describe("a request is taken", () => {
+  test.each([
+    ["bounds of temperature", { temperature: 0 }],
+    ["bounds of temperature", { temperature: 1 }],
+    ["bounds of max_tokens", { max_tokens: 1 }],
+    ["bounds of max_tokens", { max_tokens: 4096 }],
+    ["unknown fields", { functions: [], store: true, "x-y": { z: 1 } }],
+    [
+      "images",
+      {
+        messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:image/png;base64,AA" } }] }],
+      },
+    ],
+    [
+      "a call without content",
+      {
+        messages: [
+          {
+            role: "assistant",
+            content: null,
+            tool_calls: [{ id: "c", type: "function", function: { name: "f", arguments: "{}" } }],
+          },
+        ],
+      },
+    ],
+  ])("%s", (_name, fields) => {
+    expect(issueOf(fields)).toBeUndefined();
+  });
+
+  test("null counts as absent, everywhere but inside what a tool's schema says", () => {
+    const parameters = { type: "object", properties: { a: { default: null, enum: [null, 1] } } };
+    const checked = check({
+      temperature: null,
+      stop: null,
+      stream_options: { include_usage: null },
+      messages: [{ role: "user", content: "x", name: null, tool_calls: null }],
+      tools: [{ type: "function", function: { name: "f", strict: null, description: null, parameters } }],
+    });
+    if ("issue" in checked) throw new Error(checked.issue.message);
+    expect(checked.request.temperature).toBeUndefined();
+    expect(checked.request.messages[0]?.name).toBeUndefined();
+    expect(checked.request.tools?.[0]?.function.parameters).toEqual(parameters);
+  });
+
+  test("a key named __proto__ changes no object", () => {
+    const body = JSON.parse(
+      '{"model":"m","messages":[{"role":"user","content":"x","__proto__":{"name":"evil"}}],"__proto__":{"n":7}}',
+    );
+    expect(checkRequest(body)).toHaveProperty("request");
+    expect(({} as Record<string, unknown>).n).toBeUndefined();
+  });
+});

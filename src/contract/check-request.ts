@@ -1,0 +1,85 @@
+import { ChatCompletionRequest, type RequestMessage } from "./request.ts";
+import { compileCheck, type ValidationIssue } from "./validation.ts";
+import { typeOf } from "./wording.ts";
+
+const checkSchema = compileCheck(ChatCompletionRequest);
+const REQUEST_FIELDS = Object.keys(ChatCompletionRequest.properties);
+
+/**
+ * Checks a parsed body against the schema and the rules that no schema can say. Returns the request, or the first issue.
+ * `null` counts as absent, so nulls are taken off the body first, in place.
+ */
+export function checkRequest(body: unknown): { request: ChatCompletionRequest } | { issue: ValidationIssue } {
+  if (!isRecord(body)) {
+    const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
+    return { issue: { code: "invalid_type", param: null, message } };
+  }
+  takeOffNulls(body);
+  const issue = checkSchema(body);
+  if (issue !== undefined) return { issue };
+  const request = body as unknown as ChatCompletionRequest;
+  const further = checkTogether(request) ?? firstIssue(request.messages);
+  return further === undefined ? { request } : { issue: further };
+}
+
+function takeOffNulls(body: Record<string, unknown>): void {
+  dropNulls(body, REQUEST_FIELDS);
+  for (const message of recordsIn(body.messages)) {
+    dropNulls(message);
+    for (const call of recordsIn(message.tool_calls)) dropNulls(call);
+  }
+  for (const tool of recordsIn(body.tools)) if (isRecord(tool.function)) dropNulls(tool.function);
+  if (isRecord(body.stream_options)) dropNulls(body.stream_options);
+  const format = body.response_format;
+  if (isRecord(format) && isRecord(format.json_schema)) dropNulls(format.json_schema);
+}
+
+/** Sets to undefined, which both the validator and JSON.stringify take for absent, and which keeps the object's shape. */
+function dropNulls(record: Record<string, unknown>, fields: readonly string[] = Object.keys(record)): void {
+  for (const field of fields) if (record[field] === null) record[field] = undefined;
+}
+
+function checkTogether(request: ChatCompletionRequest): ValidationIssue | undefined {
+  if (request.max_tokens !== undefined && request.max_completion_tokens !== undefined) {
+    const message =
+      "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported: they are two names of one limit.";
+    return { code: "invalid_value", param: "max_tokens", message };
+  }
+  if (request.n !== undefined && request.n > 1) {
+    const message = `Invalid 'n': ${request.n} choices are not supported. Expected 1.`;
+    return { code: "unsupported_value", param: "n", message };
+  }
+  const choice = request.tool_choice;
+  const tools = request.tools ?? [];
+  if (choice !== undefined && choice !== "none" && choice !== "auto" && tools.length === 0) {
+    const message = "Invalid 'tool_choice': it is only allowed when 'tools' are specified.";
+    return { code: "invalid_value", param: "tool_choice", message };
+  }
+  if (typeof choice === "object" && !tools.some((tool) => tool.function.name === choice.function.name)) {
+    const message = "Invalid 'tool_choice.function.name': no tool of this name stands in 'tools'.";
+    return { code: "invalid_value", param: "tool_choice.function.name", message };
+  }
+  return undefined;
+}
+
+function firstIssue(messages: RequestMessage[]): ValidationIssue | undefined {
+  for (const [index, message] of messages.entries()) {
+    const callsTools = message.role === "assistant" && (message.tool_calls?.length ?? 0) > 0;
+    if (message.content === undefined && !callsTools) return missing(`messages[${index}].content`);
+    if (message.role === "tool" && message.tool_call_id === undefined)
+      return missing(`messages[${index}].tool_call_id`);
+  }
+  return undefined;
+}
+
+function missing(param: string): ValidationIssue {
+  return { code: "missing_required_parameter", param, message: `Missing required parameter: '${param}'.` };
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function recordsIn(value: unknown): Record<string, unknown>[] {
+  return Array.isArray(value) ? value.filter(isRecord) : [];
+}

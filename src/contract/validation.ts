@@ -1,0 +1,156 @@
+import { Ajv, type ErrorObject } from "ajv";
+import type { TSchema } from "typebox";
+import { joinedChoices, pathOf, shown, typeOf } from "./wording.ts";
+
+/** What is wrong with a value: the code of the error catalog, the path of the field, and a sentence. */
+export interface ValidationIssue {
+  code:
+    | "missing_required_parameter"
+    | "invalid_type"
+    | "invalid_value"
+    | "unsupported_value"
+    | "decimal_above_max_value"
+    | "decimal_below_min_value";
+  param: string | null;
+  message: string;
+}
+
+/** Strict to callers: nothing is coerced, filled in or taken off. */
+const ajv = new Ajv({ strict: false, discriminator: true, verbose: true, coerceTypes: false, removeAdditional: false });
+
+/** Compiles a schema to a check that returns the first issue of a value, or undefined when it conforms. */
+export function compileCheck(schema: TSchema): (value: unknown) => ValidationIssue | undefined {
+  const validate = ajv.compile(schema);
+  return (value) => (validate(value) ? undefined : issueOf(mostTelling(validate.errors ?? [])));
+}
+
+/**
+ * Of the errors of one value the one that tells most. A failed union lists the errors of all its branches, then its own:
+ * what failed deepest inside the value belongs to the branch that was meant; where nothing did, the list of allowed words
+ * speaks when a word was sent, else the union.
+ */
+function mostTelling(errors: ErrorObject[]): ErrorObject {
+  const depth = (error: ErrorObject) => {
+    const isWordOfAnother = error.keyword === "enum" && typeof error.data === "string";
+    return error.instancePath.split("/").length + (isWordOfAnother ? 0.5 : 0);
+  };
+  let best = errors.at(-1);
+  for (const error of errors) {
+    if (best === undefined || depth(error) > depth(best)) best = error;
+  }
+  if (best === undefined) throw new Error("A failed validation without an error");
+  return best;
+}
+
+function issueOf(error: ErrorObject): ValidationIssue {
+  const path = pathOf(error.instancePath);
+  const param = path === "" ? null : path;
+  const name = path === "" ? "the request body" : `'${path}'`;
+  switch (error.keyword) {
+    case "required":
+      return missing(path, error.params.missingProperty);
+    case "discriminator":
+      return error.params.tagValue === undefined
+        ? missing(path, error.params.tag)
+        : notAmong(`${path}.${error.params.tag}`, error.params.tagValue, tagValues(error));
+    case "enum":
+      return notAmong(path, error.data, error.params.allowedValues);
+    case "const":
+      return notAmong(path, error.data, [error.params.allowedValue]);
+    case "type":
+      return wrongType(name, param, typesOf(error.params.type), error.data);
+    case "anyOf":
+      return wrongType(name, param, unionTypes(error.schema), error.data);
+    case "minimum":
+    case "maximum":
+      return outOfRange(path, error);
+    case "minItems":
+      return invalidValue(param, `Invalid ${name}: empty array. Expected an array with minimum length 1.`);
+    case "maxItems":
+      return invalidValue(param, `Invalid ${name}: array too long. Expected at most ${error.params.limit} items.`);
+    case "minLength":
+      return invalidValue(param, `Invalid ${name}: empty string. Expected a string with minimum length 1.`);
+    case "maxLength":
+      return invalidValue(
+        param,
+        `Invalid ${name}: string too long. Expected at most ${error.params.limit} characters.`,
+      );
+    case "maxProperties":
+      return invalidValue(param, `Invalid ${name}: too many entries. Expected at most ${error.params.limit}.`);
+    default:
+      return invalidValue(param, `Invalid ${name}: it ${error.message ?? "is not allowed"}.`);
+  }
+}
+
+function invalidValue(param: string | null, message: string): ValidationIssue {
+  return { code: "invalid_value", param, message };
+}
+
+function missing(path: string, property: string): ValidationIssue {
+  const param = path === "" ? property : `${path}.${property}`;
+  return { code: "missing_required_parameter", param, message: `Missing required parameter: '${param}'.` };
+}
+
+function notAmong(param: string, found: unknown, allowed: unknown[]): ValidationIssue {
+  const choices = joinedChoices(allowed);
+  if (typeof found !== typeof allowed[0]) {
+    const message = `Invalid type for '${param}': expected one of ${choices}, but got ${typeOf(found)} instead.`;
+    return { code: "invalid_type", param, message };
+  }
+  const message = `Invalid value: ${shown(found)}. Supported values are: ${choices}.`;
+  return { code: "invalid_value", param, message };
+}
+
+function wrongType(name: string, param: string | null, expected: string[], found: unknown): ValidationIssue {
+  const wanted = expected.length === 1 ? expected[0] : `one of ${expected.join(" or ")}`;
+  return {
+    code: "invalid_type",
+    param,
+    message: `Invalid type for ${name}: expected ${wanted}, but got ${typeOf(found)} instead.`,
+  };
+}
+
+function outOfRange(param: string, error: ErrorObject): ValidationIssue {
+  const { limit } = error.params;
+  const found = error.data as number;
+  const above = error.keyword === "maximum";
+  const isInteger = error.parentSchema?.type === "integer";
+  if (above && (param === "max_tokens" || param === "max_completion_tokens")) {
+    return invalidValue(param, tooManyTokens(param, found, limit));
+  }
+  const kind = isInteger ? "integer" : "decimal";
+  const where = above ? "above maximum" : "below minimum";
+  const message = `Invalid '${param}': ${kind} ${where} value. Expected a value ${above ? "<=" : ">="} ${limit}, but got ${shown(found)} instead.`;
+  if (isInteger) return invalidValue(param, message);
+  return { code: above ? "decimal_above_max_value" : "decimal_below_min_value", param, message };
+}
+
+/** The sentence for a `max_tokens` above what a model gives, in the wording that clients know. */
+export function tooManyTokens(param: string, found: number, limit: number): string {
+  return `${param} is too large: ${found}. This model supports at most ${limit} completion tokens, whereas you provided ${found}.`;
+}
+
+function tagValues(error: ErrorObject): unknown[] {
+  const tag: string = error.params.tag;
+  const branches = (error.parentSchema?.oneOf ?? []) as { properties: Record<string, { const: unknown }> }[];
+  return branches.map((branch) => branch.properties[tag]?.const);
+}
+
+const ARTICLES: Record<string, string> = {
+  array: "an array",
+  boolean: "a boolean",
+  integer: "an integer",
+  null: "null",
+  number: "a number",
+  object: "an object",
+  string: "a string",
+};
+
+function typesOf(type: string | string[]): string[] {
+  return [type].flat().map((one) => ARTICLES[one] ?? one);
+}
+
+function unionTypes(schema: unknown): string[] {
+  const branches = schema as { type?: string; enum?: unknown[] }[];
+  return [...new Set(branches.map((branch) => ARTICLES[branch.type ?? "string"] ?? "a value"))];
+}
