@@ -105,7 +105,7 @@ describe("a request is refused with the code, the field and a sentence", () => {
     const issue = issueOf({ messages: [{ role: `a\r\nb\u001b[31m\ud800${"x".repeat(500)}`, content: "x" }] });
     expect(issue?.message.length).toBeLessThan(250);
     expect(issue?.message.isWellFormed()).toBe(true);
-    expect(/[\r\n\u001b]/.test(issue?.message ?? "")).toBe(false);
+    expect(issue?.message).not.toMatch(/\p{Cc}/u);
   });
 });
 
