@@ -127,3 +127,38 @@ export class OperatorError extends Error {
     this.name = "OperatorError";
   }
 }
+
+/** What went wrong upstream, in the service's own terms. */
+export type UpstreamFailure =
+  /** Refused the request as malformed: 400. */
+  | "rejected"
+  | "context_length"
+  | "content_filter"
+  /** Took neither our key nor our account: the operator's fault, never the caller's. */
+  | "credentials"
+  | "overloaded"
+  | "unavailable"
+  | "timeout"
+  /** Answered with something that is not an answer. */
+  | "malformed"
+  | "failed";
+
+export class UpstreamError extends Error {
+  readonly failure: UpstreamFailure;
+  /** Seconds, from the upstream's Retry-After. */
+  readonly retryAfterSeconds: number | undefined;
+  /** A sentence that may be shown to the caller: scrubbed of keys, addresses and account names. */
+  readonly publicReason: string | undefined;
+
+  constructor(
+    failure: UpstreamFailure,
+    message: string,
+    options: { retryAfterSeconds?: number; publicReason?: string; cause?: unknown } = {},
+  ) {
+    super(message, { cause: options.cause });
+    this.name = "UpstreamError";
+    this.failure = failure;
+    this.retryAfterSeconds = options.retryAfterSeconds;
+    this.publicReason = options.publicReason;
+  }
+}

@@ -1,6 +1,8 @@
 import type { Delta, FinishReason } from "../contract/completion.ts";
 import type { ChatCompletionRequest } from "../contract/request.ts";
 
+export { UpstreamError, type UpstreamFailure } from "../errors.ts";
+
 /**
  * The seam to an upstream. A provider answers with chunks whether the caller streams or not; an unstreamed answer is
  * their fold. A kind of provider is a file beside this one and a line in `index.ts`.
@@ -57,39 +59,4 @@ export interface UpstreamUsage {
   cached_tokens?: unknown;
   cache_write_tokens?: unknown;
   reasoning_tokens?: unknown;
-}
-
-/** What went wrong upstream, in the service's own terms. */
-export type UpstreamFailure =
-  /** Refused the request as malformed: 400. */
-  | "rejected"
-  | "context_length"
-  | "content_filter"
-  /** Took neither our key nor our account: the operator's fault, never the caller's. */
-  | "credentials"
-  | "overloaded"
-  | "unavailable"
-  | "timeout"
-  /** Answered with something that is not an answer. */
-  | "malformed"
-  | "failed";
-
-export class UpstreamError extends Error {
-  readonly failure: UpstreamFailure;
-  /** Seconds, from the upstream's Retry-After. */
-  readonly retryAfterSeconds: number | undefined;
-  /** A sentence that may be shown to the caller: scrubbed of keys, addresses and account names. */
-  readonly publicReason: string | undefined;
-
-  constructor(
-    failure: UpstreamFailure,
-    message: string,
-    options: { retryAfterSeconds?: number; publicReason?: string; cause?: unknown } = {},
-  ) {
-    super(message, { cause: options.cause });
-    this.name = "UpstreamError";
-    this.failure = failure;
-    this.retryAfterSeconds = options.retryAfterSeconds;
-    this.publicReason = options.publicReason;
-  }
 }

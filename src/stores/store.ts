@@ -1,5 +1,8 @@
+import type { LimitSettings, OrganizationKind } from "../contract/principal.ts";
 import type { Scope } from "../contract/scope.ts";
 import type { BalanceRow, GrantRow, Outcomes, Transition, UsageEventRow } from "../credits/books.ts";
+
+export type { LimitSettings, OrganizationKind } from "../contract/principal.ts";
 
 /**
  * The seam to a store. Every verb rejects with StoreUnavailableError when the store cannot be reached or does not
@@ -65,18 +68,11 @@ export interface OrganizationVerification {
   violations: Violation[];
 }
 
-export type OrganizationKind = "standard" | "playground";
 export interface OrganizationRow {
   id: string;
   name: string;
   kind: OrganizationKind;
   createdAtMs: number;
-}
-
-export interface LimitSettings {
-  requestsPerMinute: number;
-  tokensPerMinute: number;
-  concurrentRequests: number;
 }
 
 export interface TokenRow {

@@ -1,0 +1,22 @@
+import type { Scope } from "./scope.ts";
+
+export type OrganizationKind = "standard" | "playground";
+
+/** Limits of a token and of an organization. */
+export interface LimitSettings {
+  requestsPerMinute: number;
+  tokensPerMinute: number;
+  concurrentRequests: number;
+}
+
+/** Who is calling: what a token stands for. */
+export interface Principal {
+  tokenId: string;
+  organizationId: string;
+  organizationKind: OrganizationKind;
+  scopes: ReadonlySet<Scope>;
+  /** Null: every model. */
+  models: ReadonlySet<string> | null;
+  /** The token's own limits where they differ from the service's. */
+  limits: Partial<LimitSettings> | null;
+}
