@@ -20,7 +20,7 @@ export interface GrantRow {
   organizationId: string;
   id: string;
   amount: MicroCredits;
-  /** What is neither held nor spent nor lapsed of it. */
+  /** What is neither held nor spent nor lapsed of it: 0 while pending, so that what remains of all grants is what is available. */
   remaining: MicroCredits;
   state: "pending" | "active" | "lapsed";
   effectiveAtMs: number;
@@ -70,6 +70,7 @@ export interface HoldRow extends HoldFacts {
 export type EventBasis = "reported" | "counted";
 export type EventEnd = "complete" | "client_left" | "upstream_failed" | "timed_out" | "recovered";
 
+/** The sums over both events of a hold are what it came to: tokens, cost and shortfall of event 1 are signed differences. */
 export interface UsageEventRow extends HoldFacts {
   /** 0 with the charge or the expiry, 1 for the signed difference of a late settlement. */
   sequence: 0 | 1;
@@ -156,7 +157,7 @@ export type ReleaseOutcome =
   | { outcome: "charged" | "expired" }
   | Missing;
 export type ExpireOutcome =
-  | { outcome: "expired"; charged: MicroCredits }
+  | { outcome: "expired"; charged: MicroCredits; shortfall: MicroCredits }
   /** Renewed, or ended by its owner, since the sweeper read it. */
   | { outcome: "kept"; state: HoldState }
   | Missing;
@@ -181,7 +182,7 @@ export type Outcome = Outcomes[keyof Outcomes];
 export interface BookRows {
   nowMs: number;
   balances: BalanceRow[];
-  /** Of those organizations: every grant pending or with something remaining, those that the holds draw on, those with a reference that the batch names. */
+  /** Of those organizations: every grant pending or with something remaining, those that the holds draw on, those with an id or a reference that a grant of the batch names. */
   grants: GrantRow[];
   /** The holds that the batch names. */
   holds: HoldRow[];
