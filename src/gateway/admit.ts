@@ -1,0 +1,173 @@
+import type { CatalogModel, Route } from "../catalog/model.ts";
+import type { Principal } from "../contract/principal.ts";
+import type { ChatCompletionRequest } from "../contract/request.ts";
+import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
+import type { HoldFacts, Outcomes } from "../credits/books.ts";
+import { estimatePrompt, type PromptEstimate } from "../credits/estimate.ts";
+import { affordableOutputTokens, type HoldNeed, holdBounds, OUTPUT_TOKENS_LEAST } from "../credits/holding.ts";
+import { FREE } from "../credits/price.ts";
+import { ApiError } from "../errors.ts";
+import type { CompletionCall, Gateway } from "./gateway.ts";
+import type { LimitKey, Standing, TakenTokens } from "./limits.ts";
+
+/** A request that may run: its credits are held, its tokens counted, its place taken. */
+export interface Admission {
+  facts: HoldFacts;
+  estimate: PromptEstimate;
+  maxTokens: number;
+  /** Whether `maxTokens` is less than was asked for, or than the model gives. */
+  isShortened: boolean;
+  available: MicroCredits;
+  tokenStanding: Standing;
+  /** Leaves the place, and gives back the tokens of the minute that were not used. */
+  leave(tokensUsed: number): void;
+}
+
+/** Admits a request or throws: context_length_exceeded, rate_limit_exceeded, insufficient_credits or credits_held. */
+export async function admit(
+  gateway: Gateway,
+  call: CompletionCall,
+  model: CatalogModel,
+  route: Route,
+  request: ChatCompletionRequest,
+): Promise<Admission> {
+  const { principal } = call;
+  const estimate = estimatePrompt(request, model.imageTokensMax);
+  const wish = outputWish(gateway, principal, model, request, estimate);
+  const keys = limitKeys(gateway, principal);
+  const tokens = estimate.likely + wish.most;
+  const taken = await takeTokens(gateway, principal, keys.tokens, tokens);
+  let exit: (() => void) | undefined;
+  const leave = (tokensUsed: number) => {
+    exit?.();
+    const unused = tokens - tokensUsed;
+    if (unused > 0) for (const { giveBack } of taken) void giveBack(unused);
+  };
+  try {
+    exit = gateway.limits.enter(keys.running);
+    const prices = principal.organizationKind === "playground" ? FREE : model.prices;
+    const need = {
+      promptTokensMost: estimate.most,
+      outputTokensLeast: wish.least,
+      outputTokensMost: wish.most,
+      prices,
+    };
+    const facts = factsOf(gateway, call, model, route, prices);
+    const outcome = await gateway.ledger.hold({ facts, ...holdBounds(need) });
+    if (outcome.outcome !== "held") throw refusal(outcome, need);
+    const maxTokens = Math.max(1, affordableOutputTokens(outcome.amount, need));
+    const [{ standing: tokenStanding }] = taken;
+    const isShortened = maxTokens < wish.wanted;
+    return { facts, estimate, maxTokens, isShortened, available: outcome.available, tokenStanding, leave };
+  } catch (error) {
+    leave(0);
+    throw error;
+  }
+}
+
+interface OutputWish {
+  least: number;
+  most: number;
+  /** Before the playground's own bound. */
+  wanted: number;
+}
+
+function outputWish(
+  gateway: Gateway,
+  principal: Principal,
+  model: CatalogModel,
+  request: ChatCompletionRequest,
+  estimate: PromptEstimate,
+): OutputWish {
+  const asked = request.max_tokens ?? request.max_completion_tokens;
+  refuseTooLong(model, estimate, asked);
+  const room = Math.max(1, model.contextWindow - estimate.likely);
+  const wanted = asked ?? Math.min(model.maxOutputTokens, room);
+  const bound = principal.organizationKind === "playground" ? gateway.playground.maxTokens : wanted;
+  const most = Math.min(wanted, bound);
+  return { least: asked === undefined ? Math.min(most, OUTPUT_TOKENS_LEAST) : most, most, wanted };
+}
+
+function refuseTooLong(model: CatalogModel, { least }: PromptEstimate, asked: number | undefined): void {
+  if (least + (asked ?? 1) <= model.contextWindow) return;
+  const completion = asked === undefined ? "" : `, and ${asked} for the completion`;
+  throw new ApiError(
+    "context_length_exceeded",
+    `This model's maximum context length is ${model.contextWindow} tokens. However, your messages come to at least ${least} tokens${completion}. Please shorten the messages or the completion.`,
+    { param: "messages" },
+  );
+}
+
+/** What a token and its organization are limited by, the token's own limits first. */
+export function limitKeys(gateway: Gateway, principal: Principal) {
+  const { limitSettings } = gateway;
+  const pair = (unit: keyof typeof limitSettings): LimitKey[] => [
+    { key: `token:${principal.tokenId}`, limit: principal.limits?.[unit] ?? limitSettings[unit] },
+    { key: `organization:${principal.organizationId}`, limit: limitSettings[unit] },
+  ];
+  return {
+    requests: pair("requestsPerMinute"),
+    tokens: pair("tokensPerMinute"),
+    running: pair("concurrentRequests"),
+  };
+}
+
+async function takeTokens(
+  { limits, playground }: Gateway,
+  principal: Principal,
+  keys: LimitKey[],
+  tokens: number,
+): Promise<[TakenTokens, ...TakenTokens[]]> {
+  const minute = await limits.takeTokens("minute", keys, tokens);
+  if (principal.organizationKind !== "playground") return [minute];
+  const dayKey = { key: `organization:${principal.organizationId}`, limit: playground.tokensPerDay };
+  try {
+    const day = await limits.takeTokens("day", [dayKey], tokens);
+    return [day, minute];
+  } catch (error) {
+    await minute.giveBack(tokens);
+    throw error;
+  }
+}
+
+function factsOf(
+  gateway: Gateway,
+  { principal, request, requestId }: CompletionCall,
+  model: CatalogModel,
+  route: Route,
+  prices: HoldFacts["prices"],
+): HoldFacts {
+  return {
+    holdId: gateway.newId(),
+    organizationId: principal.organizationId,
+    tokenId: principal.tokenId,
+    requestId,
+    model: model.id,
+    upstream: `${route.providerId}/${route.model}`,
+    prices,
+    metadata: request.metadata ?? null,
+  };
+}
+
+function refusal(outcome: Exclude<Outcomes["hold"], { outcome: "held" }>, need: HoldNeed): Error {
+  if (outcome.outcome !== "insufficient" && outcome.outcome !== "busy") {
+    return new Error(`A new hold was answered with ${outcome.outcome}`);
+  }
+  const required = holdBounds(need).least;
+  const { available } = outcome;
+  const fields: Record<string, number> = {
+    credits_available: creditsFromMicro(available),
+    credits_required: creditsFromMicro(required),
+  };
+  const figures = `${formatCredits(required)} credits are needed and ${formatCredits(available)} are available`;
+  const headers = { "x-credits-available": formatCredits(available) };
+  if (outcome.outcome === "busy") {
+    const message = `The organization's credits are held by requests that are still running: ${figures}. Try again when one has ended.`;
+    return new ApiError("credits_held", message, { fields, headers: { ...headers, "retry-after": "1" } });
+  }
+  const affordable = affordableOutputTokens(available, need);
+  fields.affordable_max_tokens = affordable;
+  const hint = affordable > 0 ? ` They pay for a max_tokens of ${affordable}.` : "";
+  const message = `The organization's credits do not cover this request: ${figures}.${hint}`;
+  return new ApiError("insufficient_credits", message, { fields, headers: { ...headers, "x-should-retry": "false" } });
+}

@@ -1,0 +1,145 @@
+import type { CatalogModel, Route } from "../catalog/model.ts";
+import type { FinishReason } from "../contract/completion.ts";
+import { formatCredits } from "../credits/amount.ts";
+import { FREE } from "../credits/price.ts";
+import { ApiError, StoreUnavailableError, UpstreamError } from "../errors.ts";
+import type { ProviderAnswer } from "../providers/provider.ts";
+import { type Admission, admit } from "./admit.ts";
+import type { CompletionCall, Gateway } from "./gateway.ts";
+import { rateLimitHeaders } from "./limits.ts";
+import { Meter, usageOf } from "./meter.ts";
+import { forUpstream, type PreparedRequest, prepare } from "./prepare.ts";
+import { routeTo } from "./route.ts";
+import { type Ending, type Settlement, settle, totalTokens } from "./settle.ts";
+import type { AnswerEnd, AnswerHead, AnswerSink } from "./sink.ts";
+import { toApiError } from "./upstream-errors.ts";
+
+/**
+ * The life of one completion, from a checked request to a committed charge. Throws ApiError or StoreUnavailableError
+ * where the client can still be told by a status; what breaks later goes into the stream.
+ */
+export async function complete(gateway: Gateway, call: CompletionCall, sink: AnswerSink): Promise<void> {
+  const model = routeTo(gateway.catalog, call.principal, call.request.model);
+  const prepared = prepare(call.request, model);
+  const [route] = model.routes as [Route, ...Route[]];
+  const admission = await admit(gateway, call, model, route, prepared.request);
+  const meter = new Meter(admission.estimate.likely);
+  const ending: Ending = { end: "complete", isCalled: false, isStreamed: false };
+  let failure: unknown;
+  let settlement: Settlement | undefined;
+  try {
+    if (call.signal.aborted) throw call.signal.reason;
+    ending.isCalled = true;
+    const answer = await attempt(gateway, call, route, prepared, admission);
+    sink.open(headOf(gateway, call, model, route, prepared, admission));
+    ending.isStreamed = sink.streams;
+    await relay(answer, meter, sink);
+  } catch (error) {
+    failure = error;
+    ending.end = endOf(error, call.signal);
+  }
+  try {
+    const prices = call.principal.organizationKind === "playground" ? FREE : route.prices;
+    settlement = await settle(gateway, admission, prices, meter, ending);
+  } catch (error) {
+    failure = error;
+  } finally {
+    admission.leave(settlement === undefined ? 0 : totalTokens(settlement.tokens));
+  }
+  conclude(gateway, call, sink, { failure, ending, settlement, meter });
+}
+
+async function attempt(
+  { providers }: Gateway,
+  { signal }: CompletionCall,
+  route: Route,
+  { request }: PreparedRequest,
+  { maxTokens }: Admission,
+): Promise<ProviderAnswer> {
+  const provider = providers.get(route.providerId);
+  if (provider === undefined) throw new UpstreamError("unavailable", `There is no provider '${route.providerId}'`);
+  return provider.complete({ request: forUpstream(request, route, maxTokens), signal });
+}
+
+async function relay(answer: ProviderAnswer, meter: Meter, sink: AnswerSink): Promise<void> {
+  for await (const chunks of answer.chunks) {
+    meter.add(chunks);
+    const drained = sink.push(chunks);
+    if (drained !== undefined) await drained;
+  }
+  if (meter.finishReason === undefined) throw new UpstreamError("failed", "The answer ended without a finish reason");
+}
+
+function endOf(error: unknown, signal: AbortSignal): Ending["end"] {
+  if (signal.aborted) return "client_left";
+  return error instanceof UpstreamError && error.failure === "timeout" ? "timed_out" : "upstream_failed";
+}
+
+interface Conclusion {
+  failure: unknown;
+  ending: Ending;
+  settlement: Settlement | undefined;
+  meter: Meter;
+}
+
+/** Tells the client how it ended, where there is still one. */
+function conclude(gateway: Gateway, call: CompletionCall, sink: AnswerSink, conclusion: Conclusion): void {
+  const { failure, ending, settlement, meter } = conclusion;
+  if (failure === undefined && settlement !== undefined) {
+    sink.close(endOfAnswer(settlement, meter.finishReason));
+    return;
+  }
+  const error = publicError(failure);
+  logFailure(gateway, call, error, ending);
+  if (call.signal.aborted) return;
+  if (!ending.isStreamed) throw error;
+  sink.fail(error);
+}
+
+function endOfAnswer({ tokens, charged, available }: Settlement, finishReason: FinishReason = "stop"): AnswerEnd {
+  const headers = { "x-credits-available": formatCredits(available), "x-credits-charged": formatCredits(charged) };
+  return { finishReason, usage: usageOf(tokens, charged), headers };
+}
+
+function publicError(failure: unknown): ApiError {
+  if (failure instanceof ApiError) return failure;
+  if (failure instanceof UpstreamError) return toApiError(failure);
+  if (failure instanceof StoreUnavailableError) return new ApiError("store_unavailable", undefined, { cause: failure });
+  return new ApiError("internal_error", undefined, { cause: failure });
+}
+
+function logFailure({ log }: Gateway, { requestId, signal }: CompletionCall, error: ApiError, { end }: Ending): void {
+  if (signal.aborted && !(error.cause instanceof StoreUnavailableError)) {
+    log.debug({ requestId, status: 499 }, "the client left");
+    return;
+  }
+  const fields = { requestId, code: error.code, end, error: error.cause };
+  const isOperators = error.cause instanceof UpstreamError && error.cause.failure === "credentials";
+  if (isOperators) log.error(fields, "an upstream refused the service's own credentials");
+  else if (error.code === "internal_error") log.error(fields, "a completion failed inside the service");
+  else log.warn(fields, "a completion failed");
+}
+
+function headOf(
+  gateway: Gateway,
+  call: CompletionCall,
+  model: CatalogModel,
+  route: Route,
+  { ignored }: PreparedRequest,
+  { facts, available, maxTokens, isShortened, tokenStanding }: Admission,
+): AnswerHead {
+  const headers: Record<string, string> = {
+    ...rateLimitHeaders([call.requestStanding, tokenStanding]),
+    "x-credits-available": formatCredits(available),
+    "x-tollgate-route": `${route.providerId}/${route.model}`,
+  };
+  if (ignored.length > 0) headers["x-tollgate-ignored"] = ignored.join(", ");
+  if (isShortened) headers["x-tollgate-max-tokens"] = String(maxTokens);
+  return {
+    id: `chatcmpl-${facts.holdId.replaceAll("-", "")}`,
+    created: Math.floor(gateway.clock() / 1000),
+    model: model.id,
+    organizationId: facts.organizationId,
+    headers,
+  };
+}

@@ -1,0 +1,40 @@
+import type { Catalog } from "../catalog/model.ts";
+import type { Log } from "../contract/log.ts";
+import type { LimitSettings, Principal } from "../contract/principal.ts";
+import type { ChatCompletionRequest } from "../contract/request.ts";
+import type { Ledger } from "../ledger/ledger.ts";
+import type { Provider } from "../providers/provider.ts";
+import type { Limits, Standing } from "./limits.ts";
+
+/** Bounds of the playground organization, which has no credits to bound it. */
+export interface PlaygroundSettings {
+  /** For each address. */
+  requestsPerMinute: number;
+  tokensPerDay: number;
+  maxTokens: number;
+}
+
+/** What the life of a completion needs of the rest of the service. */
+export interface Gateway {
+  catalog: Catalog;
+  ledger: Pick<Ledger, "hold" | "settle" | "release">;
+  providers: ReadonlyMap<string, Provider>;
+  limits: Limits;
+  limitSettings: LimitSettings;
+  playground: PlaygroundSettings;
+  /** Milliseconds since 1970. */
+  clock: () => number;
+  /** A new UUIDv7. */
+  newId: () => string;
+  log: Log;
+}
+
+/** One request for a completion, its caller known and its requests a minute counted. */
+export interface CompletionCall {
+  principal: Principal;
+  request: ChatCompletionRequest;
+  requestId: string;
+  requestStanding: Standing;
+  /** Aborted when the client leaves. */
+  signal: AbortSignal;
+}

@@ -1,0 +1,114 @@
+import type { CatalogModel, Route } from "../catalog/model.ts";
+import type { Capability } from "../contract/model.ts";
+import type { ChatCompletionRequest, RequestMessage } from "../contract/request.ts";
+import { tooManyTokens } from "../contract/validation.ts";
+import { ApiError } from "../errors.ts";
+import type { UpstreamRequest } from "../providers/provider.ts";
+
+/** A request as a model can take it. */
+export interface PreparedRequest {
+  request: ChatCompletionRequest;
+  /** Fields that were only hints and that the model does not take; told in `x-tollgate-ignored`. */
+  ignored: string[];
+}
+
+/** Fields that may be left out without changing what was asked for. */
+const HINTS = [
+  "user",
+  "seed",
+  "logit_bias",
+  "parallel_tool_calls",
+  "presence_penalty",
+  "frequency_penalty",
+  "temperature",
+  "top_p",
+  "reasoning_effort",
+] as const;
+
+/** OpenAI's defaults: a field that states one says nothing. */
+const DEFAULTS: { [Field in keyof ChatCompletionRequest]?: (value: ChatCompletionRequest[Field]) => boolean } = {
+  presence_penalty: (value) => value === 0,
+  frequency_penalty: (value) => value === 0,
+  temperature: (value) => value === 1,
+  top_p: (value) => value === 1,
+  parallel_tool_calls: (value) => value === true,
+  logprobs: (value) => value === false,
+  top_logprobs: (value) => value === 0,
+  logit_bias: (value) => Object.keys(value ?? {}).length === 0,
+  tools: (value) => value?.length === 0,
+  response_format: (value) => value?.type === "text",
+  tool_choice: (value) => value === "auto",
+};
+
+/**
+ * Fits a request to what a model can: hints that it refuses are taken out and named, what would change the answer is
+ * refused with unsupported_value naming the model's capabilities. Throws ApiError.
+ */
+export function prepare(request: ChatCompletionRequest, model: CatalogModel): PreparedRequest {
+  refuseTooManyTokens(request, model);
+  const fitted: ChatCompletionRequest = { ...request };
+  for (const field of Object.keys(DEFAULTS) as (keyof ChatCompletionRequest)[]) {
+    const isDefault = DEFAULTS[field] as ((value: unknown) => boolean) | undefined;
+    if (cannotTake(model, field) && fitted[field] !== undefined && isDefault?.(fitted[field])) delete fitted[field];
+  }
+  refuseUnsupported(fitted, model);
+  const ignored: string[] = [];
+  for (const hint of HINTS) {
+    if (fitted[hint] === undefined || !cannotTake(model, hint)) continue;
+    delete fitted[hint];
+    ignored.push(hint);
+  }
+  return { request: fitted, ignored };
+}
+
+/** The capability without which a model takes no such field. */
+const NEEDED: Partial<Record<keyof ChatCompletionRequest, Capability>> = {
+  tools: "tools",
+  tool_choice: "tools",
+  parallel_tool_calls: "tools",
+  response_format: "structured_output",
+  reasoning_effort: "reasoning",
+};
+
+function cannotTake(model: CatalogModel, field: keyof ChatCompletionRequest): boolean {
+  const needed = NEEDED[field];
+  return model.refusedParameters.has(field) || (needed !== undefined && !model.capabilities.has(needed));
+}
+
+function refuseTooManyTokens(request: ChatCompletionRequest, model: CatalogModel): void {
+  const param = request.max_completion_tokens === undefined ? "max_tokens" : "max_completion_tokens";
+  const asked = request[param];
+  if (asked === undefined || asked <= model.maxOutputTokens) return;
+  throw new ApiError("invalid_value", tooManyTokens(param, asked, model.maxOutputTokens), { param });
+}
+
+function refuseUnsupported(request: ChatCompletionRequest, model: CatalogModel): void {
+  for (const field of ["tools", "response_format", "logprobs", "top_logprobs"] as const) {
+    if (request[field] !== undefined && cannotTake(model, field)) throw unsupported(field, model);
+  }
+  if (model.capabilities.has("vision")) return;
+  for (const [index, message] of request.messages.entries()) {
+    if (!Array.isArray(message.content)) continue;
+    const part = message.content.findIndex((candidate) => candidate.type === "image_url");
+    if (part >= 0) throw unsupported(`messages[${index}].content[${part}]`, model);
+  }
+}
+
+function unsupported(param: string, model: CatalogModel): ApiError {
+  const capabilities = [...model.capabilities].join(", ");
+  const message = `The model '${model.id}' does not support '${param}'. Its capabilities are: ${capabilities}.`;
+  return new ApiError("unsupported_value", message, { param });
+}
+
+/** The request as it goes upstream on a route, at most `maxTokens` long. */
+export function forUpstream(request: ChatCompletionRequest, route: Route, maxTokens: number): UpstreamRequest {
+  const { instructions, max_completion_tokens: _other, metadata: _kept, n: _one, ...rest } = request;
+  const first: RequestMessage[] = instructions === undefined ? [] : [{ role: "system", content: instructions }];
+  return {
+    ...rest,
+    model: route.model,
+    messages: [...first, ...request.messages],
+    max_tokens: maxTokens,
+    stream: request.stream === true,
+  };
+}

@@ -1,0 +1,54 @@
+import type { MicroCredits } from "../credits/amount.ts";
+import type { EventEnd } from "../credits/books.ts";
+import { TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../credits/price.ts";
+import type { Admission } from "./admit.ts";
+import type { Gateway } from "./gateway.ts";
+import type { Meter } from "./meter.ts";
+
+/** How an answer ended, and how far it had come. */
+export interface Ending {
+  end: Exclude<EventEnd, "recovered">;
+  /** Whether an upstream was called. */
+  isCalled: boolean;
+  /** Whether pieces of the answer were sent to the client as they came. */
+  isStreamed: boolean;
+}
+
+export interface Settlement {
+  tokens: TokenCounts;
+  charged: MicroCredits;
+  available: MicroCredits;
+}
+
+/**
+ * The one rule of what is charged. A client that leaves pays the input and what was produced for it, once an upstream was
+ * called. A failure of ours or the upstream's is charged only where it cut a stream: the input, and what was sent. A
+ * complete answer is charged always.
+ */
+export function isCharged({ end, isCalled, isStreamed }: Ending): boolean {
+  if (end === "complete") return true;
+  return end === "client_left" ? isCalled : isStreamed;
+}
+
+/** Charges what was delivered and releases the rest, or releases all. Rejects with StoreUnavailableError. */
+export async function settle(
+  { ledger }: Gateway,
+  { facts, available }: Admission,
+  prices: UnitPrices,
+  meter: Meter,
+  ending: Ending,
+): Promise<Settlement> {
+  const { tokens, basis } = meter.reading();
+  if (!isCharged(ending)) {
+    await ledger.release(facts.organizationId, facts.holdId);
+    return { tokens, charged: 0n, available };
+  }
+  const outcome = await ledger.settle({ facts: { ...facts, prices }, tokens, basis, end: ending.end });
+  if (outcome.outcome !== "charged") throw new Error(`The settlement of an open hold was answered ${outcome.outcome}`);
+  return { tokens, charged: outcome.charged, available: outcome.available };
+}
+
+/** All tokens, of every class. */
+export function totalTokens(tokens: TokenCounts): number {
+  return TOKEN_CLASSES.reduce((sum, tokenClass) => sum + tokens[tokenClass], 0);
+}

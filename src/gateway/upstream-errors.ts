@@ -1,0 +1,27 @@
+import { ApiError, type UpstreamError, type UpstreamFailure } from "../errors.ts";
+
+const RETRY_AFTER_SECONDS_MAX = 60;
+
+/** What a caller is told of each way in which an upstream can fail. An operator's bad key is never the caller's 401. */
+const CODES = {
+  rejected: "upstream_rejected",
+  context_length: "context_length_exceeded",
+  content_filter: "content_filter",
+  credentials: "upstream_error",
+  overloaded: "overloaded",
+  unavailable: "upstream_unavailable",
+  timeout: "upstream_timeout",
+  malformed: "upstream_error",
+  failed: "upstream_error",
+} as const satisfies Record<UpstreamFailure, string>;
+
+/** An upstream's failure as the catalog's error, with nothing of the upstream's private text. */
+export function toApiError(error: UpstreamError): ApiError {
+  const message = error.publicReason === undefined ? undefined : `The model's provider said: ${error.publicReason}`;
+  const headers: Record<string, string> = {};
+  if (error.retryAfterSeconds !== undefined) {
+    headers["retry-after"] = String(Math.min(error.retryAfterSeconds, RETRY_AFTER_SECONDS_MAX));
+    if (error.retryAfterSeconds > RETRY_AFTER_SECONDS_MAX) headers["x-should-retry"] = "false";
+  }
+  return new ApiError(CODES[error.failure], message, { cause: error, headers });
+}

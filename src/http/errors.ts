@@ -1,0 +1,40 @@
+import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
+import type { Log } from "../contract/log.ts";
+import { ApiError, type ErrorCode, StoreUnavailableError } from "../errors.ts";
+
+/** What Fastify itself refuses, by its own codes (https://fastify.dev/docs/latest/Reference/Errors/). */
+const FASTIFY_CODES: Record<string, ErrorCode> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: "body_too_large",
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: "unsupported_media_type",
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: "invalid_json",
+  FST_ERR_CTP_EMPTY_JSON_BODY: "invalid_json",
+};
+
+/** Any error as the one that the caller is told; what is not meant for callers becomes its cause. */
+export function toPublicError(error: unknown, bodyLimitBytes: number): ApiError {
+  if (error instanceof ApiError) return error;
+  if (error instanceof StoreUnavailableError) return new ApiError("store_unavailable", undefined, { cause: error });
+  const code = FASTIFY_CODES[(error as FastifyError | undefined)?.code ?? ""];
+  if (code === "body_too_large") {
+    return new ApiError(code, `The request body is too large: at most ${bodyLimitBytes} bytes are allowed.`);
+  }
+  if (code !== undefined) return new ApiError(code);
+  return new ApiError("internal_error", undefined, { cause: error });
+}
+
+/** Fastify's error handler: the envelope, its headers, and a log line where the fault is ours. */
+export function errorHandler(log: Log, bodyLimitBytes: number) {
+  return (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
+    const publicError = toPublicError(error, bodyLimitBytes);
+    if (publicError.code === "internal_error") {
+      log.error({ requestId: request.id, error: publicError.cause }, "a request failed inside the service");
+    } else if (publicError.code === "store_unavailable") {
+      log.warn({ requestId: request.id, error: publicError.cause }, "the store is unavailable");
+    }
+    return sendError(reply, publicError);
+  };
+}
+
+export function sendError(reply: FastifyReply, error: ApiError) {
+  return reply.code(error.status).headers(error.headers).send(error.toEnvelope());
+}

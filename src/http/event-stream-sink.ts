@@ -1,0 +1,113 @@
+import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
+import type { Delta } from "../contract/completion.ts";
+import type { ApiError } from "../errors.ts";
+import type { AnswerEnd, AnswerHead, AnswerSink } from "../gateway/sink.ts";
+import type { UpstreamChunk } from "../providers/provider.ts";
+
+const KEEP_ALIVE_MS = 10_000;
+/** A client that reads nothing for this long is taken to have left. */
+const SLOW_CLIENT_MS = 60_000;
+
+export interface EventStreamOptions {
+  response: ServerResponse;
+  /** Headers of the answer beside those of the stream itself. */
+  headers: OutgoingHttpHeaders;
+  includeUsage: boolean;
+  /** Called when the client reads too slowly to go on. */
+  onStalled: () => void;
+}
+
+/** Writes an answer as server-sent events, one write an event, as OpenAI's clients read them. */
+export class EventStreamSink implements AnswerSink {
+  readonly streams = true;
+  readonly #options: EventStreamOptions;
+  readonly #response: ServerResponse;
+  #prefix = "";
+  #keepAlive: NodeJS.Timeout | undefined;
+
+  constructor(options: EventStreamOptions) {
+    this.#options = options;
+    this.#response = options.response;
+  }
+
+  open({ id, created, model, organizationId, headers }: AnswerHead): void {
+    this.#response.writeHead(200, {
+      ...this.#options.headers,
+      ...headers,
+      "content-type": "text/event-stream; charset=utf-8",
+      "cache-control": "no-cache",
+      "x-accel-buffering": "no",
+    });
+    const common = { id, object: "chat.completion.chunk", created, model, organization_id: organizationId };
+    this.#prefix = `data: ${JSON.stringify(common).slice(0, -1)},"choices":[`;
+    this.#writeChoice({ role: "assistant", content: "" }, null);
+    this.#keepAlive = setInterval(() => this.#response.write(": keep-alive\n\n"), KEEP_ALIVE_MS);
+    this.#response.once("close", () => clearInterval(this.#keepAlive));
+  }
+
+  push(chunks: readonly UpstreamChunk[]): Promise<void> | undefined {
+    this.#response.cork();
+    for (const { delta, logprobs } of chunks) {
+      const told = delta === undefined ? undefined : withoutRole(delta);
+      if (told !== undefined) this.#writeChoice(told, null, logprobs);
+    }
+    this.#response.uncork();
+    this.#keepAlive?.refresh();
+    return this.#response.writableNeedDrain ? this.#drained() : undefined;
+  }
+
+  close({ finishReason, usage }: AnswerEnd): void {
+    clearInterval(this.#keepAlive);
+    this.#response.cork();
+    if (this.#options.includeUsage) {
+      this.#writeChoice({}, finishReason);
+      this.#response.write(`${this.#prefix}],"usage":${JSON.stringify(usage)}}\n\n`);
+    } else {
+      this.#response.write(`${this.#prefix}${choiceOf({}, finishReason)}],"usage":${JSON.stringify(usage)}}\n\n`);
+    }
+    this.#response.write("data: [DONE]\n\n");
+    this.#response.uncork();
+    this.#response.end();
+  }
+
+  fail(error: ApiError): void {
+    clearInterval(this.#keepAlive);
+    this.#response.write(`data: ${JSON.stringify(error.toEnvelope())}\n\n`);
+    this.#response.end();
+  }
+
+  #writeChoice(delta: Delta, finishReason: string | null, logprobs?: unknown): void {
+    const usage = this.#options.includeUsage ? ',"usage":null' : "";
+    this.#response.write(`${this.#prefix}${choiceOf(delta, finishReason, logprobs)}]${usage}}\n\n`);
+  }
+
+  #drained(): Promise<void> {
+    return new Promise((resolve) => {
+      const settled = () => {
+        clearTimeout(timer);
+        this.#response.off("drain", settled);
+        this.#response.off("close", settled);
+        resolve();
+      };
+      const timer = setTimeout(() => {
+        this.#options.onStalled();
+        settled();
+      }, SLOW_CLIENT_MS);
+      this.#response.on("drain", settled);
+      this.#response.on("close", settled);
+    });
+  }
+}
+
+function choiceOf(delta: Delta, finishReason: string | null, logprobs?: unknown): string {
+  const told = logprobs === undefined || logprobs === null ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
+  const reason = finishReason === null ? "null" : `"${finishReason}"`;
+  return `{"index":0,"delta":${JSON.stringify(delta)}${told},"finish_reason":${reason}}`;
+}
+
+/** The role was told when the stream opened; a delta that says nothing else is not passed on. */
+function withoutRole(delta: Delta): Delta | undefined {
+  const { role: _told, ...rest } = delta;
+  const saysNothing = !rest.content && !rest.reasoning_content && !rest.refusal && rest.tool_calls === undefined;
+  return saysNothing ? undefined : rest;
+}

@@ -1,0 +1,38 @@
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Principal } from "../contract/principal.ts";
+import type { Scope } from "../contract/scope.ts";
+import { limitKeys } from "../gateway/admit.ts";
+import type { Gateway } from "../gateway/gateway.ts";
+import { type LimitKey, rateLimitHeaders } from "../gateway/limits.ts";
+import { bearerToken, requireScope, withChallenge } from "./auth.ts";
+
+/** Tells whom a token stands for; answers at once where it is known, and rejects with ApiError or StoreUnavailableError. */
+export interface TokenAuthenticator {
+  authenticate(token: string): Principal | Promise<Principal>;
+}
+
+/** What every operation asks before it reads a body: who is calling, whether they may, and how often they did. */
+export function gatekeeper(gateway: Gateway, authenticator: TokenAuthenticator, scope: Scope) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+    const principal = await principalFor(authenticator, bearerToken(request));
+    requireScope(principal, scope);
+    const requestStanding = await gateway.limits.countRequest(requestKeys(gateway, principal, request.ip));
+    request.caller = { principal, requestStanding };
+    if (scope === "chat.completions:write") reply.headers(rateLimitHeaders([requestStanding]));
+  };
+}
+
+async function principalFor(authenticator: TokenAuthenticator, token: string): Promise<Principal> {
+  try {
+    return await authenticator.authenticate(token);
+  } catch (error) {
+    throw withChallenge(error);
+  }
+}
+
+/** A guest of the playground shares its token with all others, so there the address is counted too. */
+function requestKeys(gateway: Gateway, principal: Principal, address: string): LimitKey[] {
+  const keys = limitKeys(gateway, principal).requests;
+  if (principal.organizationKind !== "playground") return keys;
+  return [{ key: `address:${address}`, limit: gateway.playground.requestsPerMinute }, ...keys];
+}

@@ -1,0 +1,185 @@
+import type { AddressInfo } from "node:net";
+import cors from "@fastify/cors";
+import swagger from "@fastify/swagger";
+import swaggerUi from "@fastify/swagger-ui";
+import fastify, { type FastifyInstance } from "fastify";
+import type { Log } from "../contract/log.ts";
+import { ApiError } from "../errors.ts";
+import { takeJsonBodies } from "./body.ts";
+import { answerUnreadable, HEADERS_TIMEOUT_MS, REQUEST_TIMEOUT_MS } from "./connection.ts";
+import type { Endpoint, EndpointServices } from "./endpoints/endpoint.ts";
+import { endpoints } from "./endpoints/index.ts";
+import { errorHandler, sendError } from "./errors.ts";
+import { gatekeeper, type TokenAuthenticator } from "./gatekeeper.ts";
+import { serveHealth } from "./health.ts";
+import { documentationOf, documentBase } from "./openapi.ts";
+import { RunningCompletions } from "./running-completions.ts";
+
+export interface ServerOptions extends Omit<EndpointServices, "running"> {
+  authenticator: TokenAuthenticator;
+  version: string;
+  /** Whose word on a caller's address is taken: Fastify's `trustProxy`. */
+  trustProxy: boolean | string;
+  bodyLimitBytes: number;
+  /** Rejects when the store does not answer. */
+  ping(): Promise<void>;
+  newRequestId: () => string;
+  log: Log;
+}
+
+export interface Server {
+  /** Resolves with the address that it listens on; rejects as node:net does (EADDRINUSE …). */
+  listen(options: { host: string; port: number }): Promise<AddressInfo>;
+  /**
+   * Stops taking requests, lets the running ones finish and settle for at most `drainMs`, then cuts what is left and
+   * waits for its settlement.
+   */
+  close(drainMs: number): Promise<void>;
+  /** For tests: requests without a socket, and the document. */
+  readonly instance: FastifyInstance;
+}
+
+const EXPOSED_HEADERS = [
+  "x-request-id",
+  "x-credits-available",
+  "x-credits-charged",
+  "x-tollgate-route",
+  "x-tollgate-ignored",
+  "x-tollgate-max-tokens",
+  "x-ratelimit-limit-requests",
+  "x-ratelimit-remaining-requests",
+  "x-ratelimit-reset-requests",
+  "x-ratelimit-limit-tokens",
+  "x-ratelimit-remaining-tokens",
+  "x-ratelimit-reset-tokens",
+  "ratelimit",
+  "ratelimit-policy",
+  "retry-after",
+  "x-should-retry",
+  "www-authenticate",
+  "deprecation",
+  "sunset",
+  "link",
+];
+
+/** The HTTP server over all endpoints. */
+export async function createServer(options: ServerOptions): Promise<Server> {
+  const { log, bodyLimitBytes } = options;
+  const running = new RunningCompletions();
+  const server = fastify({
+    bodyLimit: bodyLimitBytes,
+    trustProxy: options.trustProxy,
+    genReqId: options.newRequestId,
+    requestIdHeader: false,
+    clientErrorHandler: answerUnreadable,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    return503OnClosing: false,
+    forceCloseConnections: "idle",
+    http: { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: HEADERS_TIMEOUT_MS / 4 },
+    frameworkErrors: (_error, _request, reply) => sendError(reply, new ApiError("not_found")),
+  });
+  server.decorateRequest("caller", null);
+  server.addHook("onRequest", (request, reply, done) => {
+    reply.header("x-request-id", request.id);
+    done();
+  });
+  server.setErrorHandler(errorHandler(log, bodyLimitBytes));
+  server.setValidatorCompiler(() => () => true);
+  server.setSerializerCompiler(() => JSON.stringify);
+  takeJsonBodies(server);
+  answerUnknown(server);
+  await document(server, options.version);
+  const health = serveHealth(server, options.ping);
+  await server.register(async (api) => serveApi(api, { ...options, running }));
+  await server.ready();
+  return {
+    instance: server,
+    async listen(address) {
+      await server.listen(address);
+      return server.server.address() as AddressInfo;
+    },
+    close: (drainMs) => close(server, running, health, drainMs),
+  };
+}
+
+async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointServices): Promise<void> {
+  await api.register(cors, {
+    origin: "*",
+    methods: ["GET", "HEAD", "POST", "OPTIONS"],
+    exposedHeaders: EXPOSED_HEADERS,
+    maxAge: 86_400,
+    strictPreflight: false,
+  });
+  for (const endpoint of endpoints) {
+    api.route({
+      method: endpoint.method,
+      url: endpoint.path,
+      schema: documentationOf(endpoint),
+      onRequest: gatekeeper(options.gateway, options.authenticator, endpoint.scope),
+      handler: (request, reply) => endpoint.handle(options, request, reply),
+    });
+  }
+}
+
+/** What no route takes: 405 with the methods of a path that exists, else 404 with the paths that do. */
+function answerUnknown(server: FastifyInstance): void {
+  server.setNotFoundHandler((request, reply) => {
+    const path = request.url.split("?")[0] ?? "";
+    const methods = endpoints.filter((endpoint) => isAt(endpoint, path)).map((endpoint) => endpoint.method);
+    if (methods.length > 0) {
+      const allow = [...methods, ...(methods.includes("GET") ? ["HEAD"] : []), "OPTIONS"].join(", ");
+      const message = `The method ${request.method} is not allowed here. Allowed: ${allow}.`;
+      return sendError(reply, new ApiError("method_not_allowed", message, { headers: { allow } }));
+    }
+    if (!path.startsWith("/v1")) return sendError(reply, new ApiError("not_found"));
+    const known = endpoints.map(
+      ({ method, path, wildcard }) => `${method} ${path.replace("*", `{${wildcard?.name}}`)}`,
+    );
+    return sendError(
+      reply,
+      new ApiError("not_found", `There is nothing at this address. There is: ${known.join(", ")}.`),
+    );
+  });
+}
+
+function isAt({ path }: Endpoint, found: string): boolean {
+  return path.endsWith("*") ? found.startsWith(path.slice(0, -1)) && found.length >= path.length : found === path;
+}
+
+async function document(server: FastifyInstance, version: string): Promise<void> {
+  await server.register(swagger, {
+    openapi: documentBase(version),
+    transform: ({ schema, url, route }) => {
+      const wildcard = endpoints.find((endpoint) => endpoint.path === url)?.wildcard;
+      const isApi = route.url.startsWith("/v1/");
+      return { schema: { ...schema, hide: !isApi || undefined }, url: url.replace("*", `:${wildcard?.name}`) };
+    },
+  });
+  await server.register(swaggerUi, {
+    routePrefix: "/docs",
+    staticCSP: true,
+    uiConfig: { validatorUrl: null, persistAuthorization: false },
+  });
+  server.get("/openapi.json", async () => server.swagger());
+}
+
+async function close(
+  server: FastifyInstance,
+  running: RunningCompletions,
+  health: { drain(): void },
+  drainMs: number,
+): Promise<void> {
+  health.drain();
+  let cut: NodeJS.Timeout | undefined;
+  const cutting = new Promise<void>((resolve) => {
+    cut = setTimeout(() => {
+      server.server.closeAllConnections();
+      resolve();
+    }, drainMs);
+  });
+  const closed = server.close();
+  await Promise.race([Promise.all([closed, running.ended()]), cutting]);
+  clearTimeout(cut);
+  await closed;
+  await running.ended();
+}
