@@ -1,0 +1,168 @@
+import type { ColumnType, CompiledQuery, Generated, Kysely, RawBuilder } from "kysely";
+import type { EventBasis, EventEnd, GrantRow, HoldState } from "../credits/books.ts";
+import type { OrganizationKind } from "./store.ts";
+
+/**
+ * The tables, under the same names in both stores, for the queries that are written once. Every integer column is a
+ * signed 64-bit integer and is read as a bigint from either store; a number may be written. Times are milliseconds
+ * since 1970, amounts micro-credits, prices pico-credits a token, JSON is text. Texts compare by their bytes.
+ */
+export interface Tables {
+  organization: OrganizationTable;
+  token: TokenTable;
+  balance: BalanceTable;
+  token_balance: TokenBalanceTable;
+  credit_grant: CreditGrantTable;
+  hold: HoldTable;
+  usage_event: UsageEventTable;
+  idempotency_key: IdempotencyKeyTable;
+  closing: ClosingTable;
+  schema_migration: SchemaMigrationTable;
+}
+
+type Integer = ColumnType<bigint, bigint | number, bigint | number>;
+type OptionalInteger = ColumnType<bigint | null, bigint | number | null, bigint | number | null>;
+
+export interface OrganizationTable {
+  id: string;
+  name: string;
+  kind: OrganizationKind;
+  status: Generated<"active" | "suspended" | "closed">;
+  /** JSON of Partial<LimitSettings>. */
+  limits: Generated<string | null>;
+  created_at: Integer;
+}
+
+export interface TokenTable {
+  organization_id: string;
+  id: string;
+  name: string;
+  hash: Uint8Array;
+  prefix: string;
+  /** JSON array. */
+  scopes: string;
+  /** JSON array, or null for every model. */
+  models: string | null;
+  /** JSON of Partial<LimitSettings>. */
+  limits: string | null;
+  created_at: Integer;
+  expires_at: OptionalInteger;
+  revoked_at: OptionalInteger;
+}
+
+export interface BalanceTable {
+  organization_id: string;
+  granted: Integer;
+  available: Integer;
+  held: Integer;
+  spent: Integer;
+  expired: Integer;
+  next_change_at: OptionalInteger;
+}
+
+export interface TokenBalanceTable {
+  organization_id: string;
+  token_id: string;
+  cap: Integer;
+  held: Integer;
+  spent: Integer;
+}
+
+export interface CreditGrantTable {
+  organization_id: string;
+  id: string;
+  amount: Integer;
+  remaining: Integer;
+  state: GrantRow["state"];
+  effective_at: Integer;
+  expires_at: OptionalInteger;
+  priority: Integer;
+  reference: string | null;
+  created_at: Integer;
+}
+
+/** What a hold and its events have in common. */
+interface UsageColumns {
+  organization_id: string;
+  token_id: string;
+  request_id: string;
+  model: string;
+  upstream: string;
+  input_price: Integer;
+  cached_input_price: Integer;
+  cache_write_price: Integer;
+  output_price: Integer;
+  reasoning_price: Integer;
+  /** JSON object. */
+  metadata: string | null;
+  input_tokens: Integer;
+  cached_input_tokens: Integer;
+  cache_write_tokens: Integer;
+  output_tokens: Integer;
+  reasoning_tokens: Integer;
+}
+
+export interface HoldTable extends UsageColumns {
+  id: string;
+  amount: Integer;
+  idempotency_key: string | null;
+  made_at: Integer;
+  expires_at: Integer;
+  /** JSON array of [grant id, amount as a decimal text]. */
+  draws: string;
+  state: HoldState;
+  charged: Integer;
+  shortfall: Integer;
+}
+
+export interface UsageEventTable extends UsageColumns {
+  hold_id: string;
+  sequence: Integer;
+  cost: Integer;
+  shortfall: Integer;
+  basis: EventBasis;
+  ending: EventEnd;
+  made_at: Integer;
+  charged_at: Integer;
+}
+
+export interface IdempotencyKeyTable {
+  organization_id: string;
+  key: string;
+  fingerprint: string;
+  hold_id: string;
+  answer: string | null;
+  created_at: Integer;
+  expires_at: Integer;
+}
+
+export interface ClosingTable {
+  organization_id: string;
+  /** The first millisecond of the day (UTC) whose events were retired. */
+  charged_day: Integer;
+  event_count: Integer;
+  cost_sum: Integer;
+}
+
+export interface SchemaMigrationTable {
+  version: Integer;
+  name: string;
+  checksum: string;
+  applied_at: Integer;
+}
+
+/**
+ * What a store lends to the portable queries. Everything rejects with StoreUnavailableError as the seam says.
+ */
+export interface PortableDatabase {
+  /** Runs single statements, each a transaction of its own, durable where it writes. */
+  readonly kysely: Kysely<Tables>;
+  /** Runs writes in one durable transaction, in their order; gives the number of rows that each changed. */
+  write(queries: CompiledQuery[]): Promise<number[]>;
+  /** Runs reads in one snapshot that is as short as they are; gives the rows of each. */
+  snapshot(queries: CompiledQuery[]): Promise<Record<string, unknown>[][]>;
+  /** The store's clock in milliseconds, as an expression. */
+  now(): RawBuilder<bigint>;
+  /** The sum of the amounts in `hold.draws` of the row at hand, as an expression. */
+  drawsSum(): RawBuilder<bigint>;
+}
