@@ -1,0 +1,247 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { type ConfigSources, loadConfig } from "./config.ts";
+import { OperatorError } from "./errors.ts";
+
+const noFile = () => {
+  throw Object.assign(new Error("no file"), { code: "ENOENT" });
+};
+const load = (text: string, environment = {}, flags = {}) =>
+  loadConfig({ environment, flags, readFile: () => text.replace(/^\n/, "") });
+const lineOf = (sources: () => unknown): string => {
+  try {
+    sources();
+  } catch (error) {
+    expect(error).toBeInstanceOf(OperatorError);
+    const { message } = error as Error;
+    expect(message).not.toContain("\n");
+    return message;
+  }
+  throw new Error("Nothing was refused.");
+};
+
+describe("what holds", () => {
+  test("without anything, the defaults", () => {
+    expect(loadConfig({ environment: {}, readFile: noFile })).toMatchObject({
+      server: { host: "127.0.0.1", port: 8484, trustProxy: false, bodyLimitBytes: 20_971_520, drainSeconds: 600 },
+      database: null,
+      credits: { perDollar: "1", markup: "0" },
+      limits: { requestsPerMinute: 600, tokensPerMinute: 1_000_000, concurrentRequests: 100 },
+      playground: { requestsPerMinute: 10, tokensPerDay: 100_000, maxTokens: 512 },
+      completions: { messages: "reply" },
+      ledger: { holdSeconds: 120, renewSeconds: 10, sweepSeconds: 10 },
+      log: { level: "info" },
+      providers: [],
+      models: [],
+      file: null,
+      providerKeys: {},
+    });
+  });
+
+  test("flags before environment before file before defaults", () => {
+    const file = "server: { port: 1, host: file.example }\ndataDir: from-file\nlog: { level: warn }";
+    const environment = { PORT: "2", HOST: "environment.example" };
+    const config = load(file, environment, { port: "3" });
+    expect(config.server).toMatchObject({ port: 3, host: "environment.example", drainSeconds: 600 });
+    expect(config.log.level).toBe("warn");
+    expect(config.dataDir).toMatch(/\/from-file$/);
+  });
+
+  test("every variable sets its key, and an empty one counts as not set", () => {
+    const environment = {
+      PORT: "9",
+      HOST: "0.0.0.0",
+      DATABASE_URL: "postgres://u@h/d",
+      TOLLGATE_DATA_DIR: "/data",
+      LOG_LEVEL: "debug",
+      SOME_API_KEY: "k",
+      HTTPS_PROXY: "http://proxy:3128",
+      REDIS_URL: "",
+    };
+    const sources: ConfigSources = { environment, readFile: noFile, providerKeyVariables: ["SOME_API_KEY", "OTHER"] };
+    expect(loadConfig(sources)).toMatchObject({
+      server: { port: 9, host: "0.0.0.0" },
+      database: "postgres://u@h/d",
+      dataDir: "/data",
+      log: { level: "debug" },
+      providerKeys: { SOME_API_KEY: "k" },
+      proxyVariables: { HTTPS_PROXY: "http://proxy:3128" },
+    });
+    const empty = { PORT: "", HOST: "", DATABASE_URL: "", SOME_API_KEY: "" };
+    expect(loadConfig({ ...sources, environment: empty })).toMatchObject({
+      server: { port: 8484 },
+      database: null,
+      providerKeys: {},
+    });
+  });
+
+  test("prices keep the digits that were written", () => {
+    const config = load(`
+models:
+  - id: m
+    routes: [{ provider: p, model: m }]
+    price: { input: 0.12345678901234567890, cachedInput: "0.10", output: 2.00 }
+credits: { perDollar: 1000, markup: 1e-7 }`);
+    expect(config.models[0]?.price).toEqual({ input: "0.12345678901234567890", cachedInput: "0.10", output: "2.00" });
+    expect(config.credits.markup).toBe("1e-7");
+  });
+
+  test("variables are filled in, also where a number is asked for; $${ stays", () => {
+    const config = load(
+      `
+server: { port: "\${P}" }
+providers:
+  - { id: a, kind: k, apiKey: "key-\${KEY}", headers: { x-one: "$\${KEY}" } }`,
+      { P: "99", KEY: "1234" },
+    );
+    expect(config.server.port).toBe(99);
+    expect(config.providers[0]).toMatchObject({
+      apiKey: "key-1234",
+      headers: { "x-one": `\${KEY}` },
+      baseUrl: null,
+      timeouts: { connectMs: 5_000, firstByteMs: 600_000, idleMs: 300_000 },
+    });
+  });
+
+  test("a key without a value counts as absent", () => {
+    expect(load("server:\ndatabase:\nmodels:\n")).toMatchObject({ server: { port: 8484 }, database: null, models: [] });
+  });
+
+  test("the named file is read from the disk, by the flag before the variable", () => {
+    const directory = mkdtempSync(join(tmpdir(), "tollgate-config-"));
+    try {
+      const path = join(directory, "own.yaml");
+      writeFileSync(path, "server: { port: 4 }");
+      const config = loadConfig({ flags: { config: path }, environment: { TOLLGATE_CONFIG: "elsewhere.yaml" } });
+      expect(config).toMatchObject({ file: path, server: { port: 4 } });
+      expect(lineOf(() => loadConfig({ environment: { TOLLGATE_CONFIG: directory } }))).toBe(
+        `${directory}: the configuration file cannot be read: it is a directory`,
+      );
+    } finally {
+      rmSync(directory, { recursive: true });
+    }
+  });
+});
+
+const providers = "providers:\n  - id: a\n    kind: k\n";
+const model = "models:\n  - id: a\n    routes: [{ provider: p, model: m }]\n";
+const groups = "server, dataDir, database, credits, limits, playground, completions, ledger, log, providers, models";
+
+describe("a mistake in the file is told in one line", () => {
+  test.each([
+    [
+      "server: { porr: 1 }",
+      "1: server.porr: unknown key; did you mean server.port? allowed: host, port, trustProxy, bodyLimitBytes, drainSeconds",
+    ],
+    ["port: 1", `1: port: unknown key; did you mean server.port? allowed: ${groups}`],
+    ["data_dir: x", `1: data_dir: unknown key; did you mean dataDir? allowed: ${groups}`],
+    ["colour: red", `1: colour: unknown key; allowed: ${groups}`],
+    ["\n\nserver:\n  port: abc", '3: server.port: found "abc"; allowed: an integer from 0 to 65535'],
+    ["server: { port: 1.5 }", "1: server.port: found 1.5; allowed: an integer from 0 to 65535"],
+    ["server: { port: 65536 }", "1: server.port: found 65536; allowed: an integer from 0 to 65535"],
+    ["server: 3", "1: server: found 3; allowed: keys and values: host, port, trustProxy, bodyLimitBytes, drainSeconds"],
+    [
+      "server: { trustProxy: 10.0.0.0/33 }",
+      '1: server.trustProxy: found "10.0.0.0/33"; allowed: true, false, or addresses and networks in one text, such as "10.0.0.0/8, 127.0.0.1"',
+    ],
+    [
+      "database: mysql://root:secret@h/d",
+      "1: database: found mysql://…; allowed: a postgres:// or postgresql:// address",
+    ],
+    ["credits: { perDollar: 0 }", '1: credits.perDollar: found "0"; allowed: a decimal number above 0, such as 1'],
+    ["credits: { markup: -1 }", '1: credits.markup: found "-1"; allowed: a decimal number, 0 or more, such as 0.25'],
+    [
+      "limits: { requestsPerMinute: 0 }",
+      "1: limits.requestsPerMinute: found 0; allowed: an integer from 1 to 1000000000",
+    ],
+    ["completions: { messages: all }", '1: completions.messages: found "all"; allowed: reply, conversation'],
+    ["log: { level: loud }", '1: log.level: found "loud"; allowed: fatal, error, warn, info, debug, silent'],
+    ["ledger: { renewSeconds: 120 }", "1: ledger.renewSeconds: found 120; allowed: less than ledger.holdSeconds, 120"],
+    ["models: 3", "1: models: found 3; allowed: a list"],
+    [
+      "providers: [3]",
+      "1: providers[0]: found 3; allowed: keys and values: id, kind, baseUrl, apiKey, headers, timeouts",
+    ],
+    [
+      `${providers}    baseUrl: ftp://h`,
+      '4: providers[0].baseUrl: found "ftp://h"; allowed: an http:// or https:// address',
+    ],
+    [`${providers}    apiKey: 123456`, "4: providers[0].apiKey: found a number; allowed: text that is not empty"],
+    [`${providers}    apiKey: \${NOWHERE}`, "4: providers[0].apiKey: the environment variable NOWHERE is not set"],
+    [
+      `${providers}    apiKey: \${NOWHERE`,
+      `4: providers[0].apiKey: found \${NOWHERE; allowed: \${NAME} with the name of a variable, or $\${ for the characters themselves`,
+    ],
+    [
+      `${providers}    headers: { "a b": x }`,
+      '4: providers[0].headers: found "a b"; allowed: header names and their values, as text',
+    ],
+    [
+      `${providers}    headers: { a: "x\\ny" }`,
+      "4: providers[0].headers.a: found other text; allowed: text in one line",
+    ],
+    [`${providers}  - { id: a, kind: k }`, '4: providers[1].id: found "a" a second time; allowed: each id once'],
+    [
+      `${providers}    timeouts: { idleMs: 0 }`,
+      "4: providers[0].timeouts.idleMs: found 0; allowed: an integer from 1 to 3600000",
+    ],
+    ["models: [{ id: a }]", "1: models[0].routes: missing; allowed: a list with at least one entry"],
+    ["models: [{ id: a, routes: [] }]", "1: models[0].routes: found a list; allowed: a list with at least one entry"],
+    [
+      `${model}    price: { input: 1 }`,
+      "4: models[0].price.output: missing; allowed: a decimal number, 0 or more, such as 0.25",
+    ],
+    [
+      `${model}    price: { input: .inf, output: 1 }`,
+      '4: models[0].price.input: found "Infinity"; allowed: a decimal number, 0 or more, such as 0.25',
+    ],
+    [
+      `${model}    cutoffDate: 2025-02-30`,
+      '4: models[0].cutoffDate: found "2025-02-30"; allowed: a date as YYYY-MM-DD',
+    ],
+    [`${model}    capabilities: [chat, chat]`, "4: models[0].capabilities: an entry stands there twice"],
+    ["a: 1\na: 2", "2: this is not valid YAML: Map keys must be unique"],
+    [
+      "server: [1",
+      "1: this is not valid YAML: Flow sequence in block collection must be sufficiently indented and end with a ]",
+    ],
+    ["server: !own x", "1: this is not valid YAML: Unresolved tag: !own"],
+  ])("%j", (text, line) => {
+    expect(lineOf(() => load(text))).toBe(`tollgate.yaml:${line}`);
+  });
+
+  test("something else than keys and values", () => {
+    expect(lineOf(() => load("- 1"))).toBe("tollgate.yaml: found a list; allowed: keys and values");
+  });
+});
+
+describe("a mistake elsewhere is told in one line", () => {
+  test.each([
+    [{ PORT: "abc" }, {}, 'PORT: found "abc"; allowed: an integer from 0 to 65535'],
+    [{ PORT: "abc" }, { port: "1" }, 'PORT: found "abc"; allowed: an integer from 0 to 65535'],
+    [{}, { port: "0x50" }, '--port: found "0x50"; allowed: an integer from 0 to 65535'],
+    [{}, { host: "a b" }, '--host: found "a b"; allowed: a host name or an IP address'],
+    [{}, { dataDir: "" }, '--data-dir: found ""; allowed: text that is not empty'],
+    [{ LOG_LEVEL: "x" }, {}, 'LOG_LEVEL: found "x"; allowed: fatal, error, warn, info, debug, silent'],
+    [
+      { DATABASE_URL: "secret" },
+      {},
+      "DATABASE_URL: found something else; allowed: a postgres:// or postgresql:// address",
+    ],
+  ])("%j %j", (environment, flags, line) => {
+    expect(lineOf(() => loadConfig({ environment, flags, readFile: noFile }))).toBe(line);
+  });
+
+  test("a named file that is not there", () => {
+    expect(lineOf(() => loadConfig({ environment: {}, flags: { config: "gone.yaml" }, readFile: noFile }))).toBe(
+      "gone.yaml: the configuration file cannot be read: there is no such file",
+    );
+  });
+
+  test("Redis, which is not there yet", () => {
+    const environment = { REDIS_URL: "redis://h" };
+    expect(lineOf(() => loadConfig({ environment, readFile: noFile }))).toMatch(/^REDIS_URL: .* not supported yet/);
+  });
+});

@@ -1,0 +1,166 @@
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import type { ValidateFunction } from "ajv";
+import { type ConfigFile, type Environment, type Path, parseFile, valueOfText } from "./config/file.ts";
+import { firstMistake, keyText } from "./config/mistake.ts";
+import { ConfigSchema, compile, type Settings, schemaAt } from "./config/schema.ts";
+import { OperatorError } from "./errors.ts";
+
+type ProviderEntry = Settings["providers"][number];
+export type ModelSettings = Settings["models"][number];
+export type ProviderSettings = Omit<ProviderEntry, "baseUrl" | "apiKey"> & {
+  baseUrl: string | null;
+  apiKey: string | null;
+};
+
+/** Everything that can be set, checked and complete. */
+export type Config = Omit<Settings, "database" | "providers"> & {
+  /** Null: SQLite in `dataDir`. */
+  database: string | null;
+  providers: ProviderSettings[];
+  /** The configuration file that was read. */
+  file: string | null;
+  /** Known provider keys that stand in the environment. */
+  providerKeys: Record<string, string>;
+  /** The variables that say through which proxy upstreams are reached. */
+  proxyVariables: Record<string, string>;
+};
+
+/** Values of the command line, as text. */
+export interface Flags {
+  config?: string | undefined;
+  dataDir?: string | undefined;
+  host?: string | undefined;
+  port?: string | undefined;
+}
+
+export interface ConfigSources {
+  flags?: Flags;
+  environment?: Environment;
+  /** Throws as `readFileSync` does. */
+  readFile?: (path: string) => string;
+  /** Variables that hold keys of known providers. */
+  providerKeyVariables?: readonly string[];
+}
+
+const DEFAULT_FILE = "tollgate.yaml";
+const VARIABLES: Record<string, Path> = {
+  PORT: ["server", "port"],
+  HOST: ["server", "host"],
+  DATABASE_URL: ["database"],
+  TOLLGATE_DATA_DIR: ["dataDir"],
+  LOG_LEVEL: ["log", "level"],
+};
+const FLAGS: Record<Exclude<keyof Flags, "config">, { name: string; path: Path }> = {
+  port: { name: "--port", path: ["server", "port"] },
+  host: { name: "--host", path: ["server", "host"] },
+  dataDir: { name: "--data-dir", path: ["dataDir"] },
+};
+const PROXY_VARIABLES = ["HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy"];
+
+/**
+ * Reads the configuration: flags before environment before file before defaults. A variable without a value counts as
+ * not set. Any mistake in any of them, also in a value that another one overrides, is an OperatorError of one line
+ * that names the key, what was found and what is allowed.
+ */
+export function loadConfig(sources: ConfigSources = {}): Config {
+  const { flags = {}, environment = process.env, readFile = (path: string) => readFileSync(path, "utf8") } = sources;
+  const set = (name: string) => environment[name] || undefined;
+  if (set("REDIS_URL") !== undefined) {
+    throw new OperatorError(
+      "REDIS_URL: found an address; allowed: nothing, because limits shared through Redis are not supported yet: unset it, and each process counts for itself",
+    );
+  }
+  const file = readConfigFile(flags.config ?? set("TOLLGATE_CONFIG"), readFile, environment);
+  const values = structuredClone(file?.values ?? {});
+  for (const [name, path] of Object.entries(VARIABLES)) override(values, name, path, set(name));
+  for (const [flag, { name, path }] of Object.entries(FLAGS)) override(values, name, path, flags[flag as keyof Flags]);
+  const settings = withDefaults(values);
+  checkTogether(settings, file);
+  const { database, providers, dataDir, ...rest } = settings;
+  const pick = (names: readonly string[]) =>
+    Object.fromEntries(names.flatMap((name) => (set(name) === undefined ? [] : [[name, String(set(name))]])));
+  return {
+    ...rest,
+    dataDir: resolve(dataDir),
+    database: database ?? null,
+    providers: providers.map(({ baseUrl = null, apiKey = null, ...provider }) => ({ ...provider, baseUrl, apiKey })),
+    file: file?.name ?? null,
+    providerKeys: pick(sources.providerKeyVariables ?? []),
+    proxyVariables: pick(PROXY_VARIABLES),
+  };
+}
+
+function readConfigFile(
+  named: string | undefined,
+  readFile: (path: string) => string,
+  environment: Environment,
+): ConfigFile | undefined {
+  const name = named ?? DEFAULT_FILE;
+  let text: string;
+  try {
+    text = readFile(name);
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    if (code === "ENOENT" && named === undefined) return undefined;
+    const reason = { ENOENT: "there is no such file", EACCES: "it may not be read", EISDIR: "it is a directory" };
+    throw new OperatorError(
+      `${name}: the configuration file cannot be read: ${reason[code as keyof typeof reason] ?? code ?? String(error)}`,
+      { cause: error },
+    );
+  }
+  const file = parseFile(name, text, environment);
+  const check = checkOfFile();
+  check(structuredClone(file.values));
+  const mistake = firstMistake(check.errors ?? []);
+  if (mistake !== undefined) {
+    throw new OperatorError(`${file.place(mistake.path)}: ${keyText(mistake.path)}: ${mistake.text}`);
+  }
+  return file;
+}
+
+/** Checks one flag or variable and writes it over what the sources before it said. */
+function override(values: Record<string, unknown>, name: string, path: Path, text: string | undefined): void {
+  if (text === undefined) return;
+  const schema = schemaAt(path) ?? {};
+  const value = valueOfText(text, schema);
+  const check = compile(schema);
+  check(value);
+  const mistake = firstMistake(check.errors ?? [], path);
+  if (mistake !== undefined) throw new OperatorError(`${name}: ${mistake.text}`);
+  let target = values;
+  for (const step of path.slice(0, -1)) {
+    target[step] ??= {};
+    target = target[step] as Record<string, unknown>;
+  }
+  target[path.at(-1) ?? ""] = value;
+}
+
+let compiledCheck: ValidateFunction | undefined;
+function checkOfFile(): ValidateFunction {
+  compiledCheck ??= compile(ConfigSchema);
+  return compiledCheck;
+}
+
+function withDefaults(values: unknown): Settings {
+  if (!checkOfFile()(values)) throw new Error("The defaults of the configuration do not fit its schema.");
+  return values as Settings;
+}
+
+/** What no single value shows: names used twice, and times that contradict each other. */
+function checkTogether(settings: Settings, file: ConfigFile | undefined): void {
+  const refuse = (path: Path, text: string) => {
+    throw new OperatorError(`${file?.place(path) ?? "the configuration"}: ${keyText(path)}: ${text}`);
+  };
+  for (const list of ["providers", "models"] as const) {
+    const seen = new Set<string>();
+    for (const [index, { id }] of settings[list].entries()) {
+      if (seen.has(id)) refuse([list, index, "id"], `found ${JSON.stringify(id)} a second time; allowed: each id once`);
+      seen.add(id);
+    }
+  }
+  const { holdSeconds, renewSeconds } = settings.ledger;
+  if (renewSeconds >= holdSeconds) {
+    refuse(["ledger", "renewSeconds"], `found ${renewSeconds}; allowed: less than ledger.holdSeconds, ${holdSeconds}`);
+  }
+}

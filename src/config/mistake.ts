@@ -1,0 +1,101 @@
+import type { ErrorObject } from "ajv";
+import { allowedWords, configNode, type SchemaNode, schemaAt } from "./schema.ts";
+
+/** A mistake in a value: where in the tree it stands, and the rest of the line that tells it. */
+export interface Mistake {
+  path: (string | number)[];
+  text: string;
+}
+
+/** A path as people write it: `providers[0].baseUrl`. */
+export function keyText(path: readonly (string | number)[]): string {
+  return path
+    .map((step, index) => (typeof step === "number" ? `[${step}]` : `${index > 0 ? "." : ""}${step}`))
+    .join("");
+}
+
+/** The one mistake worth telling first: an unknown key explains what else is wrong more often than the other way round. */
+export function firstMistake(errors: readonly ErrorObject[], base: (string | number)[] = []): Mistake | undefined {
+  const error = errors.find(({ keyword }) => keyword === "additionalProperties") ?? errors[0];
+  if (error === undefined) return undefined;
+  const path = [...base, ...error.instancePath.split("/").slice(1).map(pointerStep)];
+  if (error.keyword === "additionalProperties") return unknownKey(path, String(error.params.additionalProperty));
+  if (error.keyword === "required") {
+    const missing = [...path, String(error.params.missingProperty)];
+    const schema = schemaAt(missing);
+    return { path: missing, text: `missing; allowed: ${schema === undefined ? "text" : allowedWords(schema)}` };
+  }
+  if (error.keyword === "uniqueItems") return { path, text: "an entry stands there twice" };
+  if (error.propertyName !== undefined) {
+    const schema = schemaAt(path) ?? {};
+    return { path, text: `found ${JSON.stringify(error.propertyName)}; allowed: ${allowedWords(schema)}` };
+  }
+  const schema = error.parentSchema as SchemaNode;
+  return { path, text: `found ${foundText(path, error.data)}; allowed: ${allowedWords(schema)}` };
+}
+
+/** A value as an error shows it: short, on one line, and nothing of what may be secret. */
+export function foundText(path: readonly (string | number)[], value: unknown): string {
+  if (Array.isArray(value)) return "a list";
+  if (value === null) return "nothing";
+  if (typeof value === "object") return "keys and values";
+  if (path.includes("database"))
+    return /^[a-z][a-z0-9+.-]*:\/\//i.exec(String(value))?.[0].concat("…") ?? "something else";
+  if (path.includes("apiKey") || path.includes("headers")) return `a ${typeof value}`.replace("a string", "other text");
+  const text = JSON.stringify(value);
+  return text.length > 80 ? `${text.slice(0, 77)}…"` : text;
+}
+
+function pointerStep(step: string): string | number {
+  return /^\d+$/.test(step) ? Number(step) : step.replaceAll("~1", "/").replaceAll("~0", "~");
+}
+
+function unknownKey(path: (string | number)[], key: string): Mistake {
+  const siblings = Object.keys(schemaAt(path)?.properties ?? {});
+  const suggestion = nearest(key, siblings);
+  const elsewhere = suggestion === undefined ? sameKeyElsewhere(key, configNode, []) : undefined;
+  const meant = suggestion === undefined ? elsewhere : keyText([...path, suggestion]);
+  const hint = meant === undefined ? "" : `did you mean ${meant}? `;
+  return { path: [...path, key], text: `unknown key; ${hint}allowed: ${siblings.join(", ")}` };
+}
+
+function sameKeyElsewhere(key: string, schema: SchemaNode, path: string[]): string | undefined {
+  for (const [name, member] of Object.entries(schema.properties ?? {})) {
+    if (name === key) return keyText([...path, name]);
+    const found = sameKeyElsewhere(key, member, [...path, name]);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** The candidate that a slip of the finger makes of `word`: at most two letters off, and fewer than half of them. */
+export function nearest(word: string, candidates: readonly string[]): string | undefined {
+  const plain = (text: string) => text.toLowerCase().replaceAll(/[-_]/g, "");
+  const distances = candidates.map((candidate) => ({ candidate, away: editDistance(plain(word), plain(candidate)) }));
+  const best = distances.sort((a, b) => a.away - b.away)[0];
+  return best !== undefined && best.away <= 2 && best.away * 2 < word.length ? best.candidate : undefined;
+}
+
+/** Letters to insert, remove, replace, or swap with their neighbour. */
+function editDistance(from: string, to: string): number {
+  let beforeLast: number[] = [];
+  let last = Array.from({ length: to.length + 1 }, (_, column) => column);
+  for (let line = 1; line <= from.length; line += 1) {
+    const row = [line];
+    for (let column = 1; column <= to.length; column += 1) {
+      const same = from[line - 1] === to[column - 1];
+      const swapped = from[line - 1] === to[column - 2] && from[line - 2] === to[column - 1];
+      row.push(
+        Math.min(
+          (last[column - 1] ?? 0) + (same ? 0 : 1),
+          (last[column] ?? 0) + 1,
+          (row[column - 1] ?? 0) + 1,
+          swapped ? (beforeLast[column - 2] ?? 0) + 1 : Number.POSITIVE_INFINITY,
+        ),
+      );
+    }
+    beforeLast = last;
+    last = row;
+  }
+  return last[to.length] ?? 0;
+}

@@ -1,0 +1,288 @@
+import { isIP } from "node:net";
+import { Ajv, type ValidateFunction } from "ajv";
+import { type Static, type TSchema, Type } from "typebox";
+import { CAPABILITIES, CATEGORIES } from "../contract/model.ts";
+import { MAX_TOKENS_LIMIT } from "../contract/request.ts";
+import { parseDecimal } from "../credits/amount.ts";
+
+/**
+ * The one schema of the configuration: the file is checked against it as a whole, a flag or a variable against the
+ * part that it sets. `description` and `default` are what the guide lists; `allowed` words what an error names where
+ * the type alone would not say it.
+ */
+
+/** A number that is kept as decimal text, so that no price passes through a float. */
+const Decimal = (options: object) =>
+  Type.Unsafe<string>({
+    type: ["string", "number"],
+    format: "decimal",
+    minimum: 0,
+    allowed: DECIMAL_WORDS,
+    ...options,
+  });
+const DECIMAL_WORDS = "a decimal number, 0 or more, such as 0.25";
+const Count = (maximum: number, options: object) => Type.Integer({ minimum: 1, maximum, ...options });
+const Group = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>
+  Type.Object(properties, { additionalProperties: false, default: {}, ...options });
+const Name = (options: object) =>
+  Type.String({ pattern: "^[^\\s\\p{Cc}]{1,200}$", allowed: "1 to 200 characters without spaces", ...options });
+const Milliseconds = (options: object) => Count(3_600_000, options);
+
+const ONE_BILLION = 1_000_000_000;
+
+const Server = Group({
+  host: Type.String({
+    default: "127.0.0.1",
+    format: "host",
+    description: "Address to listen on; 0.0.0.0 or :: for every one. Also HOST and --host.",
+  }),
+  port: Type.Integer({
+    default: 8484,
+    minimum: 0,
+    maximum: 65535,
+    description: "Port to listen on; 0 for any that is free. Also PORT and --port.",
+  }),
+  trustProxy: Type.Unsafe<boolean | string>({
+    type: ["boolean", "string"],
+    format: "proxies",
+    default: false,
+    allowed: 'true, false, or addresses and networks in one text, such as "10.0.0.0/8, 127.0.0.1"',
+    description:
+      "Whose X-Forwarded-For names the caller's address: nobody's, everybody's, or that of the named proxies.",
+  }),
+  bodyLimitBytes: Type.Integer({
+    default: 20 * 1024 * 1024,
+    minimum: 1024,
+    maximum: ONE_BILLION,
+    description: "Largest request body.",
+  }),
+  drainSeconds: Type.Number({
+    default: 600,
+    minimum: 0,
+    maximum: 86_400,
+    description: "How long running answers may finish after the service was told to stop.",
+  }),
+});
+
+const Limits = Group(
+  {
+    requestsPerMinute: Count(ONE_BILLION, { default: 600, description: "Requests a minute." }),
+    tokensPerMinute: Count(ONE_BILLION, { default: 1_000_000, description: "Tokens a minute." }),
+    concurrentRequests: Count(1_000_000, { default: 100, description: "Completions at once." }),
+  },
+  { description: "What each organization and each token may use at most." },
+);
+
+const Playground = Group(
+  {
+    requestsPerMinute: Count(ONE_BILLION, { default: 10, description: "Requests a minute of one address." }),
+    tokensPerDay: Count(ONE_BILLION, { default: 100_000, description: "Tokens a day of all guests together." }),
+    maxTokens: Count(MAX_TOKENS_LIMIT, { default: 512, description: "Largest max_tokens." }),
+  },
+  { description: "The bounds of the playground organization, which holds no credits." },
+);
+
+const Ledger = Group({
+  holdSeconds: Type.Number({
+    default: 120,
+    minimum: 0.1,
+    maximum: 3600,
+    description: "Life of a hold that nobody renews.",
+  }),
+  renewSeconds: Type.Number({
+    default: 10,
+    minimum: 0.05,
+    maximum: 3600,
+    description: "How often running requests renew their holds.",
+  }),
+  sweepSeconds: Type.Number({
+    default: 10,
+    minimum: 0.05,
+    maximum: 3600,
+    description: "How often holds past their life are looked for.",
+  }),
+});
+
+const Provider = Type.Object(
+  {
+    id: Name({ description: "The name that routes use." }),
+    kind: Type.String({ minLength: 1, description: "What the upstream speaks." }),
+    baseUrl: Type.Optional(Type.String({ format: "http-url", description: "Address that paths are added to." })),
+    apiKey: Type.Optional(
+      Type.String({ minLength: 1, description: "Usually the name of a variable, as in the example." }),
+    ),
+    headers: Type.Record(Type.String(), Type.String({ format: "header-value" }), {
+      default: {},
+      propertyNames: { format: "header-name" },
+      allowed: "header names and their values, as text",
+      description: "Further headers of every request to this provider.",
+    }),
+    timeouts: Group({
+      connectMs: Milliseconds({ default: 5_000, description: "Until the connection stands." }),
+      firstByteMs: Milliseconds({ default: 600_000, description: "Until the answer begins." }),
+      idleMs: Milliseconds({ default: 300_000, description: "Longest silence in the middle of an answer." }),
+    }),
+  },
+  { additionalProperties: false },
+);
+
+const Price = Type.Object(
+  {
+    input: Decimal({ description: "Prompt tokens." }),
+    cachedInput: Type.Optional(
+      Decimal({ description: "Prompt tokens that the provider had cached; as input if absent." }),
+    ),
+    output: Decimal({ description: "Completion tokens." }),
+  },
+  { additionalProperties: false, description: "Credits per million tokens." },
+);
+
+const Model = Type.Object(
+  {
+    id: Name({ description: "What callers send as `model`." }),
+    routes: Type.Array(
+      Type.Object(
+        {
+          provider: Name({ description: "Id of a provider." }),
+          model: Name({ description: "The provider's own name of the model." }),
+        },
+        { additionalProperties: false },
+      ),
+      { minItems: 1, description: "Upstreams that serve the model, tried in this order." },
+    ),
+    price: Type.Optional(Price),
+    name: Type.Optional(Type.String({ minLength: 1, description: "Display name." })),
+    category: Type.Optional(Type.Enum([...CATEGORIES], { description: "Kind of model." })),
+    description: Type.Optional(Type.String({ minLength: 1, description: "Short description." })),
+    capabilities: Type.Optional(Type.Array(Type.Enum([...CAPABILITIES]), { uniqueItems: true })),
+    contextWindow: Type.Optional(Count(ONE_BILLION, { description: "Tokens of prompt and answer together." })),
+    maxOutputTokens: Type.Optional(
+      Count(ONE_BILLION, { description: "Longest answer; the service gives at most 4096." }),
+    ),
+    cutoffDate: Type.Optional(Type.String({ format: "date", description: "What the model knows of, YYYY-MM-DD." })),
+    playground: Type.Optional(Type.Boolean({ description: "Whether guests may use it." })),
+  },
+  { additionalProperties: false },
+);
+
+export const ConfigSchema = Group({
+  server: Server,
+  dataDir: Type.String({
+    default: ".tollgate",
+    minLength: 1,
+    description: "Directory of the embedded store. Also TOLLGATE_DATA_DIR and --data-dir.",
+  }),
+  database: Type.Optional(
+    Type.String({
+      format: "postgres-url",
+      description: "PostgreSQL to use; absent: SQLite in the data directory. Also DATABASE_URL.",
+    }),
+  ),
+  credits: Group({
+    perDollar: Decimal({
+      default: "1",
+      format: "decimal-above-0",
+      allowed: "a decimal number above 0, such as 1",
+      description: "Credits that a dollar of a provider's known price stands for.",
+    }),
+    markup: Decimal({ default: "0", description: "Put on known prices: 0.2 makes them a fifth dearer." }),
+  }),
+  limits: Limits,
+  playground: Playground,
+  completions: Group({
+    messages: Type.Enum(["reply", "conversation"], {
+      default: "reply",
+      description: "What `messages` of an answer holds: the reply, or the conversation with the reply last.",
+    }),
+  }),
+  ledger: Ledger,
+  log: Group({
+    level: Type.Enum(["fatal", "error", "warn", "info", "debug", "silent"], {
+      default: "info",
+      description: "Least level that is logged. Also LOG_LEVEL.",
+    }),
+  }),
+  providers: Type.Array(Provider, { default: [], description: "Upstreams." }),
+  models: Type.Array(Model, { default: [], description: "Models that callers may name." }),
+});
+
+export type Settings = Static<typeof ConfigSchema>;
+
+/** What an error and the search for a schema's part need of a JSON schema. */
+export interface SchemaNode {
+  type?: string | string[];
+  enum?: unknown[];
+  format?: string;
+  allowed?: string;
+  minimum?: number;
+  maximum?: number;
+  minLength?: number;
+  minItems?: number;
+  properties?: Record<string, SchemaNode>;
+  items?: SchemaNode;
+}
+
+export const configNode = ConfigSchema as unknown as SchemaNode;
+
+const FORMATS: Record<string, { words: string; test: (text: string) => boolean }> = {
+  host: { words: "a host name or an IP address", test: (text) => /^[0-9A-Za-z.:_-]{1,253}$/.test(text) },
+  "http-url": { words: "an http:// or https:// address", test: (text) => hasScheme(text, ["http:", "https:"]) },
+  "postgres-url": {
+    words: "a postgres:// or postgresql:// address",
+    test: (text) => hasScheme(text, ["postgres:", "postgresql:"]),
+  },
+  date: { words: "a date as YYYY-MM-DD", test: isCalendarDate },
+  decimal: { words: DECIMAL_WORDS, test: (text) => parseDecimal(text, 0) !== undefined },
+  "decimal-above-0": { words: DECIMAL_WORDS, test: (text) => (parseDecimal(text, 30) ?? 0n) > 0n },
+  "header-name": { words: "a header name", test: (text) => /^[0-9A-Za-z!#$%&'*+.^_`|~-]+$/.test(text) },
+  "header-value": { words: "text in one line", test: (text) => /^[\t\x20-\x7e\x80-\xff]*$/.test(text) },
+  proxies: { words: "addresses and networks", test: (text) => text.split(",").every((part) => isNetwork(part.trim())) },
+};
+
+/** Compiles the schema or a part of it. What the check passes gets its defaults written in. */
+export function compile(schema: object): ValidateFunction {
+  const ajv = new Ajv({ useDefaults: true, allErrors: true, verbose: true, strict: false });
+  for (const [name, { test }] of Object.entries(FORMATS)) ajv.addFormat(name, test);
+  return ajv.compile(schema);
+}
+
+/** The part of the schema at a path, undefined where the schema has nothing there. */
+export function schemaAt(path: readonly (string | number)[], schema = configNode): SchemaNode | undefined {
+  let node: SchemaNode | undefined = schema;
+  for (const step of path) node = typeof step === "number" ? node?.items : node?.properties?.[step];
+  return node;
+}
+
+/** What a schema allows, in words. */
+export function allowedWords(schema: SchemaNode): string {
+  if (schema.allowed !== undefined) return schema.allowed;
+  if (schema.enum !== undefined) return schema.enum.join(", ");
+  if (schema.format !== undefined) return FORMATS[schema.format]?.words ?? schema.format;
+  if (schema.type === "integer" || schema.type === "number") {
+    const noun = schema.type === "integer" ? "an integer" : "a number";
+    return `${noun} from ${schema.minimum} to ${schema.maximum}`;
+  }
+  if (schema.type === "boolean") return "true or false";
+  if (schema.type === "array") return schema.minItems === undefined ? "a list" : "a list with at least one entry";
+  if (schema.type === "object") return `keys and values: ${Object.keys(schema.properties ?? {}).join(", ")}`;
+  return schema.minLength === undefined ? "text" : "text that is not empty";
+}
+
+function hasScheme(text: string, schemes: string[]): boolean {
+  const url = URL.parse(text);
+  return url !== null && schemes.includes(url.protocol) && (schemes.includes("postgres:") || url.hostname !== "");
+}
+
+function isCalendarDate(text: string): boolean {
+  if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return false;
+  const time = Date.parse(`${text}T00:00:00Z`);
+  return !Number.isNaN(time) && new Date(time).toISOString().startsWith(text);
+}
+
+function isNetwork(text: string): boolean {
+  if (["loopback", "linklocal", "uniquelocal"].includes(text)) return true;
+  const [address = "", bits, ...rest] = text.split("/");
+  const version = isIP(address);
+  if (version === 0 || rest.length > 0) return false;
+  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128));
+}
