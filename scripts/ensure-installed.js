@@ -1,0 +1,80 @@
+/**
+ * Runs before `npm start` and `npm test`: installs the packages of package-lock.json where they are missing or differ.
+ * Plain JavaScript, for the Node that is at hand in a fresh clone (20 or later) runs it before the project's own is there.
+ */
+import { spawn } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+
+/** What differs between the lock and what npm noted as installed, in words; undefined where nothing does. */
+function findMissing() {
+  const wanted = readPackages(join(root, "package-lock.json"));
+  const installed = readPackages(join(root, "node_modules", ".package-lock.json"));
+  if (installed === undefined) return "there are no packages yet";
+  for (const [path, { version, optional }] of Object.entries(wanted ?? {})) {
+    if (path === "") continue;
+    const present = installed[path];
+    const name = path.slice(path.lastIndexOf("node_modules/") + "node_modules/".length);
+    if (present === undefined && !optional) return `${name} is missing`;
+    if (present !== undefined && present.version !== version) return `${name} should be ${version}`;
+  }
+  return undefined;
+}
+
+function readPackages(path) {
+  return existsSync(path) ? JSON.parse(readFileSync(path, "utf8")).packages : undefined;
+}
+
+/** The package `node` fetches the runtime in its install script, which npm can be told not to run. */
+function hasRuntime() {
+  if (existsSync(join(root, "node_modules", ".bin", process.platform === "win32" ? "node.cmd" : "node"))) return true;
+  return Number(process.versions.node.split(".")[0]) >= 24;
+}
+
+/** Resolves with npm's exit code; what npm prints is shown only where it fails. */
+function runNpm(commandArguments) {
+  const npmScript = process.env.npm_execpath;
+  const isNpm = npmScript !== undefined && basename(npmScript) === "npm-cli.js";
+  // The Node that runs npm itself: the project's own is about to be replaced.
+  const command = isNpm ? (process.env.npm_node_execpath ?? process.execPath) : "npm";
+  const all = isNpm ? [npmScript, ...commandArguments] : commandArguments;
+  const child = spawn(command, all, { cwd: root, stdio: ["ignore", "pipe", "pipe"], shell: !isNpm });
+  let printed = "";
+  const keep = (chunk) => {
+    printed += chunk;
+  };
+  child.stdout.on("data", keep);
+  child.stderr.on("data", keep);
+  return new Promise((resolve) => {
+    child.on("error", (error) => resolve({ code: 1, printed: String(error) }));
+    child.on("close", (code) => resolve({ code: code ?? 1, printed }));
+  });
+}
+
+async function install(reason) {
+  const fresh = !existsSync(join(root, "node_modules"));
+  const startedAtMs = Date.now();
+  console.error(`Installing packages from the npm registry (${reason}); this takes about a minute ...`);
+  // Development packages hold the runtime, so that neither NODE_ENV=production nor omit=dev may leave them out.
+  const wanted = ["--include=dev", "--include=optional", "--no-audit", "--no-fund", "--loglevel=error"];
+  const { code, printed } = await runNpm(fresh ? ["ci", ...wanted] : ["install", "--no-save", ...wanted]);
+  if (code !== 0) {
+    console.error(printed.trimEnd());
+    console.error("The packages could not be installed: npm's own words stand above.");
+    process.exit(code);
+  }
+  console.error(`Installed in ${Math.round((Date.now() - startedAtMs) / 1000)} s.`);
+}
+
+const reason = findMissing();
+if (reason !== undefined) await install(reason);
+if (!hasRuntime()) {
+  console.error(
+    `Tollgate needs Node 24 or later, this is ${process.versions.node}, and npm did not run the install script of the ` +
+      "package `node` that brings one. Run: npm rebuild node --ignore-scripts=false",
+  );
+  process.exit(1);
+}

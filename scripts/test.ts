@@ -1,0 +1,74 @@
+/**
+ * `npm test`: types, lint and format, dead code, then every test. All four run even where one fails, vitest last, so
+ * that its summary ends the output. Arguments go to vitest, except `--summary FILE`: a file that gets one line,
+ * `N passed, N failed`, made from the real counts.
+ */
+import { spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+interface Report {
+  numPassedTests: number;
+  numFailedTests: number;
+  testResults: { status: string; assertionResults: unknown[] }[];
+}
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const binaries = join(root, "node_modules", ".bin");
+
+/** Runs a program of node_modules/.bin in the project's folder; resolves with its exit code. */
+function run(program: string, programArguments: string[]): Promise<number> {
+  const environment = { ...process.env, PATH: `${binaries}${delimiter}${process.env.PATH ?? ""}` };
+  const child = spawn(join(binaries, program), programArguments, { cwd: root, stdio: "inherit", env: environment });
+  return new Promise((resolve) => {
+    child.on("error", (error) => {
+      console.error(String(error));
+      resolve(1);
+    });
+    child.on("close", (code) => resolve(code ?? 1));
+  });
+}
+
+/** Tests that passed and failed; a file that could not be loaded and a failed check count as one failure each. */
+function summarize(reportPath: string, failedChecks: number, exitCode: number): string {
+  let passed = 0;
+  let failed = failedChecks;
+  if (existsSync(reportPath)) {
+    const report: Report = JSON.parse(readFileSync(reportPath, "utf8"));
+    passed = report.numPassedTests;
+    failed += report.numFailedTests;
+    failed += report.testResults.filter(
+      (file) => file.status === "failed" && file.assertionResults.length === 0,
+    ).length;
+  }
+  return `${passed} passed, ${exitCode === 0 ? failed : Math.max(1, failed)} failed`;
+}
+
+const checks: [name: string, program: string, programArguments: string[]][] = [
+  ["types", "tsc", ["--noEmit"]],
+  ["lint and format", "biome", ["ci", "."]],
+  ["dead code", "knip", ["--no-progress"]],
+];
+
+const options = process.argv.slice(2);
+const summaryAt = options.indexOf("--summary");
+const summaryPath = summaryAt === -1 ? undefined : options.splice(summaryAt, 2)[1];
+
+const failed: string[] = [];
+for (const [name, program, programArguments] of checks) {
+  console.log(`\n${name}: ${program} ${programArguments.join(" ")}`);
+  if ((await run(program, programArguments)) !== 0) failed.push(name);
+}
+
+console.log("\ntests: vitest run");
+const folder = mkdtempSync(join(tmpdir(), "tollgate-report-"));
+const reportPath = join(folder, "report.json");
+const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${reportPath}`];
+const testsFailed = (await run("vitest", ["run", ...reporters, ...options])) !== 0;
+const exitCode = failed.length > 0 || testsFailed ? 1 : 0;
+if (summaryPath !== undefined) writeFileSync(summaryPath, `${summarize(reportPath, failed.length, exitCode)}\n`);
+rmSync(folder, { recursive: true, force: true });
+if (failed.length > 0) console.error(`Failed before the tests: ${failed.join("; ")}. See above.`);
+process.exit(exitCode);
