@@ -1,0 +1,122 @@
+import { LRUCache } from "lru-cache";
+import type { Principal } from "../contract/principal.ts";
+import { ApiError } from "../errors.ts";
+import type { AccountRows, TokenWithOrganization } from "../stores/store.ts";
+import { parseToken } from "./token.ts";
+
+export interface AuthenticatorOptions {
+  rows: Pick<AccountRows, "tokenByHash">;
+  /** Milliseconds since 1970. */
+  clock: () => number;
+}
+
+interface Known {
+  principal: Principal;
+  expiresAtMs: number | null;
+  revoked: boolean;
+  /** When its look-up began: it tells the state of the store at that time or later. */
+  askedAtMs: number;
+}
+
+/** A revocation is in force within a second; what is left of it is for the look-up itself. */
+const GOOD_FOR_MS = 900;
+const REFRESHED_FROM_MS = 450;
+const KNOWN_TOKENS_MAX = 50_000;
+const UNKNOWN_TOKENS_MAX = 10_000;
+
+/**
+ * Tells whom a token stands for. What was looked up is good for 900 ms, and looked up again in the background in the
+ * second half of that time, so that a token in steady use never waits for the store. The cache is keyed by SHA-256:
+ * no secret is kept.
+ */
+export class Authenticator {
+  readonly #rows: Pick<AccountRows, "tokenByHash">;
+  readonly #clock: () => number;
+  readonly #known = new LRUCache<string, Known>({ max: KNOWN_TOKENS_MAX });
+  /** Kept apart, so that made-up tokens push out no real one. */
+  readonly #unknownSinceMs = new LRUCache<string, number>({ max: UNKNOWN_TOKENS_MAX });
+  readonly #lookups = new Map<string, Promise<Known | undefined>>();
+
+  constructor({ rows, clock }: AuthenticatorOptions) {
+    this.#rows = rows;
+    this.#clock = clock;
+  }
+
+  /**
+   * The principal, at once where it is known. Throws or rejects with ApiError (`invalid_token`, `expired_token`), and
+   * rejects with StoreUnavailableError where the store cannot tell.
+   */
+  authenticate(token: string): Principal | Promise<Principal> {
+    const fingerprint = parseToken(token);
+    if (fingerprint === undefined) throw new ApiError("invalid_token");
+    const { hash } = fingerprint;
+    const key = hash.toString("latin1");
+    const nowMs = this.#clock();
+    const known = this.#known.get(key);
+    const ageMs = known === undefined ? Number.POSITIVE_INFINITY : nowMs - known.askedAtMs;
+    if (known !== undefined && isWithin(ageMs, GOOD_FOR_MS)) {
+      if (ageMs >= REFRESHED_FROM_MS) this.#refresh(key, hash);
+      return this.#admit(known);
+    }
+    const unknownSinceMs = this.#unknownSinceMs.get(key);
+    if (unknownSinceMs !== undefined && isWithin(nowMs - unknownSinceMs, GOOD_FOR_MS)) {
+      throw new ApiError("invalid_token");
+    }
+    return this.#lookUp(key, hash).then((found) => this.#admit(found));
+  }
+
+  #admit(known: Known | undefined): Principal {
+    if (known === undefined || known.revoked) throw new ApiError("invalid_token");
+    if (known.expiresAtMs !== null && this.#clock() >= known.expiresAtMs) throw new ApiError("expired_token");
+    return known.principal;
+  }
+
+  #refresh(key: string, hash: Uint8Array): void {
+    // While the store fails, the entry serves until its time is over; then callers are told.
+    this.#lookUp(key, hash).catch(() => undefined);
+  }
+
+  /** One look-up a token at a time, however many ask. */
+  #lookUp(key: string, hash: Uint8Array): Promise<Known | undefined> {
+    const running = this.#lookups.get(key);
+    if (running !== undefined) return running;
+    const lookup = this.#ask(key, hash).finally(() => this.#lookups.delete(key));
+    this.#lookups.set(key, lookup);
+    return lookup;
+  }
+
+  async #ask(key: string, hash: Uint8Array): Promise<Known | undefined> {
+    const askedAtMs = this.#clock();
+    const row = await this.#rows.tokenByHash(hash);
+    if (row === undefined) {
+      this.#known.delete(key);
+      this.#unknownSinceMs.set(key, askedAtMs);
+      return undefined;
+    }
+    const known = knownFrom(row, askedAtMs);
+    this.#unknownSinceMs.delete(key);
+    this.#known.set(key, known);
+    return known;
+  }
+}
+
+function knownFrom(row: TokenWithOrganization, askedAtMs: number): Known {
+  return {
+    principal: {
+      tokenId: row.id,
+      organizationId: row.organizationId,
+      organizationKind: row.organizationKind,
+      scopes: new Set(row.scopes),
+      models: row.models === null ? null : new Set(row.models),
+      limits: row.limits,
+    },
+    expiresAtMs: row.expiresAtMs,
+    revoked: row.revokedAtMs !== null,
+    askedAtMs,
+  };
+}
+
+/** False also for a negative age: a clock that was set back must not keep an entry alive. */
+function isWithin(ageMs: number, lifeMs: number): boolean {
+  return ageMs >= 0 && ageMs < lifeMs;
+}

@@ -1,0 +1,77 @@
+import { createHash, randomBytes } from "node:crypto";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { makeId, makeToken, parseToken } from "./token.ts";
+
+const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const counting = (start: number) => {
+  let next = start;
+  return (count: number) => Uint8Array.from({ length: count }, () => next++ % 256);
+};
+
+describe("a made token", () => {
+  test("has its mark, 43 characters of its own and a checksum of six", () => {
+    const { token, prefix, hash } = makeToken(counting(0));
+    expect(token).toBe("sk-tg-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefg139Yts");
+    expect(token.startsWith(prefix)).toBe(true);
+    expect(prefix).toHaveLength(12);
+    expect(Buffer.from(hash)).toEqual(createHash("sha256").update(token).digest());
+  });
+
+  test("is recognized, and by the same hash", () => {
+    for (let round = 0; round < 1000; round += 1) {
+      const made = makeToken(randomBytes);
+      expect(parseToken(made.token)).toEqual({ hash: made.hash, prefix: made.prefix });
+    }
+  });
+
+  test("uses every character as often as any other", () => {
+    const counts = new Map<string, number>();
+    for (let start = 0; start < 256; start += 1) {
+      const { token } = makeToken(() => Uint8Array.of(start));
+      if (start < 248) expect(token.slice(6, 49)).toBe((ALPHABET[start % 62] ?? "").repeat(43));
+      counts.set(token[6] ?? "", (counts.get(token[6] ?? "") ?? 0) + 1);
+      if (start === 247) break;
+    }
+    expect([...counts.values()]).toEqual(Array.from({ length: 62 }, () => 4));
+  });
+
+  test("throws bytes away that would make some characters likelier", () => {
+    const bytes = [255, 248, 61];
+    const { token } = makeToken((count) => Uint8Array.from({ length: count }, () => bytes.shift() ?? 0));
+    expect(token.slice(6, 9)).toBe("z00");
+  });
+});
+
+describe("a text that is no token", () => {
+  const { token } = makeToken(counting(7));
+
+  test("every change of one character, every swap of two neighbours", () => {
+    for (let place = 0; place < token.length; place += 1) {
+      for (const other of `${ALPHABET}-_ `) {
+        if (other === token[place]) continue;
+        expect(parseToken(token.slice(0, place) + other + token.slice(place + 1))).toBeUndefined();
+      }
+      const swapped = token.slice(0, place) + (token[place + 1] ?? "") + token[place] + token.slice(place + 2);
+      if (swapped !== token) expect(parseToken(swapped)).toBeUndefined();
+    }
+  });
+
+  test.each(["", "sk-tg-", token.slice(1), `${token}0`, `${token}\n`, ` ${token}`, token.toUpperCase(), "sk-proj-abc"])(
+    "%j",
+    (text) => {
+      expect(parseToken(text)).toBeUndefined();
+    },
+  );
+
+  test("any text at all", () => {
+    fc.assert(fc.property(fc.string({ unit: "binary" }), (text) => parseToken(text) === undefined));
+    fc.assert(fc.property(fc.stringMatching(/^sk-tg-[0-9A-Za-z]{49}$/), (text) => parseToken(text) === undefined));
+  });
+});
+
+test("ids are lowercase and random", () => {
+  const ids = Array.from({ length: 1000 }, () => makeId("org", randomBytes));
+  for (const id of ids) expect(id).toMatch(/^org_[0-9a-z]{20}$/);
+  expect(new Set(ids).size).toBe(1000);
+});

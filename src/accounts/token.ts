@@ -1,0 +1,74 @@
+import { hash } from "node:crypto";
+import { crc32 } from "node:zlib";
+
+/** Hands out that many random bytes that nobody can guess. */
+export type RandomBytes = (count: number) => Uint8Array;
+
+export interface MadeToken extends TokenFingerprint {
+  /** The secret itself: shown once, kept nowhere. */
+  token: string;
+}
+
+export interface TokenFingerprint {
+  /** SHA-256 of the whole token. */
+  hash: Buffer;
+  /** First characters of the token, to recognize it by. */
+  prefix: string;
+}
+
+const MARK = "sk-tg-";
+const BASE_62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const BASE_36 = BASE_62.slice(0, 10) + BASE_62.slice(36);
+const SECRET_LENGTH = 43;
+const CHECKSUM_LENGTH = 6;
+const CHECKSUM_START = MARK.length + SECRET_LENGTH;
+const PREFIX_LENGTH = MARK.length + 6;
+const SHAPE = /^sk-tg-[0-9A-Za-z]{49}$/;
+
+/** A new token: `sk-tg-`, 43 random base-62 characters (256 bits), and a checksum of six that finds typing mistakes. */
+export function makeToken(random: RandomBytes): MadeToken {
+  const body = MARK + randomText(BASE_62, SECRET_LENGTH, random);
+  const token = body + checksum(body);
+  return { token, ...fingerprint(token) };
+}
+
+/**
+ * What the store knows a token by; undefined for a text that can be no token, such as a mistyped one. Tokens are found
+ * by their hash and never compared character by character, so the time taken tells nothing of any token.
+ */
+export function parseToken(text: string): TokenFingerprint | undefined {
+  if (!SHAPE.test(text) || checksum(text.slice(0, CHECKSUM_START)) !== text.slice(CHECKSUM_START)) return undefined;
+  return fingerprint(text);
+}
+
+/** A new id, such as `org_` and 20 random characters of base 36. */
+export function makeId(kind: string, random: RandomBytes): string {
+  return `${kind}_${randomText(BASE_36, 20, random)}`;
+}
+
+function fingerprint(token: string): TokenFingerprint {
+  return { hash: hash("sha256", token, "buffer"), prefix: token.slice(0, PREFIX_LENGTH) };
+}
+
+/** CRC-32 in base 62, six characters, padded with zeros: 62^6 is more than 2^32. */
+function checksum(body: string): string {
+  let rest = crc32(body);
+  let text = "";
+  for (let place = 0; place < CHECKSUM_LENGTH; place += 1) {
+    text = BASE_62[rest % 62] + text;
+    rest = Math.floor(rest / 62);
+  }
+  return text;
+}
+
+/** Characters of an alphabet, each as likely as any other: bytes past the last whole multiple are thrown away. */
+function randomText(alphabet: string, length: number, random: RandomBytes): string {
+  const limit = 256 - (256 % alphabet.length);
+  let text = "";
+  while (text.length < length) {
+    for (const byte of random(length - text.length)) {
+      if (byte < limit) text += alphabet[byte % alphabet.length];
+    }
+  }
+  return text;
+}
