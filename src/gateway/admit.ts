@@ -1,4 +1,4 @@
-import type { CatalogModel, Route } from "../catalog/model.ts";
+import { type CatalogModel, pricesAt, type Route } from "../catalog/model.ts";
 import type { Principal } from "../contract/principal.ts";
 import type { ChatCompletionRequest } from "../contract/request.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
@@ -18,6 +18,8 @@ export interface Admission {
   /** Whether `maxTokens` is less than was asked for, or than the model gives. */
   isShortened: boolean;
   available: MicroCredits;
+  /** Whether it costs nothing, whatever the model's price: the playground's. */
+  isFree: boolean;
   tokenStanding: Standing;
   /** Leaves the place, and gives back the tokens of the minute that were not used. */
   leave(tokensUsed: number): void;
@@ -45,7 +47,8 @@ export async function admit(
   };
   try {
     exit = gateway.limits.enter(keys.running);
-    const prices = principal.organizationKind === "playground" ? FREE : model.prices;
+    const isFree = principal.organizationKind === "playground";
+    const prices = isFree ? FREE : pricesAt(model, estimate.most);
     const need = {
       promptTokensMost: estimate.most,
       outputTokensLeast: wish.least,
@@ -58,7 +61,7 @@ export async function admit(
     const maxTokens = Math.max(1, affordableOutputTokens(outcome.amount, need));
     const [{ standing: tokenStanding }] = taken;
     const isShortened = maxTokens < wish.wanted;
-    return { facts, estimate, maxTokens, isShortened, available: outcome.available, tokenStanding, leave };
+    return { facts, estimate, maxTokens, isShortened, available: outcome.available, isFree, tokenStanding, leave };
   } catch (error) {
     leave(0);
     throw error;

@@ -1,7 +1,6 @@
 import type { CatalogModel, Route } from "../catalog/model.ts";
 import type { FinishReason } from "../contract/completion.ts";
 import { formatCredits } from "../credits/amount.ts";
-import { FREE } from "../credits/price.ts";
 import { ApiError, StoreUnavailableError, UpstreamError } from "../errors.ts";
 import type { ProviderAnswer } from "../providers/provider.ts";
 import { type Admission, admit } from "./admit.ts";
@@ -39,8 +38,7 @@ export async function complete(gateway: Gateway, call: CompletionCall, sink: Ans
     ending.end = endOf(error, call.signal);
   }
   try {
-    const prices = call.principal.organizationKind === "playground" ? FREE : route.prices;
-    settlement = await settle(gateway, admission, prices, meter, ending);
+    settlement = await settle(gateway, admission, route, meter, ending);
   } catch (error) {
     failure = error;
   } finally {

@@ -1,6 +1,7 @@
+import { pricesAt, type Route } from "../catalog/model.ts";
 import type { MicroCredits } from "../credits/amount.ts";
 import type { EventEnd } from "../credits/books.ts";
-import { TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../credits/price.ts";
+import { FREE, TOKEN_CLASSES, type TokenCounts } from "../credits/price.ts";
 import type { Admission } from "./admit.ts";
 import type { Gateway } from "./gateway.ts";
 import type { Meter } from "./meter.ts";
@@ -30,11 +31,11 @@ export function isCharged({ end, isCalled, isStreamed }: Ending): boolean {
   return end === "client_left" ? isCalled : isStreamed;
 }
 
-/** Charges what was delivered and releases the rest, or releases all. Rejects with StoreUnavailableError. */
+/** Charges what was delivered, at the prices of the route that was taken, and releases the rest; or releases all. Rejects with StoreUnavailableError. */
 export async function settle(
   { ledger }: Gateway,
-  { facts, available }: Admission,
-  prices: UnitPrices,
+  { facts, available, isFree }: Admission,
+  route: Route,
   meter: Meter,
   ending: Ending,
 ): Promise<Settlement> {
@@ -43,6 +44,7 @@ export async function settle(
     await ledger.release(facts.organizationId, facts.holdId);
     return { tokens, charged: 0n, available };
   }
+  const prices = isFree ? FREE : pricesAt(route, tokens.input + tokens.cachedInput + tokens.cacheWrite);
   const outcome = await ledger.settle({ facts: { ...facts, prices }, tokens, basis, end: ending.end });
   if (outcome.outcome !== "charged") throw new Error(`The settlement of an open hold was answered ${outcome.outcome}`);
   return { tokens, charged: outcome.charged, available: outcome.available };

@@ -1,0 +1,229 @@
+import { readFileSync } from "node:fs";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type ErrorCode, errorCatalog } from "../../src/errors.ts";
+import { createTestServer } from "../support/server.ts";
+import {
+  freePort,
+  makeOrganization,
+  makeToken,
+  type Organization,
+  type RunningService,
+  send,
+  startService,
+} from "../support/service.ts";
+import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
+
+const COMPLETIONS = "/v1/chat/completions";
+const messages = [{ role: "user", content: "hello" }];
+const price = { input: 1_000_000, output: 1_000_000 };
+/** Each test of a limit has a token of its own. */
+const REQUESTS_A_MINUTE = 60;
+
+let upstream: Upstream;
+let service: RunningService;
+let rich: Organization;
+let poor: Organization;
+
+beforeAll(async () => {
+  upstream = await startUpstream();
+  const nobody = `http://127.0.0.1:${await freePort()}/v1`;
+  const behaviours = ["ok", "slow", "failing", "busy", "silent", "rejecting", "filtering", "keyless"];
+  service = await startService({
+    config: {
+      limits: { requestsPerMinute: REQUESTS_A_MINUTE },
+      providers: [
+        { id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k", timeouts: { firstByteMs: 300 } },
+        { id: "patient", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" },
+        { id: "down", kind: "openai-compatible", baseUrl: nobody, apiKey: "k" },
+      ],
+      models: [
+        ...behaviours.map((id) => ({ id, price, routes: [{ provider: id === "slow" ? "patient" : "up", model: id }] })),
+        { id: "down", price, routes: [{ provider: "down", model: "any" }] },
+        { id: "short", price, contextWindow: 100, routes: [{ provider: "up", model: "ok" }] },
+        { id: "plain", price, capabilities: ["chat"], routes: [{ provider: "up", model: "ok" }] },
+      ],
+    },
+  });
+  const usage = { prompt_tokens: 2, completion_tokens: 1, total_tokens: 3 };
+  upstream.behave("ok", answering({ words: ["hi"], usage }));
+  upstream.behave("slow", answering({ words: Array(40).fill("word "), usage, pauseMs: 50 }));
+  upstream.behave("failing", ({ response }) => sendJson(response, 500, { error: { message: "inner secret-4711" } }));
+  upstream.behave("busy", ({ response }) =>
+    sendJson(response, 429, { error: { message: "slow down org-secret" } }, { "retry-after": "7" }),
+  );
+  upstream.behave("silent", () => {});
+  upstream.behave("rejecting", ({ response }) => sendJson(response, 400, { error: { message: "tools[0] is odd" } }));
+  upstream.behave("filtering", ({ response }) =>
+    sendJson(response, 400, { error: { message: "no", code: "content_filter" } }),
+  );
+  upstream.behave("keyless", ({ response }) => sendJson(response, 401, { error: { message: "bad key sk-1234" } }));
+  rich = await makeOrganization(service, "100000");
+  poor = await makeOrganization(service, "0.5");
+});
+
+afterAll(async () => {
+  await service?.end();
+  await upstream?.close();
+});
+
+const ask = (fields: object, token: string | null = rich.token, options?: RequestInit) =>
+  send(service, COMPLETIONS, token, { model: "ok", messages, max_tokens: 10, ...fields }, options);
+
+/** How each row of the catalog is met by a caller. A code without a case does not compile. */
+const cases: Record<ErrorCode, () => Promise<Response>> = {
+  invalid_json: () => send(service, COMPLETIONS, rich.token, "{broken"),
+  missing_required_parameter: () => ask({ model: undefined }),
+  invalid_type: () => ask({ temperature: "0.5" }),
+  invalid_value: () => ask({ messages: [{ role: "robot", content: "x" }] }),
+  unsupported_value: () => ask({ model: "plain", tools: [{ type: "function", function: { name: "f" } }] }),
+  decimal_above_max_value: () => ask({ temperature: 1.1 }),
+  decimal_below_min_value: () => ask({ temperature: -0.1 }),
+  context_length_exceeded: () => ask({ model: "short", messages: [{ role: "user", content: "word ".repeat(2000) }] }),
+  content_filter: () => ask({ model: "filtering" }),
+  upstream_rejected: () => ask({ model: "rejecting" }),
+  missing_token: () => ask({}, null),
+  invalid_token: () => ask({}, `${rich.token.slice(0, -1)}${rich.token.endsWith("0") ? "1" : "0"}`),
+  expired_token: async () => {
+    const expires = new Date(Date.now() + 1500).toISOString();
+    const { token } = await makeToken(service, rich.id, ["--expires", expires]);
+    await new Promise((resolve) => setTimeout(resolve, 1600));
+    return ask({}, token);
+  },
+  insufficient_credits: () => ask({ max_tokens: 1000 }, poor.token),
+  insufficient_scope: async () => {
+    const { token } = await makeToken(service, rich.id, ["--scope", "models:read"]);
+    return ask({}, token);
+  },
+  model_not_allowed: async () => {
+    const { token } = await makeToken(service, rich.id, ["--model", "plain"]);
+    return ask({}, token);
+  },
+  usage_not_available_for_playground: async () => {
+    const { token } = await makeToken(service, "org_playground", ["--scope", "usage:read"]);
+    return send(service, "/v1/usage", token);
+  },
+  model_not_found: () => ask({ model: "no-such-model" }),
+  not_found: () => send(service, "/v1/completions", rich.token, {}),
+  method_not_allowed: () => send(service, COMPLETIONS, rich.token),
+  body_too_large: () => ask({ padding: "x".repeat(21 * 1024 * 1024) }),
+  unsupported_media_type: () => ask({}, rich.token, { headers: { "content-type": "text/plain" } }),
+  rate_limit_exceeded: async () => {
+    const { token } = await makeToken(service, poor.id);
+    for (let count = 0; count < REQUESTS_A_MINUTE; count += 1) await send(service, "/v1/models", token);
+    return ask({}, token);
+  },
+  credits_held: async () => {
+    const busy = await makeOrganization(service, "1000");
+    const running = new AbortController();
+    const held = { model: "slow", stream: true, max_tokens: 900 };
+    const first = await ask(held, busy.token, { signal: running.signal });
+    expect(first.status).toBe(200);
+    const refused = await ask({ max_tokens: 900 }, busy.token);
+    running.abort();
+    return refused;
+  },
+  upstream_error: () => ask({ model: "failing" }),
+  upstream_unavailable: () => ask({ model: "down" }),
+  overloaded: () => ask({ model: "busy" }),
+  upstream_timeout: () => ask({ model: "silent" }),
+  // No caller can bring these about from outside, so they are met on a server whose parts fail.
+  internal_error: () => createTestServer({ catalogFails: true }),
+  store_unavailable: () => createTestServer({ storeFails: true }),
+};
+
+describe.each(Object.entries(cases))("%s", (code, provoke) => {
+  const row = errorCatalog[code as ErrorCode];
+  test(`${row.status} ${code}`, async () => {
+    const answer = await provoke();
+    expect(answer.status).toBe(row.status);
+    expect(answer.headers.get("content-type")).toContain("application/json");
+    expect(answer.headers.get("x-request-id")).toMatch(/^req_/);
+    const { error } = (await answer.json()) as { error: Record<string, unknown> };
+    expect(error).toMatchObject({ code, type: row.type });
+    expect(error.message).toEqual(expect.any(String));
+    expect(error.param === null || typeof error.param === "string").toBe(true);
+    expect(JSON.stringify(error)).not.toMatch(/secret|sk-1234|node:|\.ts:/);
+    expect(answer.headers.has("x-credits-charged")).toBe(false);
+  });
+});
+
+describe("what comes with an error", () => {
+  test("401 tells how to authenticate", async () => {
+    const missing = await ask({}, null);
+    expect(missing.headers.get("www-authenticate")).toBe('Bearer realm="tollgate"');
+    const wrong = await ask({}, "sk-tg-wrong");
+    expect(wrong.headers.get("www-authenticate")).toContain('error="invalid_token"');
+  });
+
+  test("403 insufficient_scope names the scope", async () => {
+    const { token } = await makeToken(service, rich.id, ["--scope", "models:read"]);
+    const answer = await ask({}, token);
+    expect(answer.headers.get("www-authenticate")).toContain('scope="chat.completions:write"');
+  });
+
+  test("402 tells what is there, what is needed and what could be paid", async () => {
+    const answer = await ask({ max_tokens: 1000 }, poor.token);
+    const { error } = (await answer.json()) as { error: Record<string, number> };
+    expect(error.credits_available).toBe(0.5);
+    expect(error.credits_required).toBeGreaterThan(1000);
+    expect(error.affordable_max_tokens).toBe(0);
+    expect(answer.headers.get("x-should-retry")).toBe("false");
+  });
+
+  test("405 names the methods", async () => {
+    const answer = await send(service, COMPLETIONS, rich.token);
+    expect(answer.headers.get("allow")).toBe("POST, OPTIONS");
+    const model = await send(service, "/v1/models/ok", rich.token, {}, { method: "DELETE" });
+    expect([model.status, model.headers.get("allow")]).toEqual([405, "GET, HEAD, OPTIONS"]);
+  });
+
+  test("404 of an unknown path says which paths exist, before it asks for a token", async () => {
+    const { error } = (await (await send(service, "/v1/nothing", null)).json()) as { error: { message: string } };
+    expect(error.message).toContain("POST /v1/chat/completions, GET /v1/models, GET /v1/models/{model}, GET /v1/usage");
+  });
+
+  test("an upstream's Retry-After is handed on", async () => {
+    const answer = await ask({ model: "busy" });
+    expect([answer.status, answer.headers.get("retry-after")]).toEqual([503, "7"]);
+  });
+
+  test("an upstream that refuses our key is our fault, and loud in the log", async () => {
+    const answer = await ask({ model: "keyless" });
+    expect(answer.status).toBe(502);
+    expect(service.output()).toContain("an upstream refused the service's own credentials");
+    expect(service.output()).not.toContain("sk-1234");
+  });
+
+  test("429 names when to come back", async () => {
+    const { token } = await makeToken(service, poor.id);
+    let last = await send(service, "/v1/models", token);
+    while (last.status === 200) last = await send(service, "/v1/models", token);
+    expect(Number(last.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
+    expect(Number(last.headers.get("retry-after"))).toBeLessThanOrEqual(60);
+  });
+
+  test("credentials sent twice or in two ways are refused", async () => {
+    const twice = await ask({}, rich.token, { headers: { authorization: "Bearer a, Bearer b" } });
+    expect(twice.status).toBe(401);
+    const inQuery = await send(service, "/v1/models?access_token=x", rich.token);
+    expect(inQuery.status).toBe(400);
+  });
+});
+
+test("nothing was charged for any of these but the answers that were given", async () => {
+  const { creditsUsed, creditsHeld } = await (await send(service, "/v1/usage", poor.token)).json();
+  expect([creditsUsed, creditsHeld]).toEqual([0, 0]);
+  expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
+});
+
+test("docs/errors.md and the catalog say the same", () => {
+  const page = readFileSync(new URL("../../docs/errors.md", import.meta.url), "utf8");
+  const rows = [...page.matchAll(/^\| (\d{3}) \| `(\w+)` \| `(\w+)` \| (yes|no) \|/gm)].map((row) => row.slice(1));
+  const catalog = Object.entries(errorCatalog).map(([code, row]) => [
+    String(row.status),
+    row.type,
+    code,
+    row.retryable ? "yes" : "no",
+  ]);
+  expect(rows.sort()).toEqual(catalog.sort());
+});

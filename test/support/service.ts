@@ -1,0 +1,162 @@
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+const START_TIMEOUT_MS = 20_000;
+
+export interface ServiceOptions {
+  /** The configuration file, as data. Absent: the service starts without one. */
+  config?: object;
+  /** Kept over restarts when given; else made and removed by the test. */
+  dataDir?: string;
+  databaseUrl?: string;
+  environment?: Record<string, string>;
+}
+
+/** A service of its own process, on a port of its own, as its users run it. */
+export interface RunningService {
+  url: string;
+  baseUrl: string;
+  dataDir: string;
+  child: ChildProcess;
+  /** Everything it has printed. */
+  output(): string;
+  /** Runs a command beside it and returns the JSON it prints. */
+  tollgate<T = Record<string, unknown>>(...words: string[]): Promise<T>;
+  /** Ends it by a signal; resolves with its exit code. */
+  end(signal?: NodeJS.Signals): Promise<number | null>;
+}
+
+export async function makeDirectory(): Promise<string> {
+  return mkdtemp(join(tmpdir(), "tollgate-test-"));
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  if (address === null || typeof address === "string") throw new Error("No port");
+  return address.port;
+}
+
+/** Environment of a child: ours, without what would change the service's configuration. */
+function childEnvironment(extra: Record<string, string> = {}): NodeJS.ProcessEnv {
+  const kept = ["PATH", "HOME", "TMPDIR", "LANG"].map((name) => [name, process.env[name]] as const);
+  return { ...Object.fromEntries(kept), NO_COLOR: "1", ...extra };
+}
+
+/** Starts a service and waits until it takes requests. */
+export async function startService(options: ServiceOptions = {}): Promise<RunningService> {
+  const dataDir = options.dataDir ?? (await makeDirectory());
+  const port = await freePort();
+  const words = ["--data-dir", dataDir];
+  if (options.config !== undefined) {
+    const file = join(dataDir, "tollgate.yaml");
+    await writeFile(file, JSON.stringify(options.config));
+    words.push("--config", file);
+  }
+  const environment = { ...options.environment };
+  if (options.databaseUrl !== undefined) environment.DATABASE_URL = options.databaseUrl;
+  const env = childEnvironment(environment);
+  const child = spawn(process.execPath, [MAIN, "serve", "--port", String(port), ...words], { env, cwd: dataDir });
+  let printed = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (printed += data));
+  const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
+  const url = `http://127.0.0.1:${port}`;
+  await ready(url, child, () => printed);
+  return {
+    url,
+    baseUrl: `${url}/v1`,
+    dataDir,
+    child,
+    output: () => printed,
+    tollgate: (...more) => runTollgate([...more, ...words], env, dataDir),
+    end: async (signal = "SIGTERM") => {
+      if (child.exitCode === null && child.signalCode === null) child.kill(signal);
+      const code = await exited;
+      if (options.dataDir === undefined) await rm(dataDir, { recursive: true, force: true });
+      return code;
+    },
+  };
+}
+
+async function ready(url: string, child: ChildProcess, printed: () => string): Promise<void> {
+  const until = Date.now() + START_TIMEOUT_MS;
+  while (Date.now() < until && child.exitCode === null) {
+    const answer = await fetch(`${url}/readyz`).catch(() => undefined);
+    if (answer?.status === 200) return;
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+  child.kill("SIGKILL");
+  throw new Error(`The service did not start:\n${printed()}`);
+}
+
+/** Runs a command and returns the JSON document it prints; rejects with what it says on standard error. */
+function runTollgate<T>(words: string[], env: NodeJS.ProcessEnv, cwd: string): Promise<T> {
+  return new Promise((resolve, reject) => {
+    execFile(process.execPath, [MAIN, ...words, "--json"], { env, cwd }, (error, stdout, stderr) => {
+      if (error !== null) reject(new Error(`tollgate ${words.join(" ")}: ${stderr}${stdout}`));
+      else resolve(JSON.parse(stdout) as T);
+    });
+  });
+}
+
+export interface Organization {
+  id: string;
+  token: string;
+  tokenId: string;
+}
+
+/** An organization with credits and a token. */
+export async function makeOrganization(
+  service: RunningService,
+  credits: string,
+  tokenWords: string[] = [],
+): Promise<Organization> {
+  const { id } = await service.tollgate<{ id: string }>("org", "create", "Test", "--credits", credits);
+  return { id, ...(await makeToken(service, id, tokenWords)) };
+}
+
+export async function makeToken(service: RunningService, organizationId: string, words: string[] = []) {
+  const made = await service.tollgate<{ id: string; token: string }>(
+    "token",
+    "create",
+    "--org",
+    organizationId,
+    ...words,
+  );
+  return { token: made.token, tokenId: made.id };
+}
+
+/** Sends a request with a token and a JSON body. */
+export async function send(
+  service: Pick<RunningService, "url">,
+  path: string,
+  token: string | null,
+  body?: unknown,
+  options: RequestInit = {},
+): Promise<Response> {
+  return fetch(`${service.url}${path}`, {
+    method: body === undefined ? "GET" : "POST",
+    ...options,
+    headers: {
+      ...(token !== null && { authorization: `Bearer ${token}` }),
+      ...(body !== undefined && { "content-type": "application/json" }),
+      ...options.headers,
+    },
+    body: body === undefined || typeof body === "string" ? (body as string) : JSON.stringify(body),
+  });
+}
+
+/** The events of a streamed answer as they stand on the wire, without `data: `. */
+export function eventsOf(text: string): string[] {
+  return text
+    .split("\n\n")
+    .filter((event) => event.startsWith("data: "))
+    .map((event) => event.slice("data: ".length));
+}

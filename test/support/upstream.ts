@@ -1,0 +1,90 @@
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+
+export interface UpstreamRequest {
+  body: { model: string; stream?: boolean; [field: string]: unknown };
+  headers: IncomingMessage["headers"];
+  response: ServerResponse;
+  /** Resolves with the time when the caller's connection is gone. */
+  closed: Promise<number>;
+}
+
+export type Behaviour = (request: UpstreamRequest) => void | Promise<void>;
+
+export interface Upstream {
+  baseUrl: string;
+  /** What to do when a model of this name is asked for. */
+  behave(model: string, behaviour: Behaviour): void;
+  requests: UpstreamRequest[];
+  close(): Promise<void>;
+}
+
+/** An upstream of the test's own that speaks OpenAI's protocol, and does what the test says for each model name. */
+export async function startUpstream(): Promise<Upstream> {
+  const behaviours = new Map<string, Behaviour>();
+  const requests: UpstreamRequest[] = [];
+  const server = createServer(async (request, response) => {
+    let text = "";
+    for await (const chunk of request) text += chunk;
+    const closed = new Promise<number>((resolve) => response.once("close", () => resolve(Date.now())));
+    const received = { body: JSON.parse(text || "{}"), headers: request.headers, response, closed };
+    requests.push(received);
+    const behaviour = behaviours.get(received.body.model);
+    if (behaviour === undefined)
+      sendJson(response, 404, { error: { message: "no such model", code: "model_not_found" } });
+    else await behaviour(received);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  return {
+    baseUrl: `http://127.0.0.1:${port}/v1`,
+    behave: (model, behaviour) => behaviours.set(model, behaviour),
+    requests,
+    close: async () => {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+export function sendJson(
+  response: ServerResponse,
+  status: number,
+  body: unknown,
+  headers: Record<string, string> = {},
+) {
+  response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
+}
+
+export interface Answer {
+  words: string[];
+  usage?: Record<string, unknown>;
+  finishReason?: string;
+  /** Between two events of a stream. */
+  pauseMs?: number;
+}
+
+/** Answers as OpenAI does, streamed where the request asks for it. */
+export function answering({ words, usage, finishReason = "stop", pauseMs = 0 }: Answer): Behaviour {
+  return async ({ body, response }) => {
+    const common = { id: "chatcmpl-upstream", created: 1_700_000_000, model: `${body.model}-2026-01-01` };
+    if (body.stream !== true) {
+      const message = { role: "assistant", content: words.join("") };
+      const choices = [{ index: 0, message, finish_reason: finishReason }];
+      sendJson(response, 200, { ...common, object: "chat.completion", choices, usage });
+      return;
+    }
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    const event = (fields: object) =>
+      response.write(`data: ${JSON.stringify({ ...common, object: "chat.completion.chunk", ...fields })}\n\n`);
+    event({ choices: [{ index: 0, delta: { role: "assistant", content: "" }, finish_reason: null }] });
+    for (const content of words) {
+      if (response.destroyed) return;
+      event({ choices: [{ index: 0, delta: { content }, finish_reason: null }] });
+      if (pauseMs > 0) await new Promise((resolve) => setTimeout(resolve, pauseMs));
+    }
+    event({ choices: [{ index: 0, delta: {}, finish_reason: finishReason }] });
+    if (usage !== undefined) event({ choices: [], usage });
+    response.end("data: [DONE]\n\n");
+  };
+}
