@@ -1,0 +1,156 @@
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
+import type { Log } from "../contract/log.ts";
+import type { Outcome, Outcomes, Transition } from "../credits/books.ts";
+import { StoreUnavailableError } from "../errors.ts";
+import type { Books, Lane as LaneName } from "../stores/store.ts";
+
+const BATCH_SIZE_MAX = 1_000;
+const BACKOFF_FIRST_MS = 50;
+const BACKOFF_MAX_MS = 1_000;
+
+export interface LaneOptions {
+  books: Pick<Books, "apply">;
+  name: LaneName;
+  /** How long a transition is tried again after its first failure by an absent store; 0: not at all. */
+  retryMs: number;
+  clock: () => number;
+  /** Numbers from 0 up to 1. */
+  random: () => number;
+  log: Log;
+}
+
+interface Waiting {
+  transition: Transition;
+  /** Two transitions with the same one never go in one batch. */
+  holdId: string | null;
+  resolve: (outcome: Outcome) => void;
+  reject: (reason: unknown) => void;
+  giveUpAtMs: number | null;
+}
+
+/**
+ * Gathers transitions into batches for one of the store's lanes, in their order of arrival. One batch is in flight; the
+ * next gathers meanwhile. An idle lane sends what comes within one turn of the event loop.
+ */
+export class Lane {
+  readonly #options: LaneOptions;
+  #waiting: Waiting[] = [];
+  #running: Promise<void> | undefined;
+  #failuresInARow = 0;
+
+  constructor(options: LaneOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Resolves when the transition is booked. Rejects with StoreUnavailableError when the store cannot be reached, after
+   * trying again for as long as the lane does; any other rejection is this transition's own.
+   */
+  push<T extends Transition>(transition: T): Promise<Outcomes[T["kind"]]> {
+    const promise = new Promise<Outcome>((resolve, reject) => {
+      this.#waiting.push({ transition, holdId: holdIdOf(transition), resolve, reject, giveUpAtMs: null });
+    });
+    this.#running ??= this.#run();
+    return promise as Promise<Outcomes[T["kind"]]>;
+  }
+
+  /** Resolves when nothing is in flight or waiting. */
+  async idle(): Promise<void> {
+    while (this.#running !== undefined) await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    await nextTurn();
+    while (this.#waiting.length > 0) await this.#send(this.#nextBatch());
+    this.#running = undefined;
+  }
+
+  #nextBatch(): Waiting[] {
+    const batch: Waiting[] = [];
+    const later: Waiting[] = [];
+    const holdIds = new Set<string>();
+    let seen = 0;
+    for (const entry of this.#waiting) {
+      if (batch.length === BATCH_SIZE_MAX) break;
+      seen += 1;
+      if (entry.holdId !== null && holdIds.has(entry.holdId)) later.push(entry);
+      else batch.push(entry);
+      if (entry.holdId !== null) holdIds.add(entry.holdId);
+    }
+    this.#waiting = later.concat(this.#waiting.slice(seen));
+    return batch;
+  }
+
+  async #send(batch: Waiting[]): Promise<void> {
+    const failure = await this.#attempt(batch);
+    if (failure === undefined) return;
+    if (failure.error instanceof StoreUnavailableError) return this.#postpone(batch, failure.error);
+    if (batch.length > 1) return this.#sendSingly(batch);
+    for (const entry of batch) this.#refuse(entry, failure.error);
+  }
+
+  /** A failure that no retry cures is one transition's: alone, only that one fails. */
+  async #sendSingly(batch: Waiting[]): Promise<void> {
+    for (const [index, entry] of batch.entries()) {
+      const failure = await this.#attempt([entry]);
+      if (failure === undefined) continue;
+      if (failure.error instanceof StoreUnavailableError) return this.#postpone(batch.slice(index), failure.error);
+      this.#refuse(entry, failure.error);
+    }
+  }
+
+  async #attempt(batch: Waiting[]): Promise<{ error: unknown } | undefined> {
+    const { books, name } = this.#options;
+    try {
+      const outcomes = await books.apply<Transition[]>(
+        name,
+        batch.map(({ transition }) => transition),
+      );
+      if (outcomes.length !== batch.length) throw new Error("the store answered another number of transitions");
+      for (const [index, outcome] of outcomes.entries()) batch[index]?.resolve(outcome);
+      this.#failuresInARow = 0;
+      return undefined;
+    } catch (error) {
+      return { error };
+    }
+  }
+
+  /** Puts back what may be tried again, and waits; rejects the rest. */
+  async #postpone(batch: Waiting[], error: StoreUnavailableError): Promise<void> {
+    const { retryMs, clock, random } = this.#options;
+    const nowMs = clock();
+    const kept = batch.filter((entry) => {
+      // Only a look: whoever asks is better told at once.
+      if (retryMs === 0 || entry.transition.kind === "refresh") {
+        entry.reject(error);
+        return false;
+      }
+      entry.giveUpAtMs ??= nowMs + retryMs;
+      if (nowMs < entry.giveUpAtMs) return true;
+      // The sweeper comes again, and tells of an absent store in one line.
+      if (entry.transition.kind === "expire") entry.reject(error);
+      else this.#refuse(entry, error);
+      return false;
+    });
+    if (kept.length === 0) return;
+    this.#waiting = kept.concat(this.#waiting);
+    const backoffMs = Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** this.#failuresInARow);
+    this.#failuresInARow += 1;
+    await sleep(backoffMs * (0.5 + random() / 2));
+  }
+
+  #refuse({ transition, holdId, reject }: Waiting, error: unknown): void {
+    const organizationId = organizationIdOf(transition);
+    this.#options.log.error({ kind: transition.kind, organizationId, holdId, err: error }, "transition not booked");
+    reject(error);
+  }
+}
+
+function holdIdOf(transition: Transition): string | null {
+  if ("facts" in transition) return transition.facts.holdId;
+  return "holdId" in transition ? transition.holdId : null;
+}
+
+function organizationIdOf(transition: Transition): string {
+  return "facts" in transition ? transition.facts.organizationId : transition.organizationId;
+}

@@ -1,0 +1,159 @@
+import type { Log } from "../contract/log.ts";
+import type { HoldFacts, Outcomes } from "../credits/books.ts";
+import type { Books, HoldReference } from "../stores/store.ts";
+import type { Lane } from "./lane.ts";
+
+/** Small enough that new holds, which share the lane with the renewals, wait behind one chunk at the most. */
+const RENEWAL_CHUNK = 500;
+const SWEEP_PAGE = 500;
+const FAILURE_LOGGED_EVERY_MS = 60_000;
+
+export interface UpkeepOptions {
+  books: Pick<Books, "overdueHolds">;
+  holds: Lane;
+  durable: Lane;
+  holdLifeMs: number;
+  renewEveryMs: number;
+  sweepEveryMs: number;
+  clock: () => number;
+  log: Log;
+}
+
+interface OpenHold {
+  facts: HoldFacts;
+  amount: bigint;
+}
+
+/** Keeps this process's open holds alive, and ends those that nobody keeps alive any more. */
+export class Upkeep {
+  readonly #options: UpkeepOptions;
+  readonly #open = new Map<string, OpenHold>();
+  #timers: NodeJS.Timeout[] = [];
+  #renewal: Promise<boolean> | undefined;
+  #sweep: Promise<void> | undefined;
+  #failureLoggedAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: UpkeepOptions) {
+    this.#options = options;
+  }
+
+  /** Renews a hold from now on, until `forget`. */
+  track(facts: HoldFacts, amount: bigint): void {
+    this.#open.set(facts.holdId, { facts, amount });
+  }
+
+  forget(holdId: string): void {
+    this.#open.delete(holdId);
+  }
+
+  /** Begins with a sweep: a process before this one may have left holds behind. */
+  start(): void {
+    const { renewEveryMs, sweepEveryMs } = this.#options;
+    this.#timers = [
+      setInterval(() => void this.renew(), renewEveryMs).unref(),
+      setInterval(() => void this.sweep(), sweepEveryMs).unref(),
+    ];
+    void this.sweep();
+  }
+
+  /** Resolves when a renewal or sweep that is under way has ended. */
+  async stop(): Promise<void> {
+    for (const timer of this.#timers) clearInterval(timer);
+    this.#timers = [];
+    await Promise.all([this.#renewal, this.#sweep]);
+  }
+
+  /** Renews all open holds of this process. Never rejects: false when not all could be renewed. */
+  renew(): Promise<boolean> {
+    this.#renewal ??= this.#guard(() => this.#renewAll()).finally(() => {
+      this.#renewal = undefined;
+    });
+    return this.#renewal;
+  }
+
+  /** Expires overdue holds, whoever made them, after renewing those of this process. Never rejects. */
+  sweep(): Promise<void> {
+    this.#sweep ??= this.#sweepAfterRenewal().finally(() => {
+      this.#sweep = undefined;
+    });
+    return this.#sweep;
+  }
+
+  async #sweepAfterRenewal(): Promise<void> {
+    // Without its renewal, a running request of this very process could be taken for a dead one.
+    if (await this.renew()) await this.#guard(() => this.#expireOverdue());
+  }
+
+  async #renewAll(): Promise<void> {
+    const open = [...this.#open.values()];
+    for (let start = 0; start < open.length; start += RENEWAL_CHUNK) {
+      const chunk = open.slice(start, start + RENEWAL_CHUNK).filter((hold) => this.#isOpen(hold));
+      throwFirst(await Promise.allSettled(chunk.map((hold) => this.#renewOne(hold))));
+    }
+  }
+
+  async #renewOne(hold: OpenHold): Promise<void> {
+    const { holds, holdLifeMs: lifeMs, log } = this.#options;
+    const { holdId, organizationId } = hold.facts;
+    const renewal = await holds.push({ kind: "renew", organizationId, holdId, lifeMs });
+    if (renewal.outcome === "renewed" || !this.#isOpen(hold)) return;
+    if (renewal.outcome === "missing") {
+      // Lost with the last moments of a store that crashed: set aside again what credits still cover.
+      await holds.push({ kind: "hold", facts: hold.facts, least: 0n, most: hold.amount, lifeMs });
+      log.warn({ organizationId, holdId }, "hold was lost by the store and made again");
+      return;
+    }
+    this.forget(holdId);
+    // Charged or released: this process did that itself a moment ago, over the other lane.
+    if (renewal.outcome === "ended" && renewal.state !== "expired") return;
+    log.warn({ organizationId, holdId }, "hold ended while its request was running");
+  }
+
+  async #expireOverdue(): Promise<void> {
+    const { books, durable } = this.#options;
+    let afterHoldId: string | null = null;
+    for (;;) {
+      const page: HoldReference[] = await books.overdueHolds({ afterHoldId, limit: SWEEP_PAGE });
+      const expired = await Promise.allSettled(
+        page.map(({ organizationId, holdId }) => durable.push({ kind: "expire", organizationId, holdId })),
+      );
+      for (const [index, result] of expired.entries()) {
+        if (result.status === "fulfilled") this.#report(page[index], result.value);
+      }
+      throwFirst(expired);
+      const last = page.at(-1);
+      if (last === undefined || page.length < SWEEP_PAGE) return;
+      afterHoldId = last.holdId;
+    }
+  }
+
+  #report(hold: HoldReference | undefined, outcome: Outcomes["expire"]): void {
+    const { log } = this.#options;
+    if (outcome.outcome !== "expired") return;
+    log.warn({ ...hold }, "hold expired: its request was never settled");
+    if (outcome.shortfall > 0n) log.error({ ...hold }, "credits did not cover an expired hold: shortfall recorded");
+  }
+
+  #isOpen({ facts }: OpenHold): boolean {
+    return this.#open.has(facts.holdId);
+  }
+
+  async #guard(work: () => Promise<void>): Promise<boolean> {
+    try {
+      await work();
+      return true;
+    } catch (error) {
+      const { clock, log } = this.#options;
+      if (clock() - this.#failureLoggedAtMs >= FAILURE_LOGGED_EVERY_MS) {
+        this.#failureLoggedAtMs = clock();
+        log.error({ err: error }, "upkeep of the holds failed; it is tried again");
+      }
+      return false;
+    }
+  }
+}
+
+function throwFirst(results: PromiseSettledResult<unknown>[]): void {
+  const failure = results.find((result) => result.status === "rejected");
+  if (failure !== undefined) throw failure.reason;
+}

@@ -1,0 +1,30 @@
+import type { Books, Violation } from "../stores/store.ts";
+
+const VIOLATIONS_TOLD_MAX = 100;
+
+export interface Verification {
+  ok: boolean;
+  organizations: number;
+  holds: number;
+  events: number;
+  /** The first that were found, at most 100. */
+  violations: Violation[];
+}
+
+/** Checks the books of the organizations one after another, each in a short snapshot of its own. */
+export async function verifyBooks(
+  books: Pick<Books, "verify">,
+  organizationIds: AsyncIterable<string>,
+): Promise<Verification> {
+  const verification: Verification = { ok: true, organizations: 0, holds: 0, events: 0, violations: [] };
+  for await (const organizationId of organizationIds) {
+    const { holds, events, violations } = await books.verify(organizationId);
+    verification.organizations += 1;
+    verification.holds += holds;
+    verification.events += events;
+    if (violations.length > 0) verification.ok = false;
+    const room = VIOLATIONS_TOLD_MAX - verification.violations.length;
+    verification.violations.push(...violations.slice(0, room));
+  }
+  return verification;
+}
