@@ -1,0 +1,142 @@
+import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
+import { pathToFileURL } from "node:url";
+import { asStoreError, isBusy, leavesConnectionSound } from "./failure.ts";
+import type { CheckpointResult, Statement, StatementResult, WorkerOptions } from "./messages.ts";
+
+const CACHE_KIBIBYTES = 32_768;
+/** The texts of the portable queries are few; the bound only keeps a mistake from eating memory. */
+const STATEMENTS_KEPT_MAX = 256;
+const RETRY_MS = 20;
+
+/**
+ * One connection, opened when it is first needed and again after a failure that left it unsound. Integers are read as
+ * bigint. Failures of the file or its disk are StoreUnavailableError.
+ */
+export class Connection {
+  readonly #options: WorkerOptions;
+  #database: DatabaseSync | undefined;
+  #statements = new Map<string, StatementSync>();
+  #durable = false;
+
+  constructor(options: WorkerOptions) {
+    this.#options = options;
+  }
+
+  /** Runs `work` in a transaction, rolled back when it throws. Durable: on the disk before this returns. */
+  transaction<T>(begin: "BEGIN" | "BEGIN IMMEDIATE", durable: boolean, work: () => T): T {
+    return this.#guard((database) => {
+      this.#setDurable(database, durable);
+      this.prepare(begin).run();
+      const result = work();
+      this.prepare("COMMIT").run();
+      return result;
+    });
+  }
+
+  /** Runs one statement in a transaction of its own. */
+  run(statement: Statement, durable: boolean): StatementResult {
+    return this.#guard((database) => {
+      this.#setDurable(database, durable);
+      return this.step(statement);
+    });
+  }
+
+  /** Runs one statement inside a transaction. */
+  step({ sql, parameters }: Statement): StatementResult {
+    const prepared = this.prepare(sql);
+    const values = parameters as SQLInputValue[];
+    if (prepared.columns().length > 0) return { rows: prepared.all(...values), changed: 0 };
+    return { rows: [], changed: Number(prepared.run(...values).changes) };
+  }
+
+  /** A prepared statement, made once a connection. */
+  prepare(sql: string): StatementSync {
+    const kept = this.#statements.get(sql);
+    if (kept !== undefined) return kept;
+    if (this.#statements.size >= STATEMENTS_KEPT_MAX) this.#statements.clear();
+    const prepared = this.#open().prepare(sql);
+    this.#statements.set(sql, prepared);
+    return prepared;
+  }
+
+  /** Runs a script of several statements inside a transaction. */
+  script(sql: string): void {
+    this.#open().exec(sql);
+  }
+
+  checkpoint(mode: "PASSIVE" | "TRUNCATE"): CheckpointResult {
+    return this.#guard(() => {
+      const row = this.prepare(`PRAGMA wal_checkpoint(${mode})`).get();
+      return { logPages: Number(row?.log ?? 0), checkpointedPages: Number(row?.checkpointed ?? 0) };
+    });
+  }
+
+  close(): void {
+    this.#statements.clear();
+    const database = this.#database;
+    this.#database = undefined;
+    database?.close();
+  }
+
+  #guard<T>(work: (database: DatabaseSync) => T): T {
+    try {
+      return work(this.#open());
+    } catch (error) {
+      this.#recover(error);
+      throw asStoreError(this.#options.databasePath, error);
+    }
+  }
+
+  #recover(error: unknown): void {
+    try {
+      if (this.#database?.isTransaction) this.#database.exec("ROLLBACK");
+      if (leavesConnectionSound(error)) return;
+    } catch {
+      // What cannot be rolled back ends with its connection.
+    }
+    try {
+      this.close();
+    } catch {
+      // The next call opens a new one in any case.
+    }
+  }
+
+  #open(): DatabaseSync {
+    if (this.#database !== undefined) return this.#database;
+    const { databasePath, busyTimeoutMs } = this.#options;
+    const location = pathToFileURL(databasePath);
+    // A file that went away must not come back empty.
+    location.searchParams.set("mode", "rw");
+    const database = new DatabaseSync(location, { timeout: busyTimeoutMs, readBigInts: true });
+    try {
+      enterWalMode(database, busyTimeoutMs);
+      database.exec(`PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = NORMAL;
+        PRAGMA cache_size = -${CACHE_KIBIBYTES}; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF`);
+    } catch (error) {
+      database.close();
+      throw error;
+    }
+    this.#durable = false;
+    this.#database = database;
+    return database;
+  }
+
+  #setDurable(database: DatabaseSync, durable: boolean): void {
+    if (durable === this.#durable) return;
+    database.exec(durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
+    this.#durable = durable;
+  }
+}
+
+/** SQLite does not wait by itself for others while it changes the journal's mode. */
+function enterWalMode(database: DatabaseSync, busyTimeoutMs: number): void {
+  for (let waitedMs = 0; ; waitedMs += RETRY_MS) {
+    try {
+      database.exec("PRAGMA journal_mode = WAL");
+      return;
+    } catch (error) {
+      if (!isBusy(error) || waitedMs >= busyTimeoutMs) throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_MS);
+    }
+  }
+}

@@ -1,0 +1,101 @@
+import { Worker } from "node:worker_threads";
+import { StoreUnavailableError } from "../../errors.ts";
+import {
+  fromWorkerError,
+  type ReplyMessage,
+  type RequestKind,
+  type RequestMessage,
+  type RequestOf,
+  type ResultOf,
+  type WorkerOptions,
+} from "./messages.ts";
+
+const WORKER = new URL(import.meta.url.endsWith(".ts") ? "./worker.ts" : "./worker.js", import.meta.url);
+
+interface Waiting {
+  resolve: (result: never) => void;
+  reject: (error: unknown) => void;
+}
+
+/** The main thread's end of a worker: started by the first request, and again by the next one after it died. */
+export class WorkerLink {
+  readonly #options: WorkerOptions;
+  readonly #name: string;
+  readonly #waiting = new Map<number, Waiting>();
+  #worker: Worker | undefined;
+  #lastId = 0;
+  #ended = false;
+
+  constructor(name: string, options: WorkerOptions) {
+    this.#name = name;
+    this.#options = options;
+  }
+
+  request<Kind extends RequestKind>(request: RequestOf<Kind>): Promise<ResultOf<Kind>> {
+    if (this.#ended) return Promise.reject(new StoreUnavailableError("The store is closed."));
+    return new Promise((resolve, reject) => {
+      const id = ++this.#lastId;
+      const worker = this.#start();
+      this.#waiting.set(id, { resolve, reject });
+      try {
+        worker.postMessage({ id, request } as unknown as RequestMessage);
+      } catch (error) {
+        this.#waiting.delete(id);
+        reject(error);
+      }
+    });
+  }
+
+  /** Whether there is a worker to speak to. */
+  get running(): boolean {
+    return this.#worker !== undefined;
+  }
+
+  /** Ends the thread where it stands; a later request starts another. */
+  async kill(): Promise<void> {
+    await this.#worker?.terminate();
+  }
+
+  /** Lets the thread finish what was asked of it, closes its connection, and refuses requests from now on. */
+  async close(): Promise<void> {
+    if (this.#ended) return;
+    const closed = this.running ? this.request({ kind: "close" }) : undefined;
+    this.#ended = true;
+    try {
+      await closed;
+    } finally {
+      await this.kill();
+    }
+  }
+
+  #start(): Worker {
+    if (this.#worker !== undefined) return this.#worker;
+    // No loader or flag that the process was started with is the worker's business.
+    const worker = new Worker(WORKER, { name: this.#name, workerData: this.#options, execArgv: [] });
+    let failure: unknown;
+    worker.on("message", (reply: ReplyMessage) => this.#receive(reply));
+    worker.on("error", (error) => {
+      failure = error;
+    });
+    worker.on("exit", (code) => this.#lose(worker, failure ?? new Error(`the worker ended with ${code}`)));
+    this.#worker = worker;
+    return worker;
+  }
+
+  #receive(reply: ReplyMessage): void {
+    const waiting = this.#waiting.get(reply.id);
+    if (waiting === undefined) return;
+    this.#waiting.delete(reply.id);
+    if ("error" in reply) waiting.reject(fromWorkerError(reply.error));
+    else waiting.resolve(reply.result as never);
+  }
+
+  #lose(worker: Worker, cause: unknown): void {
+    if (this.#worker !== worker) return;
+    this.#worker = undefined;
+    for (const { reject } of this.#waiting.values()) {
+      reject(new StoreUnavailableError("The thread that works on the database died.", { cause }));
+    }
+    this.#waiting.clear();
+  }
+}

@@ -1,0 +1,70 @@
+import type { Outcome, Transition } from "../../credits/books.ts";
+import { OperatorError, StoreUnavailableError } from "../../errors.ts";
+import type { Lane } from "../store.ts";
+
+/** What the main thread asks of a worker: one message a request, answered in order. */
+export interface Statement {
+  sql: string;
+  parameters: readonly unknown[];
+}
+
+export interface StatementResult {
+  rows: Record<string, unknown>[];
+  changed: number;
+}
+
+/** What `PRAGMA wal_checkpoint` tells: pages in the log, and how many of them are in the database by now. */
+export interface CheckpointResult {
+  logPages: number;
+  checkpointedPages: number;
+}
+
+interface Requests {
+  /** Opens the database and brings its schema up to date. */
+  open: { request: object; result: null };
+  apply: { request: { lane: Lane; nowMs: number; transitions: Transition[] }; result: Outcome[] };
+  run: { request: { statement: Statement }; result: StatementResult };
+  write: { request: { statements: Statement[] }; result: number[] };
+  snapshot: { request: { statements: Statement[] }; result: Record<string, unknown>[][] };
+  checkpoint: { request: { mode: "PASSIVE" | "TRUNCATE" }; result: CheckpointResult };
+  close: { request: object; result: null };
+}
+
+export type RequestKind = keyof Requests;
+export type RequestOf<Kind extends RequestKind> = { kind: Kind } & Requests[Kind]["request"];
+export type Request = { [Kind in RequestKind]: RequestOf<Kind> }[RequestKind];
+export type ResultOf<Kind extends RequestKind> = Requests[Kind]["result"];
+
+export interface WorkerOptions {
+  databasePath: string;
+  busyTimeoutMs: number;
+}
+
+export interface RequestMessage {
+  id: number;
+  request: Request;
+}
+
+export type ReplyMessage = { id: number; result: ResultOf<RequestKind> } | { id: number; error: WorkerError };
+
+/** An error on its way between threads, where classes are lost. */
+export interface WorkerError {
+  kind: "unavailable" | "operator" | "defect";
+  message: string;
+  stack: string | undefined;
+}
+
+export function toWorkerError(error: unknown): WorkerError {
+  if (!(error instanceof Error)) return { kind: "defect", message: String(error), stack: undefined };
+  const { message, stack } = error;
+  if (error instanceof StoreUnavailableError) return { kind: "unavailable", message, stack };
+  if (error instanceof OperatorError) return { kind: "operator", message, stack };
+  return { kind: "defect", message, stack };
+}
+
+export function fromWorkerError({ kind, message, stack }: WorkerError): Error {
+  if (kind === "operator") return new OperatorError(message);
+  const error = kind === "unavailable" ? new StoreUnavailableError(message) : new Error(message);
+  if (stack !== undefined) error.stack = stack;
+  return error;
+}

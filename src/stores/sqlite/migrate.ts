@@ -1,0 +1,70 @@
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import { OperatorError } from "../../errors.ts";
+import type { Connection } from "./connection.ts";
+
+export interface Migration {
+  version: number;
+  name: string;
+  sql: string;
+  checksum: string;
+}
+
+const DIRECTORY = new URL("./migrations/", import.meta.url);
+const FILE_NAME = /^(\d{4})_\w+\.sql$/;
+const SCHEMA_MIGRATION = `
+  CREATE TABLE IF NOT EXISTS schema_migration (
+    version    INTEGER NOT NULL PRIMARY KEY,
+    name       TEXT    NOT NULL,
+    checksum   TEXT    NOT NULL,
+    applied_at INTEGER NOT NULL
+  ) STRICT`;
+
+/** Every migration there is, in order. */
+export function readMigrations(): Migration[] {
+  const names = readdirSync(DIRECTORY).filter((name) => FILE_NAME.test(name));
+  return names.sort().map((name) => {
+    const sql = readFileSync(new URL(name, DIRECTORY), "utf8");
+    return { version: Number(name.slice(0, 4)), name, sql, checksum: createHash("sha256").update(sql).digest("hex") };
+  });
+}
+
+/** Brings the schema up to date in one transaction; processes that start together take turns. */
+export function migrate(connection: Connection, databasePath: string, migrations: Migration[], nowMs: number): void {
+  connection.transaction("BEGIN IMMEDIATE", true, () => {
+    refuseForeign(connection, databasePath);
+    connection.script(SCHEMA_MIGRATION);
+    const applied = connection.step({ sql: "SELECT version, checksum FROM schema_migration", parameters: [] }).rows;
+    const checksums = new Map(applied.map((row) => [Number(row.version), row.checksum]));
+    refuseNewer(databasePath, Math.max(0, ...checksums.keys()), migrations.at(-1)?.version ?? 0);
+    for (const { version, name, sql, checksum } of migrations) {
+      const earlier = checksums.get(version);
+      if (earlier === checksum) continue;
+      if (earlier !== undefined) {
+        throw new OperatorError(`The database ${databasePath} was made with another text of the migration ${name}.`);
+      }
+      connection.script(sql);
+      connection.step({
+        sql: "INSERT INTO schema_migration (version, name, checksum, applied_at) VALUES (?, ?, ?, ?)",
+        parameters: [version, name, checksum, nowMs],
+      });
+    }
+  });
+}
+
+function refuseForeign(connection: Connection, databasePath: string): void {
+  const [row] = connection.step({
+    sql: "SELECT count(*) AS tables, coalesce(sum(name = 'schema_migration'), 0) AS own FROM sqlite_schema WHERE type = 'table'",
+    parameters: [],
+  }).rows;
+  if (row?.own === 0n && row.tables !== 0n) {
+    throw new OperatorError(`The file ${databasePath} is a database of another program.`);
+  }
+}
+
+function refuseNewer(databasePath: string, found: number, known: number): void {
+  if (found <= known) return;
+  throw new OperatorError(
+    `The database ${databasePath} was written by a newer Tollgate: its schema is ${found}, this one knows up to ${known}.`,
+  );
+}

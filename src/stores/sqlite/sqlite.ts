@@ -1,0 +1,93 @@
+import { type CompiledQuery, Kysely, sql } from "kysely";
+import type { Outcome } from "../../credits/books.ts";
+import { accountRows } from "../accounts.ts";
+import { bookReads } from "../queries.ts";
+import type { Books, Store } from "../store.ts";
+import type { PortableDatabase, Tables } from "../tables.ts";
+import { Checkpoints } from "./checkpoints.ts";
+import { toStatement, workerDialect } from "./dialect.ts";
+import { lockDirectory, prepareDirectory } from "./directory.ts";
+import { WorkerLink } from "./link.ts";
+
+const BUSY_TIMEOUT_MS = 5_000;
+
+export interface SqliteOptions {
+  /** Made where it is missing, for its owner alone. */
+  dataDir: string;
+  /** There is one service on a directory at a time; commands work beside it. */
+  role: "service" | "command";
+  /** Milliseconds since 1970. */
+  clock?: () => number;
+}
+
+/** The store and what it is made of. */
+export interface SqliteParts {
+  store: Store;
+  database: PortableDatabase;
+  writer: WorkerLink;
+}
+
+/**
+ * Opens the SQLite database of a data directory and brings its schema up to date. Rejects with OperatorError when the
+ * directory or the file cannot be used, when another service runs on it, or when its schema is newer than this code.
+ */
+export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
+  return (await openSqliteParts(options)).store;
+}
+
+export async function openSqliteParts({ dataDir, role, clock = Date.now }: SqliteOptions): Promise<SqliteParts> {
+  const databasePath = prepareDirectory(dataDir);
+  const unlock = role === "service" ? lockDirectory(dataDir) : undefined;
+  const workerOptions = { databasePath, busyTimeoutMs: BUSY_TIMEOUT_MS };
+  const writer = new WorkerLink("tollgate-books", workerOptions);
+  // A command's reads keep nobody waiting: it does with one thread.
+  const side = role === "service" ? new WorkerLink("tollgate-side", workerOptions) : writer;
+  const checkpoints = role === "service" ? new Checkpoints(writer, side) : undefined;
+  const close = async () => {
+    try {
+      await checkpoints?.stop();
+      await side.close();
+      await writer.close();
+    } finally {
+      unlock?.();
+    }
+  };
+  try {
+    await writer.request({ kind: "open" });
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  const database = portableDatabase(writer, side, clock);
+  const store: Store = {
+    kind: "sqlite",
+    books: books(database, writer, clock, () => checkpoints?.noteWrite()),
+    accounts: accountRows(database),
+    async ping() {
+      await database.kysely.selectFrom("schema_migration").select("version").limit(1).execute();
+    },
+    close,
+  };
+  return { store, database, writer };
+}
+
+function books(database: PortableDatabase, writer: WorkerLink, clock: () => number, noteWrite: () => void): Books {
+  const apply = async (...[lane, transitions]: Parameters<Books["apply"]>): Promise<Outcome[]> => {
+    const outcomes = await writer.request({ kind: "apply", lane, nowMs: clock(), transitions });
+    noteWrite();
+    return outcomes;
+  };
+  return { ...bookReads(database), apply: apply as Books["apply"] };
+}
+
+function portableDatabase(writer: WorkerLink, side: WorkerLink, clock: () => number): PortableDatabase {
+  return {
+    kysely: new Kysely<Tables>({ dialect: workerDialect(writer) }),
+    write: (queries: CompiledQuery[]) => writer.request({ kind: "write", statements: queries.map(toStatement) }),
+    snapshot: (queries: CompiledQuery[]) => side.request({ kind: "snapshot", statements: queries.map(toStatement) }),
+    now: () => sql`${BigInt(clock())}`,
+    drawsSum: () => sql`(
+      SELECT coalesce(sum(CAST(json_extract(draw.value, '$[1]') AS INTEGER)), 0) FROM json_each(hold.draws) AS draw
+    )`,
+  };
+}

@@ -1,0 +1,81 @@
+import { type MessagePort, parentPort, workerData } from "node:worker_threads";
+import { decide } from "../../credits/decide.ts";
+import { OperatorError } from "../../errors.ts";
+import { readRows, writeRows } from "./book-rows.ts";
+import { Connection } from "./connection.ts";
+import { unavailableReason } from "./failure.ts";
+import {
+  type ReplyMessage,
+  type Request,
+  type RequestKind,
+  type RequestMessage,
+  type RequestOf,
+  type ResultOf,
+  toWorkerError,
+  type WorkerOptions,
+} from "./messages.ts";
+import { migrate, readMigrations } from "./migrate.ts";
+
+/** A thread with one connection to the database, so that no wait for the disk stops the event loop. */
+const options = workerData as WorkerOptions;
+const connection = new Connection(options);
+
+if (parentPort !== null) listen(parentPort);
+
+function listen(port: MessagePort): void {
+  port.on("message", ({ id, request }: RequestMessage) => {
+    let reply: ReplyMessage;
+    try {
+      reply = { id, result: answer(request) };
+    } catch (error) {
+      reply = { id, error: toWorkerError(error) };
+    }
+    port.postMessage(reply);
+  });
+}
+
+function answer(request: Request): ResultOf<RequestKind> {
+  switch (request.kind) {
+    case "open":
+      return open();
+    case "apply":
+      return apply(request);
+    case "run":
+      return connection.run(request.statement, true);
+    case "write":
+      return connection.transaction("BEGIN IMMEDIATE", true, () =>
+        request.statements.map((statement) => connection.step(statement).changed),
+      );
+    case "snapshot":
+      return connection.transaction("BEGIN", false, () =>
+        request.statements.map((statement) => connection.step(statement).rows),
+      );
+    case "checkpoint":
+      return connection.checkpoint(request.mode);
+    case "close":
+      connection.close();
+      return null;
+  }
+}
+
+/** At the start a file that cannot be used is the operator's to mend; later it may pass. */
+function open(): null {
+  try {
+    migrate(connection, options.databasePath, readMigrations(), Date.now());
+    return null;
+  } catch (error) {
+    const reason = unavailableReason(error) ?? unavailableReason((error as Error).cause);
+    if (reason === undefined) throw error;
+    throw new OperatorError(`Cannot use the database ${options.databasePath}: ${reason}.`, { cause: error });
+  }
+}
+
+/** The four steps of a batch: BEGIN IMMEDIATE is the lock that every balance shares, so all is read after it. */
+function apply({ lane, nowMs, transitions }: RequestOf<"apply">): ResultOf<"apply"> {
+  return connection.transaction("BEGIN IMMEDIATE", lane === "durable", () => {
+    const rows = readRows(connection, transitions, nowMs);
+    const { outcomes, writes } = decide(rows, transitions);
+    writeRows(connection, writes);
+    return outcomes;
+  });
+}
