@@ -55,12 +55,12 @@ function runNpm(commandArguments) {
 }
 
 async function install(reason) {
-  const fresh = !existsSync(join(root, "node_modules"));
   const startedAtMs = Date.now();
   console.error(`Installing packages from the npm registry (${reason}); this takes about a minute ...`);
-  // Development packages hold the runtime, so that neither NODE_ENV=production nor omit=dev may leave them out.
+  // Development packages hold the runtime, so that neither NODE_ENV=production nor omit=dev may leave them out. Not
+  // `npm ci`: it refuses a lock that was made on one platform and lacks the optional binaries of another.
   const wanted = ["--include=dev", "--include=optional", "--no-audit", "--no-fund", "--loglevel=error"];
-  const { code, printed } = await runNpm(fresh ? ["ci", ...wanted] : ["install", "--no-save", ...wanted]);
+  const { code, printed } = await runNpm(["install", "--no-save", ...wanted]);
   if (code !== 0) {
     console.error(printed.trimEnd());
     console.error("The packages could not be installed: npm's own words stand above.");
