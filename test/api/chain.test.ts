@@ -1,0 +1,103 @@
+import { LLMock } from "@copilotkit/aimock";
+import OpenAI from "openai";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+
+/** Prices of three digits after the point, so that a rounding in the wrong place shows. */
+const PRICE = { input: 1.251, cachedInput: 0.127, output: 10.003 };
+const usage = { prompt_tokens: 1237, completion_tokens: 89, total_tokens: 1326 };
+
+let upstream: LLMock;
+let service: RunningService;
+let organization: Organization;
+let client: OpenAI;
+
+beforeAll(async () => {
+  upstream = new LLMock({ port: 0 });
+  upstream.onMessage("hello", { content: "Hello from far away, in a few words.", usage });
+  upstream.onMessage("weather", {
+    toolCalls: [{ name: "weather", arguments: '{"city":"Bern"}' }],
+    usage,
+  });
+  await upstream.start();
+  service = await startService({
+    config: {
+      providers: [{ id: "foreign", kind: "openai-compatible", baseUrl: `${upstream.url}/v1`, apiKey: "mock" }],
+      models: [{ id: "far", price: PRICE, routes: [{ provider: "foreign", model: "gpt-4o" }] }],
+    },
+  });
+  organization = await makeOrganization(service, "10");
+  client = new OpenAI({ apiKey: organization.token, baseURL: service.baseUrl, maxRetries: 0 });
+});
+
+afterAll(async () => {
+  await service?.end();
+  await upstream?.stop();
+});
+
+const spentNow = async () => {
+  const { creditsUsed } = (await (await send(service, "/v1/usage", organization.token)).json()) as {
+    creditsUsed: number;
+  };
+  return Math.round(creditsUsed * 1e6);
+};
+/** ceil(sum(tokens x price)), in integers: prices in thousandths of a micro-credit a token. */
+const expectedMicroCredits = Math.ceil((usage.prompt_tokens * 1251 + usage.completion_tokens * 10_003) / 1000);
+
+describe("in front of an upstream that nobody here wrote", () => {
+  test("an unstreamed answer: the same text and usage on both sides, charged to the micro-credit", async () => {
+    const before = await spentNow();
+    const completion = await client.chat.completions.create({
+      model: "far",
+      messages: [{ role: "user", content: "hello" }],
+    });
+    expect(completion.choices[0]?.message.content).toBe("Hello from far away, in a few words.");
+    expect(completion.usage).toMatchObject(usage);
+    expect(await spentNow()).toBe(before + expectedMicroCredits);
+  });
+
+  test("a streamed answer: the same", async () => {
+    const before = await spentNow();
+    const stream = await client.chat.completions.create({
+      model: "far",
+      messages: [{ role: "user", content: "hello" }],
+      stream: true,
+      stream_options: { include_usage: true },
+    });
+    let text = "";
+    let reported: OpenAI.CompletionUsage | null | undefined;
+    for await (const chunk of stream) {
+      text += chunk.choices[0]?.delta.content ?? "";
+      reported = chunk.usage ?? reported;
+    }
+    expect(text).toBe("Hello from far away, in a few words.");
+    expect(reported).toMatchObject(usage);
+    expect(await spentNow()).toBe(before + expectedMicroCredits);
+  });
+
+  test.each([false, true])("a tool call, streamed: %s", async (stream) => {
+    const parameters = { type: "object", properties: { city: { type: "string" } } };
+    const runner = client.chat.completions.stream({
+      model: "far",
+      messages: [{ role: "user", content: "weather" }],
+      tools: [{ type: "function", function: { name: "weather", parameters } }],
+    });
+    const completion = stream
+      ? await runner.finalChatCompletion()
+      : await client.chat.completions.create({
+          model: "far",
+          messages: [{ role: "user", content: "weather" }],
+          tools: [{ type: "function", function: { name: "weather", parameters } }],
+        });
+    runner.abort();
+    const call = completion.choices[0]?.message.tool_calls?.[0];
+    expect(completion.choices[0]?.finish_reason).toBe("tool_calls");
+    expect(call).toMatchObject({ type: "function", function: { name: "weather", arguments: '{"city":"Bern"}' } });
+  });
+
+  test("the upstream was asked by its own model name, and for its usage", () => {
+    const bodies = upstream.getRequests().map((entry) => entry.body as unknown as Record<string, unknown>);
+    expect(bodies.every((body) => body.model === "gpt-4o")).toBe(true);
+    expect(bodies.filter((body) => body.stream === true)[0]).toMatchObject({ stream_options: { include_usage: true } });
+  });
+});

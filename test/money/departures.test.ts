@@ -1,0 +1,150 @@
+import { once } from "node:events";
+import { request as httpRequest } from "node:http";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import {
+  makeDirectory,
+  makeOrganization,
+  type Organization,
+  type RunningService,
+  send,
+  startService,
+} from "../support/service.ts";
+import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
+
+const PRICE = { input: 1_000, output: 1_000_000 };
+const usage = { prompt_tokens: 10, completion_tokens: 400, total_tokens: 410 };
+
+let upstream: Upstream;
+let service: RunningService;
+
+const configOf = (baseUrl: string) => ({
+  ledger: { holdSeconds: 3, renewSeconds: 0.5, sweepSeconds: 0.5 },
+  providers: [{ id: "up", kind: "openai-compatible", baseUrl, apiKey: "k" }],
+  models: ["slow", "mute", "breaking"].map((id) => ({ id, price: PRICE, routes: [{ provider: "up", model: id }] })),
+});
+
+beforeAll(async () => {
+  upstream = await startUpstream();
+  upstream.behave("slow", answering({ words: Array(400).fill("word "), usage, pauseMs: 20 }));
+  upstream.behave("mute", () => {});
+  upstream.behave("breaking", ({ response }) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    for (const content of ["one ", "two "]) {
+      response.write(`data: ${JSON.stringify({ choices: [{ index: 0, delta: { content } }] })}\n\n`);
+    }
+    setTimeout(() => response.destroy(), 100);
+  });
+  service = await startService({ config: configOf(upstream.baseUrl) });
+});
+
+afterAll(async () => {
+  await service?.end();
+  await upstream?.close();
+});
+
+interface Books {
+  creditsUsed: number;
+  creditsHeld: number;
+}
+const booksOf = async (organization: Organization, at = service) =>
+  (await (await send(at, "/v1/usage", organization.token)).json()) as Books;
+
+/** Waits until nothing is held any more. */
+async function settled(organization: Organization, at = service): Promise<Books> {
+  for (;;) {
+    const books = await booksOf(organization, at);
+    if (books.creditsHeld === 0) return books;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+/** Sends a completion on a connection of its own, and leaves when told. */
+function start(organization: Organization, fields: object) {
+  const messages = [{ role: "user", content: "go" }];
+  const outgoing = httpRequest(`${service.baseUrl}/chat/completions`, {
+    method: "POST",
+    agent: false,
+    headers: { authorization: `Bearer ${organization.token}`, "content-type": "application/json" },
+  });
+  outgoing.on("error", () => {});
+  outgoing.end(JSON.stringify({ messages, max_tokens: 500, ...fields }));
+  return outgoing;
+}
+
+describe("a client that leaves", () => {
+  test("in the middle of a stream pays the input and what was produced, and the upstream is cut off within 500 ms", async () => {
+    const organization = await makeOrganization(service, "10000");
+    const before = upstream.requests.length;
+    const outgoing = start(organization, { model: "slow", stream: true });
+    const [answer] = await once(outgoing, "response");
+    let received = "";
+    for await (const data of answer) {
+      received += data;
+      if (received.split("word ").length > 10) break;
+    }
+    const leftAtMs = Date.now();
+    outgoing.destroy();
+    const goneAtMs = await upstream.requests[before]?.closed;
+    expect((goneAtMs ?? Number.POSITIVE_INFINITY) - leftAtMs).toBeLessThan(500);
+    const { creditsUsed } = await settled(organization);
+    const words = received.split("word ").length - 1;
+    expect(creditsUsed).toBeGreaterThanOrEqual(words);
+    expect(creditsUsed).toBeLessThan(words + 40);
+  });
+
+  test("before the first byte pays the input", async () => {
+    const organization = await makeOrganization(service, "10000");
+    const before = upstream.requests.length;
+    const outgoing = start(organization, { model: "mute", stream: true });
+    while (upstream.requests.length === before) await new Promise((resolve) => setTimeout(resolve, 10));
+    outgoing.destroy();
+    await upstream.requests[before]?.closed;
+    const { creditsUsed } = await settled(organization);
+    expect(creditsUsed).toBeGreaterThan(0);
+    expect(creditsUsed).toBeLessThan(1);
+  });
+});
+
+describe("an upstream that fails", () => {
+  test("in the middle of a stream: the input and what was sent", async () => {
+    const organization = await makeOrganization(service, "10000");
+    const body = { model: "breaking", messages: [{ role: "user", content: "go" }], stream: true };
+    const answer = await send(service, "/v1/chat/completions", organization.token, body);
+    expect(await answer.text()).toContain('"code":"upstream_error"');
+    const { creditsUsed } = await settled(organization);
+    expect(creditsUsed).toBeGreaterThan(2);
+    expect(creditsUsed).toBeLessThan(3);
+  });
+
+  test("with a status, or unstreamed: nothing", async () => {
+    const organization = await makeOrganization(service, "10000");
+    const body = { model: "breaking", messages: [{ role: "user", content: "go" }] };
+    const answer = await send(service, "/v1/chat/completions", organization.token, body);
+    expect(answer.status).toBe(502);
+    expect(await settled(organization)).toMatchObject({ creditsUsed: 0 });
+  });
+});
+
+describe("kill -9 during 100 running completions", () => {
+  test("the next start is ready, the books balance, and no credit stays locked", async () => {
+    const dataDir = await makeDirectory();
+    const config = configOf(upstream.baseUrl);
+    const first = await startService({ config, dataDir });
+    const organization = await makeOrganization(first, "100000");
+    const body = { model: "slow", messages: [{ role: "user", content: "go" }], max_tokens: 500, stream: true };
+    const running = Array.from({ length: 100 }, () => send(first, "/v1/chat/completions", organization.token, body));
+    for (const answer of await Promise.all(running)) void answer.text().catch(() => {});
+    expect((await booksOf(organization, first)).creditsHeld).toBeGreaterThan(100 * 500);
+    await first.end("SIGKILL");
+    const second = await startService({ config, dataDir });
+    try {
+      expect(await second.tollgate("ledger", "verify")).toMatchObject({ ok: true });
+      expect((await settled(organization, second)).creditsHeld).toBe(0);
+      expect(await second.tollgate("ledger", "verify")).toMatchObject({ ok: true });
+      const again = await send(second, "/v1/models", organization.token);
+      expect(again.status).toBe(200);
+    } finally {
+      await second.end();
+    }
+  });
+});
