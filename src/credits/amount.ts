@@ -13,29 +13,44 @@ export const MICRO_CREDITS_MAX: MicroCredits = 9_000_000_000_000_000n;
 
 const DECIMAL = /^(\d{1,15})(?:\.(\d{1,30}))?(?:[eE]([+-]?\d{1,2}))?$/;
 
-/**
- * Reads a decimal string exactly as an integer of `10^-digits`, rounded up where it is finer. Never passes through a
- * float. Returns undefined when the text is not a plain non-negative decimal number.
- */
-export function parseDecimal(text: string, digits: number): bigint | undefined {
+/** The exact number `value / 10^scale`; the scale is not negative. */
+export interface Decimal {
+  value: bigint;
+  scale: number;
+}
+
+/** Reads a decimal text exactly, never through a float. Returns undefined when it is not a plain non-negative decimal number. */
+export function readDecimal(text: string): Decimal | undefined {
   const match = DECIMAL.exec(text);
   if (match === null) return undefined;
   const [, whole = "", fraction = "", exponent = "0"] = match;
-  const shift = digits + Number(exponent) - fraction.length;
   const value = BigInt(whole + fraction);
-  if (shift >= 0) return value * 10n ** BigInt(shift);
-  return ceilDivide(value, 10n ** BigInt(-shift));
+  const scale = fraction.length - Number(exponent);
+  return scale >= 0 ? { value, scale } : { value: value * powerOfTen(-scale), scale: 0 };
+}
+
+/**
+ * Reads a decimal text as an integer of `10^-digits`, rounded up where it is finer. Returns undefined when the text is
+ * not a plain non-negative decimal number.
+ */
+export function parseDecimal(text: string, digits: number): bigint | undefined {
+  const decimal = readDecimal(text);
+  if (decimal === undefined) return undefined;
+  return ceilDivide(decimal.value * powerOfTen(digits), powerOfTen(decimal.scale));
 }
 
 /** Credits as a person types them ("12.5") to micro-credits; undefined when not a number, finer than a micro-credit, or too large. */
 export function parseCredits(text: string): MicroCredits | undefined {
-  const fine = parseDecimal(text, 36);
-  if (fine === undefined || fine % 10n ** 30n !== 0n) return undefined;
-  const amount = fine / 10n ** 30n;
+  const decimal = readDecimal(text);
+  if (decimal === undefined) return undefined;
+  const micro = decimal.value * MICRO_PER_CREDIT;
+  const divisor = powerOfTen(decimal.scale);
+  if (micro % divisor !== 0n) return undefined;
+  const amount = micro / divisor;
   return amount <= MICRO_CREDITS_MAX ? amount : undefined;
 }
 
-/** Micro-credits as a number of credits, for JSON: the nearest double, which prints the exact decimal up to 2^53 micro-credits. */
+/** Micro-credits as a number of credits, for JSON: the nearest double, which prints the exact decimal up to 2^33 credits. */
 export function creditsFromMicro(amount: MicroCredits): number {
   return Number(amount) / 1e6;
 }
@@ -46,6 +61,10 @@ export function formatCredits(amount: MicroCredits): string {
   const absolute = amount < 0n ? -amount : amount;
   const fraction = (absolute % MICRO_PER_CREDIT).toString().padStart(6, "0").replace(/0+$/, "");
   return `${sign}${absolute / MICRO_PER_CREDIT}${fraction === "" ? "" : `.${fraction}`}`;
+}
+
+export function powerOfTen(exponent: number): bigint {
+  return 10n ** BigInt(exponent);
 }
 
 /** Division of non-negative integers, rounded up. */

@@ -4,7 +4,8 @@ import type { ChatCompletionRequest, RequestMessage } from "../contract/request.
  * How many tokens a prompt may have, without a tokenizer: nothing is tokenized on the event loop.
  * A byte-level tokenizer never makes more tokens than there are bytes, so `most` bounds what any upstream can report
  * (with room for the marks that chat templates put around a message). `likely` is the usual four bytes a token and
- * stands in where an upstream reports no usage. `least` is what even a tokenizer of very long tokens needs.
+ * stands in where an upstream reports no usage. `least` is what even a tokenizer of very long tokens needs; only text
+ * that is mostly long runs of one character, of which some tokenizers make single tokens, could need less.
  */
 export interface PromptEstimate {
   least: number;
@@ -16,6 +17,8 @@ const TEMPLATE_TOKENS_A_MESSAGE_MOST = 8;
 const TEMPLATE_TOKENS_A_MESSAGE_LIKELY = 4;
 const TEMPLATE_TOKENS_A_PROMPT = 3;
 const TEMPLATE_TOKENS_A_TOOL_MOST = 16;
+/** What providers put before the first tool, as a system prompt of their own: Anthropic documents up to 530 tokens. */
+const TEMPLATE_TOKENS_BEFORE_TOOLS_MOST = 600;
 const BYTES_A_TOKEN_LIKELY = 4;
 const BYTES_A_TOKEN_MOST = 16;
 /** A streamed piece up to this long is one token to every tokenizer in wide use; longer pieces carry several. */
@@ -23,7 +26,7 @@ const BYTES_OF_ONE_TOKEN = 12;
 
 /** Estimates the prompt of a request. `imageTokensMax` is the model's bound of tokens for one image. */
 export function estimatePrompt(request: ChatCompletionRequest, imageTokensMax: number): PromptEstimate {
-  const seen = { bytes: 0, images: 0 };
+  const seen: Seen = { bytes: 0, opaqueBytes: 0, images: 0, toolCalls: 0 };
   for (const message of request.messages) addMessage(message, seen);
   let messages = request.messages.length;
   if (request.instructions !== undefined) {
@@ -45,8 +48,10 @@ export function estimatePrompt(request: ChatCompletionRequest, imageTokensMax: n
       imageTokens,
     most:
       seen.bytes +
+      seen.opaqueBytes +
       messages * TEMPLATE_TOKENS_A_MESSAGE_MOST +
-      tools * TEMPLATE_TOKENS_A_TOOL_MOST +
+      (tools + seen.toolCalls) * TEMPLATE_TOKENS_A_TOOL_MOST +
+      (tools > 0 ? TEMPLATE_TOKENS_BEFORE_TOOLS_MOST : 0) +
       TEMPLATE_TOKENS_A_PROMPT +
       imageTokens,
   };
@@ -59,7 +64,15 @@ export function countPiece(text: string): number {
   return bytes <= BYTES_OF_ONE_TOKEN ? 1 : Math.ceil(bytes / BYTES_A_TOKEN_LIKELY);
 }
 
-function addMessage(message: RequestMessage, seen: { bytes: number; images: number }): void {
+interface Seen {
+  bytes: number;
+  /** Of what a provider gave to be handed back, which it may or may not count. */
+  opaqueBytes: number;
+  images: number;
+  toolCalls: number;
+}
+
+function addMessage(message: RequestMessage, seen: Seen): void {
   if (typeof message.content === "string") seen.bytes += Buffer.byteLength(message.content);
   else if (message.content !== undefined) {
     for (const part of message.content) {
@@ -71,6 +84,8 @@ function addMessage(message: RequestMessage, seen: { bytes: number; images: numb
     if (text !== undefined) seen.bytes += Buffer.byteLength(text);
   }
   for (const call of message.tool_calls ?? []) {
+    seen.toolCalls += 1;
+    if (call.extra_content !== undefined) seen.opaqueBytes += Buffer.byteLength(JSON.stringify(call.extra_content));
     seen.bytes += Buffer.byteLength(call.id) + Buffer.byteLength(call.function.name);
     seen.bytes += Buffer.byteLength(call.function.arguments);
   }

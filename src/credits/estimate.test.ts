@@ -1,0 +1,142 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import type { ChatCompletionRequest, RequestMessage, Tool } from "../contract/request.ts";
+import { countPiece, estimatePrompt } from "./estimate.ts";
+
+const IMAGE_TOKENS_MAX = 1_600;
+
+function estimate(messages: RequestMessage[], rest: Partial<ChatCompletionRequest> = {}) {
+  return estimatePrompt({ model: "sandbox/echo", messages, ...rest }, IMAGE_TOKENS_MAX);
+}
+function say(content: string) {
+  return estimate([{ role: "user", content }]);
+}
+
+const texts = fc.oneof(
+  fc.string({ unit: "binary", maxLength: 300 }),
+  fc.string({ unit: "grapheme", maxLength: 100 }),
+  fc.string({ maxLength: 300 }),
+  fc.constantFrom("", "a", "\ud800", " ".repeat(5_000), "日本語", "👩‍👩‍👧‍👦"),
+);
+const part = fc.oneof(
+  fc.record({ type: fc.constant("text" as const), text: texts }),
+  fc.record({ type: fc.constant("image_url" as const), image_url: fc.record({ url: fc.constant("https://x/y.png") }) }),
+);
+const message: fc.Arbitrary<RequestMessage> = fc.record(
+  {
+    role: fc.constantFrom("system", "developer", "user", "assistant", "tool"),
+    content: fc.oneof(texts, fc.array(part, { maxLength: 4 })),
+    name: texts,
+    refusal: texts,
+    reasoning_content: texts,
+    tool_call_id: texts,
+    tool_calls: fc.array(
+      fc.record(
+        {
+          id: texts,
+          type: fc.constant("function" as const),
+          function: fc.record({ name: texts, arguments: texts }),
+          extra_content: fc.jsonValue(),
+        },
+        { requiredKeys: ["id", "type", "function"] },
+      ),
+      { maxLength: 3 },
+    ),
+  },
+  { requiredKeys: ["role"] },
+);
+
+describe("estimatePrompt", () => {
+  test("orders its bounds for any request", () => {
+    fc.assert(
+      fc.property(fc.array(message, { minLength: 1, maxLength: 5 }), fc.option(texts), (messages, instructions) => {
+        const { least, likely, most } = estimate(messages, instructions === null ? {} : { instructions });
+        expect(Number.isSafeInteger(least) && Number.isSafeInteger(likely) && Number.isSafeInteger(most)).toBe(true);
+        expect(least >= 0 && least <= likely && likely <= most).toBe(true);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test("grows with every byte of text, wherever it stands", () => {
+    fc.assert(
+      fc.property(fc.array(message, { minLength: 1, maxLength: 3 }), texts, (messages, text) => {
+        const before = estimate(messages).most;
+        const bytes = Buffer.byteLength(text);
+        expect(estimate([...messages, { role: "user", content: text }]).most).toBeGreaterThanOrEqual(before + bytes);
+        expect(estimate(messages, { instructions: text }).most).toBeGreaterThanOrEqual(before + bytes);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test("counts bytes, not characters", () => {
+    expect(say("日本語").most - say("").most).toBe(9);
+    expect(say("abc").most - say("").most).toBe(3);
+  });
+
+  test("counts an image at the model's bound, never by its length", () => {
+    const image = (bytes: number): RequestMessage => ({
+      role: "user",
+      content: [{ type: "image_url", image_url: { url: `data:image/png;base64,${"A".repeat(bytes)}` } }],
+    });
+    expect(estimate([image(2_000_000)])).toEqual(estimate([image(1)]));
+    expect(estimate([image(1)]).likely - say("").likely).toBe(IMAGE_TOKENS_MAX);
+    expect(estimate([image(1)]).most - say("").most).toBe(IMAGE_TOKENS_MAX);
+    expect(estimate([image(1)]).least).toBe(0);
+  });
+
+  test("counts tools, what providers put before them, and a schema for the answer", () => {
+    const tool: Tool = { type: "function", function: { name: "weather", description: "Tells the weather." } };
+    const messages: RequestMessage[] = [{ role: "user", content: "Hello" }];
+    const bare = estimate(messages);
+    const one = estimate(messages, { tools: [tool] });
+    const two = estimate(messages, { tools: [tool, tool] });
+    const bytes = Buffer.byteLength(JSON.stringify([tool]));
+    expect(one.likely - bare.likely).toBeGreaterThanOrEqual(Math.floor(bytes / 4));
+    expect(one.most - bare.most).toBeGreaterThanOrEqual(bytes + 530);
+    expect(two.most - one.most).toBeGreaterThan(0);
+    expect(two.most - one.most).toBeLessThan(one.most - bare.most);
+    const json_schema = { name: "answer", schema: { type: "object" } };
+    const shaped = estimate(messages, { response_format: { type: "json_schema", json_schema } });
+    expect(shaped.most - bare.most).toBeGreaterThanOrEqual(Buffer.byteLength(JSON.stringify(json_schema)));
+    expect(estimate(messages, { tools: [] })).toEqual(bare);
+  });
+
+  test("counts tool calls and what their provider wants back", () => {
+    const calling = (extra: object): RequestMessage[] => [
+      {
+        role: "assistant",
+        tool_calls: [{ id: "call_1", type: "function", function: { name: "weather", arguments: "{}" }, ...extra }],
+      },
+    ];
+    const plain = estimate(calling({}));
+    const signed = estimate(calling({ extra_content: { signature: "s".repeat(1_000) } }));
+    expect(signed.most - plain.most).toBeGreaterThanOrEqual(1_000);
+    expect([signed.least, signed.likely]).toEqual([plain.least, plain.likely]);
+  });
+});
+
+describe("countPiece", () => {
+  test.each([
+    ["", 0],
+    ["a", 1],
+    [" hello", 1],
+    ["twelve bytes", 1],
+    ["thirteen byte", 4],
+    ["日本語日", 1],
+    ["x".repeat(400), 100],
+  ])("counts %j as %i", (text, tokens) => {
+    expect(countPiece(text)).toBe(tokens);
+  });
+
+  test("never counts more tokens than bytes, nor none for something", () => {
+    fc.assert(
+      fc.property(texts, (text) => {
+        const tokens = countPiece(text);
+        expect(tokens <= Buffer.byteLength(text) && tokens > 0 === text.length > 0).toBe(true);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+});
