@@ -1,0 +1,129 @@
+import { dirname } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+import { checkFiles, toLine } from "./tidy/check.ts";
+import { projectFiles } from "./tidy/files.ts";
+
+test("the project keeps its own rules", () => {
+  const root = dirname(dirname(fileURLToPath(import.meta.url)));
+  const files = projectFiles(root);
+  expect(files.length).toBeGreaterThan(50);
+  expect(checkFiles(files).map(toLine)).toEqual([]);
+});
+
+/** The rules that made-up sources break, with where; every file is reached from src/main.ts unless it says otherwise. */
+function broken(files: Record<string, string>, reach = true): string[] {
+  const imports = Object.keys(files).filter((path) => path.startsWith("src/") && path !== "src/main.ts");
+  const main = imports.map((path) => `import "./${path.slice("src/".length)}";`).join("\n");
+  const all = reach ? { "src/main.ts": main, ...files } : files;
+  const texts = Object.entries(all).map(([path, text]) => ({ path, text }));
+  return checkFiles(texts).map(({ path, line, rule }) => `${path}:${line} ${rule}`);
+}
+
+const lines = (count: number, line = "run();") => Array.from({ length: count }, () => line).join("\n");
+
+describe("what breaks a rule is found", () => {
+  const cases: [name: string, files: Record<string, string>, found: string[]][] = [
+    [
+      "an import against the layers",
+      { "src/credits/a.ts": 'import { b } from "../gateway/b.ts";', "src/gateway/b.ts": "export const b = 1;" },
+      ["src/credits/a.ts:1 layers"],
+    ],
+    [
+      "a value where only a type may be imported",
+      {
+        "src/gateway/a.ts": '\nimport { one } from "../providers/provider.ts";',
+        "src/providers/provider.ts": "export const one = 1;",
+      },
+      ["src/gateway/a.ts:2 layers"],
+    ],
+    [
+      "a type of another file than the seam",
+      {
+        "src/ledger/a.ts": 'import type { Row } from "../stores/rows.ts";',
+        "src/stores/rows.ts": "export type Row = 1;",
+      },
+      ["src/ledger/a.ts:1 layers"],
+    ],
+    [
+      "an exported import",
+      { "src/contract/a.ts": 'export { b } from "../errors.ts";', "src/errors.ts": "export const b = 1;" },
+      ["src/contract/a.ts:1 layers"],
+    ],
+    [
+      "an import when it is needed",
+      { "src/accounts/a.ts": 'await import("../http/b.ts");', "src/http/b.ts": "export {};" },
+      ["src/accounts/a.ts:1 layers"],
+    ],
+    ["a folder that is no part of the layout", { "src/helpers/a.ts": "" }, ["src/helpers/a.ts:1 layers"]],
+    ["a driver outside the stores", { "src/ledger/a.ts": 'import pg from "pg";' }, ["src/ledger/a.ts:1 layers"]],
+    ["input and output in credits", { "src/credits/a.ts": 'import "node:fs";' }, ["src/credits/a.ts:1 layers"]],
+    [
+      "a circle of imports",
+      { "src/http/a.ts": 'import "./b.ts";', "src/http/b.ts": 'import type { A } from "./a.ts";' },
+      ["src/http/b.ts:1 no import cycle"],
+    ],
+    ["a long function", { "src/http/a.ts": `function a() {\n${lines(69)}\n}` }, ["src/http/a.ts:1 size"]],
+    [
+      "a long test",
+      { "test/a.test.ts": `describe("x", () => {\ntest("y", () => {\n${lines(69)}\n})})` },
+      ["test/a.test.ts:2 size"],
+    ],
+    ["a long file", { "src/http/a.ts": lines(401) }, ["src/http/a.ts:1 size"]],
+    ["any", { "src/http/a.ts": "export let a: any;" }, ["src/http/a.ts:1 types"]],
+    ["a non-null assertion", { "test/a.test.ts": "a!.b;" }, ["test/a.test.ts:1 types"]],
+    ["a silenced compiler", { "src/http/a.ts": "// @ts-" + "ignore" }, ["src/http/a.ts:1 types"]],
+    ["SQL outside the stores", { "src/cli/a.ts": "q(`\n SELECT a FROM b`);" }, ["src/cli/a.ts:1 sql"]],
+    ["a provider's name", { "src/http/a.ts": 'if (kind === "anthropic") run();' }, ["src/http/a.ts:1 providers"]],
+    ["a provider's model", { "src/gateway/a.ts": "is(`sandbox/$" + "{name}`);" }, ["src/gateway/a.ts:1 providers"]],
+    ["the environment", { "src/app.ts": "run(process.env.PORT);" }, ["src/app.ts:1 environment"]],
+    ["the environment by name", { "src/app.ts": 'import { env } from "node:process";' }, ["src/app.ts:1 environment"]],
+    ["the clock", { "src/ledger/a.ts": "run(Date.now());\nrun(new Date());" }, lineOne("clock", 2)],
+    ["random numbers", { "src/ledger/a.ts": 'import { randomUUID } from "node:crypto";' }, lineOne("clock", 1)],
+    ["unfinished work", { "docs/a.md": "TO" + "DO: write this" }, ["docs/a.md:1 unfinished"]],
+    ["a path of one machine", { "docs/a.md": "see /ho" + "me/me/notes" }, ["docs/a.md:1 machine"]],
+  ];
+  function lineOne(rule: string, count: number): string[] {
+    return Array.from({ length: count }, (_, index) => `src/ledger/a.ts:${index + 1} ${rule}`);
+  }
+  test.each(cases)("%s", (_name, files, found) => {
+    expect(broken(files)).toEqual(found);
+  });
+
+  test("a file that nothing reaches", () => {
+    const files = { "src/main.ts": "", "src/http/a.ts": "", "src/http/a.test.ts": 'import "./a.ts";', "test/b.ts": "" };
+    expect(broken(files, false)).toEqual(["src/http/a.ts:1 no dead file", "test/b.ts:1 no dead file"]);
+  });
+});
+
+describe("what keeps the rules is left alone", () => {
+  const cases: [name: string, files: Record<string, string>][] = [
+    [
+      "the type of a seam",
+      {
+        "src/gateway/a.ts": 'import type { Provider } from "../providers/provider.ts";',
+        "src/ledger/a.ts": 'import { type Books } from "../stores/store.ts";',
+        "src/providers/provider.ts": "export type Provider = 1;",
+        "src/stores/store.ts": "export type Books = 1;",
+      },
+    ],
+    [
+      "a test of what its folder may not import",
+      { "src/credits/a.test.ts": 'import "../gateway/b.ts"; run(Date.now(), "openai");', "src/gateway/b.ts": "" },
+    ],
+    ["a function of 70 lines", { "src/http/a.ts": `function a() {\n${lines(68)}\n}` }],
+    ["a long list of tests", { "test/a.test.ts": `describe.each(x)("x", () => {\n${lines(100)}\n});` }],
+    ["words that only look like SQL", { "src/cli/a.ts": 'say("Select a model from the list of models");' }],
+    ["a clock that was handed in", { "src/ledger/a.ts": "run(clock(), new Date(atMs), Date.parse(text));" }],
+    ["a provider in prose", { "src/http/a.ts": 'say("Works with OpenAI clients.");' }],
+    ["a worker", { "src/stores/a.ts": 'new URL(b ? "./w.ts" : "./w.js", import.meta.url);', "src/stores/w.ts": "" }],
+  ];
+  test.each(cases)("%s", (_name, files) => {
+    expect(broken(files)).toEqual([]);
+  });
+
+  test("a worker is reached by its address", () => {
+    const files = { "src/main.ts": 'new URL("./cli/w.ts", import.meta.url);', "src/cli/w.ts": "" };
+    expect(broken(files, false)).toEqual([]);
+  });
+});

@@ -1,0 +1,26 @@
+import { checkCode } from "./code.ts";
+import { checkCycles, checkDeadFiles } from "./graph.ts";
+import { checkLayers } from "./layers.ts";
+import { parseSource, type Source, type TextFile, type Violation } from "./source.ts";
+import { checkText } from "./text.ts";
+
+/** Generated, or other people's words: not for reading, so not bound by the rules about how code reads. */
+const EXEMPT = /(^|\/)(fixtures|data|facts|generated)\/|\.generated\.ts$/;
+
+/** Every violation of every rule in the given files, in the order of the files. */
+export function checkFiles(files: readonly TextFile[]): Violation[] {
+  const readable = files.filter(({ path }) => !EXEMPT.test(path));
+  const code = readable.filter(({ path }) => /\.(ts|js)$/.test(path));
+  const sources = new Map<string, Source>(code.map((file) => [file.path, parseSource(file)]));
+  return [
+    ...readable.flatMap(checkText),
+    ...[...sources.values()].flatMap((source) => [...checkLayers(source), ...checkCode(source)]),
+    ...checkCycles(sources),
+    ...checkDeadFiles(sources),
+  ];
+}
+
+/** One line a violation: where it is, which rule, and what is wrong. */
+export function toLine({ path, line, rule, message }: Violation): string {
+  return `${path}:${line} [${rule}] ${message}`;
+}

@@ -1,0 +1,117 @@
+import { isTest, layerOf } from "./layers.ts";
+import { type AstNode, type Source, textOf, type Violation, walk } from "./source.ts";
+
+const LINES_A_FUNCTION = 70;
+const LINES_A_FILE = 400;
+
+/** Of these folders, the clock and random numbers may be taken; everywhere else they are handed in. */
+const MAY_ASK_THE_CLOCK = new Set(["app", "main", "cli", "config", "stores"]);
+const CLOCKS = new Set(["Date.now", "Math.random", "performance.now", "crypto.randomUUID", "process.hrtime"]);
+const RANDOM_IMPORTS = new Set(["randomBytes", "randomUUID", "randomInt", "getRandomValues", "webcrypto"]);
+
+const PROVIDERS =
+  /^(openai|openai-compatible|anthropic|google|google-vertex|gemini|bedrock|azure|mistral|cohere|xai|groq|deepseek|together|fireworks|openrouter|ollama|lm-?studio|llama\.?cpp|vllm|sandbox)([-_/:.].*)?$/i;
+const MAY_NAME_PROVIDERS = new Set(["providers", "catalog"]);
+/** The category of the test models is a value of the contract. */
+const CATEGORIES_OF_THE_CONTRACT = new Set(["src/contract/model.ts"]);
+
+const SQL =
+  /^\s*(select\s[\s\S]*\sfrom\s|insert\s+(or\s+\w+\s+)?into\s|update\s+\w+\s+set\s|delete\s+from\s|create\s+(unique\s+)?(table|index)\s|alter\s+table\s|pragma\s+\w|begin\s+(immediate|isolation))/;
+
+/** Every rule about what stands in one source. */
+export function checkCode(source: Source): Violation[] {
+  const violations: Violation[] = [];
+  const report = (node: { start: number }, rule: string, message: string) =>
+    violations.push({ path: source.path, line: source.lineOf(node.start), rule, message });
+  const lines = source.text.trimEnd().split("\n").length;
+  if (lines > LINES_A_FILE) {
+    violations.push({ path: source.path, line: 1, rule: "size", message: `${lines} lines; at most ${LINES_A_FILE}` });
+  }
+  const rules = [checkFunction, checkTypes];
+  if (source.path.startsWith("src/") && !isTest(source.path)) {
+    rules.push(checkEnvironment, checkClock, checkLiterals);
+  }
+  walk(source.program, (node, ancestors) => {
+    for (const rule of rules) rule(node, { source, ancestors, report });
+  });
+  return violations;
+}
+
+interface Context {
+  source: Source;
+  ancestors: readonly AstNode[];
+  report(node: { start: number }, rule: string, message: string): void;
+}
+
+const FUNCTIONS = new Set(["FunctionDeclaration", "FunctionExpression", "ArrowFunctionExpression"]);
+
+function checkFunction(node: AstNode, { source, ancestors, report }: Context): void {
+  if (!FUNCTIONS.has(node.type) || isGroupOfTests(ancestors.at(-1))) return;
+  const lines = source.lineOf(node.end) - source.lineOf(node.start) + 1;
+  if (lines > LINES_A_FUNCTION) report(node, "size", `a function of ${lines} lines; at most ${LINES_A_FUNCTION}`);
+}
+
+/** `describe(name, () => …)` and `describe.each(…)(name, () => …)`: a list of tests, not a function to follow. */
+function isGroupOfTests(node: AstNode | undefined): boolean {
+  let callee = node?.type === "CallExpression" ? (node.callee as AstNode) : undefined;
+  while (callee?.type === "CallExpression" || callee?.type === "MemberExpression") {
+    callee = (callee.type === "CallExpression" ? callee.callee : callee.object) as AstNode;
+  }
+  return callee?.type === "Identifier" && callee.name === "describe";
+}
+
+function checkTypes(node: AstNode, { report }: Context): void {
+  if (node.type === "TSAnyKeyword") report(node, "types", "`any`");
+  if (node.type === "TSNonNullExpression") report(node, "types", "a non-null assertion");
+}
+
+function checkEnvironment(node: AstNode, { source, report }: Context): void {
+  if (layerOf(source.path) === "config") return;
+  const fromImport = node.type === "ImportDeclaration" && textOf(node.source) === "node:process";
+  const importsIt = fromImport && specifiersOf(node).includes("env");
+  if (importsIt || nameOf(node) === "process.env") {
+    report(node, "environment", "process.env is read in src/config.ts only");
+  }
+}
+
+function checkClock(node: AstNode, { source, report }: Context): void {
+  if (MAY_ASK_THE_CLOCK.has(layerOf(source.path))) return;
+  const name = nameOf(node);
+  const message = "the clock and random numbers are handed in by app.ts";
+  if (name !== undefined && CLOCKS.has(name)) report(node, "clock", `${name}: ${message}`);
+  const isNow = node.type === "NewExpression" && (node.arguments as AstNode[]).length === 0;
+  if (isNow && (node.callee as AstNode).name === "Date") report(node, "clock", `new Date(): ${message}`);
+  if (node.type !== "ImportDeclaration" || textOf(node.source) !== "node:crypto") return;
+  for (const imported of specifiersOf(node)) {
+    if (RANDOM_IMPORTS.has(imported)) report(node, "clock", `${imported}: ${message}`);
+  }
+}
+
+function checkLiterals(node: AstNode, { source, ancestors, report }: Context): void {
+  if (ancestors.at(-1)?.type === "ImportDeclaration" || ancestors.at(-1)?.type.startsWith("Export")) return;
+  const text = node.type === "TemplateElement" ? (node.value as { cooked: string | null }).cooked : textOf(node);
+  if (typeof text !== "string") return;
+  const layer = layerOf(source.path);
+  if (layer !== "stores" && isSql(text)) report(node, "sql", "SQL stands in src/stores/ only");
+  if (MAY_NAME_PROVIDERS.has(layer) || CATEGORIES_OF_THE_CONTRACT.has(source.path)) return;
+  if (PROVIDERS.test(text)) {
+    report(node, "providers", `"${text}": a provider is named in src/providers/ and src/catalog/ only`);
+  }
+}
+
+/** `a.b` for a member of a plain name. */
+function nameOf(node: AstNode): string | undefined {
+  if (node.type !== "MemberExpression" || node.computed === true) return undefined;
+  const object = node.object as AstNode;
+  return object.type === "Identifier" ? `${object.name}.${(node.property as AstNode).name}` : undefined;
+}
+
+function specifiersOf(node: AstNode): string[] {
+  const specifiers = (node.specifiers ?? []) as AstNode[];
+  return specifiers.map(({ imported }) => String((imported as AstNode | undefined)?.name));
+}
+
+/** Statements start with a word in small or in capital letters, sentences with neither. */
+function isSql(text: string): boolean {
+  return SQL.test(text) || (/^\s*[A-Z]{2}/.test(text) && SQL.test(text.toLowerCase()));
+}

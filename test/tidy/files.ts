@@ -1,0 +1,28 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { extname, join } from "node:path";
+import type { TextFile } from "./source.ts";
+
+const FOLDERS = ["src", "test", "scripts", "bench", "bin", "docs", ".ci"];
+const SKIPPED = new Set(["node_modules", "dist"]);
+const TEXT = new Set([".ts", ".js", ".md", ".json", ".sql", ".yaml", ".yml", ".sh", ""]);
+const LOCK = "package-lock.json";
+
+/** Every text file of the project: its folders, and what stands at its root. */
+export function projectFiles(root: string): TextFile[] {
+  const atRoot = readdirSync(root, { withFileTypes: true });
+  const paths = atRoot.filter((entry) => entry.isFile() && !entry.name.startsWith(".")).map((entry) => entry.name);
+  for (const folder of FOLDERS) {
+    if (atRoot.some(({ name }) => name === folder)) paths.push(...pathsBelow(root, folder));
+  }
+  return paths
+    .filter((path) => TEXT.has(extname(path)) && !path.endsWith(LOCK))
+    .map((path) => ({ path, text: readFileSync(join(root, path), "utf8") }));
+}
+
+function pathsBelow(root: string, folder: string): string[] {
+  return readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry) => {
+    if (SKIPPED.has(entry.name)) return [];
+    const path = `${folder}/${entry.name}`;
+    return entry.isDirectory() ? pathsBelow(root, path) : entry.isFile() ? [path] : [];
+  });
+}

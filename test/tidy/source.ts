@@ -1,0 +1,142 @@
+import { dirname, posix } from "node:path";
+import { parseSync, visitorKeys } from "oxc-parser";
+
+/** A text file of the project; the path is relative to its root, with forward slashes. */
+export interface TextFile {
+  path: string;
+  text: string;
+}
+
+export interface Violation {
+  path: string;
+  line: number;
+  rule: string;
+  message: string;
+}
+
+export interface AstNode {
+  type: string;
+  start: number;
+  end: number;
+  [field: string]: unknown;
+}
+
+export interface Import {
+  specifier: string;
+  /** The imported file's path, where the specifier is relative. */
+  target: string | undefined;
+  /** Whether only types are taken, so that nothing of it is there at run time. */
+  typeOnly: boolean;
+  line: number;
+}
+
+export interface Source extends TextFile {
+  imports: Import[];
+  /** Files named by `new URL("./x.ts", import.meta.url)`: workers, which no import reaches. */
+  urls: string[];
+  program: AstNode;
+  comments: { value: string; line: number }[];
+  lineOf(offset: number): number;
+}
+
+/** Parses a source; a syntax error is thrown, naming the file. */
+export function parseSource({ path, text }: TextFile): Source {
+  const parsed = parseSync(path, text, { lang: path.endsWith(".ts") ? "ts" : "js", sourceType: "module" });
+  const [error] = parsed.errors;
+  if (error !== undefined) throw new Error(`${path}: ${error.message}`);
+  const lineOf = lineCounter(text);
+  const program = parsed.program as unknown as AstNode;
+  const source: Source = {
+    path,
+    text,
+    imports: [],
+    urls: [],
+    program,
+    comments: parsed.comments.map(({ value, start }) => ({ value, line: lineOf(start) })),
+    lineOf,
+  };
+  walk(program, (node) => readReference(node, source));
+  return source;
+}
+
+function readReference(node: AstNode, source: Source): void {
+  const add = (specifier: string, typeOnly: boolean) => {
+    const target = resolve(source.path, specifier);
+    source.imports.push({ specifier, target, typeOnly, line: source.lineOf(node.start) });
+  };
+  const specifier = textOf(node.source);
+  switch (node.type) {
+    case "ImportDeclaration":
+    case "ExportNamedDeclaration":
+    case "ExportAllDeclaration":
+      if (specifier !== undefined) add(specifier, takesOnlyTypes(node));
+      break;
+    case "ImportExpression":
+      if (specifier !== undefined) add(specifier, false);
+      break;
+    case "TSImportType":
+      add(textOf(node.source) ?? textOf((node.argument as AstNode | undefined)?.literal) ?? "", true);
+      break;
+    case "NewExpression":
+      if ((node.callee as AstNode).name === "URL") source.urls.push(...filesNamedIn(node, source.path));
+      break;
+  }
+}
+
+/** Every branch of `new URL(fromSource ? "./worker.ts" : "./worker.js", import.meta.url)`. */
+function filesNamedIn(node: AstNode, from: string): string[] {
+  const files: string[] = [];
+  walk(node, (inner) => {
+    const target = resolve(from, textOf(inner) ?? "");
+    if (target !== undefined) files.push(target);
+  });
+  return files;
+}
+
+function takesOnlyTypes(node: AstNode): boolean {
+  if (node.importKind === "type" || node.exportKind === "type") return true;
+  const specifiers = (node.specifiers ?? []) as AstNode[];
+  return specifiers.length > 0 && specifiers.every((one) => one.importKind === "type" || one.exportKind === "type");
+}
+
+function resolve(from: string, specifier: string): string | undefined {
+  return /^\.\.?\//.test(specifier) ? posix.join(dirname(from), specifier) : undefined;
+}
+
+/** The value of a string literal. */
+export function textOf(node: unknown): string | undefined {
+  const literal = node as AstNode | null | undefined;
+  return literal?.type === "Literal" && typeof literal.value === "string" ? literal.value : undefined;
+}
+
+/** Visits a node and all below it, with its ancestors, nearest last. */
+export function walk(
+  node: AstNode,
+  visit: (node: AstNode, ancestors: readonly AstNode[]) => void,
+  ancestors: AstNode[] = [],
+): void {
+  visit(node, ancestors);
+  ancestors.push(node);
+  for (const key of visitorKeys[node.type] ?? []) {
+    const child = node[key];
+    for (const one of Array.isArray(child) ? child : [child]) {
+      if (one !== null && one !== undefined) walk(one as AstNode, visit, ancestors);
+    }
+  }
+  ancestors.pop();
+}
+
+function lineCounter(text: string): (offset: number) => number {
+  const starts = [0];
+  for (let at = text.indexOf("\n"); at !== -1; at = text.indexOf("\n", at + 1)) starts.push(at + 1);
+  return (offset) => {
+    let low = 0;
+    let high = starts.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((starts[middle] ?? 0) <= offset) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  };
+}
