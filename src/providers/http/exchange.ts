@@ -1,0 +1,202 @@
+import type { IncomingHttpHeaders } from "node:http";
+import type { Dispatcher } from "undici";
+import { UpstreamError } from "../provider.ts";
+import { connectionFailure } from "./failures.ts";
+
+/** Bytes that wait for their reader before the connection is paused; the socket's own buffers come on top. */
+const WAITING_BYTES_MAX = 32 * 1024;
+/** What may follow an answer that its reader has had enough of, so that the connection can serve again. */
+const REMAINDER_BYTES_MAX = 64 * 1024;
+const REMAINDER_TIME_MS = 1_000;
+
+export interface ExchangeOptions {
+  method: "GET" | "POST";
+  path: string;
+  /** Names and values in turn. */
+  headers: string[];
+  body: string | null;
+  firstByteMs: number;
+  idleMs: number;
+  signal: AbortSignal;
+}
+
+export interface HttpAnswer {
+  status: number;
+  headers: IncomingHttpHeaders;
+  body: HttpBody;
+}
+
+/** An answer's body, for one reader. What is not read is not taken from the connection. */
+export interface HttpBody {
+  /**
+   * The bytes that came since the last read, or undefined at the end. Rejects with UpstreamError when the connection
+   * breaks, with the signal's reason when that aborted, and waits for no second reader.
+   */
+  read(): Promise<Buffer[] | undefined>;
+  /** No more will be read, but the little that is left may come, so that the connection can serve again. */
+  finish(): void;
+  /** Closes the connection at once, unless the answer is complete. */
+  destroy(): void;
+}
+
+/**
+ * Sends a request and resolves with the answer's status and headers, whatever the status; redirects are not followed.
+ * Rejects with UpstreamError, or with the signal's reason. One object serves as undici's handler and as the body, so
+ * that an answer costs no stream and no promise but those its reader waits for.
+ */
+export function exchange(dispatcher: Dispatcher, origin: string, options: ExchangeOptions): Promise<HttpAnswer> {
+  return new Promise((resolve, reject) => {
+    const { signal } = options;
+    if (signal.aborted) {
+      reject(signal.reason);
+      return;
+    }
+    dispatcher.dispatch(
+      {
+        origin,
+        path: options.path,
+        method: options.method,
+        headers: options.headers,
+        body: options.body,
+        headersTimeout: options.firstByteMs,
+        bodyTimeout: options.idleMs,
+      },
+      new Exchange(signal, resolve, reject),
+    );
+  });
+}
+
+type State = "waiting" | "answering" | "complete" | "broken";
+
+class Exchange implements Dispatcher.DispatchHandler, HttpBody {
+  readonly #signal: AbortSignal;
+  readonly #resolve: (answer: HttpAnswer) => void;
+  readonly #reject: (reason: unknown) => void;
+  readonly #abort: () => void;
+  #controller: Dispatcher.DispatchController | undefined;
+  #state: State = "waiting";
+  #failure: unknown;
+  #waiting: Buffer[] = [];
+  #waitingBytes = 0;
+  #isWaking = false;
+  readonly #wakeLater = () => {
+    this.#isWaking = false;
+    this.#wake();
+  };
+  #remainderTimer: NodeJS.Timeout | undefined;
+  #reader: { resolve(bytes: Buffer[] | undefined): void; reject(reason: unknown): void } | undefined;
+
+  constructor(signal: AbortSignal, resolve: (answer: HttpAnswer) => void, reject: (reason: unknown) => void) {
+    this.#signal = signal;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    this.#abort = () => {
+      this.#discard();
+      this.#break(signal.reason);
+    };
+    signal.addEventListener("abort", this.#abort, { once: true });
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#state === "broken") this.#close();
+  }
+
+  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+    if (status < 200) return;
+    this.#state = "answering";
+    this.#resolve({ status, headers, body: this });
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, bytes: Buffer): void {
+    this.#waitingBytes += bytes.length;
+    if (this.#remainderTimer !== undefined) {
+      if (this.#waitingBytes > REMAINDER_BYTES_MAX) this.destroy();
+      return;
+    }
+    this.#waiting.push(bytes);
+    if (this.#waitingBytes > WAITING_BYTES_MAX) controller.pause();
+    if (this.#reader === undefined || this.#isWaking) return;
+    this.#isWaking = true;
+    // A microtask comes after all that this read of the socket holds: one turn of the reader for many small pieces.
+    queueMicrotask(this.#wakeLater);
+  }
+
+  onResponseEnd(): void {
+    if (this.#state === "broken") return;
+    this.#state = "complete";
+    clearTimeout(this.#remainderTimer);
+    this.#signal.removeEventListener("abort", this.#abort);
+    this.#wake();
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    this.#break(connectionFailure(error, this.#state === "answering"));
+  }
+
+  read(): Promise<Buffer[] | undefined> {
+    return new Promise((resolve, reject) => {
+      this.#reader = { resolve, reject };
+      this.#wake();
+    });
+  }
+
+  finish(): void {
+    if (this.#state !== "answering" || this.#remainderTimer !== undefined) return;
+    this.#discard();
+    // The answer is told by now: the caller's leaving must not cost the connection.
+    this.#signal.removeEventListener("abort", this.#abort);
+    this.#remainderTimer = setTimeout(() => this.destroy(), REMAINDER_TIME_MS).unref();
+    this.#controller?.resume();
+  }
+
+  destroy(): void {
+    if (this.#state === "complete" || this.#state === "broken") return;
+    this.#discard();
+    this.#break(new UpstreamError("failed", "The answer was given up"));
+  }
+
+  #discard(): void {
+    this.#waiting = [];
+    this.#waitingBytes = 0;
+  }
+
+  #break(failure: unknown): void {
+    if (this.#state === "complete" || this.#state === "broken") return;
+    const hadHeaders = this.#state === "answering";
+    this.#state = "broken";
+    this.#failure = failure;
+    clearTimeout(this.#remainderTimer);
+    this.#signal.removeEventListener("abort", this.#abort);
+    if (!hadHeaders) this.#reject(failure);
+    this.#close();
+    this.#wake();
+  }
+
+  #close(): void {
+    if (this.#controller?.aborted === false) this.#controller.abort(new Error("The exchange has ended"));
+  }
+
+  /** Gives the waiting reader what there is; after a break, first what had come before it. */
+  #wake(): void {
+    const reader = this.#reader;
+    if (reader === undefined) return;
+    if (this.#waiting.length > 0) {
+      this.#reader = undefined;
+      reader.resolve(this.#take());
+    } else if (this.#state === "complete") {
+      this.#reader = undefined;
+      reader.resolve(undefined);
+    } else if (this.#state === "broken") {
+      this.#reader = undefined;
+      reader.reject(this.#failure);
+    }
+  }
+
+  #take(): Buffer[] {
+    const taken = this.#waiting;
+    this.#discard();
+    this.#controller?.resume();
+    return taken;
+  }
+}

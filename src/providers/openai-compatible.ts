@@ -1,0 +1,167 @@
+import type { Dispatcher } from "undici";
+import { OperatorError } from "../errors.ts";
+import { readErrorText, readText } from "./http/body.ts";
+import { createDispatcher } from "./http/dispatcher.ts";
+import { exchange, type HttpAnswer } from "./http/exchange.ts";
+import { readAnswer, StreamedAnswer } from "./openai/answer.ts";
+import { type Scrub, statusFailure } from "./openai/errors.ts";
+import { isObject } from "./openai/json.ts";
+import { isOpenAi, toRequestBody } from "./openai/request.ts";
+import { createScrub } from "./openai/scrub.ts";
+import {
+  type Provider,
+  type ProviderAnswer,
+  type ProviderCall,
+  type UpstreamChunk,
+  UpstreamError,
+} from "./provider.ts";
+import type { Environment, ProviderSettings } from "./settings.ts";
+
+/** Makes a provider for an upstream that speaks OpenAI's wire, chat completions. Throws OperatorError. */
+export function createOpenAiCompatible(settings: ProviderSettings, environment: Environment): Provider {
+  return new OpenAiCompatible(settings, environment);
+}
+
+class OpenAiCompatible implements Provider {
+  readonly id: string;
+  readonly #dispatcher: Dispatcher;
+  readonly #base: URL;
+  readonly #settings: ProviderSettings;
+  readonly #toOpenAi: boolean;
+  readonly #scrub: Scrub;
+  readonly #headers: { streamed: string[]; unstreamed: string[] };
+
+  constructor(settings: ProviderSettings, environment: Environment) {
+    this.id = settings.id;
+    this.#settings = settings;
+    this.#base = toBase(settings);
+    this.#toOpenAi = isOpenAi(this.#base.hostname);
+    this.#dispatcher = createDispatcher(this.#base, settings.timeouts, environment);
+    this.#scrub = createScrub([
+      ...(settings.apiKey === null ? [] : [settings.apiKey]),
+      ...Object.values(settings.headers),
+      this.#base.host,
+      this.#base.hostname,
+    ]);
+    this.#headers = {
+      streamed: toHeaders(settings, "text/event-stream"),
+      unstreamed: toHeaders(settings, "application/json"),
+    };
+  }
+
+  async complete({ request, signal }: ProviderCall): Promise<ProviderAnswer> {
+    const headers = request.stream ? this.#headers.streamed : this.#headers.unstreamed;
+    const body = toRequestBody(request, this.#toOpenAi);
+    const answer = await this.#send("POST", "/chat/completions", headers, body, signal);
+    // What was sent decides, not what was asked: some upstreams stream never, or always.
+    const type = mediaType(answer) || (request.stream ? EVENT_STREAM : JSON_TYPE);
+    if (type === EVENT_STREAM) return { chunks: new StreamedAnswer(answer.body, this.#scrub) };
+    refuseUnless(type === JSON_TYPE, answer, `The upstream answered with the content type '${type.slice(0, 80)}'`);
+    return { chunks: once(await readAnswer(answer.body, this.#scrub)) };
+  }
+
+  async listModels(signal: AbortSignal): Promise<string[]> {
+    const answer = await this.#send("GET", "/models", this.#headers.unstreamed, null, signal);
+    const text = await readText(answer.body);
+    let list: unknown;
+    try {
+      list = JSON.parse(text);
+    } catch {
+      throw new UpstreamError("malformed", "The list of models is not JSON");
+    }
+    if (!isObject(list) || !Array.isArray(list.data)) {
+      throw new UpstreamError("malformed", "The list of models has no `data`");
+    }
+    const ids = list.data.map((model: unknown) => (isObject(model) ? model.id : undefined));
+    return ids.filter((id) => typeof id === "string");
+  }
+
+  async close(): Promise<void> {
+    await this.#dispatcher.destroy();
+  }
+
+  async #send(
+    method: "GET" | "POST",
+    path: string,
+    headers: string[],
+    body: string | null,
+    signal: AbortSignal,
+  ): Promise<HttpAnswer> {
+    const { firstByteMs, idleMs } = this.#settings.timeouts;
+    const base = this.#base.pathname.replace(/\/+$/, "");
+    const answer = await exchange(this.#dispatcher, this.#base.origin, {
+      method,
+      path: `${base}${path}${this.#base.search}`,
+      headers,
+      body,
+      firstByteMs,
+      idleMs,
+      signal,
+    });
+    if (answer.status !== 200) {
+      throw statusFailure(answer.status, answer.headers, await readErrorText(answer.body), this.#scrub);
+    }
+    const encoding = answer.headers["content-encoding"] ?? "identity";
+    refuseUnless(encoding.toLowerCase() === "identity", answer, "The upstream encoded its answer, unasked");
+    return answer;
+  }
+}
+
+const EVENT_STREAM = "text/event-stream";
+const JSON_TYPE = "application/json";
+
+function mediaType({ headers }: HttpAnswer): string {
+  return (headers["content-type"] ?? "").split(";", 1).join("").trim().toLowerCase();
+}
+
+function refuseUnless(isFit: boolean, answer: HttpAnswer, message: string): void {
+  if (isFit) return;
+  answer.body.destroy();
+  throw new UpstreamError("malformed", message);
+}
+
+async function* once(chunk: UpstreamChunk): AsyncGenerator<readonly UpstreamChunk[]> {
+  yield [chunk];
+}
+
+function toBase({ id, kind, baseUrl }: ProviderSettings): URL {
+  const allowed = "an address such as http://127.0.0.1:11434/v1";
+  if (baseUrl === null) throw new OperatorError(`providers '${id}': the kind ${kind} needs baseUrl, ${allowed}`);
+  const url = URL.parse(baseUrl);
+  if (url === null || !/^https?:$/.test(url.protocol)) {
+    throw new OperatorError(`providers '${id}': baseUrl is '${baseUrl}', but must be ${allowed}`);
+  }
+  // Not repeated in the message: what stands there is a password.
+  if (url.username !== "" || url.password !== "") {
+    throw new OperatorError(`providers '${id}': baseUrl must not hold a user name or password; use apiKey or headers`);
+  }
+  return url;
+}
+
+/** Headers that belong to the connection, or would change how the answer is read. */
+const OWN_HEADERS =
+  /^(accept-encoding|connection|content-length|expect|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade)$/;
+
+function toHeaders({ id, apiKey, headers }: ProviderSettings, accept: string): string[] {
+  const all = new Map([
+    ["content-type", JSON_TYPE],
+    ["accept", accept],
+    ["accept-encoding", "identity"],
+    ["user-agent", "tollgate"],
+  ]);
+  if (apiKey !== null) all.set("authorization", `Bearer ${apiKey}`);
+  for (const [given, value] of Object.entries(headers)) {
+    const name = given.toLowerCase();
+    if (!/^[a-z0-9!#$%&'*+.^_`|~-]+$/.test(name)) {
+      throw new OperatorError(`providers '${id}': headers has '${given}', which is no header's name`);
+    }
+    if (OWN_HEADERS.test(name)) throw new OperatorError(`providers '${id}': headers must not set '${given}'`);
+    all.set(name, value);
+  }
+  for (const [name, value] of all) {
+    if (/^[\t\x20-\x7e\x80-\xff]*$/.test(value)) continue;
+    const what = name === "authorization" ? "apiKey" : `headers.${name}`;
+    throw new OperatorError(`providers '${id}': ${what} has a character that no header may have`);
+  }
+  return [...all].flat();
+}

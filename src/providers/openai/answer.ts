@@ -1,0 +1,128 @@
+import { EventStreamReader } from "../event-stream.ts";
+import { readText } from "../http/body.ts";
+import type { HttpBody } from "../http/exchange.ts";
+import { type UpstreamChunk, UpstreamError } from "../provider.ts";
+import { ChunkReader } from "./chunks.ts";
+import { failureInside, type Scrub } from "./errors.ts";
+import { isObject, type JsonObject } from "./json.ts";
+
+const DONE = "[DONE]";
+
+/** Reads an unstreamed answer as the one chunk that it folds from. Rejects with UpstreamError. */
+export async function readAnswer(body: HttpBody, scrub: Scrub): Promise<UpstreamChunk> {
+  const answer = toObject(await readText(body));
+  const failure = failureInside(answer, scrub);
+  if (failure !== undefined) throw failure;
+  const reader = new ChunkReader();
+  const chunk = reader.readAnswer(answer);
+  if (!reader.isFinished) throw new UpstreamError("failed", "The answer has no finish reason");
+  return chunk;
+}
+
+/**
+ * A streamed answer as chunks, one array for each read from the connection. It is complete with a finish reason: then
+ * neither a missing `[DONE]` nor a connection that breaks takes anything from it. Without one it breaks with
+ * UpstreamError, after all chunks that came before. Ending the iteration early closes the connection at once.
+ */
+export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> {
+  readonly #body: HttpBody;
+  readonly #scrub: Scrub;
+  readonly #events = new EventStreamReader();
+  readonly #reader = new ChunkReader();
+  #isEnded = false;
+  #failure: unknown;
+
+  constructor(body: HttpBody, scrub: Scrub) {
+    this.#body = body;
+    this.#scrub = scrub;
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  async next(): Promise<IteratorResult<readonly UpstreamChunk[], undefined>> {
+    while (!this.#isEnded) {
+      const chunks: UpstreamChunk[] = [];
+      try {
+        await this.#readInto(chunks);
+      } catch (error) {
+        this.#end(error);
+      }
+      if (chunks.length > 0) return { done: false, value: chunks };
+    }
+    if (this.#failure === undefined) return { done: true, value: undefined };
+    const failure = this.#failure;
+    this.#failure = undefined;
+    throw failure;
+  }
+
+  async return(): Promise<IteratorResult<readonly UpstreamChunk[], undefined>> {
+    this.#isEnded = true;
+    this.#failure = undefined;
+    this.#body.destroy();
+    return { done: true, value: undefined };
+  }
+
+  async #readInto(chunks: UpstreamChunk[]): Promise<void> {
+    const bytes = await this.#nextBytes();
+    if (bytes === undefined) {
+      if (!this.#reader.isFinished) throw new UpstreamError("failed", "The stream ended without a finish reason");
+      this.#isEnded = true;
+      return;
+    }
+    const events: string[] = [];
+    let tooLong: unknown;
+    try {
+      for (const piece of bytes) this.#events.push(piece, events);
+    } catch (error) {
+      tooLong = error;
+    }
+    this.#readEvents(events, chunks);
+    if (tooLong === undefined || this.#isEnded) return;
+    throw new UpstreamError("malformed", "The upstream sent an event that is too long", { cause: tooLong });
+  }
+
+  async #nextBytes(): Promise<Buffer[] | undefined> {
+    try {
+      return await this.#body.read();
+    } catch (error) {
+      if (this.#reader.isFinished && error instanceof UpstreamError) return undefined;
+      throw error;
+    }
+  }
+
+  #readEvents(events: readonly string[], chunks: UpstreamChunk[]): void {
+    for (const data of events) {
+      if (data === DONE) {
+        if (!this.#reader.isFinished) throw new UpstreamError("failed", "The stream ended without a finish reason");
+        this.#isEnded = true;
+        this.#body.finish();
+        return;
+      }
+      const event = toObject(data);
+      const failure = failureInside(event, this.#scrub);
+      if (failure !== undefined) throw failure;
+      const chunk = this.#reader.readEvent(event);
+      if (chunk !== undefined) chunks.push(chunk);
+    }
+  }
+
+  #end(failure: unknown): void {
+    if (!this.#isEnded) this.#failure = failure;
+    this.#isEnded = true;
+    this.#body.destroy();
+  }
+}
+
+function toObject(text: string): JsonObject {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // The parser's own message quotes the text, which may be a caller's: it must not reach a log.
+    throw new UpstreamError("malformed", "The upstream sent something that is not JSON");
+  }
+  if (!isObject(value)) throw new UpstreamError("malformed", "The upstream sent JSON that is not an object");
+  return value;
+}

@@ -1,0 +1,101 @@
+import type { Delta, ToolCallDelta } from "../../contract/completion.ts";
+import type { UpstreamChunk } from "../provider.ts";
+import { UpstreamError } from "../provider.ts";
+import { toFinishReason } from "./finish-reason.ts";
+import { isObject, type JsonObject, textOf } from "./json.ts";
+import { toUsage } from "./usage.ts";
+
+/**
+ * Turns what an upstream says into chunks, reading only what is used: other fields, other choices than the first, and
+ * values of a wrong type are passed over. It keeps what one answer needs to know of its earlier chunks.
+ */
+export class ChunkReader {
+  /** Whether the answer has told why it ended: without that it is not complete. */
+  isFinished = false;
+  #toolCalls = 0;
+
+  /** A streamed event. Undefined where it says nothing. Throws UpstreamError where the upstream says that it failed. */
+  readEvent(event: JsonObject): UpstreamChunk | undefined {
+    const usage = toUsage(event.usage);
+    const choice = firstChoice(event.choices);
+    if (choice === undefined) return usage === undefined ? undefined : { usage };
+    return this.#read(event, choice, choice.delta, usage);
+  }
+
+  /** An unstreamed answer as the one chunk that it folds from. */
+  readAnswer(answer: JsonObject): UpstreamChunk {
+    const choice = firstChoice(answer.choices);
+    if (choice === undefined || !isObject(choice.message)) {
+      throw new UpstreamError("malformed", "The answer has no message");
+    }
+    return this.#read(answer, choice, choice.message, toUsage(answer.usage));
+  }
+
+  #read(whole: JsonObject, choice: JsonObject, said: unknown, usage: UpstreamChunk["usage"]): UpstreamChunk {
+    const chunk: UpstreamChunk = {};
+    if (typeof whole.model === "string") chunk.model = whole.model;
+    if (isObject(said)) chunk.delta = this.#readDelta(said);
+    if (choice.logprobs !== undefined && choice.logprobs !== null) chunk.logprobs = choice.logprobs;
+    const reason = choice.finish_reason;
+    if (typeof reason === "string" && reason !== "") {
+      const finishReason = toFinishReason(reason, this.#toolCalls > 0);
+      if (finishReason === "failed") throw new UpstreamError("failed", `The upstream ended with '${reason}'`);
+      chunk.finish_reason = finishReason;
+      this.isFinished = true;
+    }
+    if (usage !== undefined) chunk.usage = usage;
+    return chunk;
+  }
+
+  #readDelta(said: JsonObject): Delta {
+    const delta: Delta = {};
+    if (said.role === "assistant") delta.role = "assistant";
+    const content = toText(said.content);
+    if (content !== undefined) delta.content = content;
+    if (typeof said.refusal === "string") delta.refusal = said.refusal;
+    const reasoning = textOf(said.reasoning_content) ?? textOf(said.reasoning);
+    if (reasoning !== undefined) delta.reasoning_content = reasoning;
+    if (Array.isArray(said.tool_calls) && said.tool_calls.length > 0) {
+      delta.tool_calls = said.tool_calls.filter(isObject).map((call) => this.#readToolCall(call));
+    }
+    return delta;
+  }
+
+  #readToolCall(call: JsonObject): ToolCallDelta {
+    const delta: ToolCallDelta = { index: this.#indexOf(call) };
+    this.#toolCalls = Math.max(this.#toolCalls, delta.index + 1);
+    if (typeof call.id === "string") {
+      delta.id = call.id;
+      delta.type = "function";
+    }
+    if (isObject(call.function)) {
+      delta.function = {};
+      const { name, arguments: given } = call.function;
+      if (typeof name === "string") delta.function.name = name;
+      if (typeof given === "string") delta.function.arguments = given;
+      else if (isObject(given)) delta.function.arguments = JSON.stringify(given);
+    }
+    if (call.extra_content !== undefined) delta.extra_content = call.extra_content;
+    return delta;
+  }
+
+  /** Some upstreams leave the index out: an id then begins a new call, a piece without one continues the last. */
+  #indexOf(call: JsonObject): number {
+    const { index } = call;
+    if (typeof index === "number" && Number.isInteger(index) && index >= 0) return index;
+    return typeof call.id === "string" ? this.#toolCalls : Math.max(0, this.#toolCalls - 1);
+  }
+}
+
+/** The choice with index 0, where a choice without an index counts as the first. */
+function firstChoice(choices: unknown): JsonObject | undefined {
+  if (!Array.isArray(choices)) return undefined;
+  return choices.find((choice): choice is JsonObject => isObject(choice) && (choice.index ?? 0) === 0);
+}
+
+/** Content as text; of an array of parts, the text of those that are text. */
+function toText(content: unknown): string | null | undefined {
+  if (typeof content === "string" || content === null) return content;
+  if (!Array.isArray(content)) return undefined;
+  return content.map((part) => (isObject(part) && part.type === "text" ? (textOf(part.text) ?? "") : "")).join("");
+}

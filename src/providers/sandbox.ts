@@ -1,0 +1,120 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import {
+  type Provider,
+  type ProviderAnswer,
+  type ProviderCall,
+  type UpstreamChunk,
+  UpstreamError,
+  type UpstreamRequest,
+} from "./provider.ts";
+import { type Fault, readFault } from "./sandbox/fault.ts";
+import { countPromptTokens, lastUserText } from "./sandbox/messages.ts";
+import { type Script, toRefusal, toScript } from "./sandbox/script.ts";
+import { story } from "./sandbox/story.ts";
+import { tokensOf } from "./sandbox/tokens.ts";
+import type { Environment, ProviderSettings, ProviderTimeouts } from "./settings.ts";
+
+/** Pieces in one item of the answer: after each, others have their turn. */
+const PIECES_A_BATCH = 128;
+const FAULT_TOKENS = 10;
+const MODELS = ["echo", "story", "fault"] as const;
+
+/**
+ * Makes the provider of the sandbox models: deterministic, without a network, with honest usage. `echo` answers with the
+ * last user message, `story` writes until `max_tokens`, `fault` does what its message says (sandbox/fault.ts). All three
+ * call tools (sandbox/tools.ts) and answer in JSON where a `response_format` asks for it.
+ */
+export function createSandbox({ id, timeouts }: ProviderSettings, _environment: Environment): Provider {
+  return {
+    id,
+    complete: (call) => complete(call, timeouts),
+    listModels: async () => [...MODELS],
+    close: async () => {},
+  };
+}
+
+async function complete({ request, signal }: ProviderCall, timeouts: ProviderTimeouts): Promise<ProviderAnswer> {
+  signal.throwIfAborted();
+  const fault = request.model === "fault" ? readFault(lastUserText(request.messages)) : undefined;
+  if (fault === undefined) return { chunks: perform(request, scriptOf(request), signal) };
+  await wait(fault.delayMs, timeouts.firstByteMs, signal);
+  if (fault.failure !== undefined) throw fault.failure;
+  return { chunks: performFaulty(request, faultScript(request, fault), fault, signal, timeouts.idleMs) };
+}
+
+function scriptOf(request: UpstreamRequest): Script {
+  switch (request.model) {
+    case "echo":
+      return toScript(request, tokensOf(lastUserText(request.messages)));
+    case "story":
+      return toScript(request, story(request.seed ?? 0));
+    default: {
+      const reason = `The sandbox has the models ${MODELS.join(", ")}.`;
+      throw new UpstreamError("rejected", reason, { publicReason: reason });
+    }
+  }
+}
+
+function faultScript(request: UpstreamRequest, fault: Fault): Script {
+  const last = fault.events.at(-1)?.afterTokens ?? 0;
+  const tokens = story(request.seed ?? 0).take(fault.tokens ?? Math.max(FAULT_TOKENS, last));
+  const script = toScript(request, tokens);
+  return fault.isRefusal ? toRefusal(script) : script;
+}
+
+type Chunks = AsyncGenerator<readonly UpstreamChunk[], undefined>;
+
+async function* perform(request: UpstreamRequest, script: Script, signal: AbortSignal): Chunks {
+  const chunks = [opening(request), ...script.pieces.map((delta) => ({ delta }))];
+  chunks.push({ finish_reason: script.finishReason }, usageOf(request, script));
+  for (let start = 0; start < chunks.length; start += PIECES_A_BATCH) {
+    if (start > 0) await new Promise((resolve) => setImmediate(resolve));
+    signal.throwIfAborted();
+    yield chunks.slice(start, start + PIECES_A_BATCH);
+  }
+}
+
+async function* performFaulty(
+  request: UpstreamRequest,
+  script: Script,
+  fault: Fault,
+  signal: AbortSignal,
+  idleMs: number,
+): Chunks {
+  let told = 0;
+  yield [opening(request)];
+  for (const event of fault.events) {
+    const next = script.pieces.slice(told, event.afterTokens);
+    if (next.length > 0) yield next.map((delta) => ({ delta }));
+    told = Math.max(told, event.afterTokens);
+    if (told > script.pieces.length) break;
+    signal.throwIfAborted();
+    if ("failure" in event) throw event.failure;
+    await wait(event.silenceMs, idleMs, signal);
+  }
+  const rest: UpstreamChunk[] = script.pieces.slice(told).map((delta) => ({ delta }));
+  rest.push({ finish_reason: fault.finishReason ?? script.finishReason });
+  if (!fault.isWithoutUsage) rest.push(usageOf(request, script));
+  yield rest;
+}
+
+function opening({ model }: UpstreamRequest): UpstreamChunk {
+  return { model, delta: { role: "assistant" } };
+}
+
+function usageOf(request: UpstreamRequest, script: Script): UpstreamChunk {
+  return {
+    usage: { prompt_tokens: countPromptTokens(request.messages), completion_tokens: script.pieces.length },
+  };
+}
+
+/** Waits as an upstream would that is silent for so long: no longer than the provider's own timeout allows. */
+async function wait(silenceMs: number, timeoutMs: number, signal: AbortSignal): Promise<void> {
+  if (silenceMs === 0) return;
+  try {
+    await sleep(Math.min(silenceMs, timeoutMs), undefined, { signal });
+  } catch {
+    throw signal.reason;
+  }
+  if (silenceMs > timeoutMs) throw new UpstreamError("timeout", "The sandbox was silent for longer than it may be");
+}

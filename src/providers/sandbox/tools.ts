@@ -1,0 +1,23 @@
+import type { RequestMessage, Tool } from "../../contract/request.ts";
+import type { UpstreamRequest } from "../provider.ts";
+import { lastUserText } from "./messages.ts";
+
+/**
+ * The tool that the sandbox calls, if any. After a tool's result it answers with text, so that every agent's loop ends.
+ * Otherwise `tool_choice` rules: a named tool is called; with "required" or "auto", or without a choice, the tool whose
+ * name stands in the last user message is, else the first; with "none" no tool is.
+ */
+export function calledTool({ messages, tools, tool_choice }: UpstreamRequest): Tool | undefined {
+  if (tools === undefined || tool_choice === "none" || messages.at(-1)?.role === "tool") return undefined;
+  if (typeof tool_choice === "object") {
+    return tools.find((tool) => tool.function.name === tool_choice.function.name) ?? tools[0];
+  }
+  const text = lastUserText(messages);
+  return tools.find((tool) => text.includes(tool.function.name)) ?? tools[0];
+}
+
+/** The id of the next tool call: they are numbered through a conversation. */
+export function callId(messages: readonly RequestMessage[]): string {
+  const calls = messages.reduce((count, message) => count + (message.tool_calls?.length ?? 0), 0);
+  return `call_sandbox_${calls + 1}`;
+}
