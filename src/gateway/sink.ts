@@ -2,6 +2,9 @@ import type { CompletionUsage, FinishReason } from "../contract/completion.ts";
 import type { ApiError } from "../errors.ts";
 import type { UpstreamChunk } from "../providers/provider.ts";
 
+/** A piece of an answer, as the upstream gave it. */
+export type AnswerPiece = UpstreamChunk;
+
 /** What is known of an answer when the upstream has begun it. */
 export interface AnswerHead {
   /** `chatcmpl-…` */
@@ -29,7 +32,7 @@ export interface AnswerSink {
   /** The upstream has begun to answer. */
   open(head: AnswerHead): void;
   /** Takes pieces of the answer; a promise where the client reads more slowly than the upstream writes. */
-  push(chunks: readonly UpstreamChunk[]): Promise<void> | undefined;
+  push(pieces: readonly AnswerPiece[]): Promise<void> | undefined;
   /** The answer is complete and its charge committed: the last byte may go. */
   close(end: AnswerEnd): void;
   /** The answer broke off after `open`, on a sink that streams. */

@@ -1,8 +1,7 @@
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Delta } from "../contract/completion.ts";
 import type { ApiError } from "../errors.ts";
-import type { AnswerEnd, AnswerHead, AnswerSink } from "../gateway/sink.ts";
-import type { UpstreamChunk } from "../providers/provider.ts";
+import type { AnswerEnd, AnswerHead, AnswerPiece, AnswerSink } from "../gateway/sink.ts";
 
 const KEEP_ALIVE_MS = 10_000;
 /** A client that reads nothing for this long is taken to have left. */
@@ -45,7 +44,7 @@ export class EventStreamSink implements AnswerSink {
     this.#response.once("close", () => clearInterval(this.#keepAlive));
   }
 
-  push(chunks: readonly UpstreamChunk[]): Promise<void> | undefined {
+  push(chunks: readonly AnswerPiece[]): Promise<void> | undefined {
     this.#response.cork();
     for (const { delta, logprobs } of chunks) {
       const told = delta === undefined ? undefined : withoutRole(delta);

@@ -1,7 +1,6 @@
 import type { ChatCompletion, Delta, ReplyMessage, ResultingMessage, ToolCallDelta } from "../contract/completion.ts";
 import type { RequestMessage, ToolCall } from "../contract/request.ts";
-import type { AnswerEnd, AnswerHead, AnswerSink } from "../gateway/sink.ts";
-import type { UpstreamChunk } from "../providers/provider.ts";
+import type { AnswerEnd, AnswerHead, AnswerPiece, AnswerSink } from "../gateway/sink.ts";
 
 /** Folds the pieces of an answer into one document. */
 export class FoldingSink implements AnswerSink {
@@ -25,7 +24,7 @@ export class FoldingSink implements AnswerSink {
     this.#head = head;
   }
 
-  push(chunks: readonly UpstreamChunk[]): undefined {
+  push(chunks: readonly AnswerPiece[]): undefined {
     for (const { delta, logprobs } of chunks) {
       if (delta !== undefined) this.#add(delta);
       if (logprobs !== undefined && logprobs !== null) this.#logprobs = joinedLogprobs(this.#logprobs, logprobs);

@@ -211,7 +211,8 @@ describe("what comes with an error", () => {
 });
 
 test("nothing was charged for any of these but the answers that were given", async () => {
-  const { creditsUsed, creditsHeld } = await (await send(service, "/v1/usage", poor.token)).json();
+  const usage = await send(service, "/v1/usage", poor.token);
+  const { creditsUsed, creditsHeld } = (await usage.json()) as { creditsUsed: number; creditsHeld: number };
   expect([creditsUsed, creditsHeld]).toEqual([0, 0]);
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
 });

@@ -1,1 +1,0 @@
-export type { Principal } from "../contract/principal.ts";
