@@ -1,0 +1,28 @@
+import { afterAll, beforeAll, describe } from "vitest";
+import { accountCases } from "./contract/accounts.ts";
+import { type ContractStore, Subject } from "./contract/fixture.ts";
+import { raceCases } from "./contract/races.ts";
+import { readCases } from "./contract/reads.ts";
+import { transitionCases } from "./contract/transitions.ts";
+import { repeatedReferenceCase, verifyCases } from "./contract/verify.ts";
+
+export type { ContractStore } from "./contract/fixture.ts";
+
+/**
+ * What every store must do. `open` makes a store on a fresh database; the cases share one, each with organizations of
+ * its own.
+ */
+export function storeContract(name: string, open: () => Promise<ContractStore>): void {
+  describe(`${name} keeps the contract of stores`, () => {
+    const subject = new Subject();
+    beforeAll(async () => subject.start(await open()));
+    afterAll(() => subject.stop());
+    describe("accounts", () => accountCases(subject));
+    describe("transitions", () => transitionCases(subject));
+    describe("races", () => raceCases(subject));
+    describe("reads", () => readCases(subject));
+    describe("verification", () => verifyCases(subject));
+    // Damages the schema, so it comes last.
+    describe("verification without the index", () => repeatedReferenceCase(subject));
+  });
+}

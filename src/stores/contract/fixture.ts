@@ -1,0 +1,163 @@
+import { randomBytes } from "node:crypto";
+import { v7 } from "uuid";
+import { expect } from "vitest";
+import type {
+  GrantTransition,
+  HoldFacts,
+  HoldTransition,
+  Outcomes,
+  SettleTransition,
+  Transition,
+} from "../../credits/books.ts";
+import { FREE, NO_TOKENS, type TokenCounts } from "../../credits/price.ts";
+import type { Books, Lane, Store } from "../store.ts";
+
+export interface ContractStore {
+  store: Store;
+  /** Opens the same database once more, as another process would. */
+  openAnother(): Promise<Store>;
+  /** Runs one SQL statement beside the store, with CHECK constraints out of the way. */
+  tamper(statement: string): Promise<void>;
+  /** Closes everything that was opened. */
+  close(): Promise<void>;
+}
+
+/** The store under test, and the small things that the cases need of it. */
+export class Subject {
+  #opened: ContractStore | undefined;
+
+  start(opened: ContractStore): void {
+    this.#opened = opened;
+  }
+
+  async stop(): Promise<void> {
+    await this.#opened?.close();
+  }
+
+  get #subject(): ContractStore {
+    if (this.#opened === undefined) throw new Error("the store is not open");
+    return this.#opened;
+  }
+
+  get store(): Store {
+    return this.#subject.store;
+  }
+
+  get books(): Books {
+    return this.store.books;
+  }
+
+  openAnother(): Promise<Store> {
+    return this.#subject.openAnother();
+  }
+
+  tamper(statement: string): Promise<void> {
+    return this.#subject.tamper(statement);
+  }
+
+  /** Makes an organization, with a grant where credits are given, and gives its id. */
+  async organization(microCredits = 0n): Promise<string> {
+    const id = randomId("org");
+    await this.store.accounts.insertOrganization({ id, name: "Contract", kind: "standard", createdAtMs: Date.now() });
+    if (microCredits > 0n) await this.one(grantOf(id, microCredits));
+    return id;
+  }
+
+  /** Applies one transition; holds in the lane of holds. */
+  one<T extends Transition>(
+    transition: T,
+    lane: Lane = transition.kind === "hold" ? "holds" : "durable",
+  ): Promise<Outcomes[T["kind"]]> {
+    return one(this.books, transition, lane);
+  }
+
+  async held(hold: HoldTransition): Promise<HoldTransition> {
+    expect(await this.one(hold)).toMatchObject({ outcome: "held" });
+    return hold;
+  }
+
+  /** Reads every entry of a statement, a page at a time. */
+  async statement(organizationId: string, limit = 100) {
+    const entries: Awaited<ReturnType<Books["statement"]>> = [];
+    for (;;) {
+      const page = await this.books.statement(organizationId, { after: entries.at(-1)?.position ?? null, limit });
+      entries.push(...page);
+      if (page.length < limit) return entries;
+    }
+  }
+
+  async events(organizationId: string) {
+    const entries = await this.statement(organizationId);
+    return entries.flatMap((entry) => (entry.kind === "charge" ? [entry.event] : []));
+  }
+
+  async expectSound(organizationId: string): Promise<void> {
+    expect((await this.books.verify(organizationId)).violations).toEqual([]);
+  }
+}
+
+export async function one<T extends Transition>(books: Books, transition: T, lane: Lane): Promise<Outcomes[T["kind"]]> {
+  const [outcome] = await books.apply(lane, [transition]);
+  return outcome as Outcomes[T["kind"]];
+}
+
+export function randomId(prefix: string): string {
+  return `${prefix}_${randomBytes(12).toString("hex")}`;
+}
+
+/** One micro-credit a token of input and of output. */
+export const PRICES = { ...FREE, input: 1_000_000n, output: 1_000_000n };
+
+export function factsOf(organizationId: string, facts: Partial<HoldFacts> = {}): HoldFacts {
+  return {
+    holdId: v7(),
+    organizationId,
+    tokenId: "tok_contract",
+    requestId: randomId("req"),
+    model: "sandbox/echo",
+    upstream: "sandbox/echo",
+    prices: PRICES,
+    metadata: null,
+    ...facts,
+  };
+}
+
+/** A hold of exactly `amount`. A life below 0 makes it overdue at once. */
+export function holdOf(organizationId: string, amount: bigint, lifeMs = 120_000): HoldTransition {
+  return { kind: "hold", facts: factsOf(organizationId), least: amount, most: amount, lifeMs };
+}
+
+/** Charges as many tokens as it says, at `PRICES`: as many micro-credits. */
+export function settleOf({ facts }: { facts: HoldFacts }, output: number): SettleTransition {
+  return { kind: "settle", facts, tokens: tokensOf(output), basis: "reported", end: "complete" };
+}
+
+export function tokensOf(output: number): TokenCounts {
+  return { ...NO_TOKENS, output };
+}
+
+export function referenceOf({ facts }: { facts: HoldFacts }): { organizationId: string; holdId: string } {
+  return { organizationId: facts.organizationId, holdId: facts.holdId };
+}
+
+export function grantOf(
+  organizationId: string,
+  amount: bigint,
+  grant: Partial<Omit<GrantTransition, "kind" | "organizationId" | "amount">> = {},
+): GrantTransition {
+  return {
+    kind: "grant",
+    organizationId,
+    grantId: randomId("grant"),
+    amount,
+    effectiveAtMs: null,
+    expiresAtMs: null,
+    priority: 100,
+    reference: null,
+    ...grant,
+  };
+}
+
+export function wait(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}

@@ -1,0 +1,61 @@
+import { expect, test } from "vitest";
+import type { Transition } from "../../credits/books.ts";
+import { grantOf, holdOf, referenceOf, type Subject, settleOf } from "./fixture.ts";
+
+export function readCases(subject: Subject): void {
+  test("a store answers", async () => {
+    await expect(subject.store.ping()).resolves.toBeUndefined();
+  });
+
+  test("overdue holds are the open ones past their expiry, oldest first, a page at a time", async () => {
+    const organizationIds = [await subject.organization(100n), await subject.organization(100n)] as const;
+    const holds = Array.from({ length: 12 }, (_, i) =>
+      holdOf(organizationIds[i % 2 === 0 ? 0 : 1], 1n, i % 3 === 0 ? 60_000 : -1_000),
+    );
+    await subject.books.apply("holds", holds);
+    const overdue = holds.filter(({ lifeMs }) => lifeMs < 0);
+    const [settled, released, ...waiting] = overdue;
+    if (settled === undefined || released === undefined) throw new Error("too few holds");
+    await subject.books.apply("durable", [settleOf(settled, 1), { kind: "release", ...referenceOf(released) }]);
+    const seen = [];
+    for (;;) {
+      const page = await subject.books.overdueHolds({ afterHoldId: seen.at(-1)?.holdId ?? null, limit: 3 });
+      seen.push(...page);
+      if (page.length < 3) break;
+    }
+    const own = seen.filter(({ organizationId }) => organizationIds.includes(organizationId));
+    expect(own).toEqual(waiting.map(referenceOf));
+    expect(seen.map(({ holdId }) => holdId)).toEqual(seen.map(({ holdId }) => holdId).sort());
+  });
+
+  test("a statement has each grant and event once, oldest first, however it is paged", async () => {
+    const organizationId = await subject.organization(1_000n);
+    for (let i = 0; i < 6; i += 1) {
+      const [first, second] = [holdOf(organizationId, 5n), holdOf(organizationId, 5n, -1_000)];
+      await subject.books.apply("holds", [first, second]);
+      const batch: Transition[] = [settleOf(first, i), { kind: "expire", ...referenceOf(second) }];
+      await subject.books.apply("durable", [...batch, grantOf(organizationId, 10n)]);
+      await subject.one(settleOf(second, 2));
+    }
+    const whole = await subject.statement(organizationId);
+    expect(whole).toHaveLength(1 + 6 * 4);
+    expect(new Set(whole.map(({ position }) => position)).size).toBe(whole.length);
+    expect(whole.map(({ atMs }) => atMs)).toEqual(whole.map(({ atMs }) => atMs).sort((a, b) => a - b));
+    const spent = whole.reduce((sum, entry) => sum + (entry.kind === "charge" ? entry.event.cost : 0n), 0n);
+    expect((await subject.books.balance(organizationId))?.spent).toBe(spent);
+    for (const limit of [1, 2, 3, 7, whole.length]) {
+      expect(await subject.statement(organizationId, limit)).toEqual(whole);
+    }
+  });
+
+  test("a statement is of one organization alone, and empty for one that is not there", async () => {
+    const organizationId = await subject.organization(1n);
+    expect(await subject.statement(organizationId)).toMatchObject([{ kind: "grant", grant: { organizationId } }]);
+    expect(await subject.statement("org_absent")).toEqual([]);
+  });
+
+  test("what is no position in a statement is refused", async () => {
+    const page = { after: "1 or 1=1", limit: 1 };
+    await expect(subject.books.statement("org_absent", page)).rejects.toBeInstanceOf(RangeError);
+  });
+}
