@@ -110,8 +110,9 @@ function renew(batch: Batch, transition: RenewTransition): Outcomes["renew"] {
   const row = batch.holds.get(holdKey(transition));
   if (row === undefined) return { outcome: "missing" };
   if (row.state !== "open") return { outcome: "ended", state: row.state };
-  row.expiresAtMs = batch.nowMs + transition.lifeMs;
-  batch.changedHolds.add(row);
+  const expiresAtMs = batch.nowMs + transition.lifeMs;
+  if (row.expiresAtMs !== expiresAtMs) batch.changedHolds.add(row);
+  row.expiresAtMs = expiresAtMs;
   return { outcome: "renewed" };
 }
 

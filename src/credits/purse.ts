@@ -97,7 +97,8 @@ export function addGrant(
 function applyDue(purse: Purse, nowMs: number): void {
   for (const grant of purse.grants.values()) {
     if (grant.state === "pending" && grant.effectiveAtMs <= nowMs) activate(purse, grant);
-    if (grant.state === "active" && isPast(grant.expiresAtMs, nowMs)) lapse(purse, grant);
+    // A grant with nothing left may or may not be among the rows: left as it is, the outcome is the same.
+    if (grant.remaining > 0n && isPast(grant.expiresAtMs, nowMs)) lapse(purse, grant);
   }
   purse.balance.nextChangeAtMs = null;
   for (const grant of purse.grants.values()) {

@@ -1,0 +1,230 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { CoinModel } from "../../test/support/coin-model.ts";
+import { batchAt, histories, ORGANIZATION_IDS, type Step } from "../../test/support/histories.ts";
+import { keyOf, MemoryBooks } from "../../test/support/memory-books.ts";
+import type { HoldRow, HoldState, Outcome, Transition } from "./books.ts";
+import { TOKEN_CLASSES } from "./price.ts";
+
+const ARROWS: Record<HoldState | "none", HoldState[]> = {
+  // A hold that was lost with its database is charged from nothing.
+  none: ["open", "charged"],
+  open: ["open", "charged", "released", "expired"],
+  expired: ["expired", "charged"],
+  charged: ["charged"],
+  released: ["released"],
+};
+
+function newBooks(): MemoryBooks {
+  const books = new MemoryBooks();
+  for (const organizationId of ORGANIZATION_IDS) books.addOrganization(organizationId);
+  return books;
+}
+
+function leaveCheckpoints(books: MemoryBooks, { checkpoints }: Step): void {
+  for (const { organizationId, holdId, tokens } of checkpoints) {
+    const row = books.holds.get(keyOf(organizationId, holdId));
+    if (row?.state === "open") books.holds.set(keyOf(organizationId, holdId), { ...row, tokens });
+  }
+}
+
+/** Runs a history, and calls back with the transitions of each step when the clock and the checkpoints are set. */
+function replay(books: MemoryBooks, steps: Step[], play: (transitions: Transition[], step: Step) => void): void {
+  for (const step of steps) {
+    books.nowMs += step.passedMs;
+    leaveCheckpoints(books, step);
+    play(batchAt(step, books.nowMs), step);
+  }
+}
+
+/** An outcome without what passes: what is available, and whether it was a repetition. */
+function lastingPart(outcome: Outcome): unknown {
+  const { available: _, balance: __, repeated: ___, ...rest } = { available: 0, balance: 0, repeated: 0, ...outcome };
+  return rest;
+}
+
+function withoutNextChange(outcome: Outcome): unknown {
+  if (!("balance" in outcome)) return outcome;
+  return { ...outcome, balance: { ...outcome.balance, nextChangeAtMs: null } };
+}
+
+/** Thousands of these in every history: an `expect` each would take most of the time. */
+function must(isKept: boolean, invariant: string): void {
+  if (!isKept) throw new Error(`broken: ${invariant}`);
+}
+
+function sumOf(amounts: bigint[]): bigint {
+  return amounts.reduce((total, amount) => total + amount, 0n);
+}
+
+function checkInvariants(books: MemoryBooks): void {
+  for (const { organizationId, granted, available, held, spent, expired, nextChangeAtMs } of books.balances.values()) {
+    const own = <Row extends { organizationId: string }>(rows: Map<string, Row>) =>
+      [...rows.values()].filter((row) => row.organizationId === organizationId);
+    const grants = own(books.grants);
+    const holds = own(books.holds);
+    const open = holds.filter(({ state }) => state === "open");
+    const inForce = grants.filter(({ state }) => state !== "pending");
+    const active = grants.filter(({ state }) => state === "active");
+
+    must(
+      [available, held, spent, expired].every((amount) => amount >= 0n),
+      "no amount is below 0",
+    );
+    must(granted === available + held + spent + expired, "granted = available + held + spent + expired");
+    must(granted === sumOf(inForce.map(({ amount }) => amount)), "granted = the grants in force or lapsed");
+    must(available === sumOf(active.map(({ remaining }) => remaining)), "available = what remains of active grants");
+    must(available === sumOf(grants.map(({ remaining }) => remaining)), "nothing remains of other grants");
+    must(held === sumOf(open.map(({ amount }) => amount)), "held = the open holds");
+    must(spent === sumOf(own(books.events).map(({ cost }) => cost)), "spent = the events' costs");
+    for (const { effectiveAtMs, expiresAtMs, state, remaining, amount } of grants) {
+      must(remaining >= 0n && remaining <= amount, "what remains is between 0 and the grant");
+      const changeAtMs = state === "pending" ? effectiveAtMs : remaining > 0n ? expiresAtMs : null;
+      const isCovered = changeAtMs === null || (nextChangeAtMs !== null && nextChangeAtMs <= changeAtMs);
+      must(isCovered, "the next change is not after any grant's");
+    }
+    for (const hold of holds) checkHold(books, hold);
+  }
+}
+
+function checkHold(books: MemoryBooks, hold: HoldRow): void {
+  const [first, second] = ([0, 1] as const).map((sequence) =>
+    books.events.get(keyOf(hold.organizationId, hold.holdId, sequence)),
+  );
+  const events = [first, second].filter((event) => event !== undefined);
+  const isEnded = hold.state === "charged" || hold.state === "expired";
+  const expected = isEnded ? hold.charged : hold.state === "open" ? hold.amount : 0n;
+  must(sumOf(hold.draws.map(({ amount }) => amount)) === expected, "the draws add up to what is held or charged");
+  must(
+    hold.draws.every(({ amount }) => amount > 0n),
+    "no draw is empty",
+  );
+  must(new Set(hold.draws.map(({ grantId }) => grantId)).size === hold.draws.length, "a grant is drawn on once");
+  must((first !== undefined) === isEnded, "event 0 is there once the hold was charged or expired");
+  must(second === undefined || (hold.state === "charged" && first?.end === "recovered"), "event 1 is a late charge's");
+  must(hold.charged === sumOf(events.map(({ cost }) => cost)), "charged = the events' costs");
+  must(hold.shortfall === sumOf(events.map(({ shortfall }) => shortfall)), "shortfall = the events' shortfalls");
+  must(hold.shortfall >= 0n && hold.charged >= 0n, "nothing of a hold is below 0");
+  for (const tokenClass of isEnded ? TOKEN_CLASSES : []) {
+    const counted = events.reduce((total, { tokens }) => total + tokens[tokenClass], 0);
+    must(counted === hold.tokens[tokenClass], "the events' tokens add up to the hold's");
+  }
+}
+
+function picture(books: MemoryBooks, organizationId: string) {
+  const own = <Row extends { organizationId: string }>(rows: Map<string, Row>) =>
+    [...rows.values()].filter((row) => row.organizationId === organizationId);
+  const balance = { ...books.balances.get(organizationId), nextChangeAtMs: null };
+  const grants = own(books.grants).map(({ id, state, remaining }) => ({ id, pending: state === "pending", remaining }));
+  const holds = own(books.holds).map(({ holdId, state, amount, draws, shortfall, expiresAtMs }) => {
+    const events = [0, 1].map((sequence) => books.events.get(keyOf(organizationId, holdId, sequence)));
+    const costs = events.flatMap((event) => (event === undefined ? [] : [event.cost]));
+    return { id: holdId, state, amount, drawn: draws, costs, shortfall, expiresAtMs };
+  });
+  return { balance, grants: byId(grants), holds: byId(holds) };
+}
+
+function byId<Row extends { id: string }>(rows: Row[]): Row[] {
+  return rows.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+}
+
+/** The model lets time pass only for organizations that are named; a look at both brings them level. */
+function refreshAll(): Transition[] {
+  return ORGANIZATION_IDS.map((organizationId) => ({ kind: "refresh", organizationId }));
+}
+
+describe("a random history of the books", () => {
+  test("equals a heap of coins at every step", () => {
+    fc.assert(
+      fc.property(histories({ minMs: 0, maxMs: 50 }), (steps) => {
+        const books = newBooks();
+        const model = new CoinModel();
+        for (const organizationId of ORGANIZATION_IDS) model.addOrganization(organizationId);
+        replay(books, steps, (transitions, { checkpoints }) => {
+          for (const { organizationId, holdId, tokens } of checkpoints)
+            model.checkpoint(organizationId, holdId, tokens);
+          const batch = [...transitions, ...refreshAll()];
+          const outcomes = books.book(batch).map(withoutNextChange);
+          expect(outcomes).toEqual(batch.map((transition) => model.play(transition, books.nowMs)));
+          for (const organizationId of ORGANIZATION_IDS) {
+            const expected = model.picture(organizationId);
+            expect(picture(books, organizationId)).toEqual({
+              ...expected,
+              grants: byId(expected.grants),
+              holds: byId(expected.holds),
+            });
+          }
+        });
+      }),
+      { numRuns: 1_000 },
+    );
+  }, 120_000);
+
+  test("keeps the invariants and the arrows of holds, even where the clock goes back", () => {
+    fc.assert(
+      fc.property(histories({ minMs: -40, maxMs: 60 }), (steps) => {
+        const books = newBooks();
+        replay(books, steps, (transitions) => {
+          for (const transition of transitions) {
+            const before = new Map([...books.holds].map(([key, { state }]) => [key, state]));
+            books.bookOne(transition);
+            for (const [key, { state }] of books.holds) {
+              must(
+                ARROWS[before.get(key) ?? "none"].includes(state),
+                `no hold goes from ${before.get(key)} to ${state}`,
+              );
+            }
+            for (const key of before.keys()) must(books.holds.has(key), "no hold is removed");
+          }
+          checkInvariants(books);
+        });
+      }),
+      { numRuns: 1_000 },
+    );
+  }, 120_000);
+
+  test("comes to the same in batches of N as in N batches of one", () => {
+    fc.assert(
+      fc.property(histories({ minMs: -40, maxMs: 60 }), (steps) => {
+        const together = newBooks();
+        const singly = newBooks();
+        replay(together, steps, (transitions, step) => {
+          singly.nowMs = together.nowMs;
+          leaveCheckpoints(singly, step);
+          const outcomes = together.book(transitions);
+          expect(outcomes).toEqual(transitions.map((transition) => singly.bookOne(transition)));
+          checkInvariants(together);
+          for (const table of ["balances", "grants", "holds", "events"] as const) {
+            expect(together[table]).toEqual(singly[table]);
+          }
+        });
+      }),
+      { numRuns: 1_000 },
+    );
+  }, 120_000);
+
+  test("gives the first outcome to a transition repeated, at once and in one batch, and books nothing more", () => {
+    fc.assert(
+      fc.property(histories({ minMs: 0, maxMs: 50 }), (steps) => {
+        const books = newBooks();
+        const once = newBooks();
+        replay(books, steps, (transitions, step) => {
+          once.nowMs = books.nowMs;
+          leaveCheckpoints(once, step);
+          for (const transition of transitions) {
+            const first = once.bookOne(transition);
+            const [again, third] = books.book([transition, transition]);
+            const fourth = books.bookOne(transition);
+            for (const outcome of [again, third, fourth]) {
+              expect(lastingPart(outcome as Outcome)).toEqual(lastingPart(first));
+            }
+            for (const table of ["balances", "grants", "holds", "events"] as const) {
+              expect(books[table]).toEqual(once[table]);
+            }
+          }
+        });
+      }),
+      { numRuns: 500 },
+    );
+  }, 120_000);
+});

@@ -1,0 +1,99 @@
+import fc from "fast-check";
+import type { HoldFacts, Transition } from "../../src/credits/books.ts";
+import type { TokenCounts, UnitPrices } from "../../src/credits/price.ts";
+
+/**
+ * Random histories of the books: few organizations, holds and grants, and small amounts, so that everything meets
+ * everything. The dates of grants count from the step that they are in.
+ */
+export interface Step {
+  passedMs: number;
+  /** Left in the rows of open holds before the batch. */
+  checkpoints: { organizationId: string; holdId: string; tokens: TokenCounts }[];
+  batch: Transition[];
+}
+
+export const ORGANIZATION_IDS = ["org_a", "org_b"];
+const organizationId = fc.oneof(
+  { weight: 20, arbitrary: fc.constant("org_a") },
+  { weight: 5, arbitrary: fc.constant("org_b") },
+  { weight: 1, arbitrary: fc.constant("org_unknown") },
+);
+const holdId = fc.constantFrom("hold_1", "hold_2", "hold_3", "hold_4", "hold_5", "hold_6", "hold_7", "hold_8");
+const unitPrice = fc.constantFrom(0n, 1n, 300_000n, 1_000_000n, 2_500_001n);
+const prices: fc.Arbitrary<UnitPrices> = fc.record({
+  input: unitPrice,
+  cachedInput: unitPrice,
+  cacheWrite: unitPrice,
+  output: unitPrice,
+  reasoning: unitPrice,
+});
+const count = fc.integer({ min: 0, max: 9 });
+const tokens: fc.Arbitrary<TokenCounts> = fc.record({
+  input: count,
+  cachedInput: count,
+  cacheWrite: count,
+  output: count,
+  reasoning: count,
+});
+const facts: fc.Arbitrary<HoldFacts> = fc
+  .tuple(organizationId, holdId, prices, fc.constantFrom("sandbox/a", "sandbox/b"))
+  .map(([organizationId, holdId, prices, upstream]) => {
+    const request = { tokenId: "tok_1", requestId: `req_${holdId}`, model: "sandbox/a", metadata: { for: holdId } };
+    return { organizationId, holdId, prices, upstream, ...request };
+  });
+const amount = fc.bigInt({ min: 0n, max: 40n });
+const lifeMs = fc.integer({ min: 0, max: 60 });
+
+const ending = (kind: "release" | "expire") => fc.record({ kind: fc.constant(kind), organizationId, holdId });
+const hold = fc.tuple(facts, amount, amount, lifeMs).map(([facts, a, b, lifeMs]) => {
+  return { kind: "hold" as const, facts, least: a < b ? a : b, most: a < b ? b : a, lifeMs };
+});
+const settle = fc.record({
+  kind: fc.constant("settle" as const),
+  facts,
+  tokens,
+  basis: fc.constantFrom("reported" as const, "counted" as const),
+  end: fc.constantFrom("complete" as const, "client_left" as const),
+});
+const grant = fc.record({
+  kind: fc.constant("grant" as const),
+  organizationId,
+  grantId: fc.constantFrom("grant_1", "grant_2", "grant_3", "grant_4", "grant_5", "grant_6"),
+  amount,
+  effectiveAtMs: fc.option(fc.integer({ min: -20, max: 80 }), { freq: 2 }),
+  expiresAtMs: fc.option(fc.integer({ min: -20, max: 150 }), { freq: 2 }),
+  priority: fc.integer({ min: 0, max: 2 }),
+  reference: fc.option(fc.constantFrom("invoice 1", "invoice 2", "invoice 3", "invoice 4"), { freq: 1 }),
+});
+
+/** The transitions of a step that is taken at `nowMs`. */
+export function batchAt({ batch }: Step, nowMs: number): Transition[] {
+  const at = (atMs: number | null) => (atMs === null ? null : nowMs + atMs);
+  return batch.map((transition) => {
+    if (transition.kind !== "grant") return transition;
+    return { ...transition, effectiveAtMs: at(transition.effectiveAtMs), expiresAtMs: at(transition.expiresAtMs) };
+  });
+}
+
+const transition: fc.Arbitrary<Transition> = fc.oneof(
+  { weight: 6, arbitrary: hold },
+  { weight: 4, arbitrary: settle },
+  { weight: 2, arbitrary: ending("release") },
+  { weight: 3, arbitrary: ending("expire") },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant("renew" as const), organizationId, holdId, lifeMs }) },
+  { weight: 4, arbitrary: grant },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant("refresh" as const), organizationId }) },
+);
+
+/** `passedMs` is how far the clock may move between two steps. */
+export function histories(passed: { minMs: number; maxMs: number }): fc.Arbitrary<Step[]> {
+  const step = fc.record({
+    passedMs: fc.integer({ min: passed.minMs, max: passed.maxMs }),
+    checkpoints: fc.array(fc.record({ organizationId: fc.constantFrom(...ORGANIZATION_IDS), holdId, tokens }), {
+      maxLength: 1,
+    }),
+    batch: fc.array(transition, { minLength: 1, maxLength: 8 }),
+  });
+  return fc.array(step, { minLength: 1, maxLength: 30, size: "max" });
+}
