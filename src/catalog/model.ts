@@ -27,7 +27,10 @@ export interface CatalogModel {
   refusedParameters: ReadonlySet<string>;
   /** Bound of the tokens that one image may count. */
   imageTokensMax: number;
+  /** What a hold covers and a listing shows at most: the dearest of all routes, at their dearest. */
   prices: UnitPrices;
+  /** What a short prompt pays on the dearest route, where long prompts are dearer. */
+  shortPrompt?: ShortPromptPrices;
   /** Tried in this order; at least one. */
   routes: readonly Route[];
 }
@@ -36,7 +39,22 @@ export interface Route {
   providerId: string;
   /** The upstream's own name of the model. */
   model: string;
+  /** The dearest that a token of each class can cost here. */
   prices: UnitPrices;
+  /** What a short prompt pays, where long prompts are dearer. */
+  shortPrompt?: ShortPromptPrices;
+}
+
+/** Prices of a request whose prompt has at most so many tokens, all classes together. */
+export interface ShortPromptPrices {
+  promptTokensMax: number;
+  prices: UnitPrices;
+}
+
+/** What a request with this prompt pays on a route: the prices of a short prompt where they apply, else the dearest. */
+export function pricesAt(route: Pick<Route, "prices" | "shortPrompt">, promptTokens: number): UnitPrices {
+  const { shortPrompt, prices } = route;
+  return shortPrompt !== undefined && promptTokens <= shortPrompt.promptTokensMax ? shortPrompt.prices : prices;
 }
 
 /** What the rest of the service sees of the catalog; the content may change while it runs. */

@@ -1,0 +1,146 @@
+import { FREE } from "../credits/price.ts";
+import { OperatorError } from "../errors.ts";
+import { compose } from "./compose.ts";
+import { configuredModels, type ModelSettings, priceOfRoute, type Surroundings } from "./configured.ts";
+import { findFacts, offeredBy } from "./facts.ts";
+import { type CreditSettings, creditSettingsFault } from "./known-prices.ts";
+import { identify, KNOWN_PROVIDERS, type KnownProvider, type ProviderIdentity } from "./known-providers.ts";
+import type { FoundServer } from "./local-servers.ts";
+import type { Catalog, CatalogModel } from "./model.ts";
+import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
+
+export interface CatalogSources {
+  /** The models of the configuration; empty: everything that the providers are known to offer. */
+  models: readonly ModelSettings[];
+  /** Every provider that is set up, by the configuration or by a key in the environment; the sandbox's need not be among them. */
+  providers: readonly ProviderIdentity[];
+  credits: CreditSettings;
+  /** Local servers that answered. */
+  found?: readonly FoundServer[];
+}
+
+/** A catalog as it stood at one moment. */
+export class FixedCatalog implements Catalog {
+  /** What an operator may want to know of it, a line each. */
+  readonly notes: readonly string[];
+  readonly #models: ReadonlyMap<string, CatalogModel>;
+  readonly #list: readonly CatalogModel[];
+
+  constructor(models: readonly CatalogModel[], notes: readonly string[]) {
+    this.#list = models.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+    this.#models = new Map(this.#list.map((model) => [model.id, model]));
+    this.notes = notes;
+  }
+
+  find(id: string): CatalogModel | undefined {
+    return this.#models.get(id);
+  }
+
+  list(): readonly CatalogModel[] {
+    return this.#list;
+  }
+}
+
+/**
+ * The models that exist at a moment: those of the configuration, or else all that are known of the providers at hand;
+ * those of local servers; and always the sandbox's. Throws OperatorError with one line for a mistake in the configuration.
+ */
+export function buildCatalog(sources: CatalogSources, nowMs: number): FixedCatalog {
+  const surroundings = { ...sources, providers: withSandbox(sources.providers), nowMs };
+  const fault = creditSettingsFault(sources.credits);
+  if (fault !== undefined) throw new OperatorError(fault);
+  const models = new Map(configuredModels(sources.models, surroundings).map((model) => [model.id, model]));
+  const notes: string[] = [];
+  if (sources.models.length === 0) addKnownModels(models, surroundings, notes);
+  for (const model of [...(sources.found ?? []).flatMap(foundModels), ...sandboxModels()]) {
+    if (!models.has(model.id)) models.set(model.id, model);
+  }
+  return new FixedCatalog(
+    [...models.values()].map((model, _index, all) => withReplacement(model, all)),
+    notes,
+  );
+}
+
+/** Names a model's replacement as this catalog does, where it has it. */
+function withReplacement(model: CatalogModel, all: readonly CatalogModel[]): CatalogModel {
+  const { replacement, routes } = model;
+  if (replacement === null) return model;
+  const isIt = ({ routes: [route] }: CatalogModel) =>
+    route?.providerId === routes[0]?.providerId &&
+    (route?.model === replacement || route?.model.endsWith(`/${replacement}`));
+  const listed = all.find(isIt);
+  return listed === undefined ? model : { ...model, replacement: listed.id };
+}
+
+function withSandbox(providers: readonly ProviderIdentity[]): ProviderIdentity[] {
+  const other = providers.find(({ id, kind }) => id === SANDBOX_PROVIDER.id && kind !== SANDBOX_PROVIDER.kind);
+  if (other !== undefined) {
+    throw new OperatorError(
+      `providers: found the id "${other.id}" with the kind "${other.kind}"; allowed: any other id, because that one belongs to the built-in models`,
+    );
+  }
+  return providers.some(({ id }) => id === SANDBOX_PROVIDER.id) ? [...providers] : [...providers, SANDBOX_PROVIDER];
+}
+
+/** Adds what known providers offer today: under a model's plain id for the first that has it, under `provider/model` for the others. */
+function addKnownModels(models: Map<string, CatalogModel>, surroundings: Surroundings, notes: string[]): void {
+  const present = surroundings.providers.map((provider) => ({ provider, known: identify(provider) }));
+  for (const known of KNOWN_PROVIDERS) {
+    for (const { provider } of present.filter((candidate) => candidate.known === known)) {
+      const unpriced: string[] = [];
+      for (const name of offeredBy(known.id)) {
+        const id = models.has(name) ? `${provider.id}/${name}` : name;
+        const model = knownModel(id, name, provider, known, surroundings);
+        if (model === "charged by the request") unpriced.push(name);
+        else if (model !== undefined && !models.has(id)) models.set(id, model);
+      }
+      if (unpriced.length > 0) notes.push(unpricedNote(provider, unpriced));
+    }
+  }
+}
+
+function knownModel(
+  id: string,
+  name: string,
+  provider: ProviderIdentity,
+  known: KnownProvider,
+  surroundings: Surroundings,
+): CatalogModel | "charged by the request" | undefined {
+  const facts = findFacts(known.id, name);
+  if (facts === undefined || hasPassed(facts.shutdownDate, surroundings.nowMs)) return undefined;
+  const priced = priceOfRoute(provider, name, surroundings);
+  if (typeof priced === "string") return priced === "unknown" ? undefined : priced;
+  const { prices, shortPrompt, deprecated } = priced;
+  const isCompatible = known.kind === provider.kind;
+  return compose({
+    id,
+    routes: [{ providerId: provider.id, model: name, prices, ...(shortPrompt && { shortPrompt }) }],
+    facts,
+    ...(isCompatible && { lacks: known.lacks, refuses: known.refuses }),
+    isDeprecated: deprecated,
+    sentence: `The model ${name} of the provider ${provider.id}.`,
+  });
+}
+
+function hasPassed(date: string | null, nowMs: number): boolean {
+  return date !== null && Date.parse(date) <= nowMs;
+}
+
+function unpricedNote({ id }: ProviderIdentity, names: string[]): string {
+  return `${names.join(", ")}: not offered, because ${id} charges for each request beside the tokens; to offer one, state a price for it under models`;
+}
+
+function foundModels(server: FoundServer): CatalogModel[] {
+  return server.models.map((found) => {
+    const facts = findFacts(undefined, found.name);
+    return compose({
+      id: `${server.id}/${found.name}`,
+      routes: [{ providerId: server.id, model: found.name, prices: FREE }],
+      facts: facts && { ...facts, ownedBy: server.id, can: found.can ?? facts.can },
+      ...(found.can && { stated: { capabilities: found.can } }),
+      knownContextWindow: found.contextWindow,
+      fileDate: found.fileDate,
+      sentence: `The model ${found.name} on the ${server.name} server of this machine.`,
+    });
+  });
+}

@@ -1,0 +1,138 @@
+import type { Capability, Category, CutoffBasis } from "../contract/model.ts";
+import { dearer } from "../credits/price.ts";
+import type { ModelFacts } from "./facts.ts";
+import { IMAGE_TOKENS_MAX } from "./facts.ts";
+import type { CatalogModel, Route, ShortPromptPrices } from "./model.ts";
+
+/** Everything that may be known of a model, of which little has to be. */
+export interface Knowledge {
+  id: string;
+  routes: readonly [Route, ...Route[]];
+  facts?: ModelFacts | undefined;
+  /** What was stated for this service, which wins over what is known. */
+  stated?: Stated;
+  /** A display name, where the facts have none. */
+  knownName?: string | undefined;
+  /** Tokens, where the facts have none. */
+  knownContextWindow?: number | undefined;
+  /** Date of a local model's file, YYYY-MM-DD. */
+  fileDate?: string | undefined;
+  /** What its provider does not pass on. */
+  lacks?: readonly Capability[];
+  refuses?: readonly string[];
+  isDeprecated?: boolean;
+  /** A sentence for a model without facts. */
+  sentence: string;
+}
+
+export interface Stated {
+  name?: string;
+  category?: Category;
+  description?: string;
+  capabilities?: readonly Capability[];
+  contextWindow?: number;
+  maxOutputTokens?: number;
+  cutoffDate?: string;
+  playground?: boolean;
+}
+
+/** The contract's bound of an answer. */
+const MAX_OUTPUT_TOKENS = 4_096;
+/** Of a model of which nothing is known: most take that much, and an upstream that takes less says so itself. */
+const ASSUMED_CONTEXT_WINDOW_TOKENS = 32_768;
+/** Of a model of which nothing is known: old enough to be true of nearly every one in use. */
+const ASSUMED_CUTOFF_DATE = "2023-12-31";
+const ALWAYS: readonly Capability[] = ["chat", "streaming", "instructions"];
+/** Of a model of which nothing is known: parts of the protocol that an upstream without them refuses itself. */
+const ASSUMED: readonly Capability[] = ["tools", "structured_output"];
+
+/** A model of the catalog from what is stated, else known, else assumed. */
+export function compose(knowledge: Knowledge): CatalogModel {
+  const { id, routes, facts, stated = {}, isDeprecated = false } = knowledge;
+  const prices = routes.map((route) => route.prices).reduce(dearer);
+  const shortPrompt = dearestShortPrompt(routes);
+  const capabilities = capabilitiesOf(knowledge);
+  const category = stated.category ?? categoryOf(capabilities, facts);
+  const name = stated.name ?? facts?.name ?? knowledge.knownName ?? id;
+  const contextWindow = stated.contextWindow ?? knowledge.knownContextWindow ?? facts?.contextWindow;
+  const known = contextWindow ?? ASSUMED_CONTEXT_WINDOW_TOKENS;
+  const cutoff = cutoffOf(knowledge);
+  return {
+    id,
+    name,
+    ownedBy: facts?.ownedBy ?? routes[0].providerId,
+    category,
+    description: stated.description ?? describe(knowledge, category, capabilities, known),
+    capabilities,
+    contextWindow: known,
+    maxOutputTokens: Math.min(MAX_OUTPUT_TOKENS, stated.maxOutputTokens ?? facts?.maxOutputTokens ?? known, known),
+    cutoffDate: cutoff.date,
+    cutoffBasis: cutoff.basis,
+    created: Date.parse(facts?.released ?? knowledge.fileDate ?? cutoff.date) / 1000,
+    deprecated: isDeprecated || (facts?.deprecated ?? false),
+    shutdownDate: facts?.shutdownDate ?? null,
+    replacement: facts?.replacement ?? null,
+    playground: stated.playground ?? false,
+    refusedParameters: new Set([...(facts?.refuses ?? []), ...(knowledge.refuses ?? [])]),
+    imageTokensMax: facts?.imageTokensMax ?? IMAGE_TOKENS_MAX,
+    prices,
+    ...(shortPrompt && { shortPrompt }),
+    routes,
+  };
+}
+
+/** Where the prices of a short prompt hold on every route: the dearest of them, up to the least bound. */
+function dearestShortPrompt(routes: readonly Route[]): ShortPromptPrices | undefined {
+  const bounds = routes.flatMap(({ shortPrompt }) => (shortPrompt === undefined ? [] : [shortPrompt.promptTokensMax]));
+  if (bounds.length === 0) return undefined;
+  const prices = routes.map(({ shortPrompt, prices }) => shortPrompt?.prices ?? prices).reduce(dearer);
+  return { promptTokensMax: Math.min(...bounds), prices };
+}
+
+function capabilitiesOf({ facts, stated, routes, lacks = [] }: Knowledge): ReadonlySet<Capability> {
+  if (stated?.capabilities !== undefined) return new Set([...ALWAYS, ...stated.capabilities]);
+  const isCachingCheaper = routes.some(({ prices }) => prices.cachedInput < prices.input);
+  const known = [...(facts?.can ?? ASSUMED), ...(isCachingCheaper ? ["prompt_caching" as const] : [])];
+  return new Set([...ALWAYS, ...known.filter((capability) => !lacks.includes(capability))]);
+}
+
+/** Made for code; else a model that reasons before it answers; else one that sees; else one that chats. */
+function categoryOf(capabilities: ReadonlySet<Capability>, facts: ModelFacts | undefined): Category {
+  if (facts?.isForCode === true) return "code";
+  if (capabilities.has("reasoning")) return "reasoning";
+  return capabilities.has("vision") ? "vision" : "chat";
+}
+
+function cutoffOf({ stated, facts, fileDate }: Knowledge): { date: string; basis: CutoffBasis } {
+  const date = stated?.cutoffDate ?? facts?.cutoffDate;
+  if (date !== undefined) return { date, basis: "stated" };
+  const released = facts?.released ?? fileDate;
+  return released === undefined
+    ? { date: ASSUMED_CUTOFF_DATE, basis: "assumed" }
+    : { date: released, basis: "released" };
+}
+
+const KINDS: Record<Category, string> = {
+  chat: "a chat model",
+  code: "a model for code",
+  reasoning: "a reasoning model",
+  sandbox: "a model for tests",
+  vision: "a chat model",
+};
+
+function describe(
+  { facts, sentence }: Knowledge,
+  category: Category,
+  capabilities: ReadonlySet<Capability>,
+  contextWindow: number,
+): string {
+  if (facts === undefined) return sentence;
+  const month = new Date(facts.released).toLocaleDateString("en-US", {
+    month: "long",
+    year: "numeric",
+    timeZone: "UTC",
+  });
+  const takes = capabilities.has("vision") ? "text and images" : "text";
+  const window = contextWindow.toLocaleString("en-US");
+  return `${facts.name} by ${facts.maker}: ${KINDS[category]} of ${month} that takes ${takes}, with a context window of ${window} tokens.`;
+}

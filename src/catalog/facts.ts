@@ -1,0 +1,167 @@
+import { readdirSync, readFileSync } from "node:fs";
+import type { Capability } from "../contract/model.ts";
+
+/**
+ * What is known of a model whoever serves it. `facts/makers/` has one file for each maker; a cut-off known to the month
+ * alone is written as the month.
+ */
+export interface ModelFacts {
+  /** The maker's short name, for `owned_by`. */
+  ownedBy: string;
+  maker: string;
+  name: string;
+  /** YYYY-MM-DD. */
+  released: string;
+  /** YYYY-MM-DD; undefined where the maker states none. */
+  cutoffDate: string | undefined;
+  /** Tokens. */
+  contextWindow: number;
+  maxOutputTokens: number;
+  can: readonly Capability[];
+  /** Whether it was made for writing programs. */
+  isForCode: boolean;
+  refuses: readonly string[];
+  imageTokensMax: number;
+  deprecated: boolean;
+  shutdownDate: string | null;
+  replacement: string | null;
+}
+
+interface WrittenFacts {
+  name: string;
+  released: string;
+  cutoff?: string;
+  context: number;
+  output: number;
+  can: Capability[];
+  code?: true;
+  refuses?: string[];
+  imageTokens?: number;
+  deprecated?: true;
+  shutdown?: string;
+  replacement?: string;
+}
+
+interface MakerFile {
+  maker: string;
+  ownedBy: string;
+  models: Record<string, WrittenFacts>;
+}
+
+/** How a provider offers a model: the key of its facts, and where they differ here. */
+interface WrittenOffer {
+  model: string;
+  context?: number;
+  output?: number;
+  lacks?: Capability[];
+  dollars?: DollarPrice;
+  deprecated?: true;
+  shutdown?: string;
+  replacement?: string;
+}
+
+/** Dollars per million tokens, as decimal texts. */
+export interface DollarPrice {
+  input: string;
+  cachedInput?: string;
+  cacheWrite?: string;
+  output: string;
+}
+
+/** Bound of the tokens of one image where the model's documentation states none: the largest that most of them state. */
+export const IMAGE_TOKENS_MAX = 4_800;
+
+const models = new Map<string, ModelFacts>();
+const makersFolder = new URL("./facts/makers/", import.meta.url);
+for (const file of readdirSync(makersFolder).sort()) {
+  const { maker, ownedBy, models: written } = readJson<MakerFile>(new URL(file, makersFolder));
+  for (const [key, facts] of Object.entries(written)) models.set(key, readFacts(facts, maker, ownedBy));
+}
+const offers = readJson<Record<string, Record<string, string | WrittenOffer>>>(
+  new URL("./facts/offers.json", import.meta.url),
+);
+
+/** The names under which a known provider offers models with known facts. */
+export function offeredBy(providerId: string): string[] {
+  return Object.keys(offers[providerId] ?? {});
+}
+
+/**
+ * The facts of a model by the name that an upstream has for it. `providerId` is a known provider's, or undefined for a
+ * server of one's own. A name is found as it stands, without the date or tag at its end, and without the vendor before
+ * it: `openai/gpt-5-mini-2025-08-07` is `gpt-5-mini`, and `gpt-oss:20b` is `gpt-oss-20b`.
+ */
+export function findFacts(providerId: string | undefined, model: string): ModelFacts | undefined {
+  const names = spellings(model);
+  const offered = providerId === undefined ? undefined : offers[providerId];
+  for (const name of names) {
+    const offer = offered?.[name];
+    if (offer !== undefined) return offeredFacts(providerId, typeof offer === "string" ? { model: offer } : offer);
+  }
+  return names.map((name) => offeredFacts(providerId, { model: name })).find((facts) => facts !== undefined);
+}
+
+/** Passes requests on to each maker's own API, so that a model ends there when it ends at its maker's. */
+const PASSES_ON = "openrouter";
+
+function offeredFacts(providerId: string | undefined, offer: WrittenOffer): ModelFacts | undefined {
+  const made = models.get(offer.model);
+  if (made === undefined) return undefined;
+  const endsWithMaker = providerId === made.ownedBy || providerId === PASSES_ON;
+  const facts = endsWithMaker ? made : { ...made, deprecated: false, shutdownDate: null, replacement: null };
+  return {
+    ...facts,
+    contextWindow: offer.context ?? facts.contextWindow,
+    maxOutputTokens: offer.output ?? facts.maxOutputTokens,
+    can: facts.can.filter((capability) => !offer.lacks?.includes(capability)),
+    deprecated: offer.deprecated ?? facts.deprecated,
+    shutdownDate: offer.shutdown ?? facts.shutdownDate,
+    replacement: offer.replacement ?? facts.replacement,
+  };
+}
+
+/** What the table says that a provider takes for a model; only where the price data has none, or a lower one. */
+export function offeredDollars(providerId: string, model: string): DollarPrice | undefined {
+  const offer = offers[providerId]?.[model];
+  return typeof offer === "object" ? offer.dollars : undefined;
+}
+
+const DATE_OR_TAG = /(?:[-@](?:20\d{2}-\d{2}-\d{2}|20\d{6}|latest)|:[a-z0-9.-]+)$/i;
+
+function spellings(model: string): string[] {
+  const plain = model.toLowerCase();
+  const bare = plain.slice(plain.lastIndexOf("/") + 1);
+  const undated = [plain.replace(DATE_OR_TAG, ""), bare, bare.replace(":", "-"), bare.replace(DATE_OR_TAG, "")];
+  return [...new Set([model, plain, ...undated])];
+}
+
+function readFacts(written: WrittenFacts, maker: string, ownedBy: string): ModelFacts {
+  const { cutoff, shutdown } = written;
+  return {
+    ownedBy,
+    maker,
+    name: written.name,
+    released: written.released,
+    cutoffDate: cutoff === undefined ? undefined : lastDay(cutoff),
+    contextWindow: written.context,
+    maxOutputTokens: written.output,
+    can: written.can,
+    isForCode: written.code ?? false,
+    refuses: written.refuses ?? [],
+    imageTokensMax: written.imageTokens ?? IMAGE_TOKENS_MAX,
+    deprecated: written.deprecated ?? shutdown !== undefined,
+    shutdownDate: shutdown ?? null,
+    replacement: written.replacement ?? null,
+  };
+}
+
+/** The last day of a month, `YYYY-MM`; a full date stays as it is. */
+function lastDay(date: string): string {
+  if (date.length > "YYYY-MM".length) return date;
+  const [year = 0, month = 0] = date.split("-").map(Number);
+  return new Date(Date.UTC(year, month, 0)).toISOString().slice(0, "YYYY-MM-DD".length);
+}
+
+function readJson<T>(file: URL): T {
+  return JSON.parse(readFileSync(file, "utf8")) as T;
+}

@@ -1,0 +1,49 @@
+import { parsePrice, type UnitPrices } from "../credits/price.ts";
+import type { CatalogModel } from "./model.ts";
+
+/** The provider behind the built-in models; always there. */
+export const SANDBOX_PROVIDER = { id: "sandbox", kind: "sandbox", baseUrl: null } as const;
+
+const RELEASED = "2026-11-21";
+const CONTEXT_WINDOW_TOKENS = 32_768;
+const MAX_OUTPUT_TOKENS = 4_096;
+
+const NAMES = {
+  echo: [
+    "Sandbox Echo",
+    "Answers with the last user message, word by word. For trying things out: no AI model is called.",
+  ],
+  story: ["Sandbox Story", "Writes the same story until max_tokens. For trying things out: no AI model is called."],
+  fault: [
+    "Sandbox Fault",
+    "Fails the way its message says, such as a status, a delay or a reset. For testing clients: no AI model is called.",
+  ],
+} as const;
+
+/** The built-in models, which answer offline and the same every time. They have a price, so that credits can be seen to move. */
+export function sandboxModels(): CatalogModel[] {
+  const input = parsePrice("1") ?? 0n;
+  const output = parsePrice("2") ?? 0n;
+  const prices: UnitPrices = { input, cachedInput: input, cacheWrite: input, output, reasoning: output };
+  return Object.entries(NAMES).map(([model, [name, description]]) => ({
+    id: `${SANDBOX_PROVIDER.id}/${model}`,
+    name,
+    ownedBy: "tollgate",
+    category: "sandbox",
+    description,
+    capabilities: new Set(["chat", "streaming", "instructions", "tools", "structured_output"] as const),
+    contextWindow: CONTEXT_WINDOW_TOKENS,
+    maxOutputTokens: MAX_OUTPUT_TOKENS,
+    cutoffDate: RELEASED,
+    cutoffBasis: "released",
+    created: Date.parse(RELEASED) / 1000,
+    deprecated: false,
+    shutdownDate: null,
+    replacement: null,
+    playground: true,
+    refusedParameters: new Set<string>(),
+    imageTokensMax: 0,
+    prices,
+    routes: [{ providerId: SANDBOX_PROVIDER.id, model, prices }],
+  }));
+}
