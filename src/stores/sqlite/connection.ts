@@ -64,6 +64,24 @@ export class Connection {
     this.#open().exec(sql);
   }
 
+  /**
+   * Gives the file a write-ahead log, which it keeps from then on. SQLite does not wait by itself for others that have
+   * the file open meanwhile.
+   */
+  enterWalMode(): void {
+    this.#guard((database) => {
+      for (let waitedMs = 0; ; waitedMs += RETRY_MS) {
+        try {
+          database.exec("PRAGMA journal_mode = WAL");
+          return;
+        } catch (error) {
+          if (!isBusy(error) || waitedMs >= this.#options.busyTimeoutMs) throw error;
+          Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_MS);
+        }
+      }
+    });
+  }
+
   checkpoint(mode: "PASSIVE" | "TRUNCATE"): CheckpointResult {
     return this.#guard(() => {
       const row = this.prepare(`PRAGMA wal_checkpoint(${mode})`).get();
@@ -109,7 +127,6 @@ export class Connection {
     location.searchParams.set("mode", "rw");
     const database = new DatabaseSync(location, { timeout: busyTimeoutMs, readBigInts: true });
     try {
-      enterWalMode(database, busyTimeoutMs);
       database.exec(`PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = NORMAL;
         PRAGMA cache_size = -${CACHE_KIBIBYTES}; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF`);
     } catch (error) {
@@ -125,18 +142,5 @@ export class Connection {
     if (durable === this.#durable) return;
     database.exec(durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
     this.#durable = durable;
-  }
-}
-
-/** SQLite does not wait by itself for others while it changes the journal's mode. */
-function enterWalMode(database: DatabaseSync, busyTimeoutMs: number): void {
-  for (let waitedMs = 0; ; waitedMs += RETRY_MS) {
-    try {
-      database.exec("PRAGMA journal_mode = WAL");
-      return;
-    } catch (error) {
-      if (!isBusy(error) || waitedMs >= busyTimeoutMs) throw error;
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_MS);
-    }
   }
 }

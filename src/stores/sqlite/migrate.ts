@@ -31,8 +31,9 @@ export function readMigrations(): Migration[] {
 
 /** Brings the schema up to date in one transaction; processes that start together take turns. */
 export function migrate(connection: Connection, databasePath: string, migrations: Migration[], nowMs: number): void {
+  refuseForeign(connection, databasePath);
+  connection.enterWalMode();
   connection.transaction("BEGIN IMMEDIATE", true, () => {
-    refuseForeign(connection, databasePath);
     connection.script(SCHEMA_MIGRATION);
     const applied = connection.step({ sql: "SELECT version, checksum FROM schema_migration", parameters: [] }).rows;
     const checksums = new Map(applied.map((row) => [Number(row.version), row.checksum]));
@@ -52,11 +53,11 @@ export function migrate(connection: Connection, databasePath: string, migrations
   });
 }
 
+/** Before anything is changed: the file of another program stays as it is. */
 function refuseForeign(connection: Connection, databasePath: string): void {
-  const [row] = connection.step({
-    sql: "SELECT count(*) AS tables, coalesce(sum(name = 'schema_migration'), 0) AS own FROM sqlite_schema WHERE type = 'table'",
-    parameters: [],
-  }).rows;
+  const own = "coalesce(sum(name = 'schema_migration'), 0)";
+  const sql = `SELECT count(*) AS tables, ${own} AS own FROM sqlite_schema WHERE type = 'table'`;
+  const [row] = connection.run({ sql, parameters: [] }, false).rows;
   if (row?.own === 0n && row.tables !== 0n) {
     throw new OperatorError(`The file ${databasePath} is a database of another program.`);
   }

@@ -9,8 +9,6 @@ import { toStatement, workerDialect } from "./dialect.ts";
 import { lockDirectory, prepareDirectory } from "./directory.ts";
 import { WorkerLink } from "./link.ts";
 
-const BUSY_TIMEOUT_MS = 5_000;
-
 export interface SqliteOptions {
   /** Made where it is missing, for its owner alone. */
   dataDir: string;
@@ -18,6 +16,8 @@ export interface SqliteOptions {
   role: "service" | "command";
   /** Milliseconds since 1970. */
   clock?: () => number;
+  /** How long a transaction waits for one of another process. */
+  busyTimeoutMs?: number;
 }
 
 /** The store and what it is made of. */
@@ -35,15 +35,17 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   return (await openSqliteParts(options)).store;
 }
 
-export async function openSqliteParts({ dataDir, role, clock = Date.now }: SqliteOptions): Promise<SqliteParts> {
+export async function openSqliteParts(options: SqliteOptions): Promise<SqliteParts> {
+  const { dataDir, role, clock = Date.now, busyTimeoutMs = 5_000 } = options;
   const databasePath = prepareDirectory(dataDir);
   const unlock = role === "service" ? lockDirectory(dataDir) : undefined;
-  const workerOptions = { databasePath, busyTimeoutMs: BUSY_TIMEOUT_MS };
+  const workerOptions = { databasePath, busyTimeoutMs };
   const writer = new WorkerLink("tollgate-books", workerOptions);
   // A command's reads keep nobody waiting: it does with one thread.
   const side = role === "service" ? new WorkerLink("tollgate-side", workerOptions) : writer;
   const checkpoints = role === "service" ? new Checkpoints(writer, side) : undefined;
-  const close = async () => {
+  let closed: Promise<void> | undefined;
+  const end = async () => {
     try {
       await checkpoints?.stop();
       await side.close();
@@ -51,6 +53,10 @@ export async function openSqliteParts({ dataDir, role, clock = Date.now }: Sqlit
     } finally {
       unlock?.();
     }
+  };
+  const close = () => {
+    closed ??= end();
+    return closed;
   };
   try {
     await writer.request({ kind: "open" });

@@ -1,0 +1,319 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { DatabaseSync } from "node:sqlite";
+import { sql } from "kysely";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { OperatorError, StoreUnavailableError } from "../../errors.ts";
+import { grantOf, holdOf, one, randomId, settleOf, wait } from "../contract/fixture.ts";
+import type { Store } from "../store.ts";
+import { openSqliteParts, openSqliteStore, type SqliteOptions, type SqliteParts } from "./sqlite.ts";
+
+let parent: string;
+let dataDir: string;
+const stores: Store[] = [];
+const children: ChildProcess[] = [];
+
+beforeEach(() => {
+  parent = mkdtempSync(join(tmpdir(), "tollgate-sqlite-"));
+  dataDir = join(parent, "data");
+});
+
+afterEach(async () => {
+  for (const child of children.splice(0)) child.kill("SIGKILL");
+  for (const store of stores.splice(0).reverse()) await store.close();
+  rmSync(parent, { recursive: true });
+});
+
+async function openParts(options: Partial<SqliteOptions> = {}): Promise<SqliteParts> {
+  const parts = await openSqliteParts({ dataDir, role: "service", ...options });
+  stores.push(parts.store);
+  return parts;
+}
+
+async function open(options: Partial<SqliteOptions> = {}): Promise<Store> {
+  return (await openParts(options)).store;
+}
+
+async function refusal(options: Partial<SqliteOptions> = {}): Promise<string> {
+  const error: unknown = await open(options).then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  expect(error).toBeInstanceOf(OperatorError);
+  const { message } = error as OperatorError;
+  expect(message).not.toContain("\n");
+  return message;
+}
+
+async function organization(store: Store, microCredits: bigint): Promise<string> {
+  const id = randomId("org");
+  await store.accounts.insertOrganization({ id, name: "Life", kind: "standard", createdAtMs: 1 });
+  await one(store.books, grantOf(id, microCredits), "durable");
+  return id;
+}
+
+/** Runs the body of a module, with the store's parts in scope, in a process of its own; gives the lines it prints. */
+function startChild(body: string): { child: ChildProcess; lines: AsyncIterator<string> } {
+  const source = `
+    import { openSqliteStore } from ${JSON.stringify(new URL("./sqlite.ts", import.meta.url).href)};
+    import { v7 } from ${JSON.stringify(import.meta.resolve("uuid"))};
+    const dataDir = ${JSON.stringify(dataDir)};
+    ${body}`;
+  const child = spawn(process.execPath, ["--input-type=module", "-e", source], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  children.push(child);
+  return { child, lines: createInterface({ input: child.stdout })[Symbol.asyncIterator]() };
+}
+
+async function kill(child: ChildProcess): Promise<void> {
+  child.kill("SIGKILL");
+  await once(child, "exit");
+}
+
+describe("one service owns a data directory", () => {
+  test("a second service in the same process is refused, until the first is closed", async () => {
+    const first = await open();
+    expect(await refusal()).toBe(`Another Tollgate service is running on the data directory ${dataDir}.`);
+    await first.ping();
+    await first.close();
+    await (await open()).ping();
+  });
+
+  test("a service in another process owns it until it is killed, and commands work beside it", async () => {
+    const { child, lines } = startChild(`
+      await openSqliteStore({ dataDir, role: "service" });
+      console.log("open");
+      setInterval(() => {}, 1_000);`);
+    expect((await lines.next()).value).toBe("open");
+    expect(await refusal()).toContain(dataDir);
+    const command = await open({ role: "command" });
+    const id = await organization(command, 5n);
+    expect(await one(command.books, holdOf(id, 5n), "holds")).toMatchObject({ outcome: "held" });
+    await kill(child);
+    const successor = await open();
+    expect(await successor.books.balance(id)).toMatchObject({ available: 0n, held: 5n });
+  });
+
+  test("several that open a new directory at once make its schema once", async () => {
+    const opened = await Promise.all(Array.from({ length: 6 }, () => open({ role: "command" })));
+    for (const store of opened) expect(await store.accounts.organization("org_playground")).toBeDefined();
+  });
+});
+
+describe("what was written stays", () => {
+  test("reopening finds everything, and no log is left behind", async () => {
+    const first = await open();
+    const id = await organization(first, 100n);
+    const hold = holdOf(id, 10n);
+    await one(first.books, hold, "holds");
+    await first.close();
+    expect(existsSync(join(dataDir, "tollgate.db-wal"))).toBe(false);
+    const second = await open();
+    expect(await one(second.books, settleOf(hold, 4), "durable")).toMatchObject({ charged: 4n, available: 96n });
+    expect(await second.books.verify(id)).toMatchObject({ holds: 1, events: 1, violations: [] });
+  });
+
+  test("what was acknowledged before kill -9 is there after it", async () => {
+    const { child, lines } = startChild(`
+      const { books, accounts } = await openSqliteStore({ dataDir, role: "service" });
+      const organizationId = "org_child";
+      await accounts.insertOrganization({ id: organizationId, name: "", kind: "standard", createdAtMs: 1 });
+      await books.apply("durable", [{ kind: "grant", organizationId, grantId: "grant_child", amount: 1_000_000n,
+        effectiveAtMs: null, expiresAtMs: null, priority: 1, reference: null }]);
+      const price = 1_000_000n;
+      const prices = { input: price, cachedInput: price, cacheWrite: price, output: price, reasoning: price };
+      for (;;) {
+        const holds = Array.from({ length: 20 }, () => ({ kind: "hold", least: 5n, most: 5n, lifeMs: 60_000,
+          facts: { holdId: v7(), organizationId, tokenId: "t", requestId: "r", model: "m", upstream: "u", prices, metadata: null } }));
+        await books.apply("holds", holds);
+        await books.apply("durable", holds.slice(10).map(({ facts }) => ({ kind: "settle", facts, basis: "reported",
+          end: "complete", tokens: { input: 1, cachedInput: 0, cacheWrite: 0, output: 2, reasoning: 0 } })));
+        console.log("booked");
+      }`);
+    for (let booked = 0; booked < 50; booked += 1) expect((await lines.next()).value).toBe("booked");
+    await kill(child);
+    const store = await open();
+    const { holds, events, violations } = await store.books.verify("org_child");
+    expect(violations).toEqual([]);
+    expect(holds).toBeGreaterThanOrEqual(1_000);
+    expect(events).toBeGreaterThanOrEqual(500);
+    expect((await store.books.balance("org_child"))?.spent).toBe(BigInt(events) * 3n);
+  });
+
+  test("the log is copied into the database while the service runs", async () => {
+    const store = await open();
+    const id = await organization(store, 1_000_000n);
+    const database = join(dataDir, "tollgate.db");
+    const before = statSync(database).size;
+    await store.books.apply(
+      "holds",
+      Array.from({ length: 500 }, () => holdOf(id, 1n)),
+    );
+    for (let waited = 0; statSync(database).size === before && waited < 10_000; waited += 50) await wait(50);
+    expect(statSync(database).size).toBeGreaterThan(before);
+  });
+});
+
+describe("a file or directory that cannot be used", () => {
+  test("the data directory and what is in it are for their owner alone", async () => {
+    const store = await open();
+    await organization(store, 1n);
+    const modeOf = (path: string) => (statSync(path).mode & 0o777).toString(8);
+    expect(modeOf(dataDir)).toBe("700");
+    for (const name of ["tollgate.db", "tollgate.db-wal", "service.lock"]) {
+      expect(modeOf(join(dataDir, name))).toBe("600");
+    }
+  });
+
+  test("a data directory that is a file, or lies in one, is the operator's mistake", async () => {
+    const file = join(parent, "file");
+    writeFileSync(file, "");
+    expect(await refusal({ dataDir: file })).toBe(`Cannot use the data directory ${file}: it is not a directory.`);
+    expect(await refusal({ dataDir: join(file, "data") })).toContain("a part of its path is not a directory");
+  });
+
+  test.skipIf(process.getuid?.() === 0)(
+    "a directory without the right to write is the operator's mistake",
+    async () => {
+      mkdirSync(dataDir, { mode: 0o500 });
+      expect(await refusal()).toBe(`Cannot use the data directory ${dataDir}: permission denied.`);
+      chmodSync(dataDir, 0o700);
+      await (await open()).ping();
+    },
+  );
+
+  test("a file that is no database is the operator's mistake, and is not touched", async () => {
+    mkdirSync(dataDir);
+    const path = join(dataDir, "tollgate.db");
+    writeFileSync(path, "This was never a database. ".repeat(400));
+    const { size, mtimeMs } = statSync(path);
+    expect(await refusal()).toBe(`Cannot use the database ${path}: the file is not a database.`);
+    expect(statSync(path)).toMatchObject({ size, mtimeMs });
+    rmSync(path);
+    await (await open()).ping();
+  });
+
+  test("a directory in the place of the database is the operator's mistake", async () => {
+    mkdirSync(join(dataDir, "tollgate.db"), { recursive: true });
+    expect(await refusal()).toContain("the file cannot be opened");
+  });
+
+  test("the database of another program is refused", async () => {
+    mkdirSync(dataDir);
+    const path = join(dataDir, "tollgate.db");
+    const other = new DatabaseSync(path);
+    other.exec("CREATE TABLE song (title TEXT)");
+    other.close();
+    const before = readFileSync(path);
+    expect(await refusal()).toBe(`The file ${path} is a database of another program.`);
+    expect(readFileSync(path)).toEqual(before);
+  });
+
+  test("a schema that is newer, or was made with another text, is refused", async () => {
+    await (await open()).close();
+    const path = join(dataDir, "tollgate.db");
+    const beside = new DatabaseSync(path);
+    beside.exec("INSERT INTO schema_migration VALUES (9, '0009_later.sql', 'x', 1)");
+    expect(await refusal()).toMatch(/^The database .* was written by a newer Tollgate: its schema is 9/);
+    beside.exec("DELETE FROM schema_migration WHERE version = 9; UPDATE schema_migration SET checksum = 'other'");
+    expect(await refusal({ role: "command" })).toContain("another text of the migration 0001");
+    beside.close();
+  });
+});
+
+describe("a store that stops working", () => {
+  const pages = (parts: SqliteParts, pragma: string) => sql.raw(`PRAGMA ${pragma}`).execute(parts.database.kysely);
+
+  test("a full disk makes the store unavailable, loses nothing, and passes", async () => {
+    const parts = await openParts();
+    const { books } = parts.store;
+    const id = await organization(parts.store, 1_000_000n);
+    const { rows } = await sql<{ page_count: bigint }>`PRAGMA page_count`.execute(parts.database.kysely);
+    await pages(parts, `max_page_count = ${Number(rows[0]?.page_count) + 8}`);
+    let held = 0;
+    const fill = async () => {
+      for (;;) {
+        await books.apply("holds", Array.from({ length: 50 }, () => holdOf(id, 1n)) as [ReturnType<typeof holdOf>]);
+        held += 50;
+      }
+    };
+    const error: unknown = await fill().catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(StoreUnavailableError);
+    expect((error as Error).message).toContain("the disk is full");
+    await expect(one(books, grantOf(id, 1n, { reference: "x".repeat(100_000) }), "durable")).rejects.toBeInstanceOf(
+      StoreUnavailableError,
+    );
+    expect((await books.balance(id))?.held).toBe(BigInt(held));
+    expect((await books.verify(id)).violations).toEqual([]);
+    await pages(parts, "max_page_count = 1000000");
+    expect(await one(books, holdOf(id, 1n), "holds")).toMatchObject({ outcome: "held" });
+    expect((await books.verify(id)).violations).toEqual([]);
+  });
+
+  test("a writer that does not end makes the store unavailable until it does", async () => {
+    const store = await open({ busyTimeoutMs: 100 });
+    const id = await organization(store, 10n);
+    const beside = new DatabaseSync(join(dataDir, "tollgate.db"));
+    beside.exec("BEGIN IMMEDIATE");
+    for (const lane of ["holds", "durable"] as const) {
+      await expect(one(store.books, holdOf(id, 1n), lane)).rejects.toBeInstanceOf(StoreUnavailableError);
+    }
+    const name = { id: randomId("org"), name: "Later", kind: "standard", createdAtMs: 1 } as const;
+    await expect(store.accounts.insertOrganization(name)).rejects.toBeInstanceOf(StoreUnavailableError);
+    expect(await store.books.balance(id)).toMatchObject({ available: 10n });
+    beside.exec("ROLLBACK");
+    beside.close();
+    await store.accounts.insertOrganization(name);
+    expect(await one(store.books, holdOf(id, 1n), "holds")).toMatchObject({ outcome: "held" });
+  });
+
+  test("a worker that dies fails what it was asked, and the next call finds another", async () => {
+    const { store, writer } = await openParts();
+    const id = await organization(store, 1_000n);
+    const asked = Array.from({ length: 50 }, () => one(store.books, holdOf(id, 1n), "durable"));
+    const killed = writer.kill();
+    const results = await Promise.allSettled(asked);
+    await killed;
+    const failures = results.flatMap((result) => (result.status === "rejected" ? [result.reason as unknown] : []));
+    expect(failures.length).toBeGreaterThan(0);
+    for (const failure of failures) expect(failure).toBeInstanceOf(StoreUnavailableError);
+    expect(await one(store.books, holdOf(id, 1n), "holds")).toMatchObject({ outcome: "held" });
+    expect((await store.books.verify(id)).violations).toEqual([]);
+  });
+
+  test("a file that went away makes the store unavailable, and is never made anew and empty", async () => {
+    const { store, writer } = await openParts();
+    const id = await organization(store, 1_000n);
+    await store.books.verify(id);
+    await writer.kill();
+    const path = join(dataDir, "tollgate.db");
+    renameSync(path, `${path}.away`);
+    for (let i = 0; i < 3; i += 1) await expect(store.ping()).rejects.toBeInstanceOf(StoreUnavailableError);
+    expect(existsSync(path)).toBe(false);
+    renameSync(`${path}.away`, path);
+    await store.ping();
+    expect(await store.books.balance(id)).toMatchObject({ available: 1_000n });
+  });
+
+  test("a store that was closed says so", async () => {
+    const store = await openSqliteStore({ dataDir, role: "command" });
+    await store.close();
+    await store.close();
+    await expect(store.ping()).rejects.toBeInstanceOf(StoreUnavailableError);
+  });
+});
