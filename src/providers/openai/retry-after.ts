@@ -4,7 +4,7 @@ const SECONDS_MAX = 86_400;
 
 /**
  * Seconds of a Retry-After header, from 0 to a day: a number of seconds, or a date (RFC 9110, section 10.2.3), which is
- * read against the answer's own Date, since the two clocks need not agree. Undefined where it is absent or neither.
+ * read against the answer's own Date, since the two clocks need not agree. Undefined where it is absent, or is neither.
  */
 export function retryAfterSeconds(headers: IncomingHttpHeaders): number | undefined {
   const value = headers["retry-after"]?.trim();
@@ -14,6 +14,5 @@ export function retryAfterSeconds(headers: IncomingHttpHeaders): number | undefi
 }
 
 function secondsUntil(date: string, answered: string | undefined): number {
-  const answeredMs = Date.parse(answered ?? "");
-  return (Date.parse(date) - (Number.isNaN(answeredMs) ? Date.now() : answeredMs)) / 1000;
+  return (Date.parse(date) - Date.parse(answered ?? "")) / 1000;
 }
