@@ -1,0 +1,189 @@
+import { isIPv6 } from "node:net";
+import { v7 as uuidV7 } from "uuid";
+import { Accounts } from "./accounts/accounts.ts";
+import { Authenticator } from "./accounts/authenticate.ts";
+import { makeId, type RandomBytes } from "./accounts/token.ts";
+import { FIRST_CREDITS, firstRun, type Standing } from "./app/first-run.ts";
+import { createUpstreams, type Upstreams } from "./app/upstreams.ts";
+import { buildCatalog } from "./catalog/build.ts";
+import type { Catalog } from "./catalog/model.ts";
+import { sandboxModels } from "./catalog/sandbox.ts";
+import type { Config } from "./config.ts";
+import type { Log } from "./contract/log.ts";
+import { OperatorError } from "./errors.ts";
+import { Limits } from "./gateway/limits.ts";
+import { createServer, type Server } from "./http/server.ts";
+import { Ledger } from "./ledger/ledger.ts";
+import { usageReport } from "./ledger/report.ts";
+import { openStore } from "./stores/open.ts";
+import type { Store } from "./stores/store.ts";
+
+export interface Surroundings {
+  version: string;
+  log: Log;
+  /** Takes what a person at the terminal is told, line by line. */
+  out(line: string): void;
+  /** Milliseconds since 1970. */
+  clock: () => number;
+  random: RandomBytes;
+}
+
+/** What a start tells, for programs. */
+export interface StartFacts {
+  version: string;
+  url: string;
+  store: Store["kind"];
+  models: number;
+  organizationId: string;
+  /** Only on the first start on an empty store. */
+  token: string | null;
+}
+
+export interface RunningService {
+  url: string;
+  facts: StartFacts;
+  /** Takes nothing new, lets running answers end for at most `drainMs`, books what is left, and closes everything. */
+  stop(drainMs: number): Promise<void>;
+}
+
+/**
+ * Puts the service together and starts it. On a store without an organization it makes the first one, with credits and
+ * a token. Rejects with OperatorError where the configuration, the store or the address cannot be used.
+ */
+export async function startService(config: Config, surroundings: Surroundings): Promise<RunningService> {
+  // Whatever is open when a step fails is closed again, the last first; so does a stop.
+  await using parts = new AsyncDisposableStack();
+  let drainMs = 0;
+  const upstreams = parts.adopt(createUpstreams(config), (opened) => opened.close());
+  const catalog = buildCatalog({ ...config, providers: upstreams.settings }, surroundings.clock());
+  const store = parts.adopt(await openStore({ ...config, role: "service", clock: surroundings.clock }), (opened) =>
+    opened.close(),
+  );
+  const ledger = parts.adopt(createLedger(config, surroundings, store), (opened) => opened.stop());
+  const server = await createHttp(config, surroundings, { store, ledger, catalog, upstreams });
+  parts.defer(() => server.close(drainMs));
+  const url = await listen(server, config.server);
+  ledger.start();
+  const accounts = new Accounts({ ...surroundings, rows: store.accounts });
+  const standing = await firstRun({ ...surroundings, accounts, ledger, rows: store.accounts });
+  const facts = { version: surroundings.version, url, store: store.kind, models: catalog.list().length };
+  tell(config, surroundings, { ...facts, catalog, standing });
+  const running = parts.move();
+  return {
+    url,
+    facts: { ...facts, organizationId: standing.organization.id, token: standing.token },
+    stop: async (longestMs) => {
+      drainMs = longestMs;
+      await running.disposeAsync();
+    },
+  };
+}
+
+function createLedger({ ledger }: Config, { clock, log, random }: Surroundings, { books }: Store): Ledger {
+  return new Ledger({
+    books,
+    holdLifeMs: ledger.holdSeconds * 1000,
+    renewEveryMs: ledger.renewSeconds * 1000,
+    sweepEveryMs: ledger.sweepSeconds * 1000,
+    clock,
+    random: () => Buffer.from(random(6)).readUIntBE(0, 6) / 2 ** 48,
+    log,
+  });
+}
+
+interface Services {
+  store: Store;
+  ledger: Ledger;
+  catalog: Catalog;
+  upstreams: Upstreams;
+}
+
+function createHttp(config: Config, surroundings: Surroundings, services: Services): Promise<Server> {
+  const { clock, log, random, version } = surroundings;
+  const { store, ledger, catalog, upstreams } = services;
+  const limits = new Limits(clock);
+  const { providers } = upstreams;
+  const settings = { limits, limitSettings: config.limits, playground: config.playground };
+  return createServer({
+    gateway: { catalog, ledger, providers, ...settings, clock, newId: () => uuidV7(), log },
+    authenticator: new Authenticator({ rows: store.accounts, clock }),
+    completionMessages: config.completions.messages,
+    usageReport: async (organizationId) => {
+      const balance = await ledger.balance(organizationId);
+      if (balance === undefined) throw new Error(`There is no balance of ${organizationId}`);
+      return usageReport(balance);
+    },
+    version,
+    trustProxy: config.server.trustProxy,
+    bodyLimitBytes: config.server.bodyLimitBytes,
+    ping: () => store.ping(),
+    newRequestId: () => makeId("req", random),
+    log,
+  });
+}
+
+async function listen(server: Server, { host, port }: Config["server"]): Promise<string> {
+  try {
+    const address = await server.listen({ host, port });
+    const everywhere = { "0.0.0.0": "127.0.0.1", "::": "localhost" }[address.address];
+    const name = everywhere ?? (isIPv6(address.address) ? `[${address.address}]` : address.address);
+    return `http://${name}:${address.port}`;
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? "";
+    const reason = LISTEN_FAILURES[code];
+    if (reason === undefined) throw error;
+    throw new OperatorError(`cannot listen on port ${port} of ${host}: ${reason}`, { cause: error });
+  }
+}
+
+const LISTEN_FAILURES: Record<string, string> = {
+  EADDRINUSE: "another program listens there; choose another port with --port, PORT or server.port",
+  EACCES: "this user may not; choose a port above 1023 with --port, PORT or server.port",
+  EADDRNOTAVAIL: "this machine has no such address; choose another with --host, HOST or server.host",
+  ENOTFOUND: "there is no such host; choose another with --host, HOST or server.host",
+};
+
+interface Told {
+  version: string;
+  url: string;
+  store: Store["kind"];
+  models: number;
+  catalog: Catalog;
+  standing: Standing;
+}
+
+/** One line a fact. The last one is a command to paste. */
+function tell(config: Config, { out }: Surroundings, { version, url, store, catalog, standing }: Told): void {
+  const { organization, isOnlyOne, token } = standing;
+  const providers = new Set(catalog.list().flatMap(({ routes }) => routes.map(({ providerId }) => providerId)));
+  const fact = (name: string, text: string) => out(`${name.padEnd(13)} ${text}`);
+  out(`Tollgate ${version}`);
+  if (config.file !== null) fact("Configuration", config.file);
+  fact("Store", store === "sqlite" ? `SQLite in ${config.dataDir}` : `PostgreSQL at ${placeOf(config.database)}`);
+  fact("Models", `${catalog.list().length}, from ${[...providers].join(", ")}`);
+  if (token === null) {
+    fact("Organization", isOnlyOne ? `${organization.name} (${organization.id})` : "several: tollgate org list");
+    fact("Token", `for a new one: tollgate token create --org ${organization.id}`);
+  } else {
+    fact("Organization", `${organization.name} (${organization.id}), made now, with ${FIRST_CREDITS} credits`);
+    fact("Token", `${token} (shown this once: keep it)`);
+  }
+  fact("URL", url);
+  out(curlLine(url, token));
+}
+
+/** A completion that works as printed; after the first start, once a token stands in the variable. */
+function curlLine(url: string, token: string | null): string {
+  const model = sandboxModels()[0]?.id;
+  const body = JSON.stringify({ model, messages: [{ role: "user", content: "Hello, Tollgate!" }] });
+  const authorization = token === null ? '"Authorization: Bearer $TOLLGATE_TOKEN"' : `'Authorization: Bearer ${token}'`;
+  // What is left goes to standard error, so that standard output is the answer and nothing else.
+  const after = "%{stderr}\\n%header{x-credits-available} credits left\\n";
+  return `curl ${url}/v1/chat/completions -H ${authorization} -H 'Content-Type: application/json' -d '${body}' -w '${after}'`;
+}
+
+/** Where a database is, without who may use it. */
+function placeOf(database: string | null): string {
+  const url = database === null ? null : URL.parse(database);
+  return url === null ? "its address" : `${url.host}${url.pathname}`;
+}

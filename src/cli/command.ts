@@ -1,0 +1,54 @@
+import type { Command } from "commander";
+import type { RandomBytes } from "../accounts/token.ts";
+import { type MicroCredits, parseCredits } from "../credits/amount.ts";
+import { OperatorError } from "../errors.ts";
+
+/** What a command has of the world around it. */
+export interface Terminal {
+  out(text: string): void;
+  /** For a mistake or a warning, one line each. */
+  error(line: string): void;
+  /** Milliseconds since 1970. */
+  clock: () => number;
+  random: RandomBytes;
+  /** Sets what the process ends with; without it, 0. */
+  exitWith(code: number): void;
+}
+
+/** The flags that every command has. */
+export interface CommonFlags {
+  config?: string;
+  dataDir?: string;
+  json?: boolean;
+}
+
+/** What a command found out: one document for programs, a few lines for people. */
+export interface Report {
+  json: unknown;
+  text: string;
+}
+
+/** Adds a command with the flags that every command has. */
+export function addCommand(parent: Command, usage: string, description: string): Command {
+  return parent
+    .command(usage)
+    .description(description)
+    .option("--config <file>", "configuration file (default: tollgate.yaml, if it is there)")
+    .option("--data-dir <directory>", "directory of the embedded store (default: .tollgate)")
+    .option("--json", "print one JSON document and nothing else");
+}
+
+/** Prints a report as the flags ask for it. */
+export function print(terminal: Terminal, flags: CommonFlags, report: Report): void {
+  terminal.out(flags.json === true ? JSON.stringify(report.json) : report.text);
+}
+
+/** An amount of credits, 0 or more. Throws OperatorError naming the flag or argument. */
+export function creditsFlag(flag: string, text: string, options: { orNone: boolean }): MicroCredits {
+  const amount = /[eE]/.test(text) ? undefined : parseCredits(text);
+  if (amount !== undefined && (options.orNone || amount > 0n)) return amount;
+  const least = options.orNone ? "0 or more" : "above 0";
+  throw new OperatorError(
+    `${flag}: found ${JSON.stringify(text)}; allowed: a decimal number of credits, ${least}, with at most 6 decimals`,
+  );
+}

@@ -1,0 +1,70 @@
+import type { Command } from "commander";
+import { creditsFromMicro } from "../credits/amount.ts";
+import type { GrantRow } from "../credits/books.ts";
+import { OperatorError } from "../errors.ts";
+import { usageReport } from "../ledger/report.ts";
+import { addCommand, type CommonFlags, creditsFlag, print, type Terminal } from "./command.ts";
+import { entriesOf } from "./credits-statement.ts";
+import { facts } from "./table.ts";
+import { dateFlag, isoTime } from "./times.ts";
+import { grantCredits, type Workspace, withWorkspace } from "./workspace.ts";
+
+interface Flags extends CommonFlags {
+  org: string;
+  expires?: string;
+  reference?: string;
+}
+
+const REFERENCE = /^[^\p{Cc}]{1,200}$/u;
+
+export function addCreditsGrant(credits: Command, terminal: Terminal): void {
+  addCommand(credits, "grant <amount>", "Grant credits to an organization")
+    .requiredOption("--org <id>", "organization to grant them to")
+    .option("--expires <date>", "when what is left of them lapses (default: never)")
+    .option("--reference <reference>", "what the grant is for; the same reference twice grants once")
+    .action(async (amountText: string, flags: Flags) => {
+      const amount = creditsFlag("AMOUNT", amountText, { orNone: false });
+      const expiresAtMs = flags.expires === undefined ? null : dateFlag("--expires", flags.expires, terminal.clock());
+      const reference = referenceFlag(flags.reference);
+      await withWorkspace(terminal, flags, async (workspace) => {
+        const terms = { amount, expiresAtMs, reference };
+        const outcome = await grantCredits(workspace, terminal, { organizationId: flags.org, ...terms });
+        const { grantId, repeated, balance } = outcome;
+        const grant = repeated ? await findGrant(workspace, flags.org, grantId) : terms;
+        const { creditsTotal, creditsAvailable } = usageReport(balance);
+        const json = {
+          id: grantId,
+          organizationId: flags.org,
+          amount: creditsFromMicro(grant.amount),
+          expiresAt: isoTime(grant.expiresAtMs),
+          reference,
+          repeated,
+          creditsTotal,
+          creditsAvailable,
+        };
+        const text = facts({
+          id: grantId,
+          amount: repeated ? `${json.amount}, granted before under this reference` : `${json.amount}`,
+          expires: json.expiresAt ?? "never",
+          credits: `${creditsAvailable} of ${creditsTotal} available`,
+        });
+        print(terminal, flags, { json, text });
+      });
+    });
+}
+
+function referenceFlag(text: string | undefined): string | null {
+  if (text === undefined) return null;
+  if (REFERENCE.test(text)) return text;
+  throw new OperatorError(
+    `--reference: found ${JSON.stringify(text.slice(0, 60))}; allowed: 1 to 200 characters on one line`,
+  );
+}
+
+/** The grant that an earlier command made: it may be of another amount than was asked for now. */
+async function findGrant({ store }: Workspace, organizationId: string, grantId: string): Promise<GrantRow> {
+  for await (const entry of entriesOf(store.books, organizationId)) {
+    if (entry.kind === "grant" && entry.grant.id === grantId) return entry.grant;
+  }
+  throw new Error(`The statement of ${organizationId} does not list its grant ${grantId}`);
+}

@@ -1,0 +1,39 @@
+import type { Command } from "commander";
+import { verifyBooks } from "../ledger/verify.ts";
+import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
+import { type Workspace, withWorkspace } from "./workspace.ts";
+
+const PAGE_ORGANIZATIONS = 500;
+
+export function addLedgerVerify(ledger: Command, terminal: Terminal): void {
+  addCommand(ledger, "verify", "Check that the books balance; beside a running service, too").action(
+    async (flags: CommonFlags) => {
+      await withWorkspace(terminal, flags, async (workspace) => {
+        const found = await verifyBooks(workspace.store.books, organizationIds(workspace));
+        const { organizations, holds, events, violations } = found;
+        const checked = `${organizations} organizations, ${holds} holds and ${events} charges checked`;
+        const [first] = violations;
+        if (!found.ok) terminal.exitWith(1);
+        if (first === undefined || flags.json === true) {
+          print(terminal, flags, { json: found, text: `The books balance: ${checked}.` });
+        }
+        if (first !== undefined) {
+          const where = first.holdId === null ? first.organizationId : `${first.organizationId}, hold ${first.holdId}`;
+          terminal.error(
+            `The books do not balance: ${first.message} (invariant ${first.invariant}, ${where}; ${checked})`,
+          );
+        }
+      });
+    },
+  );
+}
+
+async function* organizationIds({ store }: Workspace): AsyncGenerator<string> {
+  let after: string | null = null;
+  for (;;) {
+    const page: { id: string }[] = await store.accounts.organizations({ after, limit: PAGE_ORGANIZATIONS });
+    for (const { id } of page) yield id;
+    if (page.length < PAGE_ORGANIZATIONS) return;
+    after = page.at(-1)?.id ?? null;
+  }
+}

@@ -1,0 +1,67 @@
+import type { Command } from "commander";
+import type { RunningService } from "../app.ts";
+import type { Log } from "../contract/log.ts";
+import { addCommand, type CommonFlags, type Terminal } from "./command.ts";
+import { readConfig } from "./configuration.ts";
+
+/** npm hands a signal on that the terminal has sent to the whole group already: so close together, two are one. */
+const SAME_SIGNAL_MS = 100;
+const EXIT_CODES = { SIGINT: 130, SIGTERM: 143 } as const;
+
+type Flags = CommonFlags & { host?: string; port?: string };
+
+export function addServe(program: Command, terminal: Terminal, version: string): void {
+  addCommand(program, "serve", "Start the service")
+    .option("--port <number>", "port to listen on (default: 8484)")
+    .option("--host <address>", "address to listen on (default: 127.0.0.1)")
+    .action(async (flags: Flags) => {
+      const config = readConfig(flags);
+      // Loaded when they are needed, so that no other command waits for them.
+      const [{ startService }, { createLog }] = await Promise.all([import("../app.ts"), import("../telemetry/log.ts")]);
+      const log = createLog(config.log.level);
+      const out = (line: string) => {
+        if (flags.json !== true) terminal.out(line);
+      };
+      const service = await startService(config, { ...terminal, log, out, version });
+      if (flags.json === true) terminal.out(JSON.stringify(service.facts));
+      const drainMs = config.server.drainSeconds * 1000;
+      terminal.exitWith(await untilStopped(service, drainMs, { terminal, log }));
+    });
+}
+
+/** Runs until a signal or a defect stops the service; gives the code to exit with. */
+function untilStopped(
+  service: RunningService,
+  drainMs: number,
+  { terminal, log }: { terminal: Terminal; log: Log },
+): Promise<number> {
+  return new Promise((resolve) => {
+    let stoppingSinceMs: number | undefined;
+    const stop = (exitCode: number) => {
+      stoppingSinceMs = terminal.clock();
+      service.stop(drainMs).then(
+        () => resolve(exitCode),
+        (error: unknown) => {
+          log.error({ err: error }, "the service could not be stopped cleanly");
+          resolve(1);
+        },
+      );
+    };
+    for (const [signal, exitCode] of Object.entries(EXIT_CODES)) {
+      process.on(signal, () => {
+        if (stoppingSinceMs === undefined) {
+          log.info({ signal }, "stopping: running answers are finished, nothing new is taken");
+          stop(0);
+        } else if (terminal.clock() - stoppingSinceMs > SAME_SIGNAL_MS) {
+          process.exit(exitCode);
+        }
+      });
+    }
+    const fail = (error: unknown) => {
+      log.error({ err: error }, "a defect stops the service");
+      if (stoppingSinceMs === undefined) stop(1);
+    };
+    process.on("uncaughtException", fail);
+    process.on("unhandledRejection", fail);
+  });
+}

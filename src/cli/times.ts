@@ -1,0 +1,57 @@
+import { OperatorError } from "../errors.ts";
+
+const UNIT_MS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const;
+const DURATION = /^(\d{1,6})([smhdw])$/;
+const TIME = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d{1,3})?)?(Z|[+-]\d{2}:\d{2}))?$/;
+const DURATION_WORDS = "a number with s, m, h, d or w, such as 90m or 30d";
+const DATE_WORDS = "a date as YYYY-MM-DD (from 00:00 UTC on), or a time such as 2030-01-31T18:00:00Z";
+
+/** A length of time such as `1h`, in milliseconds; `0` for none. Throws OperatorError naming the flag. */
+export function durationFlag(flag: string, text: string): number {
+  const durationMs = text === "0" ? 0 : parseDuration(text);
+  if (durationMs === undefined) refuse(flag, text, DURATION_WORDS);
+  return durationMs;
+}
+
+/** A date to come, in milliseconds since 1970. Throws OperatorError naming the flag. */
+export function dateFlag(flag: string, text: string, nowMs: number): number {
+  const timeMs = parseTime(text);
+  if (timeMs === undefined) refuse(flag, text, DATE_WORDS);
+  if (timeMs <= nowMs) refuse(flag, text, "a time to come");
+  return timeMs;
+}
+
+/** A date to come, or a length of time from now on. Throws OperatorError naming the flag. */
+export function expiryFlag(flag: string, text: string, nowMs: number): number {
+  const durationMs = parseDuration(text);
+  if (durationMs === undefined && parseTime(text) === undefined) {
+    refuse(flag, text, `${DURATION_WORDS}, or ${DATE_WORDS}`);
+  }
+  if (durationMs === 0) refuse(flag, text, "a time to come");
+  return durationMs === undefined ? dateFlag(flag, text, nowMs) : nowMs + durationMs;
+}
+
+/** A time as commands print it, null where there is none. */
+export function isoTime(timeMs: number): string;
+export function isoTime(timeMs: number | null): string | null;
+export function isoTime(timeMs: number | null): string | null {
+  return timeMs === null ? null : new Date(timeMs).toISOString();
+}
+
+function parseDuration(text: string): number | undefined {
+  const [, count, unit] = DURATION.exec(text) ?? [];
+  return unit === undefined ? undefined : Number(count) * UNIT_MS[unit as keyof typeof UNIT_MS];
+}
+
+function parseTime(text: string): number | undefined {
+  if (!TIME.test(text)) return undefined;
+  const timeMs = Date.parse(text);
+  // Date.parse takes the 30th of February for the 1st of March.
+  const day = Date.parse(text.slice(0, 10));
+  const isDay = !Number.isNaN(day) && new Date(day).toISOString().startsWith(text.slice(0, 10));
+  return isDay && !Number.isNaN(timeMs) ? timeMs : undefined;
+}
+
+function refuse(flag: string, found: string, allowed: string): never {
+  throw new OperatorError(`${flag}: found ${JSON.stringify(found)}; allowed: ${allowed}`);
+}

@@ -1,0 +1,43 @@
+import type { Command } from "commander";
+import { SCOPES } from "../contract/scope.ts";
+import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
+import { facts } from "./table.ts";
+import { expiryFlag, isoTime } from "./times.ts";
+import { unknownOrganization, withWorkspace } from "./workspace.ts";
+
+interface Flags extends CommonFlags {
+  org: string;
+  name: string;
+  scope?: string[];
+  model?: string[];
+  expires?: string;
+}
+
+export function addTokenCreate(token: Command, terminal: Terminal): void {
+  addCommand(token, "create", "Create an access token; it is shown once")
+    .requiredOption("--org <id>", "organization that the token belongs to")
+    .option("--name <name>", "what to recognize it by", "unnamed")
+    .option("--scope <scope...>", `what it may do: ${SCOPES.join(", ")} (default: all; guests have no usage)`)
+    .option("--model <id...>", "models that it may use (default: all)")
+    .option("--expires <when>", "when it ends: 30d, 12h, or a date (default: never)")
+    .action(async (flags: Flags) => {
+      const expiresAtMs = flags.expires === undefined ? null : expiryFlag("--expires", flags.expires, terminal.clock());
+      await withWorkspace(terminal, flags, async ({ accounts }) => {
+        const made = await accounts.createToken({
+          organizationId: flags.org,
+          name: flags.name,
+          scopes: flags.scope ?? null,
+          models: flags.model ?? null,
+          limits: null,
+          expiresAtMs,
+        });
+        if (made.outcome === "unknown_organization") throw unknownOrganization(flags.org);
+        const { id, scopes } = made.row;
+        const expiresAt = isoTime(expiresAtMs);
+        print(terminal, flags, {
+          json: { id, token: made.token, scopes, expiresAt },
+          text: facts({ id, token: made.token, scopes: scopes.join(", "), expires: expiresAt ?? "never" }),
+        });
+      });
+    });
+}

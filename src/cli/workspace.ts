@@ -1,0 +1,76 @@
+import { Accounts } from "../accounts/accounts.ts";
+import { makeId } from "../accounts/token.ts";
+import type { Config } from "../config.ts";
+import type { MicroCredits } from "../credits/amount.ts";
+import type { BalanceRow, GrantOutcome } from "../credits/books.ts";
+import { OperatorError } from "../errors.ts";
+import { openStore } from "../stores/open.ts";
+import type { Store } from "../stores/store.ts";
+import type { CommonFlags, Terminal } from "./command.ts";
+import { readConfig } from "./configuration.ts";
+
+/** What the commands on organizations, tokens and credits work with. */
+export interface Workspace {
+  config: Config;
+  store: Store;
+  accounts: Accounts;
+}
+
+/** Opens the store that the flags and the configuration name, beside a running service or without one. */
+export async function withWorkspace<T>(
+  terminal: Terminal,
+  flags: CommonFlags,
+  work: (workspace: Workspace) => Promise<T>,
+): Promise<T> {
+  const config = readConfig(flags);
+  const { clock, random } = terminal;
+  const store = await openStore({ ...config, role: "command", clock });
+  try {
+    return await work({ config, store, accounts: new Accounts({ rows: store.accounts, clock, random }) });
+  } finally {
+    await store.close();
+  }
+}
+
+/** The balance with every grant applied that has taken effect or lapsed. */
+export async function freshBalance(
+  { store }: Workspace,
+  { clock }: Terminal,
+  organizationId: string,
+): Promise<BalanceRow> {
+  const balance = await store.books.balance(organizationId);
+  if (balance === undefined) throw unknownOrganization(organizationId);
+  if (balance.nextChangeAtMs === null || balance.nextChangeAtMs > clock()) return balance;
+  const [outcome] = await store.books.apply("durable", [{ kind: "refresh", organizationId }]);
+  if (outcome.outcome === "unknown_organization") throw unknownOrganization(organizationId);
+  return outcome.balance;
+}
+
+export interface GrantRequest {
+  organizationId: string;
+  amount: MicroCredits;
+  expiresAtMs: number | null;
+  reference: string | null;
+}
+
+/** Grants credits from now on; the same reference of an organization grants once. */
+export async function grantCredits(
+  { store }: Workspace,
+  { random }: Terminal,
+  request: GrantRequest,
+): Promise<GrantOutcome> {
+  const grant = { kind: "grant" as const, grantId: makeId("grant", random), effectiveAtMs: null, priority: 0 };
+  const [outcome] = await store.books.apply("durable", [{ ...grant, ...request }]);
+  if (outcome.outcome === "unknown_organization") throw unknownOrganization(request.organizationId);
+  return outcome;
+}
+
+export function unknownOrganization(id: string): OperatorError {
+  return new OperatorError(
+    `organization: found ${JSON.stringify(id)}; allowed: an id that \`tollgate org list\` shows`,
+  );
+}
+
+export function unknownToken(id: string): OperatorError {
+  return new OperatorError(`token: found ${JSON.stringify(id)}; allowed: an id that \`tollgate token list\` shows`);
+}
