@@ -202,7 +202,13 @@ describe("expire", () => {
     expireWithCheckpoint("a", { input: 3, output: 2 });
     const outcome = books.bookOne(settling("a", used));
     expect(outcome).toMatchObject({ outcome: "charged", charged: 7n + difference, shortfall: 0n });
-    expect(event("a", 1)).toMatchObject({ cost: difference, tokens, end: "complete" });
+    expect(event("a", 1)).toMatchObject({
+      cost: difference,
+      tokens,
+      end: "complete",
+      madeAtMs: 1_000,
+      chargedAtMs: 1_100,
+    });
     expect(balance()).toMatchObject(left);
     expect(books.bookOne(settling("a", { input: 40 }))).toEqual(outcome);
     expect(books.bookOne(expiring("a"))).toEqual({ outcome: "kept", state: "charged" });

@@ -245,7 +245,7 @@ function factsOf(facts: HoldFacts): HoldFacts {
   return { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata };
 }
 
-/** Parts draws after the first `amount` of them; the rest comes in reverse. */
+/** Parts draws after the first `amount` of them. */
 function splitDraws(draws: readonly Draw[], amount: MicroCredits): { front: Draw[]; rest: Draw[] } {
   const front: Draw[] = [];
   const rest: Draw[] = [];
@@ -254,7 +254,7 @@ function splitDraws(draws: readonly Draw[], amount: MicroCredits): { front: Draw
     const kept = minimum(draw.amount, left);
     left -= kept;
     if (kept > 0n) front.push({ grantId: draw.grantId, amount: kept });
-    if (kept < draw.amount) rest.unshift({ grantId: draw.grantId, amount: draw.amount - kept });
+    if (kept < draw.amount) rest.push({ grantId: draw.grantId, amount: draw.amount - kept });
   }
   return { front, rest };
 }

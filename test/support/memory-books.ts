@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type {
   BalanceRow,
   BookRows,
@@ -13,7 +14,7 @@ import type { Books, HoldReference, Lane, OutcomesOf } from "../../src/stores/st
 
 /**
  * Books in memory, with the real decision between reading and writing. Like a store it hands `decide` only the rows
- * that a batch concerns, and refuses to insert a key twice.
+ * that a batch concerns; unlike one it refuses rows that are written without need.
  */
 export class MemoryBooks implements Pick<Books, "apply" | "overdueHolds" | "balance"> {
   readonly balances = new Map<string, BalanceRow>();
@@ -111,7 +112,9 @@ function insert<Row>(rows: Map<string, Row>, key: string, row: Row): void {
 }
 
 function change<Row>(rows: Map<string, Row>, key: string, row: Row): void {
-  if (!rows.has(key)) throw new Error(`${key} is not there`);
+  const before = rows.get(key);
+  if (before === undefined) throw new Error(`${key} is not there`);
+  if (isDeepStrictEqual(before, row)) throw new Error(`${key} is written though it has not changed, or a second time`);
   rows.set(key, row);
 }
 
