@@ -83,11 +83,12 @@ const EVENT_COLUMNS = [
 const SELECT_BALANCE = `SELECT ${BALANCE_COLUMNS.join(", ")} FROM balance WHERE organization_id = ?`;
 const UPDATE_BALANCE = update("balance", BALANCE_COLUMNS, 1);
 
-const SELECT_GRANTS = `SELECT ${GRANT_COLUMNS.join(", ")} FROM credit_grant WHERE organization_id = ?`;
-/** In the words of the index `credit_grant_live`, or SQLite would not use it. */
-const SELECT_LIVE_GRANTS = `${SELECT_GRANTS} AND (state = 'pending' OR remaining > 0)`;
-const SELECT_GRANT = `${SELECT_GRANTS} AND id = ?`;
-const SELECT_GRANT_BY_REFERENCE = `${SELECT_GRANTS} AND reference = ?`;
+const SELECT_GRANTS = `SELECT ${GRANT_COLUMNS.join(", ")} FROM credit_grant`;
+/** SQLite would rather read every grant of the organization than the index of those that are live. */
+const SELECT_LIVE_GRANTS = `${SELECT_GRANTS} INDEXED BY credit_grant_live
+  WHERE organization_id = ? AND (state = 'pending' OR remaining > 0)`;
+const SELECT_GRANT = `${SELECT_GRANTS} WHERE organization_id = ? AND id = ?`;
+const SELECT_GRANT_BY_REFERENCE = `${SELECT_GRANTS} WHERE organization_id = ? AND reference = ?`;
 const INSERT_GRANT = insert("credit_grant", GRANT_COLUMNS);
 const UPDATE_GRANT = update("credit_grant", GRANT_COLUMNS, 2);
 
