@@ -1,0 +1,204 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { beforeEach, describe, expect, test } from "vitest";
+import { GatedBooks } from "../../test/support/gated-books.ts";
+import { keepLog } from "../../test/support/log.ts";
+import type { HoldTransition, Transition } from "../credits/books.ts";
+import { FREE } from "../credits/price.ts";
+import { StoreUnavailableError } from "../errors.ts";
+import { Lane, type LaneOptions } from "./lane.ts";
+
+const ORGANIZATION = "org_1";
+let books: GatedBooks;
+let log: ReturnType<typeof keepLog>;
+
+beforeEach(() => {
+  books = new GatedBooks();
+  books.addOrganization(ORGANIZATION);
+  const rest = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
+  books.bookOne({ kind: "grant", organizationId: ORGANIZATION, grantId: "grant_1", amount: 1_000_000n, ...rest });
+  log = keepLog();
+});
+
+function laneOf(options: Partial<LaneOptions> = {}): Lane {
+  return new Lane({
+    books,
+    name: "durable",
+    retryMs: 0,
+    clock: () => performance.now(),
+    random: () => 0,
+    log,
+    ...options,
+  });
+}
+function holding(number: number, amount = 1n): HoldTransition {
+  const request = { tokenId: "tok_1", requestId: "req_1", model: "m", upstream: "p/m", metadata: null };
+  const facts = { holdId: `hold_${number}`, organizationId: ORGANIZATION, prices: FREE, ...request };
+  return { kind: "hold", facts, least: amount, most: amount, lifeMs: 1_000 };
+}
+function releasing(number: number): Transition {
+  return { kind: "release", organizationId: ORGANIZATION, holdId: `hold_${number}` };
+}
+function numbers(count: number): number[] {
+  return Array.from({ length: count }, (_, index) => index);
+}
+const names = (transitions: Transition[], number: number) =>
+  transitions.some((transition) => ("facts" in transition ? transition.facts.holdId : "") === `hold_${number}`);
+const away = () => new StoreUnavailableError("the store is away");
+
+describe("batching", () => {
+  test("sends what comes within one turn as one batch, in the order of arrival", async () => {
+    const lane = laneOf();
+    const outcomes = await Promise.all(numbers(50).map((number) => lane.push(holding(number))));
+    expect(books.sizes("durable")).toEqual([50]);
+    expect(outcomes.map((outcome) => "available" in outcome && outcome.available)).toEqual(
+      numbers(50).map((number) => 999_999n - BigInt(number)),
+    );
+  });
+
+  test("has one batch in flight while the next gathers", async () => {
+    const lane = laneOf();
+    books.close();
+    const first = lane.push(holding(0));
+    await nextTurn();
+    const rest = [];
+    for (const number of [1, 2, 3]) {
+      rest.push(lane.push(holding(number)));
+      await nextTurn();
+    }
+    expect(books.sizes("durable")).toEqual([1]);
+    books.open();
+    await Promise.all([first, ...rest]);
+    expect(books.sizes("durable")).toEqual([1, 3]);
+    expect(books.inFlightMost.durable).toBe(1);
+  });
+
+  test("sends at most 1,000 transitions at once", async () => {
+    const lane = laneOf();
+    await Promise.all(numbers(2_500).map((number) => lane.push(holding(number))));
+    expect(books.sizes("durable")).toEqual([1_000, 1_000, 500]);
+  });
+
+  test("never names a hold twice in a batch, and keeps the order of what concerns it", async () => {
+    const lane = laneOf();
+    const pushed = [holding(1), releasing(1), holding(2), holding(1), releasing(2)].map((each) => lane.push(each));
+    const outcomes = await Promise.all(pushed);
+    expect(outcomes.map(({ outcome }) => outcome)).toEqual(["held", "released", "held", "ended", "released"]);
+    expect(books.sizes("durable")).toEqual([2, 2, 1]);
+  });
+
+  test("starts again after it was idle", async () => {
+    const lane = laneOf();
+    await lane.idle();
+    await lane.push(holding(1));
+    await lane.idle();
+    expect(await lane.push(releasing(1))).toMatchObject({ outcome: "released" });
+    expect(books.sizes("durable")).toEqual([1, 1]);
+  });
+
+  test("is idle only when all that waits is booked", async () => {
+    const lane = laneOf();
+    const booked: number[] = [];
+    for (const number of numbers(1_200)) void lane.push(holding(number)).then(() => booked.push(number));
+    await lane.idle();
+    await nextTurn();
+    expect(booked).toHaveLength(1_200);
+  });
+});
+
+describe("a transition that no retry cures", () => {
+  test("is rejected alone, and named in the log without an amount", async () => {
+    books.failWith = (transitions) => (names(transitions, 3) ? new Error("constraint failed") : undefined);
+    const lane = laneOf();
+    const results = await Promise.allSettled(numbers(6).map((number) => lane.push(holding(number, 77n))));
+    expect(results.map(({ status }) => status)).toEqual(numbers(6).map((n) => (n === 3 ? "rejected" : "fulfilled")));
+    expect(books.sizes("durable")).toEqual([6, 1, 1, 1, 1, 1, 1]);
+    expect(log.lines).toHaveLength(1);
+    expect(log.lines[0]).toMatchObject({ level: "error", fields: { kind: "hold", holdId: "hold_3" } });
+    expect(
+      Object.values(log.lines[0]?.fields ?? {})
+        .map(String)
+        .join(),
+    ).not.toContain("77");
+  });
+
+  test("is tried once when it came alone, and holds up nothing", async () => {
+    books.failWith = (transitions) => (names(transitions, 1) ? new Error("constraint failed") : undefined);
+    const lane = laneOf({ retryMs: 1_000 });
+    await expect(lane.push(holding(1))).rejects.toThrow("constraint failed");
+    expect(await lane.push(holding(2))).toMatchObject({ outcome: "held" });
+    expect(books.sizes("durable")).toEqual([1, 1]);
+  });
+
+  test("leaves those after it to a retry when the store goes away between the singles", async () => {
+    let isAway = false;
+    books.failWith = (transitions) => {
+      if (transitions.length > 1 && names(transitions, 1)) return new Error("constraint failed");
+      if (names(transitions, 1)) {
+        isAway = true;
+        return new Error("constraint failed");
+      }
+      if (!isAway) return undefined;
+      isAway = false;
+      return away();
+    };
+    const lane = laneOf({ retryMs: 5_000 });
+    const results = await Promise.allSettled(numbers(4).map((number) => lane.push(holding(number))));
+    expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled", "fulfilled"]);
+    // All, the first two and the third singly, then the two that are left together.
+    expect(books.sizes("durable")).toEqual([4, 1, 1, 1, 2]);
+  });
+});
+
+describe("a store that is away", () => {
+  test("rejects at once where nothing is tried again", async () => {
+    books.failWith = away;
+    const lane = laneOf({ name: "holds" });
+    const results = await Promise.allSettled([lane.push(holding(1)), lane.push(holding(2))]);
+    expect(results.map((result) => result.status === "rejected" && result.reason.name)).toEqual([
+      "StoreUnavailableError",
+      "StoreUnavailableError",
+    ]);
+    expect(books.sizes("holds")).toEqual([2]);
+    expect(log.lines).toEqual([]);
+  });
+
+  test("is tried again until it is back, together with what came meanwhile", async () => {
+    let failures = 2;
+    books.failWith = () => (failures-- > 0 ? away() : undefined);
+    const lane = laneOf({ retryMs: 5_000 });
+    const first = lane.push(holding(1));
+    await nextTurn();
+    const second = lane.push(holding(2));
+    expect(await Promise.all([first, second])).toMatchObject([{ outcome: "held" }, { outcome: "held" }]);
+    expect(books.sizes("durable").at(-1)).toBe(2);
+    expect(books.batches).toHaveLength(3);
+    expect(log.lines).toEqual([]);
+  });
+
+  test("is given up after a bounded time, which is logged with the hold", async () => {
+    let nowMs = 0;
+    books.failWith = () => {
+      nowMs += 40;
+      return away();
+    };
+    const lane = laneOf({ retryMs: 100, clock: () => nowMs });
+    await expect(lane.push(holding(1))).rejects.toBeInstanceOf(StoreUnavailableError);
+    // The first failure is at 40 ms, so that the one at 160 ms is the first past 140.
+    expect(books.batches).toHaveLength(4);
+    expect(log.lines).toMatchObject([{ level: "error", fields: { holdId: "hold_1" } }]);
+  });
+
+  test("is not asked twice for a look", async () => {
+    books.failWith = away;
+    const lane = laneOf({ retryMs: 5_000 });
+    await expect(lane.push({ kind: "refresh", organizationId: ORGANIZATION })).rejects.toBeInstanceOf(
+      StoreUnavailableError,
+    );
+    expect(books.batches).toHaveLength(1);
+  });
+});
+
+test("a store that answers another number of transitions is not believed", async () => {
+  books.apply = async () => [] as never;
+  await expect(laneOf().push(holding(1))).rejects.toThrow("another number");
+});

@@ -1,0 +1,271 @@
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { GatedBooks } from "../../test/support/gated-books.ts";
+import { keepLog } from "../../test/support/log.ts";
+import { keyOf } from "../../test/support/memory-books.ts";
+import type { HoldFacts } from "../credits/books.ts";
+import { FREE, NO_TOKENS } from "../credits/price.ts";
+import { StoreUnavailableError } from "../errors.ts";
+import type { Books } from "../stores/store.ts";
+import { Ledger, type LedgerOptions } from "./ledger.ts";
+
+const ORGANIZATION = "org_1";
+const HOLD_LIFE_MS = 1_000;
+const PRICES = { ...FREE, input: 1_000_000n };
+let books: GatedBooks;
+let log: ReturnType<typeof keepLog>;
+let ledger: Ledger;
+let clockMs: number;
+
+beforeEach(async () => {
+  books = new GatedBooks();
+  books.addOrganization(ORGANIZATION);
+  log = keepLog();
+  clockMs = 0;
+  ledger = ledgerOf();
+  await grant(ledger, "grant_1", 100n);
+});
+afterEach(() => ledger.stop());
+
+function ledgerOf(options: Partial<LedgerOptions> = {}): Ledger {
+  // The ledger asks neither for statements nor for a check of the books.
+  const whole = books as Pick<Books, "apply" | "overdueHolds" | "balance"> as Books;
+  const often = { holdLifeMs: HOLD_LIFE_MS, renewEveryMs: 5, sweepEveryMs: 5 };
+  return new Ledger({ books: whole, ...often, clock: () => clockMs, random: () => 0, log, ...options });
+}
+function grant(to: Ledger, grantId: string, amount: bigint, expiresAtMs: number | null = null) {
+  const rest = { effectiveAtMs: null, priority: 0, reference: null };
+  return to.grant({ organizationId: ORGANIZATION, grantId, amount, expiresAtMs, ...rest });
+}
+function factsOf(holdId: string): HoldFacts {
+  const request = { tokenId: "tok_1", requestId: "req_1", model: "m", upstream: "p/m", metadata: null };
+  return { holdId, organizationId: ORGANIZATION, prices: PRICES, ...request };
+}
+function hold(holdId: string, amount = 10n) {
+  return ledger.hold({ facts: factsOf(holdId), least: amount, most: amount });
+}
+function settle(holdId: string, input: number) {
+  return ledger.settle({ facts: factsOf(holdId), tokens: { ...NO_TOKENS, input }, basis: "reported", end: "complete" });
+}
+const row = (holdId: string) => books.holds.get(keyOf(ORGANIZATION, holdId));
+
+/** Waits for something that timers bring about. */
+async function until(isSo: () => boolean): Promise<void> {
+  for (let tries = 0; !isSo(); tries += 1) {
+    if (tries > 2_000) throw new Error("it did not come about");
+    await sleep(2);
+  }
+}
+/** A hold of a process that died. */
+function leaveHold(holdId: string): void {
+  books.bookOne({ kind: "hold", facts: factsOf(holdId), least: 1n, most: 1n, lifeMs: HOLD_LIFE_MS });
+}
+const renewed = () =>
+  books.batches.flatMap(({ transitions }) => transitions).filter(({ kind }) => kind === "renew").length;
+
+describe("the verbs", () => {
+  test("hold over one lane; settle, release and grant over the other", async () => {
+    expect(await hold("a")).toEqual({ outcome: "held", amount: 10n, available: 90n });
+    expect(await settle("a", 7)).toEqual({ outcome: "charged", charged: 7n, shortfall: 0n, available: 93n });
+    await hold("b");
+    expect(await ledger.release(ORGANIZATION, "b")).toEqual({ outcome: "released", available: 93n });
+    expect(books.batches.map(({ lane, transitions }) => [lane, transitions.map(({ kind }) => kind).join()])).toEqual([
+      ["durable", "grant"],
+      ["holds", "hold"],
+      ["durable", "settle"],
+      ["holds", "hold"],
+      ["durable", "release"],
+    ]);
+  });
+
+  test("100 concurrent holds on credit for 10: exactly 10 are held", async () => {
+    const outcomes = await Promise.all(Array.from({ length: 100 }, (_, index) => hold(`hold_${index}`)));
+    expect(outcomes.map(({ outcome }) => outcome)).toEqual(
+      Array.from({ length: 100 }, (_, index) => (index < 10 ? "held" : "busy")),
+    );
+  });
+
+  test("hold is refused at once while the store is away; a settlement waits for it", async () => {
+    await hold("a");
+    let failures = 2;
+    books.failWith = () => (failures-- > 0 ? new StoreUnavailableError("away") : undefined);
+    await expect(hold("b")).rejects.toBeInstanceOf(StoreUnavailableError);
+    expect(await settle("a", 7)).toMatchObject({ outcome: "charged", charged: 7n });
+  });
+
+  test("a shortfall is an alarm, without the amount", async () => {
+    await hold("a");
+    expect(await settle("a", 7_777)).toMatchObject({ outcome: "charged", charged: 100n, shortfall: 7_677n });
+    expect(log.lines).toMatchObject([{ level: "error", fields: { holdId: "a", organizationId: ORGANIZATION } }]);
+    expect(JSON.stringify(log.lines)).not.toContain("7677");
+  });
+
+  test("balance applies what is due, and only then writes", async () => {
+    books.nowMs = clockMs = 2_000;
+    await grant(ledger, "grant_2", 5n, 3_000);
+    const asked = books.batches.length;
+    expect(await ledger.balance(ORGANIZATION)).toMatchObject({ available: 105n, expired: 0n });
+    expect(books.batches).toHaveLength(asked);
+    books.nowMs = clockMs = 3_000;
+    expect(await ledger.balance(ORGANIZATION)).toMatchObject({ available: 100n, expired: 5n });
+    expect(books.batches).toHaveLength(asked + 1);
+    expect(await ledger.balance("org_2")).toBeUndefined();
+  });
+});
+
+describe("renewal", () => {
+  test("keeps holds alive until they are settled or released, and no longer", async () => {
+    await hold("a");
+    await hold("b");
+    ledger.start();
+    books.nowMs += HOLD_LIFE_MS - 1;
+    await until(() => renewed() >= 4);
+    books.nowMs += HOLD_LIFE_MS - 1;
+    await until(() => renewed() >= 8);
+    expect([row("a")?.state, row("b")?.state]).toEqual(["open", "open"]);
+    expect(row("a")?.expiresAtMs).toBe(books.nowMs + HOLD_LIFE_MS);
+    await settle("a", 1);
+    await ledger.release(ORGANIZATION, "b");
+    await sleep(20);
+    const before = renewed();
+    await sleep(40);
+    expect(renewed()).toBe(before);
+  });
+
+  test("goes before the sweep: a process that slept does not end its own holds", async () => {
+    await hold("a");
+    leaveHold("left");
+    books.nowMs += HOLD_LIFE_MS * 5;
+    ledger.start();
+    await until(() => row("left")?.state === "expired");
+    expect(row("a")?.state).toBe("open");
+  });
+
+  test("goes over the holds lane in chunks, so that a new hold waits for one at the most", async () => {
+    await grant(ledger, "grant_2", 10_000n);
+    await Promise.all(Array.from({ length: 1_200 }, (_, index) => hold(`hold_${index}`, 1n)));
+    books.batches.length = 0;
+    ledger.start();
+    await until(() => renewed() >= 1_200);
+    await ledger.stop();
+    const sizes = books.batches.filter(({ lane }) => lane === "holds").map(({ transitions }) => transitions.length);
+    expect(sizes.slice(0, 3)).toEqual([500, 500, 200]);
+  });
+
+  test("makes a hold again that the store has lost, as far as credits reach", async () => {
+    await hold("a", 60n);
+    const balance = books.balances.get(ORGANIZATION);
+    const granted = books.grants.get(keyOf(ORGANIZATION, "grant_1"));
+    if (balance === undefined || granted === undefined) throw new Error("no rows");
+    books.holds.clear();
+    books.balances.set(ORGANIZATION, { ...balance, available: 45n, held: 0n, spent: 55n });
+    books.grants.set(keyOf(ORGANIZATION, "grant_1"), { ...granted, remaining: 45n });
+    ledger.start();
+    await until(() => row("a") !== undefined);
+    expect(row("a")).toMatchObject({ state: "open", amount: 45n });
+    expect(log.messages("warn")).toEqual(["hold was lost by the store and made again"]);
+    expect(await settle("a", 50)).toMatchObject({ charged: 45n, shortfall: 5n });
+  });
+
+  test("stops for a hold that another process has expired; its settlement comes late", async () => {
+    await hold("a");
+    books.nowMs += HOLD_LIFE_MS;
+    books.bookOne({ kind: "expire", organizationId: ORGANIZATION, holdId: "a" });
+    ledger.start();
+    await until(() => renewed() === 1 && log.messages("warn").length === 1);
+    await sleep(20);
+    expect(renewed()).toBe(1);
+    expect(await settle("a", 7)).toMatchObject({ outcome: "charged", charged: 7n });
+    expect(books.events.size).toBe(2);
+  });
+
+  test("stops for a hold whose settlement failed for good, which the sweeper then expires", async () => {
+    await hold("a");
+    books.failWith = (transitions) =>
+      transitions.some(({ kind }) => kind === "settle") ? new Error("constraint failed") : undefined;
+    await expect(settle("a", 7)).rejects.toThrow("constraint failed");
+    expect(log.lines).toMatchObject([{ level: "error", fields: { kind: "settle", holdId: "a" } }]);
+    ledger.start();
+    books.nowMs += HOLD_LIFE_MS;
+    await until(() => row("a")?.state === "expired");
+    expect(renewed()).toBe(0);
+  });
+});
+
+describe("the sweeper", () => {
+  test("expires overdue holds page by page, and leaves the others", async () => {
+    await grant(ledger, "grant_2", 10_000n);
+    for (let index = 0; index < 1_201; index += 1) leaveHold(`hold_${String(index).padStart(4, "0")}`);
+    books.nowMs += HOLD_LIFE_MS;
+    leaveHold("young");
+    ledger.start();
+    await until(() =>
+      [...books.holds.values()].every(({ state, holdId }) => state === "expired" || holdId === "young"),
+    );
+    expect(row("young")?.state).toBe("open");
+    expect(books.balances.get(ORGANIZATION)).toMatchObject({ available: 10_099n, held: 1n, spent: 0n });
+  });
+
+  test("tells of a shortfall", async () => {
+    leaveHold("left");
+    const left = row("left");
+    if (left === undefined) throw new Error("no hold");
+    books.holds.set(keyOf(ORGANIZATION, "left"), { ...left, tokens: { ...NO_TOKENS, input: 500 } });
+    books.nowMs += HOLD_LIFE_MS;
+    ledger.start();
+    await until(() => row("left")?.state === "expired");
+    await until(() => log.messages("error").length === 1);
+    expect(log.messages("error")).toEqual(["credits did not cover an expired hold: shortfall recorded"]);
+  });
+
+  test("does not expire anything when this process could not renew", async () => {
+    await hold("a");
+    leaveHold("left");
+    books.failWith = (_, lane) => (lane === "holds" ? new StoreUnavailableError("away") : undefined);
+    books.nowMs += HOLD_LIFE_MS;
+    ledger.start();
+    await until(() => renewed() >= 3);
+    expect([row("a")?.state, row("left")?.state]).toEqual(["open", "open"]);
+  });
+
+  test("tells of a failing store once a minute, and goes on", async () => {
+    leaveHold("left");
+    books.nowMs += HOLD_LIFE_MS;
+    let looks = 0;
+    const look = books.overdueHolds.bind(books);
+    books.overdueHolds = async (options) => {
+      looks += 1;
+      if (looks < 8) throw new StoreUnavailableError("away");
+      return look(options);
+    };
+    ledger.start();
+    await until(() => looks >= 4);
+    expect(log.messages("error")).toHaveLength(1);
+    clockMs += 60_000;
+    await until(() => row("left")?.state === "expired");
+    expect(log.messages("error")).toHaveLength(2);
+  });
+});
+
+describe("stop", () => {
+  test("waits for what is in flight and what waits behind it, and ends the timers", async () => {
+    await hold("a");
+    ledger.start();
+    books.close();
+    const booked: string[] = [];
+    void settle("a", 3).then(({ outcome }) => booked.push(outcome));
+    await nextTurn();
+    await nextTurn();
+    void hold("b").then(({ outcome }) => booked.push(outcome));
+    const stopped = ledger.stop().then(() => booked.push("stopped"));
+    await sleep(20);
+    expect(booked).toEqual([]);
+    books.open();
+    await stopped;
+    expect(booked.toSorted()).toEqual(["charged", "held", "stopped"]);
+    expect(booked.at(-1)).toBe("stopped");
+    const before = books.batches.length;
+    await sleep(30);
+    expect(books.batches).toHaveLength(before);
+  });
+});

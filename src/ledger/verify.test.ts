@@ -1,0 +1,48 @@
+import { expect, test } from "vitest";
+import type { OrganizationVerification } from "../stores/store.ts";
+import { verifyBooks } from "./verify.ts";
+
+async function* organizations(count: number): AsyncGenerator<string> {
+  for (let index = 0; index < count; index += 1) yield `org_${index}`;
+}
+function books(violationsOf: (organizationId: string) => number) {
+  return {
+    async verify(organizationId: string): Promise<OrganizationVerification> {
+      const violations = Array.from({ length: violationsOf(organizationId) }, (_, index) => {
+        return { invariant: 2, organizationId, holdId: null, message: `number ${index}` };
+      });
+      return { organizationId, holds: 3, events: 2, violations };
+    },
+  };
+}
+
+test("adds up what was checked", async () => {
+  const verification = await verifyBooks(
+    books(() => 0),
+    organizations(4),
+  );
+  expect(verification).toEqual({ ok: true, organizations: 4, holds: 12, events: 8, violations: [] });
+});
+
+test("tells the first violations, and goes on to the end", async () => {
+  const broken = books((organizationId) => (organizationId === "org_0" ? 0 : 60));
+  const verification = await verifyBooks(broken, organizations(5));
+  expect(verification).toMatchObject({ ok: false, organizations: 5, holds: 15 });
+  expect(verification.violations).toHaveLength(100);
+  expect(verification.violations[0]).toMatchObject({ organizationId: "org_1", message: "number 0" });
+  expect(verification.violations[60]).toMatchObject({ organizationId: "org_2", message: "number 0" });
+});
+
+test("is not ok when nothing but the last organization is broken", async () => {
+  const broken = books((organizationId) => (organizationId === "org_2" ? 1 : 0));
+  expect(await verifyBooks(broken, organizations(3))).toMatchObject({ ok: false, violations: [{ holdId: null }] });
+});
+
+test("of no organization at all is ok", async () => {
+  expect(
+    await verifyBooks(
+      books(() => 1),
+      organizations(0),
+    ),
+  ).toMatchObject({ ok: true, organizations: 0 });
+});
