@@ -136,7 +136,7 @@ function foundModels(server: FoundServer): CatalogModel[] {
     return compose({
       id: `${server.id}/${found.name}`,
       routes: [{ providerId: server.id, model: found.name, prices: FREE }],
-      facts: facts && { ...facts, ownedBy: server.id, can: found.can ?? facts.can },
+      facts: facts && { ...facts, ownedBy: server.id },
       ...(found.can && { stated: { capabilities: found.can } }),
       knownContextWindow: found.contextWindow,
       fileDate: found.fileDate,

@@ -1,4 +1,13 @@
+import { Agent, request } from "undici";
 import type { Capability } from "../contract/model.ts";
+
+/** A place to look for a local model server; a provider's identity too. */
+export interface LocalServer {
+  id: string;
+  name: string;
+  kind: string;
+  baseUrl: string;
+}
 
 /** A local model server that answered, and what it serves. */
 export interface FoundServer extends LocalServer {
@@ -16,13 +25,8 @@ export interface FoundModel {
   can?: readonly Capability[];
 }
 
-/** A place to look for a local model server; a provider's identity too. */
-export interface LocalServer {
-  id: string;
-  name: string;
-  kind: string;
-  baseUrl: string;
-}
+/** Gets a JSON document of a server, or undefined where there is none in time. */
+export type Fetch = (url: string, body?: unknown) => Promise<unknown>;
 
 const local = (id: string, name: string, port: number): LocalServer => ({
   id,
@@ -38,3 +42,137 @@ export const LOCAL_SERVERS: readonly LocalServer[] = [
   local("llamacpp", "llama.cpp", 8_080),
   local("vllm", "vLLM", 8_000),
 ];
+
+/** What tells more of the models than the list does, by server. */
+const DETAILS: Record<string, (origin: string, names: string[], fetch: Fetch) => Promise<Map<string, Detail>>> = {
+  ollama: ollamaDetails,
+  lmstudio: lmStudioDetails,
+};
+
+type Detail = Omit<FoundModel, "name"> | "not for chat";
+
+const MODELS_MAX = 500;
+const DETAILED_MODELS_MAX = 50;
+const BODY_BYTES_MAX = 4 * 1024 * 1024;
+const NAME = /^[^\s\p{Cc}]{1,180}$/u;
+
+/**
+ * Asks all servers at once which models they serve. Only what answers as a model server in time is found; never the
+ * service itself, nor another one of its kind. `ownPort` is where the service listens.
+ */
+export async function findServers(
+  servers: readonly LocalServer[],
+  { ownPort, timeoutMs }: { ownPort: number | undefined; timeoutMs: number },
+): Promise<FoundServer[]> {
+  const others = servers.filter(({ baseUrl }) => Number(new URL(baseUrl).port) !== ownPort);
+  const agent = new Agent({ connect: { timeout: timeoutMs } });
+  const signal = AbortSignal.timeout(timeoutMs);
+  const fetch: Fetch = (url, body) => fetchJson(agent, signal, url, body);
+  try {
+    const found = await Promise.all(others.map((server) => findServer(server, fetch)));
+    return found.filter((server) => server !== undefined);
+  } finally {
+    await agent.destroy();
+  }
+}
+
+async function findServer(server: LocalServer, fetch: Fetch): Promise<FoundServer | undefined> {
+  const listed = readList(await fetch(`${server.baseUrl}/models`));
+  if (listed === undefined) return undefined;
+  const names = [...listed.keys()];
+  const details = await DETAILS[server.id]?.(new URL(server.baseUrl).origin, names, fetch);
+  const models = names.flatMap((name): FoundModel[] => {
+    const detail = details?.get(name);
+    return detail === "not for chat" ? [] : [{ name, ...listed.get(name), ...detail }];
+  });
+  return { ...server, models };
+}
+
+/** The models of an OpenAI model list by name; undefined for anything else, and for a list of this service's own kind. */
+function readList(answer: unknown): Map<string, Omit<FoundModel, "name">> | undefined {
+  const { object, data } = asRecord(answer);
+  if (object !== "list" || !Array.isArray(data)) return undefined;
+  const entries = data.map(asRecord);
+  if (entries.some((entry) => typeof entry.id !== "string" || entry.owned_by === "tollgate")) return undefined;
+  const named = entries.filter(({ id }) => NAME.test(String(id))).slice(0, MODELS_MAX);
+  return new Map(
+    named.map((entry) => {
+      // vLLM tells `max_model_len`, llama.cpp `meta.n_ctx` and `meta.n_ctx_train`.
+      const meta = asRecord(entry.meta);
+      const contextWindow = tokens(entry.max_model_len) ?? tokens(meta.n_ctx) ?? tokens(meta.n_ctx_train);
+      return [String(entry.id), contextWindow === undefined ? {} : { contextWindow }];
+    }),
+  );
+}
+
+/** Ollama tells a model's file date in `GET /api/tags`, and its capabilities and context length in `POST /api/show`. */
+async function ollamaDetails(origin: string, names: string[], fetch: Fetch): Promise<Map<string, Detail>> {
+  const { models } = asRecord(await fetch(`${origin}/api/tags`));
+  const dates = new Map(
+    (Array.isArray(models) ? models : []).map(asRecord).map(({ name, modified_at }) => [name, day(modified_at)]),
+  );
+  const shown = names.slice(0, DETAILED_MODELS_MAX).map(async (name): Promise<[string, Detail]> => {
+    const { capabilities, model_info: info } = asRecord(await fetch(`${origin}/api/show`, { model: name }));
+    const fileDate = dates.get(name);
+    const date = fileDate === undefined ? {} : { fileDate };
+    if (!Array.isArray(capabilities)) return [name, date];
+    if (!capabilities.includes("completion")) return [name, "not for chat"];
+    const length = Object.entries(asRecord(info)).find(([key]) => key.endsWith(".context_length"))?.[1];
+    const contextWindow = tokens(length);
+    const words = { tools: "tools", vision: "vision", thinking: "reasoning" } as const;
+    const can = Object.entries(words).flatMap(([word, capability]) =>
+      capabilities.includes(word) ? [capability] : [],
+    );
+    return [name, { ...date, ...(contextWindow && { contextWindow }), can: ["structured_output", ...can] }];
+  });
+  return new Map(await Promise.all(shown));
+}
+
+/** LM Studio tells a model's type, capabilities and context length in `GET /api/v0/models`. */
+async function lmStudioDetails(origin: string, _names: string[], fetch: Fetch): Promise<Map<string, Detail>> {
+  const { data } = asRecord(await fetch(`${origin}/api/v0/models`));
+  return new Map(
+    (Array.isArray(data) ? data : []).map(asRecord).map((entry): [string, Detail] => {
+      const { id, type, capabilities } = entry;
+      if (type === "embeddings") return [String(id), "not for chat"];
+      const contextWindow = tokens(entry.loaded_context_length) ?? tokens(entry.max_context_length);
+      const can: Capability[] = ["structured_output"];
+      if (Array.isArray(capabilities) && capabilities.includes("tool_use")) can.push("tools");
+      if (type === "vlm") can.push("vision");
+      return [String(id), { ...(contextWindow && { contextWindow }), can }];
+    }),
+  );
+}
+
+async function fetchJson(agent: Agent, signal: AbortSignal, url: string, body: unknown): Promise<unknown> {
+  const sent =
+    body === undefined ? {} : { body: JSON.stringify(body), headers: { "content-type": "application/json" } };
+  const method = body === undefined ? "GET" : "POST";
+  try {
+    const answer = await request(url, { ...sent, method, dispatcher: agent, signal, reset: true });
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of answer.body as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes > BODY_BYTES_MAX) return undefined;
+      chunks.push(chunk);
+    }
+    return answer.statusCode === 200 ? JSON.parse(Buffer.concat(chunks).toString()) : undefined;
+  } catch {
+    // Nothing there, something else there, or not in time: all the same to a search.
+    return undefined;
+  }
+}
+
+function asRecord(value: unknown): Record<string, unknown> {
+  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+}
+
+function tokens(value: unknown): number | undefined {
+  return typeof value === "number" && Number.isInteger(value) && value > 0 && value <= 1e9 ? value : undefined;
+}
+
+function day(value: unknown): string | undefined {
+  const time = typeof value === "string" ? Date.parse(value) : Number.NaN;
+  return Number.isNaN(time) ? undefined : new Date(time).toISOString().slice(0, "YYYY-MM-DD".length);
+}

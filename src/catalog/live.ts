@@ -1,0 +1,106 @@
+import type { Log } from "../contract/log.ts";
+import type { FixedCatalog } from "./build.ts";
+import type { FoundServer } from "./local-servers.ts";
+import type { Catalog, CatalogModel } from "./model.ts";
+
+export interface LiveCatalogOptions {
+  /** Builds the catalog of a moment, in milliseconds since 1970, with the local servers found. Throws OperatorError. */
+  build(found: readonly FoundServer[], nowMs: number): FixedCatalog;
+  /** Looks for local servers; absent: none are looked for. */
+  look?: () => Promise<readonly FoundServer[]>;
+  clock: () => number;
+  log: Log;
+  everyMs?: number;
+  /** How long a server that does not answer stays listed: it may be busy loading a model. */
+  keepMs?: number;
+}
+
+const EVERY_MS = 30_000;
+const KEEP_MS = 90_000;
+
+/**
+ * The catalog of the moment: local servers come and go, a dated price takes effect, a model is shut down. Looks again in
+ * the background, without keeping the process alive.
+ */
+export class LiveCatalog implements Catalog {
+  readonly #options: LiveCatalogOptions;
+  readonly #seen = new Map<string, { server: FoundServer; atMs: number }>();
+  #catalog: FixedCatalog;
+  #builtFrom: string;
+  #timer: NodeJS.Timeout | undefined;
+  #refreshing: Promise<void> | undefined;
+
+  /** Builds the catalog without local servers. Throws OperatorError. */
+  constructor(options: LiveCatalogOptions) {
+    this.#options = options;
+    const nowMs = options.clock();
+    this.#catalog = options.build([], nowMs);
+    this.#builtFrom = fingerprint([], nowMs);
+  }
+
+  /** What an operator may want to know of the catalog, a line each. */
+  get notes(): readonly string[] {
+    return this.#catalog.notes;
+  }
+
+  /** Local servers that are listed now. */
+  get found(): readonly FoundServer[] {
+    return [...this.#seen.values()].map(({ server }) => server);
+  }
+
+  find(id: string): CatalogModel | undefined {
+    return this.#catalog.find(id);
+  }
+
+  list(): readonly CatalogModel[] {
+    return this.#catalog.list();
+  }
+
+  /** Looks once, and from then on in the background. */
+  async start(): Promise<void> {
+    await this.refresh();
+    this.#timer = setInterval(() => void this.refresh(), this.#options.everyMs ?? EVERY_MS).unref();
+  }
+
+  /** Looks no more; resolves when a look under way has ended. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#refreshing;
+  }
+
+  /** Looks now. Never rejects: what fails is logged, and the catalog stays as it was. */
+  refresh(): Promise<void> {
+    this.#refreshing ??= this.#refresh().finally(() => {
+      this.#refreshing = undefined;
+    });
+    return this.#refreshing;
+  }
+
+  async #refresh(): Promise<void> {
+    const { look, build, clock, log } = this.#options;
+    try {
+      const answered = (await look?.()) ?? [];
+      const nowMs = clock();
+      this.#keep(answered, nowMs);
+      const from = fingerprint(this.found, nowMs);
+      if (from === this.#builtFrom) return;
+      this.#catalog = build(this.found, nowMs);
+      this.#builtFrom = from;
+      log.debug({ models: this.#catalog.list().length }, "the catalog has changed");
+    } catch (error) {
+      log.warn({ err: error }, "the catalog could not be renewed and stays as it was");
+    }
+  }
+
+  #keep(answered: readonly FoundServer[], nowMs: number): void {
+    for (const server of answered) this.#seen.set(server.id, { server, atMs: nowMs });
+    for (const [id, { atMs }] of this.#seen) {
+      if (nowMs - atMs >= (this.#options.keepMs ?? KEEP_MS)) this.#seen.delete(id);
+    }
+  }
+}
+
+/** Prices and shutdowns change with the date, all else with what was found. */
+function fingerprint(found: readonly FoundServer[], nowMs: number): string {
+  return `${new Date(nowMs).toISOString().slice(0, "YYYY-MM-DD".length)} ${JSON.stringify(found)}`;
+}
