@@ -1,13 +1,15 @@
 /**
  * Runs before `npm start` and `npm test`: installs the packages of package-lock.json where they are missing or differ.
- * Plain JavaScript, for the Node that is at hand in a fresh clone (20 or later) runs it before the project's own is there.
+ * Plain JavaScript, for the Node that is at hand in a fresh clone (20 or later) runs it before the project's own is
+ * there. Argument: a folder with packages of its own, such as `bench`; absent: the project.
  */
 import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const project = dirname(dirname(fileURLToPath(import.meta.url)));
+const root = resolve(project, process.argv[2] ?? ".");
 
 /** What differs between the lock and what npm noted as installed, in words; undefined where nothing does. */
 function findMissing() {
@@ -30,7 +32,8 @@ function readPackages(path) {
 
 /** The package `node` fetches the runtime in its install script, which npm can be told not to run. */
 function hasRuntime() {
-  if (existsSync(join(root, "node_modules", ".bin", process.platform === "win32" ? "node.cmd" : "node"))) return true;
+  if (existsSync(join(project, "node_modules", ".bin", process.platform === "win32" ? "node.cmd" : "node")))
+    return true;
   return Number(process.versions.node.split(".")[0]) >= 24;
 }
 

@@ -1,0 +1,144 @@
+import { spawnSync } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { cpus } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { MODEL_STREAMED, MODEL_UNSTREAMED, PRICE, STREAMED_EVENTS, UNSTREAMED_ANSWER } from "./payload.ts";
+import { freePort, type Processes, run } from "./processes.ts";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const root = dirname(here);
+const CREDITS = "10000000";
+
+/** What is measured: where it listens, and how it is asked. */
+export interface Contender {
+  name: string;
+  url(streamed: boolean): string;
+  headers(streamed: boolean): Record<string, string>;
+}
+
+export interface Tollgate extends Contender {
+  /** The books after the run: whether they balance, and what was charged in micro-credits. */
+  audit(): Promise<{ ok: boolean; chargedMicroCredits: number; heldMicroCredits: number }>;
+}
+
+/** Starts the upstream: nginx where it is at hand, else a bare Node server. Gives its address and its name. */
+export async function startUpstream(processes: Processes, folder: string): Promise<{ url: string; name: string }> {
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const nginx = spawnSync("nginx", ["-v"], { encoding: "utf8" });
+  if (nginx.status !== 0) {
+    await processes.start("upstream", process.execPath, [join(here, "upstream.ts"), String(port)], url);
+    return { url, name: "a bare Node server" };
+  }
+  const file = writeNginxConfiguration(folder, port);
+  await processes.start("upstream", "nginx", ["-p", folder, "-c", file, "-g", "daemon off;"], url);
+  return { url, name: (nginx.stderr + nginx.stdout).trim().replace(/^nginx version: /, "") };
+}
+
+/** Answers from a file would need GET; `return` answers every method. A `$` would be a variable of nginx. */
+function writeNginxConfiguration(folder: string, port: number): string {
+  const quote = (text: string) => `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'").replaceAll("\n", "\\n")}'`;
+  const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+  const file = join(folder, "nginx.conf");
+  mkdirSync(join(folder, "nginx"), { recursive: true });
+  writeFileSync(
+    file,
+    `worker_processes 1;
+pid nginx/nginx.pid;
+error_log stderr warn;
+events { worker_connections 4096; }
+http {
+  access_log off;
+  keepalive_requests 1000000000;
+  keepalive_timeout 600s;
+  ${temporary.map((name) => `${name}_temp_path nginx/${name};`).join("\n  ")}
+  server {
+    listen 127.0.0.1:${port};
+    location /streamed/ { default_type text/event-stream; return 200 ${quote(STREAMED_EVENTS.join(""))}; }
+    location / { default_type application/json; return 200 ${quote(UNSTREAMED_ANSWER)}; }
+  }
+}
+`,
+  );
+  return file;
+}
+
+export async function startBareProxy(processes: Processes, upstream: string): Promise<Contender> {
+  const url = `http://127.0.0.1:${await freePort()}`;
+  const words = [join(here, "bare-proxy.ts"), new URL(url).port, upstream];
+  await processes.start("bare-proxy", process.execPath, words, `${url}/ready`);
+  return {
+    name: "bare proxy",
+    url: (streamed) => `${url}${streamed ? "/streamed" : ""}/v1/chat/completions`,
+    headers: () => ({ "content-type": "application/json", authorization: "Bearer bench" }),
+  };
+}
+
+/** Portkey's gateway is told its upstream by headers; production mode leaves out its log viewer. */
+export async function startPortkey(processes: Processes, upstream: string): Promise<Contender> {
+  const url = `http://127.0.0.1:${await freePort()}`;
+  const program = join(here, "node_modules", "@portkey-ai", "gateway", "build", "start-server.js");
+  const words = [program, `--port=${new URL(url).port}`, "--headless"];
+  await processes.start("portkey", process.execPath, words, url, { environment: { NODE_ENV: "production" } });
+  return {
+    name: "Portkey",
+    url: () => `${url}/v1/chat/completions`,
+    headers: (streamed) => ({
+      "content-type": "application/json",
+      authorization: "Bearer bench",
+      "x-portkey-provider": "openai",
+      "x-portkey-custom-host": `${upstream}${streamed ? "/streamed" : ""}/v1`,
+    }),
+  };
+}
+
+/** Tollgate as it is run: its own process, SQLite with its durable lane, logging as by default, limits out of reach. */
+export async function startTollgate(processes: Processes, upstream: string, folder: string): Promise<Tollgate> {
+  const url = `http://127.0.0.1:${await freePort()}`;
+  const file = join(folder, "tollgate.yaml");
+  writeFileSync(file, JSON.stringify(tollgateConfiguration(upstream), undefined, 2));
+  const main = join(root, "src", "main.ts");
+  const common = ["--config", file, "--data-dir", join(folder, "data")];
+  const port = new URL(url).port;
+  await processes.start("tollgate", process.execPath, [main, "serve", "--port", port, ...common], `${url}/readyz`);
+  const command = async <T>(...words: string[]): Promise<T> =>
+    JSON.parse(await run(process.execPath, [main, ...words, ...common, "--json"])) as T;
+  const { id } = await command<{ id: string }>("org", "create", "Bench", "--credits", CREDITS);
+  const { token } = await command<{ token: string }>("token", "create", "--org", id);
+  const headers = { "content-type": "application/json", authorization: `Bearer ${token}` };
+  return {
+    name: "Tollgate",
+    url: () => `${url}/v1/chat/completions`,
+    headers: () => headers,
+    audit: async () => {
+      const usage = (await (await fetch(`${url}/v1/usage`, { headers })).json()) as Record<string, number>;
+      const micro = (credits: number | undefined) => Math.round((credits ?? Number.NaN) * 1e6);
+      const { ok } = await command<{ ok: boolean }>("ledger", "verify");
+      return { ok, chargedMicroCredits: micro(usage.creditsUsed), heldMicroCredits: micro(usage.creditsHeld) };
+    },
+  };
+}
+
+function tollgateConfiguration(upstream: string): object {
+  const provider = (id: string, baseUrl: string) => ({ id, kind: "openai-compatible", baseUrl, apiKey: "bench" });
+  const model = (id: string, from: string) => ({
+    id,
+    routes: [{ provider: from, model: "upstream-model" }],
+    price: PRICE,
+    contextWindow: 128_000,
+    cutoffDate: "2026-01-01",
+  });
+  const most = 1_000_000_000;
+  return {
+    limits: { requestsPerMinute: most, tokensPerMinute: most, concurrentRequests: 10_000 },
+    providers: [provider("unstreamed", `${upstream}/v1`), provider("streamed", `${upstream}/streamed/v1`)],
+    models: [model(MODEL_UNSTREAMED, "unstreamed"), model(MODEL_STREAMED, "streamed")],
+  };
+}
+
+/** The machine, as far as it bears on the figures. */
+export function machineFacts(): string {
+  const [processor] = cpus();
+  return `${cpus().length} cores (${processor?.model.trim() || "unknown processor"}), Node ${process.versions.node}`;
+}

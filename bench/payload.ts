@@ -1,0 +1,75 @@
+/** What the benchmark asks and what the upstream answers: sizes as of an ordinary short chat. */
+
+const WORDS = (
+  "The gate counts what passes and lets it through. A request arrives with a token, is read once, and is held against " +
+  "the credits that are there; then the answer flows back piece by piece while somebody keeps count"
+).split(" ");
+
+const PROMPT_TOKENS = 58;
+const COMPLETION_TOKENS = 40;
+const CREATED = 1_790_000_000;
+const MODEL = "upstream-model";
+const ID = "chatcmpl-upstream";
+
+/** Micro-credits that Tollgate charges for one answer at 1 and 2 credits per million tokens. */
+export const PRICE = { input: "1", output: "2" };
+export const MICRO_CREDITS_AN_ANSWER = PROMPT_TOKENS + 2 * COMPLETION_TOKENS;
+
+export const MODEL_UNSTREAMED = "bench";
+export const MODEL_STREAMED = "bench-streamed";
+export const ANSWER_TEXT = WORDS.join(" ");
+
+/** The body of every request. */
+export function requestBody(streamed: boolean): string {
+  return JSON.stringify({
+    model: streamed ? MODEL_STREAMED : MODEL_UNSTREAMED,
+    messages: [
+      { role: "system", content: "You are the help desk of a toll road. Answer in two sentences, friendly and exact." },
+      { role: "user", content: `What does the gate do? ${"I have read the guide and still wonder. ".repeat(4)}` },
+    ],
+    temperature: 0.7,
+    max_tokens: 256,
+    stream: streamed,
+  });
+}
+
+const usage = {
+  prompt_tokens: PROMPT_TOKENS,
+  completion_tokens: COMPLETION_TOKENS,
+  total_tokens: PROMPT_TOKENS + COMPLETION_TOKENS,
+};
+
+export const UNSTREAMED_ANSWER = JSON.stringify({
+  id: ID,
+  object: "chat.completion",
+  created: CREATED,
+  model: MODEL,
+  choices: [
+    {
+      index: 0,
+      message: { role: "assistant", content: ANSWER_TEXT, refusal: null },
+      logprobs: null,
+      finish_reason: "stop",
+    },
+  ],
+  usage,
+  system_fingerprint: null,
+});
+
+/** About 30 events: the role, the text in pieces, the finish reason, the usage, the end. */
+export const STREAMED_EVENTS: readonly string[] = makeEvents();
+
+function makeEvents(): string[] {
+  const head = { id: ID, object: "chat.completion.chunk", created: CREATED, model: MODEL };
+  const choice = (delta: object, finish: string | null) => [{ index: 0, delta, logprobs: null, finish_reason: finish }];
+  const pieces: string[] = [];
+  for (let at = 0; at < WORDS.length; at += 2)
+    pieces.push(`${at === 0 ? "" : " "}${WORDS.slice(at, at + 2).join(" ")}`);
+  const chunks = [
+    { ...head, choices: choice({ role: "assistant", content: "" }, null) },
+    ...pieces.map((content) => ({ ...head, choices: choice({ content }, null) })),
+    { ...head, choices: choice({}, "stop") },
+    { ...head, choices: [], usage },
+  ];
+  return [...chunks.map((chunk) => JSON.stringify(chunk)), "[DONE]"].map((data) => `data: ${data}\n\n`);
+}

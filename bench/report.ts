@@ -1,0 +1,51 @@
+import type { Measured } from "./load.ts";
+
+/** All rounds of one contender at one kind of answer and one number of connections. */
+export interface Cell {
+  streamed: boolean;
+  connections: number;
+  contender: string;
+  rounds: Measured[];
+}
+
+/** The middle of the rounds: one that something else on the machine disturbed does not move it. */
+export function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  const upper = sorted[middle] ?? Number.NaN;
+  return sorted.length % 2 === 1 ? upper : ((sorted[middle - 1] ?? Number.NaN) + upper) / 2;
+}
+
+const rateOf = (cell: Cell) => median(cell.rounds.map((round) => round.requestsPerSecond));
+
+/** The table: a row for each cell, with how Tollgate's rate compares to each other contender's. */
+export function toMarkdown(cells: readonly Cell[], subject: string): string {
+  const rows = cells.map((cell) => {
+    const peers = cells.filter((one) => one.streamed === cell.streamed && one.connections === cell.connections);
+    const own = peers.find((one) => one.contender === subject);
+    const ratio = own === undefined || own === cell ? "" : `${(rateOf(own) / rateOf(cell)).toFixed(2)}`;
+    const rates = cell.rounds.map((round) => round.requestsPerSecond);
+    return [
+      cell.streamed ? "streamed" : "unstreamed",
+      cell.connections,
+      cell.contender,
+      Math.round(rateOf(cell)),
+      `${Math.round(Math.min(...rates))} to ${Math.round(Math.max(...rates))}`,
+      median(cell.rounds.map((round) => round.p50Ms)).toFixed(1),
+      median(cell.rounds.map((round) => round.p99Ms)).toFixed(1),
+      ratio,
+    ];
+  });
+  const head = [
+    "answers",
+    "connections",
+    "gateway",
+    "requests/s",
+    "of the rounds",
+    "p50 ms",
+    "p99 ms",
+    `${subject} / it`,
+  ];
+  const rule = ["---", "--:", "---", "--:", "--:", "--:", "--:", "--:"];
+  return [head, rule, ...rows].map((row) => `| ${row.join(" | ")} |`).join("\n");
+}

@@ -1,0 +1,179 @@
+/**
+ * `npm run bench`: what the gate costs. A bare proxy, Portkey's gateway and Tollgate in front of the same upstream, in
+ * turns, each with the same load; prints a table. Options: --seconds of a round, --rounds, --connections 32,256.
+ */
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { checkAnswer } from "./answers.ts";
+import {
+  type Contender,
+  machineFacts,
+  startBareProxy,
+  startPortkey,
+  startTollgate,
+  startUpstream,
+  type Tollgate,
+} from "./contenders.ts";
+import type { Measured, Round } from "./load.ts";
+import { MICRO_CREDITS_AN_ANSWER, requestBody } from "./payload.ts";
+import { Processes, pause, run } from "./processes.ts";
+import { type Cell, toMarkdown } from "./report.ts";
+
+const WARM_UP_SECONDS = 3;
+const LOAD = join(dirname(fileURLToPath(import.meta.url)), "load.ts");
+
+interface Plan {
+  seconds: number;
+  rounds: number;
+  connections: number[];
+}
+
+/** One kind of answer: who takes part, how long an answer is, and who was left out and why. */
+interface Field {
+  streamed: boolean;
+  entrants: { contender: Contender; leastBytes: number }[];
+}
+
+function readPlan(): Plan {
+  const { values } = parseArgs({
+    options: {
+      seconds: { type: "string", default: "5" },
+      rounds: { type: "string", default: "5" },
+      connections: { type: "string", default: "32,256" },
+    },
+  });
+  const plan = {
+    seconds: Number(values.seconds),
+    rounds: Number(values.rounds),
+    connections: values.connections.split(",").map(Number),
+  };
+  const all = [plan.seconds, plan.rounds, ...plan.connections];
+  if (!all.every((one) => Number.isInteger(one) && one > 0)) {
+    console.error("bench: --seconds, --rounds and --connections take whole numbers above 0, --connections with commas");
+    process.exit(1);
+  }
+  return plan;
+}
+
+/** Every contender answers once before it is measured; only Portkey may fail here and is then left out. */
+async function enter(contenders: Contender[], streamed: boolean, notes: string[]): Promise<Field> {
+  const field: Field = { streamed, entrants: [] };
+  for (const contender of contenders) {
+    try {
+      const bytes = await checkAnswer(contender, streamed);
+      field.entrants.push({ contender, leastBytes: Math.floor(bytes * 0.9) });
+    } catch (error) {
+      const what = `${contender.name}, ${streamed ? "streamed" : "unstreamed"}: ${String(error)}`;
+      if (contender.name !== "Portkey") throw new Error(what);
+      notes.push(`Left out: ${what}`);
+    }
+  }
+  return field;
+}
+
+async function measure(contender: Contender, field: Field, round: Omit<Round, "url" | "headers" | "body">) {
+  const { streamed } = field;
+  const url = contender.url(streamed);
+  const whole: Round = { ...round, url, headers: contender.headers(streamed), body: requestBody(streamed) };
+  const measured = JSON.parse(await run(process.execPath, [LOAD, JSON.stringify(whole)])) as Measured;
+  if (measured.failures > 0 || measured.answers === 0) {
+    const statuses = JSON.stringify(measured.statuses);
+    throw new Error(`${contender.name}: ${measured.failures} failures beside ${measured.answers} answers, ${statuses}`);
+  }
+  return measured;
+}
+
+/** The rounds of one kind of answer at one number of connections: A B C, B C A, and so on. */
+async function measureCells(
+  field: Field,
+  connections: number,
+  plan: Plan,
+  onRound: (m: Measured, name: string) => void,
+) {
+  const cells = field.entrants.map(({ contender }): Cell => {
+    return { streamed: field.streamed, connections, contender: contender.name, rounds: [] };
+  });
+  for (const { contender, leastBytes } of field.entrants) {
+    const warmedUp = await measure(contender, field, { connections, seconds: WARM_UP_SECONDS, leastBytes });
+    onRound(warmedUp, contender.name);
+  }
+  for (let round = 0; round < plan.rounds; round += 1) {
+    for (let turn = 0; turn < field.entrants.length; turn += 1) {
+      const index = (round + turn) % field.entrants.length;
+      const entrant = field.entrants[index];
+      if (entrant === undefined) continue;
+      const { contender, leastBytes } = entrant;
+      const measured = await measure(contender, field, { connections, seconds: plan.seconds, leastBytes });
+      cells[index]?.rounds.push(measured);
+      onRound(measured, contender.name);
+      const kind = field.streamed ? "streamed" : "unstreamed";
+      console.error(
+        `${kind}, ${connections} connections: ${contender.name} ${Math.round(measured.requestsPerSecond)}/s`,
+      );
+    }
+  }
+  return cells;
+}
+
+/** Every whole answer was charged, no more than the answers that were cut off at the end of a round beside them. */
+async function audit(tollgate: Tollgate, answers: number, cutOffMost: number): Promise<string> {
+  await pause(1000);
+  const { ok, chargedMicroCredits, heldMicroCredits } = await tollgate.audit();
+  const charged = chargedMicroCredits / MICRO_CREDITS_AN_ANSWER;
+  if (!ok || heldMicroCredits !== 0 || charged < answers || charged > answers + cutOffMost) {
+    throw new Error(`The books: ok ${ok}, held ${heldMicroCredits}, charged for ${charged} of ${answers} answers`);
+  }
+  return `Tollgate's books balance: ${answers} whole answers, ${Math.round(charged)} times the price of one charged.`;
+}
+
+async function main(processes: Processes, folder: string): Promise<void> {
+  const plan = readPlan();
+  const notes: string[] = [];
+  const upstream = await startUpstream(processes, folder);
+  const tollgate = await startTollgate(processes, upstream.url, folder);
+  const contenders = [
+    await startBareProxy(processes, upstream.url),
+    await startPortkey(processes, upstream.url),
+    tollgate,
+  ];
+  let answers = 0;
+  let cutOffMost = 0;
+  const cells: Cell[] = [];
+  for (const streamed of [false, true]) {
+    const field = await enter(contenders, streamed, notes);
+    answers += 1;
+    for (const connections of plan.connections) {
+      const onRound = (measured: Measured, name: string) => {
+        processes.assertRunning();
+        if (name !== tollgate.name) return;
+        answers += measured.answers;
+        cutOffMost += connections;
+      };
+      cells.push(...(await measureCells(field, connections, plan, onRound)));
+    }
+  }
+  notes.push(await audit(tollgate, answers, cutOffMost));
+  console.log(`\n${toMarkdown(cells, tollgate.name)}\n`);
+  console.log(
+    `${machineFacts()}; upstream: ${upstream.name}; load: autocannon in a process of its own on the same machine;`,
+  );
+  console.log(`${plan.rounds} rounds of ${plan.seconds} s each, in turns; each figure is the median of the rounds.`);
+  for (const note of notes) console.log(note);
+}
+
+const parent = join(tmpdir(), "tollgate-bench");
+mkdirSync(parent, { recursive: true });
+const folder = mkdtempSync(join(parent, "run-"));
+const processes = new Processes(folder);
+try {
+  await main(processes, folder);
+} catch (error) {
+  console.error(`bench: ${error instanceof Error ? error.message : String(error)}`);
+  process.exitCode = 1;
+} finally {
+  await processes.endAll();
+  rmSync(folder, { recursive: true, force: true });
+}

@@ -1,0 +1,22 @@
+/** The upstream where nginx is not at hand: answers at once, a stream where the path says so. Argument: the port. */
+import { createServer } from "node:http";
+import { STREAMED_EVENTS, UNSTREAMED_ANSWER } from "./payload.ts";
+
+const answer = Buffer.from(UNSTREAMED_ANSWER);
+const events = STREAMED_EVENTS.map((event) => Buffer.from(event));
+
+const server = createServer((request, response) => {
+  request.resume();
+  request.on("end", () => {
+    if (request.url?.startsWith("/streamed/")) {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      for (const event of events) response.write(event);
+      response.end();
+    } else {
+      response.writeHead(200, { "content-type": "application/json", "content-length": answer.length });
+      response.end(answer);
+    }
+  });
+});
+server.keepAliveTimeout = 600_000;
+server.listen(Number(process.argv[2]), "127.0.0.1");
