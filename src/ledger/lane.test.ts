@@ -86,6 +86,15 @@ describe("batching", () => {
     expect(books.sizes("durable")).toEqual([2, 2, 1]);
   });
 
+  test("sends what had to wait for a batch before what came after it", async () => {
+    const lane = laneOf();
+    const pushed = [lane.push(holding(0)), lane.push(releasing(0))];
+    for (const number of numbers(1_200)) pushed.push(lane.push(holding(number + 1)));
+    await Promise.all(pushed);
+    expect(books.sizes("durable")).toEqual([1_000, 202]);
+    expect(books.batches[1]?.transitions.slice(0, 2)).toEqual([releasing(0), holding(1_000)]);
+  });
+
   test("starts again after it was idle", async () => {
     const lane = laneOf();
     await lane.idle();
@@ -170,7 +179,7 @@ describe("a store that is away", () => {
     await nextTurn();
     const second = lane.push(holding(2));
     expect(await Promise.all([first, second])).toMatchObject([{ outcome: "held" }, { outcome: "held" }]);
-    expect(books.sizes("durable").at(-1)).toBe(2);
+    expect(books.batches.at(-1)?.transitions).toEqual([holding(1), holding(2)]);
     expect(books.batches).toHaveLength(3);
     expect(log.lines).toEqual([]);
   });
@@ -186,6 +195,31 @@ describe("a store that is away", () => {
     // The first failure is at 40 ms, so that the one at 160 ms is the first past 140.
     expect(books.batches).toHaveLength(4);
     expect(log.lines).toMatchObject([{ level: "error", fields: { holdId: "hold_1" } }]);
+  });
+
+  test("is left alone for longer after each failure", async () => {
+    const askedAtMs: number[] = [];
+    books.failWith = () => {
+      askedAtMs.push(performance.now());
+      return askedAtMs.length < 4 ? away() : undefined;
+    };
+    await laneOf({ retryMs: 5_000 }).push(holding(1));
+    const pausesMs = askedAtMs.slice(1).map((atMs, index) => atMs - (askedAtMs[index] ?? 0));
+    // Half of 50, 100 and 200 with the least jitter; a timer may be early by its fraction of a millisecond.
+    for (const [index, leastMs] of [24, 49, 99].entries()) expect(pausesMs[index]).toBeGreaterThan(leastMs);
+  });
+
+  test("is not told of for each hold that the sweeper could not expire", async () => {
+    let nowMs = 0;
+    books.failWith = () => {
+      nowMs += 60;
+      return away();
+    };
+    const lane = laneOf({ retryMs: 100, clock: () => nowMs });
+    const expiring = lane.push({ kind: "expire", organizationId: ORGANIZATION, holdId: "hold_1" });
+    await expect(expiring).rejects.toBeInstanceOf(StoreUnavailableError);
+    expect(books.batches.length).toBeGreaterThan(1);
+    expect(log.lines).toEqual([]);
   });
 
   test("is not asked twice for a look", async () => {

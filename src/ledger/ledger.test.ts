@@ -76,6 +76,7 @@ describe("the verbs", () => {
       ["holds", "hold"],
       ["durable", "release"],
     ]);
+    expect(log.lines).toEqual([]);
   });
 
   test("100 concurrent holds on credit for 10: exactly 10 are held", async () => {
@@ -193,7 +194,14 @@ describe("renewal", () => {
 });
 
 describe("the sweeper", () => {
-  test("expires overdue holds page by page, and leaves the others", async () => {
+  test("expires overdue holds page by page as soon as it starts, and leaves the others", async () => {
+    ledger = ledgerOf({ renewEveryMs: 60_000, sweepEveryMs: 60_000 });
+    const pages: (string | null)[] = [];
+    const look = books.overdueHolds.bind(books);
+    books.overdueHolds = (options) => {
+      pages.push(options.afterHoldId);
+      return look(options);
+    };
     await grant(ledger, "grant_2", 10_000n);
     for (let index = 0; index < 1_201; index += 1) leaveHold(`hold_${String(index).padStart(4, "0")}`);
     books.nowMs += HOLD_LIFE_MS;
@@ -203,6 +211,7 @@ describe("the sweeper", () => {
       [...books.holds.values()].every(({ state, holdId }) => state === "expired" || holdId === "young"),
     );
     expect(row("young")?.state).toBe("open");
+    expect(pages).toEqual([null, "hold_0499", "hold_0999"]);
     expect(books.balances.get(ORGANIZATION)).toMatchObject({ available: 10_099n, held: 1n, spent: 0n });
   });
 

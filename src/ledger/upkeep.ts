@@ -87,7 +87,7 @@ export class Upkeep {
   async #renewAll(): Promise<void> {
     const open = [...this.#open.values()];
     for (let start = 0; start < open.length; start += RENEWAL_CHUNK) {
-      const chunk = open.slice(start, start + RENEWAL_CHUNK).filter((hold) => this.#isOpen(hold));
+      const chunk = open.slice(start, start + RENEWAL_CHUNK);
       throwFirst(await Promise.allSettled(chunk.map((hold) => this.#renewOne(hold))));
     }
   }
