@@ -114,7 +114,7 @@ function offeredFacts(providerId: string | undefined, offer: WrittenOffer): Mode
     contextWindow: offer.context ?? facts.contextWindow,
     maxOutputTokens: offer.output ?? facts.maxOutputTokens,
     can: facts.can.filter((capability) => !offer.lacks?.includes(capability)),
-    deprecated: offer.deprecated ?? facts.deprecated,
+    deprecated: (offer.deprecated ?? facts.deprecated) || offer.shutdown !== undefined,
     shutdownDate: offer.shutdown ?? facts.shutdownDate,
     replacement: offer.replacement ?? facts.replacement,
   };

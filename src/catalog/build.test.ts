@@ -1,0 +1,363 @@
+import { Ajv } from "ajv";
+import { describe, expect, test } from "vitest";
+import { Model } from "../contract/model.ts";
+import { FREE } from "../credits/price.ts";
+import { OperatorError } from "../errors.ts";
+import { buildCatalog, type CatalogSources } from "./build.ts";
+import type { ModelSettings } from "./configured.ts";
+import { PROVIDER_KEY_VARIABLES, providersOfKeys } from "./known-providers.ts";
+import type { CatalogModel } from "./model.ts";
+import { toContractModel } from "./to-contract.ts";
+
+const NOW = Date.parse("2026-11-21T12:00:00Z");
+const OPENAI = { id: "openai", kind: "openai-compatible", baseUrl: "https://api.openai.com/v1" };
+const LOCAL = { id: "local", kind: "openai-compatible", baseUrl: "http://127.0.0.1:9/v1" };
+const SANDBOX_IDS = ["sandbox/echo", "sandbox/fault", "sandbox/story"];
+const isModel = new Ajv().compile(Model);
+
+function build(sources: Partial<CatalogSources>, nowMs = NOW) {
+  return buildCatalog({ models: [], providers: [], credits: { perDollar: "1", markup: "0" }, ...sources }, nowMs);
+}
+
+function configured(model: Partial<ModelSettings>, providers = [OPENAI, LOCAL]): CatalogModel {
+  const settings = { id: "m", routes: [{ provider: "openai", model: "gpt-5-mini" }], ...model };
+  const found = build({ models: [settings], providers }).find(settings.id);
+  if (found === undefined) throw new Error("The model is not listed");
+  return found;
+}
+
+function keysOf(...names: string[]) {
+  return providersOfKeys(Object.fromEntries(names.map((name) => [name, "key"])));
+}
+
+function ids(list: readonly CatalogModel[]): string[] {
+  return list.map(({ id }) => id);
+}
+
+describe("the sandbox", () => {
+  test("is there without anything else", () => {
+    const list = build({}).list();
+    expect(ids(list)).toEqual(SANDBOX_IDS);
+    for (const model of list) {
+      expect(model).toMatchObject({ category: "sandbox", ownedBy: "tollgate", playground: true });
+      expect(model.prices).toMatchObject({ input: 1_000_000n, output: 2_000_000n });
+      expect(model.routes).toMatchObject([{ providerId: "sandbox", model: model.id.split("/")[1] }]);
+    }
+  });
+
+  test("is there beside configured models, which may take its place", () => {
+    const models = [
+      { id: "sandbox/echo", routes: [{ provider: "sandbox", model: "echo" }], price: { input: "0", output: "9" } },
+    ];
+    const catalog = build({ models });
+    expect(ids(catalog.list())).toEqual(SANDBOX_IDS);
+    expect(catalog.find("sandbox/echo")?.prices).toMatchObject({ input: 0n, output: 9_000_000n });
+  });
+
+  test("lends its models to other ids at its own price", () => {
+    expect(configured({ routes: [{ provider: "sandbox", model: "story" }] }).prices.output).toBe(2_000_000n);
+  });
+
+  test("keeps its provider's id to itself", () => {
+    const thief = { ...LOCAL, id: "sandbox" };
+    expect(() => build({ providers: [thief] })).toThrow(
+      'providers: found the id "sandbox" with the kind "openai-compatible"; allowed: any other id, because that one belongs to the built-in models',
+    );
+  });
+});
+
+describe("a configured model", () => {
+  test("takes from the known facts of its first route what is not stated", () => {
+    expect(configured({ routes: [{ provider: "openai", model: "gpt-5-mini-2025-08-07" }] })).toMatchObject({
+      name: "GPT-5 Mini",
+      ownedBy: "openai",
+      category: "reasoning",
+      contextWindow: 400_000,
+      maxOutputTokens: 4096,
+      cutoffDate: "2024-05-30",
+      cutoffBasis: "stated",
+      created: Date.parse("2025-08-07") / 1000,
+      playground: false,
+      prices: { input: 250_000n, cachedInput: 25_000n, output: 2_000_000n },
+    });
+    expect(configured({}).refusedParameters.has("temperature")).toBe(true);
+    expect(configured({}).capabilities.has("prompt_caching")).toBe(true);
+  });
+
+  test("has what is stated before what is known", () => {
+    const stated = {
+      name: "House model",
+      category: "chat",
+      description: "Ours.",
+      capabilities: ["tools"],
+      contextWindow: 10_000,
+      maxOutputTokens: 300,
+      cutoffDate: "2025-01-01",
+      playground: true,
+    } as const;
+    const model = configured({ ...stated, price: { input: "0.25", cachedInput: "0.1", output: "2.0" } });
+    expect(model).toMatchObject({ ...stated, capabilities: expect.anything(), cutoffBasis: "stated" });
+    expect([...model.capabilities]).toEqual(["chat", "streaming", "instructions", "tools"]);
+    expect(model.prices).toEqual({
+      input: 250_000n,
+      cachedInput: 100_000n,
+      cacheWrite: 250_000n,
+      output: 2_000_000n,
+      reasoning: 2_000_000n,
+    });
+  });
+
+  test("of which nothing is known says that it is assumed", () => {
+    const model = configured({ routes: [{ provider: "local", model: "tuned" }], price: { input: "0", output: "0" } });
+    expect(model).toMatchObject({
+      name: "m",
+      ownedBy: "local",
+      category: "chat",
+      description: "The model tuned of the provider local.",
+      contextWindow: 32_768,
+      maxOutputTokens: 4096,
+      cutoffBasis: "assumed",
+      prices: FREE,
+    });
+  });
+
+  test("on a server of one's own has the facts of its name, and no end", () => {
+    const model = configured({
+      routes: [{ provider: "local", model: "openai/gpt-oss-20b" }],
+      price: { input: "0", output: "0" },
+    });
+    expect(model).toMatchObject({ name: "gpt-oss-20b", cutoffDate: "2024-06-30", deprecated: false });
+  });
+
+  test("never gives more than 4096 tokens, nor more than its context", () => {
+    const price = { input: "1", output: "1" };
+    expect(configured({ price, maxOutputTokens: 100_000 }).maxOutputTokens).toBe(4096);
+    expect(configured({ price, contextWindow: 1000 }).maxOutputTokens).toBe(1000);
+  });
+
+  test("is held at the dearest of its routes, class by class, and each route keeps its own price", () => {
+    const mistral = { id: "mistral", kind: "openai-compatible", baseUrl: "https://api.mistral.ai/v1" };
+    const routes = [
+      { provider: "openai", model: "gpt-5-mini" },
+      { provider: "mistral", model: "mistral-large-2512" },
+    ];
+    const model = configured({ routes }, [OPENAI, mistral]);
+    expect(model.prices).toMatchObject({ input: 500_000n, cachedInput: 50_000n, output: 2_000_000n });
+    expect(model.routes.map(({ prices }) => prices.input)).toEqual([250_000n, 500_000n]);
+  });
+
+  test("with a stated price has that price on every route", () => {
+    const routes = [
+      { provider: "openai", model: "gpt-5.4" },
+      { provider: "local", model: "x" },
+    ];
+    const model = configured({ routes, price: { input: "3", output: "4" } });
+    expect(model.routes.map(({ prices, shortPrompt }) => [prices.input, shortPrompt])).toEqual([
+      [3_000_000n, undefined],
+      [3_000_000n, undefined],
+    ]);
+    expect(model.shortPrompt).toBeUndefined();
+  });
+
+  test("has the known prices of short prompts beside those of long ones", () => {
+    const model = configured({ routes: [{ provider: "openai", model: "gpt-5.4" }] });
+    expect(model.prices.input).toBe(5_000_000n);
+    expect(model.shortPrompt).toMatchObject({ promptTokensMax: 271_999, prices: { input: 2_500_000n } });
+  });
+
+  test("has the markup on known prices, not on stated ones", () => {
+    const credits = { perDollar: "10", markup: "0.5" };
+    const models = [
+      { id: "known", routes: [{ provider: "openai", model: "gpt-5-mini" }] },
+      { id: "stated", routes: [{ provider: "openai", model: "gpt-5-mini" }], price: { input: "0.25", output: "2" } },
+    ];
+    const catalog = build({ models, providers: [OPENAI], credits });
+    expect(catalog.find("known")?.prices.input).toBe(3_750_000n);
+    expect(catalog.find("stated")?.prices.input).toBe(250_000n);
+  });
+
+  test("lacks what its provider's address does not pass on", () => {
+    const [anthropic] = keysOf("ANTHROPIC_API_KEY");
+    if (anthropic === undefined) throw new Error("Anthropic is not known");
+    const routes = [{ provider: "anthropic", model: "claude-sonnet-4-6" }];
+    const compatible = configured({ routes }, [anthropic]);
+    expect(compatible.capabilities.has("structured_output")).toBe(false);
+    expect(compatible.refusedParameters.has("logprobs")).toBe(true);
+    const native = configured({ routes }, [{ ...anthropic, kind: "anthropic" }]);
+    expect(native.capabilities.has("structured_output")).toBe(true);
+    expect(native.capabilities.has("prompt_caching")).toBe(true);
+  });
+
+  test("shuts out what else the known providers offer", () => {
+    const models = [{ id: "m", routes: [{ provider: "openai", model: "gpt-5-mini" }] }];
+    expect(ids(build({ models, providers: [OPENAI] }).list())).toEqual(["m", ...SANDBOX_IDS]);
+  });
+});
+
+describe("a mistake in a configured model is told in one line", () => {
+  const route = { provider: "openai", model: "gpt-5-mini" };
+  const cases: [string, Partial<ModelSettings>, RegExp][] = [
+    [
+      "no price",
+      { routes: [{ provider: "local", model: "x" }] },
+      /^models\[1\]\.price: found no price for the model "x" of the provider "local"; allowed: input and output, in credits per million tokens, such as /,
+    ],
+    [
+      "no price on a later route",
+      { routes: [route, { provider: "local", model: "x" }] },
+      /^models\[1\]\.price: found no price for the model "x" of the provider "local"; allowed: /,
+    ],
+    [
+      "a fee by the request",
+      { routes: [{ provider: "openai", model: "gpt-4o-search-preview" }] },
+      /^models\[1\]\.price: found no price .* which charges for each request beside the tokens; allowed: /,
+    ],
+    [
+      "an unknown provider",
+      { routes: [route, { provider: "opnai", model: "x" }] },
+      /^models\[1\]\.routes\[1\]\.provider: found "opnai"; allowed: openai, local, sandbox$/,
+    ],
+    [
+      "an unknown sandbox model",
+      { routes: [{ provider: "sandbox", model: "parrot" }] },
+      /^models\[1\]\.price: found no price for the model "parrot" of the provider "sandbox"; allowed: /,
+    ],
+    ["no routes", { routes: [] }, /^models\[1\]\.routes: found an empty list; allowed: at least one /],
+    ["an id twice", { id: "first" }, /^models\[1\]\.id: found "first" a second time; allowed: each id once$/],
+    [
+      "a control character in an id",
+      { id: "a\u0000b" },
+      /^models\[1\]\.id: found "a\\u0000b"; allowed: 1 to 200 characters without spaces and control characters$/,
+    ],
+    [
+      "a line break in an upstream's name",
+      { routes: [{ provider: "openai", model: "a\nb" }] },
+      /^models\[1\]\.routes\[0\]\.model: found "a\\nb"; allowed: /,
+    ],
+    ["an empty id", { id: "" }, /^models\[1\]\.id: found ""; allowed: /],
+    ["an id without end", { id: "x".repeat(201) }, /^models\[1\]\.id: found "x{70,80}…"; allowed: /],
+    [
+      "a price that is no number",
+      { price: { input: "0,25", output: "1" } },
+      /^models\[1\]\.price\.input: found "0,25"; allowed: a decimal number, 0 or more, such as 0\.25$/,
+    ],
+    ["a negative price", { price: { input: "1", output: "-1" } }, /^models\[1\]\.price\.output: found "-1"; allowed: /],
+    [
+      "a bad cached price",
+      { price: { input: "1", cachedInput: "free", output: "1" } },
+      /^models\[1\]\.price\.cachedInput: found "free"; allowed: /,
+    ],
+  ];
+
+  test.each(cases)("%s", (_name, mistake, line) => {
+    const models = [
+      { id: "first", routes: [route] },
+      { id: "second", routes: [route], ...mistake },
+    ];
+    let told: unknown;
+    try {
+      build({ models, providers: [OPENAI, LOCAL] });
+    } catch (error) {
+      told = error;
+    }
+    expect(told).toBeInstanceOf(OperatorError);
+    expect((told as OperatorError).message).toMatch(line);
+    expect((told as OperatorError).message).not.toContain("\n");
+  });
+});
+
+describe("without configured models", () => {
+  const all = build({ providers: keysOf(...PROVIDER_KEY_VARIABLES) });
+
+  test("every provider with a key offers its known models", () => {
+    expect(ids(build({ providers: keysOf("OPENAI_API_KEY") }).list())).toEqual(
+      expect.arrayContaining(["gpt-4o-mini", "gpt-5", "gpt-5-mini", ...SANDBOX_IDS]),
+    );
+    expect(ids(build({ providers: keysOf("ANTHROPIC_API_KEY") }).list())).toContain("claude-sonnet-4-5");
+    expect(ids(build({ providers: keysOf("GEMINI_API_KEY") }).list())).toContain("gemini-2.5-flash");
+  });
+
+  test.each(all.list().map((model) => [model.id, model] as const))("%s is a model of the contract", (_id, model) => {
+    const shown = toContractModel(model);
+    expect(isModel(shown), JSON.stringify(isModel.errors)).toBe(true);
+    expect(shown.description).toMatch(/^\S.{20,300}\.$/);
+    expect(new Date(shown.cutoff_date).toISOString().slice(0, 10)).toBe(shown.cutoff_date);
+    expect(Date.parse(shown.cutoff_date)).toBeLessThanOrEqual(NOW);
+    expect(shown.capabilities.slice(0, 3)).toEqual(["chat", "streaming", "instructions"]);
+    expect(shown.pricing_details.input).toBeGreaterThan(0);
+    expect(model.prices.cachedInput).toBeLessThanOrEqual(model.prices.input);
+  });
+
+  test("are several hundred, sorted, each id once, with a route to a provider at hand", () => {
+    const list = all.list();
+    expect(list.length).toBeGreaterThan(200);
+    expect(ids(list)).toEqual(ids(list).toSorted((a, b) => (a < b ? -1 : 1)));
+    expect(new Set(ids(list)).size).toBe(list.length);
+    const present = new Set(["sandbox", ...keysOf(...PROVIDER_KEY_VARIABLES).map(({ id }) => id)]);
+    for (const { routes } of list) expect(present.has(routes[0]?.providerId ?? "")).toBe(true);
+  });
+
+  test("an id that two providers have goes to the first in the stated order, the other is named by its provider", () => {
+    const catalog = build({ providers: keysOf("OPENROUTER_API_KEY", "GROQ_API_KEY") });
+    expect(catalog.find("openai/gpt-oss-120b")?.routes[0]?.providerId).toBe("groq");
+    expect(catalog.find("openrouter/openai/gpt-oss-120b")?.routes).toMatchObject([
+      { providerId: "openrouter", model: "openai/gpt-oss-120b" },
+    ]);
+  });
+
+  test("a model is gone from the day of its shutdown", () => {
+    const at = (date: string) => build({ providers: keysOf("OPENAI_API_KEY") }, Date.parse(date)).find("o4-mini");
+    expect(at("2026-10-22T23:59:59Z")).toMatchObject({
+      deprecated: true,
+      shutdownDate: "2026-10-23",
+      replacement: "gpt-5-mini",
+    });
+    expect(at("2026-10-23T00:00:00Z")).toBeUndefined();
+  });
+
+  test("a replacement is named as callers have to name it", () => {
+    const catalog = build({ providers: keysOf("OPENROUTER_API_KEY") }, Date.parse("2026-10-01"));
+    expect(catalog.find("openai/o4-mini")?.replacement).toBe("openai/gpt-5-mini");
+  });
+
+  test("what is charged by the request is left out, and a note says so", () => {
+    const catalog = build({ providers: keysOf("PERPLEXITY_API_KEY") });
+    expect(ids(catalog.list())).toEqual(SANDBOX_IDS);
+    expect(catalog.notes).toEqual([
+      "sonar, sonar-deep-research, sonar-pro, sonar-reasoning-pro: not offered, because perplexity charges for each request beside the tokens; to offer one, state a price for it under models",
+    ]);
+  });
+
+  test("a configured provider of a known address offers its models under its own id", () => {
+    const mine = { ...OPENAI, id: "mine" };
+    expect(build({ providers: [mine] }).find("gpt-5-mini")?.routes[0]?.providerId).toBe("mine");
+  });
+
+  test("found local models cost nothing and are named by their server", () => {
+    const ollama = { id: "ollama", name: "Ollama", kind: "openai-compatible", baseUrl: "http://127.0.0.1:1/v1" };
+    const models = [
+      { name: "tuned:7b", contextWindow: 8192, fileDate: "2025-03-04", can: ["tools", "vision"] as const },
+      { name: "gpt-oss:20b" },
+      { name: "odd" },
+    ];
+    const catalog = build({ found: [{ ...ollama, models }] });
+    expect(catalog.find("ollama/tuned:7b")).toMatchObject({
+      prices: FREE,
+      ownedBy: "ollama",
+      category: "vision",
+      contextWindow: 8192,
+      cutoffDate: "2025-03-04",
+      cutoffBasis: "released",
+      created: Date.parse("2025-03-04") / 1000,
+      description: "The model tuned:7b on the Ollama server of this machine.",
+      routes: [{ providerId: "ollama", model: "tuned:7b" }],
+    });
+    expect(catalog.find("ollama/gpt-oss:20b")).toMatchObject({ cutoffBasis: "stated", ownedBy: "ollama" });
+    expect(catalog.find("ollama/odd")?.cutoffBasis).toBe("assumed");
+    for (const model of catalog.list()) expect(isModel(toContractModel(model))).toBe(true);
+  });
+});
+
+test("a bad rate of credits is refused", () => {
+  expect(() => build({ credits: { perDollar: "0", markup: "0" } })).toThrow(OperatorError);
+});

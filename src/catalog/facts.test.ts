@@ -1,0 +1,124 @@
+import { describe, expect, test } from "vitest";
+import { CAPABILITIES } from "../contract/model.ts";
+import { findFacts, IMAGE_TOKENS_MAX, type ModelFacts, offeredBy } from "./facts.ts";
+import { KNOWN_PROVIDERS } from "./known-providers.ts";
+
+const offered = KNOWN_PROVIDERS.flatMap(({ id }) => offeredBy(id).map((name) => [id, name] as const));
+
+function factsOf(providerId: string | undefined, name: string): ModelFacts {
+  const facts = findFacts(providerId, name);
+  if (facts === undefined) throw new Error(`${name} is not in the table`);
+  return facts;
+}
+
+function isDay(text: string): boolean {
+  const time = Date.parse(text);
+  return /^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(time) && new Date(time).toISOString().startsWith(text);
+}
+
+describe("the table", () => {
+  test("covers the providers that can be used by a key alone", () => {
+    for (const { id } of KNOWN_PROVIDERS) expect(offeredBy(id).length, id).toBeGreaterThan(2);
+    expect(offered.length).toBeGreaterThan(300);
+  });
+
+  test.each(offered)("%s %s: is possible", (id, name) => {
+    const facts = factsOf(id, name);
+    expect(isDay(facts.released), facts.released).toBe(true);
+    expect(facts.released >= "2020-01-01" && facts.released <= "2026-11-21").toBe(true);
+    if (facts.cutoffDate !== undefined) {
+      expect(isDay(facts.cutoffDate), facts.cutoffDate).toBe(true);
+      expect(facts.cutoffDate < facts.released, `${facts.cutoffDate} is before ${facts.released}`).toBe(true);
+    }
+    if (facts.shutdownDate !== null) {
+      expect(isDay(facts.shutdownDate) && facts.shutdownDate > facts.released).toBe(true);
+      expect(facts.deprecated).toBe(true);
+    }
+    expect(Number.isInteger(facts.contextWindow) && facts.contextWindow >= 4_096).toBe(true);
+    expect(Number.isInteger(facts.maxOutputTokens) && facts.maxOutputTokens >= 1).toBe(true);
+    for (const capability of facts.can) expect(CAPABILITIES).toContain(capability);
+    expect(facts.imageTokensMax).toBeGreaterThan(0);
+    expect(facts.name.trim()).toBe(facts.name);
+    expect(facts.name).not.toBe("");
+  });
+
+  test("has the facts that makers document", () => {
+    expect(factsOf("openai", "gpt-5-mini")).toMatchObject({
+      ownedBy: "openai",
+      released: "2025-08-07",
+      cutoffDate: "2024-05-30",
+      contextWindow: 400_000,
+      can: ["tools", "structured_output", "vision", "reasoning"],
+    });
+    expect(factsOf("anthropic", "claude-sonnet-4-5")).toMatchObject({
+      released: "2025-09-29",
+      cutoffDate: "2025-07-31",
+    });
+    expect(factsOf("google", "gemini-2.5-flash")).toMatchObject({ contextWindow: 1_048_576, cutoffDate: "2025-01-31" });
+  });
+
+  test("counts a cut-off known to the month as the month's last day", () => {
+    expect(factsOf("openai", "gpt-4o-mini").cutoffDate).toBe("2023-09-30");
+    expect(factsOf("deepseek", "deepseek-v4-pro").cutoffDate).toBe("2025-05-31");
+    expect(factsOf("anthropic", "claude-haiku-4-5").cutoffDate).toBe("2025-02-28");
+  });
+
+  test("bounds an image by what is documented", () => {
+    expect(factsOf("openai", "gpt-4o-mini").imageTokensMax).toBe(2_833 + 8 * 5_667);
+    expect(factsOf("openai", "gpt-4o").imageTokensMax).toBe(85 + 8 * 170);
+    expect(factsOf("anthropic", "claude-sonnet-4-5").imageTokensMax).toBe(IMAGE_TOKENS_MAX);
+  });
+
+  test("knows which models of OpenAI take no temperature", () => {
+    for (const name of ["gpt-5", "gpt-5-mini", "gpt-5-nano", "o1", "o3", "o4-mini", "gpt-6-sol"]) {
+      expect(factsOf("openai", name).refuses, name).toEqual(
+        expect.arrayContaining(["frequency_penalty", "logprobs", "presence_penalty", "temperature", "top_p"]),
+      );
+    }
+    for (const name of ["gpt-4o", "gpt-4.1-mini"]) expect(factsOf("openai", name).refuses).toEqual([]);
+  });
+
+  test("offers nothing that answers only another protocol than chat completions", () => {
+    expect(offeredBy("openai").filter((name) => /codex|-pro$|embedding|audio|image|realtime/.test(name))).toEqual([]);
+  });
+});
+
+describe("a model is found", () => {
+  test.each([
+    [undefined, "gpt-5-mini-2025-08-07", "gpt-5-mini"],
+    [undefined, "openai/gpt-5-mini", "gpt-5-mini"],
+    [undefined, "OpenAI/GPT-OSS-20B", "gpt-oss-20b"],
+    [undefined, "gpt-oss:20b", "gpt-oss-20b"],
+    ["openai", "gpt-4o-2024-07-18", "gpt-4o"],
+    ["anthropic", "claude-haiku-4-5-20251001", "claude-haiku-4-5"],
+    ["mistral", "mistral-large-latest", "mistral-large-2512"],
+    ["groq", "llama-3.3-70b-versatile", "llama-3.3-70b-instruct"],
+    ["openrouter", "anthropic/claude-sonnet-4.5", "claude-sonnet-4-5"],
+  ])("%s %s is %s", (provider, name, key) => {
+    expect(factsOf(provider, name).name).toBe(factsOf(undefined, key).name);
+  });
+
+  test("but not by a name that only looks like one", () => {
+    expect(findFacts(undefined, "gpt")).toBeUndefined();
+    expect(findFacts("openai", "my-gpt-4o-tune")).toBeUndefined();
+    expect(findFacts(undefined, "constructor")).toBeUndefined();
+    expect(findFacts("openai", "__proto__")).toBeUndefined();
+    expect(offeredBy("constructor")).toEqual([]);
+  });
+
+  test("a snapshot with figures of its own before the model's", () => {
+    expect(factsOf("openai", "gpt-4o-2024-11-20").name).toBe("GPT-4o (November 2024)");
+  });
+
+  test("ends with its maker's service only where its maker serves it", () => {
+    expect(factsOf("openai", "o4-mini").shutdownDate).toBe("2026-10-23");
+    expect(factsOf("openrouter", "openai/o4-mini").shutdownDate).toBe("2026-10-23");
+    expect(factsOf(undefined, "o4-mini")).toMatchObject({ shutdownDate: null, deprecated: false, replacement: null });
+  });
+
+  test("with what differs at the provider that offers it", () => {
+    expect(factsOf("cerebras", "gemma-4-31b").contextWindow).toBe(131_072);
+    expect(factsOf("cerebras", "llama3.1-8b").deprecated).toBe(true);
+    expect(factsOf(undefined, "gemma-4-31b-it").contextWindow).toBe(262_144);
+  });
+});

@@ -1,0 +1,152 @@
+import { calcPrice, findProvider } from "@pydantic/genai-prices";
+import { describe, expect, test } from "vitest";
+import { priceOf } from "../credits/price.ts";
+import { offeredBy, offeredDollars } from "./facts.ts";
+import { creditSettingsFault, dearerOf, knownPrice, pricesIdOf, tablePrice } from "./known-prices.ts";
+import { KNOWN_PROVIDERS } from "./known-providers.ts";
+import { pricesAt } from "./model.ts";
+
+const CREDITS = { perDollar: "1", markup: "0" };
+const NOW = Date.parse("2026-11-21T12:00:00Z");
+
+function known(pricesId: string, model: string, nowMs = NOW, credits = CREDITS) {
+  const priced = knownPrice(pricesId, model, credits, nowMs);
+  if (typeof priced === "string") throw new Error(`${model}: ${priced}`);
+  return priced;
+}
+
+describe("a known price", () => {
+  test("is read exactly, each class of tokens by its own figure or by that of its whole", () => {
+    const { prices } = known("openai", "gpt-5-mini");
+    expect(prices).toEqual({
+      input: 250_000n,
+      cachedInput: 25_000n,
+      cacheWrite: 250_000n,
+      output: 2_000_000n,
+      reasoning: 2_000_000n,
+    });
+  });
+
+  test("is found by a dated name too", () => {
+    expect(known("openai", "gpt-5-mini-2025-08-07").prices).toEqual(known("openai", "gpt-5-mini").prices);
+  });
+
+  test("finer than a micro-credit a token stays exact", () => {
+    expect(known("cohere", "command-r7b-12-2024").prices.input).toBe(37_500n);
+    expect(known("deepseek", "deepseek-v4-flash").prices.cachedInput).toBe(14_000n);
+  });
+
+  test("becomes credits at the rate and with the markup, rounded up", () => {
+    const { prices } = known("openai", "gpt-5-mini", NOW, { perDollar: "100", markup: "0.2" });
+    expect(prices.input).toBe(30_000_000n);
+    const odd = known("openai", "gpt-5-mini", NOW, { perDollar: "0.0000001", markup: "0" });
+    expect(odd.prices.cachedInput).toBe(1n);
+  });
+
+  test("that is dated is the one in force on the day", () => {
+    const at = (date: string) => known("google", "gemini-3.6-flash", Date.parse(date)).prices.input;
+    expect(at("2026-12-31T23:59:59Z")).toBe(750_000n);
+    expect(at("2027-01-01T00:00:00Z")).toBe(1_500_000n);
+    expect(known("openai", "o3").prices.input).toBe(2_000_000n);
+  });
+
+  test("that changes with the time of day is the dearest of the day", () => {
+    const night = known("deepseek", "deepseek-v4-flash", Date.parse("2026-11-21T20:00:00Z")).prices;
+    const day = known("deepseek", "deepseek-v4-flash", Date.parse("2026-11-21T02:00:00Z")).prices;
+    expect(night).toEqual(day);
+    expect(night.input).toBe(440_000n);
+  });
+
+  test("that rises with the prompt has its dearest tier, and beside it what a short prompt pays", () => {
+    const { prices, shortPrompt } = known("google", "gemini-2.5-pro");
+    expect(prices.input).toBe(2_500_000n);
+    expect(prices.output).toBe(15_000_000n);
+    expect(shortPrompt?.promptTokensMax).toBe(200_000);
+    expect(pricesAt({ prices, ...(shortPrompt && { shortPrompt }) }, 200_000).input).toBe(1_250_000n);
+    expect(pricesAt({ prices, ...(shortPrompt && { shortPrompt }) }, 200_001).input).toBe(2_500_000n);
+  });
+
+  test("is unknown of what is not in the data, and of what it lists without one", () => {
+    expect(knownPrice("openai", "gpt-99", CREDITS, NOW)).toBe("unknown");
+    expect(knownPrice("nobody", "gpt-5-mini", CREDITS, NOW)).toBe("unknown");
+    expect(knownPrice("openai", "text-embedding-3-small", CREDITS, NOW)).toBe("unknown");
+    expect(knownPrice("cerebras", "qwen-3-coder-480b", CREDITS, NOW)).toBe("unknown");
+  });
+
+  test("is none by tokens where each request has a fee", () => {
+    expect(knownPrice("perplexity", "sonar", CREDITS, NOW)).toBe("charged by the request");
+    expect(knownPrice("openai", "gpt-4o-mini-search-preview", CREDITS, NOW)).toBe("charged by the request");
+    expect(knownPrice("openai", "o3-deep-research", CREDITS, NOW)).toBe("charged by the request");
+  });
+});
+
+describe("against the price data's own arithmetic", () => {
+  const HOURS = [0, 2, 5, 8, 12, 17, 20, 23];
+  const PROMPTS = [1_000, 150_000, 250_000, 600_000];
+
+  test.each(KNOWN_PROVIDERS.map((provider) => [provider.pricesId, provider.id]))(
+    "%s: no request is charged less than it costs",
+    (pricesId, id) => {
+      const provider = findProvider({ providerId: pricesId });
+      let compared = 0;
+      for (const name of offeredBy(id)) {
+        const priced = knownPrice(pricesId, name, CREDITS, NOW);
+        if (typeof priced === "string" || provider === undefined) continue;
+        for (const hour of HOURS) {
+          for (const input of PROMPTS) {
+            const usage = { input_tokens: input, cache_read_tokens: 500, output_tokens: 2_000 };
+            const cost = calcPrice(usage, name, { provider, timestamp: new Date(Date.UTC(2026, 10, 21, hour, 30)) });
+            const tokens = { input: input - 500, cachedInput: 500, cacheWrite: 0, output: 1_500, reasoning: 500 };
+            const charged = Number(priceOf(tokens, pricesAt(priced, input))) / 1e6;
+            expect(charged, `${name} at ${hour}:30 with ${input}`).toBeGreaterThanOrEqual(
+              (cost?.total_price ?? 0) - 1e-9,
+            );
+            compared += 1;
+          }
+        }
+      }
+      expect(compared > 0 || pricesId === "perplexity").toBe(true);
+    },
+  );
+});
+
+describe("the table's own prices", () => {
+  test("are prices, and stand only beside models that need them", () => {
+    for (const { id, pricesId } of KNOWN_PROVIDERS) {
+      for (const name of offeredBy(id)) {
+        const dollars = offeredDollars(id, name);
+        if (dollars === undefined) continue;
+        const table = tablePrice(dollars, CREDITS);
+        expect(table, name).toBeDefined();
+        const data = knownPrice(pricesId, name, CREDITS, NOW);
+        if (typeof data === "string" || table === undefined) continue;
+        const usual = data.shortPrompt?.prices ?? data.prices;
+        expect(table.input > usual.input || table.output > usual.output, `${id} ${name}`).toBe(true);
+      }
+    }
+  });
+
+  test("make a known price dearer, never cheaper, and never turn a fee by the request into a price", () => {
+    const data = known("mistral", "mistral-small-latest");
+    const table = tablePrice({ input: "0.15", output: "0.01" }, CREDITS);
+    const both = dearerOf(data, table);
+    if (typeof both === "string") throw new Error(both);
+    expect(both.prices.input).toBe(150_000n);
+    expect(both.prices.output).toBe(data.prices.output);
+    expect(dearerOf("unknown", table)).toMatchObject({ prices: table });
+    expect(dearerOf("charged by the request", table)).toBe("charged by the request");
+    expect(tablePrice({ input: "cheap", output: "1" }, CREDITS)).toBeUndefined();
+  });
+});
+
+test("a provider of the price data is found by its address", () => {
+  expect(pricesIdOf("https://api.novita.ai/v3/openai")).toBe("novita");
+  expect(pricesIdOf("http://127.0.0.1:11434/v1")).toBeUndefined();
+  expect(pricesIdOf(null)).toBeUndefined();
+});
+
+test("what is wrong with how dollars become credits is told in a line", () => {
+  expect(creditSettingsFault(CREDITS)).toBeUndefined();
+  expect(creditSettingsFault({ perDollar: "0", markup: "0" })).toMatch(/^credits\.perDollar: found "0"; allowed: /);
+  expect(creditSettingsFault({ perDollar: "1", markup: "-1" })).toMatch(/^credits\.markup: found "-1"; allowed: /);
+});

@@ -1,0 +1,64 @@
+import { describe, expect, test } from "vitest";
+import { identify, KNOWN_PROVIDERS, PROVIDER_KEY_VARIABLES, providersOfKeys } from "./known-providers.ts";
+
+describe("a provider is identified", () => {
+  test.each(KNOWN_PROVIDERS.map((provider) => [provider.id, provider] as const))(
+    "by its address: %s",
+    (_id, provider) => {
+      expect(identify(provider)).toBe(provider);
+      expect(identify({ kind: "openai-compatible", baseUrl: `${provider.baseUrl}/` })).toBe(provider);
+    },
+  );
+
+  test.each([
+    ["anthropic", null, "anthropic"],
+    ["google", null, "google"],
+    ["mistral", "https://proxy.example/v1", "mistral"],
+    ["openai-compatible", "https://api.together.ai/v1", "together"],
+    ["openai-compatible", "https://api.x.ai/v1", "xai"],
+  ])("%s %s", (kind, baseUrl, id) => {
+    expect(identify({ kind, baseUrl })?.id).toBe(id);
+  });
+
+  test.each([
+    ["http://127.0.0.1:11434/v1"],
+    ["https://api.openai.com.evil.example/v1"],
+    ["https://evil.example/api.openai.com"],
+    ["not an address"],
+  ])("not: %s", (baseUrl) => {
+    expect(identify({ kind: "openai-compatible", baseUrl })).toBeUndefined();
+  });
+
+  test("not by a kind that anyone may speak", () => {
+    expect(identify({ kind: "openai-compatible", baseUrl: null })).toBeUndefined();
+    expect(identify({ kind: "constructor", baseUrl: null })).toBeUndefined();
+  });
+});
+
+describe("keys in the environment", () => {
+  test("make providers, in the order of the table", () => {
+    const found = providersOfKeys({ GROQ_API_KEY: "b", OPENAI_API_KEY: "a", UNKNOWN_KEY: "c", XAI_API_KEY: "" });
+    expect(found.map(({ id, apiKey, baseUrl, kind }) => [id, apiKey, baseUrl, kind])).toEqual([
+      ["openai", "a", "https://api.openai.com/v1", "openai-compatible"],
+      ["groq", "b", "https://api.groq.com/openai/v1", "openai-compatible"],
+    ]);
+    expect(found[0]?.timeouts).toEqual({ connectMs: 5_000, firstByteMs: 600_000, idleMs: 300_000 });
+  });
+
+  test("stand back behind what is configured, by id or by address", () => {
+    const keys = { OPENAI_API_KEY: "a", GROQ_API_KEY: "b", MISTRAL_API_KEY: "c" };
+    const configured = [
+      { id: "mine", kind: "openai-compatible", baseUrl: "https://api.openai.com/v1" },
+      { id: "groq", kind: "openai-compatible", baseUrl: "https://proxy.example/v1" },
+    ];
+    expect(providersOfKeys(keys, configured).map(({ id }) => id)).toEqual(["mistral"]);
+  });
+
+  test("have names of their own, each with one meaning", () => {
+    expect(new Set(PROVIDER_KEY_VARIABLES).size).toBe(KNOWN_PROVIDERS.length);
+    expect(PROVIDER_KEY_VARIABLES).toEqual(
+      expect.arrayContaining(["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"]),
+    );
+    expect(new Set(KNOWN_PROVIDERS.map(({ id }) => id)).size).toBe(KNOWN_PROVIDERS.length);
+  });
+});
