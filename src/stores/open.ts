@@ -1,3 +1,4 @@
+import { openPostgresStore } from "./postgres/postgres.ts";
 import { openSqliteStore } from "./sqlite/sqlite.ts";
 import type { Store } from "./store.ts";
 
@@ -12,6 +13,7 @@ export interface OpenStoreOptions {
 }
 
 /** Opens the store that is configured. Rejects with OperatorError when it cannot be used. */
-export async function openStore(options: OpenStoreOptions): Promise<Store> {
-  return openSqliteStore(options);
+export async function openStore({ database, role, ...embedded }: OpenStoreOptions): Promise<Store> {
+  if (database !== null) return openPostgresStore({ url: database, role });
+  return openSqliteStore({ role, ...embedded });
 }

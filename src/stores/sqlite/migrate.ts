@@ -1,17 +1,8 @@
-import { createHash } from "node:crypto";
-import { readdirSync, readFileSync } from "node:fs";
 import { OperatorError } from "../../errors.ts";
+import { type Migration, readMigrations } from "../migrations.ts";
 import type { Connection } from "./connection.ts";
 
-export interface Migration {
-  version: number;
-  name: string;
-  sql: string;
-  checksum: string;
-}
-
 const DIRECTORY = new URL("./migrations/", import.meta.url);
-const FILE_NAME = /^(\d{4})_\w+\.sql$/;
 const SCHEMA_MIGRATION = `
   CREATE TABLE IF NOT EXISTS schema_migration (
     version    INTEGER NOT NULL PRIMARY KEY,
@@ -21,13 +12,7 @@ const SCHEMA_MIGRATION = `
   ) STRICT`;
 
 /** Every migration there is, in order. */
-export function readMigrations(): Migration[] {
-  const names = readdirSync(DIRECTORY).filter((name) => FILE_NAME.test(name));
-  return names.sort().map((name) => {
-    const sql = readFileSync(new URL(name, DIRECTORY), "utf8");
-    return { version: Number(name.slice(0, 4)), name, sql, checksum: createHash("sha256").update(sql).digest("hex") };
-  });
-}
+export const sqliteMigrations = () => readMigrations(DIRECTORY);
 
 /** Brings the schema up to date in one transaction; processes that start together take turns. */
 export function migrate(connection: Connection, databasePath: string, migrations: Migration[], nowMs: number): void {

@@ -14,7 +14,7 @@ import {
   toWorkerError,
   type WorkerOptions,
 } from "./messages.ts";
-import { migrate, readMigrations } from "./migrate.ts";
+import { migrate, sqliteMigrations } from "./migrate.ts";
 
 /** A thread with one connection to the database, so that no wait for the disk stops the event loop. */
 const options = workerData as WorkerOptions;
@@ -61,7 +61,7 @@ function answer(request: Request): ResultOf<RequestKind> {
 /** At the start a file that cannot be used is the operator's to mend; later it may pass. */
 function open(): null {
   try {
-    migrate(connection, options.databasePath, readMigrations(), Date.now());
+    migrate(connection, options.databasePath, sqliteMigrations(), Date.now());
     return null;
   } catch (error) {
     const reason = unavailableReason(error) ?? unavailableReason((error as Error).cause);

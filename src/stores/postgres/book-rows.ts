@@ -1,0 +1,214 @@
+import type { Selectable } from "kysely";
+import type pg from "pg";
+import type { BookRows, BookWrites, GrantRow, HoldRow, Transition } from "../../credits/books.ts";
+import {
+  balanceFromTable,
+  balanceToTable,
+  eventToTable,
+  grantFromTable,
+  grantToTable,
+  holdFromTable,
+  holdToTable,
+} from "../rows.ts";
+import type { BalanceTable, CreditGrantTable, HoldTable, UsageEventTable } from "../tables.ts";
+
+/** Column names with their types; what is left out is bigint. */
+type Columns<Table> = { [Column in keyof Table]: "text" | "bigint" };
+
+const BALANCE_COLUMNS: Columns<BalanceTable> = {
+  organization_id: "text",
+  granted: "bigint",
+  available: "bigint",
+  held: "bigint",
+  spent: "bigint",
+  expired: "bigint",
+  next_change_at: "bigint",
+};
+
+const GRANT_COLUMNS: Columns<CreditGrantTable> = {
+  organization_id: "text",
+  id: "text",
+  amount: "bigint",
+  remaining: "bigint",
+  state: "text",
+  effective_at: "bigint",
+  expires_at: "bigint",
+  priority: "bigint",
+  reference: "text",
+  created_at: "bigint",
+};
+
+const USAGE_COLUMNS = {
+  organization_id: "text",
+  token_id: "text",
+  request_id: "text",
+  model: "text",
+  upstream: "text",
+  input_price: "bigint",
+  cached_input_price: "bigint",
+  cache_write_price: "bigint",
+  output_price: "bigint",
+  reasoning_price: "bigint",
+  metadata: "text",
+  input_tokens: "bigint",
+  cached_input_tokens: "bigint",
+  cache_write_tokens: "bigint",
+  output_tokens: "bigint",
+  reasoning_tokens: "bigint",
+} as const;
+
+const HOLD_COLUMNS: Columns<HoldTable> = {
+  ...USAGE_COLUMNS,
+  id: "text",
+  amount: "bigint",
+  idempotency_key: "text",
+  made_at: "bigint",
+  expires_at: "bigint",
+  draws: "text",
+  state: "text",
+  charged: "bigint",
+  shortfall: "bigint",
+};
+
+const EVENT_COLUMNS: Columns<UsageEventTable> = {
+  ...USAGE_COLUMNS,
+  hold_id: "text",
+  sequence: "bigint",
+  cost: "bigint",
+  shortfall: "bigint",
+  basis: "text",
+  ending: "text",
+  made_at: "bigint",
+  charged_at: "bigint",
+};
+
+const LOCK_BALANCES = "SELECT * FROM balance WHERE organization_id = ANY ($1) ORDER BY organization_id FOR UPDATE";
+const CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
+const HOLDS = `
+  SELECT hold.* FROM unnest($1::text[], $2::text[]) AS named (organization_id, id)
+  JOIN hold ON hold.organization_id = named.organization_id AND hold.id = named.id`;
+const LIVE_GRANTS = `
+  SELECT * FROM credit_grant WHERE organization_id = ANY ($1) AND (state = 'pending' OR remaining > 0)`;
+const NAMED_GRANTS = `
+  SELECT credit_grant.* FROM unnest($1::text[], $2::text[]) AS named (organization_id, id)
+  JOIN credit_grant ON credit_grant.organization_id = named.organization_id AND credit_grant.id = named.id`;
+const REFERRED_GRANTS = `
+  SELECT credit_grant.* FROM unnest($1::text[], $2::text[]) AS named (organization_id, reference)
+  JOIN credit_grant
+    ON credit_grant.organization_id = named.organization_id AND credit_grant.reference = named.reference`;
+
+/** A statement that writes many rows, prepared once a connection under its name. */
+interface Write {
+  name: string;
+  text: string;
+  columns: string[];
+}
+
+const UPDATE_BALANCES = update("balance", BALANCE_COLUMNS, ["organization_id"]);
+const INSERT_GRANTS = insert("credit_grant", GRANT_COLUMNS);
+const UPDATE_GRANTS = update("credit_grant", GRANT_COLUMNS, ["organization_id", "id"]);
+const INSERT_HOLDS = insert("hold", HOLD_COLUMNS);
+const UPDATE_HOLDS = update("hold", HOLD_COLUMNS, ["organization_id", "id"]);
+const INSERT_EVENTS = insert("usage_event", EVENT_COLUMNS);
+
+/** One array a column, so that a batch of any size is one statement. */
+function arrays(columns: Record<string, string>): string {
+  return Object.values(columns)
+    .map((type, index) => `$${index + 1}::${type}[]`)
+    .join(", ");
+}
+
+function insert(table: string, columns: Record<string, string>): Write {
+  const names = Object.keys(columns);
+  const text = `INSERT INTO ${table} (${names.join(", ")}) SELECT * FROM unnest(${arrays(columns)})`;
+  return { name: `insert_${table}`, text, columns: names };
+}
+
+function update(table: string, columns: Record<string, string>, key: string[]): Write {
+  const names = Object.keys(columns);
+  const changed = names.filter((name) => !key.includes(name)).map((name) => `${name} = changed.${name}`);
+  const matched = key.map((name) => `${table}.${name} = changed.${name}`).join(" AND ");
+  const text = `UPDATE ${table} SET ${changed.join(", ")}
+    FROM unnest(${arrays(columns)}) AS changed (${names.join(", ")}) WHERE ${matched}`;
+  return { name: `update_${table}`, text, columns: names };
+}
+
+/**
+ * The rows that a batch concerns. The balances are locked by the first statement, in the order of their ids; all else is
+ * read by later ones, whose snapshots are younger than the locks.
+ */
+export async function readRows(client: pg.PoolClient, transitions: readonly Transition[]): Promise<BookRows> {
+  const organizationIds = [...new Set(transitions.map(organizationOf))];
+  const balances = await client.query<Selectable<BalanceTable>>(LOCK_BALANCES, [organizationIds]);
+  const clock = await client.query<{ now: bigint }>(CLOCK);
+  const holds = await readHolds(client, transitions);
+  return {
+    nowMs: Number(clock.rows[0]?.now),
+    balances: balances.rows.map(balanceFromTable),
+    holds,
+    grants: await readGrants(client, organizationIds, holds, transitions),
+  };
+}
+
+function organizationOf(transition: Transition): string {
+  return "facts" in transition ? transition.facts.organizationId : transition.organizationId;
+}
+
+async function readHolds(client: pg.PoolClient, transitions: readonly Transition[]): Promise<HoldRow[]> {
+  const named = transitions.flatMap((transition) => {
+    const names = "facts" in transition ? transition.facts : transition;
+    return "holdId" in names ? [names] : [];
+  });
+  if (named.length === 0) return [];
+  const columns = [named.map((one) => one.organizationId), named.map((one) => one.holdId)];
+  const { rows } = await client.query<Selectable<HoldTable>>(HOLDS, columns);
+  return rows.map(holdFromTable);
+}
+
+async function readGrants(
+  client: pg.PoolClient,
+  organizationIds: string[],
+  holds: readonly HoldRow[],
+  transitions: readonly Transition[],
+): Promise<GrantRow[]> {
+  const grants = new Map<string, GrantRow>();
+  const read = async (statement: string, columns: string[][]) => {
+    const { rows } = await client.query<Selectable<CreditGrantTable>>(statement, columns);
+    for (const row of rows) grants.set(`${row.organization_id} ${row.id}`, grantFromTable(row));
+  };
+  await read(LIVE_GRANTS, [organizationIds]);
+  const named = new Map<string, [string, string]>();
+  const name = (organizationId: string, grantId: string) => {
+    const key = `${organizationId} ${grantId}`;
+    if (!grants.has(key)) named.set(key, [organizationId, grantId]);
+  };
+  for (const hold of holds) for (const { grantId } of hold.draws) name(hold.organizationId, grantId);
+  const references: [string, string][] = [];
+  for (const transition of transitions) {
+    if (transition.kind !== "grant") continue;
+    name(transition.organizationId, transition.grantId);
+    if (transition.reference !== null) references.push([transition.organizationId, transition.reference]);
+  }
+  if (named.size > 0) await read(NAMED_GRANTS, columnsOf([...named.values()]));
+  if (references.length > 0) await read(REFERRED_GRANTS, columnsOf(references));
+  return [...grants.values()];
+}
+
+function columnsOf(pairs: readonly [string, string][]): string[][] {
+  return [pairs.map(([first]) => first), pairs.map(([, second]) => second)];
+}
+
+/** Writes what a batch decided: one statement for each table and kind of write that it needs. */
+export async function writeRows(client: pg.PoolClient, writes: BookWrites): Promise<void> {
+  const write = async ({ name, text, columns }: Write, rows: Record<string, unknown>[]) => {
+    if (rows.length === 0) return;
+    const values = columns.map((column) => rows.map((row) => row[column]));
+    await client.query({ name, text, values });
+  };
+  await write(UPDATE_BALANCES, writes.balances.map(balanceToTable));
+  await write(INSERT_GRANTS, writes.newGrants.map(grantToTable));
+  await write(UPDATE_GRANTS, writes.changedGrants.map(grantToTable));
+  await write(INSERT_HOLDS, writes.newHolds.map(holdToTable));
+  await write(UPDATE_HOLDS, writes.changedHolds.map(holdToTable));
+  await write(INSERT_EVENTS, writes.events.map(eventToTable));
+}

@@ -1,0 +1,45 @@
+import pg from "pg";
+import { describe } from "vitest";
+import { createTestDatabase, hasPostgres } from "../../../test/support/postgres.ts";
+import { type ContractStore, storeContract } from "../contract.ts";
+import type { Store } from "../store.ts";
+import { openPostgresStore } from "./postgres.ts";
+
+describe.skipIf(!hasPostgres)("on a real server", () => {
+  storeContract("PostgreSQL", openForContract);
+});
+
+async function openForContract(): Promise<ContractStore> {
+  const database = await createTestDatabase();
+  const open = () => openPostgresStore({ url: database.url, role: "service" });
+  const stores: Store[] = [await open()];
+  const beside = new pg.Client({ connectionString: database.url });
+  await beside.connect();
+  let hasChecks = true;
+  return {
+    store: stores[0] as Store,
+    async openAnother() {
+      const another = await open();
+      stores.push(another);
+      return another;
+    },
+    async tamper(statement) {
+      if (hasChecks) await dropChecks(beside);
+      hasChecks = false;
+      await beside.query(statement);
+    },
+    async close() {
+      await beside.end();
+      for (const store of stores) await store.close();
+      await database.drop();
+    },
+  };
+}
+
+async function dropChecks(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ statement: string }>(
+    `SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', conrelid::regclass, conname) AS statement
+     FROM pg_constraint WHERE contype = 'c' AND conrelid <> 0 AND coninhcount = 0`,
+  );
+  for (const { statement } of rows) await client.query(statement);
+}
