@@ -13,10 +13,9 @@ const START_TIMEOUT_MS = 60_000;
 
 const TOKEN = /sk-tg-[0-9A-Za-z]{49}/;
 
-/** What npm hands to a script would steer the npm that this test calls, and provider keys the service. */
-const environment = Object.fromEntries(
-  ["PATH", "HOME", "TMPDIR", "LANG"].map((name) => [name, process.env[name]]),
-) as NodeJS.ProcessEnv;
+/** Ours, without what npm hands to its scripts and would steer the npm called here, and without the service's settings. */
+const STEERING = /^(npm_|node_env$|vitest|tollgate_|port$|host$|database_url$|redis_url$|log_level$|.*_api_key$)/i;
+const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !STEERING.test(name)));
 
 interface Packed {
   filename: string;

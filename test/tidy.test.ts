@@ -126,4 +126,9 @@ describe("what keeps the rules is left alone", () => {
     const files = { "src/main.ts": 'new URL("./cli/w.ts", import.meta.url);', "src/cli/w.ts": "" };
     expect(broken(files, false)).toEqual([]);
   });
+
+  test("what prepares the tests is reached by its name", () => {
+    const files = { "vitest.config.ts": 'export default { globalSetup: ["./test/a.ts"] };', "test/a.ts": "" };
+    expect(broken(files, false)).toEqual([]);
+  });
 });

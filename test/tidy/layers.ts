@@ -25,7 +25,7 @@ const PACKAGES: Record<string, readonly string[]> = {
   kysely: ["stores"],
   "node:sqlite": ["stores"],
   fastify: ["http"],
-  undici: ["providers"],
+  undici: ["providers", "catalog"],
   yaml: ["config"],
   commander: ["cli", "main"],
   pino: ["telemetry", "app"],

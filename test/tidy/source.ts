@@ -32,7 +32,7 @@ export interface Import {
 
 export interface Source extends TextFile {
   imports: Import[];
-  /** Files named by `new URL("./x.ts", import.meta.url)`: workers, which no import reaches. */
+  /** Files that no import reaches: workers, by `new URL("./x.ts", import.meta.url)`, and what settings name. */
   urls: string[];
   program: AstNode;
   comments: { value: string; line: number }[];
@@ -79,6 +79,9 @@ function readReference(node: AstNode, source: Source): void {
       break;
     case "NewExpression":
       if ((node.callee as AstNode).name === "URL") source.urls.push(...filesNamedIn(node, source.path));
+      break;
+    case "Program":
+      if (source.path === "vitest.config.ts") source.urls.push(...filesNamedIn(node, source.path));
       break;
   }
 }
