@@ -14,5 +14,7 @@ export function retryAfterSeconds(headers: IncomingHttpHeaders): number | undefi
 }
 
 function secondsUntil(date: string, answered: string | undefined): number {
+  // The parser of dates takes much that is none, such as "-5".
+  if (!date.endsWith(" GMT")) return Number.NaN;
   return (Date.parse(date) - Date.parse(answered ?? "")) / 1000;
 }

@@ -1,0 +1,250 @@
+import { createServer as createHttpServer } from "node:http";
+import { createServer } from "node:net";
+import { describe, expect, test } from "vitest";
+import {
+  CHUNKED_HEAD,
+  chunked,
+  completion,
+  DONE,
+  finish,
+  hear,
+  hearBytes,
+  LAST_CHUNK,
+  listen,
+  STREAM_HEAD,
+  settingsOf,
+  startWire,
+  usage,
+  whole,
+  word,
+} from "../../test/support/wire.ts";
+import { createProvider } from "./index.ts";
+
+const STREAMED = [true, false];
+
+async function hearAt(baseUrl: string, stream: boolean) {
+  const provider = createProvider(settingsOf(baseUrl), {});
+  const heard = await hear(provider, { stream });
+  await provider.close();
+  return heard;
+}
+
+describe.each(STREAMED)("an upstream that cannot be reached; streamed: %s", (stream) => {
+  test("refused", async () => {
+    const server = createServer();
+    const port = await listen(server);
+    await new Promise((resolve) => server.close(resolve));
+    expect((await hearAt(`http://127.0.0.1:${port}/v1`, stream)).error).toMatchObject({ failure: "unavailable" });
+  });
+
+  test("a name that does not exist", async () => {
+    const { error } = await hearAt("http://upstream.invalid/v1", stream);
+    expect(error).toMatchObject({ failure: "unavailable" });
+  });
+
+  test("no TLS where TLS was asked for", async () => {
+    const server = createServer((socket) => {
+      socket.on("error", () => {}).resume();
+      socket.end("HTTP/1.1 400 Bad Request\r\n\r\n");
+    });
+    const port = await listen(server);
+    expect((await hearAt(`https://127.0.0.1:${port}/v1`, stream)).error).toMatchObject({ failure: "unavailable" });
+    await new Promise((resolve) => server.close(resolve));
+  });
+
+  test("closed before headers", async () => {
+    const { error } = await hearBytes((socket) => socket.end(), { stream });
+    expect(error).toMatchObject({ failure: "unavailable" });
+  });
+
+  test("reset before headers", async () => {
+    const { error } = await hearBytes((socket) => socket.resetAndDestroy(), { stream });
+    expect(error).toMatchObject({ failure: "unavailable" });
+  });
+
+  test("closed inside the headers", async () => {
+    const { error } = await hearBytes("HTTP/1.1 200 OK\r\ncontent-ty", { stream });
+    expect(error).toMatchObject({ failure: "unavailable" });
+  });
+
+  test("something that is not HTTP", async () => {
+    const { error } = await hearBytes("220 mail.example.com ready\r\n\r\n", { stream });
+    expect(error).toMatchObject({ failure: "malformed" });
+  });
+
+  test("headers without an end", async () => {
+    const { error } = await hearBytes(`HTTP/1.1 200 OK\r\nx: ${"x".repeat(40_000)}\r\n\r\n`, { stream });
+    expect(error).toMatchObject({ failure: "malformed" });
+  });
+});
+
+describe("an answer that breaks off", () => {
+  test.each([
+    ["after the headers", CHUNKED_HEAD],
+    ["inside an event", CHUNKED_HEAD + chunked(word("a")) + chunked('data: {"choi')],
+    ["inside a chunk", `${CHUNKED_HEAD}ff\r\ndata: `],
+  ])("streamed, %s: failed, with what came before", async (_name, bytes) => {
+    const closed = await hearBytes(bytes);
+    expect(closed.error).toMatchObject({ failure: "failed" });
+    const reset = await hearBytes((socket) =>
+      socket.write(bytes, () => setTimeout(() => socket.resetAndDestroy(), 20)),
+    );
+    expect(reset.error).toMatchObject({ failure: "failed" });
+    expect([closed.text, reset.text]).toEqual(bytes.includes('"a"') ? ["a", "a"] : ["", ""]);
+  });
+
+  test("unstreamed, in its middle: failed", async () => {
+    const bytes = whole(200, completion("hello")).slice(0, -5);
+    expect((await hearBytes(bytes, { stream: false })).error).toMatchObject({ failure: "failed" });
+  });
+
+  test("streamed, after its finish reason and usage: complete all the same", async () => {
+    const bytes = CHUNKED_HEAD + chunked(word("a") + finish() + usage({ prompt_tokens: 1, completion_tokens: 1 }));
+    const heard = await hearBytes((socket) =>
+      socket.write(bytes, () => setTimeout(() => socket.resetAndDestroy(), 20)),
+    );
+    expect(heard.error).toBeUndefined();
+    expect(heard.chunks.at(-1)).toEqual({ usage: { prompt_tokens: 1, completion_tokens: 1 } });
+  });
+});
+
+describe.each(STREAMED)("an upstream that is too slow; streamed: %s", (stream) => {
+  const timeouts = { connectMs: 2_000, firstByteMs: 150, idleMs: 150 };
+
+  test("no headers", async () => {
+    const { error } = await hearBytes(() => {}, { stream }, { timeouts });
+    expect(error).toMatchObject({ failure: "timeout" });
+  });
+
+  test("headers, a byte at a time", async () => {
+    let timer: NodeJS.Timeout | undefined;
+    const { error } = await hearBytes(
+      (socket) => {
+        const bytes = [..."HTTP/1.1 200 OK\r\nx-long: 12345678901234567890\r\n"];
+        timer = setInterval(() => socket.write(bytes.shift() ?? "x"), 20);
+      },
+      { stream },
+      { timeouts },
+    );
+    clearInterval(timer);
+    expect(error).toMatchObject({ failure: "timeout" });
+  });
+
+  test("silence inside the body", async () => {
+    const begun = stream ? CHUNKED_HEAD + chunked(word("a")) : whole(200, completion("hello")).slice(0, -5);
+    const heard = await hearBytes((socket) => socket.write(begun), { stream }, { timeouts });
+    expect(heard.error).toMatchObject({ failure: "timeout" });
+    expect(heard.text).toBe(stream ? "a" : "");
+  });
+});
+
+test("a handshake that never ends is a timeout of connecting", async () => {
+  const server = createServer((socket) => socket.on("error", () => {}).resume());
+  const port = await listen(server);
+  const timeouts = { connectMs: 200, firstByteMs: 60_000, idleMs: 60_000 };
+  const provider = createProvider(settingsOf(`https://127.0.0.1:${port}/v1`, { timeouts }), {});
+  expect((await hear(provider)).error).toMatchObject({ failure: "timeout" });
+  await provider.close();
+  await new Promise((resolve) => server.close(resolve));
+});
+
+describe("connections", () => {
+  test("serve one request after another, streamed and not", async () => {
+    let turn = 0;
+    const wire = await startWire((socket) => {
+      turn += 1;
+      socket.write(
+        turn % 2 === 0 ? whole(200, completion("b")) : CHUNKED_HEAD + chunked(word("a") + finish() + DONE) + LAST_CHUNK,
+      );
+    });
+    const provider = createProvider(settingsOf(wire.baseUrl), {});
+    for (let count = 0; count < 4; count += 1) {
+      expect((await hear(provider, { stream: count % 2 === 0 })).error).toBeUndefined();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(wire.connections).toBe(1);
+    await provider.close();
+    await wire.end();
+  });
+
+  test("are as many as there are requests at once", async () => {
+    let open = 0;
+    const wire = await startWire((socket) => {
+      open += 1;
+      if (open === 20) for (const waiting of sockets) waiting.end(whole(200, completion("a")));
+      sockets.push(socket);
+      if (open === 20) socket.end(whole(200, completion("a")));
+    });
+    const sockets: import("node:net").Socket[] = [];
+    const provider = createProvider(settingsOf(wire.baseUrl), {});
+    const heard = await Promise.all(Array.from({ length: 20 }, () => hear(provider, { stream: false })));
+    expect(heard.map(({ text }) => text)).toEqual(Array.from({ length: 20 }, () => "a"));
+    await provider.close();
+    await wire.end();
+  });
+
+  test("survive an error whose body was read to its end", async () => {
+    const wire = await startWire((socket) => socket.write(whole(500, { error: { message: "no" } })));
+    const provider = createProvider(settingsOf(wire.baseUrl), {});
+    for (let count = 0; count < 3; count += 1) {
+      expect((await hear(provider)).error).toMatchObject({ failure: "failed" });
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(wire.connections).toBe(1);
+    await provider.close();
+    await wire.end();
+  });
+});
+
+describe("proxies of the environment", () => {
+  async function throughProxy(environment: (proxy: string) => Record<string, string>, baseUrl: string) {
+    const targets: string[] = [];
+    const proxy = createHttpServer((request, response) => {
+      targets.push(request.url ?? "");
+      response.setHeader("content-type", "application/json").end(JSON.stringify(completion("by proxy")));
+    });
+    proxy.on("connect", (request, socket) => {
+      targets.push(`CONNECT ${request.url}`);
+      socket.end("HTTP/1.1 502 No\r\n\r\n");
+    });
+    const port = await listen(proxy);
+    const provider = createProvider(settingsOf(baseUrl), environment(`http://127.0.0.1:${port}`));
+    const heard = await hear(provider, { stream: false });
+    await provider.close();
+    proxy.closeAllConnections();
+    await new Promise((resolve) => proxy.close(resolve));
+    return { heard, targets };
+  }
+
+  test("HTTP_PROXY carries requests to http addresses", async () => {
+    const { heard, targets } = await throughProxy((proxy) => ({ HTTP_PROXY: proxy }), "http://upstream.invalid/v1");
+    expect(heard.text).toBe("by proxy");
+    expect(targets).toEqual(["http://upstream.invalid/v1/chat/completions"]);
+  });
+
+  test("HTTPS_PROXY opens a tunnel; one that it refuses is an upstream that cannot be reached", async () => {
+    const { heard, targets } = await throughProxy((proxy) => ({ https_proxy: proxy }), "https://upstream.invalid/v1");
+    expect(heard.error).toMatchObject({ failure: "unavailable" });
+    expect(targets).toEqual(["CONNECT upstream.invalid:443"]);
+  });
+
+  test("NO_PROXY leaves a host out", async () => {
+    const environment = (proxy: string) => ({ HTTP_PROXY: proxy, NO_PROXY: "other,.invalid" });
+    const { heard, targets } = await throughProxy(environment, "http://upstream.invalid/v1");
+    expect(heard.error).toMatchObject({ failure: "unavailable" });
+    expect(targets).toEqual([]);
+  });
+
+  test("an address of this machine is left out always", async () => {
+    const wire = await startWire((socket) => socket.end(whole(200, completion("straight"))));
+    const { heard, targets } = await throughProxy((proxy) => ({ HTTP_PROXY: proxy, HTTPS_PROXY: proxy }), wire.baseUrl);
+    expect(heard.text).toBe("straight");
+    expect(targets).toEqual([]);
+    await wire.end();
+  });
+});
+
+test("a stream that ends with its connection is as good as one with a length", async () => {
+  const heard = await hearBytes(STREAM_HEAD + word("a") + finish() + DONE);
+  expect(heard).toMatchObject({ text: "a", error: undefined });
+});

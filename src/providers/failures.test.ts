@@ -1,0 +1,251 @@
+import { gzipSync } from "node:zlib";
+import { describe, expect, test } from "vitest";
+import {
+  completion,
+  event,
+  head,
+  hear,
+  hearBytes,
+  STREAM_HEAD,
+  settingsOf,
+  startWire,
+  whole,
+  word,
+} from "../../test/support/wire.ts";
+import { createProvider } from "./index.ts";
+
+const STREAMED = [true, false];
+
+describe.each(STREAMED)("a status; streamed: %s", (stream) => {
+  test.each([
+    [400, "rejected"],
+    [401, "credentials"],
+    [402, "credentials"],
+    [403, "credentials"],
+    [404, "rejected"],
+    [405, "failed"],
+    [408, "timeout"],
+    [413, "rejected"],
+    [418, "failed"],
+    [422, "rejected"],
+    [429, "overloaded"],
+    [500, "failed"],
+    [502, "failed"],
+    [503, "overloaded"],
+    [504, "timeout"],
+    [529, "overloaded"],
+    [201, "malformed"],
+    [204, "malformed"],
+    [301, "malformed"],
+    [302, "malformed"],
+    [307, "malformed"],
+    [308, "malformed"],
+  ])("%d is %s", async (status, failure) => {
+    const { error } = await hearBytes(whole(status, { error: { message: "Because", code: "x" } }), { stream });
+    expect(error).toMatchObject({ failure, message: expect.stringContaining(String(status)) });
+    expect(error).toHaveProperty("publicReason", failure === "rejected" ? "Because" : undefined);
+  });
+
+  test("no address is followed", async () => {
+    const other = await startWire((socket) => socket.end(whole(200, completion("from elsewhere"))));
+    const { error } = await hearBytes(whole(302, "", { location: `${other.baseUrl}/chat/completions` }), { stream });
+    expect(error).toMatchObject({ failure: "malformed" });
+    expect(other.connections).toBe(0);
+    await other.end();
+  });
+
+  test("an error without a body that can be read keeps its status", async () => {
+    expect((await hearBytes(whole(400, "<html>"), { stream })).error).toMatchObject({ failure: "rejected" });
+    expect((await hearBytes(whole(429, "[]"), { stream })).error).toMatchObject({ failure: "overloaded" });
+    expect((await hearBytes(whole(500, "{}").slice(0, -1), { stream })).error).toMatchObject({ failure: "failed" });
+  });
+
+  test("an error of 10 MiB is read in part", async () => {
+    const body = `{"error": {"message": "${"x".repeat(10 * 1024 * 1024)}`;
+    const { error } = await hearBytes(whole(400, body), { stream });
+    expect(error).toMatchObject({ failure: "rejected", publicReason: undefined });
+  });
+});
+
+describe("Retry-After", () => {
+  test.each([
+    ["3", 3],
+    ["0", 0],
+    ["1.2", 2],
+    ["999999999", 86_400],
+    ["Wed, 21 Oct 2026 07:28:30 GMT", 30],
+    ["Wed, 21 Oct 2026 07:00:00 GMT", 0],
+    ["soon", undefined],
+    ["-5", undefined],
+    ["", undefined],
+  ])("'%s' is %s seconds", async (value, seconds) => {
+    const headers = { "retry-after": value, date: "Wed, 21 Oct 2026 07:28:00 GMT" };
+    for (const status of [429, 503, 529]) {
+      const { error } = await hearBytes(whole(status, {}, headers));
+      expect(error).toHaveProperty("retryAfterSeconds", seconds);
+    }
+  });
+
+  test("says nothing on other failures", async () => {
+    const { error } = await hearBytes(whole(500, {}, { "retry-after": "3" }));
+    expect(error).toHaveProperty("retryAfterSeconds", undefined);
+  });
+});
+
+describe("a rejection with a meaning of its own", () => {
+  const tooLong = [
+    { message: "x", code: "context_length_exceeded" },
+    { message: "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens." },
+    { message: "the request exceeds the available context size", type: "exceed_context_size_error" },
+    { message: "the input length exceeds the context length" },
+    { message: "Prompt contains 40000 tokens, too large for model with 32768 maximum context length" },
+    { message: "prompt is too long: 210000 tokens > 200000 maximum" },
+    { message: "The input token count (5000) exceeds the maximum number of tokens allowed (4096)." },
+    { message: "Please reduce the length of the messages or completion." },
+    { message: "This model's maximum prompt length is 131072 but the request contains 140000 tokens." },
+  ];
+  test.each(tooLong)("context_length: $message $code", async (error) => {
+    for (const status of [400, 413, 422]) {
+      const heard = await hearBytes(whole(status, { error }), { stream: false });
+      expect(heard.error).toMatchObject({ failure: "context_length", publicReason: error.message });
+    }
+  });
+
+  test.each([
+    "max_tokens is too large: 5000. This model supports at most 4096 completion tokens.",
+    "Invalid value for 'messages[0].content': expected a string.",
+  ])("no context_length: %s", async (message) => {
+    const heard = await hearBytes(whole(400, { error: { message } }), { stream: false });
+    expect(heard.error).toMatchObject({ failure: "rejected", publicReason: message });
+  });
+
+  test.each(["content_filter", "content_policy_violation"])("content_filter: %s", async (code) => {
+    const heard = await hearBytes(whole(400, { error: { message: "No", code } }), { stream: false });
+    expect(heard.error).toMatchObject({ failure: "content_filter", publicReason: "No" });
+  });
+
+  test("an account without money is the operator's, whatever its status", async () => {
+    const body = { error: { message: "You exceeded your current quota", code: "insufficient_quota" } };
+    expect((await hearBytes(whole(429, body))).error).toMatchObject({
+      failure: "credentials",
+      publicReason: undefined,
+    });
+  });
+
+  test.each([
+    [{ error: "just a text" }, "just a text"],
+    [{ message: "at the top" }, "at the top"],
+    [{ detail: "in detail" }, "in detail"],
+    [{ object: "error", message: "of an older kind", code: 40_001 }, "of an older kind"],
+  ])("the reason in another shape: %j", async (body, publicReason) => {
+    expect((await hearBytes(whole(400, body))).error).toMatchObject({ failure: "rejected", publicReason });
+  });
+});
+
+describe("an error inside a 200", () => {
+  test.each([
+    [{ message: "slow down", type: "rate_limit_error" }, "overloaded"],
+    [{ message: "slow down", code: 429 }, "overloaded"],
+    [{ message: "down", code: "503" }, "overloaded"],
+    [{ message: "who are you", code: "invalid_api_key" }, "credentials"],
+    [{ message: "too long", code: "context_length_exceeded" }, "context_length"],
+    [{ message: "bad words", type: "invalid_request_error", code: "content_filter" }, "content_filter"],
+    [{ message: "bad request", type: "invalid_request_error" }, "rejected"],
+    [{ message: "late", type: "timeout_error" }, "timeout"],
+    [{ message: "broken", type: "server_error" }, "failed"],
+    [{}, "failed"],
+    ["a text", "failed"],
+  ])("%j is %s", async (error, failure) => {
+    const unstreamed = await hearBytes(whole(200, { error }), { stream: false });
+    const streamed = await hearBytes(STREAM_HEAD + word("a") + event({ error }));
+    const asJson = await hearBytes(whole(200, { error }));
+    expect([unstreamed.error, streamed.error, asJson.error]).toMatchObject([{ failure }, { failure }, { failure }]);
+    expect(streamed.text).toBe("a");
+  });
+
+  test("null is no error", async () => {
+    expect((await hearBytes(whole(200, completion("a", { error: null })), { stream: false })).text).toBe("a");
+  });
+});
+
+describe.each(STREAMED)("an answer that is none; streamed: %s", (stream) => {
+  test.each([
+    ["HTML", whole(200, "<html>Sign in</html>", { "content-type": "text/html; charset=utf-8" })],
+    ["plain text", whole(200, JSON.stringify(completion("a")), { "content-type": "text/plain" })],
+    ["no JSON", whole(200, "{")],
+    ["nothing", whole(200, "")],
+    ["a list", whole(200, "[]")],
+    ["null", whole(200, "null")],
+    ["no choices", whole(200, {})],
+    ["no choice", whole(200, { choices: [] })],
+    ["a choice without a message", whole(200, { choices: [{ index: 0, finish_reason: "stop" }] })],
+    ["gzip that nobody asked for", whole(200, completion("a"), { "content-encoding": "gzip" })],
+    ["a chain of encodings", whole(200, completion("a"), { "content-encoding": "gzip, br" })],
+  ])("%s", async (_name, bytes) => {
+    expect((await hearBytes(bytes, { stream })).error).toMatchObject({ failure: "malformed", publicReason: undefined });
+  });
+
+  test("a gzip bomb is not unpacked", async () => {
+    const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
+    const length = String(bomb.length);
+    const headers = { "content-type": "application/json", "content-encoding": "gzip", "content-length": length };
+    const { error } = await hearBytes(Buffer.concat([Buffer.from(head(200, headers)), bomb]), { stream });
+    expect(error).toMatchObject({ failure: "malformed" });
+  });
+
+  test("an answer that was not asked for in this form is taken all the same", async () => {
+    expect((await hearBytes(whole(200, completion("a")), { stream })).text).toBe("a");
+    const streamed = STREAM_HEAD + word("b") + event({ choices: [{ delta: {}, finish_reason: "stop" }] });
+    expect((await hearBytes(streamed, { stream })).text).toBe("b");
+  });
+
+  test("no content type is the one that was asked for", async () => {
+    const untyped =
+      head(200) +
+      (stream ? `${word("a")}${event({ choices: [{ finish_reason: "stop" }] })}` : JSON.stringify(completion("a")));
+    expect(await hearBytes(untyped, { stream })).toMatchObject({ text: "a", error: undefined });
+  });
+});
+
+test("an unstreamed answer of more than 16 MiB is malformed, and its connection closed", async () => {
+  const wire = await startWire((socket) => {
+    socket.write(head(200, { "content-type": "application/json" }));
+    const piece = "x".repeat(1024 * 1024);
+    const write = () => void (socket.destroyed || socket.write(piece, write));
+    write();
+  });
+  const provider = createProvider(settingsOf(wire.baseUrl), {});
+  expect((await hear(provider, { stream: false })).error).toMatchObject({ failure: "malformed" });
+  await wire.closed();
+  await provider.close();
+  await wire.end();
+});
+
+describe("the list of models", () => {
+  const listOf = async (bytes: string) => {
+    const wire = await startWire((socket) => socket.end(bytes));
+    const provider = createProvider(settingsOf(wire.baseUrl), {});
+    try {
+      return await provider.listModels?.(new AbortController().signal);
+    } finally {
+      await provider.close();
+      await wire.end();
+      expect(wire.requests[0]).toMatch(/^GET \/v1\/models HTTP/);
+    }
+  };
+
+  test("is the ids of what is listed", async () => {
+    expect(await listOf(whole(200, { data: [{ id: "a" }, { id: 5 }, null, { id: "b" }] }))).toEqual(["a", "b"]);
+  });
+
+  test.each([whole(200, "no"), whole(200, { models: [] }), whole(200, "[]")])(
+    "is malformed otherwise",
+    async (bytes) => {
+      await expect(listOf(bytes)).rejects.toMatchObject({ failure: "malformed" });
+    },
+  );
+
+  test("fails as an answer does", async () => {
+    await expect(listOf(whole(401, {}))).rejects.toMatchObject({ failure: "credentials" });
+  });
+});
