@@ -128,7 +128,7 @@ describe("what keeps the rules is left alone", () => {
   });
 
   test("what prepares the tests is reached by its name", () => {
-    const files = { "vitest.config.ts": 'export default { globalSetup: ["./test/a.ts"] };', "test/a.ts": "" };
+    const files = { "vitest.config.ts": 'export default { globalSetup: ["test/a.ts"] };', "test/a.ts": "" };
     expect(broken(files, false)).toEqual([]);
   });
 });

@@ -86,12 +86,12 @@ function readReference(node: AstNode, source: Source): void {
   }
 }
 
-/** Every branch of `new URL(fromSource ? "./worker.ts" : "./worker.js", import.meta.url)`. */
+/** Every text that may be a path, as in `new URL(fromSource ? "./worker.ts" : "./worker.js", import.meta.url)`. */
 function filesNamedIn(node: AstNode, from: string): string[] {
   const files: string[] = [];
   walk(node, (inner) => {
-    const target = resolve(from, textOf(inner) ?? "");
-    if (target !== undefined) files.push(target);
+    const text = textOf(inner);
+    if (text?.endsWith(".ts")) files.push(posix.join(dirname(from), text));
   });
   return files;
 }
