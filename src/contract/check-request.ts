@@ -1,13 +1,14 @@
-import { ChatCompletionRequest, type RequestMessage } from "./request.ts";
+import { ChatCompletionRequest, RequestMessage, type ToolCall } from "./request.ts";
 import { compileCheck, type ValidationIssue } from "./validation.ts";
 import { typeOf } from "./wording.ts";
 
 const checkSchema = compileCheck(ChatCompletionRequest);
-const REQUEST_FIELDS = Object.keys(ChatCompletionRequest.properties);
+const REQUEST_FIELDS = Object.keys(ChatCompletionRequest.properties) as (keyof ChatCompletionRequest)[];
+const MESSAGE_FIELDS = Object.keys(RequestMessage.properties) as (keyof RequestMessage)[];
 
 /**
- * Checks a parsed body against the schema and the rules that no schema can say. Returns the request, or the first issue.
- * `null` counts as absent, so nulls are taken off the body first, in place.
+ * Checks a parsed body against the schema and the rules that no schema can say. Returns the request with the fields of the
+ * schema alone, or the first issue. `null` counts as absent, so nulls are taken off the body first, in place.
  */
 export function checkRequest(body: unknown): { request: ChatCompletionRequest } | { issue: ValidationIssue } {
   if (!isRecord(body)) {
@@ -19,7 +20,28 @@ export function checkRequest(body: unknown): { request: ChatCompletionRequest } 
   if (issue !== undefined) return { issue };
   const request = body as unknown as ChatCompletionRequest;
   const further = checkTogether(request) ?? firstIssue(request.messages);
-  return further === undefined ? { request } : { issue: further };
+  return further === undefined ? { request: known(request) } : { issue: further };
+}
+
+/** Nothing that the schema does not name goes any further: not to an upstream, not into the books. */
+function known(request: ChatCompletionRequest): ChatCompletionRequest {
+  const messages = request.messages.map((message) => {
+    const picked = pick(message, MESSAGE_FIELDS);
+    if (picked.tool_calls !== undefined) picked.tool_calls = picked.tool_calls.map(knownCall);
+    return picked;
+  });
+  return { ...pick(request, REQUEST_FIELDS), messages };
+}
+
+function knownCall({ id, type, function: { name, arguments: text }, extra_content }: ToolCall): ToolCall {
+  const call = { id, type, function: { name, arguments: text } };
+  return extra_content === undefined ? call : { ...call, extra_content };
+}
+
+function pick<T extends object>(value: T, fields: readonly (keyof T)[]): T {
+  const picked: Partial<T> = {};
+  for (const field of fields) if (value[field] !== undefined) picked[field] = value[field];
+  return picked as T;
 }
 
 function takeOffNulls(body: Record<string, unknown>): void {

@@ -31,8 +31,18 @@ export function errorHandler(log: Log, bodyLimitBytes: number) {
     } else if (publicError.code === "store_unavailable") {
       log.warn({ requestId: request.id, error: publicError.cause }, "the store is unavailable");
     }
+    if (publicError.code === "body_too_large") readOn(request, reply);
     return sendError(reply, publicError);
   };
+}
+
+/**
+ * A connection that is closed while its client still sends is reset, and the answer lost. So the rest is read and thrown
+ * away, for as long as a request may take.
+ */
+function readOn(request: FastifyRequest, reply: FastifyReply): void {
+  reply.removeHeader("connection");
+  request.raw.resume();
 }
 
 export function sendError(reply: FastifyReply, error: ApiError) {

@@ -23,6 +23,8 @@ let upstream: Upstream;
 let service: RunningService;
 let rich: Organization;
 let poor: Organization;
+/** Its requests a minute are used up by the tests of that limit. */
+let hasty: Organization;
 
 beforeAll(async () => {
   upstream = await startUpstream();
@@ -59,6 +61,7 @@ beforeAll(async () => {
   upstream.behave("keyless", ({ response }) => sendJson(response, 401, { error: { message: "bad key sk-1234" } }));
   rich = await makeOrganization(service, "100000");
   poor = await makeOrganization(service, "0.5");
+  hasty = await makeOrganization(service, "0.5");
 });
 
 afterAll(async () => {
@@ -84,9 +87,9 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
   missing_token: () => ask({}, null),
   invalid_token: () => ask({}, `${rich.token.slice(0, -1)}${rich.token.endsWith("0") ? "1" : "0"}`),
   expired_token: async () => {
-    const expires = new Date(Date.now() + 1500).toISOString();
-    const { token } = await makeToken(service, rich.id, ["--expires", expires]);
-    await new Promise((resolve) => setTimeout(resolve, 1600));
+    const expiresAtMs = Date.now() + 5000;
+    const { token } = await makeToken(service, rich.id, ["--expires", new Date(expiresAtMs).toISOString()]);
+    await new Promise((resolve) => setTimeout(resolve, expiresAtMs - Date.now() + 50));
     return ask({}, token);
   },
   insufficient_credits: () => ask({ max_tokens: 1000 }, poor.token),
@@ -108,7 +111,7 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
   body_too_large: () => ask({ padding: "x".repeat(21 * 1024 * 1024) }),
   unsupported_media_type: () => ask({}, rich.token, { headers: { "content-type": "text/plain" } }),
   rate_limit_exceeded: async () => {
-    const { token } = await makeToken(service, poor.id);
+    const { token } = await makeToken(service, hasty.id);
     for (let count = 0; count < REQUESTS_A_MINUTE; count += 1) await send(service, "/v1/models", token);
     return ask({}, token);
   },
@@ -195,7 +198,7 @@ describe("what comes with an error", () => {
   });
 
   test("429 names when to come back", async () => {
-    const { token } = await makeToken(service, poor.id);
+    const { token } = await makeToken(service, hasty.id);
     let last = await send(service, "/v1/models", token);
     while (last.status === 200) last = await send(service, "/v1/models", token);
     expect(Number(last.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
