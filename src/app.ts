@@ -1,12 +1,11 @@
-import { isIPv6 } from "node:net";
+import { type AddressInfo, isIPv6 } from "node:net";
 import { v7 as uuidV7 } from "uuid";
 import { Accounts } from "./accounts/accounts.ts";
 import { Authenticator } from "./accounts/authenticate.ts";
 import { makeId, type RandomBytes } from "./accounts/token.ts";
 import { FIRST_CREDITS, firstRun, type Standing } from "./app/first-run.ts";
-import { createUpstreams, type Upstreams } from "./app/upstreams.ts";
-import { buildCatalog } from "./catalog/build.ts";
-import type { Catalog } from "./catalog/model.ts";
+import { createCatalog, createUpstreams, type Upstreams } from "./app/upstreams.ts";
+import type { LiveCatalog } from "./catalog/live.ts";
 import { sandboxModels } from "./catalog/sandbox.ts";
 import type { Config } from "./config.ts";
 import type { Log } from "./contract/log.ts";
@@ -55,17 +54,24 @@ export async function startService(config: Config, surroundings: Surroundings): 
   await using parts = new AsyncDisposableStack();
   let drainMs = 0;
   const upstreams = parts.adopt(createUpstreams(config), (opened) => opened.close());
-  const catalog = buildCatalog({ ...config, providers: upstreams.settings }, surroundings.clock());
+  let ownPort: number | undefined;
+  const catalog = createCatalog(config, upstreams, { ...surroundings, ownPort: () => ownPort });
+  parts.defer(() => catalog.stop());
   const store = parts.adopt(await openStore({ ...config, role: "service", clock: surroundings.clock }), (opened) =>
     opened.close(),
   );
   const ledger = parts.adopt(createLedger(config, surroundings, store), (opened) => opened.stop());
   const server = await createHttp(config, surroundings, { store, ledger, catalog, upstreams });
   parts.defer(() => server.close(drainMs));
-  const url = await listen(server, config.server);
+  const address = await listen(server, config.server);
+  ownPort = address.port;
+  const url = urlOf(address);
   ledger.start();
   const accounts = new Accounts({ ...surroundings, rows: store.accounts });
-  const standing = await firstRun({ ...surroundings, accounts, ledger, rows: store.accounts });
+  const [standing] = await Promise.all([
+    firstRun({ ...surroundings, accounts, ledger, rows: store.accounts }),
+    catalog.start(),
+  ]);
   const facts = { version: surroundings.version, url, store: store.kind, models: catalog.list().length };
   tell(config, surroundings, { ...facts, catalog, standing });
   const running = parts.move();
@@ -94,7 +100,7 @@ function createLedger({ ledger }: Config, { clock, log, random }: Surroundings, 
 interface Services {
   store: Store;
   ledger: Ledger;
-  catalog: Catalog;
+  catalog: LiveCatalog;
   upstreams: Upstreams;
 }
 
@@ -122,18 +128,20 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
   });
 }
 
-async function listen(server: Server, { host, port }: Config["server"]): Promise<string> {
+async function listen(server: Server, { host, port }: Config["server"]): Promise<AddressInfo> {
   try {
-    const address = await server.listen({ host, port });
-    const everywhere = { "0.0.0.0": "127.0.0.1", "::": "localhost" }[address.address];
-    const name = everywhere ?? (isIPv6(address.address) ? `[${address.address}]` : address.address);
-    return `http://${name}:${address.port}`;
+    return await server.listen({ host, port });
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? "";
-    const reason = LISTEN_FAILURES[code];
+    const reason = LISTEN_FAILURES[(error as NodeJS.ErrnoException).code ?? ""];
     if (reason === undefined) throw error;
     throw new OperatorError(`cannot listen on port ${port} of ${host}: ${reason}`, { cause: error });
   }
+}
+
+/** An address to paste on this machine; a service that listens everywhere is reached at home. */
+function urlOf({ address, port }: AddressInfo): string {
+  const name = { "0.0.0.0": "127.0.0.1", "::": "localhost" }[address] ?? (isIPv6(address) ? `[${address}]` : address);
+  return `http://${name}:${port}`;
 }
 
 const LISTEN_FAILURES: Record<string, string> = {
@@ -148,7 +156,7 @@ interface Told {
   url: string;
   store: Store["kind"];
   models: number;
-  catalog: Catalog;
+  catalog: LiveCatalog;
   standing: Standing;
 }
 
@@ -161,6 +169,7 @@ function tell(config: Config, { out }: Surroundings, { version, url, store, cata
   if (config.file !== null) fact("Configuration", config.file);
   fact("Store", store === "sqlite" ? `SQLite in ${config.dataDir}` : `PostgreSQL at ${placeOf(config.database)}`);
   fact("Models", `${catalog.list().length}, from ${[...providers].join(", ")}`);
+  for (const note of catalog.notes) fact("Note", note);
   if (token === null) {
     fact("Organization", isOnlyOne ? `${organization.name} (${organization.id})` : "several: tollgate org list");
     fact("Token", `for a new one: tollgate token create --org ${organization.id}`);

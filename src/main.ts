@@ -1,6 +1,10 @@
 import { randomBytes } from "node:crypto";
-import { runCommandLine } from "./cli/program.ts";
-import { version } from "./cli/version.ts";
+import { enableCompileCache } from "node:module";
+
+// Halves the time to a start. Before the rest is loaded, so that it applies to it.
+enableCompileCache();
+const { runCommandLine } = await import("./cli/program.ts");
+const { version } = await import("./cli/version.ts");
 
 // Whoever reads the output may stop early, as `head` does.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {

@@ -1,6 +1,6 @@
-import { createUpstreams, type Upstreams } from "../app/upstreams.ts";
-import { buildCatalog } from "../catalog/build.ts";
+import { createCatalog, createUpstreams, type Upstreams } from "../app/upstreams.ts";
 import type { Catalog } from "../catalog/model.ts";
+import { createLog } from "../telemetry/log.ts";
 import type { CommonFlags, Terminal } from "./command.ts";
 import { readConfig } from "./configuration.ts";
 
@@ -18,7 +18,9 @@ export async function withCatalog(
   const config = readConfig(flags);
   const upstreams = createUpstreams(config);
   try {
-    const catalog = buildCatalog({ ...config, providers: upstreams.settings }, terminal.clock());
+    const log = createLog(config.log.level);
+    const catalog = createCatalog(config, upstreams, { ...terminal, ownPort: () => config.server.port, log });
+    await catalog.refresh();
     await work({ catalog, upstreams });
   } finally {
     await upstreams.close();

@@ -82,6 +82,7 @@ function usageLine(text: string): string {
   const message = text
     .trim()
     .replace(/^error: /, "")
+    .replace(/\.$/, "")
     .replaceAll(/\s*\n\s*/g, " ");
   return `tollgate: ${message}; see tollgate --help, or --help after a command`;
 }

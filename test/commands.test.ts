@@ -1,0 +1,205 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, expect, test } from "vitest";
+import { runTollgate } from "./support/command-line.ts";
+
+const directory = mkdtempSync(join(tmpdir(), "tollgate-commands-"));
+afterAll(() => rmSync(directory, { recursive: true }));
+
+const run = (...words: string[]) => runTollgate(words, directory);
+
+/** Runs a command with --json; it must print one document and nothing else. */
+async function json(...words: string[]) {
+  const { code, stdout, stderr } = await run(...words, "--json");
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  expect(stdout).toMatch(/^[^\n]+\n$/);
+  return JSON.parse(stdout);
+}
+
+/** Runs a command that fails; gives its one line on standard error. */
+async function line(expectedCode: number, ...words: string[]): Promise<string> {
+  const { code, stdout, stderr } = await run(...words);
+  expect({ code, stdout }).toEqual({ code: expectedCode, stdout: "" });
+  expect(stderr).toMatch(/^tollgate: [^\n]+\n$/);
+  return stderr.trim();
+}
+
+test("organizations", async () => {
+  const made = await json("org", "create", "Research", "--credits", "100");
+  expect(made).toEqual({
+    id: expect.stringMatching(/^org_[0-9a-z]+$/),
+    name: "Research",
+    kind: "standard",
+    creditsTotal: 100,
+    creditsAvailable: 100,
+  });
+  expect(Object.keys(made)).toEqual(["id", "name", "kind", "creditsTotal", "creditsAvailable"]);
+  expect(await json("org", "show", made.id)).toEqual(made);
+  const empty = await json("org", "create", "Sales");
+  expect(empty).toMatchObject({ name: "Sales", creditsTotal: 0, creditsAvailable: 0 });
+  expect(await json("org", "list")).toEqual([
+    { id: "org_playground", name: "Playground", kind: "playground", creditsTotal: 0, creditsAvailable: 0 },
+    made,
+    empty,
+  ]);
+  const { stdout } = await run("org", "list");
+  expect(stdout).toMatch(/^ID +NAME +KIND +CREDITS +AVAILABLE\n/);
+  expect(stdout).toContain("Research");
+  expect(await line(1, "org", "create", "")).toContain('name: found ""; allowed: 1 to 200 characters');
+  expect(await line(1, "org", "show", "org_none")).toBe(
+    'tollgate: organization: found "org_none"; allowed: an id that `tollgate org list` shows',
+  );
+});
+
+test("tokens", async () => {
+  const { id: org } = await json("org", "create", "Tokens");
+  const made = await json("token", "create", "--org", org);
+  expect(made).toEqual({
+    id: expect.stringMatching(/^tok_[0-9a-z]+$/),
+    token: expect.stringMatching(/^sk-tg-[0-9A-Za-z]{49}$/),
+    scopes: ["chat.completions:write", "models:read", "usage:read"],
+    expiresAt: null,
+  });
+  expect(Object.keys(made)).toEqual(["id", "token", "scopes", "expiresAt"]);
+  const before = Date.now();
+  const words = ["--name", "ci", "--scope", "models:read", "--scope", "usage:read", "--expires", "30d", "--model", "a"];
+  const narrow = await json("token", "create", "--org", org, ...words);
+  expect(narrow.scopes).toEqual(["models:read", "usage:read"]);
+  expect(Date.parse(narrow.expiresAt) - before - 30 * 86_400_000).toBeLessThan(60_000);
+  const guest = await json("token", "create", "--org", "org_playground");
+  expect(guest.scopes).toEqual(["chat.completions:write", "models:read"]);
+
+  const rotated = await json("token", "rotate", made.id, "--overlap", "2h");
+  expect(rotated).toMatchObject({ token: expect.stringMatching(/^sk-tg-/), scopes: made.scopes, expiresAt: null });
+  expect(rotated.replaces).toEqual({ id: made.id, expiresAt: expect.stringMatching(/^\d{4}-/) });
+  expect(await json("token", "revoke", narrow.id)).toMatchObject({ id: narrow.id, repeated: false });
+  expect(await json("token", "revoke", narrow.id)).toMatchObject({ id: narrow.id, repeated: true });
+
+  const listed = await json("token", "list", "--org", org);
+  expect(listed).toHaveLength(3);
+  expect(listed[1]).toEqual({
+    id: narrow.id,
+    organizationId: org,
+    name: "ci",
+    prefix: narrow.token.slice(0, 12),
+    scopes: ["models:read", "usage:read"],
+    models: ["a"],
+    createdAt: expect.any(String),
+    expiresAt: narrow.expiresAt,
+    revokedAt: expect.stringMatching(/^\d{4}-/),
+  });
+  expect(JSON.stringify(listed)).not.toContain(made.token);
+
+  expect(await line(1, "token", "rotate", narrow.id)).toMatch(
+    /^tollgate: token: found tok_.*, revoked at .*; allowed: /,
+  );
+  expect(await line(1, "token", "revoke", "tok_none")).toContain("tollgate token list");
+});
+
+test("credits", async () => {
+  const { id: org } = await json("org", "create", "Credits");
+  const grant = ["credits", "grant", "--org", org, "--reference", "invoice 7"];
+  const first = await json(...grant, "12.000001", "--expires", "2100-01-01");
+  expect(first).toEqual({
+    id: expect.stringMatching(/^grant_[0-9a-z]+$/),
+    organizationId: org,
+    amount: 12.000001,
+    expiresAt: "2100-01-01T00:00:00.000Z",
+    reference: "invoice 7",
+    repeated: false,
+    creditsTotal: 12.000001,
+    creditsAvailable: 12.000001,
+  });
+  expect(await json(...grant, "50")).toEqual({ ...first, repeated: true });
+  await json("credits", "grant", "--org", org, "1");
+  expect(await json("credits", "balance", "--org", org)).toEqual({
+    organizationId: org,
+    creditsTotal: 13.000001,
+    creditsAvailable: 13.000001,
+    creditsUsed: 0,
+    creditsHeld: 0,
+  });
+  const statement = await json("credits", "statement", "--org", org);
+  expect(statement).toMatchObject({ organizationId: org, creditsAvailable: 13.000001 });
+  expect(statement.entries).toMatchObject([
+    { kind: "grant", credits: 12.000001, id: first.id, reference: "invoice 7" },
+    { kind: "grant", credits: 1, reference: null, expiresAt: null },
+  ]);
+  const { stdout } = await run("credits", "statement", "--org", org);
+  expect(stdout).toContain("+12.000001");
+  expect(stdout).toContain("13.000001 credits are available.");
+  expect(await line(1, "credits", "balance", "--org", "org_none")).toContain("tollgate org list");
+});
+
+test("the books of a new store balance", async () => {
+  expect(await json("ledger", "verify")).toMatchObject({ ok: true, violations: [] });
+  expect((await run("ledger", "verify")).stdout).toMatch(
+    /^The books balance: \d+ organizations, 0 holds and 0 charges/,
+  );
+});
+
+test("models", async () => {
+  const models = await json("models", "list");
+  expect(models.map((model: { id: string }) => model.id)).toEqual(
+    expect.arrayContaining(["sandbox/echo", "sandbox/fault", "sandbox/story"]),
+  );
+  const checked = await json("models", "check");
+  expect(checked.ok).toBe(true);
+  expect(checked.routes).toContainEqual({
+    model: "sandbox/echo",
+    provider: "sandbox",
+    upstreamModel: "echo",
+    ok: true,
+    milliseconds: expect.any(Number),
+    error: null,
+  });
+});
+
+test("a route that does not answer fails the check", async () => {
+  const file = join(directory, "dead.yaml");
+  writeFileSync(
+    file,
+    `providers: [{ id: dead, kind: openai-compatible, baseUrl: "http://127.0.0.1:1/v1" }]
+models: [{ id: m, routes: [{ provider: dead, model: x }], price: { input: 1, output: 1 } }]`,
+  );
+  const { code, stdout, stderr } = await run("models", "check", "--config", file, "--json");
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/^tollgate: 1 of \d+ routes failed\n$/);
+  expect(JSON.parse(stdout).routes).toContainEqual(
+    expect.objectContaining({ model: "m", provider: "dead", ok: false }),
+  );
+});
+
+test("the configuration", async () => {
+  const file = join(directory, "own.yaml");
+  writeFileSync(file, "server: { port: 9999 }\nmodels:\n  - { id: m, routes: [{ provider: sandbox, model: echo }] }\n");
+  expect(await json("config", "check", "--config", file)).toMatchObject({
+    ok: true,
+    file,
+    store: "sqlite",
+    port: 9999,
+    models: ["m", "sandbox/echo", "sandbox/fault", "sandbox/story"],
+  });
+  writeFileSync(file, "server:\n  prot: 9999\n");
+  expect(await line(1, "config", "check", "--config", file)).toContain(
+    `${file}:2: server.prot: unknown key; did you mean server.port?`,
+  );
+  writeFileSync(file, "models: [{ id: m, routes: [{ provider: p, model: x }], price: { input: 1, output: 1 } }]");
+  expect(await line(1, "config", "check", "--config", file)).toMatch(/^tollgate: models\[0\]\.routes\[0\]/);
+  writeFileSync(file, "providers: [{ id: p, kind: telepathy }]");
+  expect(await line(1, "config", "check", "--config", file)).toMatch(/telepathy/);
+});
+
+test("wrong usage ends with 2, one line and a hint", async () => {
+  expect(await line(2, "org", "creat")).toBe(
+    "tollgate: unknown command 'creat' (Did you mean create?); see tollgate --help, or --help after a command",
+  );
+});
+
+test("a data directory that cannot be used is told in one line", async () => {
+  writeFileSync(join(directory, "file"), "");
+  expect(await line(1, "org", "list", "--data-dir", join(directory, "file"))).toContain(
+    "Cannot use the data directory",
+  );
+});

@@ -1,0 +1,187 @@
+import { execFile } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { runTollgate, type Started, startTollgate } from "./support/command-line.ts";
+
+const execute = promisify(execFile);
+const CURL = /^curl .*$/m;
+
+let directory: string;
+let started: Started[];
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), "tollgate-start-"));
+  started = [];
+});
+afterEach(async () => {
+  for (const { child, ended } of started) {
+    child.kill("SIGKILL");
+    await ended;
+  }
+  rmSync(directory, { recursive: true });
+});
+
+function start(words: string[] = [], environment: Record<string, string> = {}): Started {
+  const service = startTollgate(["serve", "--port", "0", ...words], directory, environment);
+  started.push(service);
+  return service;
+}
+
+const urlIn = (printed: string) => /^URL +(\S+)$/m.exec(printed)?.[1] ?? "";
+const tokenIn = (printed: string) => /sk-tg-[0-9A-Za-z]{49}/.exec(printed)?.[0] ?? "";
+
+async function complete(printed: string, body: object, init: RequestInit = {}): Promise<Response> {
+  return fetch(`${urlIn(printed)}/v1/chat/completions`, {
+    ...init,
+    method: "POST",
+    headers: { authorization: `Bearer ${tokenIn(printed)}`, "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+}
+
+describe("a start", () => {
+  test("on nothing makes an organization, and prints a line to paste that works", async () => {
+    const service = start();
+    const printed = await service.prints(CURL);
+    const lines = printed.trim().split("\n");
+    expect(lines.map((line) => line.split(/ +/)[0])).toEqual([
+      "Tollgate",
+      "Store",
+      "Models",
+      "Organization",
+      "Token",
+      "URL",
+      "curl",
+    ]);
+    expect(lines[3]).toMatch(/^Organization +default \(org_[0-9a-z]+\), made now, with 100 credits$/);
+    const { stdout, stderr } = await execute("sh", ["-c", CURL.exec(printed)?.[0] ?? ""]);
+    const answer = JSON.parse(stdout);
+    expect(answer.choices[0].message.content).toBe("Hello, Tollgate!");
+    expect(answer.usage.cost).toBeGreaterThan(0);
+    expect(stderr).toContain(`${100 - answer.usage.cost} credits left`);
+  });
+
+  test("on what is there shows no token again, and says how to make one", async () => {
+    const first = start();
+    const token = tokenIn(await first.prints(CURL));
+    first.child.kill("SIGTERM");
+    await first.ended;
+    const second = start();
+    const printed = await second.prints(CURL);
+    expect(tokenIn(printed)).toBe("");
+    expect(printed).toMatch(/^Token +for a new one: tollgate token create --org org_[0-9a-z]+$/m);
+    const curl = CURL.exec(printed)?.[0] ?? "";
+    const { stdout } = await execute("sh", ["-c", curl], { env: { PATH: process.env.PATH, TOLLGATE_TOKEN: token } });
+    expect(JSON.parse(stdout).choices[0].message.content).toBe("Hello, Tollgate!");
+  });
+
+  test("with --json prints one document once it takes requests", async () => {
+    const service = start(["--json"]);
+    const facts = JSON.parse(await service.prints(/\n/));
+    expect(facts).toEqual({
+      version: expect.stringMatching(/^\d+\.\d+\.\d+/),
+      url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/),
+      store: "sqlite",
+      models: expect.any(Number),
+      organizationId: expect.stringMatching(/^org_/),
+      token: expect.stringMatching(/^sk-tg-/),
+    });
+    expect((await fetch(`${facts.url}/readyz`)).status).toBe(200);
+  });
+
+  test("commands work beside it, and it sees what they changed within a second", async () => {
+    const printed = await start().prints(CURL);
+    const run = async (...words: string[]) => JSON.parse((await runTollgate([...words, "--json"], directory)).stdout);
+    const { id } = await run("org", "create", "Beside", "--credits", "5");
+    const { id: tokenId, token } = await run("token", "create", "--org", id);
+    const usage = () => fetch(`${urlIn(printed)}/v1/usage`, { headers: { authorization: `Bearer ${token}` } });
+    expect(await (await usage()).json()).toMatchObject({ organization_id: id, creditsTotal: 5, creditsAvailable: 5 });
+    await run("credits", "grant", "--org", id, "2.5");
+    expect(await (await usage()).json()).toMatchObject({ creditsTotal: 7.5, creditsAvailable: 7.5 });
+    await run("token", "revoke", tokenId);
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    expect((await usage()).status).toBe(401);
+    expect(await run("ledger", "verify")).toMatchObject({ ok: true });
+  });
+});
+
+describe("a start that cannot be ends with 1 and one line", () => {
+  async function line(service: Started): Promise<string> {
+    const { code, stdout, stderr } = await service.ended;
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(stderr).toMatch(/^tollgate: [^\n]+\n$/);
+    return stderr;
+  }
+
+  test("a taken port", async () => {
+    const other: Server = createServer();
+    await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
+    const { port } = other.address() as AddressInfo;
+    expect(await line(start(["--port", String(port)]))).toContain(
+      `cannot listen on port ${port} of 127.0.0.1: another program listens there`,
+    );
+    other.close();
+  });
+
+  test("an address that this machine does not have", async () => {
+    expect(await line(start(["--host", "192.0.2.1"]))).toContain("this machine has no such address");
+  });
+
+  test("a second service on the data directory", async () => {
+    await start().prints(CURL);
+    expect(await line(start())).toContain("Another Tollgate service is running on the data directory");
+  });
+
+  test("a mistake in the environment", async () => {
+    expect(await line(start([], { LOG_LEVEL: "loud" }))).toContain('LOG_LEVEL: found "loud"; allowed: fatal, error');
+  });
+});
+
+describe("a signal", () => {
+  test("lets a running stream end, charges it, and exits with 0", async () => {
+    const service = start();
+    const printed = await service.prints(CURL);
+    const body = { model: "sandbox/fault", messages: [{ role: "user", content: "silence after 5 tokens 1s" }] };
+    const answer = await complete(printed, { ...body, stream: true });
+    expect(answer.status).toBe(200);
+    service.child.kill("SIGTERM");
+    expect(await answer.text()).toContain("data: [DONE]");
+    const { code, signal } = await service.ended;
+    expect({ code, signal }).toEqual({ code: 0, signal: null });
+    const verified = await runTollgate(["ledger", "verify", "--json"], directory);
+    expect(JSON.parse(verified.stdout)).toMatchObject({ ok: true, holds: 1, events: 1 });
+  });
+
+  test.each([
+    ["SIGTERM", 143],
+    ["SIGINT", 130],
+  ] as const)("repeated ends at once: %s", async (signal, exitCode) => {
+    const service = start();
+    const printed = await service.prints(CURL);
+    const body = { model: "sandbox/fault", messages: [{ role: "user", content: "silence after 5 tokens 60s" }] };
+    const answer = await complete(printed, { ...body, stream: true });
+    service.child.kill(signal);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(service.child.exitCode).toBeNull();
+    service.child.kill(signal);
+    expect(await service.ended).toMatchObject({ code: exitCode });
+    await expect(answer.text()).rejects.toThrow();
+  });
+
+  test("waits no longer than server.drainSeconds, and charges what was sent", async () => {
+    writeFileSync(join(directory, "tollgate.yaml"), "server: { drainSeconds: 0.5 }");
+    const service = start();
+    const printed = await service.prints(CURL);
+    const body = { model: "sandbox/fault", messages: [{ role: "user", content: "silence after 5 tokens 60s" }] };
+    const answer = await complete(printed, { ...body, stream: true });
+    service.child.kill("SIGTERM");
+    await expect(answer.text()).rejects.toThrow();
+    expect(await service.ended).toMatchObject({ code: 0 });
+    const verified = await runTollgate(["ledger", "verify", "--json"], directory);
+    expect(JSON.parse(verified.stdout)).toMatchObject({ ok: true, holds: 1, events: 1 });
+  });
+});

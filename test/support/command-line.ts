@@ -1,0 +1,52 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+
+const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+
+export interface Ended {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+  stdout: string;
+  stderr: string;
+}
+
+export interface Started {
+  child: ChildProcess;
+  stdout(): string;
+  stderr(): string;
+  ended: Promise<Ended>;
+  /** Resolves with standard output once it matches; rejects when the process ends before. */
+  prints(pattern: RegExp): Promise<string>;
+}
+
+/** Starts `tollgate` in a directory, with nothing of this process's environment that would configure it. */
+export function startTollgate(words: string[], cwd: string, environment: Record<string, string> = {}): Started {
+  const env = { PATH: process.env.PATH, HOME: process.env.HOME, NO_COLOR: "1", ...environment };
+  const child = spawn(process.execPath, [MAIN, ...words], { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
+  let stdout = "";
+  let stderr = "";
+  child.stdout.on("data", (data) => {
+    stdout += data;
+  });
+  child.stderr.on("data", (data) => {
+    stderr += data;
+  });
+  const ended = new Promise<Ended>((resolve) => {
+    child.once("close", (code, signal) => resolve({ code, signal, stdout, stderr }));
+  });
+  const prints = (pattern: RegExp) =>
+    new Promise<string>((resolve, reject) => {
+      const look = () => {
+        if (pattern.test(stdout)) resolve(stdout);
+      };
+      child.stdout.on("data", look);
+      look();
+      ended.then(() => reject(new Error(`It ended without printing ${pattern}: ${stdout}${stderr}`)));
+    });
+  return { child, stdout: () => stdout, stderr: () => stderr, ended, prints };
+}
+
+/** Runs a command to its end. */
+export function runTollgate(words: string[], cwd: string, environment: Record<string, string> = {}): Promise<Ended> {
+  return startTollgate(words, cwd, environment).ended;
+}
