@@ -39,6 +39,7 @@ export interface Server {
   readonly instance: FastifyInstance;
 }
 
+const CLOSE_IDLE_EVERY_MS = 50;
 const EXPOSED_HEADERS = [
   "x-request-id",
   "x-credits-available",
@@ -178,8 +179,11 @@ async function close(
     }, drainMs);
   });
   const closed = server.close();
+  // A client that keeps its connection open after its last answer would keep the service open as well.
+  const closingIdle = setInterval(() => server.server.closeIdleConnections(), CLOSE_IDLE_EVERY_MS);
   await Promise.race([Promise.all([closed, running.ended()]), cutting]);
   clearTimeout(cut);
   await closed;
+  clearInterval(closingIdle);
   await running.ended();
 }
