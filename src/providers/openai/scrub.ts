@@ -1,5 +1,5 @@
 /** Characters of an upstream's reason that are read, and that may be shown. */
-const READ_MAX = 2_000;
+const READ_MAX = 1_000;
 const SHOWN_MAX = 300;
 const REMOVED = "[removed]";
 

@@ -1,7 +1,5 @@
+import { readPattern, TEXT_LENGTH_MAX } from "./instance-pattern.ts";
 import { type Schema, UnsupportedSchemaError } from "./unsupported.ts";
-
-/** No text longer than this is made up. */
-const LENGTH_MAX = 10_000;
 
 /** One value of each format that tools' schemas use. */
 const FORMATS: Readonly<Record<string, (variant: number) => string>> = {
@@ -11,21 +9,43 @@ const FORMATS: Readonly<Record<string, (variant: number) => string>> = {
   duration: (variant) => `PT${variant}S`,
   email: (variant) => `person${variant}@example.com`,
   hostname: (variant) => `host${variant}.example.com`,
-  ipv4: (variant) => `192.0.2.${variant % 256}`,
-  ipv6: (variant) => `2001:db8::${(variant % 65_536).toString(16)}`,
+  ipv4: (variant) => `192.0.2.${variant}`,
+  ipv6: (variant) => `2001:db8::${variant.toString(16)}`,
   uri: (variant) => `https://example.com/${variant}`,
   uuid: (variant) => `00000000-0000-4000-8000-${variant.toString(16).padStart(12, "0")}`,
 };
+const VARIANTS_MAX = 256;
 
 /** The shortest text that a schema allows, or one that differs by `variant`. Throws UnsupportedSchemaError. */
 export function minimalString(schema: Schema, variant: number): string {
   const { format, pattern, minLength, maxLength } = schema;
-  if (pattern !== undefined) throw new UnsupportedSchemaError("the keyword 'pattern' is not supported");
   const least = typeof minLength === "number" ? minLength : 0;
-  const most = typeof maxLength === "number" ? maxLength : LENGTH_MAX;
-  if (least > LENGTH_MAX) throw new UnsupportedSchemaError("a text must be too long");
-  const make = typeof format === "string" && Object.hasOwn(FORMATS, format) ? FORMATS[format] : undefined;
-  const text = make === undefined ? (variant === 0 ? "" : String(variant)).padEnd(least, "a") : make(variant);
-  if (text.length >= least && text.length <= most) return text;
+  const most = typeof maxLength === "number" ? Math.min(maxLength, TEXT_LENGTH_MAX) : TEXT_LENGTH_MAX;
+  if (least > TEXT_LENGTH_MAX) throw new UnsupportedSchemaError("a text must be too long");
+  const text = makeText(format, pattern, least, variant);
+  const length = [...text].length;
+  if (length >= least && length <= most) return text;
   throw new UnsupportedSchemaError("it allows no text in one place");
+}
+
+function makeText(format: unknown, pattern: unknown, least: number, variant: number): string {
+  if (typeof pattern === "string") return matching(pattern, least, variant);
+  const make = typeof format === "string" && Object.hasOwn(FORMATS, format) ? FORMATS[format] : undefined;
+  if (make === undefined) return (variant === 0 ? "" : String(variant)).padEnd(least, "a");
+  if (variant >= VARIANTS_MAX) throw new UnsupportedSchemaError("an array must have too many items");
+  return make(variant);
+}
+
+/** A text that the pattern matches, grown until it is long enough and differs from the variants before it. */
+function matching(pattern: string, least: number, variant: number): string {
+  const make = readPattern(pattern);
+  let text = make(0);
+  let passed = 0;
+  for (let extra = 1; [...text].length < least || passed < variant; extra += 1) {
+    const longer = make(extra);
+    if (longer === text) throw new UnsupportedSchemaError("a pattern allows no text that is long enough");
+    if ([...text].length >= least) passed += 1;
+    text = longer;
+  }
+  return text;
 }
