@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { runTollgate, type Started, startTollgate } from "./support/command-line.ts";
+import { createTestDatabase, hasPostgres } from "./support/postgres.ts";
 
 const execute = promisify(execFile);
 const CURL = /^curl .*$/m;
@@ -109,6 +110,35 @@ describe("a start", () => {
   });
 });
 
+describe.runIf(hasPostgres)("on PostgreSQL", () => {
+  test("a start, its commands and a second service work the same", async () => {
+    const database = await createTestDatabase();
+    try {
+      const environment = { DATABASE_URL: database.url };
+      const first = start([], environment);
+      const printed = await first.prints(CURL);
+      expect(printed).toMatch(/^Store +PostgreSQL at 127\.0\.0\.1:\d+\/test_[0-9a-f]+$/m);
+      const second = await start([], environment).prints(CURL);
+      const messages = [{ role: "user", content: "Hello" }];
+      expect((await complete(printed, { model: "sandbox/echo", messages })).status).toBe(200);
+      const usage = await fetch(`${urlIn(second)}/v1/usage`, {
+        headers: { authorization: `Bearer ${tokenIn(printed)}` },
+      });
+      expect(await usage.json()).toMatchObject({ creditsTotal: 100, creditsUsed: expect.closeTo(0.00001, 4) });
+      const verified = await runTollgate(["ledger", "verify", "--json"], directory, environment);
+      expect(JSON.parse(verified.stdout)).toMatchObject({ ok: true, holds: 1, events: 1 });
+      first.child.kill("SIGTERM");
+      expect(await first.ended).toMatchObject({ code: 0 });
+    } finally {
+      for (const { child, ended } of started) {
+        child.kill("SIGKILL");
+        await ended;
+      }
+      await database.drop();
+    }
+  });
+});
+
 describe("a start that cannot be ends with 1 and one line", () => {
   async function line(service: Started): Promise<string> {
     const { code, stdout, stderr } = await service.ended;
@@ -134,6 +164,12 @@ describe("a start that cannot be ends with 1 and one line", () => {
   test("a second service on the data directory", async () => {
     await start().prints(CURL);
     expect(await line(start())).toContain("Another Tollgate service is running on the data directory");
+  });
+
+  test("a database that cannot be reached", async () => {
+    const told = await line(start([], { DATABASE_URL: "postgres://someone:secret@127.0.0.1:1/books" }));
+    expect(told).toContain("127.0.0.1:1");
+    expect(told).not.toContain("secret");
   });
 
   test("a mistake in the environment", async () => {

@@ -1,5 +1,3 @@
-import { openPostgresStore } from "./postgres/postgres.ts";
-import { openSqliteStore } from "./sqlite/sqlite.ts";
 import type { Store } from "./store.ts";
 
 export interface OpenStoreOptions {
@@ -12,8 +10,12 @@ export interface OpenStoreOptions {
   clock: () => number;
 }
 
-/** Opens the store that is configured. Rejects with OperatorError when it cannot be used. */
-export async function openStore({ database, role, ...embedded }: OpenStoreOptions): Promise<Store> {
-  if (database !== null) return openPostgresStore({ url: database, role });
-  return openSqliteStore({ role, ...embedded });
+/** Opens the store that is configured; the other one is not even loaded. Rejects with OperatorError when it cannot be used. */
+export async function openStore({ database, dataDir, role, clock }: OpenStoreOptions): Promise<Store> {
+  if (database !== null) {
+    const { openPostgresStore } = await import("./postgres/postgres.ts");
+    return openPostgresStore({ url: database, role });
+  }
+  const { openSqliteStore } = await import("./sqlite/sqlite.ts");
+  return openSqliteStore({ dataDir, role, clock });
 }
