@@ -126,7 +126,7 @@ describe("a configured model", () => {
       routes: [{ provider: "local", model: "openai/gpt-oss-20b" }],
       price: { input: "0", output: "0" },
     });
-    expect(model).toMatchObject({ name: "gpt-oss-20b", cutoffDate: "2024-06-30", deprecated: false });
+    expect(model).toMatchObject({ name: "gpt-oss-20b", cutoffDate: "2024-06-30", deprecatedSince: null });
   });
 
   test("never gives more than 4096 tokens, nor more than its context", () => {
@@ -308,7 +308,7 @@ describe("without configured models", () => {
   test("a model is gone from the day of its shutdown", () => {
     const at = (date: string) => build({ providers: keysOf("OPENAI_API_KEY") }, Date.parse(date)).find("o4-mini");
     expect(at("2026-10-22T23:59:59Z")).toMatchObject({
-      deprecated: true,
+      deprecatedSince: expect.any(Number),
       shutdownDate: "2026-10-23",
       replacement: "gpt-5-mini",
     });

@@ -46,6 +46,9 @@ const ALWAYS: readonly Capability[] = ["chat", "streaming", "instructions"];
 /** Of a model of which nothing is known: parts of the protocol that an upstream without them refuses itself. */
 const ASSUMED: readonly Capability[] = ["tools", "structured_output"];
 
+/** Makers tell that a model is on its way out, seldom since when: it was so by the day the facts were gathered. */
+const DEPRECATIONS_KNOWN_SINCE = Date.parse("2026-11-21") / 1000;
+
 /** A model of the catalog from what is stated, else known, else assumed. */
 export function compose(knowledge: Knowledge): CatalogModel {
   const { id, routes, facts, stated = {}, isDeprecated = false } = knowledge;
@@ -69,7 +72,7 @@ export function compose(knowledge: Knowledge): CatalogModel {
     cutoffDate: cutoff.date,
     cutoffBasis: cutoff.basis,
     created: Date.parse(facts?.released ?? knowledge.fileDate ?? cutoff.date) / 1000,
-    deprecated: isDeprecated || (facts?.deprecated ?? false),
+    deprecatedSince: isDeprecated || facts?.deprecated === true ? DEPRECATIONS_KNOWN_SINCE : null,
     shutdownDate: facts?.shutdownDate ?? null,
     replacement: facts?.replacement ?? null,
     playground: stated.playground ?? false,

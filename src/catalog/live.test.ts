@@ -91,7 +91,10 @@ describe("the live catalog", () => {
   test("follows the calendar: a dated price takes effect, a model is shut down", async () => {
     const { catalog, world } = live();
     expect(catalog.find("gemini-3.6-flash")?.prices.input).toBe(750_000n);
-    expect(catalog.find("gemini-2.5-flash")).toMatchObject({ deprecated: true, shutdownDate: "2026-12-01" });
+    expect(catalog.find("gemini-2.5-flash")).toMatchObject({
+      deprecatedSince: expect.any(Number),
+      shutdownDate: "2026-12-01",
+    });
     world.nowMs = Date.parse("2027-01-01T00:00:10Z");
     await catalog.refresh();
     expect(catalog.find("gemini-3.6-flash")?.prices.input).toBe(1_500_000n);

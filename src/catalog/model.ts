@@ -18,7 +18,8 @@ export interface CatalogModel {
   cutoffBasis: CutoffBasis;
   /** Unix seconds of the release. */
   created: number;
-  deprecated: boolean;
+  /** Unix seconds since when it is known to be on its way out; null where it is not. */
+  deprecatedSince: number | null;
   shutdownDate: string | null;
   replacement: string | null;
   /** Whether the playground organization may use it. */

@@ -37,7 +37,7 @@ export function sandboxModels(): CatalogModel[] {
     cutoffDate: RELEASED,
     cutoffBasis: "released",
     created: Date.parse(RELEASED) / 1000,
-    deprecated: false,
+    deprecatedSince: null,
     shutdownDate: null,
     replacement: null,
     playground: true,

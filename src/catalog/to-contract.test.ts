@@ -65,6 +65,6 @@ test("capabilities stand in the contract's order", () => {
 });
 
 test("a model on its way out says so", () => {
-  const shown = priced("1", "1", "1", { deprecated: true, shutdownDate: "2026-12-01", replacement: "b" });
+  const shown = priced("1", "1", "1", { deprecatedSince: 1, shutdownDate: "2026-12-01", replacement: "b" });
   expect(shown).toMatchObject({ deprecated: true, shutdown_date: "2026-12-01", replacement: "b" });
 });

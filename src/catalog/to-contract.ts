@@ -26,7 +26,7 @@ export function toContractModel(model: CatalogModel): Model {
       cached_input: pricePerMillion(usual.cachedInput),
       output: pricePerMillion(usual.output),
     },
-    deprecated: model.deprecated,
+    deprecated: model.deprecatedSince !== null,
     shutdown_date: model.shutdownDate,
     replacement: model.replacement,
   };

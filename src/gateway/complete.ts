@@ -1,16 +1,14 @@
-import type { CatalogModel, Route } from "../catalog/model.ts";
-import type { FinishReason } from "../contract/completion.ts";
-import { formatCredits } from "../credits/amount.ts";
+import type { Route } from "../catalog/model.ts";
 import { ApiError, StoreUnavailableError, UpstreamError } from "../errors.ts";
 import type { ProviderAnswer } from "../providers/provider.ts";
 import { type Admission, admit } from "./admit.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
-import { rateLimitHeaders } from "./limits.ts";
-import { Meter, usageOf } from "./meter.ts";
+import { endOfAnswer, headOf } from "./head.ts";
+import { Meter } from "./meter.ts";
 import { forUpstream, type PreparedRequest, prepare } from "./prepare.ts";
 import { routeTo } from "./route.ts";
 import { type Ending, type Settlement, settle, totalTokens } from "./settle.ts";
-import type { AnswerEnd, AnswerHead, AnswerSink } from "./sink.ts";
+import type { AnswerSink } from "./sink.ts";
 import { toApiError } from "./upstream-errors.ts";
 
 /**
@@ -94,11 +92,6 @@ function conclude(gateway: Gateway, call: CompletionCall, sink: AnswerSink, conc
   sink.fail(error);
 }
 
-function endOfAnswer({ tokens, charged, available }: Settlement, finishReason: FinishReason = "stop"): AnswerEnd {
-  const headers = { "x-credits-available": formatCredits(available), "x-credits-charged": formatCredits(charged) };
-  return { finishReason, usage: usageOf(tokens, charged), headers };
-}
-
 function publicError(failure: unknown): ApiError {
   if (failure instanceof ApiError) return failure;
   if (failure instanceof UpstreamError) return toApiError(failure);
@@ -116,28 +109,4 @@ function logFailure({ log }: Gateway, { requestId, signal }: CompletionCall, err
   if (isOperators) log.error(fields, "an upstream refused the service's own credentials");
   else if (error.code === "internal_error") log.error(fields, "a completion failed inside the service");
   else log.warn(fields, "a completion failed");
-}
-
-function headOf(
-  gateway: Gateway,
-  call: CompletionCall,
-  model: CatalogModel,
-  route: Route,
-  { ignored }: PreparedRequest,
-  { facts, available, maxTokens, isShortened, tokenStanding }: Admission,
-): AnswerHead {
-  const headers: Record<string, string> = {
-    ...rateLimitHeaders([call.requestStanding, tokenStanding]),
-    "x-credits-available": formatCredits(available),
-    "x-tollgate-route": `${route.providerId}/${route.model}`,
-  };
-  if (ignored.length > 0) headers["x-tollgate-ignored"] = ignored.join(", ");
-  if (isShortened) headers["x-tollgate-max-tokens"] = String(maxTokens);
-  return {
-    id: `chatcmpl-${facts.holdId.replaceAll("-", "")}`,
-    created: Math.floor(gateway.clock() / 1000),
-    model: model.id,
-    organizationId: facts.organizationId,
-    headers,
-  };
 }

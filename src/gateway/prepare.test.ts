@@ -18,7 +18,7 @@ const modelOf = (fields: Partial<CatalogModel> = {}): CatalogModel => ({
   cutoffDate: "2026-01-31",
   cutoffBasis: "stated",
   created: 0,
-  deprecated: false,
+  deprecatedSince: null,
   shutdownDate: null,
   replacement: null,
   playground: false,
