@@ -12,7 +12,8 @@ export interface Provider {
   /**
    * Resolves when the upstream has accepted the request and begun to answer; rejects with UpstreamError before that.
    * The chunks reject with UpstreamError when the answer breaks off. Aborting `signal` ends the upstream's
-   * connection at once, before and during the answer; not pulling chunks pauses it.
+   * connection at once, before and during the answer, and rejects with the signal's reason; ending the iteration early
+   * ends the connection too; not pulling chunks pauses it.
    */
   complete(call: ProviderCall): Promise<ProviderAnswer>;
   /** Lists the upstream's own model names; only where it serves a model list. */

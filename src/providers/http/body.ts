@@ -2,7 +2,7 @@ import { UpstreamError } from "../provider.ts";
 import type { HttpBody } from "./exchange.ts";
 
 /** An unstreamed answer may have this many bytes. */
-export const BODY_BYTES_MAX = 16 * 1024 * 1024;
+const BODY_BYTES_MAX = 16 * 1024 * 1024;
 const ERROR_BYTES_MAX = 64 * 1024;
 const ERROR_TIME_MS = 5_000;
 
