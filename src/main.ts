@@ -12,6 +12,9 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   process.exit();
 });
 
+// A log that nobody reads any more must not end the service.
+process.stderr.on("error", () => undefined);
+
 const exitCode = await runCommandLine(
   process.argv.slice(2),
   {

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { afterAll, expect, test } from "vitest";
 import { runTollgate } from "./support/command-line.ts";
 
@@ -137,6 +138,22 @@ test("the books of a new store balance", async () => {
   expect((await run("ledger", "verify")).stdout).toMatch(
     /^The books balance: \d+ organizations, 0 holds and 0 charges/,
   );
+});
+
+test("books that do not balance are told by the first violation, with exit code 1", async () => {
+  const dataDir = join(directory, "broken");
+  const { id } = await json("org", "create", "Broken", "--credits", "5", "--data-dir", dataDir);
+  const database = new DatabaseSync(join(dataDir, "tollgate.db"));
+  database.exec(`UPDATE balance SET spent = 1, available = available - 1 WHERE organization_id = '${id}'`);
+  database.close();
+  const plain = await run("ledger", "verify", "--data-dir", dataDir);
+  expect(plain.code).toBe(1);
+  expect(plain.stdout).toBe("");
+  expect(plain.stderr).toMatch(/^tollgate: the books do not balance: [^\n]+\n$/);
+  expect(plain.stderr).toContain(id);
+  const { code, stdout } = await run("ledger", "verify", "--data-dir", dataDir, "--json");
+  expect(code).toBe(1);
+  expect(JSON.parse(stdout)).toMatchObject({ ok: false, violations: [{ organizationId: id }, {}] });
 });
 
 test("models", async () => {

@@ -221,3 +221,18 @@ describe("a signal", () => {
     expect(JSON.parse(verified.stdout)).toMatchObject({ ok: true, holds: 1, events: 1 });
   });
 });
+
+test("a defect is logged, running answers end and are charged, and the exit code is 1", async () => {
+  const trap = "process.on('SIGUSR2', () => { throw new Error('a defect of this test'); })";
+  const service = start([], { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(trap)}` });
+  const printed = await service.prints(CURL);
+  const body = { model: "sandbox/fault", messages: [{ role: "user", content: "silence after 5 tokens 1s" }] };
+  const answer = await complete(printed, { ...body, stream: true });
+  service.child.kill("SIGUSR2");
+  expect(await answer.text()).toContain("data: [DONE]");
+  const { code, stderr } = await service.ended;
+  expect(code).toBe(1);
+  expect(stderr).toContain("a defect of this test");
+  const verified = await runTollgate(["ledger", "verify", "--json"], directory);
+  expect(JSON.parse(verified.stdout)).toMatchObject({ ok: true, holds: 1, events: 1 });
+});

@@ -20,7 +20,7 @@ export function addLedgerVerify(ledger: Command, terminal: Terminal): void {
         if (first !== undefined) {
           const where = first.holdId === null ? first.organizationId : `${first.organizationId}, hold ${first.holdId}`;
           terminal.error(
-            `The books do not balance: ${first.message} (invariant ${first.invariant}, ${where}; ${checked})`,
+            `tollgate: the books do not balance: ${first.message} (invariant ${first.invariant}, ${where}; ${checked})`,
           );
         }
       });
