@@ -1,0 +1,176 @@
+import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { Ajv } from "ajv";
+import type { Command } from "commander";
+import { describe, expect, test } from "vitest";
+import { PROVIDER_KEY_VARIABLES } from "../src/catalog/known-providers.ts";
+import { createProgram } from "../src/cli/program.ts";
+import { allowedWords, configNode, type SchemaNode } from "../src/config/schema.ts";
+import { ChatCompletion } from "../src/contract/completion.ts";
+import { Model } from "../src/contract/model.ts";
+import { UsageReport } from "../src/contract/usage.ts";
+import { errorCatalog, UpstreamError } from "../src/errors.ts";
+import { readFault } from "../src/providers/sandbox/fault.ts";
+import { blocksOf, codeOf, headingsOf, linksOf, ROOT, readDocuments, tableOf } from "./support/documents.ts";
+
+const documents = readDocuments();
+const document = (path: string) => {
+  const found = documents.find((one) => one.path === path);
+  if (found === undefined) throw new Error(`There is no ${path}`);
+  return found;
+};
+
+test("every link leads to a page and a heading that exist", () => {
+  const broken = documents.flatMap((from) =>
+    linksOf(from).filter(({ target, heading }) => {
+      if (!existsSync(join(ROOT, target))) return true;
+      return heading !== undefined && !headingsOf(document(target)).includes(heading);
+    }),
+  );
+  expect(documents.flatMap(linksOf).length).toBeGreaterThan(20);
+  expect(broken).toEqual([]);
+});
+
+test("every file that is named exists", () => {
+  const named = documents.flatMap((from) =>
+    codeOf(from).flatMap(
+      (code) => code.match(/(?<![\w./-])(?:src|test|docs|bench|scripts|bin)\/[\w./-]*\w(?:\/|\b)/g) ?? [],
+    ),
+  );
+  expect(named.length).toBeGreaterThan(20);
+  expect(named.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
+});
+
+test("every page of docs/ is linked to", () => {
+  const linked = new Set(documents.flatMap(linksOf).map(({ target }) => target));
+  expect(documents.map(({ path }) => path).filter((path) => path.startsWith("docs/") && !linked.has(path))).toEqual([]);
+});
+
+describe("configuration.md", () => {
+  /** The table's rows as the schema has them. */
+  function rowsOf(schema: SchemaNode, path = ""): string[][] {
+    const properties = Object.entries((schema.properties ?? {}) as Record<string, Described>);
+    return properties.flatMap(([key, node]) => {
+      const at = path === "" ? key : `${path}.${key}`;
+      if (node.type === "object" && node.properties !== undefined) return rowsOf(node, at);
+      const isRequired = (schema as Described).required?.includes(key) === true;
+      const entries = node.items?.properties === undefined ? [] : rowsOf(node.items, `${at}[]`);
+      return [[`\`${at}\``, allowedWords(node), defaultOf(node, isRequired), meaningOf(node)], ...entries];
+    });
+  }
+  interface Described extends SchemaNode {
+    default?: unknown;
+    description?: string;
+    required?: string[];
+  }
+  function defaultOf(node: Described, isRequired: boolean): string {
+    if (node.default !== undefined) return `\`${textOf(node.default)}\``;
+    return isRequired ? "required" : "";
+  }
+  const textOf = (value: unknown) => (typeof value === "string" ? value : JSON.stringify(value));
+  const meaningOf = (node: Described) => node.description ?? `Any of ${node.items?.enum?.join(", ")}.`;
+
+  test("lists every key with what is allowed, its default and what it sets", () => {
+    expect(tableOf(document("docs/configuration.md"), "key")).toEqual(rowsOf(configNode));
+  });
+
+  test("lists every command with its flags", () => {
+    const common = new Set(["--config", "--data-dir", "--json", "--help"]);
+    const rows = tableOf(document("docs/configuration.md"), "command").map(([command = "", does = ""]) => {
+      const words = command.replaceAll("`", "").replace(/^tollgate /, "");
+      return [words.replace(/ [A-Z]+$/, ""), (does.match(/--[\w-]+/g) ?? []).sort().join(" ")];
+    });
+    const real = commandsOf(program).map(({ name, command }) => {
+      const flags = command.options.map((option) => option.long ?? "").filter((flag) => !common.has(flag));
+      return [name, flags.sort().join(" ")];
+    });
+    expect(rows.sort()).toEqual(real.sort());
+  });
+});
+
+const terminal = { out() {}, error() {}, clock: () => 0, random: (size: number) => Buffer.alloc(size), exitWith() {} };
+const program = createProgram(terminal, "0.0.0");
+
+function commandsOf(parent: Command, prefix = ""): { name: string; command: Command }[] {
+  return parent.commands
+    .filter((command) => command.name() !== "help")
+    .flatMap((command) => {
+      const name = `${prefix}${command.name()}`;
+      return command.commands.length === 0 ? [{ name, command }] : commandsOf(command, `${name} `);
+    });
+}
+
+test("every command that is shown exists, with its flags", () => {
+  const commands = commandsOf(program);
+  const shown = documents.flatMap((from) =>
+    codeOf(from).flatMap((code) => code.match(/(?<![\w/@.-])tollgate [a-z][^|;]*/g) ?? []),
+  );
+  const wrong = shown.filter((line) => {
+    const words = line.replace(/^tollgate /, "");
+    const known = commands.find(({ name }) => words === name || words.startsWith(`${name} `));
+    const flags = [...(known?.command.options.map(({ long }) => long) ?? []), "--help"];
+    return known === undefined || !(words.match(/--[\w-]+/g) ?? []).every((flag) => flags.includes(flag));
+  });
+  expect(shown.length).toBeGreaterThan(20);
+  expect(wrong).toEqual([]);
+});
+
+test("every error code beside a status is one of the catalog's, with that status", () => {
+  const named = documents.flatMap(({ text }) => [...text.matchAll(/\b([45]\d\d) `([a-z_]+)`/g)]);
+  const statuses = new Map<string, number>(Object.entries(errorCatalog).map(([code, { status }]) => [code, status]));
+  expect(named.length).toBeGreaterThan(3);
+  expect(named.filter(([, status, code = ""]) => statuses.get(code) !== Number(status))).toEqual([]);
+});
+
+test("the guide lists every variable that a provider's key is looked for in", () => {
+  const named = document("docs/guide.md").text.match(/\b[A-Z]+_API_KEY\b/g) ?? [];
+  expect([...new Set(named)].sort()).toEqual([...PROVIDER_KEY_VARIABLES].sort());
+});
+
+describe("every configuration that is shown passes `config check`", () => {
+  const shown = documents.flatMap(blocksOf).filter(({ language }) => language === "yaml");
+  test.each(shown.map((block) => [block.path, block.text]))("%s", async (_path, text) => {
+    const folder = await mkdtemp(join(tmpdir(), "tollgate-docs-"));
+    try {
+      await writeFile(join(folder, "tollgate.yaml"), text);
+      const environment = { PATH: process.env.PATH, OPENAI_API_KEY: "sk-none", GPU_KEY: "none" };
+      const words = [join(ROOT, "src/main.ts"), "config", "check", "--json"];
+      const { stdout } = await promisify(execFile)(process.execPath, words, { cwd: folder, env: environment });
+      expect(JSON.parse(stdout)).toMatchObject({ ok: true });
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+  });
+});
+
+test("the answers in api.md are answers that the contract allows", () => {
+  const schemas: Record<string, object> = { "chat.completion": ChatCompletion, model: Model, usage: UsageReport };
+  const blocks = blocksOf(document("docs/api.md")).filter(({ language }) => language === "json");
+  const answers = blocks.map(({ text }) => JSON.parse(text)).filter((one) => one.object !== undefined);
+  expect(answers.map((answer) => answer.object).sort()).toEqual(Object.keys(schemas).sort());
+  for (const answer of answers) {
+    const check = new Ajv({ strict: false }).compile({ ...schemas[answer.object], additionalProperties: false });
+    check(answer);
+    expect(check.errors).toBeNull();
+  }
+});
+
+test("sandbox.md lists every phrase of sandbox/fault, as the model itself does", () => {
+  const listed = tableOf(document("docs/sandbox.md"), "phrase").map(([phrase = ""]) => phrase.replaceAll("`", ""));
+  expect(listed).toEqual(understoodPhrases());
+});
+
+function understoodPhrases(): string[] {
+  try {
+    readFault("no such phrase");
+  } catch (error) {
+    const reason = error instanceof UpstreamError ? (error.publicReason ?? "") : "";
+    const list = reason.slice(reason.indexOf("also together:"));
+    return [...list.matchAll(/'([^']+)'/g)].map(([, phrase = ""]) => phrase);
+  }
+  throw new Error("An unknown phrase was understood");
+}
