@@ -36,15 +36,19 @@ export async function startUpstream(processes: Processes, folder: string): Promi
   return { url, name: (nginx.stderr + nginx.stdout).trim().replace(/^nginx version: /, "") };
 }
 
-/** Answers from a file would need GET; `return` answers every method. A `$` would be a variable of nginx. */
+/** nginx serves files to GET only: the 405 of a POST is turned into the file, with 200. */
 function writeNginxConfiguration(folder: string, port: number): string {
-  const quote = (text: string) => `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'").replaceAll("\n", "\\n")}'`;
   const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
   const file = join(folder, "nginx.conf");
-  mkdirSync(join(folder, "nginx"), { recursive: true });
+  const answers = join(folder, "nginx", "answers");
+  mkdirSync(answers, { recursive: true });
+  writeFileSync(join(answers, "unstreamed"), UNSTREAMED_ANSWER);
+  writeFileSync(join(answers, "streamed"), STREAMED_EVENTS.join(""));
   writeFileSync(
     file,
-    `worker_processes 1;
+    // Its workers would be another user, to whom the folder is closed.
+    `${process.getuid?.() === 0 ? "user root;" : ""}
+worker_processes 1;
 pid nginx/nginx.pid;
 error_log stderr warn;
 events { worker_connections 4096; }
@@ -52,11 +56,16 @@ http {
   access_log off;
   keepalive_requests 1000000000;
   keepalive_timeout 600s;
+  open_file_cache max=10 inactive=1h;
+  open_file_cache_valid 1h;
   ${temporary.map((name) => `${name}_temp_path nginx/${name};`).join("\n  ")}
   server {
     listen 127.0.0.1:${port};
-    location /streamed/ { default_type text/event-stream; return 200 ${quote(STREAMED_EVENTS.join(""))}; }
-    location / { default_type application/json; return 200 ${quote(UNSTREAMED_ANSWER)}; }
+    root ${answers};
+    location / { error_page 405 =200 /unstreamed; try_files /unstreamed =404; }
+    location /streamed/ { error_page 405 =200 /streamed; try_files /streamed =404; }
+    location = /unstreamed { default_type application/json; }
+    location = /streamed { default_type text/event-stream; }
   }
 }
 `,

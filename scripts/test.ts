@@ -32,18 +32,20 @@ function run(program: string, programArguments: string[]): Promise<number> {
 }
 
 /** Tests that passed and failed; a file that could not be loaded and a failed check count as one failure each. */
-function summarize(reportPath: string, failedChecks: number, exitCode: number): string {
+function summarize(reportPath: string, failedChecks: number, testsFailed: boolean): string {
   let passed = 0;
-  let failed = failedChecks;
+  let failed = 0;
   if (existsSync(reportPath)) {
     const report: Report = JSON.parse(readFileSync(reportPath, "utf8"));
     passed = report.numPassedTests;
-    failed += report.numFailedTests;
+    failed = report.numFailedTests;
     failed += report.testResults.filter(
       (file) => file.status === "failed" && file.assertionResults.length === 0,
     ).length;
   }
-  return `${passed} passed, ${exitCode === 0 ? failed : Math.max(1, failed)} failed`;
+  // An error outside of any test fails the run without failing a test.
+  const failures = testsFailed ? Math.max(1, failed) : failed;
+  return `${passed} passed, ${failures + failedChecks} failed`;
 }
 
 const checks: [name: string, program: string, programArguments: string[]][] = [
@@ -65,10 +67,9 @@ for (const [name, program, programArguments] of checks) {
 console.log("\ntests: vitest run");
 const folder = mkdtempSync(join(tmpdir(), "tollgate-report-"));
 const reportPath = join(folder, "report.json");
-const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${reportPath}`];
-const testsFailed = (await run("vitest", ["run", ...reporters, ...options])) !== 0;
-const exitCode = failed.length > 0 || testsFailed ? 1 : 0;
-if (summaryPath !== undefined) writeFileSync(summaryPath, `${summarize(reportPath, failed.length, exitCode)}\n`);
+const reporters = summaryPath === undefined ? [] : ["--reporter=json", `--outputFile.json=${reportPath}`];
+const testsFailed = (await run("vitest", ["run", "--reporter=default", ...reporters, ...options])) !== 0;
+if (summaryPath !== undefined) writeFileSync(summaryPath, `${summarize(reportPath, failed.length, testsFailed)}\n`);
 rmSync(folder, { recursive: true, force: true });
 if (failed.length > 0) console.error(`Failed before the tests: ${failed.join("; ")}. See above.`);
-process.exit(exitCode);
+process.exit(failed.length > 0 || testsFailed ? 1 : 0);
