@@ -69,8 +69,13 @@ describe("the packed package, installed into an empty folder", () => {
   });
 });
 
-function run(command: string, words: string[], cwd: string) {
-  return promisify(execFile)(command, words, { cwd, env: environment, maxBuffer: 2 ** 26 });
+/** Runs a program to its end; what the compiler finds wrong stands on its standard output. */
+async function run(command: string, words: string[], cwd: string) {
+  try {
+    return await promisify(execFile)(command, words, { cwd, env: environment, maxBuffer: 2 ** 26 });
+  } catch (error) {
+    throw new Error(`${String(error)}\n${(error as { stdout?: string }).stdout}`, { cause: error });
+  }
 }
 
 /** npm 12 prints an object by package name where npm 11 prints an array, and both after what the build prints. */
