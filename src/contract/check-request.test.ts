@@ -153,6 +153,50 @@ describe("a request is taken", () => {
     expect(checked.request.tools?.[0]?.function.parameters).toEqual(parameters);
   });
 
+  test("nothing that the schema does not name goes on, from parts and tools neither", () => {
+    const extra = { base_url: "http://elsewhere", depth: { of: {} } };
+    const checked = check({
+      ...extra,
+      messages: [
+        {
+          role: "user",
+          content: [
+            { type: "text", text: "x", ...extra },
+            { type: "image_url", image_url: { url: "u", detail: "low", ...extra }, ...extra },
+          ],
+          ...extra,
+        },
+      ],
+      tools: [{ type: "function", function: { name: "f", ...extra }, ...extra }],
+    });
+    if ("issue" in checked) throw new Error(checked.issue.message);
+    const text = JSON.stringify(checked.request);
+    expect(text).not.toMatch(/base_url|depth/);
+    expect(JSON.parse(text)).toMatchObject({
+      messages: [
+        {
+          content: [
+            { type: "text", text: "x" },
+            { type: "image_url", image_url: { url: "u", detail: "low" } },
+          ],
+        },
+      ],
+      tools: [{ type: "function", function: { name: "f" } }],
+    });
+  });
+
+  test.each([
+    ["seed", '{"seed":1e309}'],
+    ["temperature", '{"temperature":-1e309}'],
+    ["logit_bias.a", '{"logit_bias":{"a":"1"}}'],
+  ])("a number that is none is refused: %s", (param, text) => {
+    expect(issueOf(JSON.parse(text))).toMatchObject({ code: "invalid_type", param });
+  });
+
+  test("a line break in a name hides nothing", () => {
+    expect(issueOf({ logit_bias: { "a\nb": { any: "thing" } } })).toMatchObject({ code: "invalid_type" });
+  });
+
   test("a key named __proto__ changes no object", () => {
     const body = JSON.parse(
       '{"model":"m","messages":[{"role":"user","content":"x","__proto__":{"name":"evil"}}],"__proto__":{"n":7}}',

@@ -1,4 +1,4 @@
-import { ChatCompletionRequest, RequestMessage, type ToolCall } from "./request.ts";
+import { ChatCompletionRequest, type ContentPart, RequestMessage, type Tool, type ToolCall } from "./request.ts";
 import { compileCheck, type ValidationIssue } from "./validation.ts";
 import { typeOf } from "./wording.ts";
 
@@ -28,9 +28,21 @@ function known(request: ChatCompletionRequest): ChatCompletionRequest {
   const messages = request.messages.map((message) => {
     const picked = pick(message, MESSAGE_FIELDS);
     if (picked.tool_calls !== undefined) picked.tool_calls = picked.tool_calls.map(knownCall);
+    if (Array.isArray(picked.content)) picked.content = picked.content.map(knownPart);
     return picked;
   });
-  return { ...pick(request, REQUEST_FIELDS), messages };
+  const picked = { ...pick(request, REQUEST_FIELDS), messages };
+  if (picked.tools !== undefined) picked.tools = picked.tools.map(knownTool);
+  return picked;
+}
+
+function knownPart(part: ContentPart): ContentPart {
+  if (part.type === "text") return { type: "text", text: part.text };
+  return { type: "image_url", image_url: pick(part.image_url, ["url", "detail"]) };
+}
+
+function knownTool({ function: named }: Tool): Tool {
+  return { type: "function", function: pick(named, ["name", "description", "parameters", "strict"]) };
 }
 
 function knownCall({ id, type, function: { name, arguments: text }, extra_content }: ToolCall): ToolCall {

@@ -74,6 +74,12 @@ const ResponseFormat = taggedUnion("type", [
   }),
 ]);
 
+/** By additionalProperties, because the pattern of a record stops at a line break in a name. */
+const LogitBias = Type.Unsafe<Record<string, number>>({
+  type: "object",
+  additionalProperties: { type: "number", minimum: -100, maximum: 100 },
+});
+
 /** Kept with the charge, so bounded as OpenAI bounds it. */
 const Metadata = Type.Unsafe<Record<string, string>>({
   type: "object",
@@ -108,7 +114,7 @@ export const ChatCompletionRequest = Type.Object({
   parallel_tool_calls: Type.Optional(Type.Boolean()),
   response_format: Type.Optional(ResponseFormat),
   reasoning_effort: Type.Optional(Type.Enum(["none", "minimal", "low", "medium", "high", "xhigh"])),
-  logit_bias: Type.Optional(Type.Record(Type.String(), Type.Number({ minimum: -100, maximum: 100 }))),
+  logit_bias: Type.Optional(LogitBias),
   logprobs: Type.Optional(Type.Boolean()),
   top_logprobs: Type.Optional(Type.Integer({ minimum: 0, maximum: 20 })),
   user: Type.Optional(Type.String()),

@@ -16,7 +16,15 @@ export interface ValidationIssue {
 }
 
 /** Strict to callers: nothing is coerced, filled in or taken off. */
-const ajv = new Ajv({ strict: false, discriminator: true, verbose: true, coerceTypes: false, removeAdditional: false });
+const ajv = new Ajv({
+  strict: false,
+  // JSON.parse reads 1e309 as Infinity, which no JSON can hand on.
+  strictNumbers: true,
+  discriminator: true,
+  verbose: true,
+  coerceTypes: false,
+  removeAdditional: false,
+});
 
 /** Compiles a schema to a check that returns the first issue of a value, or undefined when it conforms. */
 export function compileCheck(schema: TSchema): (value: unknown) => ValidationIssue | undefined {
