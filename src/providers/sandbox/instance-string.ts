@@ -36,16 +36,31 @@ function makeText(format: unknown, pattern: unknown, least: number, variant: num
   return make(variant);
 }
 
-/** A text that the pattern matches, grown until it is long enough and differs from the variants before it. */
+/**
+ * A text that the pattern matches, grown until it is long enough and differs from the variants before it. Its length
+ * grows with the repetitions or stays, so their least number is found by halving.
+ */
 function matching(pattern: string, least: number, variant: number): string {
   const make = readPattern(pattern);
-  let text = make(0);
-  let passed = 0;
-  for (let extra = 1; [...text].length < least || passed < variant; extra += 1) {
-    const longer = make(extra);
-    if (longer === text) throw new UnsupportedSchemaError("a pattern allows no text that is long enough");
-    if ([...text].length >= least) passed += 1;
-    text = longer;
+  let low = 0;
+  let high = TEXT_LENGTH_MAX;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (isLongEnough(make, middle, least)) high = middle;
+    else low = middle + 1;
   }
-  return text;
+  const text = make(low + variant);
+  const isNew = variant === 0 || text !== make(low + variant - 1);
+  if (isNew && [...text].length >= least) return text;
+  throw new UnsupportedSchemaError("a pattern allows no text that is long enough");
+}
+
+function isLongEnough(make: (extra: number) => string, extra: number, least: number): boolean {
+  if (least === 0) return true;
+  try {
+    return [...make(extra)].length >= least;
+  } catch (error) {
+    if (!(error instanceof UnsupportedSchemaError)) throw error;
+    return true;
+  }
 }

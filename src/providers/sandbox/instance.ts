@@ -5,6 +5,10 @@ import { type Schema, UnsupportedSchemaError } from "./unsupported.ts";
 /** Callers write the schemas: what they can make the service build is bounded. */
 const VALUES_MAX = 10_000;
 const DEPTH_MAX = 64;
+/** Characters of all schemas that are brought together, one counted as often as it is read. */
+const MERGED_CHARACTERS_MAX = 10_000_000;
+/** Characters of all texts of one value. */
+const TEXT_CHARACTERS_MAX = 100_000;
 
 /** Keywords whose rule the sandbox does not follow: it refuses rather than answer with what may not be valid. */
 const NOT_FOLLOWED = [
@@ -29,6 +33,9 @@ export function minimalInstance(schema: unknown): unknown {
 class InstanceMaker {
   readonly #root: unknown;
   #values = 0;
+  #mergedCharacters = 0;
+  #textCharacters = 0;
+  readonly #lengths = new WeakMap<object, number>();
 
   constructor(root: unknown) {
     this.#root = root;
@@ -56,7 +63,7 @@ class InstanceMaker {
       case "array":
         return this.#makeArray(schema, variant, depth);
       case "string":
-        return minimalString(schema, variant);
+        return this.#makeText(schema, variant);
       case "number":
       case "integer":
         return minimalNumber(schema, variant);
@@ -69,10 +76,18 @@ class InstanceMaker {
     }
   }
 
+  #makeText(schema: Schema, variant: number): string {
+    const text = minimalString(schema, variant);
+    this.#textCharacters += text.length;
+    if (this.#textCharacters > TEXT_CHARACTERS_MAX) throw new UnsupportedSchemaError("it needs too much text");
+    return text;
+  }
+
   #makeObject(schema: Schema, variant: number, depth: number): unknown {
     const properties = isSchema(schema.properties) ? schema.properties : {};
     const required = new Set(Array.isArray(schema.required) ? schema.required.filter(isText) : []);
     const least = countOf(schema.minProperties);
+    if (least > VALUES_MAX) throw new UnsupportedSchemaError("it needs too many values");
     const names = Object.keys(properties).filter((name) => required.has(name));
     for (const name of required) if (!Object.hasOwn(properties, name)) names.push(name);
     for (const name of Object.keys(properties)) {
@@ -129,9 +144,22 @@ class InstanceMaker {
     for (const other of others) {
       this.#values += 1;
       if (this.#values > VALUES_MAX) throw new UnsupportedSchemaError("it needs too many values");
-      if (other !== true) flat = merge(flat, this.#flatten(other, depth + 1));
+      if (other === true) continue;
+      const flatOther = this.#flatten(other, depth + 1);
+      this.#mergedCharacters += this.#lengthOf(flat) + this.#lengthOf(flatOther);
+      if (this.#mergedCharacters > MERGED_CHARACTERS_MAX) throw new UnsupportedSchemaError("it is too large");
+      flat = merge(flat, flatOther);
     }
     return flat;
+  }
+
+  #lengthOf(schema: Schema): number {
+    let length = this.#lengths.get(schema);
+    if (length === undefined) {
+      length = JSON.stringify(schema).length;
+      this.#lengths.set(schema, length);
+    }
+    return length;
   }
 
   #resolve(reference: unknown): unknown {
@@ -180,19 +208,12 @@ function mergeKeyword(name: string, one: unknown, other: unknown): unknown {
 }
 
 function common(name: string, one: unknown, other: unknown): unknown {
-  const left = Array.isArray(one) ? one : [one];
-  const right = Array.isArray(other) ? other : [other];
-  const isIn = (values: readonly unknown[], value: unknown) =>
-    values.some((candidate) => JSON.stringify(candidate) === JSON.stringify(value));
-  const both = left.filter((value) => isIn(right, value));
-  if (
-    name === "type" &&
-    both.length === 0 &&
-    isIn([...left, ...right], "integer") &&
-    isIn([...left, ...right], "number")
-  ) {
-    return "integer";
-  }
+  const left: unknown[] = Array.isArray(one) ? one : [one];
+  const right: unknown[] = Array.isArray(other) ? other : [other];
+  const rightTexts = new Set(right.map((value) => JSON.stringify(value)));
+  const both = left.filter((value) => rightTexts.has(JSON.stringify(value)));
+  const all = [...left, ...right];
+  if (name === "type" && both.length === 0 && all.includes("integer") && all.includes("number")) return "integer";
   if (both.length === 0) throw new UnsupportedSchemaError("it allows no value in one place");
   return both;
 }
