@@ -10,6 +10,11 @@ const FASTIFY_CODES: Record<string, ErrorCode> = {
   FST_ERR_CTP_EMPTY_JSON_BODY: "invalid_json",
 };
 
+/** A client that left before its body had arrived: nobody's fault, and nobody is there to be answered. */
+function hasLeft(error: unknown, request: FastifyRequest): boolean {
+  return (error as NodeJS.ErrnoException | undefined)?.code === "ECONNRESET" && request.raw.destroyed;
+}
+
 /** Any error as the one that the caller is told; what is not meant for callers becomes its cause. */
 export function toPublicError(error: unknown, bodyLimitBytes: number): ApiError {
   if (error instanceof ApiError) return error;
@@ -26,10 +31,12 @@ export function toPublicError(error: unknown, bodyLimitBytes: number): ApiError 
 export function errorHandler(log: Log, bodyLimitBytes: number) {
   return (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
     const publicError = toPublicError(error, bodyLimitBytes);
-    if (publicError.code === "internal_error") {
-      log.error({ requestId: request.id, error: publicError.cause }, "a request failed inside the service");
+    if (hasLeft(error, request)) {
+      log.debug({ requestId: request.id, status: 499 }, "the client left");
+    } else if (publicError.code === "internal_error") {
+      log.error({ requestId: request.id, err: publicError.cause }, "a request failed inside the service");
     } else if (publicError.code === "store_unavailable") {
-      log.warn({ requestId: request.id, error: publicError.cause }, "the store is unavailable");
+      log.warn({ requestId: request.id, err: publicError.cause }, "the store is unavailable");
     }
     if (publicError.code === "body_too_large") readOn(request, reply);
     return sendError(reply, publicError);

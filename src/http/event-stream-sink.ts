@@ -2,10 +2,9 @@ import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Delta } from "../contract/completion.ts";
 import type { ApiError } from "../errors.ts";
 import type { AnswerEnd, AnswerHead, AnswerPiece, AnswerSink } from "../gateway/sink.ts";
+import { SLOW_CLIENT_MS } from "./connection.ts";
 
 const KEEP_ALIVE_MS = 10_000;
-/** A client that reads nothing for this long is taken to have left. */
-const SLOW_CLIENT_MS = 60_000;
 
 export interface EventStreamOptions {
   response: ServerResponse;
@@ -14,6 +13,8 @@ export interface EventStreamOptions {
   includeUsage: boolean;
   /** Called when the client reads too slowly to go on. */
   onStalled: () => void;
+  /** How long a client may read nothing; a minute where it is not stated. */
+  slowClientMs?: number;
 }
 
 /** Writes an answer as server-sent events, one write an event, as OpenAI's clients read them. */
@@ -40,6 +41,8 @@ export class EventStreamSink implements AnswerSink {
     const common = { id, object: "chat.completion.chunk", created, model, organization_id: organizationId };
     this.#prefix = `data: ${JSON.stringify(common).slice(0, -1)},"choices":[`;
     this.#writeChoice({ role: "assistant", content: "" }, null);
+    // A client that has left already closes nothing any more that could end the interval.
+    if (this.#response.destroyed) return;
     this.#keepAlive = setInterval(() => this.#response.write(": keep-alive\n\n"), KEEP_ALIVE_MS);
     this.#response.once("close", () => clearInterval(this.#keepAlive));
   }
@@ -91,7 +94,7 @@ export class EventStreamSink implements AnswerSink {
       const timer = setTimeout(() => {
         this.#options.onStalled();
         settled();
-      }, SLOW_CLIENT_MS);
+      }, this.#options.slowClientMs ?? SLOW_CLIENT_MS);
       this.#response.on("drain", settled);
       this.#response.on("close", settled);
     });

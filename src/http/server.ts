@@ -2,11 +2,17 @@ import type { AddressInfo } from "node:net";
 import cors from "@fastify/cors";
 import swagger from "@fastify/swagger";
 import swaggerUi from "@fastify/swagger-ui";
-import fastify, { type FastifyInstance } from "fastify";
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import type { Log } from "../contract/log.ts";
 import { ApiError } from "../errors.ts";
 import { takeJsonBodies } from "./body.ts";
-import { answerUnreadable, HEADERS_TIMEOUT_MS, REQUEST_TIMEOUT_MS } from "./connection.ts";
+import {
+  answererOfUnreadable,
+  closeWhenUnread,
+  HEADERS_TIMEOUT_MS,
+  REQUEST_TIMEOUT_MS,
+  takeOddRequests,
+} from "./connection.ts";
 import type { Endpoint, EndpointServices } from "./endpoints/endpoint.ts";
 import { endpoints } from "./endpoints/index.ts";
 import { errorHandler, sendError } from "./errors.ts";
@@ -67,6 +73,7 @@ const EXPOSED_HEADERS = [
 export async function createServer(options: ServerOptions): Promise<Server> {
   const { log, bodyLimitBytes } = options;
   const running = new RunningCompletions();
+  const answerUnreadable = answererOfUnreadable(options.newRequestId);
   const server = fastify({
     bodyLimit: bodyLimitBytes,
     trustProxy: options.trustProxy,
@@ -76,19 +83,32 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     requestTimeout: REQUEST_TIMEOUT_MS,
     return503OnClosing: false,
     forceCloseConnections: "idle",
-    http: { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: HEADERS_TIMEOUT_MS / 4 },
-    frameworkErrors: (_error, _request, reply) => sendError(reply, new ApiError("not_found")),
+    http: {
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      connectionsCheckingInterval: HEADERS_TIMEOUT_MS / 4,
+      // Asked for below, in the answer's own envelope.
+      requireHostHeader: false,
+    },
+    frameworkErrors: (_error, request, reply) =>
+      sendError(reply.header("x-request-id", request.id), new ApiError("not_found")),
   });
+  takeOddRequests(server.server, answerUnreadable);
   server.decorateRequest("caller", null);
   server.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);
-    done();
+    closeWhenUnread(reply.raw);
+    if (request.raw.httpVersion === "1.1" && request.headers.host === undefined) {
+      done(new ApiError("invalid_value", "A request needs the header `Host` (RFC 9112, section 3.2)."));
+    } else if (request.is404) {
+      // Before the body is read: nobody is known yet who could send one.
+      answerUnknown(request, reply);
+    } else done();
   });
   server.setErrorHandler(errorHandler(log, bodyLimitBytes));
   server.setValidatorCompiler(() => () => true);
   server.setSerializerCompiler(() => JSON.stringify);
   takeJsonBodies(server);
-  answerUnknown(server);
+  server.setNotFoundHandler(answerUnknown);
   await document(server, options.version);
   const health = serveHealth(server, options.ping);
   await server.register(async (api) => serveApi(api, { ...options, running }));
@@ -123,24 +143,21 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
 }
 
 /** What no route takes: 405 with the methods of a path that exists, else 404 with the paths that do. */
-function answerUnknown(server: FastifyInstance): void {
-  server.setNotFoundHandler((request, reply) => {
-    const path = request.url.split("?")[0] ?? "";
-    const methods = endpoints.filter((endpoint) => isAt(endpoint, path)).map((endpoint) => endpoint.method);
-    if (methods.length > 0) {
-      const allow = [...methods, ...(methods.includes("GET") ? ["HEAD"] : []), "OPTIONS"].join(", ");
-      const message = `The method ${request.method} is not allowed here. Allowed: ${allow}.`;
-      return sendError(reply, new ApiError("method_not_allowed", message, { headers: { allow } }));
-    }
-    if (!path.startsWith("/v1")) return sendError(reply, new ApiError("not_found"));
-    const known = endpoints.map(
-      ({ method, path, wildcard }) => `${method} ${path.replace("*", `{${wildcard?.name}}`)}`,
-    );
-    return sendError(
-      reply,
-      new ApiError("not_found", `There is nothing at this address. There is: ${known.join(", ")}.`),
-    );
-  });
+function answerUnknown(request: FastifyRequest, reply: FastifyReply) {
+  const path = request.url.split("?")[0] ?? "";
+  if (!path.startsWith("/v1")) return sendError(reply, new ApiError("not_found"));
+  reply.header("access-control-allow-origin", "*");
+  const methods = endpoints.filter((endpoint) => isAt(endpoint, path)).map((endpoint) => endpoint.method);
+  if (methods.length > 0) {
+    const allow = [...methods, ...(methods.includes("GET") ? ["HEAD"] : []), "OPTIONS"].join(", ");
+    const message = `The method ${request.method} is not allowed here. Allowed: ${allow}.`;
+    return sendError(reply, new ApiError("method_not_allowed", message, { headers: { allow } }));
+  }
+  const known = endpoints.map(({ method, path, wildcard }) => `${method} ${path.replace("*", `{${wildcard?.name}}`)}`);
+  return sendError(
+    reply,
+    new ApiError("not_found", `There is nothing at this address. There is: ${known.join(", ")}.`),
+  );
 }
 
 function isAt({ path }: Endpoint, found: string): boolean {
