@@ -97,9 +97,12 @@ const REFERRED_GRANTS = `
   JOIN credit_grant
     ON credit_grant.organization_id = named.organization_id AND credit_grant.reference = named.reference`;
 
-/** A statement that writes many rows, prepared once a connection under its name. */
+/**
+ * A statement that writes many rows. It is planned each time: a plan that was kept from when a table was small would read
+ * all of it.
+ */
 interface Write {
-  name: string;
+  table: string;
   text: string;
   columns: string[];
 }
@@ -121,7 +124,7 @@ function arrays(columns: Record<string, string>): string {
 function insert(table: string, columns: Record<string, string>): Write {
   const names = Object.keys(columns);
   const text = `INSERT INTO ${table} (${names.join(", ")}) SELECT * FROM unnest(${arrays(columns)})`;
-  return { name: `insert_${table}`, text, columns: names };
+  return { table, text, columns: names };
 }
 
 function update(table: string, columns: Record<string, string>, key: string[]): Write {
@@ -130,7 +133,7 @@ function update(table: string, columns: Record<string, string>, key: string[]): 
   const matched = key.map((name) => `${table}.${name} = changed.${name}`).join(" AND ");
   const text = `UPDATE ${table} SET ${changed.join(", ")}
     FROM unnest(${arrays(columns)}) AS changed (${names.join(", ")}) WHERE ${matched}`;
-  return { name: `update_${table}`, text, columns: names };
+  return { table, text, columns: names };
 }
 
 /**
@@ -200,10 +203,12 @@ function columnsOf(pairs: readonly [string, string][]): string[][] {
 
 /** Writes what a batch decided: one statement for each table and kind of write that it needs. */
 export async function writeRows(client: pg.PoolClient, writes: BookWrites): Promise<void> {
-  const write = async ({ name, text, columns }: Write, rows: Record<string, unknown>[]) => {
+  const write = async ({ table, text, columns }: Write, rows: Record<string, unknown>[]) => {
     if (rows.length === 0) return;
     const values = columns.map((column) => rows.map((row) => row[column]));
-    await client.query({ name, text, values });
+    const { rowCount } = await client.query(text, values);
+    // Under the lock of its balance no row can have gone; if one has, nothing of the batch may be booked.
+    if (rowCount !== rows.length) throw new Error(`${rowCount} of ${rows.length} rows of ${table} were written`);
   };
   await write(UPDATE_BALANCES, writes.balances.map(balanceToTable));
   await write(INSERT_GRANTS, writes.newGrants.map(grantToTable));

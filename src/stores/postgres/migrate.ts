@@ -1,8 +1,8 @@
 import type pg from "pg";
 import { OperatorError } from "../../errors.ts";
 import type { Migration } from "../migrations.ts";
-import { codeOf } from "./failure.ts";
-import { transact } from "./pools.ts";
+import { sqlStateOf } from "./failure.ts";
+import { query, transact } from "./transact.ts";
 
 const SCHEMA_MIGRATION = `
   CREATE TABLE IF NOT EXISTS schema_migration (
@@ -14,43 +14,78 @@ const SCHEMA_MIGRATION = `
 /** Whoever migrates holds this row, so that processes which start together take turns. */
 const TURN = "INSERT INTO schema_migration VALUES (0, 'turn', '', 0) ON CONFLICT (version) DO NOTHING";
 const TAKE_TURN = "SELECT version FROM schema_migration WHERE version = 0 FOR UPDATE";
+const IS_THERE = "SELECT to_regclass('schema_migration') IS NOT NULL AS made";
+const DONE_BEFORE = "SELECT version, checksum FROM schema_migration WHERE version > 0";
 const DONE = `
   INSERT INTO schema_migration (version, name, checksum, applied_at)
   VALUES ($1, $2, $3, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)`;
 /** Two processes that both find no table may both try to make it; the loser finds it made. */
 const MADE_BY_ANOTHER = new Set(["23505", "42P07"]);
+const LOCK_NOT_AVAILABLE = "55P03";
+const TURN_TIMEOUT_MS = 60_000;
+const MIGRATION_TIMEOUT_MS = 3_600_000;
+
+interface DoneRow {
+  version: bigint;
+  checksum: string;
+}
 
 /** Brings the schema up to date, all of it in one transaction. Rejects with OperatorError for a newer or an altered one. */
 export async function migrate(pool: pg.Pool, migrations: Migration[]): Promise<void> {
-  for (const statement of [SCHEMA_MIGRATION, TURN]) {
-    await pool.query(statement).catch((error: unknown) => {
-      if (!MADE_BY_ANOTHER.has(codeOf(error))) throw error;
+  if (await isUpToDate(pool, migrations)) return;
+  for (const text of [SCHEMA_MIGRATION, TURN]) {
+    await query(pool, { text, isRepeatable: true }).catch((error: unknown) => {
+      if (!MADE_BY_ANOTHER.has(sqlStateOf(error))) throw error;
     });
   }
-  await transact(pool, "BEGIN", async (client) => {
-    await client.query("SET LOCAL statement_timeout = 0");
-    await client.query("SET LOCAL lock_timeout = 0");
-    await client.query(TAKE_TURN);
-    const { rows } = await client.query<{ version: bigint; checksum: string }>(
-      "SELECT version, checksum FROM schema_migration WHERE version > 0",
-    );
-    const checksums = new Map(rows.map((row) => [Number(row.version), row.checksum]));
-    refuseNewer(Math.max(0, ...checksums.keys()), migrations.at(-1)?.version ?? 0);
-    for (const { version, name, sql, checksum } of migrations) {
-      const earlier = checksums.get(version);
-      if (earlier === checksum) continue;
-      if (earlier !== undefined) {
-        throw new OperatorError(`The database was made with another text of the migration ${name}.`);
-      }
-      await client.query(sql);
+  await transact(pool, { kind: "booking", isRepeatable: true }, async (client) => {
+    await takeTurn(client);
+    const { rows } = await client.query<DoneRow>(DONE_BEFORE);
+    for (const { version, name, sql, checksum } of missingOf(rows, migrations)) {
+      await client.query(patient(sql, MIGRATION_TIMEOUT_MS));
       await client.query(DONE, [version, name, checksum]);
     }
   });
 }
 
-function refuseNewer(found: number, known: number): void {
-  if (found <= known) return;
-  throw new OperatorError(
-    `The database was written by a newer Tollgate: its schema is ${found}, this one knows up to ${known}.`,
-  );
+/** Most starts find nothing to do: they neither write nor wait, and need no right to make tables. */
+async function isUpToDate(pool: pg.Pool, migrations: Migration[]): Promise<boolean> {
+  const found = await query<{ made: boolean }>(pool, { text: IS_THERE, isRepeatable: true });
+  if (found.rows[0]?.made !== true) return false;
+  const { rows } = await query<DoneRow>(pool, { text: DONE_BEFORE, isRepeatable: true });
+  return missingOf(rows, migrations).length === 0;
+}
+
+async function takeTurn(client: pg.PoolClient): Promise<void> {
+  await client.query(`SET LOCAL lock_timeout = ${TURN_TIMEOUT_MS}`);
+  await client.query(`SET LOCAL statement_timeout = ${MIGRATION_TIMEOUT_MS}`);
+  try {
+    await client.query(patient(TAKE_TURN, 2 * TURN_TIMEOUT_MS));
+  } catch (error) {
+    if (sqlStateOf(error) !== LOCK_NOT_AVAILABLE) throw error;
+    throw new OperatorError("Another process has been changing the database's schema for a minute; try again later.");
+  }
+}
+
+/** A statement for whose answer the driver, too, waits longer than for others. */
+function patient(text: string, timeoutMs: number): pg.QueryConfig {
+  const config: pg.QueryConfig & { query_timeout: number } = { text, query_timeout: timeoutMs };
+  return config;
+}
+
+function missingOf(rows: DoneRow[], migrations: Migration[]): Migration[] {
+  const checksums = new Map(rows.map(({ version, checksum }) => [Number(version), checksum]));
+  const [found, known] = [Math.max(0, ...checksums.keys()), migrations.at(-1)?.version ?? 0];
+  if (found > known) {
+    throw new OperatorError(
+      `The database was written by a newer Tollgate: its schema is ${found}, this one knows up to ${known}.`,
+    );
+  }
+  return migrations.filter(({ version, name, checksum }) => {
+    const earlier = checksums.get(version);
+    if (earlier !== undefined && earlier !== checksum) {
+      throw new OperatorError(`The database was made with another text of the migration ${name}.`);
+    }
+    return earlier === undefined;
+  });
 }

@@ -1,12 +1,13 @@
 import pg from "pg";
-import { OperatorError, StoreUnavailableError } from "../../errors.ts";
-import { isTransient, toStoreError } from "./failure.ts";
+import { OperatorError } from "../../errors.ts";
 
 export interface Pools {
   /** Holds guard against what runs beside them and need not survive the server's crash. */
   holds: pg.Pool;
   /** Everything else, on disk before it is answered. */
   durable: pg.Pool;
+  /** host:port/database */
+  place: string;
 }
 
 const CONNECT_TIMEOUT_MS = 5_000;
@@ -14,10 +15,10 @@ const STATEMENT_TIMEOUT_MS = 5_000;
 const LOCK_TIMEOUT_MS = 2_000;
 /** A little more than the server's own limit: only a server that no longer speaks reaches it. */
 const QUERY_TIMEOUT_MS = 7_000;
+/** A process that was frozen or cut off in the middle of a transaction must not keep its locks. */
+const IDLE_IN_TRANSACTION_TIMEOUT_MS = 10_000;
 const HOLD_CONNECTIONS = 4;
 const DURABLE_CONNECTIONS = 8;
-const ATTEMPTS = 5;
-const BACKOFF_MS = 20;
 
 const INT8 = 20;
 const NUMERIC = 1700;
@@ -32,17 +33,17 @@ const types = {
 
 /** Opens the pools; connects only when something is asked. Throws OperatorError for an address that is none. */
 export function openPools(url: string): Pools {
-  const open = (max: number, options: string) => {
+  const open = (max: number, setting: string) => {
     const pool = new pg.Pool({
-      connectionString: url,
+      connectionString: withSetting(url, setting),
       max,
       types,
-      options,
       application_name: "tollgate",
       keepAlive: true,
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
       statement_timeout: STATEMENT_TIMEOUT_MS,
       lock_timeout: LOCK_TIMEOUT_MS,
+      idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_TIMEOUT_MS,
       query_timeout: QUERY_TIMEOUT_MS,
     });
     // A connection that breaks while it is idle: the pool has dropped it, and the next query opens another.
@@ -50,80 +51,33 @@ export function openPools(url: string): Pools {
     return pool;
   };
   return {
-    holds: open(HOLD_CONNECTIONS, "-c synchronous_commit=off"),
-    durable: open(DURABLE_CONNECTIONS, "-c synchronous_commit=on"),
+    place: placeOf(url),
+    holds: open(HOLD_CONNECTIONS, "synchronous_commit=off"),
+    durable: open(DURABLE_CONNECTIONS, "synchronous_commit=on"),
   };
 }
 
+/** The driver lets an address overrule what stands beside it, so the setting goes after the address's own ones. */
+function withSetting(url: string, setting: string): string {
+  const address = new URL(url);
+  const options = address.searchParams.get("options");
+  address.searchParams.set("options", [...(options === null ? [] : [options]), `-c ${setting}`].join(" "));
+  return address.href;
+}
+
+/** As the driver reads it, whose own defaults fill in what the address leaves out. */
+function placeOf(url: string): string {
+  try {
+    new URL(url);
+    const { host, port, database } = new pg.Client({ connectionString: url });
+    return `${host}:${port}/${database ?? ""}`;
+  } catch {
+    // The error may hold the address, and so the password.
+    throw new OperatorError("The database's address cannot be read; allowed: postgres://user:password@host:port/name");
+  }
+}
+
+/** Resolves when every connection has ended; those at work end their work first. */
 export async function closePools({ holds, durable }: Pools): Promise<void> {
   await Promise.all([holds.end(), durable.end()]);
-}
-
-type Begin = "BEGIN" | "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-
-/**
- * Runs `work` in a transaction, again where it failed by 40001, 40P01 or a lost connection. A COMMIT whose answer was lost
- * is repeated too, so `work` must be safe to repeat: a transition repeated gives its first outcome. Rejects with
- * StoreUnavailableError when the server is away or too slow.
- */
-export async function transact<T>(
-  pool: pg.Pool,
-  begin: Begin,
-  work: (client: pg.PoolClient) => Promise<T>,
-): Promise<T> {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await transactOnce(pool, begin, work);
-    } catch (error) {
-      if (attempt === ATTEMPTS || !isTransient(error)) throw toStoreError(error);
-      const waitMs = BACKOFF_MS * 2 ** (attempt - 1) * (0.5 + Math.random());
-      await new Promise((resolve) => setTimeout(resolve, waitMs));
-    }
-  }
-}
-
-async function transactOnce<T>(pool: pg.Pool, begin: string, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
-  const client = await pool.connect();
-  // A connection lost between two queries is told here; the next query fails, and that is handled.
-  const ignore = () => {};
-  client.on("error", ignore);
-  let broken: unknown;
-  try {
-    await client.query(begin);
-    const result = await work(client);
-    await client.query("COMMIT");
-    return result;
-  } catch (error) {
-    broken = error;
-    await client.query("ROLLBACK").then(
-      () => {
-        broken = undefined;
-      },
-      () => {},
-    );
-    throw error;
-  } finally {
-    client.off("error", ignore);
-    client.release(broken !== undefined);
-  }
-}
-
-/** Connects once. Rejects with OperatorError: one line that names the server and the reason, never the password. */
-export async function reach({ durable }: Pools, url: string): Promise<void> {
-  try {
-    await durable.query("SELECT 1");
-  } catch (error) {
-    throw new OperatorError(`The database at ${placeOf(url)} cannot be used: ${reasonOf(error)}`, { cause: error });
-  }
-}
-
-function placeOf(url: string): string {
-  const { hostname, port, pathname } = new URL(url);
-  return `${hostname || "localhost"}:${port || 5432}${pathname}`;
-}
-
-function reasonOf(error: unknown): string {
-  if (error instanceof StoreUnavailableError) return error.message;
-  if (error instanceof AggregateError && error.errors[0] instanceof Error) return error.errors[0].message;
-  return error instanceof Error ? error.message : String(error);
 }

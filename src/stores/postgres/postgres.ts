@@ -1,6 +1,8 @@
 import { type CompiledQuery, Kysely, sql } from "kysely";
+import type pg from "pg";
 import type { Transition } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
+import { OperatorError } from "../../errors.ts";
 import { accountRows } from "../accounts.ts";
 import { readMigrations } from "../migrations.ts";
 import { bookReads } from "../queries.ts";
@@ -8,9 +10,12 @@ import type { Books, Lane, Store } from "../store.ts";
 import type { PortableDatabase, Tables } from "../tables.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { poolDialect } from "./dialect.ts";
+import { openingFailure } from "./failure.ts";
 import { migrate } from "./migrate.ts";
+import { overdueHolds } from "./overdue.ts";
 import { keepPartitions } from "./partitions.ts";
-import { closePools, openPools, type Pools, reach, transact } from "./pools.ts";
+import { closePools, openPools, type Pools } from "./pools.ts";
+import { query, transact } from "./transact.ts";
 
 export interface PostgresOptions {
   /** postgres://… */
@@ -20,95 +25,79 @@ export interface PostgresOptions {
 }
 
 const MIGRATIONS = new URL("./migrations/", import.meta.url);
-/** How far the clocks of nodes, which make the ids of holds, may be apart from the store's. */
-const CLOCK_SKEW_MS = 60_000;
+const OLDEST_MAJOR = 15;
+/** A look over all of an organization's holds may take longer than a batch. */
+const SNAPSHOT_TIMEOUT_MS = 60_000;
 
 /**
  * Opens a PostgreSQL database (15 or later) as a store, its schema brought up to date. Rejects with OperatorError when it
- * cannot be reached or holds another schema.
+ * cannot be reached, does not fit or holds another schema: one line, which never tells the password.
  */
 export async function openPostgresStore({ url, role }: PostgresOptions): Promise<Store> {
   const pools = openPools(url);
   try {
-    await reach(pools, url);
+    await checkServer(pools);
     await migrate(pools.durable, readMigrations(MIGRATIONS));
-    const stopPartitions = role === "service" ? await keepPartitions(pools.durable) : () => {};
-    const database = portableDatabase(pools);
-    let closed: Promise<void> | undefined;
-    return {
-      kind: "postgres",
-      books: books(pools, database),
-      accounts: accountRows(database),
-      async ping() {
-        await database.kysely.selectFrom("schema_migration").select("version").limit(1).execute();
-      },
-      close() {
-        stopPartitions();
-        closed ??= closePools(pools);
-        return closed;
-      },
-    };
+    return storeOver(pools, role === "service" ? await keepPartitions(pools.durable) : () => {});
   } catch (error) {
     await closePools(pools);
-    throw error;
+    throw openingFailure(pools.place, error);
   }
 }
 
+async function checkServer({ durable, place }: Pools): Promise<void> {
+  const { rows } = await query<{ version: number; encoding: string }>(durable, {
+    text: `SELECT current_setting('server_version_num')::integer AS version,
+             current_setting('server_encoding') AS encoding`,
+    isRepeatable: true,
+  });
+  const { version = 0, encoding = "" } = rows[0] ?? {};
+  const major = Math.floor(version / 10_000);
+  if (major < OLDEST_MAJOR) {
+    throw new OperatorError(`The server at ${place} is PostgreSQL ${major}; allowed: ${OLDEST_MAJOR} or later`);
+  }
+  if (encoding !== "UTF8") {
+    throw new OperatorError(`The database at ${place} has the encoding ${encoding}; allowed: UTF8`);
+  }
+}
+
+function storeOver(pools: Pools, stopPartitions: () => void): Store {
+  const database = portableDatabase(pools.durable);
+  let closed: Promise<void> | undefined;
+  return {
+    kind: "postgres",
+    books: books(pools, database),
+    accounts: accountRows(database),
+    async ping() {
+      await database.kysely.selectFrom("schema_migration").select("version").limit(1).execute();
+    },
+    close() {
+      stopPartitions();
+      closed ??= closePools(pools);
+      return closed;
+    },
+  };
+}
+
 function books(pools: Pools, database: PortableDatabase): Books {
+  // Repeatable, because a transition repeated gives its first outcome.
   const apply = (lane: Lane, transitions: Transition[]) =>
-    transact(lane === "holds" ? pools.holds : pools.durable, "BEGIN", async (client) => {
+    transact(pools[lane], { kind: "booking", isRepeatable: true }, async (client) => {
       const rows = await readRows(client, transitions);
       const { outcomes, writes } = decide(rows, transitions);
       await writeRows(client, writes);
       return outcomes;
     });
-  const reads = bookReads(database);
-  return { ...reads, overdueHolds: sweepFromOldest(database, reads), apply: apply as Books["apply"] };
+  return { ...bookReads(database), overdueHolds: overdueHolds(pools.durable), apply: apply as Books["apply"] };
 }
 
-/**
- * The index on a hold's id also holds all that have ended. Ids are in the order of time, so a sweep begins at the oldest
- * that was still open at the sweep before.
- */
-function sweepFromOldest({ kysely, now }: PortableDatabase, reads: Omit<Books, "apply">): Books["overdueHolds"] {
-  let from = "";
-  return async ({ afterHoldId, limit }) => {
-    if (afterHoldId === null) {
-      const oldest = kysely
-        .selectFrom("hold")
-        .select("id")
-        .where("state", "=", "open")
-        .where("id", ">", from)
-        .orderBy("id")
-        .limit(1);
-      const [open, clock] = await Promise.all([
-        oldest.executeTakeFirst(),
-        kysely.selectNoFrom(now().as("now")).executeTakeFirstOrThrow(),
-      ]);
-      const recent = firstIdAt(Number(clock.now) - CLOCK_SKEW_MS);
-      from = open === undefined || open.id > recent ? recent : firstIdAt(timeOf(open.id));
-    }
-    return reads.overdueHolds({ afterHoldId: afterHoldId ?? from, limit });
-  };
-}
-
-/** What comes before every UUIDv7 of a millisecond (RFC 9562, section 5.7: the first 48 bits). */
-function firstIdAt(milliseconds: number): string {
-  const hex = Math.max(0, milliseconds).toString(16).padStart(12, "0");
-  return `${hex.slice(0, 8)}-${hex.slice(8)}`;
-}
-
-function timeOf(id: string): number {
-  return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16);
-}
-
-function portableDatabase(pools: Pools): PortableDatabase {
-  const pool = pools.durable;
+function portableDatabase(pool: pg.Pool): PortableDatabase {
   const kysely = new Kysely<Tables>({ dialect: poolDialect(pool) });
   return {
     kysely,
+    // Rows that are made twice, because the first COMMIT's answer was lost, would look like a defect.
     write: (queries: CompiledQuery[]) =>
-      transact(pool, "BEGIN", async (client) => {
+      transact(pool, { kind: "booking", isRepeatable: false }, async (client) => {
         const changed: number[] = [];
         for (const { sql: text, parameters } of queries) {
           changed.push((await client.query(text, [...parameters])).rowCount ?? 0);
@@ -116,9 +105,13 @@ function portableDatabase(pools: Pools): PortableDatabase {
         return changed;
       }),
     snapshot: (queries: CompiledQuery[]) =>
-      transact(pool, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", async (client) => {
+      transact(pool, { kind: "snapshot", isRepeatable: true }, async (client) => {
+        await client.query(`SET LOCAL statement_timeout = ${SNAPSHOT_TIMEOUT_MS}`);
         const found: Record<string, unknown>[][] = [];
-        for (const { sql: text, parameters } of queries) found.push((await client.query(text, [...parameters])).rows);
+        for (const { sql: text, parameters } of queries) {
+          const config = { text, values: [...parameters], query_timeout: SNAPSHOT_TIMEOUT_MS + 2_000 };
+          found.push((await client.query(config)).rows);
+        }
         return found;
       }),
     now: () => sql<bigint>`floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
