@@ -69,7 +69,7 @@ test("tokens", async () => {
   expect(narrow.scopes).toEqual(["models:read", "usage:read"]);
   expect(Date.parse(narrow.expiresAt) - before - 30 * 86_400_000).toBeLessThan(60_000);
   const guest = await json("token", "create", "--org", "org_playground");
-  expect(guest.scopes).toEqual(["chat.completions:write", "models:read"]);
+  expect(guest.scopes).toEqual(["chat.completions:write", "models:read", "usage:read"]);
 
   const rotated = await json("token", "rotate", made.id, "--overlap", "2h");
   expect(rotated).toMatchObject({ token: expect.stringMatching(/^sk-tg-/), scopes: made.scopes, expiresAt: null });

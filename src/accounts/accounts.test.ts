@@ -103,12 +103,12 @@ describe("tokens", () => {
     });
   });
 
-  test("of the playground may list models and complete", async () => {
+  test("of the playground have every scope by default, like all others", async () => {
     const { token } = await create({ organizationId: "org_playground" });
     expect(await authenticator.authenticate(token)).toMatchObject({
       organizationId: "org_playground",
       organizationKind: "playground",
-      scopes: new Set(["chat.completions:write", "models:read"]),
+      scopes: new Set(["chat.completions:write", "models:read", "usage:read"]),
     });
   });
 

@@ -1,4 +1,4 @@
-import { PLAYGROUND_ORGANIZATION_ID, SCOPES, type Scope } from "../contract/scope.ts";
+import { SCOPES, type Scope } from "../contract/scope.ts";
 import { OperatorError } from "../errors.ts";
 import type { AccountRows, LimitSettings, OrganizationRow, TokenRow } from "../stores/store.ts";
 import { makeId, makeToken, type RandomBytes } from "./token.ts";
@@ -75,7 +75,7 @@ export class Accounts {
   /** Makes a token. Throws OperatorError for a name, a scope, a model or a limit that is not allowed. */
   async createToken(draft: TokenDraft): Promise<CreateTokenOutcome> {
     checkName(draft.name);
-    const scopes = draft.scopes === null ? defaultScopes(draft.organizationId) : checkScopes(draft.scopes);
+    const scopes = draft.scopes === null ? [...SCOPES] : checkScopes(draft.scopes);
     checkLimits(draft.limits);
     const nowMs = this.#clock();
     if (draft.expiresAtMs !== null && draft.expiresAtMs <= nowMs) {
@@ -164,11 +164,6 @@ function checkLimits(limits: Partial<LimitSettings> | null): void {
       throw new OperatorError(`${name}: found ${value}; allowed: an integer, 1 or more`);
     }
   }
-}
-
-/** Guests have no credits to report on. */
-function defaultScopes(organizationId: string): Scope[] {
-  return SCOPES.filter((scope) => organizationId !== PLAYGROUND_ORGANIZATION_ID || scope !== "usage:read");
 }
 
 function shortText(text: string): string {

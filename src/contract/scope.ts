@@ -1,6 +1,3 @@
 /** What a token may do. A token without a stated list has all three. */
 export const SCOPES = ["chat.completions:write", "models:read", "usage:read"] as const;
 export type Scope = (typeof SCOPES)[number];
-
-/** The organization for guests: it always exists and holds no credits. */
-export const PLAYGROUND_ORGANIZATION_ID = "org_playground";

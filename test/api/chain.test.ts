@@ -77,19 +77,14 @@ describe("in front of an upstream that nobody here wrote", () => {
 
   test.each([false, true])("a tool call, streamed: %s", async (stream) => {
     const parameters = { type: "object", properties: { city: { type: "string" } } };
-    const runner = client.chat.completions.stream({
+    const request = {
       model: "far",
-      messages: [{ role: "user", content: "weather" }],
-      tools: [{ type: "function", function: { name: "weather", parameters } }],
-    });
+      messages: [{ role: "user" as const, content: "weather" }],
+      tools: [{ type: "function" as const, function: { name: "weather", parameters } }],
+    };
     const completion = stream
-      ? await runner.finalChatCompletion()
-      : await client.chat.completions.create({
-          model: "far",
-          messages: [{ role: "user", content: "weather" }],
-          tools: [{ type: "function", function: { name: "weather", parameters } }],
-        });
-    runner.abort();
+      ? await client.chat.completions.stream(request).finalChatCompletion()
+      : await client.chat.completions.create(request);
     const call = completion.choices[0]?.message.tool_calls?.[0];
     expect(completion.choices[0]?.finish_reason).toBe("tool_calls");
     expect(call).toMatchObject({ type: "function", function: { name: "weather", arguments: '{"city":"Bern"}' } });

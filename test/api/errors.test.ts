@@ -102,7 +102,7 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
     return ask({}, token);
   },
   usage_not_available_for_playground: async () => {
-    const { token } = await makeToken(service, "org_playground", ["--scope", "usage:read"]);
+    const { token } = await makeToken(service, "org_playground");
     return send(service, "/v1/usage", token);
   },
   model_not_found: () => ask({ model: "no-such-model" }),
