@@ -1,8 +1,9 @@
+import { randomUUID } from "node:crypto";
 import { type AddressInfo, isIPv6 } from "node:net";
 import { v7 as uuidV7 } from "uuid";
 import { Accounts } from "./accounts/accounts.ts";
 import { Authenticator } from "./accounts/authenticate.ts";
-import { makeId, type RandomBytes } from "./accounts/token.ts";
+import type { RandomBytes } from "./accounts/token.ts";
 import { FIRST_CREDITS, firstRun, type Standing } from "./app/first-run.ts";
 import { createCatalog, createUpstreams, type Upstreams } from "./app/upstreams.ts";
 import type { LiveCatalog } from "./catalog/live.ts";
@@ -105,7 +106,7 @@ interface Services {
 }
 
 function createHttp(config: Config, surroundings: Surroundings, services: Services): Promise<Server> {
-  const { clock, log, random, version } = surroundings;
+  const { clock, log, version } = surroundings;
   const { store, ledger, catalog, upstreams } = services;
   const limits = new Limits(clock);
   const { providers } = upstreams;
@@ -123,7 +124,7 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
     trustProxy: config.server.trustProxy,
     bodyLimitBytes: config.server.bodyLimitBytes,
     ping: () => store.ping(),
-    newRequestId: () => makeId("req", random),
+    newRequestId: () => `req_${randomUUID().replaceAll("-", "")}`,
     log,
   });
 }

@@ -26,6 +26,10 @@ class OpenAiCompatible implements Provider {
   readonly id: string;
   readonly #dispatcher: Dispatcher;
   readonly #base: URL;
+  /** Parts of the address, taken out once: URL makes them anew at every look. */
+  readonly #origin: string;
+  readonly #path: string;
+  readonly #search: string;
   readonly #settings: ProviderSettings;
   readonly #toOpenAi: boolean;
   readonly #scrub: Scrub;
@@ -35,6 +39,9 @@ class OpenAiCompatible implements Provider {
     this.id = settings.id;
     this.#settings = settings;
     this.#base = toBase(settings);
+    this.#origin = this.#base.origin;
+    this.#path = this.#base.pathname.replace(/\/+$/, "");
+    this.#search = this.#base.search;
     this.#toOpenAi = isOpenAi(this.#base.hostname);
     this.#dispatcher = createDispatcher(this.#base, settings.timeouts, environment);
     this.#scrub = createScrub([
@@ -88,10 +95,9 @@ class OpenAiCompatible implements Provider {
     signal: AbortSignal,
   ): Promise<HttpAnswer> {
     const { firstByteMs, idleMs } = this.#settings.timeouts;
-    const base = this.#base.pathname.replace(/\/+$/, "");
-    const answer = await exchange(this.#dispatcher, this.#base.origin, {
+    const answer = await exchange(this.#dispatcher, this.#origin, {
       method,
-      path: `${base}${path}${this.#base.search}`,
+      path: `${this.#path}${path}${this.#search}`,
       headers,
       body,
       firstByteMs,
