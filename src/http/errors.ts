@@ -8,6 +8,7 @@ const FASTIFY_CODES: Record<string, ErrorCode> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: "unsupported_media_type",
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: "invalid_json",
   FST_ERR_CTP_EMPTY_JSON_BODY: "invalid_json",
+  FST_STATIC_FORBIDDEN_PATH: "not_found",
 };
 
 /** A client that left before its body had arrived: nobody's fault, and nobody is there to be answered. */
@@ -38,20 +39,22 @@ export function errorHandler(log: Log, bodyLimitBytes: number) {
     } else if (publicError.code === "store_unavailable") {
       log.warn({ requestId: request.id, err: publicError.cause }, "the store is unavailable");
     }
-    if (publicError.code === "body_too_large") readOn(request, reply);
     return sendError(reply, publicError);
   };
 }
 
 /**
  * A connection that is closed while its client still sends is reset, and the answer lost. So the rest is read and thrown
- * away, for as long as a request may take.
+ * away, for as long as a request may take, and also where the client asked for the end of the connection.
  */
-function readOn(request: FastifyRequest, reply: FastifyReply): void {
+function readOn({ raw: request }: FastifyRequest, reply: FastifyReply): void {
+  if (request.complete || request.destroyed) return;
   reply.removeHeader("connection");
-  request.raw.resume();
+  reply.raw.shouldKeepAlive = true;
+  request.resume();
 }
 
 export function sendError(reply: FastifyReply, error: ApiError) {
+  readOn(reply.request, reply);
   return reply.code(error.status).headers(error.headers).send(error.toEnvelope());
 }
