@@ -20,7 +20,7 @@ const DONE = `
   INSERT INTO schema_migration (version, name, checksum, applied_at)
   VALUES ($1, $2, $3, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)`;
 /** Two processes that both find no table may both try to make it; the loser finds it made. */
-const MADE_BY_ANOTHER = new Set(["23505", "42P07"]);
+const MADE_BY_ANOTHER = new Set(["23505", "42710", "42P07"]);
 const LOCK_NOT_AVAILABLE = "55P03";
 const TURN_TIMEOUT_MS = 60_000;
 const MIGRATION_TIMEOUT_MS = 3_600_000;

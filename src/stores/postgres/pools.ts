@@ -48,6 +48,8 @@ export function openPools(url: string): Pools {
     });
     // A connection that breaks while it is idle: the pool has dropped it, and the next query opens another.
     pool.on("error", () => {});
+    // From the first moment on: a connection can break before the pool has handed it over, when nobody else listens.
+    pool.on("connect", (client) => client.on("error", (error) => losses.set(client, error)));
     return pool;
   };
   return {
@@ -63,6 +65,13 @@ function withSetting(url: string, setting: string): string {
   const options = address.searchParams.get("options");
   address.searchParams.set("options", [...(options === null ? [] : [options]), `-c ${setting}`].join(" "));
   return address.href;
+}
+
+const losses = new WeakMap<pg.ClientBase, Error>();
+
+/** What a connection of a pool told when it broke; undefined while it is whole. */
+export function lossOf(client: pg.ClientBase): Error | undefined {
+  return losses.get(client);
 }
 
 /** As the driver reads it, whose own defaults fill in what the address leaves out. */

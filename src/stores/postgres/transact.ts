@@ -1,5 +1,6 @@
 import type pg from "pg";
 import { connectFailure, PostgresFailure, sqlStateOf, statementFailure } from "./failure.ts";
+import { lossOf } from "./pools.ts";
 
 const ATTEMPTS = 5;
 /** No attempt begins later: whoever asks is better told than kept waiting. */
@@ -74,23 +75,17 @@ async function onClient<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promi
   const client = await pool.connect().catch((error: unknown) => {
     throw connectFailure(error);
   });
-  let lostBy: Error | undefined;
-  const onLost = (error: Error) => {
-    lostBy ??= error;
-  };
-  client.on("error", onLost);
   let isSound = false;
   try {
     const result = await work(client);
     isSound = true;
     return result;
   } catch (error) {
-    const failure = statementFailure(error, lostBy);
+    const failure = statementFailure(error, lossOf(client));
     const isOfUse = failure instanceof PostgresFailure ? failure.kind !== "lost" && sqlStateOf(error) !== "" : true;
     if (isOfUse) isSound = await rollBack(client);
     throw failure;
   } finally {
-    client.off("error", onLost);
     client.release(!isSound);
   }
 }

@@ -1,0 +1,146 @@
+import { createServer } from "node:net";
+import pg from "pg";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
+import { OperatorError, StoreUnavailableError } from "../../errors.ts";
+import { grantOf, one, randomId } from "../contract/fixture.ts";
+import type { Migration } from "../migrations.ts";
+import { migrate } from "./migrate.ts";
+import { closePools, openPools } from "./pools.ts";
+import { openPostgresStore } from "./postgres.ts";
+
+const PASSWORD = "correct-horse-battery";
+
+describe.skipIf(!hasPostgres)("a PostgreSQL database is opened", () => {
+  let database: TestDatabase;
+  let beside: pg.Client;
+  beforeEach(async () => {
+    database = await createTestDatabase();
+    beside = new pg.Client({ connectionString: database.url });
+    await beside.connect();
+  });
+  afterEach(async () => {
+    await beside.end();
+    await database.drop();
+  });
+
+  const addressed = (change: (url: URL) => void) => {
+    const url = new URL(database.url);
+    change(url);
+    return url.href;
+  };
+  async function refusal(url: string): Promise<string> {
+    const error = await openPostgresStore({ url, role: "service" }).then(
+      () => undefined,
+      (reason: unknown) => reason,
+    );
+    expect(error).toBeInstanceOf(OperatorError);
+    const { message } = error as OperatorError;
+    expect(message).not.toContain("\n");
+    expect(message).not.toContain(PASSWORD);
+    return message;
+  }
+
+  test("not where nobody listens", async () => {
+    const server = createServer().listen(0, "127.0.0.1");
+    await new Promise((resolve) => server.once("listening", resolve));
+    const { port } = server.address() as { port: number };
+    await new Promise((resolve) => server.close(resolve));
+    const url = addressed((address) => Object.assign(address, { port: String(port), password: PASSWORD }));
+    const name = new URL(url).pathname.slice(1);
+    expect(await refusal(url)).toBe(
+      `The database at 127.0.0.1:${port}/${name} cannot be used: connect ECONNREFUSED 127.0.0.1:${port}`,
+    );
+  });
+
+  test("not with a wrong password, under a name that is not there, or in another encoding", async () => {
+    const wrong = addressed((url) => Object.assign(url, { password: PASSWORD }));
+    expect(await refusal(wrong)).toMatch(
+      /^The database at 127\.0\.0\.1:\d+\/test_\w+ cannot be used: password authentication failed for user "postgres"$/,
+    );
+    const absent = addressed((url) => Object.assign(url, { pathname: "/nowhere" }));
+    expect(await refusal(absent)).toMatch(/\/nowhere cannot be used: database "nowhere" does not exist$/);
+    const name = `${new URL(database.url).pathname.slice(1)}_latin`;
+    await beside.query(`CREATE DATABASE ${name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`);
+    const latin = addressed((url) => Object.assign(url, { pathname: `/${name}` }));
+    expect(await refusal(latin)).toMatch(/has the encoding LATIN1; allowed: UTF8$/);
+    await beside.query(`DROP DATABASE ${name} WITH (FORCE)`);
+  });
+
+  test("not with an address that cannot be read, which is not repeated", async () => {
+    expect(await refusal(`postgres://user:${PASSWORD}@[half/db`)).toBe(
+      "The database's address cannot be read; allowed: postgres://user:password@host:port/name",
+    );
+  });
+
+  test("not by a user who may not make its tables; by the same user once they are made", async () => {
+    const role = randomId("role");
+    await beside.query(`CREATE ROLE ${role} LOGIN PASSWORD '${PASSWORD}'`);
+    const url = addressed((address) => Object.assign(address, { username: role, password: PASSWORD }));
+    expect(await refusal(url)).toMatch(/cannot be used: permission denied for schema public$/);
+    await (await openPostgresStore({ url: database.url, role: "service" })).close();
+    await beside.query(`GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO ${role}`);
+    const store = await openPostgresStore({ url, role: "command" });
+    const id = randomId("org");
+    await store.accounts.insertOrganization({ id, name: "Few rights", kind: "standard", createdAtMs: 1 });
+    expect(await one(store.books, grantOf(id, 5n), "durable")).toMatchObject({ balance: { available: 5n } });
+    await store.close();
+    await beside.query(`DROP OWNED BY ${role}`);
+    await beside.query(`DROP ROLE ${role}`);
+  });
+
+  test("by many at once, and migrated once", async () => {
+    const stores = await Promise.all(
+      Array.from({ length: 6 }, () => openPostgresStore({ url: database.url, role: "service" })),
+    );
+    for (const store of stores) await store.close();
+    const { rows } = await beside.query("SELECT version FROM schema_migration WHERE version > 0");
+    expect(rows).toEqual([{ version: "1" }]);
+    const made = await beside.query(
+      "SELECT count(*)::integer AS days FROM pg_inherits WHERE inhparent = 'usage_event'::regclass",
+    );
+    // Today, seven days to come, and the default partition; one more where midnight passed meanwhile.
+    expect([9, 10]).toContain(made.rows[0].days);
+  });
+
+  test("not with a newer schema, or with one from another text", async () => {
+    await (await openPostgresStore({ url: database.url, role: "command" })).close();
+    await beside.query("INSERT INTO schema_migration VALUES (9999, '9999_later.sql', '', 0)");
+    expect(await refusal(database.url)).toBe(
+      "The database was written by a newer Tollgate: its schema is 9999, this one knows up to 1.",
+    );
+    await beside.query("DELETE FROM schema_migration WHERE version = 9999");
+    await beside.query("UPDATE schema_migration SET checksum = 'other' WHERE version = 1");
+    expect(await refusal(database.url)).toBe(
+      "The database was made with another text of the migration 0001_books.sql.",
+    );
+  });
+
+  test("and where a migration fails, nothing of it stays, nor of those before it", async () => {
+    const [good, bad] = [
+      migration(1, "CREATE TABLE one (id bigint)"),
+      migration(2, "CREATE TABLE two (); SELECT 1 / 0"),
+    ];
+    const pools = openPools(database.url);
+    await expect(migrate(pools.durable, [good, bad])).rejects.toMatchObject({ code: "22012" });
+    const tables = await beside.query("SELECT to_regclass('one') AS one, to_regclass('two') AS two");
+    expect(tables.rows).toEqual([{ one: null, two: null }]);
+    const mended = migration(2, "CREATE TABLE two ()");
+    await Promise.all([migrate(pools.durable, [good, mended]), migrate(pools.durable, [good, mended])]);
+    const { rows } = await beside.query("SELECT version FROM schema_migration WHERE version > 0 ORDER BY version");
+    expect(rows.map(({ version }) => version)).toEqual(["1", "2"]);
+    await closePools(pools);
+  });
+
+  test("and once closed says that it is unavailable", async () => {
+    const store = await openPostgresStore({ url: database.url, role: "service" });
+    await store.close();
+    await store.close();
+    await expect(store.ping()).rejects.toBeInstanceOf(StoreUnavailableError);
+    await expect(store.books.apply("holds", [])).rejects.toBeInstanceOf(StoreUnavailableError);
+  });
+});
+
+function migration(version: number, sql: string): Migration {
+  return { version, name: `000${version}_test.sql`, sql, checksum: sql };
+}

@@ -1,0 +1,168 @@
+import { createServer } from "node:net";
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
+import { PostgresProxy } from "../../../test/support/postgres-proxy.ts";
+import { StoreUnavailableError } from "../../errors.ts";
+import { factsOf, grantOf, holdOf, one, randomId, settleOf } from "../contract/fixture.ts";
+import type { Store } from "../store.ts";
+import { closePools, openPools } from "./pools.ts";
+import { openPostgresStore } from "./postgres.ts";
+import { query } from "./transact.ts";
+
+/** What a caller is kept waiting at the most: the wait for a connection, and one statement that is not answered. */
+const LONGEST_WAIT_MS = 13_000;
+
+describe.skipIf(!hasPostgres)("a store whose server goes away", () => {
+  let database: TestDatabase;
+  let proxy: PostgresProxy;
+  let store: Store;
+  let beside: pg.Client;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    proxy = await PostgresProxy.open(database.url);
+    store = await openPostgresStore({ url: proxy.url, role: "service" });
+    beside = new pg.Client({ connectionString: database.url });
+    await beside.connect();
+  });
+  afterAll(async () => {
+    await beside.end();
+    await store.close();
+    await proxy.close();
+    await database.drop();
+  });
+
+  async function organization(microCredits: bigint): Promise<string> {
+    const id = randomId("org");
+    await store.accounts.insertOrganization({ id, name: "Outages", kind: "standard", createdAtMs: Date.now() });
+    await one(store.books, grantOf(id, microCredits), "durable");
+    return id;
+  }
+  async function soundBalance(id: string) {
+    expect((await store.books.verify(id)).violations).toEqual([]);
+    return store.books.balance(id);
+  }
+
+  test.each(["before", "after"] as const)("books once what is cut %s COMMIT", async (cuts) => {
+    const id = await organization(100n);
+    const hold = holdOf(id, 30n);
+    Object.assign(proxy, { cuts, commitsToCut: 1 });
+    expect(await one(store.books, hold, "holds")).toMatchObject({ outcome: "held", amount: 30n });
+    Object.assign(proxy, { cuts, commitsToCut: 2 });
+    expect(await one(store.books, settleOf(hold, 12), "durable")).toMatchObject({ outcome: "charged", charged: 12n });
+    Object.assign(proxy, { cuts, commitsToCut: 1 });
+    const grant = grantOf(id, 5n, { reference: "once" });
+    expect(await one(store.books, grant, "durable")).toMatchObject({ grantId: grant.grantId });
+    expect(proxy.commitsToCut).toBe(0);
+    expect(await soundBalance(id)).toMatchObject({ granted: 105n, available: 93n, held: 0n, spent: 12n });
+  });
+
+  test("makes no account twice where the answer to COMMIT is lost", async () => {
+    const id = randomId("org");
+    Object.assign(proxy, { cuts: "after", commitsToCut: 1 });
+    const made = store.accounts.insertOrganization({ id, name: "Once", kind: "standard", createdAtMs: 1 });
+    await expect(made).rejects.toBeInstanceOf(StoreUnavailableError);
+    await expect.poll(() => store.accounts.organization(id)).toMatchObject({ name: "Once" });
+  });
+
+  test("loses nothing where its sessions are ended again and again", async () => {
+    const id = await organization(1_000n);
+    const killing = setInterval(() => {
+      const others =
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+      beside.query(others).catch(() => {});
+    }, 40);
+    const rounds = Array.from({ length: 100 }, async () => {
+      const hold = holdOf(id, 5n);
+      await untilBooked(() => one(store.books, hold, "holds"));
+      await untilBooked(() => one(store.books, settleOf(hold, 3), "durable"));
+    });
+    await Promise.all(rounds).finally(() => clearInterval(killing));
+    await beside.query("SELECT 1");
+    expect(await soundBalance(id)).toMatchObject({ held: 0n, spent: 300n, available: 700n });
+  });
+
+  test("says so at once while nobody is there, and works again when it is back", async () => {
+    const id = await organization(100n);
+    await proxy.leave();
+    const startedAtMs = performance.now();
+    const asked = [
+      store.ping(),
+      store.books.balance(id),
+      store.books.overdueHolds({ afterHoldId: null, limit: 10 }),
+      store.books.verify(id),
+      one(store.books, holdOf(id, 1n), "holds"),
+      one(store.books, settleOf({ facts: factsOf(id) }, 1), "durable"),
+      store.accounts.tokenByHash(new Uint8Array(32)),
+      store.accounts.insertOrganization({ id: randomId("org"), name: "Away", kind: "standard", createdAtMs: 1 }),
+    ];
+    for (const answer of await Promise.allSettled(asked)) {
+      expect(answer).toMatchObject({ status: "rejected", reason: expect.any(StoreUnavailableError) });
+    }
+    expect(performance.now() - startedAtMs).toBeLessThan(LONGEST_WAIT_MS);
+    await proxy.comeBack();
+    await store.ping();
+    expect(await one(store.books, holdOf(id, 40n), "holds")).toMatchObject({ outcome: "held", available: 60n });
+    expect(await soundBalance(id)).toMatchObject({ available: 60n, held: 40n, spent: 0n });
+  });
+
+  test("comes through a pause that is shorter than its attempts", async () => {
+    const id = await organization(100n);
+    await proxy.leave();
+    const booked = one(store.books, holdOf(id, 40n), "holds");
+    setTimeout(() => void proxy.comeBack(), 40);
+    expect(await booked).toMatchObject({ outcome: "held" });
+  });
+
+  test("is unavailable to an organization whose balance another session locks, and to no other", async () => {
+    const [locked, free] = [await organization(10n), await organization(10n)];
+    await beside.query("BEGIN");
+    await beside.query("SELECT * FROM balance WHERE organization_id = $1 FOR UPDATE", [locked]);
+    const waiting = one(store.books, holdOf(locked, 1n), "holds");
+    const refused = expect(waiting).rejects.toBeInstanceOf(StoreUnavailableError);
+    expect(await one(store.books, holdOf(free, 1n), "holds")).toMatchObject({ outcome: "held" });
+    expect(await store.books.balance(locked)).toMatchObject({ available: 10n });
+    await refused;
+    await beside.query("ROLLBACK");
+    expect(await one(store.books, holdOf(locked, 1n), "holds")).toMatchObject({ outcome: "held" });
+  });
+});
+
+test("a server that ends a session in the same breath in which it begins it does no harm", async () => {
+  const message = (type: string, body: string) => {
+    const head = Buffer.alloc(5);
+    head.write(type);
+    head.writeInt32BE(4 + body.length, 1);
+    return Buffer.concat([head, Buffer.from(body)]);
+  };
+  const welcome = [message("R", "\0\0\0\0"), message("Z", "I")];
+  const farewell = message("E", "SFATAL\0C57P01\0Mterminating connection due to administrator command\0\0");
+  let sessions = 0;
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    socket.once("data", () => {
+      sessions += 1;
+      socket.end(Buffer.concat([...welcome, farewell]));
+    });
+  }).listen(0, "127.0.0.1");
+  await new Promise((resolve) => server.once("listening", resolve));
+  const { port } = server.address() as { port: number };
+  const pools = openPools(`postgres://user:secret@127.0.0.1:${port}/db`);
+  const asked = query(pools.durable, { text: "SELECT 1", isRepeatable: true });
+  await expect(asked).rejects.toMatchObject({ name: "StoreUnavailableError", kind: "lost" });
+  expect(sessions).toBe(5);
+  await closePools(pools);
+  await new Promise((resolve) => server.close(resolve));
+});
+
+/** As the ledger does: the same transition again, until it is booked. */
+async function untilBooked(book: () => Promise<unknown>): Promise<void> {
+  for (;;) {
+    try {
+      await book();
+      return;
+    } catch (error) {
+      if (!(error instanceof StoreUnavailableError)) throw error;
+    }
+  }
+}

@@ -1,0 +1,187 @@
+import pg from "pg";
+import { v7 } from "uuid";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
+import { factsOf, grantOf, holdOf, one, PRICES, randomId, settleOf } from "../contract/fixture.ts";
+import type { Store } from "../store.ts";
+import { makePartitions } from "./partitions.ts";
+import { closePools, openPools } from "./pools.ts";
+import { openPostgresStore } from "./postgres.ts";
+
+const DAY_MS = 86_400_000;
+const LARGEST = 2n ** 63n - 1n;
+
+describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
+  let database: TestDatabase;
+  let store: Store;
+  let beside: pg.Client;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    store = await openPostgresStore({ url: database.url, role: "service" });
+    beside = new pg.Client({ connectionString: database.url });
+    await beside.connect();
+  });
+  afterAll(async () => {
+    await beside.end();
+    await store.close();
+    await database.drop();
+  });
+
+  async function organization(microCredits: bigint): Promise<string> {
+    const id = randomId("org");
+    await store.accounts.insertOrganization({ id, name: "Tables", kind: "standard", createdAtMs: Date.now() });
+    await one(store.books, grantOf(id, microCredits), "durable");
+    return id;
+  }
+  async function partitionsOf(organizationId: string): Promise<string[]> {
+    const { rows } = await beside.query(
+      "SELECT DISTINCT tableoid::regclass::text AS name FROM usage_event WHERE organization_id = $1 ORDER BY name",
+      [organizationId],
+    );
+    return rows.map(({ name }) => name);
+  }
+  const nameOf = (timeMs: number) => `usage_event_${new Date(timeMs).toISOString().slice(0, 10).replaceAll("-", "")}`;
+
+  test("have partitions of today and a week ahead, and events lie in their day's", async () => {
+    const before = Date.now();
+    const id = await organization(10n);
+    await one(store.books, settleOf({ facts: factsOf(id) }, 3), "durable");
+    expect([nameOf(before), nameOf(Date.now())]).toContain((await partitionsOf(id))[0]);
+    const { rows } = await beside.query(
+      "SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = 'usage_event'::regclass",
+    );
+    const names = rows.map(({ name }) => name);
+    for (let ahead = 1; ahead <= 6; ahead += 1) expect(names).toContain(nameOf(before + ahead * DAY_MS));
+  });
+
+  test("keep events without a day of their own in the default partition, and later days are still made", async () => {
+    const own = await createTestDatabase();
+    const command = await openPostgresStore({ url: own.url, role: "command" });
+    const pools = openPools(own.url);
+    const id = randomId("org");
+    await command.accounts.insertOrganization({ id, name: "No days", kind: "standard", createdAtMs: 1 });
+    await one(command.books, grantOf(id, 10n), "durable");
+    await one(command.books, settleOf({ facts: factsOf(id) }, 3), "durable");
+    await Promise.all([makePartitions(pools.durable), makePartitions(pools.durable), makePartitions(pools.durable)]);
+    await makePartitions(pools.durable);
+    await one(command.books, settleOf({ facts: factsOf(id) }, 4), "durable");
+    const { rows } = await pools.durable.query(
+      `SELECT (SELECT count(*)::integer FROM usage_event_default) AS events,
+         (SELECT count(*)::integer FROM pg_inherits WHERE inhparent = 'usage_event'::regclass) AS partitions`,
+    );
+    // The default one and those of the seven days to come.
+    expect(rows).toEqual([{ events: 2, partitions: 8 }]);
+    expect(await command.books.verify(id)).toMatchObject({ events: 2, violations: [] });
+    expect(await command.books.statement(id, { after: null, limit: 10 })).toHaveLength(3);
+    await closePools(pools);
+    await command.close();
+    await own.drop();
+  });
+
+  test("take a partition while charges go on", async () => {
+    const id = await organization(1_000n);
+    await one(store.books, settleOf({ facts: factsOf(id) }, 1), "durable");
+    const [today] = await partitionsOf(id);
+    const missing = nameOf(Date.now() + 6 * DAY_MS);
+    const pools = openPools(database.url);
+    await beside.query(`DROP TABLE ${missing}`);
+    // A charge that is not committed yet keeps its locks.
+    await beside.query("BEGIN");
+    await beside.query(`UPDATE ${today} SET hold_id = 'moved' WHERE organization_id = $1`, [id]);
+    await beside.query(`INSERT INTO usage_event SELECT * FROM ${today} WHERE false`);
+    await makePartitions(pools.durable);
+    await beside.query("ROLLBACK");
+    const { rows } = await beside.query("SELECT to_regclass($1) IS NOT NULL AS made", [missing]);
+    expect(rows).toEqual([{ made: true }]);
+    await closePools(pools);
+  });
+
+  test("hold amounts up to the largest signed 64-bit integer", async () => {
+    const id = await organization(LARGEST - 1n);
+    await one(store.books, grantOf(id, 1n), "durable");
+    const hold = holdOf(id, LARGEST);
+    expect(await one(store.books, hold, "holds")).toEqual({ outcome: "held", amount: LARGEST, available: 0n });
+    const facts = { ...hold.facts, prices: { ...PRICES, output: LARGEST } };
+    expect(await one(store.books, { ...settleOf(hold, 1_000_000), facts }, "durable")).toMatchObject({
+      charged: LARGEST,
+    });
+    expect(await store.books.balance(id)).toMatchObject({ granted: LARGEST, spent: LARGEST, available: 0n });
+    expect((await store.books.verify(id)).violations).toEqual([]);
+  });
+
+  test("hold every text that a request may bring in its metadata", async () => {
+    const id = await organization(10n);
+    const metadata = { "a\u0000b": "\u0000", half: "\ud800", emoji: "🦊", quote: `'"\\`, lines: "\r\n\u2028" };
+    const hold = { ...holdOf(id, 5n), facts: factsOf(id, { metadata }) };
+    await one(store.books, hold, "holds");
+    await one(store.books, settleOf(hold, 5), "durable");
+    const [, entry] = await store.books.statement(id, { after: null, limit: 10 });
+    expect(entry).toMatchObject({ kind: "charge", event: { metadata } });
+  });
+
+  test("update holds in their place: hardly any update writes an index", async () => {
+    const id = await organization(10_000n);
+    const own = await openPostgresStore({ url: database.url, role: "command" });
+    const lane = async () => {
+      for (let round = 0; round < 50; round += 1) {
+        const holds = Array.from({ length: 10 }, () => holdOf(id, 2n));
+        await own.books.apply("holds", holds);
+        await own.books.apply(
+          "durable",
+          holds.map((hold) => settleOf(hold, 1)),
+        );
+      }
+    };
+    const before = await updatesOf(beside);
+    await Promise.all([lane(), lane(), lane(), lane()]);
+    await own.close();
+    await expect
+      .poll(async () => (await updatesOf(beside)).all - before.all, { timeout: 10_000 })
+      .toBeGreaterThanOrEqual(2_000);
+    const { all, inPlace } = await updatesOf(beside);
+    expect((inPlace - before.inPlace) / (all - before.all)).toBeGreaterThan(0.8);
+  });
+
+  test("tell overdue holds among many that have ended, from one sweep to the next", async () => {
+    const own = await createTestDatabase();
+    const ended = await openPostgresStore({ url: own.url, role: "command" });
+    const pools = openPools(own.url);
+    const id = randomId("org");
+    await ended.accounts.insertOrganization({ id, name: "Sweep", kind: "standard", createdAtMs: 1 });
+    await one(ended.books, grantOf(id, 100n), "durable");
+    const agoMs = (minutes: number) => Date.now() - minutes * 60_000;
+    const at = async (msecs: number, lifeMs: number) => {
+      const hold = { ...holdOf(id, 1n, lifeMs), facts: factsOf(id, { holdId: v7({ msecs }) }) };
+      await one(ended.books, hold, "holds");
+      return hold;
+    };
+    const old = await at(agoMs(600), -1_000);
+    // Between the old hold and the new one lie more that have ended than one step of a walk reads.
+    await pools.durable.query(
+      `INSERT INTO hold SELECT ended.* FROM hold, generate_series(1, 45000) AS n, jsonb_populate_record(hold,
+         jsonb_build_object('id', $1 || n, 'state', 'released', 'amount', 0, 'draws', '[]')) AS ended`,
+      [v7({ msecs: agoMs(300) }).slice(0, 20)],
+    );
+    const young = await at(agoMs(1), -1_000);
+    const sweep = () => ended.books.overdueHolds({ afterHoldId: null, limit: 10 });
+    const expected = [old, young].map(({ facts }) => ({ organizationId: id, holdId: facts.holdId }));
+    expect(await sweep()).toEqual(expected);
+    expect(await ended.books.overdueHolds({ afterHoldId: null, limit: 1 })).toEqual(expected.slice(0, 1));
+    expect(await ended.books.overdueHolds({ afterHoldId: old.facts.holdId, limit: 1 })).toEqual(expected.slice(1));
+    for (const hold of [old, young]) await one(ended.books, settleOf(hold, 1), "durable");
+    expect(await sweep()).toEqual([]);
+    // Made by a node whose clock is behind, after a sweep that found nothing open.
+    const late = await at(agoMs(4), -1_000);
+    expect(await sweep()).toEqual([{ organizationId: id, holdId: late.facts.holdId }]);
+    await closePools(pools);
+    await ended.close();
+    await own.drop();
+  });
+});
+
+async function updatesOf(client: pg.Client): Promise<{ all: number; inPlace: number }> {
+  const { rows } = await client.query(
+    `SELECT n_tup_upd::integer AS all, n_tup_hot_upd::integer AS "inPlace" FROM pg_stat_user_tables WHERE relname = 'hold'`,
+  );
+  return rows[0];
+}

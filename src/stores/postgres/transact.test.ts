@@ -1,0 +1,208 @@
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
+import { PostgresProxy } from "../../../test/support/postgres-proxy.ts";
+import { StoreUnavailableError } from "../../errors.ts";
+import { closePools, openPools, type Pools } from "./pools.ts";
+import { query, transact } from "./transact.ts";
+
+const BOOKING = { kind: "booking", isRepeatable: true } as const;
+const ONCE = { kind: "booking", isRepeatable: false } as const;
+
+describe.skipIf(!hasPostgres)("a transaction", () => {
+  let database: TestDatabase;
+  let proxy: PostgresProxy;
+  let pools: Pools;
+  let beside: pg.Client;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    proxy = await PostgresProxy.open(database.url);
+    pools = openPools(proxy.url);
+    beside = new pg.Client({ connectionString: database.url });
+    await beside.connect();
+    await beside.query("CREATE TABLE counter (name text PRIMARY KEY, value bigint NOT NULL)");
+  });
+  afterAll(async () => {
+    await beside.end();
+    await closePools(pools);
+    await proxy.close();
+    await database.drop();
+  });
+
+  let made = 0;
+  async function counter(): Promise<string> {
+    made += 1;
+    await beside.query("INSERT INTO counter VALUES ($1, 0)", [`counter ${made}`]);
+    return `counter ${made}`;
+  }
+  async function readCounter(name: string): Promise<number> {
+    const { rows } = await beside.query("SELECT value FROM counter WHERE name = $1", [name]);
+    return Number(rows[0].value);
+  }
+  const add = (client: pg.ClientBase, name: string) =>
+    client.query("UPDATE counter SET value = value + 1 WHERE name = $1", [name]);
+
+  test("is run again after a deadlock, and both come through", async () => {
+    const names = [await counter(), await counter()];
+    let attempts = 0;
+    let waiting: (() => void)[] = [];
+    const bothStarted = () =>
+      new Promise<void>((resolve) => {
+        waiting.push(resolve);
+        if (waiting.length < 2 && attempts <= 2) return;
+        for (const go of waiting) go();
+        waiting = [];
+      });
+    const inOrder = ([first = "", second = ""]: string[]) =>
+      transact(pools.durable, BOOKING, async (client) => {
+        attempts += 1;
+        await add(client, first);
+        await bothStarted();
+        await add(client, second);
+      });
+    await Promise.all([inOrder(names), inOrder(names.toReversed())]);
+    expect(attempts).toBeGreaterThan(2);
+    for (const name of names) expect(await readCounter(name)).toBe(2);
+  });
+
+  test("is run again after a serialization failure", async () => {
+    const name = await counter();
+    let attempts = 0;
+    await transact(pools.durable, BOOKING, async (client) => {
+      attempts += 1;
+      await client.query("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE");
+      await client.query("SELECT value FROM counter WHERE name = $1", [name]);
+      if (attempts === 1) await add(beside, name);
+      await add(client, name);
+    });
+    expect(attempts).toBe(2);
+    expect(await readCounter(name)).toBe(2);
+  });
+
+  test("is run again on another connection where the server ended its own", async () => {
+    const name = await counter();
+    const backends: number[] = [];
+    await transact(pools.durable, BOOKING, async (client) => {
+      const { rows } = await client.query("SELECT pg_backend_pid() AS pid");
+      backends.push(rows[0].pid);
+      await add(client, name);
+      if (backends.length === 1) await beside.query("SELECT pg_terminate_backend($1, 1000)", [rows[0].pid]);
+      await add(client, name);
+    });
+    expect(new Set(backends).size).toBe(2);
+    expect(await readCounter(name)).toBe(2);
+  });
+
+  test("is not run for ever where every attempt fails", async () => {
+    let attempts = 0;
+    const failing = transact(pools.durable, BOOKING, async (client) => {
+      attempts += 1;
+      await client.query("DO $$ BEGIN RAISE EXCEPTION 'again' USING ERRCODE = '40001'; END $$");
+    });
+    await expect(failing).rejects.toBeInstanceOf(StoreUnavailableError);
+    expect(attempts).toBe(5);
+  });
+
+  test.each(["before", "after"] as const)("whose COMMIT is cut %s it reaches the server is run again", async (cuts) => {
+    const name = await counter();
+    Object.assign(proxy, { cuts, commitsToCut: 1 });
+    await transact(pools.durable, BOOKING, async (client) => {
+      await client.query("UPDATE counter SET value = 1 WHERE name = $1", [name]);
+    });
+    expect(proxy.commitsToCut).toBe(0);
+    expect(await readCounter(name)).toBe(1);
+  });
+
+  test.each([
+    ["before", 0],
+    ["after", 1],
+  ] as const)("that must not be repeated says so where COMMIT is cut %s it reaches the server", async (cuts, value) => {
+    const name = await counter();
+    Object.assign(proxy, { cuts, commitsToCut: 1 });
+    const cut = transact(pools.durable, ONCE, (client) => add(client, name));
+    await expect(cut).rejects.toBeInstanceOf(StoreUnavailableError);
+    await expect.poll(() => readCounter(name)).toBe(value);
+  });
+
+  test("that throws is undone, is not run again, and leaves its connection to others", async () => {
+    const name = await counter();
+    const defect = Object.assign(new TypeError("no such thing"), { code: "ERR_INVALID_ARG_TYPE" });
+    let attempts = 0;
+    await query(pools.durable, { text: "SELECT 1", isRepeatable: true });
+    const before = pools.durable.totalCount;
+    const failing = transact(pools.durable, BOOKING, async (client) => {
+      attempts += 1;
+      await add(client, name);
+      throw defect;
+    });
+    await expect(failing).rejects.toBe(defect);
+    expect(attempts).toBe(1);
+    expect(await readCounter(name)).toBe(0);
+    expect(pools.durable.totalCount).toBe(before);
+    await transact(pools.durable, BOOKING, (client) => add(client, name));
+    expect(await readCounter(name)).toBe(1);
+  });
+
+  test("that breaks a constraint is a defect, and no unavailable store", async () => {
+    const name = await counter();
+    const twice = transact(pools.durable, BOOKING, (client) =>
+      client.query("INSERT INTO counter VALUES ($1, 0)", [name]),
+    );
+    await expect(twice).rejects.toMatchObject({ code: "23505" });
+    await expect(twice).rejects.not.toBeInstanceOf(StoreUnavailableError);
+  });
+
+  test("waits no longer than its limits for a lock, and for a statement", async () => {
+    const name = await counter();
+    await beside.query("BEGIN");
+    await add(beside, name);
+    const waiting = transact(pools.durable, BOOKING, (client) => add(client, name));
+    await expect(waiting).rejects.toMatchObject({ name: "StoreUnavailableError", cause: { code: "55P03" } });
+    await beside.query("ROLLBACK");
+    const sleeping = transact(pools.durable, BOOKING, async (client) => {
+      await client.query("SET LOCAL statement_timeout = 50");
+      await client.query("SELECT pg_sleep(20)");
+    });
+    await expect(sleeping).rejects.toMatchObject({ name: "StoreUnavailableError", cause: { code: "57014" } });
+    await transact(pools.durable, BOOKING, (client) => add(client, name));
+  });
+
+  test("gives up a server that says nothing more, and drops its connection", async () => {
+    const impatient = new URL(proxy.url);
+    impatient.searchParams.set("query_timeout", "300");
+    const own = openPools(impatient.href);
+    await query(own.durable, { text: "SELECT 1", isRepeatable: true });
+    expect(own.durable.totalCount).toBe(1);
+    proxy.isFrozen = true;
+    const silent = transact(own.durable, BOOKING, async () => {});
+    await expect(silent).rejects.toBeInstanceOf(StoreUnavailableError);
+    expect(own.durable.totalCount).toBe(0);
+    proxy.isFrozen = false;
+    await query(own.durable, { text: "SELECT 1", isRepeatable: true });
+    await closePools(own);
+  });
+
+  test("is of the isolation that the books need, and as durable as its lane, whatever the database's defaults are", async () => {
+    const own = await createTestDatabase();
+    const address = new URL(own.url);
+    address.searchParams.set(
+      "options",
+      "-c default_transaction_isolation=serializable -c default_transaction_read_only=on -c synchronous_commit=local",
+    );
+    const ownPools = openPools(address.href);
+    const settings = (lane: "holds" | "durable") =>
+      transact(ownPools[lane], BOOKING, async (client) => {
+        const { rows } = await client.query(
+          `SELECT current_setting('transaction_isolation') AS isolation, current_setting('transaction_read_only') AS "readOnly",
+             current_setting('synchronous_commit') AS durable, current_setting('lock_timeout') AS lock,
+             current_setting('statement_timeout') AS statement`,
+        );
+        return rows[0];
+      });
+    const same = { isolation: "read committed", readOnly: "off", lock: "2s", statement: "5s" };
+    expect(await settings("holds")).toEqual({ ...same, durable: "off" });
+    expect(await settings("durable")).toEqual({ ...same, durable: "on" });
+    await closePools(ownPools);
+    await own.drop();
+  });
+});

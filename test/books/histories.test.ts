@@ -1,0 +1,128 @@
+import { rmSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import type { Outcome, Transition } from "../../src/credits/books.ts";
+import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
+import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
+import type { Books, Store } from "../../src/stores/store.ts";
+import { CoinModel } from "../support/coin-model.ts";
+import { histories, ORGANIZATION_IDS, type Step } from "../support/histories.ts";
+import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
+
+/**
+ * The random histories against the real stores. A store's clock cannot be moved, so a date of a history lies an hour or
+ * more away, behind or ahead, and a hold's life has passed at once or does not pass; what changes with time alone is for
+ * the histories of `decide`. Checkpoints are left out: no transition makes one.
+ */
+const RUNS = 100;
+const FAR_MS = 3_600_000;
+const LONG_LIFE_MS = 30;
+
+describe("a random history equals a heap of coins", () => {
+  test("on SQLite", async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), "tollgate-histories-"));
+    const store = await openSqliteStore({ dataDir, role: "service" });
+    await playAll(store).finally(() => store.close());
+    rmSync(dataDir, { recursive: true });
+  }, 120_000);
+
+  test.skipIf(!hasPostgres)(
+    "on PostgreSQL",
+    async () => {
+      const database = await createTestDatabase();
+      const store = await openPostgresStore({ url: database.url, role: "service" });
+      await playAll(store);
+      await store.close();
+      await database.drop();
+    },
+    120_000,
+  );
+});
+
+/** Fails with the seed and the path to the shortest history that shows it. */
+async function playAll(store: Store): Promise<void> {
+  let run = 0;
+  const property = fc.asyncProperty(histories({ minMs: 0, maxMs: 0 }), async (steps) => {
+    run += 1;
+    await play(store, steps, run);
+  });
+  await fc.assert(property, { numRuns: RUNS, interruptAfterTimeLimit: 90_000, markInterruptAsFailure: true });
+}
+
+/** Every run has organizations of its own, so that all of them share one database. */
+async function play(store: Store, steps: Step[], run: number): Promise<void> {
+  const baseMs = Date.now();
+  const model = new CoinModel();
+  const ids = ORGANIZATION_IDS.map((id) => `${id}_${run}`);
+  for (const id of ids) {
+    await store.accounts.insertOrganization({ id, name: "Histories", kind: "standard", createdAtMs: baseMs });
+    model.addOrganization(id);
+  }
+  for (const [index, { batch }] of steps.entries()) {
+    const transitions: Transition[] = batch.map((transition) => settled(transition, run, baseMs));
+    for (const organizationId of ids) transitions.push({ kind: "refresh", organizationId });
+    const outcomes = await store.books.apply<Transition[]>(index % 2 === 0 ? "holds" : "durable", transitions);
+    const expected = transitions.map((transition) => model.play(transition, baseMs));
+    expect(outcomes.map(withoutNextChange)).toEqual(expected);
+  }
+  for (const id of ids) await expectSame(store.books, model, id);
+}
+
+/** A transition of a run, its organization renamed and its times moved to where the clock does not come. */
+function settled(transition: Transition, run: number, baseMs: number): Transition {
+  const away = (ms: number | null) => (ms === null ? null : baseMs + ms * 1_000 + (ms > 0 ? FAR_MS : -FAR_MS));
+  const lifeMs = (ms: number) => (ms < LONG_LIFE_MS ? -1_000 : FAR_MS);
+  const renamed = <Row extends { organizationId: string }>(row: Row) => ({
+    ...row,
+    organizationId: `${row.organizationId}_${run}`,
+  });
+  switch (transition.kind) {
+    case "hold":
+      return { ...transition, facts: renamed(transition.facts), lifeMs: lifeMs(transition.lifeMs) };
+    case "settle":
+      return { ...transition, facts: renamed(transition.facts) };
+    case "renew":
+      return { ...renamed(transition), lifeMs: lifeMs(transition.lifeMs) };
+    case "grant": {
+      const { effectiveAtMs, expiresAtMs } = transition;
+      return { ...renamed(transition), effectiveAtMs: away(effectiveAtMs), expiresAtMs: away(expiresAtMs) };
+    }
+    default:
+      return renamed(transition);
+  }
+}
+
+function withoutNextChange(outcome: Outcome): unknown {
+  if (!("balance" in outcome)) return outcome;
+  return { ...outcome, balance: { ...outcome.balance, nextChangeAtMs: null } };
+}
+
+/** Balance, grants and charges as they can be read, and books that the store itself finds sound. */
+async function expectSame(books: Books, model: CoinModel, organizationId: string): Promise<void> {
+  const expected = model.picture(organizationId);
+  const balance = await books.balance(organizationId);
+  expect({ ...balance, nextChangeAtMs: null }).toEqual(expected.balance);
+  const entries = await books.statement(organizationId, { after: null, limit: 1_000 });
+  const grants = entries.flatMap((entry) => {
+    if (entry.kind !== "grant") return [];
+    const { id, state, remaining } = entry.grant;
+    return [{ id, pending: state === "pending", remaining }];
+  });
+  expect(byId(grants)).toEqual(byId(expected.grants));
+  const costs = new Map<string, bigint[]>();
+  for (const entry of entries) {
+    if (entry.kind !== "charge") continue;
+    costs.set(entry.event.holdId, [...(costs.get(entry.event.holdId) ?? []), entry.event.cost]);
+  }
+  const charged = expected.holds.filter((hold) => hold.costs.length > 0);
+  expect(costs).toEqual(new Map(charged.map((hold) => [hold.id, hold.costs])));
+  const verification = await books.verify(organizationId);
+  expect(verification).toMatchObject({ holds: expected.holds.length, violations: [] });
+}
+
+function byId<Row extends { id: string }>(rows: Row[]): Row[] {
+  return rows.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+}

@@ -1,0 +1,90 @@
+import { createServer, connect as dial, type Server, type Socket } from "node:net";
+
+/** The end of a simple query of this text on the wire (PostgreSQL's protocol, message `Q`). */
+const COMMIT = Buffer.from("COMMIT\0");
+
+/** Stands between a store and its server, and breaks what it is told to. */
+export class PostgresProxy {
+  /** The address given, through the proxy. */
+  readonly url: string;
+  /** Cut the connection of so many COMMITs to come. */
+  commitsToCut = 0;
+  /** Whether the server sees a COMMIT that is cut; its answer never comes back. */
+  cuts: "before" | "after" = "before";
+  /** Passes nothing on any more, and breaks nothing off. */
+  isFrozen = false;
+  readonly #server: Server;
+  readonly #port: number;
+  readonly #sockets = new Set<Socket>();
+
+  private constructor(server: Server, port: number, target: URL) {
+    this.#server = server;
+    this.#port = port;
+    const url = new URL(target);
+    url.host = `127.0.0.1:${port}`;
+    this.url = url.href;
+    server.on("connection", (near) => this.#join(near, dial(Number(target.port), target.hostname)));
+  }
+
+  static async open(url: string): Promise<PostgresProxy> {
+    const server = createServer();
+    await listen(server, 0);
+    const address = server.address();
+    if (address === null || typeof address === "string") throw new Error("the proxy has no port");
+    return new PostgresProxy(server, address.port, new URL(url));
+  }
+
+  /** From now on nobody is there. */
+  async leave(): Promise<void> {
+    const closed = new Promise((resolve) => this.#server.close(resolve));
+    for (const socket of this.#sockets) socket.destroy();
+    await closed;
+  }
+
+  async comeBack(): Promise<void> {
+    await listen(this.#server, this.#port);
+  }
+
+  async close(): Promise<void> {
+    if (this.#server.listening) await this.leave();
+  }
+
+  #join(near: Socket, far: Socket): void {
+    let answerIsCut = false;
+    for (const [socket, other] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      this.#sockets.add(socket);
+      socket.on("error", () => {});
+      socket.on("close", () => {
+        this.#sockets.delete(socket);
+        other.destroy();
+      });
+    }
+    near.on("data", (data: Buffer) => {
+      if (this.isFrozen) return;
+      if (this.commitsToCut > 0 && data.includes(COMMIT)) {
+        this.commitsToCut -= 1;
+        if (this.cuts === "before") return void near.destroy();
+        answerIsCut = true;
+      }
+      far.write(data);
+    });
+    far.on("data", (data: Buffer) => {
+      if (this.isFrozen) return;
+      if (answerIsCut) near.destroy();
+      else near.write(data);
+    });
+  }
+}
+
+function listen(server: Server, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, "127.0.0.1", () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+}
