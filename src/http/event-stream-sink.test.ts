@@ -1,0 +1,143 @@
+import { createServer, type ServerResponse } from "node:http";
+import { type AddressInfo, connect, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import { closeWhenUnread } from "./connection.ts";
+import { EventStreamSink } from "./event-stream-sink.ts";
+
+const SLOW_CLIENT_MS = 200;
+const MEBIBYTE = 1024 * 1024;
+const HEAD = { id: "chatcmpl-a", created: 1, model: "m", organizationId: "org_a", headers: {} };
+const PIECE = [{ delta: { content: "x".repeat(16 * 1024) } }];
+
+const closings: (() => void)[] = [];
+afterEach(() => {
+  for (const close of closings.splice(0)) close();
+});
+
+/** A response to a real client, whose socket reads nothing until it is told to. */
+async function respond(request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n") {
+  const responses: ServerResponse[] = [];
+  const server = createServer((_request, response) => responses.push(response));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const socket = connect((server.address() as AddressInfo).port, "127.0.0.1").on("error", () => {});
+  socket.pause();
+  socket.write(request);
+  closings.push(() => {
+    socket.destroy();
+    server.closeAllConnections();
+    server.close();
+  });
+  while (responses.length === 0) await sleep(5);
+  return { socket, responses, response: responses[0] as ServerResponse };
+}
+
+function sinkOn(response: ServerResponse) {
+  let stalls = 0;
+  const sink = new EventStreamSink({
+    response,
+    headers: {},
+    includeUsage: false,
+    slowClientMs: SLOW_CLIENT_MS,
+    onStalled: () => {
+      stalls += 1;
+      response.destroy();
+    },
+  });
+  return { sink, stalls: () => stalls };
+}
+
+/** Pushes until the client does not keep up, and gives the promise of that push with what was pushed. */
+function fill(sink: EventStreamSink): { drained: Promise<void>; bytes: number } {
+  for (let bytes = PIECE[0]?.delta.content.length ?? 0; ; bytes += 16 * 1024) {
+    const drained = sink.push(PIECE);
+    if (drained !== undefined) return { drained, bytes };
+  }
+}
+
+async function countAll(socket: Socket): Promise<number> {
+  let bytes = 0;
+  for await (const data of socket) bytes += (data as Buffer).length;
+  return bytes;
+}
+
+describe("a client that reads nothing of a stream", () => {
+  test("is waited for, with little kept, and then taken to have left", async () => {
+    const { response } = await respond();
+    const { sink, stalls } = sinkOn(response);
+    sink.open(HEAD);
+    let pushed = 0;
+    while (stalls() === 0) {
+      const { drained, bytes } = fill(sink);
+      pushed += bytes;
+      expect(response.socket?.writableLength ?? 0).toBeLessThan(256 * 1024);
+      await drained;
+    }
+    expect(stalls()).toBe(1);
+    expect(pushed).toBeLessThan(64 * MEBIBYTE);
+    expect(response.destroyed).toBe(true);
+    expect(sink.push(PIECE)).toBeUndefined();
+  });
+
+  test("goes on where it reads again in time", async () => {
+    const { socket, response } = await respond();
+    const { sink, stalls } = sinkOn(response);
+    sink.open(HEAD);
+    let drained = fill(sink).drained;
+    const stuck = () => Promise.race([drained.then(() => false), sleep(SLOW_CLIENT_MS / 4).then(() => true)]);
+    while (!(await stuck())) drained = fill(sink).drained;
+    socket.resume();
+    await drained;
+    expect(stalls()).toBe(0);
+  });
+
+  test("a client that leaves ends the wait", async () => {
+    const { socket, response } = await respond();
+    const { sink } = sinkOn(response);
+    sink.open(HEAD);
+    const { drained } = fill(sink);
+    socket.resetAndDestroy();
+    await drained;
+  });
+});
+
+describe("a client that reads nothing of a finished answer", () => {
+  test("is cut off", async () => {
+    const { response } = await respond();
+    closeWhenUnread(response, SLOW_CLIENT_MS);
+    const closed = new Promise((resolve) => response.once("close", resolve));
+    response.end(Buffer.alloc(64 * MEBIBYTE));
+    await closed;
+    expect(response.writableFinished).toBe(false);
+  });
+
+  test("is served to the end where it reads, however long that takes", async () => {
+    const { socket, response } = await respond();
+    closeWhenUnread(response, SLOW_CLIENT_MS);
+    response.end(Buffer.alloc(32 * MEBIBYTE));
+    const beganAtMs = performance.now();
+    let bytes = 0;
+    socket.on("data", (data: Buffer) => {
+      bytes += data.length;
+      socket.pause();
+      setTimeout(() => socket.resume(), 2);
+    });
+    socket.resume();
+    while (bytes < 32 * MEBIBYTE && !socket.destroyed) await sleep(20);
+    expect(bytes).toBeGreaterThan(32 * MEBIBYTE);
+    expect(performance.now() - beganAtMs).toBeGreaterThan(SLOW_CLIENT_MS);
+  });
+
+  test("the limit does not hold for the answer after it", async () => {
+    const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    const { socket, responses, response } = await respond(request + request);
+    while (responses.length < 2) await sleep(5);
+    closeWhenUnread(response, SLOW_CLIENT_MS);
+    const closed = countAll(socket);
+    response.end(Buffer.alloc(16 * MEBIBYTE));
+    await sleep(3 * SLOW_CLIENT_MS);
+    responses[1]?.setHeader("connection", "close").end("second");
+    expect(await closed).toBeGreaterThan(16 * MEBIBYTE);
+    expect(responses[1]?.writableFinished).toBe(true);
+  });
+});
