@@ -1,6 +1,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
 import type { Log } from "../contract/log.ts";
 import { ApiError, type ErrorCode, StoreUnavailableError } from "../errors.ts";
+import { rateLimitHeaders } from "../gateway/limits.ts";
 
 /** What Fastify itself refuses, by its own codes (https://fastify.dev/docs/latest/Reference/Errors/). */
 const FASTIFY_CODES: Record<string, ErrorCode> = {
@@ -39,6 +40,7 @@ export function errorHandler(log: Log, bodyLimitBytes: number) {
     } else if (publicError.code === "store_unavailable") {
       log.warn({ requestId: request.id, err: publicError.cause }, "the store is unavailable");
     }
+    if (request.caller?.isToldLimits) reply.headers(rateLimitHeaders([request.caller.requestStanding]));
     return sendError(reply, publicError);
   };
 }

@@ -3,6 +3,7 @@ import type { Delta } from "../contract/completion.ts";
 import type { ApiError } from "../errors.ts";
 import type { AnswerEnd, AnswerHead, AnswerPiece, AnswerSink } from "../gateway/sink.ts";
 import { SLOW_CLIENT_MS } from "./connection.ts";
+import { EventWriter } from "./event-writer.ts";
 
 const KEEP_ALIVE_MS = 10_000;
 
@@ -22,16 +23,18 @@ export class EventStreamSink implements AnswerSink {
   readonly streams = true;
   readonly #options: EventStreamOptions;
   readonly #response: ServerResponse;
+  readonly #events: EventWriter;
   #prefix = "";
   #keepAlive: NodeJS.Timeout | undefined;
 
   constructor(options: EventStreamOptions) {
     this.#options = options;
     this.#response = options.response;
+    this.#events = new EventWriter(options.response);
   }
 
   open({ id, created, model, organizationId, headers }: AnswerHead): void {
-    this.#response.writeHead(200, {
+    this.#events.begin({
       ...this.#options.headers,
       ...headers,
       "content-type": "text/event-stream; charset=utf-8",
@@ -40,47 +43,48 @@ export class EventStreamSink implements AnswerSink {
     });
     const common = { id, object: "chat.completion.chunk", created, model, organization_id: organizationId };
     this.#prefix = `data: ${JSON.stringify(common).slice(0, -1)},"choices":[`;
-    this.#writeChoice({ role: "assistant", content: "" }, null);
+    this.#addChoice({ role: "assistant", content: "" }, null);
+    this.#events.flush();
     // A client that has left already closes nothing any more that could end the interval.
     if (this.#response.destroyed) return;
-    this.#keepAlive = setInterval(() => this.#response.write(": keep-alive\n\n"), KEEP_ALIVE_MS);
+    this.#keepAlive = setInterval(() => {
+      this.#events.add(": keep-alive\n\n");
+      this.#events.flush();
+    }, KEEP_ALIVE_MS);
     this.#response.once("close", () => clearInterval(this.#keepAlive));
   }
 
   push(chunks: readonly AnswerPiece[]): Promise<void> | undefined {
-    this.#response.cork();
     for (const { delta, logprobs } of chunks) {
       const told = delta === undefined ? undefined : withoutRole(delta);
-      if (told !== undefined) this.#writeChoice(told, null, logprobs);
+      if (told !== undefined) this.#addChoice(told, null, logprobs);
     }
-    this.#response.uncork();
+    this.#events.flush();
     this.#keepAlive?.refresh();
     return this.#response.writableNeedDrain ? this.#drained() : undefined;
   }
 
   close({ finishReason, usage }: AnswerEnd): void {
     clearInterval(this.#keepAlive);
-    this.#response.cork();
     if (this.#options.includeUsage) {
-      this.#writeChoice({}, finishReason);
-      this.#response.write(`${this.#prefix}],"usage":${JSON.stringify(usage)}}\n\n`);
+      this.#addChoice({}, finishReason);
+      this.#events.add(`${this.#prefix}],"usage":${JSON.stringify(usage)}}\n\n`);
     } else {
-      this.#response.write(`${this.#prefix}${choiceOf({}, finishReason)}],"usage":${JSON.stringify(usage)}}\n\n`);
+      this.#events.add(`${this.#prefix}${choiceOf({}, finishReason)}],"usage":${JSON.stringify(usage)}}\n\n`);
     }
-    this.#response.write("data: [DONE]\n\n");
-    this.#response.uncork();
-    this.#response.end();
+    this.#events.add("data: [DONE]\n\n");
+    this.#events.end();
   }
 
   fail(error: ApiError): void {
     clearInterval(this.#keepAlive);
-    this.#response.write(`data: ${JSON.stringify(error.toEnvelope())}\n\n`);
-    this.#response.end();
+    this.#events.add(`data: ${JSON.stringify(error.toEnvelope())}\n\n`);
+    this.#events.end();
   }
 
-  #writeChoice(delta: Delta, finishReason: string | null, logprobs?: unknown): void {
+  #addChoice(delta: Delta, finishReason: string | null, logprobs?: unknown): void {
     const usage = this.#options.includeUsage ? ',"usage":null' : "";
-    this.#response.write(`${this.#prefix}${choiceOf(delta, finishReason, logprobs)}]${usage}}\n\n`);
+    this.#events.add(`${this.#prefix}${choiceOf(delta, finishReason, logprobs)}]${usage}}\n\n`);
   }
 
   #drained(): Promise<void> {

@@ -1,9 +1,9 @@
-import type { FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyRequest } from "fastify";
 import type { Principal } from "../contract/principal.ts";
 import type { Scope } from "../contract/scope.ts";
 import { limitKeys } from "../gateway/admit.ts";
 import type { Gateway } from "../gateway/gateway.ts";
-import { type LimitKey, rateLimitHeaders } from "../gateway/limits.ts";
+import type { LimitKey } from "../gateway/limits.ts";
 import { bearerToken, requireScope, withChallenge } from "./auth.ts";
 
 /** Tells whom a token stands for; answers at once where it is known, and rejects with ApiError or StoreUnavailableError. */
@@ -13,12 +13,11 @@ export interface TokenAuthenticator {
 
 /** What every operation asks before it reads a body: who is calling, whether they may, and how often they did. */
 export function gatekeeper(gateway: Gateway, authenticator: TokenAuthenticator, scope: Scope) {
-  return async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+  return async (request: FastifyRequest): Promise<void> => {
     const principal = await principalFor(authenticator, bearerToken(request));
     requireScope(principal, scope);
     const requestStanding = await gateway.limits.countRequest(requestKeys(gateway, principal, request.ip));
-    request.caller = { principal, requestStanding };
-    if (scope === "chat.completions:write") reply.headers(rateLimitHeaders([requestStanding]));
+    request.caller = { principal, requestStanding, isToldLimits: scope === "chat.completions:write" };
   };
 }
 

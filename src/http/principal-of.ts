@@ -6,6 +6,8 @@ import type { Standing } from "../gateway/limits.ts";
 export interface Caller {
   principal: Principal;
   requestStanding: Standing;
+  /** Whether answers tell where the limits stand: those of completions. */
+  isToldLimits: boolean;
 }
 
 declare module "fastify" {

@@ -1,0 +1,42 @@
+import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
+
+/**
+ * Writes server-sent events, each a chunk of its own on the wire (RFC 9112, section 7.1), but all that are at hand in one
+ * write to the socket. Node's own chunking makes three buffers of every event, and a stream of small events then spends
+ * most of its time on them; so the chunks are framed here, and Node is told to leave them as they are.
+ */
+export class EventWriter {
+  readonly #response: ServerResponse;
+  /** False for clients of HTTP/1.0, which know no chunks. */
+  #isChunked = false;
+  #pending = "";
+
+  constructor(response: ServerResponse) {
+    this.#response = response;
+  }
+
+  /** Begins the answer. */
+  begin(headers: OutgoingHttpHeaders): void {
+    this.#response.writeHead(200, headers);
+    this.#isChunked = this.#response.chunkedEncoding;
+    this.#response.chunkedEncoding = false;
+  }
+
+  /** Adds an event to what goes out next: whole lines, with the empty one that ends it. */
+  add(event: string): void {
+    if (this.#isChunked) this.#pending += `${Buffer.byteLength(event).toString(16)}\r\n${event}\r\n`;
+    else this.#pending += event;
+  }
+
+  /** Sends what was added. */
+  flush(): void {
+    if (this.#pending !== "") this.#response.write(this.#pending);
+    this.#pending = "";
+  }
+
+  /** Sends what was added, and ends the answer. */
+  end(): void {
+    this.#response.end(this.#isChunked ? `${this.#pending}0\r\n\r\n` : this.#pending);
+    this.#pending = "";
+  }
+}
