@@ -63,7 +63,8 @@ async function failureOf(route: Route, provider: Provider | undefined): Promise<
     for await (const batch of chunks) count += batch.length;
     return count > 0 ? null : "the answer was empty";
   } catch (error) {
-    if (error instanceof UpstreamError) return error.publicReason ?? error.message;
+    if (error instanceof UpstreamError)
+      return error.said === undefined ? (error.publicReason ?? error.message) : `${error.message}: ${error.said}`;
     return error instanceof DOMException ? `no answer within ${ANSWER_WITHIN_MS / 1000} s` : String(error);
   }
 }

@@ -104,7 +104,9 @@ function logFailure({ log }: Gateway, { requestId, signal }: CompletionCall, err
     log.debug({ requestId, status: 499 }, "the client left");
     return;
   }
-  const fields = { requestId, code: error.code, end, err: error.cause };
+  // A reason that the caller is told may quote what the caller wrote: it is no matter of the log.
+  const isTold = error.cause instanceof UpstreamError && error.cause.publicReason !== undefined;
+  const fields = { requestId, code: error.code, end, ...(!isTold && { err: error.cause }) };
   const isOperators = error.cause instanceof UpstreamError && error.cause.failure === "credentials";
   if (isOperators) log.error(fields, "an upstream refused the service's own credentials");
   else if (error.code === "internal_error") log.error(fields, "a completion failed inside the service");

@@ -41,13 +41,15 @@ function toError(
 ): UpstreamError {
   const said = scrub(message);
   const isCallers = failure === "rejected" || failure === "context_length" || failure === "content_filter";
-  const detail = [said, words === "" ? "" : `(${scrub(words)})`].filter((part) => part !== "").join(" ");
-  return new UpstreamError(failure, detail === "" ? what : `${what}: ${detail}`, {
+  // The message goes to the log, so it holds no words of the upstream's but a code.
+  return new UpstreamError(failure, CODE.test(words) ? `${what} (${scrub(words)})` : what, {
+    ...(said !== "" && { said }),
     ...(seconds !== undefined && { retryAfterSeconds: seconds }),
     ...(isCallers && said !== "" && { publicReason: said }),
   });
 }
 
+const CODE = /^[a-z][a-z_]{0,60}( [a-z][a-z_]{0,60})?$/;
 const REJECTING = new Set([400, 404, 413, 422]);
 /** Codes that say that our account, not the caller's request, is at fault, though their status is one of overload. */
 const ACCOUNT = /insufficient_quota|billing_hard_limit|insufficient_balance|account_deactivated/;

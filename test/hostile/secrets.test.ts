@@ -1,0 +1,313 @@
+import { randomInt } from "node:crypto";
+import { crc32 } from "node:zlib";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { endpoints } from "../../src/http/endpoints/index.ts";
+import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
+import {
+  makeOrganization,
+  makeToken,
+  type Organization,
+  type RunningService,
+  send,
+  startService,
+} from "../support/service.ts";
+import { answering, type Behaviour, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
+import { dial, exchangeRaw, expectEnvelope } from "./raw.ts";
+
+const COMPLETIONS = "/v1/chat/completions";
+/** One in every place that could leak; none of them may be seen anywhere but where it belongs. */
+const CANARY = {
+  apiKey: "sk-canary-apikey-5c1f0e7a",
+  header: "canary-header-77ab12cd",
+  prompt: "canaryprompt",
+  upstreamBody: "canaryupstream",
+  password: "canary-password-31fe",
+  bearer: "canarybearer123456",
+};
+const price = { input: 1, output: 1 };
+const usage = { prompt_tokens: 2, completion_tokens: 1, total_tokens: 3 };
+const TOKENS = 1000;
+/** Statuses of an upstream that say what is wrong with the request: its reason is told to the caller, scrubbed. */
+const TOLD = [400, 404, 413];
+
+let upstream: Upstream;
+let service: RunningService;
+let mine: Organization;
+let foreign: Organization;
+let answers = "";
+
+const html: Behaviour = ({ response }) => {
+  response.writeHead(200, { "content-type": "text/html" }).end(CANARY.upstreamBody);
+};
+const failing = (status: number): Behaviour => {
+  return ({ body, response, headers }) => {
+    const words = `${CANARY.upstreamBody} ${headers.authorization} ${JSON.stringify(body.messages)} at http://inner.canaryupstream.internal:81/x`;
+    sendJson(response, status, { error: { message: words, code: words, type: words }, stack: words });
+  };
+};
+const breaking: Behaviour = ({ body, response, headers }) => {
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  response.write('data: {"choices":[{"index":0,"delta":{"content":"fine "}}]}\n\n');
+  const message = `${CANARY.upstreamBody} ${headers.authorization} ${JSON.stringify(body)}`;
+  response.end(`data: ${JSON.stringify({ error: { message, code: message } })}\n\n`);
+};
+const nonsense: Behaviour = ({ body, response }) => {
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  response.end(`data: {${CANARY.upstreamBody} ${JSON.stringify(body)}\n\n`);
+};
+const behaviours: Record<string, Behaviour> = {
+  fine: answering({ words: ["fine"], usage }),
+  html,
+  breaking,
+  nonsense,
+  reset: ({ response }) => void response.destroy(),
+  ...Object.fromEntries([401, 403, 429, 500, 503].map((status) => [`status-${status}`, failing(status)])),
+};
+
+beforeAll(async () => {
+  upstream = await startUpstream();
+  for (const [model, behaviour] of Object.entries(behaviours)) upstream.behave(model, behaviour);
+  for (const status of TOLD) upstream.behave(`told-${status}`, failing(status));
+  const nobody = "http://127.0.0.1:9/v1";
+  const secrets = { apiKey: CANARY.apiKey, headers: { "x-secret": CANARY.header } };
+  service = await startService({
+    environment: { LOG_LEVEL: "debug" },
+    config: {
+      limits: { requestsPerMinute: 100_000, tokensPerMinute: 1_000_000_000 },
+      providers: [
+        { id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, ...secrets },
+        { id: "down", kind: "openai-compatible", baseUrl: nobody, ...secrets },
+      ],
+      models: [
+        ...[...Object.keys(behaviours), ...TOLD.map((status) => `told-${status}`)].map((id) => ({
+          id,
+          price,
+          routes: [{ provider: "up", model: id }],
+        })),
+        { id: "down", price, routes: [{ provider: "down", model: "down" }] },
+      ],
+    },
+  });
+  mine = await makeOrganization(service, "1000");
+  foreign = await makeOrganization(service, "777");
+});
+
+afterAll(async () => {
+  await service?.end();
+  await upstream?.close();
+});
+
+/** Sends and keeps all that came back: status line apart, headers and body. */
+async function ask(path: string, token: string | null, body?: unknown, options?: RequestInit): Promise<Response> {
+  const answer = await send(service, path, token, body, options);
+  const copy = answer.clone();
+  answers += `${JSON.stringify([...answer.headers])}\n${await answer.text()}\n`;
+  return copy;
+}
+
+const prompt = (fields: object = {}) => ({ messages: [{ role: "user", content: `${CANARY.prompt} text` }], ...fields });
+const logLines = () => service.output().split("\n").slice(bannerLength());
+const bannerLength = () =>
+  service
+    .output()
+    .split("\n")
+    .findIndex((line) => line.startsWith("{"));
+
+describe("a canary in every place", () => {
+  const models = [...Object.keys(behaviours), "down", "none-such", "sandbox/fault"];
+  test.each(models.flatMap((model) => [false, true].map((stream) => [model, stream] as const)))(
+    "%s, streamed: %s",
+    async (model, stream) => {
+      const answer = await ask(COMPLETIONS, mine.token, prompt({ model, stream }));
+      const text = await answer.text();
+      if (answer.status !== 200) expectEnvelope(answer.status, text);
+      const quotes =
+        model === "sandbox/fault"
+          ? Object.values(CANARY).filter((one) => one !== CANARY.prompt)
+          : Object.values(CANARY);
+      for (const canary of quotes) expect(text.toLowerCase()).not.toContain(canary);
+    },
+  );
+
+  test.each(TOLD)("a reason that is meant for the caller holds no key and no address: %i", async (status) => {
+    const answer = await ask(COMPLETIONS, mine.token, prompt({ model: `told-${status}` }));
+    const text = await answer.text();
+    expect(expectEnvelope(answer.status, text)).toBe("upstream_rejected");
+    for (const secret of [CANARY.apiKey, CANARY.header, "inner.", ":81", upstream.baseUrl])
+      expect(text).not.toContain(secret);
+  });
+
+  test("requests that are refused", async () => {
+    const secret = `Bearer ${CANARY.bearer}`;
+    await ask("/v1/usage", null, undefined, { headers: { authorization: secret } });
+    await ask("/v1/usage", null, undefined, { headers: { authorization: `Basic ${CANARY.bearer}` } });
+    await ask(`/v1/usage?access_token=${CANARY.bearer}`, null);
+    await ask(COMPLETIONS, mine.token, `{"model":"${CANARY.prompt}`);
+    await ask(COMPLETIONS, mine.token, `{"messages":"${CANARY.prompt}","model":"fine"}`);
+    await ask(COMPLETIONS, mine.token, prompt({ model: "fine", metadata: { a: CANARY.prompt }, user: CANARY.prompt }));
+    await exchangeRaw(service.url, `GET / HTTP/1.1\r\nHost : x\r\nAuthorization: ${secret}\r\n\r\n`);
+    const leaving = dial(service.url);
+    const head = `POST ${COMPLETIONS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${mine.token}\r\nContent-Type: application/json\r\n`;
+    leaving.write(`${head}Content-Length: 999\r\n\r\n{"messages":"${CANARY.prompt}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    leaving.destroy();
+    expect(answers).not.toContain(CANARY.bearer);
+  });
+
+  test("none is in the log, and no token", () => {
+    const lines = logLines();
+    expect(lines.length).toBeGreaterThan(20);
+    const log = lines.join("\n");
+    for (const canary of Object.values(CANARY)) expect(log.toLowerCase()).not.toContain(canary);
+    for (const { token } of [mine, foreign]) expect(log).not.toContain(token.slice(12));
+    expect(log).not.toMatch(/bearer [^…"]{4}/i);
+    expect(answers).not.toContain(mine.token.slice(0, 12));
+  });
+});
+
+test("what callers write never breaks a line of the log, nor colours it", async () => {
+  const evil = 'x\r\n{"level":"error","msg":"forged"}\n\u001b[31mred\u2028\u0085';
+  await ask(COMPLETIONS, mine.token, prompt({ model: evil, user: evil, metadata: { [evil.slice(0, 40)]: evil } }));
+  await ask(COMPLETIONS, mine.token, { model: "sandbox/fault", messages: [{ role: "user", content: evil }] });
+  await ask(COMPLETIONS, mine.token, { model: "status-500", messages: [{ role: "user", content: evil, name: evil }] });
+  await ask(`/v1/models/${encodeURIComponent(evil)}`, mine.token, undefined, {
+    headers: { "user-agent": "\u001b[31m".slice(1) },
+  });
+  for (const line of logLines().filter((text) => text !== "")) {
+    expect(JSON.parse(line)).toMatchObject({ time: expect.any(String), msg: expect.not.stringContaining("forged") });
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not be there
+    expect(line).not.toMatch(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/);
+  }
+});
+
+describe("made-up tokens", () => {
+  const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  const randomText = (length: number) => Array.from({ length }, () => alphabet[randomInt(62)]).join("");
+  const checksum = (body: string) => {
+    let text = "";
+    for (let rest = crc32(body); text.length < 6; rest = Math.floor(rest / 62)) text = alphabet[rest % 62] + text;
+    return text;
+  };
+  /** A token as a thief would make one: its checksum is right. */
+  const wellFormed = () => {
+    const body = `sk-tg-${randomText(43)}`;
+    return body + checksum(body);
+  };
+  const mistyped = () => {
+    const at = 6 + randomInt(49);
+    const other = mine.token[at] === "a" ? "b" : "a";
+    return mine.token.slice(0, at) + other + mine.token.slice(at + 1);
+  };
+  const makers = [
+    wellFormed,
+    mistyped,
+    () => `sk-tg-${randomText(49)}`,
+    () => randomText(1 + randomInt(80)),
+    () => mine.token.slice(0, -1),
+  ];
+
+  test(`${TOKENS} are all refused, and no row is written`, async () => {
+    // The maker of well-formed ones is right: it gives the checksum of a real token.
+    expect(checksum(mine.token.slice(0, -6))).toBe(mine.token.slice(-6));
+    const before = await service.tollgate("token", "list", "--org", mine.id);
+    for (let sent = 0; sent < TOKENS; sent += 50) {
+      const batch = Array.from({ length: 50 }, async (_, index) => {
+        const token = (makers[(sent + index) % makers.length] ?? wellFormed)();
+        const answer = await send(
+          service,
+          index % 2 === 0 ? "/v1/models" : COMPLETIONS,
+          token,
+          index % 2 === 0 ? undefined : {},
+        );
+        expect(expectEnvelope(answer.status, await answer.text())).toBe("invalid_token");
+      });
+      await Promise.all(batch);
+    }
+    expect(await service.tollgate("token", "list", "--org", mine.id)).toEqual(before);
+    expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
+  });
+});
+
+describe("every route x every caller", () => {
+  const requestOf = (path: string) => (path === COMPLETIONS ? prompt({ model: "fine" }) : undefined);
+  const pathOf = (path: string) => path.replace("*", "fine");
+  const routes = endpoints.map(({ method, path, scope }) => [method, pathOf(path), scope] as const);
+
+  test.each(routes)("%s %s without a token: 401", async (_method, path) => {
+    const answer = await ask(path, null, requestOf(path));
+    expect(expectEnvelope(answer.status, await answer.text())).toBe("missing_token");
+  });
+
+  test.each(routes)(
+    "%s %s with another organization's token: tells of that organization alone",
+    async (_method, path) => {
+      const answer = await ask(path, foreign.token, requestOf(path), {
+        headers: { "openai-organization": mine.id, "x-organization-id": mine.id },
+      });
+      expect(answer.status).toBe(200);
+      const text = `${await answer.text()}${JSON.stringify([...answer.headers])}`;
+      expect(text).not.toContain(mine.id);
+      expect(text).not.toContain(mine.tokenId);
+    },
+  );
+
+  test.each(routes)("%s %s without its scope: 403", async (_method, path, scope) => {
+    const others = ["chat.completions:write", "models:read", "usage:read"].filter((one) => one !== scope);
+    const { token } = await makeToken(
+      service,
+      mine.id,
+      others.flatMap((one) => ["--scope", one]),
+    );
+    const answer = await ask(path, token, requestOf(path));
+    expect(expectEnvelope(answer.status, await answer.text())).toBe("insufficient_scope");
+  });
+
+  test("a model that a token may not use is told apart from none by nobody who reads", async () => {
+    const { token } = await makeToken(service, mine.id, ["--model", "fine"]);
+    const [forbidden, absent] = await Promise.all(["html", "none"].map((id) => ask(`/v1/models/${id}`, token)));
+    expect([forbidden?.status, absent?.status]).toEqual([404, 404]);
+    const texts = [await forbidden?.text(), await absent?.text()].map((text) => text?.replace(/`\w+`/, ""));
+    expect(texts[0]).toBe(texts[1]);
+    expect(await (await ask("/v1/models", token)).text()).not.toContain("html");
+  });
+
+  test("a revoked token is refused within a second", async () => {
+    const { token, tokenId } = await makeToken(service, mine.id);
+    expect((await ask("/v1/models", token)).status).toBe(200);
+    await service.tollgate("token", "revoke", tokenId);
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    expect((await ask("/v1/models", token)).status).toBe(401);
+  });
+});
+
+describe("a database that fails", () => {
+  let database: TestDatabase;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+  });
+  afterAll(async () => {
+    await database?.drop().catch(() => undefined);
+  });
+
+  test("its address and password are in no answer and no line", async () => {
+    const url = new URL(database.url);
+    if (url.password === "") url.password = CANARY.password;
+    const { password } = url;
+    const running = await startService({ databaseUrl: url.href, environment: { LOG_LEVEL: "debug" } });
+    try {
+      const organization = await makeOrganization(running, "10");
+      await database.drop();
+      const told: string[] = [];
+      for (const path of ["/v1/usage", COMPLETIONS, "/readyz"]) {
+        const body = path === COMPLETIONS ? { ...prompt(), model: "sandbox/echo" } : undefined;
+        const answer = await send(running, path, organization.token, body);
+        expect(answer.status).toBe(503);
+        told.push(await answer.text());
+      }
+      for (const text of [...told, running.output()]) expect(text).not.toContain(password);
+      for (const text of told) expect(text).not.toContain(url.pathname.slice(1));
+    } finally {
+      await running.end("SIGKILL");
+    }
+  });
+});
