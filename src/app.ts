@@ -1,10 +1,9 @@
-import { randomUUID } from "node:crypto";
 import { type AddressInfo, isIPv6 } from "node:net";
-import { v7 as uuidV7 } from "uuid";
 import { Accounts } from "./accounts/accounts.ts";
 import { Authenticator } from "./accounts/authenticate.ts";
 import type { RandomBytes } from "./accounts/token.ts";
 import { FIRST_CREDITS, firstRun, type Standing } from "./app/first-run.ts";
+import { requestId, uuidV7 } from "./app/ids.ts";
 import { createCatalog, createUpstreams, type Upstreams } from "./app/upstreams.ts";
 import type { LiveCatalog } from "./catalog/live.ts";
 import { sandboxModels } from "./catalog/sandbox.ts";
@@ -112,7 +111,7 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
   const { providers } = upstreams;
   const settings = { limits, limitSettings: config.limits, playground: config.playground };
   return createServer({
-    gateway: { catalog, ledger, providers, ...settings, clock, newId: () => uuidV7(), log },
+    gateway: { catalog, ledger, providers, ...settings, clock, newId: () => uuidV7(clock()), log },
     authenticator: new Authenticator({ rows: store.accounts, clock }),
     completionMessages: config.completions.messages,
     usageReport: async (organizationId) => {
@@ -124,7 +123,7 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
     trustProxy: config.server.trustProxy,
     bodyLimitBytes: config.server.bodyLimitBytes,
     ping: () => store.ping(),
-    newRequestId: () => `req_${randomUUID().replaceAll("-", "")}`,
+    newRequestId: requestId,
     log,
   });
 }

@@ -1,5 +1,8 @@
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 
+/** As much as waits for the end of a turn: from here on a slow reader is noticed at once. */
+const PENDING_CHARACTERS_MAX = 16 * 1024;
+
 /**
  * Writes server-sent events, each a chunk of its own on the wire (RFC 9112, section 7.1), but all that are at hand in one
  * write to the socket. Node's own chunking makes three buffers of every event, and a stream of small events then spends
@@ -10,6 +13,11 @@ export class EventWriter {
   /** False for clients of HTTP/1.0, which know no chunks. */
   #isChunked = false;
   #pending = "";
+  #isFlushing = false;
+  readonly #flush = () => {
+    this.#isFlushing = false;
+    this.#send();
+  };
 
   constructor(response: ServerResponse) {
     this.#response = response;
@@ -28,8 +36,18 @@ export class EventWriter {
     else this.#pending += event;
   }
 
-  /** Sends what was added. */
+  /** Sends what was added, and what is added until the end of this turn of the event loop with it. */
   flush(): void {
+    if (this.#pending.length > PENDING_CHARACTERS_MAX) {
+      this.#send();
+      return;
+    }
+    if (this.#isFlushing) return;
+    this.#isFlushing = true;
+    setImmediate(this.#flush);
+  }
+
+  #send(): void {
     if (this.#pending !== "") this.#response.write(this.#pending);
     this.#pending = "";
   }
