@@ -113,7 +113,8 @@ function choiceOf(delta: Delta, finishReason: string | null, logprobs?: unknown)
 
 /** The role was told when the stream opened; a delta that says nothing else is not passed on. */
 function withoutRole(delta: Delta): Delta | undefined {
+  if (!delta.content && !delta.reasoning_content && !delta.refusal && delta.tool_calls === undefined) return undefined;
+  if (delta.role === undefined) return delta;
   const { role: _told, ...rest } = delta;
-  const saysNothing = !rest.content && !rest.reasoning_content && !rest.refusal && rest.tool_calls === undefined;
-  return saysNothing ? undefined : rest;
+  return rest;
 }
