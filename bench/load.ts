@@ -1,29 +1,11 @@
-/**
- * One round of load in a process of its own. Argument: the round as JSON. Prints what was measured as JSON.
- * autocannon counts whole milliseconds, so the times are taken from its events, in microseconds.
- */
+/** One round of load in a process of its own. Argument: the round as JSON. Prints what was measured as JSON. */
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { createHistogram } from "node:perf_hooks";
-
-export interface Round {
-  url: string;
-  headers: Record<string, string>;
-  body: string;
-  connections: number;
-  seconds: number;
-  /** An answer with fewer bytes than this is not whole. */
-  leastBytes: number;
-}
-
-export interface Measured {
-  answers: number;
-  requestsPerSecond: number;
-  p50Ms: number;
-  p99Ms: number;
-  /** Answers other than 200 or not whole, and connections that failed. */
-  failures: number;
-  statuses: Record<string, number>;
-}
+import { loadGenerator, type Measured, type Round } from "./round.ts";
 
 interface Run extends Promise<{ errors: number; timeouts: number; duration: number }> {
   on(
@@ -33,7 +15,8 @@ interface Run extends Promise<{ errors: number; timeouts: number; duration: numb
 }
 type Autocannon = (options: object) => Run;
 
-async function measure(round: Round): Promise<Measured> {
+/** autocannon counts whole milliseconds, so the times are taken from its events, in microseconds. */
+async function withAutocannon(round: Round): Promise<Measured> {
   const autocannon: Autocannon = createRequire(import.meta.url)("autocannon");
   const times = createHistogram({ figures: 3 });
   const statuses: Record<string, number> = {};
@@ -62,4 +45,52 @@ async function measure(round: Round): Promise<Measured> {
   };
 }
 
-console.log(JSON.stringify(await measure(JSON.parse(process.argv[2] ?? "{}"))));
+interface Summary {
+  requests: number;
+  bytes: number;
+  microseconds: number;
+  p50: number;
+  p99: number;
+  status: number;
+  lost: number;
+}
+
+/** wrk counts statuses and bytes but keeps no answer, so whether answers are whole is seen by their bytes together. */
+function withWrk({ url, headers, body, connections, seconds, leastBytes }: Round): Measured {
+  const folder = mkdtempSync(join(tmpdir(), "tollgate-load-"));
+  const script = join(folder, "round.lua");
+  const quote = (text: string) => `[==[${text}]==]`;
+  const lines = Object.entries(headers).map(([name, value]) => `wrk.headers[ ${quote(name)} ] = ${quote(value)}`);
+  writeFileSync(
+    script,
+    `wrk.method = "POST"
+wrk.body = ${quote(body)}
+${lines.join("\n")}
+done = function(summary, latency)
+  local e = summary.errors
+  io.write(string.format('\\n{"requests":%d,"bytes":%d,"microseconds":%d,"p50":%d,"p99":%d,"status":%d,"lost":%d}\\n',
+    summary.requests, summary.bytes, summary.duration, latency:percentile(50), latency:percentile(99),
+    e.status, e.connect + e.read + e.write + e.timeout))
+end
+`,
+  );
+  const words = ["-t1", `-c${connections}`, `-d${seconds}`, "--timeout", "30", "-s", script, url];
+  const { stdout, stderr, status } = spawnSync("wrk", words, { encoding: "utf8" });
+  rmSync(folder, { recursive: true });
+  const line = stdout.trim().split("\n").at(-1) ?? "";
+  if (status !== 0 || !line.startsWith("{")) throw new Error(`wrk failed: ${stdout}${stderr}`);
+  const summary = JSON.parse(line) as Summary;
+  const answers = summary.requests - summary.status;
+  const isWhole = summary.bytes / summary.requests >= leastBytes;
+  return {
+    answers,
+    requestsPerSecond: (answers * 1e6) / summary.microseconds,
+    p50Ms: summary.p50 / 1000,
+    p99Ms: summary.p99 / 1000,
+    failures: summary.status + summary.lost + (isWhole ? 0 : answers),
+    statuses: { "200": answers, other: summary.status },
+  };
+}
+
+const round = JSON.parse(process.argv[2] ?? "{}") as Round;
+console.log(JSON.stringify(loadGenerator() === "wrk" ? withWrk(round) : await withAutocannon(round)));

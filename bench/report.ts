@@ -1,4 +1,4 @@
-import type { Measured } from "./load.ts";
+import type { Measured } from "./round.ts";
 
 /** All rounds of one contender at one kind of answer and one number of connections. */
 export interface Cell {

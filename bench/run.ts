@@ -11,16 +11,17 @@ import { checkAnswer } from "./answers.ts";
 import {
   type Contender,
   machineFacts,
+  PORTKEY,
   startBareProxy,
   startPortkey,
   startTollgate,
   startUpstream,
   type Tollgate,
 } from "./contenders.ts";
-import type { Measured, Round } from "./load.ts";
 import { MICRO_CREDITS_AN_ANSWER, requestBody } from "./payload.ts";
 import { Processes, pause, run } from "./processes.ts";
 import { type Cell, toMarkdown } from "./report.ts";
+import { loadGenerator, type Measured, type Round } from "./round.ts";
 
 const WARM_UP_SECONDS = 3;
 const LOAD = join(dirname(fileURLToPath(import.meta.url)), "load.ts");
@@ -67,7 +68,7 @@ async function enter(contenders: Contender[], streamed: boolean, notes: string[]
       field.entrants.push({ contender, leastBytes: Math.floor(bytes * 0.9) });
     } catch (error) {
       const what = `${contender.name}, ${streamed ? "streamed" : "unstreamed"}: ${String(error)}`;
-      if (contender.name !== "Portkey") throw new Error(what);
+      if (!(contender.name in PORTKEY)) throw new Error(what);
       notes.push(`Left out: ${what}`);
     }
   }
@@ -136,7 +137,8 @@ async function main(processes: Processes, folder: string): Promise<void> {
   const tollgate = await startTollgate(processes, upstream.url, folder);
   const contenders = [
     await startBareProxy(processes, upstream.url),
-    await startPortkey(processes, upstream.url),
+    await startPortkey(processes, upstream.url, "Portkey"),
+    await startPortkey(processes, upstream.url, "Portkey without its viewer"),
     tollgate,
   ];
   let answers = 0;
@@ -158,7 +160,7 @@ async function main(processes: Processes, folder: string): Promise<void> {
   notes.push(await audit(tollgate, answers, cutOffMost));
   console.log(`\n${toMarkdown(cells, tollgate.name)}\n`);
   console.log(
-    `${machineFacts()}; upstream: ${upstream.name}; load: autocannon in a process of its own on the same machine;`,
+    `${machineFacts()}; upstream: ${upstream.name}; load: ${loadGenerator()} in a process of its own on the same machine;`,
   );
   console.log(`${plan.rounds} rounds of ${plan.seconds} s each, in turns; each figure is the median of the rounds.`);
   for (const note of notes) console.log(note);

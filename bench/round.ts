@@ -1,0 +1,27 @@
+import { spawnSync } from "node:child_process";
+
+/** One round of load on one contender. */
+export interface Round {
+  url: string;
+  headers: Record<string, string>;
+  body: string;
+  connections: number;
+  seconds: number;
+  /** An answer with fewer bytes than this is not whole. */
+  leastBytes: number;
+}
+
+export interface Measured {
+  answers: number;
+  requestsPerSecond: number;
+  p50Ms: number;
+  p99Ms: number;
+  /** Answers other than 200 or not whole, and connections that failed. */
+  failures: number;
+  statuses: Record<string, number>;
+}
+
+/** What makes the load: wrk where it is at hand, which leaves more of the machine to what is measured. */
+export function loadGenerator(): "wrk" | "autocannon" {
+  return spawnSync("wrk", ["--version"]).error === undefined ? "wrk" : "autocannon";
+}
