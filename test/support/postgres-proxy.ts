@@ -23,11 +23,11 @@ export class PostgresProxy {
     const url = new URL(target);
     url.host = `127.0.0.1:${port}`;
     this.url = url.href;
-    server.on("connection", (near) => this.#join(near, dial(Number(target.port), target.hostname)));
+    server.on("connection", (near) => this.#join(near, dial({ port: Number(target.port), host: target.hostname, noDelay: true })));
   }
 
   static async open(url: string): Promise<PostgresProxy> {
-    const server = createServer();
+    const server = createServer({ noDelay: true });
     await listen(server, 0);
     const address = server.address();
     if (address === null || typeof address === "string") throw new Error("the proxy has no port");

@@ -1,5 +1,4 @@
 import type { Selectable } from "kysely";
-import type pg from "pg";
 import type { BookRows, BookWrites, GrantRow, HoldRow, Transition } from "../../credits/books.ts";
 import {
   balanceFromTable,
@@ -11,6 +10,7 @@ import {
   holdToTable,
 } from "../rows.ts";
 import type { BalanceTable, CreditGrantTable, HoldTable, UsageEventTable } from "../tables.ts";
+import type { Transaction } from "./transact.ts";
 
 /** Column names with their types; what is left out is bigint. */
 type Columns<Table> = { [Column in keyof Table]: "text" | "bigint" };
@@ -138,18 +138,22 @@ function update(table: string, columns: Record<string, string>, key: string[]): 
 
 /**
  * The rows that a batch concerns. The balances are locked by the first statement, in the order of their ids; all else is
- * read by later ones, whose snapshots are younger than the locks.
+ * read by later ones, whose snapshots are younger than the locks. All are sent at once, without waiting in between.
  */
-export async function readRows(client: pg.PoolClient, transitions: readonly Transition[]): Promise<BookRows> {
+export async function readRows(transaction: Transaction, transitions: readonly Transition[]): Promise<BookRows> {
   const organizationIds = [...new Set(transitions.map(organizationOf))];
-  const balances = await client.query<Selectable<BalanceTable>>(LOCK_BALANCES, [organizationIds]);
-  const clock = await client.query<{ now: bigint }>(CLOCK);
-  const holds = await readHolds(client, transitions);
+  const [balances, clock, holds, grants] = await Promise.all([
+    transaction.query<Selectable<BalanceTable>>(LOCK_BALANCES, [organizationIds]),
+    transaction.query<{ now: bigint }>(CLOCK),
+    readHolds(transaction, transitions),
+    readGrants(transaction, organizationIds, transitions),
+  ]);
+  await readDrawn(transaction, holds, grants);
   return {
     nowMs: Number(clock.rows[0]?.now),
     balances: balances.rows.map(balanceFromTable),
     holds,
-    grants: await readGrants(client, organizationIds, holds, transitions),
+    grants: [...grants.values()],
   };
 }
 
@@ -157,63 +161,79 @@ function organizationOf(transition: Transition): string {
   return "facts" in transition ? transition.facts.organizationId : transition.organizationId;
 }
 
-async function readHolds(client: pg.PoolClient, transitions: readonly Transition[]): Promise<HoldRow[]> {
+async function readHolds(transaction: Transaction, transitions: readonly Transition[]): Promise<HoldRow[]> {
   const named = transitions.flatMap((transition) => {
     const names = "facts" in transition ? transition.facts : transition;
     return "holdId" in names ? [names] : [];
   });
   if (named.length === 0) return [];
   const columns = [named.map((one) => one.organizationId), named.map((one) => one.holdId)];
-  const { rows } = await client.query<Selectable<HoldTable>>(HOLDS, columns);
+  const { rows } = await transaction.query<Selectable<HoldTable>>(HOLDS, columns);
   return rows.map(holdFromTable);
 }
 
+/** By organization and id. */
+type Grants = Map<string, GrantRow>;
+
+/** The grants that something remains of or that are pending, and those that the batch names. */
 async function readGrants(
-  client: pg.PoolClient,
+  transaction: Transaction,
   organizationIds: string[],
-  holds: readonly HoldRow[],
   transitions: readonly Transition[],
-): Promise<GrantRow[]> {
-  const grants = new Map<string, GrantRow>();
-  const read = async (statement: string, columns: string[][]) => {
-    const { rows } = await client.query<Selectable<CreditGrantTable>>(statement, columns);
-    for (const row of rows) grants.set(`${row.organization_id} ${row.id}`, grantFromTable(row));
-  };
-  await read(LIVE_GRANTS, [organizationIds]);
-  const named = new Map<string, [string, string]>();
-  const name = (organizationId: string, grantId: string) => {
-    const key = `${organizationId} ${grantId}`;
-    if (!grants.has(key)) named.set(key, [organizationId, grantId]);
-  };
-  for (const hold of holds) for (const { grantId } of hold.draws) name(hold.organizationId, grantId);
-  const references: [string, string][] = [];
-  for (const transition of transitions) {
-    if (transition.kind !== "grant") continue;
-    name(transition.organizationId, transition.grantId);
-    if (transition.reference !== null) references.push([transition.organizationId, transition.reference]);
+): Promise<Grants> {
+  const granted = transitions.filter((transition) => transition.kind === "grant");
+  const organizations = granted.map((grant) => grant.organizationId);
+  const reads = [transaction.query<Selectable<CreditGrantTable>>(LIVE_GRANTS, [organizationIds])];
+  if (granted.length > 0) {
+    const ids = granted.map((grant) => grant.grantId);
+    const references = granted.map((grant) => grant.reference);
+    reads.push(transaction.query(NAMED_GRANTS, [organizations, ids]));
+    reads.push(transaction.query(REFERRED_GRANTS, [organizations, references]));
   }
-  if (named.size > 0) await read(NAMED_GRANTS, columnsOf([...named.values()]));
-  if (references.length > 0) await read(REFERRED_GRANTS, columnsOf(references));
-  return [...grants.values()];
+  const grants: Grants = new Map();
+  for (const { rows } of await Promise.all(reads)) addGrants(grants, rows);
+  return grants;
 }
 
-function columnsOf(pairs: readonly [string, string][]): string[][] {
-  return [pairs.map(([first]) => first), pairs.map(([, second]) => second)];
+/** Adds the grants that holds draw on and that nothing remains of: few batches have any. */
+async function readDrawn(transaction: Transaction, holds: readonly HoldRow[], grants: Grants): Promise<void> {
+  const missing = new Map<string, [string, string]>();
+  for (const { organizationId, draws } of holds) {
+    for (const { grantId } of draws) {
+      const key = grantKey(organizationId, grantId);
+      if (!grants.has(key)) missing.set(key, [organizationId, grantId]);
+    }
+  }
+  if (missing.size === 0) return;
+  const pairs = [...missing.values()];
+  const columns = [pairs.map(([organizationId]) => organizationId), pairs.map(([, grantId]) => grantId)];
+  const { rows } = await transaction.query<Selectable<CreditGrantTable>>(NAMED_GRANTS, columns);
+  addGrants(grants, rows);
 }
 
-/** Writes what a batch decided: one statement for each table and kind of write that it needs. */
-export async function writeRows(client: pg.PoolClient, writes: BookWrites): Promise<void> {
+function addGrants(grants: Grants, rows: Selectable<CreditGrantTable>[]): void {
+  for (const row of rows) grants.set(grantKey(row.organization_id, row.id), grantFromTable(row));
+}
+
+function grantKey(organizationId: string, grantId: string): string {
+  return `${organizationId} ${grantId}`;
+}
+
+/** Writes what a batch decided: one statement for each table and kind of write that it needs, all sent at once. */
+export async function writeRows(transaction: Transaction, writes: BookWrites): Promise<void> {
   const write = async ({ table, text, columns }: Write, rows: Record<string, unknown>[]) => {
     if (rows.length === 0) return;
     const values = columns.map((column) => rows.map((row) => row[column]));
-    const { rowCount } = await client.query(text, values);
+    const { rowCount } = await transaction.query(text, values);
     // Under the lock of its balance no row can have gone; if one has, nothing of the batch may be booked.
     if (rowCount !== rows.length) throw new Error(`${rowCount} of ${rows.length} rows of ${table} were written`);
   };
-  await write(UPDATE_BALANCES, writes.balances.map(balanceToTable));
-  await write(INSERT_GRANTS, writes.newGrants.map(grantToTable));
-  await write(UPDATE_GRANTS, writes.changedGrants.map(grantToTable));
-  await write(INSERT_HOLDS, writes.newHolds.map(holdToTable));
-  await write(UPDATE_HOLDS, writes.changedHolds.map(holdToTable));
-  await write(INSERT_EVENTS, writes.events.map(eventToTable));
+  await Promise.all([
+    write(UPDATE_BALANCES, writes.balances.map(balanceToTable)),
+    write(INSERT_GRANTS, writes.newGrants.map(grantToTable)),
+    write(UPDATE_GRANTS, writes.changedGrants.map(grantToTable)),
+    write(INSERT_HOLDS, writes.newHolds.map(holdToTable)),
+    write(UPDATE_HOLDS, writes.changedHolds.map(holdToTable)),
+    write(INSERT_EVENTS, writes.events.map(eventToTable)),
+  ]);
 }

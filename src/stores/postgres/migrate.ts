@@ -2,7 +2,7 @@ import type pg from "pg";
 import { OperatorError } from "../../errors.ts";
 import type { Migration } from "../migrations.ts";
 import { sqlStateOf } from "./failure.ts";
-import { query, transact } from "./transact.ts";
+import { query, type Transaction, transact } from "./transact.ts";
 
 const SCHEMA_MIGRATION = `
   CREATE TABLE IF NOT EXISTS schema_migration (
@@ -38,12 +38,12 @@ export async function migrate(pool: pg.Pool, migrations: Migration[]): Promise<v
       if (!MADE_BY_ANOTHER.has(sqlStateOf(error))) throw error;
     });
   }
-  await transact(pool, { kind: "booking", isRepeatable: true }, async (client) => {
-    await takeTurn(client);
-    const { rows } = await client.query<DoneRow>(DONE_BEFORE);
+  await transact(pool, { kind: "booking", isRepeatable: true }, async (transaction) => {
+    await takeTurn(transaction);
+    const { rows } = await transaction.query<DoneRow>(DONE_BEFORE);
     for (const { version, name, sql, checksum } of missingOf(rows, migrations)) {
-      await client.query(patient(sql, MIGRATION_TIMEOUT_MS));
-      await client.query(DONE, [version, name, checksum]);
+      await transaction.query(patient(sql, MIGRATION_TIMEOUT_MS));
+      await transaction.query(DONE, [version, name, checksum]);
     }
   });
 }
@@ -56,11 +56,11 @@ async function isUpToDate(pool: pg.Pool, migrations: Migration[]): Promise<boole
   return missingOf(rows, migrations).length === 0;
 }
 
-async function takeTurn(client: pg.PoolClient): Promise<void> {
-  await client.query(`SET LOCAL lock_timeout = ${TURN_TIMEOUT_MS}`);
-  await client.query(`SET LOCAL statement_timeout = ${MIGRATION_TIMEOUT_MS}`);
+async function takeTurn(transaction: Transaction): Promise<void> {
+  await transaction.query(`SET LOCAL lock_timeout = ${TURN_TIMEOUT_MS}`);
+  await transaction.query(`SET LOCAL statement_timeout = ${MIGRATION_TIMEOUT_MS}`);
   try {
-    await client.query(patient(TAKE_TURN, 2 * TURN_TIMEOUT_MS));
+    await transaction.query(patient(TAKE_TURN, 2 * TURN_TIMEOUT_MS));
   } catch (error) {
     if (sqlStateOf(error) !== LOCK_NOT_AVAILABLE) throw error;
     throw new OperatorError("Another process has been changing the database's schema for a minute; try again later.");

@@ -45,6 +45,7 @@ export function openPools(url: string): Pools {
       lock_timeout: LOCK_TIMEOUT_MS,
       idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_TIMEOUT_MS,
       query_timeout: QUERY_TIMEOUT_MS,
+      pipeline: true,
     });
     // A connection that breaks while it is idle: the pool has dropped it, and the next query opens another.
     pool.on("error", () => {});

@@ -82,10 +82,10 @@ function storeOver(pools: Pools, stopPartitions: () => void): Store {
 function books(pools: Pools, database: PortableDatabase): Books {
   // Repeatable, because a transition repeated gives its first outcome.
   const apply = (lane: Lane, transitions: Transition[]) =>
-    transact(pools[lane], { kind: "booking", isRepeatable: true }, async (client) => {
-      const rows = await readRows(client, transitions);
+    transact(pools[lane], { kind: "booking", isRepeatable: true, beginsWithReads: true }, async (transaction) => {
+      const rows = await readRows(transaction, transitions);
       const { outcomes, writes } = decide(rows, transitions);
-      await writeRows(client, writes);
+      await writeRows(transaction, writes);
       return outcomes;
     });
   return { ...bookReads(database), overdueHolds: overdueHolds(pools.durable), apply: apply as Books["apply"] };

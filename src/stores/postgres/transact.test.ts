@@ -4,7 +4,7 @@ import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../tes
 import { PostgresProxy } from "../../../test/support/postgres-proxy.ts";
 import { StoreUnavailableError } from "../../errors.ts";
 import { closePools, openPools, type Pools } from "./pools.ts";
-import { query, transact } from "./transact.ts";
+import { query, Transaction, transact } from "./transact.ts";
 
 const BOOKING = { kind: "booking", isRepeatable: true } as const;
 const ONCE = { kind: "booking", isRepeatable: false } as const;
@@ -39,7 +39,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     const { rows } = await beside.query("SELECT value FROM counter WHERE name = $1", [name]);
     return Number(rows[0].value);
   }
-  const add = (client: pg.ClientBase, name: string) =>
+  const add = (client: { query(text: string, values: unknown[]): Promise<unknown> }, name: string) =>
     client.query("UPDATE counter SET value = value + 1 WHERE name = $1", [name]);
 
   test("is run again after a deadlock, and both come through", async () => {
@@ -83,10 +83,11 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     const name = await counter();
     const backends: number[] = [];
     await transact(pools.durable, BOOKING, async (client) => {
-      const { rows } = await client.query("SELECT pg_backend_pid() AS pid");
-      backends.push(rows[0].pid);
+      const { rows } = await client.query<{ pid: number }>("SELECT pg_backend_pid() AS pid");
+      const pid = Number(rows[0]?.pid);
+      backends.push(pid);
       await add(client, name);
-      if (backends.length === 1) await beside.query("SELECT pg_terminate_backend($1, 1000)", [rows[0].pid]);
+      if (backends.length === 1) await beside.query("SELECT pg_terminate_backend($1, 1000)", [pid]);
       await add(client, name);
     });
     expect(new Set(backends).size).toBe(2);
@@ -180,6 +181,33 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     proxy.isFrozen = false;
     await query(own.durable, { text: "SELECT 1", isRepeatable: true });
     await closePools(own);
+  });
+
+  test("fails whole where one of the statements that were sent together fails", async () => {
+    const name = await counter();
+    const settled: PromiseSettledResult<unknown>[] = [];
+    const failing = transact(pools.durable, BOOKING, async (transaction) => {
+      const sent = [add(transaction, name), transaction.query("SELECT 1 / 0"), add(transaction, name)];
+      settled.push(...(await Promise.allSettled(sent)));
+    });
+    await expect(failing).rejects.toMatchObject({ code: "22012" });
+    expect(settled.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "rejected"]);
+    // The one behind is told the cause, not that the transaction is aborted.
+    expect(settled[2]).toMatchObject({ reason: { code: "22012" } });
+    expect(await readCounter(name)).toBe(0);
+  });
+
+  test("takes no statement any more once its BEGIN has failed", async () => {
+    const name = await counter();
+    const client = await pools.durable.connect();
+    const transaction = new Transaction(client, "BEGIN ISOLATION LEVEL NONE");
+    const read = transaction.query("SELECT 1");
+    await expect(transaction.begun).rejects.toMatchObject({ code: "42601" });
+    await expect(read).rejects.toMatchObject({ code: "42601" });
+    await expect(add(transaction, name)).rejects.toMatchObject({ code: "42601" });
+    await expect(transaction.commit()).rejects.toMatchObject({ code: "42601" });
+    client.release();
+    expect(await readCounter(name)).toBe(0);
   });
 
   test("is of the isolation that the books need, and as durable as its lane, whatever the database's defaults are", async () => {

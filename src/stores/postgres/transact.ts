@@ -17,6 +17,52 @@ export interface TransactOptions {
   kind: keyof typeof BEGIN;
   /** Whether the work comes to the same when it is done again after a COMMIT whose answer was lost. */
   isRepeatable: boolean;
+  /**
+   * Whether the work changes nothing before the answer to its first statement, so that it need not wait for the one to
+   * BEGIN. A change that was sent along with a BEGIN that fails would be booked on its own.
+   */
+  beginsWithReads?: boolean;
+}
+
+/**
+ * The statements of a transaction, in a pipeline: each is sent at once, not after the answer to the one before, and the
+ * server runs them in turn, each with a snapshot of its own. After a failure, that of BEGIN too, none is sent any more, and
+ * none of those under way is told to have succeeded: all reject with that failure.
+ */
+export class Transaction {
+  /** Settles with the answer to BEGIN. */
+  readonly begun: Promise<void>;
+  readonly #client: pg.PoolClient;
+  #failure: { error: unknown } | undefined;
+
+  constructor(client: pg.PoolClient, begin: string) {
+    this.#client = client;
+    this.begun = this.query(begin).then(() => {});
+    // Every statement after it tells of its failure too.
+    this.begun.catch(() => {});
+  }
+
+  async query<Row extends pg.QueryResultRow>(
+    statement: string | pg.QueryConfig,
+    values?: unknown[],
+  ): Promise<pg.QueryResult<Row>> {
+    this.#refuseAfterFailure();
+    const result = await this.#client.query<Row>(statement, values).catch((error: unknown) => {
+      this.#failure ??= { error };
+    });
+    this.#refuseAfterFailure();
+    if (result === undefined) throw new Error("a statement was not answered");
+    return result;
+  }
+
+  async commit(): Promise<void> {
+    const { command } = await this.query("COMMIT");
+    if (command !== "COMMIT") throw new Error(`COMMIT was answered with ${command}`);
+  }
+
+  #refuseAfterFailure(): void {
+    if (this.#failure !== undefined) throw this.#failure.error;
+  }
 }
 
 /**
@@ -26,16 +72,17 @@ export interface TransactOptions {
  */
 export function transact<T>(
   pool: pg.Pool,
-  { kind, isRepeatable }: TransactOptions,
-  work: (client: pg.PoolClient) => Promise<T>,
+  { kind, isRepeatable, beginsWithReads = false }: TransactOptions,
+  work: (transaction: Transaction) => Promise<T>,
 ): Promise<T> {
   return retrying(() => {
     let isCommitting = false;
     const attempt = onClient(pool, async (client) => {
-      await client.query(BEGIN[kind]);
-      const result = await work(client);
+      const transaction = new Transaction(client, BEGIN[kind]);
+      if (!beginsWithReads) await transaction.begun;
+      const result = await work(transaction);
       isCommitting = true;
-      await client.query("COMMIT");
+      await transaction.commit();
       return result;
     });
     return { attempt, mayRepeat: () => isRepeatable || !isCommitting };
