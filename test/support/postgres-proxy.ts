@@ -23,7 +23,9 @@ export class PostgresProxy {
     const url = new URL(target);
     url.host = `127.0.0.1:${port}`;
     this.url = url.href;
-    server.on("connection", (near) => this.#join(near, dial({ port: Number(target.port), host: target.hostname, noDelay: true })));
+    server.on("connection", (near) =>
+      this.#join(near, dial({ port: Number(target.port), host: target.hostname, noDelay: true })),
+    );
   }
 
   static async open(url: string): Promise<PostgresProxy> {
