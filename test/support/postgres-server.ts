@@ -1,6 +1,6 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { chownSync, constants, cpSync, statSync } from "node:fs";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -15,6 +15,8 @@ export interface PostgresServer {
   start(): Promise<void>;
   /** Ends all its sessions and itself; its data stay. */
   stop(): Promise<void>;
+  /** Ends it as a crash does: what it has not written to its log by then is lost. */
+  crash(): Promise<void>;
   /** Stops it and removes its data. */
   remove(): Promise<void>;
 }
@@ -100,6 +102,11 @@ function serverOf(command: string[], { directory, port, user }: Place): Postgres
       await ready(keeper);
     },
     stop: () => stop("keep"),
+    async crash() {
+      const [pid] = (await readFile(join(directory, "data", "postmaster.pid"), "utf8")).split("\n");
+      process.kill(Number(pid), "SIGQUIT");
+      await stop("keep");
+    },
     async remove() {
       await stop("");
       await rm(directory, { recursive: true, force: true });
