@@ -84,25 +84,13 @@ export async function startBareProxy(processes: Processes, upstream: string): Pr
   };
 }
 
-/** Ways to start Portkey's gateway: as its guide does, with its log viewer, and with as little beside as it offers. */
-export const PORTKEY = {
-  Portkey: { words: [], environment: {} },
-  "Portkey without its viewer": { words: ["--headless"], environment: { NODE_ENV: "production" } },
-} as const;
-
-/** Portkey's gateway, which is told its upstream by headers. */
-export async function startPortkey(
-  processes: Processes,
-  upstream: string,
-  name: keyof typeof PORTKEY,
-): Promise<Contender> {
+/** Portkey's gateway, started as its guide does; it is told its upstream by headers. */
+export async function startPortkey(processes: Processes, upstream: string): Promise<Contender> {
   const url = `http://127.0.0.1:${await freePort()}`;
   const program = join(here, "node_modules", "@portkey-ai", "gateway", "build", "start-server.js");
-  const { words, environment } = PORTKEY[name];
-  const all = [program, `--port=${new URL(url).port}`, ...words];
-  await processes.start(name, process.execPath, all, url, { environment: { NODE_ENV: undefined, ...environment } });
+  await processes.start("portkey", process.execPath, [program, `--port=${new URL(url).port}`], url);
   return {
-    name,
+    name: "Portkey",
     url: () => `${url}/v1/chat/completions`,
     headers: (streamed) => ({
       "content-type": "application/json",
