@@ -4,6 +4,7 @@ import type { HttpBody } from "../http/exchange.ts";
 import { type UpstreamChunk, UpstreamError } from "../provider.ts";
 import { ChunkReader } from "./chunks.ts";
 import { failureInside, type Scrub } from "./errors.ts";
+import { EventTemplate } from "./event-template.ts";
 import { isObject, type JsonObject } from "./json.ts";
 
 const DONE = "[DONE]";
@@ -29,6 +30,7 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
   readonly #scrub: Scrub;
   readonly #events = new EventStreamReader();
   readonly #reader = new ChunkReader();
+  readonly #template = new EventTemplate();
   #isEnded = false;
   #failure: unknown;
 
@@ -100,12 +102,19 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
         this.#body.finish();
         return;
       }
-      const event = toObject(data);
-      const failure = failureInside(event, this.#scrub);
-      if (failure !== undefined) throw failure;
-      const chunk = this.#reader.readEvent(event);
+      const content = this.#template.read(data);
+      const chunk = content === undefined ? this.#readEvent(data) : { delta: { content } };
       if (chunk !== undefined) chunks.push(chunk);
     }
+  }
+
+  #readEvent(data: string): UpstreamChunk | undefined {
+    const event = toObject(data);
+    const failure = failureInside(event, this.#scrub);
+    if (failure !== undefined) throw failure;
+    const chunk = this.#reader.readEvent(event);
+    if (chunk?.delta?.content) this.#template.learn(data, chunk.delta.content);
+    return chunk;
   }
 
   #end(failure: unknown): void {
