@@ -76,7 +76,8 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
     const events: string[] = [];
     let tooLong: unknown;
     try {
-      for (const piece of bytes) this.#events.push(piece, events);
+      // Many small chunks are read several times faster as one.
+      this.#events.push(bytes.length === 1 && bytes[0] !== undefined ? bytes[0] : Buffer.concat(bytes), events);
     } catch (error) {
       tooLong = error;
     }
