@@ -5,7 +5,7 @@ const UNFINISHED = new RegExp(
 );
 /** Paths that mean something on one machine only. */
 const MACHINE_PATH = new RegExp(
-  `(?<![\\w.~\\-])(?:${["/home/", "/root/", "/Users/", "/work/", "/tmp/", "/mnt/"].join("|")})\\w|[A-Z]:\\\\\\w`,
+  `(?<![\\w.~\\-])(?:/(?:${["home", "root", "Users", "work", "tmp", "mnt"].join("|")})/)\\w|[A-Z]:\\\\\\w`,
 );
 const SILENCED = new RegExp(`@ts-${"(ignore|expect-error|nocheck)"}`);
 
