@@ -172,7 +172,7 @@ function tell(config: Config, { out }: Surroundings, { version, url, store, cata
   for (const note of catalog.notes) fact("Note", note);
   if (token === null) {
     fact("Organization", isOnlyOne ? `${organization.name} (${organization.id})` : "several: tollgate org list");
-    fact("Token", `for a new one: tollgate token create --org ${organization.id}`);
+    fact("Token", `for a new one: npx tollgate token create --org ${organization.id}`);
   } else {
     fact("Organization", `${organization.name} (${organization.id}), made now, with ${FIRST_CREDITS} credits`);
     fact("Token", `${token} (shown this once: keep it)`);

@@ -74,7 +74,7 @@ describe("a start", () => {
     const second = start();
     const printed = await second.prints(CURL);
     expect(tokenIn(printed)).toBe("");
-    expect(printed).toMatch(/^Token +for a new one: tollgate token create --org org_[0-9a-z]+$/m);
+    expect(printed).toMatch(/^Token +for a new one: npx tollgate token create --org org_[0-9a-z]+$/m);
     const curl = CURL.exec(printed)?.[0] ?? "";
     const { stdout } = await execute("sh", ["-c", curl], { env: { PATH: process.env.PATH, TOLLGATE_TOKEN: token } });
     expect(JSON.parse(stdout).choices[0].message.content).toBe("Hello, Tollgate!");
