@@ -136,6 +136,8 @@ export type UpstreamFailure =
   | "content_filter"
   /** Took neither our key nor our account: the operator's fault, never the caller's. */
   | "credentials"
+  /** Knows no such model or address: the operator's fault as well. */
+  | "misconfigured"
   | "overloaded"
   | "unavailable"
   | "timeout"

@@ -107,8 +107,9 @@ function logFailure({ log }: Gateway, { requestId, signal }: CompletionCall, err
   // A reason that the caller is told may quote what the caller wrote: it is no matter of the log.
   const isTold = error.cause instanceof UpstreamError && error.cause.publicReason !== undefined;
   const fields = { requestId, code: error.code, end, ...(!isTold && { err: error.cause }) };
-  const isOperators = error.cause instanceof UpstreamError && error.cause.failure === "credentials";
-  if (isOperators) log.error(fields, "an upstream refused the service's own credentials");
+  const failed = error.cause instanceof UpstreamError ? error.cause.failure : undefined;
+  if (failed === "credentials") log.error(fields, "an upstream refused the service's own credentials");
+  else if (failed === "misconfigured") log.error(fields, "an upstream has no such model or address");
   else if (error.code === "internal_error") log.error(fields, "a completion failed inside the service");
   else log.warn(fields, "a completion failed");
 }

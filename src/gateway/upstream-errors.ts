@@ -2,12 +2,13 @@ import { ApiError, type UpstreamError, type UpstreamFailure } from "../errors.ts
 
 const RETRY_AFTER_SECONDS_MAX = 60;
 
-/** What a caller is told of each way in which an upstream can fail. An operator's bad key is never the caller's 401. */
+/** What a caller is told of each way in which an upstream can fail. An operator's bad key or model name is never the caller's fault. */
 const CODES = {
   rejected: "upstream_rejected",
   context_length: "context_length_exceeded",
   content_filter: "content_filter",
   credentials: "upstream_error",
+  misconfigured: "upstream_error",
   overloaded: "overloaded",
   unavailable: "upstream_unavailable",
   timeout: "upstream_timeout",

@@ -22,8 +22,9 @@ describe.each(STREAMED)("a status; streamed: %s", (stream) => {
     [401, "credentials"],
     [402, "credentials"],
     [403, "credentials"],
-    [404, "rejected"],
+    [404, "misconfigured"],
     [405, "failed"],
+    [410, "misconfigured"],
     [408, "timeout"],
     [413, "rejected"],
     [418, "failed"],
@@ -122,6 +123,24 @@ describe("a rejection with a meaning of its own", () => {
   test.each(["content_filter", "content_policy_violation"])("content_filter: %s", async (code) => {
     const heard = await hearBytes(whole(400, { error: { message: "No", code } }), { stream: false });
     expect(heard.error).toMatchObject({ failure: "content_filter", publicReason: "No" });
+  });
+
+  test.each([
+    [400, { message: "Model Not Exist", type: "invalid_request_error" }],
+    [400, { message: "Invalid model: x", type: "invalid_model" }],
+    [
+      400,
+      { message: "The model `x` has been decommissioned and is no longer supported.", code: "model_decommissioned" },
+    ],
+    [400, { message: "The model 'x' does not exist" }],
+    [404, { message: "The model `x` does not exist.", type: "NotFoundError" }],
+    [404, { message: 'model "x" not found, try pulling it first' }],
+    [404, "404 page not found"],
+  ])("a model that the upstream does not have is the operator's: %d %j", async (status, error) => {
+    for (const stream of STREAMED) {
+      const heard = await hearBytes(whole(status, { error }), { stream });
+      expect(heard.error).toMatchObject({ failure: "misconfigured", publicReason: undefined });
+    }
   });
 
   test("an account without money is the operator's, whatever its status", async () => {

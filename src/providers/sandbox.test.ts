@@ -98,8 +98,8 @@ describe("story", () => {
 
 test("another model is refused", async () => {
   expect((await say("gpt", "hello")).error).toMatchObject({
-    failure: "rejected",
-    publicReason: expect.stringContaining("echo, story, fault"),
+    failure: "misconfigured",
+    said: expect.stringContaining("echo, story, fault"),
   });
 });
 

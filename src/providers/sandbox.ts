@@ -50,7 +50,7 @@ function scriptOf(request: UpstreamRequest): Script {
       return toScript(request, story(request.seed ?? 0));
     default: {
       const reason = `The sandbox has the models ${MODELS.join(", ")}.`;
-      throw new UpstreamError("rejected", reason, { publicReason: reason });
+      throw new UpstreamError("misconfigured", reason, { said: reason });
     }
   }
 }

@@ -41,6 +41,7 @@ beforeAll(async () => {
       models: [
         ...behaviours.map((id) => ({ id, price, routes: [{ provider: id === "slow" ? "patient" : "up", model: id }] })),
         { id: "down", price, routes: [{ provider: "down", model: "any" }] },
+        { id: "absent", price, routes: [{ provider: "up", model: "absent" }] },
         { id: "short", price, contextWindow: 100, routes: [{ provider: "up", model: "ok" }] },
         { id: "plain", price, capabilities: ["chat"], routes: [{ provider: "up", model: "ok" }] },
       ],
@@ -195,6 +196,12 @@ describe("what comes with an error", () => {
     expect(answer.status).toBe(502);
     expect(service.output()).toContain("an upstream refused the service's own credentials");
     expect(service.output()).not.toContain("sk-1234");
+  });
+
+  test("so is an upstream that does not have the model", async () => {
+    const answer = await ask({ model: "absent" });
+    expect([answer.status, await answer.text()]).toEqual([502, expect.stringContaining('"code":"upstream_error"')]);
+    expect(service.output()).toContain("an upstream has no such model or address");
   });
 
   test("429 names when to come back", async () => {

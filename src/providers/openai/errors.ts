@@ -50,7 +50,11 @@ function toError(
 }
 
 const CODE = /^[a-z][a-z_]{0,60}( [a-z][a-z_]{0,60})?$/;
-const REJECTING = new Set([400, 404, 413, 422]);
+const REJECTING = new Set([400, 413, 422]);
+/** The usual codes and wordings of a model that an upstream does not have, whichever status they come with. */
+const UNKNOWN_MODEL_WORDS = /model_not_found|invalid_model|model_not_available|model_decommissioned|deploymentnotfound/;
+const UNKNOWN_MODEL =
+  /^(the )?model\b.{0,120}\b(does not exist|not exist|not found|not available|been (deprecated|decommissioned|removed|retired))\b/;
 /** Codes that say that our account, not the caller's request, is at fault, though their status is one of overload. */
 const ACCOUNT = /insufficient_quota|billing_hard_limit|insufficient_balance|account_deactivated/;
 const CONTENT_FILTER = /content_filter|content_policy|responsibleaipolicy|data_inspection_failed|content exists risk/;
@@ -78,8 +82,10 @@ function failureOf(status: number, { message, words }: Complaint): UpstreamFailu
   if (status === 408 || status === 504) return "timeout";
   if (status >= 300 && status < 400) return "malformed";
   if (status >= 200 && status < 300) return "malformed";
+  if (status === 404 || status === 410 || UNKNOWN_MODEL_WORDS.test(words)) return "misconfigured";
   if (!REJECTING.has(status)) return "failed";
   const said = message.toLowerCase();
+  if (UNKNOWN_MODEL.test(said)) return "misconfigured";
   if (CONTENT_FILTER.test(words) || CONTENT_FILTER.test(said)) return "content_filter";
   if (CONTEXT_LENGTH.test(words) || CONTEXT_LENGTH.test(said)) return "context_length";
   return "rejected";
@@ -90,7 +96,8 @@ function statusOfWords(words: string): number {
   if (/rate_limit|overloaded|too_many_requests|resource_exhausted|unavailable/.test(words)) return 429;
   if (/authentication|permission|api_key|unauthori[sz]ed|forbidden/.test(words)) return 401;
   if (/timeout|timed_out/.test(words)) return 504;
-  if (/invalid_request|bad_?request|context_length|content_filter|not_found|unprocessable/.test(words)) return 400;
+  if (/invalid_request|bad_?request|context_length|content_filter|unprocessable/.test(words)) return 400;
+  if (/not_found/.test(words)) return 404;
   return 500;
 }
 
