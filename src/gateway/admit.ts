@@ -38,12 +38,12 @@ export async function admit(
   const wish = outputWish(gateway, principal, model, request, estimate);
   const keys = limitKeys(gateway, principal);
   const tokens = estimate.likely + wish.most;
-  const taken = await takeTokens(gateway, principal, keys.tokens, tokens);
+  const taken = takeTokens(gateway, principal, keys.tokens, tokens);
   let exit: (() => void) | undefined;
   const leave = (tokensUsed: number) => {
     exit?.();
     const unused = tokens - tokensUsed;
-    if (unused > 0) for (const { giveBack } of taken) void giveBack(unused);
+    if (unused > 0) for (const { giveBack } of taken) giveBack(unused);
   };
   try {
     exit = gateway.limits.enter(keys.running);
@@ -115,20 +115,20 @@ export function limitKeys(gateway: Gateway, principal: Principal) {
   };
 }
 
-async function takeTokens(
+function takeTokens(
   { limits, playground }: Gateway,
   principal: Principal,
   keys: LimitKey[],
   tokens: number,
-): Promise<[TakenTokens, ...TakenTokens[]]> {
-  const minute = await limits.takeTokens("minute", keys, tokens);
+): [TakenTokens, ...TakenTokens[]] {
+  const minute = limits.takeTokens("minute", keys, tokens);
   if (principal.organizationKind !== "playground") return [minute];
   const dayKey = { key: `organization:${principal.organizationId}`, limit: playground.tokensPerDay };
   try {
-    const day = await limits.takeTokens("day", [dayKey], tokens);
+    const day = limits.takeTokens("day", [dayKey], tokens);
     return [day, minute];
   } catch (error) {
-    await minute.giveBack(tokens);
+    minute.giveBack(tokens);
     throw error;
   }
 }

@@ -1,4 +1,3 @@
-import { RateLimiterMemory } from "rate-limiter-flexible";
 import { ApiError } from "../errors.ts";
 
 const SECONDS_A_MINUTE = 60;
@@ -26,22 +25,24 @@ export interface LimitKey {
 /** Tokens that were taken of a window. */
 export interface TakenTokens {
   standing: Standing;
-  /** Gives back what was not used, to the windows that are still the same. */
-  giveBack(tokens: number): Promise<void>;
+  /** Gives back what was not used, to the windows that they were taken of. */
+  giveBack(tokens: number): void;
 }
 
 interface Count extends Standing {
-  key: string;
   isPassed: boolean;
-  windowEndsAtMs: number;
+  window: CountWindow;
 }
 
-/** Counts requests and tokens in windows of a minute (tokens of the playground in a day), and requests at once. */
+/**
+ * Counts requests and tokens in windows of a minute (tokens of the playground in a day), and requests at once. All of it
+ * is synchronous: every request passes here several times.
+ */
 export class Limits {
   readonly #clock: () => number;
-  readonly #requests = windowOf(SECONDS_A_MINUTE);
-  readonly #tokens = windowOf(SECONDS_A_MINUTE);
-  readonly #tokensOfDay = windowOf(SECONDS_A_DAY);
+  readonly #requests = new Windows(SECONDS_A_MINUTE);
+  readonly #tokens = new Windows(SECONDS_A_MINUTE);
+  readonly #tokensOfDay = new Windows(SECONDS_A_DAY);
   readonly #running = new Map<string, number>();
 
   constructor(clock: () => number) {
@@ -49,25 +50,23 @@ export class Limits {
   }
 
   /** Counts one request; throws rate_limit_exceeded when any of the limits is passed. Returns the tightest standing. */
-  async countRequest(keys: readonly LimitKey[]): Promise<Standing> {
-    const counts = await this.#count(this.#requests, "requests", keys, 1);
+  countRequest(keys: readonly LimitKey[]): Standing {
+    const counts = this.#count(this.#requests, "requests", keys, 1);
     const passed = counts.find((count) => count.isPassed);
     if (passed !== undefined) throw exceeded(passed, 1);
     return tightestOf(counts);
   }
 
   /** Takes tokens of the minute or of the day; throws rate_limit_exceeded, with what was refused given back. */
-  async takeTokens(window: "minute" | "day", keys: readonly LimitKey[], tokens: number): Promise<TakenTokens> {
-    const limiter = window === "minute" ? this.#tokens : this.#tokensOfDay;
-    const counts = await this.#count(limiter, "tokens", keys, tokens);
-    const giveBack = async (unused: number) => {
-      for (const { key, windowEndsAtMs } of counts) {
-        if (this.#clock() < windowEndsAtMs) await limiter.reward(key, unused);
-      }
+  takeTokens(window: "minute" | "day", keys: readonly LimitKey[], tokens: number): TakenTokens {
+    const windows = window === "minute" ? this.#tokens : this.#tokensOfDay;
+    const counts = this.#count(windows, "tokens", keys, tokens);
+    const giveBack = (unused: number) => {
+      for (const count of counts) count.window.used -= unused;
     };
     const passed = counts.find((count) => count.isPassed);
     if (passed === undefined) return { standing: tightestOf(counts), giveBack };
-    await giveBack(tokens);
+    giveBack(tokens);
     throw exceeded(passed, tokens);
   }
 
@@ -88,33 +87,56 @@ export class Limits {
     };
   }
 
-  async #count(
-    limiter: RateLimiterMemory,
-    unit: Standing["unit"],
-    keys: readonly LimitKey[],
-    points: number,
-  ): Promise<Count[]> {
-    const counts: Count[] = [];
-    for (const { key, limit } of keys) {
-      const { consumedPoints, msBeforeNext } = await limiter.consume(key, points);
-      counts.push({
-        key,
+  #count(windows: Windows, unit: Standing["unit"], keys: readonly LimitKey[], amount: number): Count[] {
+    const nowMs = this.#clock();
+    return keys.map(({ key, limit }) => {
+      const window = windows.current(key, nowMs);
+      window.used += amount;
+      return {
         unit,
         limit,
-        remaining: Math.max(0, limit - consumedPoints),
-        resetSeconds: Math.max(1, Math.ceil(msBeforeNext / 1000)),
-        windowSeconds: limiter.duration,
-        isPassed: consumedPoints > limit,
-        windowEndsAtMs: this.#clock() + msBeforeNext,
-      });
-    }
-    return counts;
+        remaining: Math.max(0, limit - window.used),
+        resetSeconds: Math.max(1, Math.ceil((window.endsAtMs - nowMs) / 1000)),
+        windowSeconds: windows.seconds,
+        isPassed: window.used > limit,
+        window,
+      };
+    });
   }
 }
 
-/** The limit differs from key to key, so the limiter only counts and the comparison is made here. */
-function windowOf(seconds: number): RateLimiterMemory {
-  return new RateLimiterMemory({ points: Number.MAX_SAFE_INTEGER, duration: seconds });
+interface CountWindow {
+  used: number;
+  endsAtMs: number;
+}
+
+/** What each key has used of its window. A window begins with the first use after the last one ended. */
+class Windows {
+  readonly seconds: number;
+  readonly #windows = new Map<string, CountWindow>();
+  #clearedAtMs = 0;
+
+  constructor(seconds: number) {
+    this.seconds = seconds;
+  }
+
+  current(key: string, nowMs: number): CountWindow {
+    const lengthMs = this.seconds * 1000;
+    const window = this.#windows.get(key);
+    // One that ends later than any can comes from a clock that was set back.
+    if (window !== undefined && window.endsAtMs > nowMs && window.endsAtMs <= nowMs + lengthMs) return window;
+    const begun = { used: 0, endsAtMs: nowMs + lengthMs };
+    this.#windows.set(key, begun);
+    this.#clear(nowMs, lengthMs);
+    return begun;
+  }
+
+  /** Drops what has ended, once in the length of a window. */
+  #clear(nowMs: number, lengthMs: number): void {
+    if (nowMs >= this.#clearedAtMs && nowMs < this.#clearedAtMs + lengthMs) return;
+    this.#clearedAtMs = nowMs;
+    for (const [key, { endsAtMs }] of this.#windows) if (endsAtMs <= nowMs) this.#windows.delete(key);
+  }
 }
 
 function tightestOf(standings: readonly Standing[]): Standing {

@@ -108,7 +108,13 @@ export class EventStreamSink implements AnswerSink {
 function choiceOf(delta: Delta, finishReason: string | null, logprobs?: unknown): string {
   const told = logprobs === undefined || logprobs === null ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
   const reason = finishReason === null ? "null" : `"${finishReason}"`;
-  return `{"index":0,"delta":${JSON.stringify(delta)}${told},"finish_reason":${reason}}`;
+  return `{"index":0,"delta":${textOf(delta)}${told},"finish_reason":${reason}}`;
+}
+
+/** JSON of a delta; most have content alone, and a text is written several times faster than an object. */
+function textOf(delta: Delta): string {
+  for (const field in delta) if (field !== "content") return JSON.stringify(delta);
+  return typeof delta.content === "string" ? `{"content":${JSON.stringify(delta.content)}}` : JSON.stringify(delta);
 }
 
 /** The role was told when the stream opened; a delta that says nothing else is not passed on. */

@@ -16,7 +16,7 @@ export function gatekeeper(gateway: Gateway, authenticator: TokenAuthenticator, 
   return async (request: FastifyRequest): Promise<void> => {
     const principal = await principalFor(authenticator, bearerToken(request));
     requireScope(principal, scope);
-    const requestStanding = await gateway.limits.countRequest(requestKeys(gateway, principal, request.ip));
+    const requestStanding = gateway.limits.countRequest(requestKeys(gateway, principal, request.ip));
     request.caller = { principal, requestStanding, isToldLimits: scope === "chat.completions:write" };
   };
 }
