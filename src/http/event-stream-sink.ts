@@ -25,6 +25,7 @@ export class EventStreamSink implements AnswerSink {
   readonly #response: ServerResponse;
   readonly #events: EventWriter;
   #prefix = "";
+  #prefixBytes = 0;
   #keepAlive: NodeJS.Timeout | undefined;
 
   constructor(options: EventStreamOptions) {
@@ -43,6 +44,7 @@ export class EventStreamSink implements AnswerSink {
     });
     const common = { id, object: "chat.completion.chunk", created, model, organization_id: organizationId };
     this.#prefix = `data: ${JSON.stringify(common).slice(0, -1)},"choices":[`;
+    this.#prefixBytes = Buffer.byteLength(this.#prefix);
     this.#addChoice({ role: "assistant", content: "" }, null);
     this.#events.flush();
     // A client that has left already closes nothing any more that could end the interval.
@@ -83,8 +85,10 @@ export class EventStreamSink implements AnswerSink {
   }
 
   #addChoice(delta: Delta, finishReason: string | null, logprobs?: unknown): void {
-    const usage = this.#options.includeUsage ? ',"usage":null' : "";
-    this.#events.add(`${this.#prefix}${choiceOf(delta, finishReason, logprobs)}]${usage}}\n\n`);
+    const end = this.#options.includeUsage ? '],"usage":null}\n\n' : "]}\n\n";
+    const choice = choiceOf(delta, finishReason, logprobs);
+    const byteLength = this.#prefixBytes + Buffer.byteLength(choice) + end.length;
+    this.#events.add(`${this.#prefix}${choice}${end}`, byteLength);
   }
 
   #drained(): Promise<void> {

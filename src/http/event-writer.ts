@@ -30,9 +30,12 @@ export class EventWriter {
     this.#response.chunkedEncoding = false;
   }
 
-  /** Adds an event to what goes out next: whole lines, with the empty one that ends it. */
-  add(event: string): void {
-    if (this.#isChunked) this.#pending += `${Buffer.byteLength(event).toString(16)}\r\n${event}\r\n`;
+  /**
+   * Adds an event to what goes out next: whole lines, with the empty one that ends it. Who knows its length in bytes
+   * spares a look at every character.
+   */
+  add(event: string, byteLength: number = Buffer.byteLength(event)): void {
+    if (this.#isChunked) this.#pending += `${byteLength.toString(16)}\r\n${event}\r\n`;
     else this.#pending += event;
   }
 
