@@ -1,4 +1,5 @@
 import { type AddressInfo, isIPv6 } from "node:net";
+import { join } from "node:path";
 import { Accounts } from "./accounts/accounts.ts";
 import { Authenticator } from "./accounts/authenticate.ts";
 import type { RandomBytes } from "./accounts/token.ts";
@@ -13,8 +14,12 @@ import { OperatorError } from "./errors.ts";
 import { Limits } from "./gateway/limits.ts";
 import { createServer, type Server } from "./http/server.ts";
 import { Ledger } from "./ledger/ledger.ts";
+import { Quarantine, quarantineFileOf } from "./ledger/quarantine.ts";
 import { usageReport } from "./ledger/report.ts";
+import { Spool } from "./ledger/spool/spool.ts";
 import { openStore } from "./stores/open.ts";
+import { directoryFailure } from "./stores/sqlite/directory.ts";
+import { takeLock } from "./stores/sqlite/lock.ts";
 import type { Store } from "./stores/store.ts";
 
 export interface Surroundings {
@@ -60,7 +65,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
   const store = parts.adopt(await openStore({ ...config, role: "service", clock: surroundings.clock }), (opened) =>
     opened.close(),
   );
-  const ledger = parts.adopt(createLedger(config, surroundings, store), (opened) => opened.stop());
+  const ledger = parts.adopt(await createLedger(config, surroundings, store), (opened) => opened.stop());
   const server = await createHttp(config, surroundings, { store, ledger, catalog, upstreams });
   parts.defer(() => server.close(drainMs));
   const address = await listen(server, config.server);
@@ -85,14 +90,23 @@ export async function startService(config: Config, surroundings: Surroundings): 
   };
 }
 
-function createLedger({ ledger }: Config, { clock, log, random }: Surroundings, { books }: Store): Ledger {
+async function createLedger(config: Config, surroundings: Surroundings, { books }: Store): Promise<Ledger> {
+  const { clock, log, random: bytes } = surroundings;
+  const { dataDir, ledger } = config;
+  const random = () => Buffer.from(bytes(6)).readUIntBE(0, 6) / 2 ** 48;
+  const directory = join(dataDir, "spool");
+  const spool = await Spool.open({ directory, takeLock, name: uuidV7(clock()), clock, random, log }).catch((error) => {
+    throw directoryFailure(dataDir, error);
+  });
   return new Ledger({
     books,
+    spool,
+    quarantine: new Quarantine({ file: quarantineFileOf(dataDir), clock, log }),
     holdLifeMs: ledger.holdSeconds * 1000,
     renewEveryMs: ledger.renewSeconds * 1000,
     sweepEveryMs: ledger.sweepSeconds * 1000,
     clock,
-    random: () => Buffer.from(random(6)).readUIntBE(0, 6) / 2 ** 48,
+    random,
     log,
   });
 }
@@ -123,6 +137,7 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
     trustProxy: config.server.trustProxy,
     bodyLimitBytes: config.server.bodyLimitBytes,
     ping: () => store.ping(),
+    standing: () => ledger.standing(),
     newRequestId: requestId,
     log,
   });

@@ -71,7 +71,7 @@ export const errorCatalog = {
   upstream_error: server(502, "The model's provider failed to answer."),
   upstream_unavailable: server(503, "The model's provider cannot be reached."),
   overloaded: server(503, "The model's provider is overloaded."),
-  store_unavailable: server(503, "The service cannot reach its store; nothing was charged."),
+  store_unavailable: server(503, "The service cannot reach its store."),
   upstream_timeout: server(504, "The model's provider did not answer in time."),
 } as const satisfies Record<string, ErrorRow>;
 

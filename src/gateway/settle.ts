@@ -31,7 +31,10 @@ export function isCharged({ end, isCalled, isStreamed }: Ending): boolean {
   return end === "client_left" ? isCalled : isStreamed;
 }
 
-/** Charges what was delivered, at the prices of the route that was taken, and releases the rest; or releases all. Rejects with StoreUnavailableError. */
+/**
+ * Charges what was delivered, at the prices of the route that was taken, and releases the rest; or releases all. Rejects
+ * with StoreUnavailableError where neither the store nor the spool takes it.
+ */
 export async function settle(
   { ledger }: Gateway,
   { facts, available, isFree }: Admission,
@@ -46,6 +49,8 @@ export async function settle(
   }
   const prices = isFree ? FREE : pricesAt(route, tokens.input + tokens.cachedInput + tokens.cacheWrite);
   const outcome = await ledger.settle({ facts: { ...facts, prices }, tokens, basis, end: ending.end });
+  // What is available then only the store knows: the caller is told what was when the request was admitted.
+  if (outcome.outcome === "spooled") return { tokens, charged: outcome.charged, available };
   if (outcome.outcome !== "charged") throw new Error(`The settlement of an open hold was answered ${outcome.outcome}`);
   return { tokens, charged: outcome.charged, available: outcome.available };
 }

@@ -1,17 +1,26 @@
 import type { FastifyInstance } from "fastify";
+import type { LedgerStanding } from "../ledger/ledger.ts";
 
-/** `/healthz`: the process runs. `/readyz`: it takes requests and its store answers. */
-export function serveHealth(server: FastifyInstance, ping: () => Promise<void>): { drain(): void } {
+export interface HealthSources {
+  /** Rejects when the store does not answer. */
+  ping(): Promise<void>;
+  /** What waits to be booked, and what cannot be. */
+  standing(): Promise<LedgerStanding>;
+}
+
+/** `/healthz`: the process runs. `/readyz`: it takes requests and its store answers, and what waits to be booked. */
+export function serveHealth(server: FastifyInstance, { ping, standing }: HealthSources): { drain(): void } {
   let isDraining = false;
+  const isStoreUp = () =>
+    ping().then(
+      () => true,
+      () => false,
+    );
   server.get("/healthz", async () => ({ status: "ok" }));
   server.get("/readyz", async (_request, reply) => {
-    if (isDraining) return reply.code(503).send({ status: "draining" });
-    try {
-      await ping();
-      return { status: "ready" };
-    } catch {
-      return reply.code(503).send({ status: "store_unavailable" });
-    }
+    const isUp = isDraining || (await isStoreUp());
+    const status = isDraining ? "draining" : isUp ? "ready" : "store_unavailable";
+    return reply.code(status === "ready" ? 200 : 503).send({ status, ...(await standing()) });
   });
   return {
     drain: () => {

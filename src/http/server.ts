@@ -5,6 +5,7 @@ import swaggerUi from "@fastify/swagger-ui";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import type { Log } from "../contract/log.ts";
 import { ApiError } from "../errors.ts";
+import type { LedgerStanding } from "../ledger/ledger.ts";
 import { takeJsonBodies } from "./body.ts";
 import {
   answererOfUnreadable,
@@ -29,6 +30,8 @@ export interface ServerOptions extends Omit<EndpointServices, "running"> {
   bodyLimitBytes: number;
   /** Rejects when the store does not answer. */
   ping(): Promise<void>;
+  /** What waits to be booked, and what cannot be; told at `/readyz`. */
+  standing(): Promise<LedgerStanding>;
   newRequestId: () => string;
   log: Log;
 }
@@ -110,7 +113,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   takeJsonBodies(server);
   server.setNotFoundHandler(answerUnknown);
   await document(server, options.version);
-  const health = serveHealth(server, options.ping);
+  const health = serveHealth(server, options);
   await server.register(async (api) => serveApi(api, { ...options, running }));
   await server.ready();
   return {

@@ -11,7 +11,7 @@ const BACKOFF_MAX_MS = 1_000;
 export interface LaneOptions {
   books: Pick<Books, "apply">;
   name: LaneName;
-  /** How long a transition is tried again after its first failure by an absent store; 0: not at all. */
+  /** How long an absent store is asked again before all that waits for it is rejected; 0: not at all. */
   retryMs: number;
   clock: () => number;
   /** Numbers from 0 up to 1. */
@@ -25,7 +25,6 @@ interface Waiting {
   holdId: string | null;
   resolve: (outcome: Outcome) => void;
   reject: (reason: unknown) => void;
-  giveUpAtMs: number | null;
 }
 
 /**
@@ -37,6 +36,8 @@ export class Lane {
   #waiting: Waiting[] = [];
   #running: Promise<void> | undefined;
   #failuresInARow = 0;
+  /** When the store was first found absent; null while it answers. */
+  #awaySinceMs: number | null = null;
 
   constructor(options: LaneOptions) {
     this.#options = options;
@@ -48,7 +49,7 @@ export class Lane {
    */
   push<T extends Transition>(transition: T): Promise<Outcomes[T["kind"]]> {
     const promise = new Promise<Outcome>((resolve, reject) => {
-      this.#waiting.push({ transition, holdId: holdIdOf(transition), resolve, reject, giveUpAtMs: null });
+      this.#waiting.push({ transition, holdId: holdIdOf(transition), resolve, reject });
     });
     this.#running ??= this.#run();
     return promise as Promise<Outcomes[T["kind"]]>;
@@ -109,6 +110,7 @@ export class Lane {
       if (outcomes.length !== batch.length) throw new Error("the store answered another number of transitions");
       for (const [index, outcome] of outcomes.entries()) batch[index]?.resolve(outcome);
       this.#failuresInARow = 0;
+      this.#awaySinceMs = null;
       return undefined;
     } catch (error) {
       return { error };
@@ -118,22 +120,17 @@ export class Lane {
   /** Puts back what may be tried again, and waits; rejects the rest. */
   async #postpone(batch: Waiting[], error: StoreUnavailableError): Promise<void> {
     const { retryMs, clock, random } = this.#options;
-    const nowMs = clock();
-    const kept = batch.filter((entry) => {
-      // Only a look: whoever asks is better told at once.
-      if (retryMs === 0 || entry.transition.kind === "refresh") {
-        entry.reject(error);
-        return false;
-      }
-      entry.giveUpAtMs ??= nowMs + retryMs;
-      if (nowMs < entry.giveUpAtMs) return true;
-      // The sweeper comes again, and tells of an absent store in one line.
-      if (entry.transition.kind === "expire") entry.reject(error);
-      else this.#refuse(entry, error);
-      return false;
-    });
-    if (kept.length === 0) return;
-    this.#waiting = kept.concat(this.#waiting);
+    if (retryMs === 0) return rejectAll(batch, error);
+    this.#awaySinceMs ??= clock();
+    const isOver = clock() - this.#awaySinceMs >= retryMs;
+    // Only a look: whoever asks is better told at once. And what came meanwhile would wait for the rest in vain.
+    const isGivenUp = ({ transition }: Waiting) => isOver || transition.kind === "refresh";
+    rejectAll(batch.concat(this.#waiting).filter(isGivenUp), error);
+    this.#waiting = batch.concat(this.#waiting).filter((entry) => !isGivenUp(entry));
+    if (this.#waiting.length === 0) {
+      this.#awaySinceMs = null;
+      return;
+    }
     const backoffMs = Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** this.#failuresInARow);
     this.#failuresInARow += 1;
     await sleep(backoffMs * (0.5 + random() / 2));
@@ -144,6 +141,10 @@ export class Lane {
     this.#options.log.error({ kind: transition.kind, organizationId, holdId, err: error }, "transition not booked");
     reject(error);
   }
+}
+
+function rejectAll(entries: Waiting[], error: unknown): void {
+  for (const { reject } of entries) reject(error);
 }
 
 function holdIdOf(transition: Transition): string | null {

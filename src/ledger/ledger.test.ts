@@ -1,45 +1,47 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { GatedBooks } from "../../test/support/gated-books.ts";
 import { keepLog } from "../../test/support/log.ts";
 import { keyOf } from "../../test/support/memory-books.ts";
-import type { HoldFacts } from "../credits/books.ts";
-import { FREE, NO_TOKENS } from "../credits/price.ts";
+import {
+  factsOf,
+  grantTo,
+  HOLD_LIFE_MS,
+  type LedgerSetup,
+  ORGANIZATION,
+  openLedger,
+  until,
+} from "../../test/support/open-ledger.ts";
+import { NO_TOKENS } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
-import type { Books } from "../stores/store.ts";
-import { Ledger, type LedgerOptions } from "./ledger.ts";
+import type { Ledger } from "./ledger.ts";
 
-const ORGANIZATION = "org_1";
-const HOLD_LIFE_MS = 1_000;
-const PRICES = { ...FREE, input: 1_000_000n };
 let books: GatedBooks;
 let log: ReturnType<typeof keepLog>;
 let ledger: Ledger;
 let clockMs: number;
 
+let dataDir: string;
+
 beforeEach(async () => {
+  dataDir = await mkdtemp(join(tmpdir(), "tollgate-ledger-"));
   books = new GatedBooks();
   books.addOrganization(ORGANIZATION);
   log = keepLog();
   clockMs = 0;
-  ledger = ledgerOf();
-  await grant(ledger, "grant_1", 100n);
+  ledger = await ledgerOf();
+  await grantTo(ledger, "grant_1", 100n);
 });
-afterEach(() => ledger.stop());
+afterEach(async () => {
+  await ledger.stop();
+  await rm(dataDir, { recursive: true });
+});
 
-function ledgerOf(options: Partial<LedgerOptions> = {}): Ledger {
-  // The ledger asks neither for statements nor for a check of the books.
-  const whole = books as Pick<Books, "apply" | "overdueHolds" | "balance"> as Books;
-  const often = { holdLifeMs: HOLD_LIFE_MS, renewEveryMs: 5, sweepEveryMs: 5 };
-  return new Ledger({ books: whole, ...often, clock: () => clockMs, random: () => 0, log, ...options });
-}
-function grant(to: Ledger, grantId: string, amount: bigint, expiresAtMs: number | null = null) {
-  const rest = { effectiveAtMs: null, priority: 0, reference: null };
-  return to.grant({ organizationId: ORGANIZATION, grantId, amount, expiresAtMs, ...rest });
-}
-function factsOf(holdId: string): HoldFacts {
-  const request = { tokenId: "tok_1", requestId: "req_1", model: "m", upstream: "p/m", metadata: null };
-  return { holdId, organizationId: ORGANIZATION, prices: PRICES, ...request };
+function ledgerOf(options: Partial<LedgerSetup> = {}): Promise<Ledger> {
+  return openLedger({ books, dataDir, log, clock: () => clockMs, ...options });
 }
 function hold(holdId: string, amount = 10n) {
   return ledger.hold({ facts: factsOf(holdId), least: amount, most: amount });
@@ -49,13 +51,6 @@ function settle(holdId: string, input: number) {
 }
 const row = (holdId: string) => books.holds.get(keyOf(ORGANIZATION, holdId));
 
-/** Waits for something that timers bring about. */
-async function until(isSo: () => boolean): Promise<void> {
-  for (let tries = 0; !isSo(); tries += 1) {
-    if (tries > 2_000) throw new Error("it did not come about");
-    await sleep(2);
-  }
-}
 /** A hold of a process that died. */
 function leaveHold(holdId: string): void {
   books.bookOne({ kind: "hold", facts: factsOf(holdId), least: 1n, most: 1n, lifeMs: HOLD_LIFE_MS });
@@ -103,7 +98,7 @@ describe("the verbs", () => {
 
   test("balance applies what is due, and only then writes", async () => {
     books.nowMs = clockMs = 2_000;
-    await grant(ledger, "grant_2", 5n, 3_000);
+    await grantTo(ledger, "grant_2", 5n, 3_000);
     const asked = books.batches.length;
     expect(await ledger.balance(ORGANIZATION)).toMatchObject({ available: 105n, expired: 0n });
     expect(books.batches).toHaveLength(asked);
@@ -143,7 +138,7 @@ describe("renewal", () => {
   });
 
   test("goes over the holds lane in chunks, so that a new hold waits for one at the most", async () => {
-    await grant(ledger, "grant_2", 10_000n);
+    await grantTo(ledger, "grant_2", 10_000n);
     await Promise.all(Array.from({ length: 1_200 }, (_, index) => hold(`hold_${index}`, 1n)));
     books.batches.length = 0;
     ledger.start();
@@ -185,7 +180,10 @@ describe("renewal", () => {
     books.failWith = (transitions) =>
       transitions.some(({ kind }) => kind === "settle") ? new Error("constraint failed") : undefined;
     await expect(settle("a", 7)).rejects.toThrow("constraint failed");
-    expect(log.lines).toMatchObject([{ level: "error", fields: { kind: "settle", holdId: "a" } }]);
+    expect(log.lines).toMatchObject([
+      { level: "error", message: "transition not booked", fields: { kind: "settle", holdId: "a" } },
+      { level: "error", message: expect.stringContaining("quarantine"), fields: { kind: "settle", holdId: "a" } },
+    ]);
     ledger.start();
     books.nowMs += HOLD_LIFE_MS;
     await until(() => row("a")?.state === "expired");
@@ -195,14 +193,15 @@ describe("renewal", () => {
 
 describe("the sweeper", () => {
   test("expires overdue holds page by page as soon as it starts, and leaves the others", async () => {
-    ledger = ledgerOf({ renewEveryMs: 60_000, sweepEveryMs: 60_000 });
+    await ledger.stop();
+    ledger = await ledgerOf({ renewEveryMs: 60_000, sweepEveryMs: 60_000 });
     const pages: (string | null)[] = [];
     const look = books.overdueHolds.bind(books);
     books.overdueHolds = (options) => {
       pages.push(options.afterHoldId);
       return look(options);
     };
-    await grant(ledger, "grant_2", 10_000n);
+    await grantTo(ledger, "grant_2", 10_000n);
     for (let index = 0; index < 1_201; index += 1) leaveHold(`hold_${String(index).padStart(4, "0")}`);
     books.nowMs += HOLD_LIFE_MS;
     leaveHold("young");

@@ -1,16 +1,27 @@
 import type { Log } from "../contract/log.ts";
+import type { MicroCredits } from "../credits/amount.ts";
 import type { BalanceRow, GrantTransition, HoldTransition, Outcomes, SettleTransition } from "../credits/books.ts";
+import { priceOf } from "../credits/price.ts";
+import { StoreUnavailableError } from "../errors.ts";
 import type { Books } from "../stores/store.ts";
 import { Lane } from "./lane.ts";
+import type { Quarantine } from "./quarantine.ts";
+import type { SpooledTransition } from "./spool/record.ts";
+import type { Spool } from "./spool/spool.ts";
 import { Upkeep } from "./upkeep.ts";
+
+/** Running requests, and transitions in the spool: whoever runs is sure of a place in it. */
+const RUNNING_AND_SPOOLED_MAX = 10_000;
 
 export interface LedgerOptions {
   books: Books;
+  spool: Spool;
+  quarantine: Quarantine;
   /** How long a hold lives that is not renewed. */
   holdLifeMs: number;
   renewEveryMs: number;
   sweepEveryMs: number;
-  /** How long what must be durable is tried again while the store cannot be reached. */
+  /** How long the store is asked again before the spool takes what must be durable. */
   settleRetryMs?: number;
   clock: () => number;
   /** Numbers from 0 up to 1. */
@@ -18,49 +29,78 @@ export interface LedgerOptions {
   log: Log;
 }
 
+/** On the disk of this process, to be booked when the store takes it; what is available then, only the store knows. */
+export interface Spooled {
+  outcome: "spooled";
+  /** What the settlement comes to; 0 for a release. */
+  charged: MicroCredits;
+}
+
+/** How the ledger stands, for whoever operates the service. */
+export interface LedgerStanding {
+  spool: { entries: number };
+  quarantine: { entries: number };
+}
+
 /**
  * Credits in motion, in front of a store: transitions are gathered into batches, open holds are renewed until they are
- * settled or released, and holds that nobody renews are expired. Every verb rejects with StoreUnavailableError while
- * the store cannot be reached.
+ * settled or released, and holds that nobody renews are expired. What ends a hold goes to the spool while the store
+ * cannot be reached; every other verb rejects with StoreUnavailableError then.
  */
 export class Ledger {
   readonly #options: LedgerOptions;
   readonly #holds: Lane;
   readonly #durable: Lane;
+  readonly #replays: Lane;
   readonly #upkeep: Upkeep;
+  readonly #spool: Spool;
+  /** Holds that were asked for and have not ended. */
+  readonly #running = new Set<string>();
+  readonly #ending = new Set<Promise<unknown>>();
 
   constructor(options: LedgerOptions) {
-    const { books, clock, random, log, settleRetryMs = 5_000 } = options;
+    const { books, spool, clock, random, log, settleRetryMs = 1_000 } = options;
     this.#options = options;
+    this.#spool = spool;
     // A hold is refused at once while the store is away: a request that nobody can admit is not kept waiting.
     this.#holds = new Lane({ books, name: "holds", retryMs: 0, clock, random, log });
     this.#durable = new Lane({ books, name: "durable", retryMs: settleRetryMs, clock, random, log });
-    this.#upkeep = new Upkeep({ ...options, holds: this.#holds, durable: this.#durable });
+    this.#replays = new Lane({ books, name: "durable", retryMs: 0, clock, random, log });
+    const beforeSweep = () => spool.replay();
+    this.#upkeep = new Upkeep({ ...options, holds: this.#holds, durable: this.#durable, beforeSweep });
   }
 
   /** Sets aside what is available between `least` and `most`, and keeps it aside until it is settled or released. */
   async hold(request: Pick<HoldTransition, "facts" | "least" | "most">): Promise<Outcomes["hold"]> {
-    const outcome = await this.#holds.push({ kind: "hold", lifeMs: this.#options.holdLifeMs, ...request });
-    if (outcome.outcome === "held") this.#upkeep.track(request.facts, outcome.amount);
-    return outcome;
+    const { holdId } = request.facts;
+    if (this.#running.size + this.#spool.entries >= RUNNING_AND_SPOOLED_MAX) {
+      throw new StoreUnavailableError("The spool has no place for another request.");
+    }
+    this.#running.add(holdId);
+    try {
+      const outcome = await this.#holds.push({ kind: "hold", lifeMs: this.#options.holdLifeMs, ...request });
+      // The store is back: nothing that waits for it has to wait longer.
+      if (this.#spool.isStoreAway) void this.#spool.replay();
+      if (outcome.outcome === "held") this.#upkeep.track(request.facts, outcome.amount);
+      else this.#running.delete(holdId);
+      return outcome;
+    } catch (error) {
+      this.#running.delete(holdId);
+      throw error;
+    }
   }
 
   /**
-   * Charges what was used at `facts.prices`, those of the route that was taken; it is durable once this resolves. Where
-   * it rejects, the hold is left to the sweeper.
+   * Charges what was used at `facts.prices`, those of the route that was taken; it is durable once this resolves, in the
+   * store or in the spool. Where it rejects, the hold is left to the sweeper.
    */
-  async settle(request: Omit<SettleTransition, "kind">): Promise<Outcomes["settle"]> {
-    const { organizationId, holdId } = request.facts;
-    const outcome = await this.#end(holdId, this.#durable.push({ kind: "settle", ...request }));
-    if (outcome.outcome === "charged" && outcome.shortfall > 0n) {
-      this.#options.log.error({ organizationId, holdId }, "credits did not cover a settlement: shortfall recorded");
-    }
-    return outcome;
+  settle(request: Omit<SettleTransition, "kind">): Promise<Outcomes["settle"] | Spooled> {
+    return this.#end({ kind: "settle", ...request }, request.facts.holdId);
   }
 
   /** Gives back everything that was set aside. */
-  release(organizationId: string, holdId: string): Promise<Outcomes["release"]> {
-    return this.#end(holdId, this.#durable.push({ kind: "release", organizationId, holdId }));
+  release(organizationId: string, holdId: string): Promise<Outcomes["release"] | Spooled> {
+    return this.#end({ kind: "release", organizationId, holdId }, holdId);
   }
 
   /** Grants credits; the same reference of an organization grants once. */
@@ -77,22 +117,93 @@ export class Ledger {
     return outcome.outcome === "refreshed" ? outcome.balance : undefined;
   }
 
-  /** Begins to renew and to sweep. */
+  async standing(): Promise<LedgerStanding> {
+    return {
+      spool: { entries: this.#spool.entries },
+      quarantine: { entries: await this.#options.quarantine.count() },
+    };
+  }
+
+  /** Begins to renew, to sweep, and to book what waits in the spool. */
   start(): void {
+    const { quarantine } = this.#options;
+    this.#spool.start({
+      book: (transition) => this.#bookSpooled(transition),
+      keep: (line) => quarantine.addLine(line),
+    });
     this.#upkeep.start();
   }
 
-  /** Ends renewing and sweeping, and resolves when everything handed in has been booked or refused. */
+  /** Ends renewing and sweeping, and resolves when everything handed in has been booked, spooled or refused. */
   async stop(): Promise<void> {
     await this.#upkeep.stop();
     await Promise.all([this.#holds.idle(), this.#durable.idle()]);
+    await Promise.allSettled(this.#ending);
+    await this.#spool.stop();
   }
 
-  async #end<Ended>(holdId: string, transition: Promise<Ended>): Promise<Ended> {
-    try {
-      return await transition;
-    } finally {
+  #end<T extends SpooledTransition>(transition: T, holdId: string): Promise<Outcomes[T["kind"]] | Spooled> {
+    const ended = this.#bookOrSpool(transition).finally(() => {
+      this.#ending.delete(ended);
+      this.#running.delete(holdId);
       this.#upkeep.forget(holdId);
+    });
+    this.#ending.add(ended);
+    return ended;
+  }
+
+  async #bookOrSpool<T extends SpooledTransition>(transition: T): Promise<Outcomes[T["kind"]] | Spooled> {
+    const ways = [() => this.#bookOrQuarantine(transition), () => this.#toSpool(transition)] as const;
+    // While the store is known to be away, nobody waits to find it so again.
+    const [first, second] = this.#spool.isStoreAway ? [ways[1], ways[0]] : ways;
+    try {
+      return await first();
+    } catch (error) {
+      if (!(error instanceof StoreUnavailableError)) throw error;
+      return await second();
     }
+  }
+
+  async #toSpool(transition: SpooledTransition): Promise<Spooled> {
+    await this.#spool.append(transition);
+    const charged = transition.kind === "settle" ? priceOf(transition.tokens, transition.facts.prices) : 0n;
+    return { outcome: "spooled", charged };
+  }
+
+  async #bookOrQuarantine<T extends SpooledTransition>(transition: T): Promise<Outcomes[T["kind"]]> {
+    const { log, quarantine } = this.#options;
+    try {
+      return await this.#book(this.#durable, transition);
+    } catch (error) {
+      if (error instanceof StoreUnavailableError) throw error;
+      await quarantine.add(transition, error).catch((failure: unknown) => {
+        log.error({ err: failure }, "the quarantine cannot be written: a transition that was not booked is lost");
+      });
+      throw error;
+    }
+  }
+
+  /** For the spool: rejects where the transition has to stay in it. */
+  async #bookSpooled(transition: SpooledTransition): Promise<void> {
+    let refusal: unknown;
+    try {
+      const { outcome } = await this.#book(this.#replays, transition);
+      // A release may find its hold expired meanwhile, or lost: nothing is left to give back.
+      if (transition.kind === "settle" ? outcome === "charged" : outcome !== "unknown_organization") return;
+      refusal = `it was answered with ${outcome}`;
+    } catch (error) {
+      if (error instanceof StoreUnavailableError) throw error;
+      refusal = error;
+    }
+    await this.#options.quarantine.add(transition, refusal);
+  }
+
+  async #book<T extends SpooledTransition>(lane: Lane, transition: T): Promise<Outcomes[T["kind"]]> {
+    const outcome = await lane.push(transition);
+    if (transition.kind === "settle" && "shortfall" in outcome && outcome.shortfall > 0n) {
+      const { organizationId, holdId } = transition.facts;
+      this.#options.log.error({ organizationId, holdId }, "credits did not cover a settlement: shortfall recorded");
+    }
+    return outcome;
   }
 }

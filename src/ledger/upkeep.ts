@@ -15,6 +15,8 @@ export interface UpkeepOptions {
   holdLifeMs: number;
   renewEveryMs: number;
   sweepEveryMs: number;
+  /** Books what this process knows to be ended; whether nothing of it is left. A hold that ended must not expire. */
+  beforeSweep: () => Promise<boolean>;
   clock: () => number;
   log: Log;
 }
@@ -81,7 +83,8 @@ export class Upkeep {
 
   async #sweepAfterRenewal(): Promise<void> {
     // Without its renewal, a running request of this very process could be taken for a dead one.
-    if (await this.renew()) await this.#guard(() => this.#expireOverdue());
+    if (!(await this.renew())) return;
+    if (await this.#options.beforeSweep()) await this.#guard(() => this.#expireOverdue());
   }
 
   async #renewAll(): Promise<void> {

@@ -49,6 +49,7 @@ export async function createTestServer(failing: { catalogFails?: boolean; storeF
     trustProxy: false,
     bodyLimitBytes: 1024,
     ping: async () => {},
+    standing: async () => ({ spool: { entries: 0 }, quarantine: { entries: 0 } }),
     newRequestId: () => "req_test",
     log: silent,
   });

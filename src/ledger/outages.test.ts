@@ -1,0 +1,238 @@
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { GatedBooks } from "../../test/support/gated-books.ts";
+import { keepLog } from "../../test/support/log.ts";
+import { keyOf } from "../../test/support/memory-books.ts";
+import { factsOf, grantTo, HOLD_LIFE_MS, ORGANIZATION, openLedger, until } from "../../test/support/open-ledger.ts";
+import { FREE, NO_TOKENS } from "../credits/price.ts";
+import { StoreUnavailableError } from "../errors.ts";
+import type { Ledger } from "./ledger.ts";
+import { quarantineFileOf } from "./quarantine.ts";
+
+let books: GatedBooks;
+let log: ReturnType<typeof keepLog>;
+let dataDir: string;
+let ledger: Ledger;
+
+beforeEach(async () => {
+  dataDir = await mkdtemp(join(tmpdir(), "tollgate-outage-"));
+  books = new GatedBooks();
+  books.addOrganization(ORGANIZATION);
+  log = keepLog();
+  ledger = await openLedger({ books, dataDir, log, settleRetryMs: 0 });
+  ledger.start();
+  await grantTo(ledger, "grant_1", 1_000n);
+});
+afterEach(async () => {
+  await ledger.stop();
+  await rm(dataDir, { recursive: true });
+});
+
+const away = () => new StoreUnavailableError("away");
+const hold = (holdId: string, by = ledger) => by.hold({ facts: factsOf(holdId), least: 10n, most: 10n });
+const settle = (holdId: string, input: number, by = ledger) =>
+  by.settle({ facts: factsOf(holdId), tokens: { ...NO_TOKENS, input }, basis: "reported", end: "complete" });
+const row = (holdId: string) => books.holds.get(keyOf(ORGANIZATION, holdId));
+const entries = async (of = ledger) => (await of.standing()).spool.entries;
+const quarantined = async () => {
+  const text = await readFile(quarantineFileOf(dataDir), "utf8");
+  return text
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+};
+
+describe("while the store is away", () => {
+  test("a settlement is charged by its price, kept, and booked when the store is back", async () => {
+    await hold("a");
+    await hold("b");
+    books.failWith = away;
+    expect(await settle("a", 7)).toEqual({ outcome: "spooled", charged: 7n });
+    expect(await ledger.release(ORGANIZATION, "b")).toEqual({ outcome: "spooled", charged: 0n });
+    expect(await entries()).toBe(2);
+    expect(log.messages("warn")).toEqual([expect.stringContaining("they go to the spool")]);
+    books.failWith = () => undefined;
+    await until(async () => (await entries()) === 0);
+    expect([row("a")?.state, row("a")?.charged, row("b")?.state]).toEqual(["charged", 7n, "released"]);
+    expect(books.balances.get(ORGANIZATION)).toMatchObject({ held: 0n, spent: 7n, available: 993n });
+    expect(log.messages("info")).toEqual([expect.stringContaining("the spool is empty")]);
+  });
+
+  test("only the first settlement asks the store; the others go to the spool at once", async () => {
+    const ids = Array.from({ length: 20 }, (_, index) => `hold_${index}`);
+    await Promise.all(ids.map((id) => hold(id)));
+    books.failWith = away;
+    await settle("hold_0", 1);
+    books.close();
+    for (const id of ids.slice(1)) expect(await settle(id, 1)).toMatchObject({ outcome: "spooled" });
+    books.failWith = () => undefined;
+    books.open();
+    await until(async () => (await entries()) === 0);
+    expect(books.balances.get(ORGANIZATION)).toMatchObject({ held: 0n, spent: 20n });
+  });
+
+  test("after it, settlements go to the store again", async () => {
+    await hold("a");
+    await hold("b");
+    books.failWith = away;
+    await settle("a", 1);
+    books.failWith = () => undefined;
+    await until(async () => (await entries()) === 0);
+    expect(await settle("b", 2)).toMatchObject({ outcome: "charged", charged: 2n });
+  });
+
+  test("a hold that is admitted shows that the store is back: what waits is booked without delay", async () => {
+    await ledger.stop();
+    ledger = await openLedger({ books, dataDir, log, settleRetryMs: 0, random: () => 1 });
+    await hold("a");
+    ledger.start();
+    books.failWith = away;
+    await settle("a", 1);
+    await sleep(10);
+    books.failWith = () => undefined;
+    await hold("b");
+    await until(async () => (await entries()) === 0);
+    expect(row("a")?.state).toBe("charged");
+  });
+
+  test("a commit whose answer was lost is charged once", async () => {
+    await hold("a");
+    books.failWith = (transitions) => {
+      if (transitions[0]?.kind !== "settle" || row("a")?.state === "charged") return undefined;
+      books.book(transitions);
+      return away();
+    };
+    expect(await settle("a", 7)).toEqual({ outcome: "spooled", charged: 7n });
+    await until(async () => (await entries()) === 0);
+    expect([books.events.size, books.balances.get(ORGANIZATION)?.spent]).toEqual([1, 7n]);
+  });
+
+  test("a hold that another process expired meanwhile is charged the difference", async () => {
+    await hold("a");
+    books.failWith = away;
+    await settle("a", 7);
+    books.nowMs += HOLD_LIFE_MS;
+    books.bookOne({ kind: "expire", organizationId: ORGANIZATION, holdId: "a" });
+    books.failWith = () => undefined;
+    await until(async () => (await entries()) === 0);
+    expect([row("a")?.state, books.events.size, books.balances.get(ORGANIZATION)?.spent]).toEqual(["charged", 2, 7n]);
+  });
+
+  test("this process does not expire what its own spool will settle", async () => {
+    await hold("a");
+    books.failWith = away;
+    await settle("a", 7);
+    books.nowMs += HOLD_LIFE_MS;
+    // Renewals and expiries succeed before the spool is tried again.
+    books.failWith = (transitions) => (transitions[0]?.kind === "settle" ? away() : undefined);
+    await sleep(50);
+    expect(row("a")?.state).toBe("open");
+    books.failWith = () => undefined;
+    await until(() => row("a")?.state === "charged");
+    expect(books.events.size).toBe(1);
+  });
+
+  test("what runs and what waits is at most 10,000 together: the next request is refused before anything is held", async () => {
+    await grantTo(ledger, "grant_2", 1_000_000n);
+    const ids = Array.from({ length: 10_000 }, (_, index) => `hold_${index}`);
+    await Promise.all(ids.map((id) => hold(id)));
+    books.failWith = (transitions) => (transitions[0]?.kind === "settle" ? away() : undefined);
+    const asked = books.batches.filter(({ lane }) => lane === "holds").length;
+    await settle("hold_0", 1);
+    await expect(hold("more")).rejects.toBeInstanceOf(StoreUnavailableError);
+    expect(row("more")).toBeUndefined();
+    expect(books.batches.filter(({ transitions }) => transitions[0]?.kind === "hold").length).toBeLessThanOrEqual(
+      asked,
+    );
+    books.failWith = () => undefined;
+    await until(async () => (await entries()) === 0);
+    expect(await hold("more")).toMatchObject({ outcome: "held" });
+  });
+});
+
+describe("a stop while the store is away", () => {
+  test("says once how many settlements stay, and the next start books them", async () => {
+    await hold("a");
+    await hold("b");
+    books.failWith = away;
+    const ending = settle("a", 7);
+    await settle("b", 5);
+    await ending;
+    await ledger.stop();
+    const kept = log.lines.filter(({ message }) => message.includes("stay in the spool"));
+    expect(kept).toMatchObject([{ level: "warn", fields: { entries: 2 } }]);
+    books.failWith = () => undefined;
+    ledger = await openLedger({ books, dataDir, log });
+    ledger.start();
+    await until(() => row("a")?.state === "charged" && row("b")?.state === "charged");
+    expect(books.balances.get(ORGANIZATION)).toMatchObject({ held: 0n, spent: 12n });
+    expect(log.messages("warn").filter((message) => message.includes("taken over"))).toHaveLength(1);
+    // Its own file and lock; those of the process before it are gone.
+    await until(async () => (await readdir(join(dataDir, "spool"))).length === 2);
+  });
+
+  test("leaves nothing behind where nothing waits", async () => {
+    await hold("a");
+    await settle("a", 7);
+    await ledger.stop();
+    expect(await readdir(join(dataDir, "spool"))).toEqual([]);
+    expect(log.lines).toEqual([]);
+  });
+});
+
+describe("two processes on one directory", () => {
+  test("leave each other's spool alone while both live", async () => {
+    const other = await openLedger({ books, dataDir, log: keepLog(), settleRetryMs: 0 });
+    await hold("a");
+    books.failWith = away;
+    await settle("a", 7);
+    other.start();
+    await sleep(20);
+    expect([await entries(), await entries(other)]).toEqual([1, 0]);
+    await other.stop();
+    expect(await entries()).toBe(1);
+    books.failWith = () => undefined;
+    await until(() => row("a")?.state === "charged");
+  });
+});
+
+describe("a settlement that no retry can book", () => {
+  const refuse = (holdId: string) => (transitions: unknown[]) =>
+    JSON.stringify(transitions, (_, value) => (typeof value === "bigint" ? String(value) : value)).includes(holdId)
+      ? new Error("constraint failed")
+      : undefined;
+
+  test("is rejected, put into quarantine and told of; the others of its batch are booked", async () => {
+    for (const id of ["a", "b", "c"]) await hold(id);
+    books.failWith = refuse('"b"');
+    const results = await Promise.allSettled(["a", "b", "c"].map((id) => settle(id, 3)));
+    expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+    expect(await quarantined()).toMatchObject([
+      { reason: "constraint failed", transition: { kind: "settle", facts: { holdId: "b" }, tokens: { input: 3 } } },
+    ]);
+    expect(await ledger.standing()).toEqual({ spool: { entries: 0 }, quarantine: { entries: 1 } });
+    expect(log.messages("error")).toContainEqual(expect.stringContaining("quarantine"));
+  });
+
+  test("is taken out of the spool, and holds up nothing behind it", async () => {
+    for (const id of ["a", "b", "c"]) await hold(id);
+    books.failWith = away;
+    for (const id of ["a", "b", "c"]) await settle(id, 3);
+    books.failWith = refuse('"b"');
+    await until(async () => (await entries()) === 0);
+    expect([row("a")?.state, row("c")?.state]).toEqual(["charged", "charged"]);
+    expect(await quarantined()).toMatchObject([{ transition: { facts: { holdId: "b" } } }]);
+  });
+
+  test("of an organization that the store does not know, too", async () => {
+    books.failWith = away;
+    const facts = { ...factsOf("x"), organizationId: "org_gone", prices: FREE };
+    await ledger.settle({ facts, tokens: NO_TOKENS, basis: "counted", end: "complete" });
+    books.failWith = () => undefined;
+    await until(async () => (await entries()) === 0);
+    expect(await quarantined()).toMatchObject([{ reason: "it was answered with unknown_organization" }]);
+  });
+});

@@ -1,0 +1,169 @@
+import { mkdtemp, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc from "fast-check";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { releaseOf, spooledTransitions } from "../../../test/support/spooled.ts";
+import { SpoolFile, type SpoolPage } from "./file.ts";
+import { fromRecord, type SpooledTransition, toRecord } from "./record.ts";
+
+let directory: string;
+let path: string;
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), "tollgate-spool-"));
+  path = join(directory, "a.jsonl");
+});
+afterEach(() => rm(directory, { recursive: true }));
+
+const sizeOf = async () => (await stat(path)).size;
+
+async function readAll(file: SpoolFile): Promise<SpoolPage> {
+  const all: SpoolPage = { transitions: [], damaged: [], isTorn: false, end: 0 };
+  for (let page = await file.read(); page !== undefined; page = await file.read()) {
+    all.transitions.push(...page.transitions);
+    all.damaged.push(...page.damaged);
+    all.isTorn ||= page.isTorn;
+    file.pass(page);
+  }
+  return all;
+}
+
+/** What the next process finds in a file of these bytes. */
+async function found(bytes: Buffer): Promise<SpoolPage & { entries: number }> {
+  await writeFile(path, bytes);
+  const file = await SpoolFile.open(path);
+  const { entries } = file;
+  const all = await readAll(file);
+  await file.close();
+  return { ...all, entries };
+}
+
+test("a record is read as it was written", () => {
+  fc.assert(
+    fc.property(spooledTransitions, (transition) => {
+      const record = toRecord(transition);
+      expect(record.filter((byte) => byte === 0x0a)).toHaveLength(2);
+      expect(fromRecord(record.subarray(1, -1))).toEqual(transition);
+    }),
+  );
+});
+
+const files = fc
+  .array(spooledTransitions, { minLength: 1, maxLength: 6 })
+  .map((transitions) => ({ transitions, records: transitions.map(toRecord) }));
+const endsOf = (records: Buffer[]) => records.map((_, index) => Buffer.concat(records.slice(0, index + 1)).length);
+
+describe("what a crash or a disk does to a file", () => {
+  test("cut anywhere, it gives every record that was whole, and nothing else", async () => {
+    await fc.assert(
+      fc.asyncProperty(files, fc.nat(), async ({ transitions, records }, at) => {
+        const whole = Buffer.concat(records);
+        const length = at % (whole.length + 1);
+        // The end of its line is all that a record may lack.
+        const kept = endsOf(records).filter((end) => end - 1 <= length).length;
+        const read = await found(whole.subarray(0, length));
+        expect(read.transitions).toEqual(transitions.slice(0, kept));
+        expect([read.damaged, read.entries]).toEqual([[], kept]);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test("with anything behind its records, a torn one too, it gives all of them", async () => {
+    await fc.assert(
+      fc.asyncProperty(files, fc.uint8Array({ maxLength: 64 }), async ({ transitions, records }, rest) => {
+        const read = await found(Buffer.concat([...records, rest]));
+        expect(read.transitions).toEqual(transitions);
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  test("with a piece written over, it loses the records that were hit, tells of each, and no other", async () => {
+    await fc.assert(
+      fc.asyncProperty(files, fc.nat(), fc.uint8Array({ minLength: 1, maxLength: 40 }), async (file, at, garbage) => {
+        const bytes = Buffer.concat(file.records);
+        const start = at % bytes.length;
+        const end = Math.min(bytes.length, start + garbage.length);
+        bytes.set(garbage.subarray(0, end - start), start);
+        const ends = endsOf(file.records);
+        const isUntouched = (_: SpooledTransition, index: number) =>
+          (ends[index - 1] ?? 0) >= end || (ends[index] ?? 0) <= start;
+        const untouched = file.transitions.filter(isUntouched);
+        const read = await found(bytes);
+        expect(read.transitions).toEqual(expect.arrayContaining(untouched));
+        const isGone = read.transitions.length < file.transitions.length;
+        if (isGone)
+          expect(read.damaged.length > 0 || read.isTorn || hitsBreaksAlone(file.records, start, end)).toBe(true);
+        for (const transition of read.transitions) expect(file.transitions).toContainEqual(transition);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test("of zeros at its end, as a loss of power leaves them, nothing is read", async () => {
+    const read = await found(Buffer.concat([toRecord(releaseOf("a")), Buffer.alloc(5_000)]));
+    expect(read).toMatchObject({ transitions: [releaseOf("a")], damaged: [], isTorn: true, entries: 1 });
+  });
+});
+
+/** Whether a record could vanish without a trace: only where all of it was written over with ends of lines. */
+function hitsBreaksAlone(records: Buffer[], start: number, end: number): boolean {
+  return records.some((record) => record.length <= end - start);
+}
+
+describe("a file in use", () => {
+  test("gives records in their order, page by page, and is emptied when all were passed", async () => {
+    const file = await SpoolFile.create(path);
+    const names = Array.from({ length: 30_000 }, (_, index) => `hold_${index}`);
+    await Promise.all(names.map((name) => file.append(toRecord(releaseOf(name)))));
+    expect(file.entries).toBe(names.length);
+    const first = await file.read();
+    expect(first?.transitions.length).toBeLessThan(names.length);
+    expect(await file.read()).toEqual(first);
+    const all = await readAll(file);
+    expect(all.transitions).toEqual(names.map(releaseOf));
+    await file.append(toRecord(releaseOf("later")));
+    expect([file.entries, await sizeOf()]).toEqual([1, toRecord(releaseOf("later")).length]);
+    await file.close();
+    const next = await SpoolFile.open(path);
+    expect((await readAll(next)).transitions).toEqual([releaseOf("later")]);
+    await next.close();
+  });
+
+  test("loses nothing that is appended while it is being emptied", async () => {
+    const file = await SpoolFile.create(path);
+    const read: string[] = [];
+    const names = Array.from({ length: 500 }, (_, index) => `hold_${index}`);
+    const reading = (async () => {
+      while (read.length < names.length) {
+        const page = await file.read();
+        if (page === undefined) await new Promise((resolve) => setImmediate(resolve));
+        else {
+          read.push(...page.transitions.map((transition) => ("holdId" in transition ? transition.holdId : "")));
+          file.pass(page);
+        }
+      }
+    })();
+    for (const name of names) await file.append(toRecord(releaseOf(name)));
+    await reading;
+    expect(read).toEqual(names);
+    expect(file.entries).toBe(0);
+    await file.close();
+    expect(await sizeOf()).toBe(0);
+  });
+
+  test("reads a record that is larger than a page", async () => {
+    const file = await SpoolFile.create(path);
+    const large = "x".repeat(5_000_000);
+    await Promise.all([large, "b"].map((name) => file.append(toRecord(releaseOf(name)))));
+    expect((await readAll(file)).transitions).toEqual([releaseOf(large), releaseOf("b")]);
+    await file.remove();
+    await expect(sizeOf()).rejects.toThrow("ENOENT");
+  });
+
+  test("is never made over one that is there", async () => {
+    await writeFile(path, toRecord(releaseOf("a")));
+    await expect(SpoolFile.create(path)).rejects.toThrow("EEXIST");
+  });
+});

@@ -1,0 +1,176 @@
+import { type FileHandle, open, unlink } from "node:fs/promises";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { fromRecord, type SpooledTransition } from "./record.ts";
+
+/** What is read at once: some thousand records, or a single large one. */
+const PAGE_BYTES = 1024 * 1024;
+const LINE_END = 0x0a;
+
+export interface SpoolPage {
+  /** In the order in which they were appended. */
+  transitions: SpooledTransition[];
+  /** Lines that are no record: something other than this service has changed the file. */
+  damaged: string[];
+  /** Whether the file ends in a piece of a record, which nobody was told to be written. */
+  isTorn: boolean;
+  /** Where the next page begins. */
+  end: number;
+}
+
+interface Waiting {
+  record: Buffer;
+  resolve: () => void;
+  reject: (error: unknown) => void;
+}
+
+/**
+ * A file of records that are appended at its end and read from its start. Writing is shared: what comes while the disk
+ * works goes with the next write, and each append resolves when its record is on the disk.
+ */
+export class SpoolFile {
+  readonly path: string;
+  readonly #handle: FileHandle;
+  /** Bytes that are known to be on the disk. What stands behind them is the rest of a write that failed. */
+  #length: number;
+  #position = 0;
+  #entries = 0;
+  #waiting: Waiting[] = [];
+  #working: Promise<void> | undefined;
+
+  private constructor(path: string, handle: FileHandle, length: number) {
+    this.path = path;
+    this.#handle = handle;
+    this.#length = length;
+  }
+
+  /** Makes an empty file for its owner alone; rejects where there is one. */
+  static async create(path: string): Promise<SpoolFile> {
+    return new SpoolFile(path, await open(path, "wx+", 0o600), 0);
+  }
+
+  /** Opens the file of a process that has ended, and counts what it left. */
+  static async open(path: string): Promise<SpoolFile> {
+    const handle = await open(path, "r+");
+    const { size } = await handle.stat();
+    const file = new SpoolFile(path, handle, size);
+    for (let page = await file.read(); page !== undefined; page = await file.read()) {
+      file.#position = page.end;
+      file.#entries += page.transitions.length + page.damaged.length;
+    }
+    file.#position = 0;
+    return file;
+  }
+
+  /** Records that were appended and not passed. */
+  get entries(): number {
+    return this.#entries;
+  }
+
+  /** Resolves when the record is on the disk; rejects where it could not be written, and then it never is. */
+  append(record: Buffer): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ record, resolve, reject });
+      this.#working ??= this.#work();
+    });
+  }
+
+  /** The records that come next; undefined where all have been passed. */
+  async read(): Promise<SpoolPage | undefined> {
+    for (let bytes = PAGE_BYTES; this.#position < this.#length; bytes *= 2) {
+      const isLast = this.#position + bytes >= this.#length;
+      const page = parse(await this.#bytes(Math.min(bytes, this.#length - this.#position)), isLast);
+      if (page !== undefined) return { ...page, end: this.#position + page.end };
+    }
+    return undefined;
+  }
+
+  /** Passes a page whose records need not be read again. A file all of which was passed is emptied. */
+  pass({ transitions, damaged, end }: SpoolPage): void {
+    this.#entries -= transitions.length + damaged.length;
+    this.#position = end;
+    this.#working ??= this.#work();
+  }
+
+  async close(): Promise<void> {
+    while (this.#working !== undefined) await this.#working;
+    await this.#handle.close();
+  }
+
+  /** Removes the file, with all that stands in it, and closes it. */
+  async remove(): Promise<void> {
+    while (this.#working !== undefined) await this.#working;
+    await unlink(this.path);
+    await this.#handle.close();
+  }
+
+  async #work(): Promise<void> {
+    // What is appended in one turn is written in one go.
+    await nextTurn();
+    do {
+      if (this.#isSpent) await this.#empty();
+      if (this.#waiting.length > 0) await this.#write(this.#waiting.splice(0));
+    } while (this.#waiting.length > 0 || this.#isSpent);
+    this.#working = undefined;
+  }
+
+  async #write(group: Waiting[]): Promise<void> {
+    try {
+      const bytes = Buffer.concat(group.map(({ record }) => record));
+      for (let written = 0; written < bytes.length; ) {
+        const result = await this.#handle.write(bytes, written, bytes.length - written, this.#length + written);
+        written += result.bytesWritten;
+      }
+      await this.#handle.datasync();
+      this.#length += bytes.length;
+      this.#entries += group.length;
+    } catch (error) {
+      // Whoever is told that it was not written must not find it booked. Where even this fails, the next write goes over it.
+      await this.#handle.truncate(this.#length).catch(() => {});
+      for (const { reject } of group) reject(error);
+      return;
+    }
+    for (const { resolve } of group) resolve();
+  }
+
+  get #isSpent(): boolean {
+    return this.#length > 0 && this.#position === this.#length;
+  }
+
+  async #empty(): Promise<void> {
+    // Where it fails the next write goes over what is there, and what is left of that books nothing twice.
+    await this.#handle.truncate(0).catch(() => {});
+    this.#length = 0;
+    this.#position = 0;
+  }
+
+  async #bytes(count: number): Promise<Buffer> {
+    const bytes = Buffer.alloc(count);
+    let read = 0;
+    while (read < count) {
+      const result = await this.#handle.read(bytes, read, count - read, this.#position + read);
+      if (result.bytesRead === 0) throw new Error(`${this.path} is shorter than it was`);
+      read += result.bytesRead;
+    }
+    return bytes;
+  }
+}
+
+/** The lines of a piece of a file; undefined where not even one of them ends in it. */
+function parse(bytes: Buffer, isLast: boolean): SpoolPage | undefined {
+  const page: SpoolPage = { transitions: [], damaged: [], isTorn: false, end: bytes.length };
+  const whole = isLast ? bytes.length : bytes.lastIndexOf(LINE_END) + 1;
+  if (whole === 0) return undefined;
+  page.end = whole;
+  for (let start = 0; start < whole; ) {
+    const found = bytes.indexOf(LINE_END, start);
+    const end = found < 0 ? whole : found;
+    const line = bytes.subarray(start, end);
+    start = end + 1;
+    if (line.length === 0) continue;
+    const transition = fromRecord(line);
+    if (transition !== undefined) page.transitions.push(transition);
+    else if (found < 0) page.isTorn = true;
+    else page.damaged.push(line.toString());
+  }
+  return page;
+}

@@ -1,0 +1,201 @@
+import type { Log } from "../../contract/log.ts";
+import { StoreUnavailableError } from "../../errors.ts";
+import { type OwnedFile, SpoolDirectory, type TakeLock } from "./directory.ts";
+import type { SpoolPage } from "./file.ts";
+import { type SpooledTransition, toRecord } from "./record.ts";
+
+const RETRY_FIRST_MS = 100;
+const RETRY_MAX_MS = 5_000;
+const FAILURE_LOGGED_EVERY_MS = 60_000;
+
+export interface SpoolOptions {
+  /** Made where it is missing. */
+  directory: string;
+  takeLock: TakeLock;
+  /** A name that no other spool ever had. */
+  name: string;
+  clock: () => number;
+  /** Numbers from 0 up to 1. */
+  random: () => number;
+  log: Log;
+}
+
+/** What becomes of what is read from a spool. */
+export interface SpoolReader {
+  /** Resolves when the transition is booked, or put aside for good; rejects with StoreUnavailableError to be asked again. */
+  book(transition: SpooledTransition): Promise<void>;
+  /** Keeps a line that cannot be read. */
+  keep(damagedLine: string): Promise<void>;
+}
+
+/**
+ * Settlements and releases that the store could not take, on the disk until it can. They are booked in the background,
+ * by hold id and so once, as soon as the store answers: by this process, or by the next one on its directory.
+ */
+export class Spool {
+  readonly #options: SpoolOptions;
+  readonly #directory: SpoolDirectory;
+  readonly #own: OwnedFile;
+  /** Of processes that have ended. */
+  #inherited: OwnedFile[] = [];
+  #reader: SpoolReader | undefined;
+  #replay: Promise<boolean> | undefined;
+  #retry: NodeJS.Timeout | undefined;
+  #retryMs = RETRY_FIRST_MS;
+  #isStoreAway = false;
+  #isInUse = false;
+  #stopped: Promise<void> | undefined;
+  #failureLoggedAtMs = Number.NEGATIVE_INFINITY;
+
+  private constructor(options: SpoolOptions, directory: SpoolDirectory, own: OwnedFile) {
+    this.#options = options;
+    this.#directory = directory;
+    this.#own = own;
+  }
+
+  /** Makes this process's file, so that later nothing but room on the disk can be missing. Rejects as node:fs does. */
+  static async open(options: SpoolOptions): Promise<Spool> {
+    const directory = await SpoolDirectory.open(options.directory, options.takeLock);
+    return new Spool(options, directory, await directory.create(options.name));
+  }
+
+  /** Transitions that wait to be booked, those of ended processes too. */
+  get entries(): number {
+    return this.#files().reduce((sum, { file }) => sum + file.entries, 0);
+  }
+
+  /** Whether the store was away when it was last asked to take what waits here. */
+  get isStoreAway(): boolean {
+    return this.#isStoreAway;
+  }
+
+  /** Resolves when the transition is on the disk, to be booked later. Rejects with StoreUnavailableError. */
+  async append(transition: SpooledTransition): Promise<void> {
+    try {
+      await this.#own.file.append(toRecord(transition));
+    } catch (error) {
+      throw new StoreUnavailableError("The spool cannot be written.", { cause: error });
+    }
+    this.#isStoreAway = true;
+    this.#noteUse();
+    this.#retryLater();
+  }
+
+  /** Begins to book what waits and what comes. */
+  start(reader: SpoolReader): void {
+    this.#reader = reader;
+    void this.replay();
+  }
+
+  /**
+   * Books what waits, and what other processes left behind by now, as far as the store takes it. Never rejects: whether
+   * nothing waits any more.
+   */
+  replay(): Promise<boolean> {
+    this.#replay ??= this.#replayAll().finally(() => {
+      this.#replay = undefined;
+    });
+    return this.#replay;
+  }
+
+  /** Tries once more to book what waits, and leaves the rest to the next process on this directory. */
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop();
+    return this.#stopped;
+  }
+
+  async #stop(): Promise<void> {
+    await this.#replay;
+    await this.replay();
+    clearTimeout(this.#retry);
+    const { entries } = this;
+    if (entries > 0) {
+      const { directory } = this.#options;
+      this.#options.log.warn({ entries, directory }, "settlements stay in the spool: the next start books them");
+    }
+    await Promise.all(this.#files().map((owned) => (owned.file.entries > 0 ? owned.close() : owned.remove())));
+  }
+
+  #files(): OwnedFile[] {
+    return [...this.#inherited, this.#own];
+  }
+
+  async #replayAll(): Promise<boolean> {
+    const reader = this.#reader;
+    if (reader === undefined) return this.entries === 0;
+    try {
+      await this.#replayFile(this.#own, reader);
+      await this.#inherit();
+      for (const owned of this.#inherited) {
+        await this.#replayFile(owned, reader);
+        await owned.remove();
+        this.#inherited = this.#inherited.filter((other) => other !== owned);
+      }
+    } catch (error) {
+      this.#noteFailure(error);
+      this.#retryLater();
+      return false;
+    }
+    this.#retryMs = RETRY_FIRST_MS;
+    this.#noteEmpty();
+    return this.entries === 0;
+  }
+
+  async #inherit(): Promise<void> {
+    for (const owned of await this.#directory.takeOver()) {
+      this.#inherited.push(owned);
+      const { path: file, entries } = owned.file;
+      if (entries === 0) continue;
+      this.#isInUse = true;
+      this.#options.log.warn({ file, entries }, "settlements that another process left in its spool are taken over");
+    }
+  }
+
+  async #replayFile({ file }: OwnedFile, reader: SpoolReader): Promise<void> {
+    for (let page = await file.read(); page !== undefined; page = await file.read()) {
+      await this.#bookPage(file.path, page, reader);
+      this.#isStoreAway = false;
+      file.pass(page);
+    }
+  }
+
+  async #bookPage(file: string, page: SpoolPage, reader: SpoolReader): Promise<void> {
+    const booked = await Promise.allSettled(page.transitions.map((transition) => reader.book(transition)));
+    for (const result of booked) if (result.status === "rejected") throw result.reason;
+    for (const line of page.damaged) await reader.keep(line);
+    if (page.isTorn) {
+      this.#options.log.warn({ file }, "the spool ends in a torn record, of which nobody was told that it was kept");
+    }
+  }
+
+  #retryLater(): void {
+    if (this.#retry !== undefined || this.#reader === undefined) return;
+    const waitMs = this.#retryMs * (0.5 + this.#options.random() / 2);
+    this.#retryMs = Math.min(RETRY_MAX_MS, this.#retryMs * 2);
+    this.#retry = setTimeout(() => {
+      this.#retry = undefined;
+      void this.replay();
+    }, waitMs).unref();
+  }
+
+  #noteUse(): void {
+    if (this.#isInUse) return;
+    this.#isInUse = true;
+    const { path: file } = this.#own.file;
+    this.#options.log.warn({ file }, "the store does not take settlements: they go to the spool until it does");
+  }
+
+  #noteEmpty(): void {
+    if (!this.#isInUse || this.entries > 0) return;
+    this.#isInUse = false;
+    this.#options.log.info({}, "the spool is empty: the store has taken all that waited in it");
+  }
+
+  #noteFailure(error: unknown): void {
+    if (error instanceof StoreUnavailableError) return;
+    const { clock, log } = this.#options;
+    if (clock() - this.#failureLoggedAtMs < FAILURE_LOGGED_EVERY_MS) return;
+    this.#failureLoggedAtMs = clock();
+    log.error({ err: error }, "the spool cannot be read; it is tried again");
+  }
+}

@@ -1,0 +1,194 @@
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createTestDatabase, hasPostgres, type TestDatabase } from "../support/postgres.ts";
+import { PostgresProxy } from "../support/postgres-proxy.ts";
+import {
+  eventsOf,
+  makeDirectory,
+  makeOrganization,
+  type Organization,
+  type RunningService,
+  send,
+  startService,
+} from "../support/service.ts";
+import { sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
+
+/** Each answer is 5 tokens of 1 credit, for a prompt that costs nothing. */
+const COST = 5;
+const usage = { prompt_tokens: 3, completion_tokens: COST, total_tokens: 3 + COST };
+
+let upstream: Upstream;
+let database: TestDatabase;
+let proxy: PostgresProxy;
+/** Lets the answers end that wait for it. */
+let finish: () => void;
+let finished: Promise<void>;
+
+beforeAll(async () => {
+  if (!hasPostgres) return;
+  upstream = await startUpstream();
+  upstream.behave("gated", async ({ body, response }) => {
+    const gate = finished;
+    if (body.stream !== true) {
+      await gate;
+      const choices = [{ index: 0, message: { role: "assistant", content: "word" }, finish_reason: "stop" }];
+      return sendJson(response, 200, { choices, usage });
+    }
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    const event = (fields: object) => response.write(`data: ${JSON.stringify(fields)}\n\n`);
+    event({ choices: [{ index: 0, delta: { content: "word" } }] });
+    await gate;
+    event({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] });
+    event({ choices: [], usage });
+    response.end("data: [DONE]\n\n");
+  });
+  database = await createTestDatabase();
+  proxy = await PostgresProxy.open(database.url);
+});
+afterAll(async () => {
+  await proxy?.close();
+  await database?.drop();
+  await upstream?.close();
+});
+
+const configOf = () => ({
+  ledger: { holdSeconds: 3, renewSeconds: 0.3, sweepSeconds: 0.3 },
+  providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+  models: [{ id: "gated", price: { input: 0, output: 1_000_000 }, routes: [{ provider: "up", model: "gated" }] }],
+});
+
+interface Charge {
+  kind: string;
+  requestId: string;
+  credits: number;
+}
+interface Ready {
+  status: string;
+  spool: { entries: number };
+  quarantine: { entries: number };
+}
+async function readyz({ url }: RunningService): Promise<Ready & { code: number }> {
+  const answer = await fetch(`${url}/readyz`);
+  return { code: answer.status, ...((await answer.json()) as Ready) };
+}
+
+function ask(service: RunningService, { token }: Organization, stream: boolean): Promise<Response> {
+  const messages = [{ role: "user", content: "go" }];
+  return send(service, "/v1/chat/completions", token, { model: "gated", messages, max_tokens: 20, stream });
+}
+
+/** Ten streams and ten others that run, every hold in the store. */
+async function run(service: RunningService, organization: Organization) {
+  const gate = Promise.withResolvers<void>();
+  finish = gate.resolve;
+  finished = gate.promise;
+  const before = upstream.requests.length;
+  const streams = await Promise.all(Array.from({ length: 10 }, () => ask(service, organization, true)));
+  const others = Array.from({ length: 10 }, () => ask(service, organization, false));
+  while (upstream.requests.length < before + 20) await new Promise((resolve) => setTimeout(resolve, 10));
+  return { streams, others };
+}
+
+async function expectWhole({ streams, others }: Awaited<ReturnType<typeof run>>): Promise<void> {
+  for (const stream of streams) expect(eventsOf(await stream.text()).at(-1)).toBe("[DONE]");
+  for (const other of await Promise.all(others)) {
+    expect([other.status, other.headers.get("x-credits-charged")]).toEqual([200, String(COST)]);
+    // What was available when the request was admitted: only the store knows more.
+    expect(Number(other.headers.get("x-credits-available"))).toBeLessThan(1_000);
+    expect(await other.json()).toMatchObject({ usage: { cost: COST } });
+  }
+}
+
+async function expectBooked(service: RunningService, { id, token }: Organization): Promise<void> {
+  const booked = { creditsUsed: 20 * COST, creditsHeld: 0, creditsAvailable: 1_000 - 20 * COST };
+  const usageOf = async () => (await send(service, "/v1/usage", token)).json();
+  await expect.poll(usageOf, { timeout: 20_000 }).toMatchObject(booked);
+  await expect.poll(() => readyz(service)).toMatchObject({ code: 200, spool: { entries: 0 } });
+  // One that another process expired meanwhile has a second line, with the difference.
+  const { entries } = await service.tollgate<{ entries: Charge[] }>("credits", "statement", "--org", id);
+  const charges = Map.groupBy(
+    entries.filter(({ kind }) => kind === "charge"),
+    ({ requestId }) => requestId,
+  );
+  const sums = [...charges.values()].map((lines) => lines.reduce((sum, { credits }) => sum - credits, 0));
+  expect(sums).toEqual(Array(20).fill(COST));
+  expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
+}
+
+describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", () => {
+  test("all end whole, new ones are refused, and when it is back each is charged once", async () => {
+    const service = await startService({ config: configOf(), databaseUrl: proxy.url });
+    try {
+      const organization = await makeOrganization(service, "1000");
+      const running = await run(service, organization);
+      await proxy.leave();
+      finish();
+      await expectWhole(running);
+      expect(await readyz(service)).toEqual({
+        code: 503,
+        status: "store_unavailable",
+        spool: { entries: 20 },
+        quarantine: { entries: 0 },
+      });
+      const refused = await ask(service, organization, false);
+      const { error } = (await refused.json()) as { error: { code: string } };
+      expect([refused.status, error.code]).toEqual([503, "store_unavailable"]);
+      await proxy.comeBack();
+      await expectBooked(service, organization);
+      expect(service.output().split("they go to the spool")).toHaveLength(2);
+      expect(service.output().split("the spool is empty")).toHaveLength(2);
+    } finally {
+      await proxy.comeBack().catch(() => {});
+      await service.end();
+    }
+  });
+
+  test.each(["SIGTERM", "SIGKILL"] as const)(
+    "what a %s leaves in the spool is booked by the next start",
+    async (signal) => {
+      const dataDir = await makeDirectory();
+      const first = await startService({ config: configOf(), databaseUrl: proxy.url, dataDir });
+      const organization = await makeOrganization(first, "1000");
+      const running = await run(first, organization);
+      await proxy.leave();
+      finish();
+      await expectWhole(running);
+      const code = await first.end(signal);
+      await proxy.comeBack();
+      if (signal === "SIGTERM") {
+        expect(code).toBe(0);
+        expect(first.output()).toContain("settlements stay in the spool");
+      }
+      expect((await readdir(join(dataDir, "spool"))).filter((name) => name.endsWith(".jsonl"))).toHaveLength(1);
+      const second = await startService({ config: configOf(), databaseUrl: proxy.url, dataDir });
+      try {
+        await expectBooked(second, organization);
+      } finally {
+        await second.end();
+      }
+      expect(await readdir(join(dataDir, "spool"))).toEqual([]);
+    },
+  );
+
+  test("a process that lives books what one that was killed beside it left behind", async () => {
+    const dataDir = await makeDirectory();
+    const options = { config: configOf(), dataDir };
+    const first = await startService({ ...options, databaseUrl: proxy.url });
+    const organization = await makeOrganization(first, "1000");
+    const running = await run(first, organization);
+    await proxy.leave();
+    finish();
+    await expectWhole(running);
+    // It reaches the store by another way, and may not touch a spool whose process lives.
+    const second = await startService({ ...options, databaseUrl: database.url });
+    try {
+      expect((await readyz(second)).spool).toEqual({ entries: 0 });
+      await first.end("SIGKILL");
+      await expectBooked(second, organization);
+    } finally {
+      await second.end();
+      await proxy.comeBack();
+    }
+  });
+});

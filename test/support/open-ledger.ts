@@ -1,0 +1,47 @@
+import { join } from "node:path";
+import { v7 as uuid } from "uuid";
+import type { HoldFacts } from "../../src/credits/books.ts";
+import { FREE } from "../../src/credits/price.ts";
+import { Ledger, type LedgerOptions } from "../../src/ledger/ledger.ts";
+import { Quarantine, quarantineFileOf } from "../../src/ledger/quarantine.ts";
+import { Spool } from "../../src/ledger/spool/spool.ts";
+import { takeLock } from "../../src/stores/sqlite/lock.ts";
+import type { Books } from "../../src/stores/store.ts";
+
+export const ORGANIZATION = "org_1";
+export const HOLD_LIFE_MS = 1_000;
+
+export interface LedgerSetup extends Partial<Omit<LedgerOptions, "books">> {
+  /** The ledger asks neither for statements nor for a check of the books. */
+  books: Pick<Books, "apply" | "overdueHolds" | "balance">;
+  dataDir: string;
+  log: LedgerOptions["log"];
+}
+
+/** A ledger over books of the test's own, with a spool and a quarantine in a directory. */
+export async function openLedger({ books, dataDir, log, ...options }: LedgerSetup): Promise<Ledger> {
+  const common = { clock: options.clock ?? (() => 0), random: () => 0, log };
+  const spool = await Spool.open({ directory: join(dataDir, "spool"), takeLock, name: uuid(), ...common });
+  const quarantine = new Quarantine({ file: quarantineFileOf(dataDir), ...common });
+  const often = { holdLifeMs: HOLD_LIFE_MS, renewEveryMs: 5, sweepEveryMs: 5 };
+  return new Ledger({ books: books as Books, spool, quarantine, ...often, ...common, ...options });
+}
+
+/** A token of input costs a micro-credit. */
+export function factsOf(holdId: string): HoldFacts {
+  const request = { tokenId: "tok_1", requestId: "req_1", model: "m", upstream: "p/m", metadata: null };
+  return { holdId, organizationId: ORGANIZATION, prices: { ...FREE, input: 1_000_000n }, ...request };
+}
+
+export function grantTo(ledger: Ledger, grantId: string, amount: bigint, expiresAtMs: number | null = null) {
+  const rest = { effectiveAtMs: null, priority: 0, reference: null };
+  return ledger.grant({ organizationId: ORGANIZATION, grantId, amount, expiresAtMs, ...rest });
+}
+
+/** Waits for something that timers or the disk bring about. */
+export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
+  for (let tries = 0; !(await isSo()); tries += 1) {
+    if (tries > 2_000) throw new Error("it did not come about");
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+}

@@ -1,0 +1,43 @@
+import fc from "fast-check";
+import { NO_TOKENS, TOKEN_CLASSES } from "../../src/credits/price.ts";
+import type { SpooledTransition } from "../../src/ledger/spool/record.ts";
+
+/** Text with everything that could be taken for the end of a line or of a record. */
+const text = fc.oneof(fc.string({ unit: "binary" }), fc.constantFrom("\n", "\r\n", "\u2028", "\n0badc0de {}\n", ""));
+
+const prices = fc
+  .array(fc.bigInt({ min: 0n, max: 10n ** 15n }), { minLength: TOKEN_CLASSES.length, maxLength: TOKEN_CLASSES.length })
+  .map(([input = 0n, cachedInput = 0n, cacheWrite = 0n, output = 0n, reasoning = 0n]) => {
+    return { input, cachedInput, cacheWrite, output, reasoning };
+  });
+
+const settle = fc.record({
+  kind: fc.constant("settle" as const),
+  facts: fc.record({
+    holdId: fc.uuid(),
+    organizationId: fc.uuid(),
+    tokenId: text,
+    requestId: text,
+    model: text,
+    upstream: text,
+    prices,
+    metadata: fc.option(fc.dictionary(text, text, { noNullPrototype: true })),
+  }),
+  tokens: fc.nat().map((input) => ({ ...NO_TOKENS, input })),
+  basis: fc.constantFrom("reported" as const, "counted" as const),
+  end: fc.constantFrom("complete" as const, "client_left" as const),
+});
+
+const release = fc.record({
+  kind: fc.constant("release" as const),
+  organizationId: fc.uuid(),
+  holdId: fc.uuid(),
+});
+
+/** What can stand in a spool. */
+export const spooledTransitions: fc.Arbitrary<SpooledTransition> = fc.oneof(settle, release);
+
+/** A release, told apart by its hold. */
+export function releaseOf(holdId: string): SpooledTransition {
+  return { kind: "release", organizationId: "org_1", holdId };
+}
