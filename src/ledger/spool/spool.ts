@@ -61,7 +61,9 @@ export class Spool {
 
   /** Transitions that wait to be booked, those of ended processes too. */
   get entries(): number {
-    return this.#files().reduce((sum, { file }) => sum + file.entries, 0);
+    let entries = this.#own.file.entries;
+    for (const { file } of this.#inherited) entries += file.entries;
+    return entries;
   }
 
   /** Whether the store was away when it was last asked to take what waits here. */
