@@ -11,7 +11,9 @@ import { sandboxModels } from "./catalog/sandbox.ts";
 import type { Config } from "./config.ts";
 import type { Log } from "./contract/log.ts";
 import { OperatorError } from "./errors.ts";
+import { Circuits } from "./gateway/circuits.ts";
 import { Limits } from "./gateway/limits.ts";
+import { RetryBudget } from "./gateway/retry-budget.ts";
 import { createServer, type Server } from "./http/server.ts";
 import { Ledger } from "./ledger/ledger.ts";
 import { Quarantine, quarantineFileOf } from "./ledger/quarantine.ts";
@@ -91,9 +93,9 @@ export async function startService(config: Config, surroundings: Surroundings): 
 }
 
 async function createLedger(config: Config, surroundings: Surroundings, { books }: Store): Promise<Ledger> {
-  const { clock, log, random: bytes } = surroundings;
+  const { clock, log } = surroundings;
   const { dataDir, ledger } = config;
-  const random = () => Buffer.from(bytes(6)).readUIntBE(0, 6) / 2 ** 48;
+  const random = fractions(surroundings.random);
   const directory = join(dataDir, "spool");
   const spool = await Spool.open({ directory, takeLock, name: uuidV7(clock()), clock, random, log }).catch((error) => {
     throw directoryFailure(dataDir, error);
@@ -111,6 +113,11 @@ async function createLedger(config: Config, surroundings: Surroundings, { books 
   });
 }
 
+/** Numbers from 0 up to 1. */
+function fractions(random: RandomBytes): () => number {
+  return () => Buffer.from(random(6)).readUIntBE(0, 6) / 2 ** 48;
+}
+
 interface Services {
   store: Store;
   ledger: Ledger;
@@ -124,8 +131,9 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
   const limits = new Limits(clock);
   const { providers } = upstreams;
   const settings = { limits, limitSettings: config.limits, playground: config.playground };
+  const routing = { circuits: new Circuits(), retryBudget: new RetryBudget(), random: fractions(surroundings.random) };
   return createServer({
-    gateway: { catalog, ledger, providers, ...settings, clock, newId: () => uuidV7(clock()), log },
+    gateway: { catalog, ledger, providers, ...settings, ...routing, clock, newId: () => uuidV7(clock()), log },
     authenticator: new Authenticator({ rows: store.accounts, clock }),
     completionMessages: config.completions.messages,
     usageReport: async (organizationId) => {

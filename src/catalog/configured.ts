@@ -1,8 +1,7 @@
 import type { Capability, Category } from "../contract/model.ts";
-import { parsePrice, type UnitPrices } from "../credits/price.ts";
-import { OperatorError } from "../errors.ts";
+import type { UnitPrices } from "../credits/price.ts";
 import { compose } from "./compose.ts";
-import { findFacts, offeredDollars } from "./facts.ts";
+import { findFacts, type ModelFacts, offeredDollars } from "./facts.ts";
 import {
   type CreditSettings,
   dearerOf,
@@ -14,13 +13,16 @@ import {
 } from "./known-prices.ts";
 import { identify, type KnownProvider, type ProviderIdentity } from "./known-providers.ts";
 import type { CatalogModel, Route } from "./model.ts";
+import { quote, refuse } from "./refuse.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
+import { type PriceSettings, statedPrices } from "./stated-prices.ts";
 
-/** A model as the configuration states it. Prices are decimal texts, in credits per million tokens. */
+/** A model as the configuration states it. */
 export interface ModelSettings {
   id: string;
-  routes: readonly { provider: string; model: string }[];
-  price?: { input: string; cachedInput?: string; output: string };
+  routes: readonly RouteSettings[];
+  /** Of every route that states none of its own. */
+  price?: PriceSettings;
   name?: string;
   category?: Category;
   description?: string;
@@ -29,6 +31,13 @@ export interface ModelSettings {
   maxOutputTokens?: number;
   cutoffDate?: string;
   playground?: boolean;
+}
+
+interface RouteSettings {
+  provider: string;
+  model: string;
+  weight?: number;
+  price?: PriceSettings;
 }
 
 /** What the models of the configuration are seen against. */
@@ -54,17 +63,23 @@ export function configuredModels(settings: readonly ModelSettings[], surrounding
 }
 
 function configuredModel(key: string, settings: ModelSettings, surroundings: Surroundings): CatalogModel {
-  const stated = settings.price === undefined ? undefined : statedPrices(`${key}.price`, settings.price);
+  const priceOf = (place: string, price: PriceSettings | undefined) =>
+    price === undefined ? undefined : statedPrices(`${place}.price`, price, surroundings.nowMs);
+  const stated = priceOf(key, settings.price);
   const found = settings.routes.map((route, index): FoundRoute => {
-    const provider = providerOf(`${key}.routes[${index}]`, route, surroundings.providers);
+    const place = `${key}.routes[${index}]`;
+    const provider = providerOf(place, route, surroundings.providers);
     const priced = priceOfRoute(provider, route.model, surroundings);
-    return { provider, model: route.model, known: identify(provider), priced };
+    const known = identify(provider);
+    const facts = findFacts(known?.id, route.model);
+    return { ...route, provider, known, facts, priced, stated: priceOf(place, route.price) ?? stated };
   });
+  checkWeights(`${key}.routes`, settings.routes);
   const [first, ...others] = found;
   if (first === undefined) return refuse(`${key}.routes`, "found an empty list", "at least one { provider, model }");
-  const routeOf = (route: FoundRoute) => pricedRoute(`${key}.price`, route, stated);
+  const routeOf = (route: FoundRoute) => pricedRoute(`${key}.price`, route);
   const priced = typeof first.priced === "string" ? undefined : first.priced;
-  const facts = findFacts(first.known?.id, first.model);
+  const facts = factsOfAll(first, others);
   const compatible = found.flatMap(({ known, provider }) => (known?.kind === provider.kind ? [known] : []));
   return compose({
     id: settings.id,
@@ -83,15 +98,50 @@ function configuredModel(key: string, settings: ModelSettings, surroundings: Sur
 interface FoundRoute {
   provider: ProviderIdentity;
   model: string;
+  weight?: number;
   known: KnownProvider | undefined;
+  facts: ModelFacts | undefined;
   priced: PricedModel | Unpriced;
+  stated: UnitPrices | undefined;
 }
 
-function pricedRoute(key: string, { provider, model, priced }: FoundRoute, stated: UnitPrices | undefined): Route {
-  if (stated !== undefined) return { providerId: provider.id, model, prices: stated };
+/** What is known of the first route's model, as far as every route bears it out; of context windows the largest. */
+function factsOfAll({ facts }: FoundRoute, others: readonly FoundRoute[]): ModelFacts | undefined {
+  const known = others.flatMap((other) => other.facts ?? []);
+  return facts && known.reduce(common, facts);
+}
+
+function common(one: ModelFacts, other: ModelFacts): ModelFacts {
+  return {
+    ...one,
+    contextWindow: Math.max(one.contextWindow, other.contextWindow),
+    maxOutputTokens: Math.min(one.maxOutputTokens, other.maxOutputTokens),
+    can: one.can.filter((capability) => other.can.includes(capability)),
+    refuses: [...new Set([...one.refuses, ...other.refuses])],
+    imageTokensMax: Math.max(one.imageTokensMax, other.imageTokensMax),
+  };
+}
+
+/** Weights stand for all routes of a model or for none: one that is left out could mean anything. */
+function checkWeights(key: string, routes: ModelSettings["routes"]): void {
+  const without = routes.findIndex(({ weight }) => weight === undefined);
+  if (without < 0 || routes.every(({ weight }) => weight === undefined)) return;
+  refuse(`${key}[${without}].weight`, "found none beside routes that have one", "a weight for each route, or for none");
+}
+
+function pricedRoute(key: string, found: FoundRoute): Route {
+  const { provider, model, weight, facts, priced, stated } = found;
+  const contextWindow = facts?.contextWindow ?? (typeof priced === "string" ? undefined : priced.contextWindow);
+  const route = {
+    providerId: provider.id,
+    model,
+    ...(weight !== undefined && { weight }),
+    ...(contextWindow !== undefined && { contextWindow }),
+  };
+  if (stated !== undefined) return { ...route, prices: stated };
   if (typeof priced === "string") return refuse(key, whyUnpriced(priced, provider.id, model), PRICE_WORDS);
   const { prices, shortPrompt } = priced;
-  return { providerId: provider.id, model, prices, ...(shortPrompt && { shortPrompt }) };
+  return { ...route, prices, ...(shortPrompt && { shortPrompt }) };
 }
 
 /** What a model costs at a provider, or why that is not known. */
@@ -111,17 +161,6 @@ export function priceOfRoute(
   const priced = pricesId === undefined ? "unknown" : knownPrice(pricesId, model, credits, nowMs);
   const dollars = known === undefined ? undefined : offeredDollars(known.id, model);
   return dearerOf(priced, dollars && tablePrice(dollars, credits));
-}
-
-function statedPrices(key: string, price: { input: string; cachedInput?: string; output: string }): UnitPrices {
-  const read = (name: "input" | "cachedInput" | "output", text: string) => {
-    const parsed = parsePrice(text);
-    return parsed ?? refuse(`${key}.${name}`, `found ${quote(text)}`, "a decimal number, 0 or more, such as 0.25");
-  };
-  const input = read("input", price.input);
-  const output = read("output", price.output);
-  const cachedInput = price.cachedInput === undefined ? input : read("cachedInput", price.cachedInput);
-  return { input, cachedInput, cacheWrite: input, output, reasoning: output };
 }
 
 function providerOf(
@@ -145,13 +184,4 @@ const SPACE_OR_CONTROL = /[\s\p{Cc}]/u;
 function checkName(key: string, name: string): void {
   if (name.length >= 1 && name.length <= 200 && !SPACE_OR_CONTROL.test(name)) return;
   refuse(key, `found ${quote(name)}`, "1 to 200 characters without spaces and control characters");
-}
-
-function quote(text: string): string {
-  const quoted = JSON.stringify(text);
-  return quoted.length > 80 ? `${quoted.slice(0, 77)}…"` : quoted;
-}
-
-function refuse(key: string, found: string, allowed: string): never {
-  throw new OperatorError(`${key}: ${found}; allowed: ${allowed}`);
 }

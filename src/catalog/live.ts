@@ -27,6 +27,8 @@ export class LiveCatalog implements Catalog {
   readonly #seen = new Map<string, { server: FoundServer; atMs: number }>();
   #catalog: FixedCatalog;
   #builtFrom: string;
+  /** Midnight, when prices and shutdowns may change. */
+  #goodUntilMs: number;
   #timer: NodeJS.Timeout | undefined;
   #refreshing: Promise<void> | undefined;
 
@@ -36,6 +38,7 @@ export class LiveCatalog implements Catalog {
     const nowMs = options.clock();
     this.#catalog = options.build([], nowMs);
     this.#builtFrom = fingerprint([], nowMs);
+    this.#goodUntilMs = nextMidnight(nowMs);
   }
 
   /** What an operator may want to know of the catalog, a line each. */
@@ -49,11 +52,18 @@ export class LiveCatalog implements Catalog {
   }
 
   find(id: string): CatalogModel | undefined {
-    return this.#catalog.find(id);
+    return this.#current().find(id);
   }
 
   list(): readonly CatalogModel[] {
-    return this.#catalog.list();
+    return this.#current().list();
+  }
+
+  /** A price takes effect at midnight, and not when it is next looked for: whoever asks then gets the new one. */
+  #current(): FixedCatalog {
+    const nowMs = this.#options.clock();
+    if (nowMs >= this.#goodUntilMs) this.#build(nowMs);
+    return this.#catalog;
   }
 
   /** Looks once, and from then on in the background. */
@@ -77,18 +87,28 @@ export class LiveCatalog implements Catalog {
   }
 
   async #refresh(): Promise<void> {
-    const { look, build, clock, log } = this.#options;
+    const { look, clock, log } = this.#options;
     try {
       const answered = (await look?.()) ?? [];
       const nowMs = clock();
       this.#keep(answered, nowMs);
-      const from = fingerprint(this.found, nowMs);
-      if (from === this.#builtFrom) return;
+      this.#build(nowMs);
+    } catch (error) {
+      log.warn({ err: error }, NOT_RENEWED);
+    }
+  }
+
+  #build(nowMs: number): void {
+    const { build, log } = this.#options;
+    this.#goodUntilMs = nextMidnight(nowMs);
+    const from = fingerprint(this.found, nowMs);
+    if (from === this.#builtFrom) return;
+    try {
       this.#catalog = build(this.found, nowMs);
       this.#builtFrom = from;
       log.debug({ models: this.#catalog.list().length }, "the catalog has changed");
     } catch (error) {
-      log.warn({ err: error }, "the catalog could not be renewed and stays as it was");
+      log.warn({ err: error }, NOT_RENEWED);
     }
   }
 
@@ -98,6 +118,14 @@ export class LiveCatalog implements Catalog {
       if (nowMs - atMs >= (this.#options.keepMs ?? KEEP_MS)) this.#seen.delete(id);
     }
   }
+}
+
+const NOT_RENEWED = "the catalog could not be renewed and stays as it was";
+const DAY_MS = 86_400_000;
+
+/** The next midnight in UTC. */
+function nextMidnight(nowMs: number): number {
+  return (Math.floor(nowMs / DAY_MS) + 1) * DAY_MS;
 }
 
 /** Prices and shutdowns change with the date, all else with what was found. */

@@ -32,7 +32,7 @@ export interface CatalogModel {
   prices: UnitPrices;
   /** What a short prompt pays on the dearest route, where long prompts are dearer. */
   shortPrompt?: ShortPromptPrices;
-  /** Tried in this order; at least one. */
+  /** Tried in this order, or by their weights; at least one. */
   routes: readonly Route[];
 }
 
@@ -44,6 +44,15 @@ export interface Route {
   prices: UnitPrices;
   /** What a short prompt pays, where long prompts are dearer. */
   shortPrompt?: ShortPromptPrices;
+  /** How often it comes first beside the other routes of its model, which then have weights too. */
+  weight?: number;
+  /** Tokens, where it is known. */
+  contextWindow?: number;
+}
+
+/** The name of an upstream in the books, in headers and in logs. */
+export function upstreamOf({ providerId, model }: Pick<Route, "providerId" | "model">): string {
+  return `${providerId}/${model}`;
 }
 
 /** Prices of a request whose prompt has at most so many tokens, all classes together. */

@@ -126,16 +126,39 @@ const Provider = Type.Object(
   { additionalProperties: false },
 );
 
-const Price = Type.Object(
+const PRICE = {
+  input: Decimal({ description: "Prompt tokens." }),
+  cachedInput: Type.Optional(
+    Decimal({ description: "Prompt tokens that the provider had cached; as input if absent." }),
+  ),
+  cacheWrite: Type.Optional(Decimal({ description: "Prompt tokens that it put into its cache; as input if absent." })),
+  output: Decimal({ description: "Completion tokens." }),
+  reasoning: Type.Optional(Decimal({ description: "Completion tokens of its reasoning; as output if absent." })),
+};
+const ONE_PRICE = Type.Object(PRICE, { additionalProperties: false });
+const DATED_PRICE = Type.Object(
   {
-    input: Decimal({ description: "Prompt tokens." }),
-    cachedInput: Type.Optional(
-      Decimal({ description: "Prompt tokens that the provider had cached; as input if absent." }),
+    from: Type.Optional(
+      Type.String({
+        format: "date",
+        description: "Day, in UTC, on which the price takes effect; the first may do without.",
+      }),
     ),
-    output: Decimal({ description: "Completion tokens." }),
+    ...PRICE,
   },
-  { additionalProperties: false, description: "Credits per million tokens." },
+  { additionalProperties: false },
 );
+
+/** One price, or a list of them: both forms in one schema, so that a mistake in either names its own key. */
+const Price = (description: string) =>
+  Type.Unsafe<Static<typeof ONE_PRICE> | Static<typeof DATED_PRICE>[]>({
+    ...ONE_PRICE,
+    type: ["object", "array"],
+    items: DATED_PRICE,
+    minItems: 1,
+    allowed: "the prices below, or a list of them with the day (from) on which each takes effect",
+    description,
+  });
 
 const Model = Type.Object(
   {
@@ -145,12 +168,18 @@ const Model = Type.Object(
         {
           provider: Name({ description: "Id of a provider." }),
           model: Name({ description: "The provider's own name of the model." }),
+          price: Type.Optional(Price("Price of this route alone.")),
+          weight: Type.Optional(
+            Count(1_000, {
+              description: "How often it comes first beside the others; stated for all routes of a model or for none.",
+            }),
+          ),
         },
         { additionalProperties: false },
       ),
-      { minItems: 1, description: "Upstreams that serve the model, tried in this order." },
+      { minItems: 1, description: "Upstreams that serve the model, tried in this order, or by weight." },
     ),
-    price: Type.Optional(Price),
+    price: Type.Optional(Price("Credits per million tokens, on every route that states no price of its own.")),
     name: Type.Optional(Type.String({ minLength: 1, description: "Display name." })),
     category: Type.Optional(Type.Enum([...CATEGORIES], { description: "Kind of model." })),
     description: Type.Optional(Type.String({ minLength: 1, description: "Short description." })),

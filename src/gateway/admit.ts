@@ -1,4 +1,4 @@
-import { type CatalogModel, pricesAt, type Route } from "../catalog/model.ts";
+import { type CatalogModel, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import type { Principal } from "../contract/principal.ts";
 import type { ChatCompletionRequest } from "../contract/request.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
@@ -146,7 +146,7 @@ function factsOf(
     tokenId: principal.tokenId,
     requestId,
     model: model.id,
-    upstream: `${route.providerId}/${route.model}`,
+    upstream: upstreamOf(route),
     prices,
     metadata: request.metadata ?? null,
   };

@@ -1,11 +1,12 @@
 import type { Route } from "../catalog/model.ts";
 import { ApiError, StoreUnavailableError, UpstreamError } from "../errors.ts";
 import type { ProviderAnswer } from "../providers/provider.ts";
-import { type Admission, admit } from "./admit.ts";
+import { admit } from "./admit.ts";
+import { attempt, judge } from "./attempt.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
 import { endOfAnswer, headOf } from "./head.ts";
 import { Meter } from "./meter.ts";
-import { forUpstream, type PreparedRequest, prepare } from "./prepare.ts";
+import { prepare } from "./prepare.ts";
 import { routeTo } from "./route.ts";
 import { type Ending, type Settlement, settle, totalTokens } from "./settle.ts";
 import type { AnswerSink } from "./sink.ts";
@@ -21,40 +22,28 @@ export async function complete(gateway: Gateway, call: CompletionCall, sink: Ans
   const [route] = model.routes as [Route, ...Route[]];
   const admission = await admit(gateway, call, model, route, prepared.request);
   const meter = new Meter(admission.estimate.likely);
-  const ending: Ending = { end: "complete", isCalled: false, isStreamed: false };
+  const ending: Ending = { end: "complete", route, isCalled: false, isStreamed: false, attempts: [] };
   let failure: unknown;
   let settlement: Settlement | undefined;
   try {
     if (call.signal.aborted) throw call.signal.reason;
-    ending.isCalled = true;
-    const answer = await attempt(gateway, call, route, prepared, admission);
-    sink.open(headOf(gateway, call, model, route, prepared, admission));
+    const answer = await attempt(gateway, call, { model, prepared, admission, meter }, ending);
+    sink.open(headOf(gateway, call, model, ending.route, prepared, admission));
     ending.isStreamed = sink.streams;
     await relay(answer, meter, sink);
   } catch (error) {
     failure = error;
     ending.end = endOf(error, call.signal);
   }
+  judge(gateway, ending, failure);
   try {
-    settlement = await settle(gateway, admission, route, meter, ending);
+    settlement = await settle(gateway, admission, meter, ending);
   } catch (error) {
     failure = error;
   } finally {
     admission.leave(settlement === undefined ? 0 : totalTokens(settlement.tokens));
   }
   conclude(gateway, call, sink, { failure, ending, settlement, meter });
-}
-
-async function attempt(
-  { providers }: Gateway,
-  { signal }: CompletionCall,
-  route: Route,
-  { request }: PreparedRequest,
-  { maxTokens }: Admission,
-): Promise<ProviderAnswer> {
-  const provider = providers.get(route.providerId);
-  if (provider === undefined) throw new UpstreamError("unavailable", `There is no provider '${route.providerId}'`);
-  return provider.complete({ request: forUpstream(request, route, maxTokens), signal });
 }
 
 async function relay(answer: ProviderAnswer, meter: Meter, sink: AnswerSink): Promise<void> {
@@ -99,17 +88,15 @@ function publicError(failure: unknown): ApiError {
   return new ApiError("internal_error", undefined, { cause: failure });
 }
 
-function logFailure({ log }: Gateway, { requestId, signal }: CompletionCall, error: ApiError, { end }: Ending): void {
+function logFailure({ log }: Gateway, { requestId, signal }: CompletionCall, error: ApiError, ending: Ending): void {
   if (signal.aborted && !(error.cause instanceof StoreUnavailableError)) {
     log.debug({ requestId, status: 499 }, "the client left");
     return;
   }
   // A reason that the caller is told may quote what the caller wrote: it is no matter of the log.
   const isTold = error.cause instanceof UpstreamError && error.cause.publicReason !== undefined;
-  const fields = { requestId, code: error.code, end, ...(!isTold && { err: error.cause }) };
-  const failed = error.cause instanceof UpstreamError ? error.cause.failure : undefined;
-  if (failed === "credentials") log.error(fields, "an upstream refused the service's own credentials");
-  else if (failed === "misconfigured") log.error(fields, "an upstream has no such model or address");
-  else if (error.code === "internal_error") log.error(fields, "a completion failed inside the service");
+  const { end, attempts } = ending;
+  const fields = { requestId, code: error.code, end, attempts, ...(!isTold && { err: error.cause }) };
+  if (error.code === "internal_error") log.error(fields, "a completion failed inside the service");
   else log.warn(fields, "a completion failed");
 }

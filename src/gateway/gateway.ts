@@ -4,7 +4,9 @@ import type { LimitSettings, Principal } from "../contract/principal.ts";
 import type { ChatCompletionRequest } from "../contract/request.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Provider } from "../providers/provider.ts";
+import type { Circuits } from "./circuits.ts";
 import type { Limits, Standing } from "./limits.ts";
+import type { RetryBudget } from "./retry-budget.ts";
 
 /** Bounds of the playground organization, which has no credits to bound it. */
 export interface PlaygroundSettings {
@@ -19,11 +21,15 @@ export interface Gateway {
   catalog: Catalog;
   ledger: Pick<Ledger, "hold" | "settle" | "release">;
   providers: ReadonlyMap<string, Provider>;
+  circuits: Circuits;
+  retryBudget: RetryBudget;
   limits: Limits;
   limitSettings: LimitSettings;
   playground: PlaygroundSettings;
   /** Milliseconds since 1970. */
   clock: () => number;
+  /** Numbers from 0 up to 1. */
+  random: () => number;
   /** A new UUIDv7. */
   newId: () => string;
   log: Log;

@@ -1,4 +1,4 @@
-import type { CatalogModel, Route } from "../catalog/model.ts";
+import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
 import type { FinishReason } from "../contract/completion.ts";
 import { formatCredits } from "../credits/amount.ts";
 import type { Admission } from "./admit.ts";
@@ -33,7 +33,7 @@ export function headOf(
     ...rateLimitHeaders([call.requestStanding, tokenStanding]),
     "x-credits-available": formatCredits(available),
     // A header takes ASCII alone; names of local models may be anything.
-    "x-tollgate-route": encodeURI(`${route.providerId}/${route.model}`.toWellFormed()),
+    "x-tollgate-route": encodeURI(upstreamOf(route).toWellFormed()),
   };
   if (ignored.length > 0) headers["x-tollgate-ignored"] = ignored.join(", ");
   if (isShortened) headers["x-tollgate-max-tokens"] = String(maxTokens);

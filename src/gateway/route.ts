@@ -1,4 +1,4 @@
-import type { Catalog, CatalogModel } from "../catalog/model.ts";
+import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
 import type { Principal } from "../contract/principal.ts";
 import { printable } from "../contract/wording.ts";
 import { ApiError } from "../errors.ts";
@@ -21,6 +21,17 @@ export function routeTo(catalog: Catalog, principal: Principal, modelId: string)
     });
   }
   return model;
+}
+
+/**
+ * The routes of a model in the order in which to try them: as they are listed, or, where they have weights, each first as
+ * often as its weight says. `random` gives numbers from 0 up to 1.
+ */
+export function inOrder(routes: readonly Route[], random: () => number): readonly Route[] {
+  if (routes.length === 1 || routes[0]?.weight === undefined) return routes;
+  // The first of several exponential variables is each with a probability in proportion to its rate, and so on for the rest.
+  const drawn = routes.map((route) => ({ route, at: -Math.log(1 - random()) / (route.weight ?? 1) }));
+  return drawn.sort((one, other) => one.at - other.at).map(({ route }) => route);
 }
 
 /** The error for a model that is not there, or that is none of the caller's business. */

@@ -1,16 +1,15 @@
-import { pricesAt, type Route } from "../catalog/model.ts";
+import { pricesAt, upstreamOf } from "../catalog/model.ts";
 import type { MicroCredits } from "../credits/amount.ts";
 import type { EventEnd } from "../credits/books.ts";
 import { FREE, TOKEN_CLASSES, type TokenCounts } from "../credits/price.ts";
 import type { Admission } from "./admit.ts";
+import type { Course } from "./attempt.ts";
 import type { Gateway } from "./gateway.ts";
 import type { Meter } from "./meter.ts";
 
 /** How an answer ended, and how far it had come. */
-export interface Ending {
+export interface Ending extends Course {
   end: Exclude<EventEnd, "recovered">;
-  /** Whether an upstream was called. */
-  isCalled: boolean;
   /** Whether pieces of the answer were sent to the client as they came. */
   isStreamed: boolean;
 }
@@ -26,7 +25,7 @@ export interface Settlement {
  * called. A failure of ours or the upstream's is charged only where it cut a stream: the input, and what was sent. A
  * complete answer is charged always.
  */
-export function isCharged({ end, isCalled, isStreamed }: Ending): boolean {
+export function isCharged({ end, isCalled, isStreamed }: Pick<Ending, "end" | "isCalled" | "isStreamed">): boolean {
   if (end === "complete") return true;
   return end === "client_left" ? isCalled : isStreamed;
 }
@@ -38,7 +37,6 @@ export function isCharged({ end, isCalled, isStreamed }: Ending): boolean {
 export async function settle(
   { ledger }: Gateway,
   { facts, available, isFree }: Admission,
-  route: Route,
   meter: Meter,
   ending: Ending,
 ): Promise<Settlement> {
@@ -47,8 +45,14 @@ export async function settle(
     await ledger.release(facts.organizationId, facts.holdId);
     return { tokens, charged: 0n, available };
   }
+  const { route } = ending;
   const prices = isFree ? FREE : pricesAt(route, tokens.input + tokens.cachedInput + tokens.cacheWrite);
-  const outcome = await ledger.settle({ facts: { ...facts, prices }, tokens, basis, end: ending.end });
+  const outcome = await ledger.settle({
+    facts: { ...facts, upstream: upstreamOf(route), prices },
+    tokens,
+    basis,
+    end: ending.end,
+  });
   // What is available then only the store knows: the caller is told what was when the request was admitted.
   if (outcome.outcome === "spooled") return { tokens, charged: outcome.charged, available };
   if (outcome.outcome !== "charged") throw new Error(`The settlement of an open hold was answered ${outcome.outcome}`);

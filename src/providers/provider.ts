@@ -9,6 +9,8 @@ export { UpstreamError, type UpstreamFailure } from "../errors.ts";
  */
 export interface Provider {
   readonly id: string;
+  /** Whether it fails because a request says so: a failure then tells nothing of the next request. */
+  readonly isScripted?: boolean;
   /**
    * Resolves when the upstream has accepted the request and begun to answer; rejects with UpstreamError before that.
    * The chunks reject with UpstreamError when the answer breaks off. Aborting `signal` ends the upstream's

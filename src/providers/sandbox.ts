@@ -27,6 +27,7 @@ const MODELS = ["echo", "story", "fault"] as const;
 export function createSandbox({ id, timeouts }: ProviderSettings, _environment: Environment): Provider {
   return {
     id,
+    isScripted: true,
     complete: (call) => complete(call, timeouts),
     listModels: async () => [...MODELS],
     close: async () => {},

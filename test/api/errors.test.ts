@@ -29,7 +29,7 @@ let hasty: Organization;
 beforeAll(async () => {
   upstream = await startUpstream();
   const nobody = `http://127.0.0.1:${await freePort()}/v1`;
-  const behaviours = ["ok", "slow", "failing", "busy", "silent", "rejecting", "filtering", "keyless"];
+  const behaviours = ["ok", "slow", "failing", "busy", "busier", "silent", "rejecting", "filtering", "keyless"];
   service = await startService({
     config: {
       limits: { requestsPerMinute: REQUESTS_A_MINUTE },
@@ -51,9 +51,11 @@ beforeAll(async () => {
   upstream.behave("ok", answering({ words: ["hi"], usage }));
   upstream.behave("slow", answering({ words: Array(40).fill("word "), usage, pauseMs: 50 }));
   upstream.behave("failing", ({ response }) => sendJson(response, 500, { error: { message: "inner secret-4711" } }));
-  upstream.behave("busy", ({ response }) =>
-    sendJson(response, 429, { error: { message: "slow down org-secret" } }, { "retry-after": "7" }),
-  );
+  for (const busy of ["busy", "busier"]) {
+    upstream.behave(busy, ({ response }) =>
+      sendJson(response, 429, { error: { message: "slow down org-secret" } }, { "retry-after": "7" }),
+    );
+  }
   upstream.behave("silent", () => {});
   upstream.behave("rejecting", ({ response }) => sendJson(response, 400, { error: { message: "tools[0] is odd" } }));
   upstream.behave("filtering", ({ response }) =>
@@ -186,9 +188,13 @@ describe("what comes with an error", () => {
     expect(error.message).toContain("POST /v1/chat/completions, GET /v1/models, GET /v1/models/{model}, GET /v1/usage");
   });
 
-  test("an upstream's Retry-After is handed on", async () => {
-    const answer = await ask({ model: "busy" });
-    expect([answer.status, answer.headers.get("retry-after")]).toEqual([503, "7"]);
+  test("an upstream's Retry-After is handed on, and kept: it is not called before", async () => {
+    const calls = () => upstream.requests.filter(({ body }) => body.model === "busier").length;
+    const first = await ask({ model: "busier" });
+    expect([first.status, first.headers.get("retry-after"), calls()]).toEqual([503, "7", 1]);
+    const second = await ask({ model: "busier" });
+    expect([second.status, calls()]).toEqual([503, 1]);
+    expect(["5", "6", "7"]).toContain(second.headers.get("retry-after"));
   });
 
   test("an upstream that refuses our key is our fault, and loud in the log", async () => {

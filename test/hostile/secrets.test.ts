@@ -28,7 +28,7 @@ const price = { input: 1, output: 1 };
 const usage = { prompt_tokens: 2, completion_tokens: 1, total_tokens: 3 };
 const TOKENS = 1000;
 /** Statuses of an upstream that say what is wrong with the request: its reason is told to the caller, scrubbed. */
-const TOLD = [400, 404, 413];
+const TOLD = [400, 413];
 
 let upstream: Upstream;
 let service: RunningService;
@@ -61,7 +61,7 @@ const behaviours: Record<string, Behaviour> = {
   breaking,
   nonsense,
   reset: ({ response }) => void response.destroy(),
-  ...Object.fromEntries([401, 403, 429, 500, 503].map((status) => [`status-${status}`, failing(status)])),
+  ...Object.fromEntries([401, 403, 404, 429, 500, 503].map((status) => [`status-${status}`, failing(status)])),
 };
 
 beforeAll(async () => {

@@ -1,0 +1,41 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { RetryBudget } from "./retry-budget.ts";
+import { RollingCount } from "./rolling-count.ts";
+
+const takenOf = (budget: RetryBudget, nowMs: number, tries: number) =>
+  Array.from({ length: tries }, () => budget.takes(nowMs)).filter(Boolean).length;
+
+test("a quiet service has a hundred further attempts in ten seconds", () => {
+  const budget = new RetryBudget();
+  budget.count(0);
+  expect(takenOf(budget, 0, 1000)).toBe(100);
+  expect(takenOf(budget, 9_999, 10)).toBe(0);
+  expect(takenOf(budget, 10_000, 1000)).toBe(100);
+});
+
+test("a busy one has a fifth of the requests of the last ten seconds", () => {
+  const budget = new RetryBudget();
+  for (let count = 0; count < 5_000; count += 1) budget.count(count * 2);
+  expect(takenOf(budget, 9_999, 5_000)).toBe(1_000);
+  expect(takenOf(budget, 15_000, 5_000)).toBe(0);
+  expect(takenOf(budget, 30_000, 5_000)).toBe(100);
+});
+
+test("what is counted is what happened within the spans", () => {
+  const times = fc.array(fc.integer({ min: 0, max: 3_000 }), { maxLength: 100 });
+  fc.assert(
+    fc.property(times, fc.integer({ min: 1, max: 8 }), fc.integer({ min: 1, max: 500 }), (waits, spans, spanMs) => {
+      const count = new RollingCount(spans, spanMs);
+      const seen: number[] = [];
+      let nowMs = 0;
+      for (const waitMs of waits) {
+        nowMs += waitMs;
+        seen.push(nowMs);
+        count.add(nowMs);
+        const first = (Math.floor(nowMs / spanMs) - spans + 1) * spanMs;
+        expect(count.total(nowMs)).toBe(seen.filter((ms) => ms >= first).length);
+      }
+    }),
+  );
+});

@@ -1,0 +1,218 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import {
+  freePort,
+  makeOrganization,
+  type Organization,
+  type RunningService,
+  send,
+  startService,
+} from "../support/service.ts";
+import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
+
+const usage = { prompt_tokens: 1_000_000, completion_tokens: 1, total_tokens: 1_000_001 };
+/** A credit for the prompt of that usage; routes differ in it. */
+const priced = (input: number) => ({ input, output: 0 });
+
+let upstream: Upstream;
+let service: RunningService;
+let rich: Organization;
+
+const route = (provider: string, model: string, fields: object = {}) => ({ provider, model, ...fields });
+/** Each model is served by a first route that does what its name says, and a second one that answers. */
+const pair = (id: string, fields: object = {}) => ({
+  id,
+  routes: [route("up", id, { price: priced(1) }), route("up", "spare", { price: priced(2) })],
+  ...fields,
+});
+
+const FAILING = { busy: 429, limited: 429, keyless: 401, moneyless: 402, absent: 404, broken: 500, unavailable: 503 };
+const REFUSING = { rejecting: "x", filtering: "content_filter", overlong: "context_length_exceeded" };
+
+beforeAll(async () => {
+  upstream = await startUpstream();
+  upstream.behave("spare", answering({ words: ["from ", "the spare"], usage }));
+  upstream.behave("well", answering({ words: ["well"], usage }));
+  for (const [model, status] of Object.entries(FAILING)) {
+    const headers: Record<string, string> = model === "limited" ? { "retry-after": "3" } : {};
+    upstream.behave(model, ({ response }) => sendJson(response, status, { error: { message: "no" } }, headers));
+  }
+  for (const [model, code] of Object.entries(REFUSING)) {
+    upstream.behave(model, ({ response }) => sendJson(response, 400, { error: { message: "no", code } }));
+  }
+  upstream.behave("silent", () => {});
+  upstream.behave("hanging", () => {});
+  upstream.behave("erring", ({ response }) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.write('data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n');
+    response.end('data: {"error":{"message":"overloaded","type":"overloaded_error"}}\n\n');
+  });
+  upstream.behave("breaking", ({ response }) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.write('data: {"choices":[{"index":0,"delta":{"content":"half"}}]}\n\n');
+    setTimeout(() => response.destroy(), 50);
+  });
+  const nobody = `http://127.0.0.1:${await freePort()}/v1`;
+  const at = (id: string, baseUrl: string, firstByteMs: number) => {
+    return { id, kind: "openai-compatible", baseUrl, apiKey: "k", timeouts: { firstByteMs } };
+  };
+  const names = [...Object.keys(FAILING), ...Object.keys(REFUSING), "well", "silent", "erring", "breaking"];
+  service = await startService({
+    config: {
+      limits: { requestsPerMinute: 100_000, tokensPerMinute: 1_000_000_000 },
+      providers: [at("up", upstream.baseUrl, 300), at("patient", upstream.baseUrl, 60_000), at("down", nobody, 300)],
+      models: [
+        ...names.map((name) => pair(name)),
+        { id: "refused", price: priced(1), routes: [route("down", "any"), route("up", "spare")] },
+        { id: "alone", price: priced(1), routes: [route("down", "alone")] },
+        { id: "hanging", price: priced(1), routes: [route("patient", "hanging"), route("up", "spare")] },
+        {
+          id: "weighted",
+          price: priced(1),
+          routes: [route("up", "well", { weight: 1 }), route("up", "spare", { weight: 3 })],
+        },
+        {
+          id: "limited-alone",
+          price: priced(1),
+          routes: [route("up", "limited")],
+        },
+        { id: "all-down", price: priced(1), routes: [route("down", "a"), route("up", "broken")] },
+      ],
+    },
+  });
+  rich = await makeOrganization(service, "1000000");
+});
+
+afterAll(async () => {
+  await service?.end();
+  await upstream?.close();
+});
+
+const calls = (model: string) => upstream.requests.filter(({ body }) => body.model === model).length;
+const ask = (model: string, stream: boolean, token = rich.token, options?: RequestInit) =>
+  send(
+    service,
+    "/v1/chat/completions",
+    token,
+    { model, messages: [{ role: "user", content: "go" }], max_tokens: 10, stream },
+    options,
+  );
+
+interface Charge {
+  model: string;
+  upstream: string;
+  end?: string;
+}
+
+describe.each([false, true])("streamed: %s", (stream) => {
+  test.each([...Object.keys(FAILING), "silent", "erring", "refused"])(
+    "%s: the next route serves, and is the one that is told and charged",
+    async (model) => {
+      const answer = await ask(model, stream);
+      const text = await answer.text();
+      expect([answer.status, answer.headers.get("x-tollgate-route")]).toEqual([200, "up/spare"]);
+      expect(text).toContain("the spare");
+      expect(text).toContain(`"model":"${model}"`);
+      expect(text).not.toContain('"error"');
+      expect(text).toContain(`"cost":${model === "refused" ? 1 : 2}}`);
+    },
+  );
+
+  test.each([
+    ["rejecting", "upstream_rejected"],
+    ["filtering", "content_filter"],
+    ["overlong", "context_length_exceeded"],
+  ])("%s is the request's own fault: no other route is asked", async (model, code) => {
+    const before = calls("spare");
+    const answer = await ask(model, stream);
+    expect([answer.status, await answer.json()]).toMatchObject([400, { error: { code } }]);
+    expect(calls("spare")).toBe(before);
+  });
+
+  test("a first route that serves is the only one that is called", async () => {
+    const before = calls("spare");
+    const answer = await ask("well", stream);
+    expect(await answer.text()).toContain("well");
+    expect(answer.headers.get("x-tollgate-route")).toBe("up/well");
+    expect(calls("spare")).toBe(before);
+  });
+
+  test("where all fail, the last failure is told", async () => {
+    const answer = await ask("all-down", stream);
+    expect([answer.status, await answer.json()]).toMatchObject([502, { error: { code: "upstream_error" } }]);
+  });
+
+  test("a client that leaves during the first attempt ends it, and no other is made", async () => {
+    const before = { hanging: calls("hanging"), spare: calls("spare") };
+    const leaving = new AbortController();
+    const answer = ask("hanging", stream, rich.token, { signal: leaving.signal }).catch(() => "left");
+    while (calls("hanging") === before.hanging) await sleep(5);
+    const leftAtMs = Date.now();
+    leaving.abort();
+    expect(await answer).toBe("left");
+    const request = upstream.requests.findLast(({ body }) => body.model === "hanging");
+    expect(((await request?.closed) ?? Number.POSITIVE_INFINITY) - leftAtMs).toBeLessThan(500);
+    expect(calls("spare")).toBe(before.spare);
+  });
+});
+
+test("a stream that has begun is not begun again elsewhere", async () => {
+  const before = calls("spare");
+  const text = await (await ask("breaking", true)).text();
+  expect(text).toContain("half");
+  expect(text).toContain('"code":"upstream_error"');
+  expect(calls("spare")).toBe(before);
+});
+
+test("an unstreamed answer that breaks off is asked for elsewhere: the client has nothing of it", async () => {
+  const answer = await ask("breaking", false);
+  const { choices } = (await answer.json()) as { choices: { message: { content: string } }[] };
+  expect([answer.status, choices[0]?.message.content]).toEqual([200, "from the spare"]);
+});
+
+test("an upstream that names a time is left alone until then, and the answer tells it where there is no other", async () => {
+  await ask("limited", false);
+  const before = calls("limited");
+  const answer = await ask("limited-alone", false);
+  expect([answer.status, answer.headers.get("retry-after")]).toEqual([503, expect.stringMatching(/^[123]$/)]);
+  expect(await answer.json()).toMatchObject({ error: { code: "overloaded" } });
+  expect((await ask("limited", true)).headers.get("x-tollgate-route")).toBe("up/spare");
+  expect(calls("limited")).toBe(before);
+});
+
+test("weights share the requests among the routes", async () => {
+  const taken = new Map<string, number>();
+  for (let count = 0; count < 80; count += 1) {
+    const name = (await ask("weighted", false)).headers.get("x-tollgate-route") ?? "";
+    taken.set(name, (taken.get(name) ?? 0) + 1);
+  }
+  // Of 80 draws at one in four, fewer than 4 or more than 40 are less likely than one in a million.
+  expect(taken.get("up/well")).toBeGreaterThan(3);
+  expect(taken.get("up/well")).toBeLessThan(41);
+  expect((taken.get("up/well") ?? 0) + (taken.get("up/spare") ?? 0)).toBe(80);
+});
+
+test("credits are held for the dearest route", async () => {
+  const poor = await makeOrganization(service, "0.00001");
+  const required = async (model: string) => {
+    const refused = await ask(model, false, poor.token);
+    const { error } = (await refused.json()) as { error: { credits_required: number } };
+    return error.credits_required * 1_000_000;
+  };
+  expect(await required("well")).toBe(2 * (await required("all-down")));
+});
+
+test("an operator's mistakes are loud in the log though another route has served", () => {
+  expect(service.output()).toContain("an upstream refused the service's own credentials");
+  expect(service.output()).toContain("an upstream has no such model or address");
+});
+
+test("each charge names the route that was taken, and the books balance", async () => {
+  const statement = await service.tollgate<{ entries: Charge[] }>("credits", "statement", "--org", rich.id);
+  const complete = statement.entries.filter(({ end }) => end === "complete");
+  expect(complete.length).toBeGreaterThan(100);
+  const models = ["well", "weighted"];
+  const wrong = complete.filter((charge) => charge.upstream !== "up/spare" && !models.includes(charge.model));
+  expect(wrong).toEqual([]);
+  expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
+});
