@@ -34,6 +34,7 @@ const draftOf = (organizationId: string): TokenDraft => ({
   models: null,
   limits: null,
   expiresAtMs: null,
+  cap: null,
 });
 async function create(changes: Partial<TokenDraft> = {}) {
   const { id } = await accounts.createOrganization("Test");

@@ -1,6 +1,7 @@
 import { SCOPES, type Scope } from "../contract/scope.ts";
+import type { MicroCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
-import type { AccountRows, LimitSettings, OrganizationRow, TokenRow } from "../stores/store.ts";
+import type { AccountRows, LimitSettings, OrganizationRow, TokenRow, TokenWithBudget } from "../stores/store.ts";
 import { makeId, makeToken, type RandomBytes } from "./token.ts";
 
 export interface AccountsOptions {
@@ -19,6 +20,8 @@ export interface TokenDraft {
   models: string[] | null;
   limits: Partial<LimitSettings> | null;
   expiresAtMs: number | null;
+  /** Credits that it may use in all; null: whatever the organization has. */
+  cap: MicroCredits | null;
 }
 
 /** A token at the one moment when its secret is known. */
@@ -83,12 +86,12 @@ export class Accounts {
     }
     if ((await this.#rows.organization(draft.organizationId)) === undefined) return { outcome: "unknown_organization" };
     const made = this.#newToken({ ...draft, scopes, createdAtMs: nowMs });
-    await this.#rows.insertToken(made.row);
+    await this.#rows.insertToken(made.row, draft.cap);
     return { outcome: "created", ...made };
   }
 
   /** All tokens of an organization (null: of every one), the oldest first. */
-  tokens(organizationId: string | null): Promise<TokenRow[]> {
+  tokens(organizationId: string | null): Promise<TokenWithBudget[]> {
     return allPages((page) => this.#rows.tokens({ ...page, organizationId }));
   }
 

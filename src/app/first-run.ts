@@ -39,7 +39,7 @@ export async function firstRun(services: FirstRunServices): Promise<Standing> {
     reference: "first-start",
   });
   const draft = { organizationId: made.id, name: "first token", scopes: null, models: null };
-  const token = await services.accounts.createToken({ ...draft, limits: null, expiresAtMs: null });
+  const token = await services.accounts.createToken({ ...draft, limits: null, expiresAtMs: null, cap: null });
   if (token.outcome !== "created") throw new Error(`The organization ${made.id} is gone as soon as it was made`);
   return { organization: made, isOnlyOne: true, token: token.token };
 }

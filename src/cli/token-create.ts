@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import { SCOPES } from "../contract/scope.ts";
-import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
+import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
+import { addCommand, type CommonFlags, creditsFlag, print, type Terminal } from "./command.ts";
 import { facts } from "./table.ts";
 import { expiryFlag, isoTime } from "./times.ts";
 import { unknownOrganization, withWorkspace } from "./workspace.ts";
@@ -11,6 +12,7 @@ interface Flags extends CommonFlags {
   scope?: string[];
   model?: string[];
   expires?: string;
+  cap?: string;
 }
 
 export function addTokenCreate(token: Command, terminal: Terminal): void {
@@ -20,7 +22,9 @@ export function addTokenCreate(token: Command, terminal: Terminal): void {
     .option("--scope <scope...>", `what it may do: ${SCOPES.join(", ")} (default: all; guests have no usage)`)
     .option("--model <id...>", "models that it may use (default: all)")
     .option("--expires <when>", "when it ends: 30d, 12h, or a date (default: never)")
+    .option("--cap <credits>", "credits that it may use in all (default: whatever the organization has)")
     .action(async (flags: Flags) => {
+      const cap = flags.cap === undefined ? null : creditsFlag("--cap", flags.cap, { orNone: true });
       const expiresAtMs = flags.expires === undefined ? null : expiryFlag("--expires", flags.expires, terminal.clock());
       await withWorkspace(terminal, flags, async ({ accounts }) => {
         const made = await accounts.createToken({
@@ -30,13 +34,20 @@ export function addTokenCreate(token: Command, terminal: Terminal): void {
           models: flags.model ?? null,
           limits: null,
           expiresAtMs,
+          cap,
         });
         if (made.outcome === "unknown_organization") throw unknownOrganization(flags.org);
         const { id, scopes } = made.row;
         const expiresAt = isoTime(expiresAtMs);
         print(terminal, flags, {
-          json: { id, token: made.token, scopes, expiresAt },
-          text: facts({ id, token: made.token, scopes: scopes.join(", "), expires: expiresAt ?? "never" }),
+          json: { id, token: made.token, scopes, expiresAt, cap: cap === null ? null : creditsFromMicro(cap) },
+          text: facts({
+            id,
+            token: made.token,
+            scopes: scopes.join(", "),
+            expires: expiresAt ?? "never",
+            ...(cap !== null && { cap: `${formatCredits(cap)} credits` }),
+          }),
         });
       });
     });

@@ -16,10 +16,24 @@ export interface BalanceRow {
   nextChangeAtMs: number | null;
 }
 
+/** Of a token with a credit cap; locked after the balances. What is spent may pass the cap: a settlement is never refused. */
+export interface TokenBalanceRow {
+  organizationId: string;
+  tokenId: string;
+  cap: MicroCredits;
+  held: MicroCredits;
+  /** The costs of its events, less the credits that corrected them. */
+  spent: MicroCredits;
+}
+
 export interface GrantRow {
   organizationId: string;
   id: string;
+  /** A `credit` holds what was given back of what had been spent: it is not counted as granted again. */
+  source: "grant" | "credit";
   amount: MicroCredits;
+  /** What was taken back of it by revocations. */
+  revoked: MicroCredits;
   /** What is neither held nor spent nor lapsed of it: 0 while pending, so that what remains of all grants is what is available. */
   remaining: MicroCredits;
   state: "pending" | "active" | "lapsed";
@@ -51,6 +65,24 @@ export interface HoldFacts {
   metadata: Record<string, string> | null;
 }
 
+/** One call of an upstream on behalf of a request. */
+export interface Attempt {
+  /** `provider/model` */
+  route: string;
+  outcome: string;
+  durationMs: number;
+}
+
+/** How a request went, for those who look into it later; no charge depends on it. */
+export interface Trace {
+  isStreamed: boolean;
+  /** From admission to the first piece of the answer; null where there was none. */
+  firstTokenMs: number | null;
+  attempts: Attempt[] | null;
+  /** Error code of a request that was released or broke off. */
+  failure: string | null;
+}
+
 export type HoldState = "open" | "charged" | "released" | "expired";
 
 export interface HoldRow extends HoldFacts {
@@ -65,6 +97,36 @@ export interface HoldRow extends HoldFacts {
   state: HoldState;
   charged: MicroCredits;
   shortfall: MicroCredits;
+  /** What credits that name the hold gave back of what was charged. */
+  credited: MicroCredits;
+  trace: Trace | null;
+}
+
+export interface IdempotencyKeyRow {
+  organizationId: string;
+  key: string;
+  fingerprint: string;
+  holdId: string;
+  /** JSON text of the answer, once there is one. */
+  answer: string | null;
+  createdAtMs: number;
+  expiresAtMs: number;
+}
+
+/** What an operator changed by hand; appended and never changed. */
+export interface AdjustmentRow {
+  organizationId: string;
+  id: string;
+  kind: "revoke" | "credit";
+  amount: MicroCredits;
+  /** Revoked: from which grants. Credited: to the grant that was made for it. */
+  draws: Draw[];
+  /** Of a credit that corrects a charge. */
+  holdId: string | null;
+  tokenId: string | null;
+  reference: string | null;
+  note: string | null;
+  madeAtMs: number;
 }
 
 export type EventBasis = "reported" | "counted";
@@ -83,18 +145,37 @@ export interface UsageEventRow extends HoldFacts {
   chargedAtMs: number;
 }
 
-/** A hold takes what is available between `least` and `most`, or nothing. */
+/** A request's claim to be the first with its key. */
+export interface IdempotencyClaim {
+  key: string;
+  /** Of the request's body: the same key with another body is refused. */
+  fingerprint: string;
+  keepMs: number;
+}
+
+/**
+ * A hold takes what is available between `least` and `most`, at most what its token's cap leaves, or nothing. A key that
+ * was used before is looked at first: then nothing is held.
+ */
 export interface HoldTransition {
   kind: "hold";
   facts: HoldFacts;
   least: MicroCredits;
   most: MicroCredits;
   lifeMs: number;
+  idempotency?: IdempotencyClaim | null;
 }
+/**
+ * Lengthens a hold's life and leaves a checkpoint: what an expiry would charge, at `facts.prices`. A hold that the store
+ * lost is made again, as far as credits reach.
+ */
 export interface RenewTransition {
   kind: "renew";
-  organizationId: string;
-  holdId: string;
+  facts: HoldFacts;
+  /** What was held. */
+  amount: MicroCredits;
+  /** Delivered so far: the input, and what was streamed to the client. */
+  tokens: TokenCounts;
   lifeMs: number;
 }
 /** Charges tokens at `facts.prices`, those of the route that was taken. */
@@ -104,11 +185,16 @@ export interface SettleTransition {
   tokens: TokenCounts;
   basis: EventBasis;
   end: EventEnd;
+  /** JSON text, kept under the hold's idempotency key where it has one. */
+  answer?: string | null;
+  trace?: Trace | null;
 }
+/** Gives back everything that was held, and frees the hold's idempotency key. */
 export interface ReleaseTransition {
   kind: "release";
   organizationId: string;
   holdId: string;
+  trace?: Trace | null;
 }
 export interface ExpireTransition {
   kind: "expire";
@@ -126,6 +212,33 @@ export interface GrantTransition {
   priority: number;
   reference: string | null;
 }
+/** Takes back what was granted and is neither held nor spent, at most `amount`, in the order in which grants are drawn down. */
+export interface RevokeTransition {
+  kind: "revoke";
+  organizationId: string;
+  adjustmentId: string;
+  amount: MicroCredits;
+  /** Null: of every grant in force. Named, also of one that has not taken effect yet. */
+  grantId: string | null;
+  reference: string | null;
+  note: string | null;
+}
+/**
+ * Gives back what was spent, at most what was: all of it or nothing. What is given back is a grant of its own, whose id is
+ * the adjustment's: the grants that it was drawn from may have lapsed.
+ */
+export interface CreditTransition {
+  kind: "credit";
+  organizationId: string;
+  adjustmentId: string;
+  amount: MicroCredits;
+  /** The hold whose charge it corrects; null: goodwill. */
+  holdId: string | null;
+  expiresAtMs: number | null;
+  priority: number;
+  reference: string | null;
+  note: string | null;
+}
 /** Applies what is due (grants that take effect or lapse) and tells the balance. */
 export interface RefreshTransition {
   kind: "refresh";
@@ -138,17 +251,35 @@ export type Transition =
   | ReleaseTransition
   | ExpireTransition
   | GrantTransition
+  | RevokeTransition
+  | CreditTransition
   | RefreshTransition;
 
 export type HoldOutcome =
   | { outcome: "held"; amount: MicroCredits; available: MicroCredits }
   /** The credits are gone: not even with every running request's hold given back would they reach. */
-  | { outcome: "insufficient"; available: MicroCredits }
+  | ({ outcome: "insufficient" } & Shortage)
   /** Running requests hold what is missing. */
-  | { outcome: "busy"; available: MicroCredits; held: MicroCredits }
+  | ({ outcome: "busy"; held: MicroCredits } & Shortage)
   /** A hold of this id ended before. */
-  | { outcome: "ended"; state: Exclude<HoldState, "open"> };
-export type RenewOutcome = { outcome: "renewed" } | { outcome: "ended"; state: Exclude<HoldState, "open"> } | Missing;
+  | Ended
+  | KeyOutcome;
+/** What a hold met that was too little. */
+export interface Shortage {
+  limitedBy: "organization" | "token";
+  available: MicroCredits;
+  /** What the request could have had: what is available, at most what its token's cap leaves. */
+  reach: MicroCredits;
+}
+/** What became of the first request with the key. */
+export type KeyOutcome =
+  | { outcome: "replayed"; answer: string; available: MicroCredits }
+  | { outcome: "in_progress" }
+  /** It ended without an answer that could be given again. */
+  | { outcome: "interrupted" }
+  /** It had another body. */
+  | { outcome: "mismatch" };
+export type RenewOutcome = { outcome: "renewed"; remade: boolean } | Ended;
 export type SettleOutcome =
   | { outcome: "charged"; charged: MicroCredits; shortfall: MicroCredits; available: MicroCredits }
   | { outcome: "released" };
@@ -162,8 +293,17 @@ export type ExpireOutcome =
   | { outcome: "kept"; state: HoldState }
   | Missing;
 export type GrantOutcome = { outcome: "granted"; grantId: string; balance: BalanceRow; repeated: boolean };
+export type RevokeOutcome =
+  | { outcome: "revoked"; adjustment: AdjustmentRow; balance: BalanceRow; repeated: boolean }
+  | { outcome: "unknown_grant" };
+export type CreditOutcome =
+  | { outcome: "credited"; adjustment: AdjustmentRow; balance: BalanceRow; repeated: boolean }
+  /** More than was spent, or than the hold was charged and not credited yet. */
+  | { outcome: "excessive"; most: MicroCredits }
+  | Missing;
 export type RefreshOutcome = { outcome: "refreshed"; balance: BalanceRow };
 type Missing = { outcome: "missing" };
+type Ended = { outcome: "ended"; state: Exclude<HoldState, "open"> };
 export type UnknownOrganization = { outcome: "unknown_organization" };
 
 /** The outcome that belongs to a kind of transition. */
@@ -174,28 +314,46 @@ export interface Outcomes {
   release: ReleaseOutcome | UnknownOrganization;
   expire: ExpireOutcome | UnknownOrganization;
   grant: GrantOutcome | UnknownOrganization;
+  revoke: RevokeOutcome | UnknownOrganization;
+  credit: CreditOutcome | UnknownOrganization;
   refresh: RefreshOutcome | UnknownOrganization;
 }
 export type Outcome = Outcomes[keyof Outcomes];
 
-/** The rows that a batch concerns, read under the locks of its balances. */
+/** The rows that a batch concerns, read under the locks of its balances. What it names: `names.ts`. */
 export interface BookRows {
   nowMs: number;
   balances: BalanceRow[];
-  /** Of those organizations: every grant pending or with something remaining, those that the holds draw on, those with an id or a reference that a grant of the batch names. */
+  /** Of the tokens that the batch and its holds name. */
+  tokenBalances: TokenBalanceRow[];
+  /** Of those organizations: every grant pending or with something remaining, those that the holds draw on, those with an id or a reference that the batch names. */
   grants: GrantRow[];
-  /** The holds that the batch names. */
+  /** The holds that the batch names, and those of the keys that it names. */
   holds: HoldRow[];
+  /** The keys that the batch names, and those of the holds that it names. */
+  keys: IdempotencyKeyRow[];
+  /** Those with an id, or a kind and a reference, that the batch names. */
+  adjustments: AdjustmentRow[];
 }
 
 /** The rows to write, each the whole row in its new state, each at most once. */
 export interface BookWrites {
   balances: BalanceRow[];
+  /** `held` and `spent` have changed. */
+  tokenBalances: TokenBalanceRow[];
   newGrants: GrantRow[];
+  /** `remaining`, `revoked` and `state` have changed. */
   changedGrants: GrantRow[];
   newHolds: HoldRow[];
-  changedHolds: HoldRow[];
+  /** Still open: life, checkpoint, upstream and prices have changed. */
+  renewedHolds: HoldRow[];
+  /** No longer open: beside that of a renewal, what was drawn and charged, the state and the trace have changed. */
+  endedHolds: HoldRow[];
   events: UsageEventRow[];
+  /** To insert, or in the place of the row with the same key. */
+  keys: IdempotencyKeyRow[];
+  removedKeys: { organizationId: string; key: string }[];
+  newAdjustments: AdjustmentRow[];
 }
 
 export interface Decision {

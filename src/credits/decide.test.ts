@@ -1,6 +1,13 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { keyOf, MemoryBooks } from "../../test/support/memory-books.ts";
-import type { EventEnd, GrantTransition, HoldFacts, HoldTransition, SettleTransition } from "./books.ts";
+import type {
+  EventEnd,
+  GrantTransition,
+  HoldFacts,
+  HoldTransition,
+  RenewTransition,
+  SettleTransition,
+} from "./books.ts";
 import { FREE, NO_TOKENS, type TokenCounts } from "./price.ts";
 
 const ORGANIZATION = "org_1";
@@ -27,6 +34,9 @@ function holding(holdId: string, least: bigint, most = least): HoldTransition {
 function settling(holdId: string, tokens: Partial<TokenCounts>, end: EventEnd = "complete"): SettleTransition {
   return { kind: "settle", facts: factsOf(holdId), tokens: { ...NO_TOKENS, ...tokens }, basis: "reported", end };
 }
+function renewing(holdId: string, amount: bigint, tokens: Partial<TokenCounts> = {}): RenewTransition {
+  return { kind: "renew", facts: factsOf(holdId), amount, tokens: { ...NO_TOKENS, ...tokens }, lifeMs: 100 };
+}
 const named = (holdId: string) => ({ organizationId: ORGANIZATION, holdId });
 const releasing = (holdId: string) => ({ kind: "release" as const, ...named(holdId) });
 const expiring = (holdId: string) => ({ kind: "expire" as const, ...named(holdId) });
@@ -36,9 +46,7 @@ const row = (holdId: string) => books.holds.get(keyOf(ORGANIZATION, holdId));
 const event = (holdId: string, sequence: 0 | 1) => books.events.get(keyOf(ORGANIZATION, holdId, sequence));
 
 function expireWithCheckpoint(holdId: string, tokens: Partial<TokenCounts>) {
-  const hold = row(holdId);
-  if (hold === undefined) throw new Error("no such hold");
-  books.holds.set(keyOf(ORGANIZATION, holdId), { ...hold, tokens: { ...NO_TOKENS, ...tokens } });
+  books.bookOne(renewing(holdId, 0n, tokens));
   books.nowMs += 100;
   return books.bookOne(expiring(holdId));
 }
@@ -57,8 +65,8 @@ describe("hold", () => {
     const outcomes = books.book([holding("a", 40n), holding("b", 50n), holding("c", 51n), holding("d", 10n)]);
     expect(outcomes).toEqual([
       { outcome: "held", amount: 40n, available: 10n },
-      { outcome: "busy", available: 10n, held: 40n },
-      { outcome: "insufficient", available: 10n },
+      { outcome: "busy", limitedBy: "organization", available: 10n, reach: 10n, held: 40n },
+      { outcome: "insufficient", limitedBy: "organization", available: 10n, reach: 10n },
       { outcome: "held", amount: 10n, available: 0n },
     ]);
     expect([...books.holds.values()].map(({ holdId }) => holdId)).toEqual(["a", "d"]);
@@ -175,7 +183,7 @@ describe("expire", () => {
     grant("g", 50n);
     books.book([holding("a", 10n), holding("b", 10n)]);
     books.nowMs += 100;
-    books.book([{ kind: "renew", ...named("a"), lifeMs: 100 }, releasing("b")]);
+    books.book([renewing("a", 10n), releasing("b")]);
     expect(books.book([expiring("a"), expiring("b"), expiring("c")])).toEqual([
       { outcome: "kept", state: "open" },
       { outcome: "kept", state: "released" },
@@ -246,7 +254,13 @@ describe("grants", () => {
     grant("g", 50n, { expiresAtMs: 1_050 });
     books.bookOne(holding("a", 30n));
     books.nowMs = 1_050;
-    expect(books.bookOne(holding("b", 1n))).toEqual({ outcome: "busy", available: 0n, held: 30n });
+    expect(books.bookOne(holding("b", 1n))).toEqual({
+      outcome: "busy",
+      limitedBy: "organization",
+      available: 0n,
+      reach: 0n,
+      held: 30n,
+    });
     expect(balance()).toMatchObject({ held: 30n, expired: 20n });
     books.bookOne(settling("a", { input: 10 }));
     expect(balance()).toMatchObject({ granted: 50n, available: 0n, held: 0n, spent: 10n, expired: 40n });

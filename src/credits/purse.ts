@@ -1,5 +1,5 @@
 import { type MicroCredits, minimum } from "./amount.ts";
-import type { BalanceRow, Draw, GrantRow, GrantTransition } from "./books.ts";
+import type { BalanceRow, CreditTransition, Draw, GrantRow, GrantTransition } from "./books.ts";
 
 /**
  * The balance and the grants of one organization while a batch is decided, changed in place. Every function here keeps
@@ -75,7 +75,9 @@ export function addGrant(
   const grant: GrantRow = {
     organizationId: transition.organizationId,
     id: transition.grantId,
+    source: "grant",
     amount: transition.amount,
+    revoked: 0n,
     remaining: 0n,
     state: "pending",
     effectiveAtMs: transition.effectiveAtMs ?? nowMs,
@@ -94,6 +96,55 @@ export function addGrant(
   return { grant, first: true };
 }
 
+/**
+ * Takes back at most `amount`: of a grant that is named, or of what is available in the order of drawing. What is pending
+ * is taken off before it is granted.
+ */
+export function revoke(purse: Purse, amount: MicroCredits, named: GrantRow | null): Draw[] {
+  const { balance } = purse;
+  if (named !== null && named.state === "pending") {
+    const revoked = minimum(amount, named.amount - named.revoked);
+    named.revoked += revoked;
+    return revoked === 0n ? [] : [{ grantId: named.id, amount: revoked }];
+  }
+  const draws: Draw[] = [];
+  let left = amount;
+  for (const grant of named === null ? inDrawOrder(purse) : [named]) {
+    const revoked = minimum(left, grant.remaining);
+    if (revoked === 0n) continue;
+    left -= revoked;
+    grant.remaining -= revoked;
+    grant.revoked += revoked;
+    balance.available -= revoked;
+    balance.granted -= revoked;
+    draws.push({ grantId: grant.id, amount: revoked });
+  }
+  return draws;
+}
+
+/** Gives back what was spent, as a grant of its own that is in force at once. The caller takes it off what is spent. */
+export function giveCredit(purse: Purse, transition: CreditTransition, nowMs: number): Draw {
+  const { organizationId, adjustmentId: id, amount, expiresAtMs, priority } = transition;
+  if (purse.grants.has(id)) throw new Error(`there is a grant ${id} already`);
+  const lasting = { effectiveAtMs: nowMs, expiresAtMs, priority, reference: null, createdAtMs: nowMs };
+  const grant: GrantRow = {
+    organizationId,
+    id,
+    source: "credit",
+    amount,
+    revoked: 0n,
+    remaining: amount,
+    state: "active",
+    ...lasting,
+  };
+  purse.grants.set(id, grant);
+  purse.balance.available += amount;
+  purse.drawOrder = null;
+  if (isPast(expiresAtMs, nowMs)) lapse(purse, grant);
+  else if (amount > 0n) changeNoLaterThan(purse, expiresAtMs);
+  return { grantId: id, amount };
+}
+
 function applyDue(purse: Purse, nowMs: number): void {
   for (const grant of purse.grants.values()) {
     if (grant.state === "pending" && grant.effectiveAtMs <= nowMs) activate(purse, grant);
@@ -109,9 +160,9 @@ function applyDue(purse: Purse, nowMs: number): void {
 
 function activate(purse: Purse, grant: GrantRow): void {
   grant.state = "active";
-  grant.remaining = grant.amount;
-  purse.balance.granted += grant.amount;
-  purse.balance.available += grant.amount;
+  grant.remaining = grant.amount - grant.revoked;
+  purse.balance.granted += grant.remaining;
+  purse.balance.available += grant.remaining;
   purse.drawOrder = null;
 }
 

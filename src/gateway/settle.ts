@@ -42,7 +42,7 @@ export async function settle(
 ): Promise<Settlement> {
   const { tokens, basis } = meter.reading();
   if (!isCharged(ending)) {
-    await ledger.release(facts.organizationId, facts.holdId);
+    await ledger.release({ organizationId: facts.organizationId, holdId: facts.holdId });
     return { tokens, charged: 0n, available };
   }
   const { route } = ending;

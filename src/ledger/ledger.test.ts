@@ -63,7 +63,10 @@ describe("the verbs", () => {
     expect(await hold("a")).toEqual({ outcome: "held", amount: 10n, available: 90n });
     expect(await settle("a", 7)).toEqual({ outcome: "charged", charged: 7n, shortfall: 0n, available: 93n });
     await hold("b");
-    expect(await ledger.release(ORGANIZATION, "b")).toEqual({ outcome: "released", available: 93n });
+    expect(await ledger.release({ organizationId: ORGANIZATION, holdId: "b" })).toEqual({
+      outcome: "released",
+      available: 93n,
+    });
     expect(books.batches.map(({ lane, transitions }) => [lane, transitions.map(({ kind }) => kind).join()])).toEqual([
       ["durable", "grant"],
       ["holds", "hold"],
@@ -121,7 +124,7 @@ describe("renewal", () => {
     expect([row("a")?.state, row("b")?.state]).toEqual(["open", "open"]);
     expect(row("a")?.expiresAtMs).toBe(books.nowMs + HOLD_LIFE_MS);
     await settle("a", 1);
-    await ledger.release(ORGANIZATION, "b");
+    await ledger.release({ organizationId: ORGANIZATION, holdId: "b" });
     await sleep(20);
     const before = renewed();
     await sleep(40);

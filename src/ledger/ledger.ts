@@ -1,6 +1,13 @@
 import type { Log } from "../contract/log.ts";
 import type { MicroCredits } from "../credits/amount.ts";
-import type { BalanceRow, GrantTransition, HoldTransition, Outcomes, SettleTransition } from "../credits/books.ts";
+import type {
+  BalanceRow,
+  GrantTransition,
+  HoldTransition,
+  Outcomes,
+  ReleaseTransition,
+  SettleTransition,
+} from "../credits/books.ts";
 import { priceOf } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { Books } from "../stores/store.ts";
@@ -8,7 +15,7 @@ import { Lane } from "./lane.ts";
 import type { Quarantine } from "./quarantine.ts";
 import type { SpooledTransition } from "./spool/record.ts";
 import type { Spool } from "./spool/spool.ts";
-import { Upkeep } from "./upkeep.ts";
+import { type Checkpoint, Upkeep } from "./upkeep.ts";
 
 /** Running requests, and transitions in the spool: whoever runs is sure of a place in it. */
 const RUNNING_AND_SPOOLED_MAX = 10_000;
@@ -71,14 +78,16 @@ export class Ledger {
   }
 
   /** Sets aside what is available between `least` and `most`, and keeps it aside until it is settled or released. */
-  async hold(request: Pick<HoldTransition, "facts" | "least" | "most">): Promise<Outcomes["hold"]> {
+  async hold(request: Pick<HoldTransition, "facts" | "least" | "most" | "idempotency">): Promise<Outcomes["hold"]> {
     const { holdId } = request.facts;
     if (this.#running.size + this.#spool.entries >= RUNNING_AND_SPOOLED_MAX) {
       throw new StoreUnavailableError("The spool has no place for another request.");
     }
     this.#running.add(holdId);
     try {
-      const outcome = await this.#holds.push({ kind: "hold", lifeMs: this.#options.holdLifeMs, ...request });
+      // The answer to a key may be asked for after any crash.
+      const lane = request.idempotency ? this.#durable : this.#holds;
+      const outcome = await lane.push({ kind: "hold", lifeMs: this.#options.holdLifeMs, ...request });
       // The store is back: nothing that waits for it has to wait longer.
       if (this.#spool.isStoreAway) void this.#spool.replay();
       if (outcome.outcome === "held") this.#upkeep.track(request.facts, outcome.amount);
@@ -98,9 +107,14 @@ export class Ledger {
     return this.#end({ kind: "settle", ...request }, request.facts.holdId);
   }
 
+  /** From now on the hold's renewals leave behind what was delivered: what an expiry would charge. */
+  checkpoint(holdId: string, checkpoint: Checkpoint): void {
+    this.#upkeep.checkpoint(holdId, checkpoint);
+  }
+
   /** Gives back everything that was set aside. */
-  release(organizationId: string, holdId: string): Promise<Outcomes["release"] | Spooled> {
-    return this.#end({ kind: "release", organizationId, holdId }, holdId);
+  release(request: Omit<ReleaseTransition, "kind">): Promise<Outcomes["release"] | Spooled> {
+    return this.#end({ kind: "release", ...request }, request.holdId);
   }
 
   /** Grants credits; the same reference of an organization grants once. */

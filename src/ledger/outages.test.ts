@@ -51,7 +51,10 @@ describe("while the store is away", () => {
     await hold("b");
     books.failWith = away;
     expect(await settle("a", 7)).toEqual({ outcome: "spooled", charged: 7n });
-    expect(await ledger.release(ORGANIZATION, "b")).toEqual({ outcome: "spooled", charged: 0n });
+    expect(await ledger.release({ organizationId: ORGANIZATION, holdId: "b" })).toEqual({
+      outcome: "spooled",
+      charged: 0n,
+    });
     expect(await entries()).toBe(2);
     expect(log.messages("warn")).toEqual([expect.stringContaining("they go to the spool")]);
     books.failWith = () => undefined;

@@ -1,5 +1,6 @@
 import type { Log } from "../contract/log.ts";
 import type { HoldFacts, Outcomes } from "../credits/books.ts";
+import { NO_TOKENS, type TokenCounts } from "../credits/price.ts";
 import type { Books, HoldReference } from "../stores/store.ts";
 import type { Lane } from "./lane.ts";
 
@@ -21,9 +22,13 @@ export interface UpkeepOptions {
   log: Log;
 }
 
+/** What an expiry would charge: what was delivered so far, at the prices of the route that is taken. */
+export type Checkpoint = () => { facts: HoldFacts; tokens: TokenCounts };
+
 interface OpenHold {
   facts: HoldFacts;
   amount: bigint;
+  checkpoint: Checkpoint;
 }
 
 /** Keeps this process's open holds alive, and ends those that nobody keeps alive any more. */
@@ -39,9 +44,15 @@ export class Upkeep {
     this.#options = options;
   }
 
-  /** Renews a hold from now on, until `forget`. */
+  /** Renews a hold from now on, until `forget`. Nothing counts as delivered before `checkpoint` tells of it. */
   track(facts: HoldFacts, amount: bigint): void {
-    this.#open.set(facts.holdId, { facts, amount });
+    this.#open.set(facts.holdId, { facts, amount, checkpoint: () => ({ facts, tokens: NO_TOKENS }) });
+  }
+
+  /** From now on each renewal asks what was delivered. */
+  checkpoint(holdId: string, checkpoint: Checkpoint): void {
+    const hold = this.#open.get(holdId);
+    if (hold !== undefined) hold.checkpoint = checkpoint;
   }
 
   forget(holdId: string): void {
@@ -97,15 +108,15 @@ export class Upkeep {
 
   async #renewOne(hold: OpenHold): Promise<void> {
     const { holds, holdLifeMs: lifeMs, log } = this.#options;
-    const { holdId, organizationId } = hold.facts;
-    const renewal = await holds.push({ kind: "renew", organizationId, holdId, lifeMs });
-    if (renewal.outcome === "renewed" || !this.#isOpen(hold)) return;
-    if (renewal.outcome === "missing") {
-      // Lost with the last moments of a store that crashed: set aside again what credits still cover.
-      await holds.push({ kind: "hold", facts: hold.facts, least: 0n, most: hold.amount, lifeMs });
-      log.warn({ organizationId, holdId }, "hold was lost by the store and made again");
+    const { facts, tokens } = hold.checkpoint();
+    const { holdId, organizationId } = facts;
+    const renewal = await holds.push({ kind: "renew", facts, amount: hold.amount, tokens, lifeMs });
+    if (renewal.outcome === "renewed") {
+      // Lost with the last moments of a store that crashed.
+      if (renewal.remade) log.warn({ organizationId, holdId }, "hold was lost by the store and made again");
       return;
     }
+    if (!this.#isOpen(hold)) return;
     this.forget(holdId);
     // Charged or released: this process did that itself a moment ago, over the other lane.
     if (renewal.outcome === "ended" && renewal.state !== "expired") return;

@@ -1,7 +1,7 @@
-import type { Selectable } from "kysely";
+import { type Selectable, sql } from "kysely";
 import type { Scope } from "../contract/scope.ts";
 import { optionalNumber } from "./rows.ts";
-import type { AccountRows, LimitSettings, OrganizationRow, TokenRow } from "./store.ts";
+import type { AccountRows, LimitSettings, OrganizationRow, TokenRow, TokenWithBudget } from "./store.ts";
 import type { OrganizationTable, PortableDatabase, TokenTable } from "./tables.ts";
 
 /** The rows of organizations and tokens, the same for both stores. */
@@ -27,8 +27,13 @@ export function accountRows(database: PortableDatabase): AccountRows {
       if (after !== null) query = query.where("id", ">", after);
       return (await query.execute()).map(organizationFromTable);
     },
-    async insertToken(token) {
-      await insertToken(token).execute();
+    async insertToken(token, cap) {
+      const { organizationId: organization_id, id: token_id } = token;
+      const budget = kysely.insertInto("token_balance");
+      await database.write([
+        insertToken(token).compile(),
+        ...(cap === null ? [] : [budget.values({ organization_id, token_id, cap, held: 0, spent: 0 }).compile()]),
+      ]);
     },
     async tokenByHash(hash) {
       const row = await kysely
@@ -41,14 +46,14 @@ export function accountRows(database: PortableDatabase): AccountRows {
       return row && { ...tokenFromTable(row), organizationKind: row.organization_kind };
     },
     async token(id) {
-      const row = await kysely.selectFrom("token").selectAll().where("id", "=", id).executeTakeFirst();
-      return row && tokenFromTable(row);
+      const row = await tokensWithBudget(kysely).where("token.id", "=", id).executeTakeFirst();
+      return row && withBudget(row);
     },
     async tokens({ organizationId, after, limit }) {
-      let query = kysely.selectFrom("token").selectAll().orderBy("id").limit(limit);
-      if (organizationId !== null) query = query.where("organization_id", "=", organizationId);
-      if (after !== null) query = query.where("id", ">", after);
-      return (await query.execute()).map(tokenFromTable);
+      let query = tokensWithBudget(kysely).orderBy("token.id").limit(limit);
+      if (organizationId !== null) query = query.where("token.organization_id", "=", organizationId);
+      if (after !== null) query = query.where("token.id", ">", after);
+      return (await query.execute()).map(withBudget);
     },
     async revokeToken(id, atMs) {
       const result = await kysely
@@ -68,9 +73,50 @@ export function accountRows(database: PortableDatabase): AccountRows {
           .where((eb) => eb.or([eb("expires_at", "is", null), eb("expires_at", ">", BigInt(oldExpiresAtMs))]))
           .compile(),
         insertToken(successor).compile(),
+        leaveBudget(kysely, oldId, successor).compile(),
       ]);
     },
   };
+}
+
+function tokensWithBudget(kysely: PortableDatabase["kysely"]) {
+  return kysely
+    .selectFrom("token")
+    .leftJoin("token_balance", (join) =>
+      join
+        .onRef("token_balance.organization_id", "=", "token.organization_id")
+        .onRef("token_balance.token_id", "=", "token.id"),
+    )
+    .selectAll("token")
+    .select(["token_balance.cap", "token_balance.held", "token_balance.spent"]);
+}
+
+/** What the predecessor's cap leaves; nothing is inserted where it has none. */
+function leaveBudget(kysely: PortableDatabase["kysely"], oldId: string, { organizationId, id }: TokenRow) {
+  const left = sql<bigint>`case when cap > held + spent then cap - held - spent else 0 end`;
+  return kysely
+    .insertInto("token_balance")
+    .columns(["organization_id", "token_id", "cap", "held", "spent"])
+    .expression((from) =>
+      from
+        .selectFrom("token_balance")
+        .select([
+          "organization_id",
+          sql<string>`${sql.lit(id)}`.as("token_id"),
+          left.as("cap"),
+          sql<bigint>`0`.as("held"),
+          sql<bigint>`0`.as("spent"),
+        ])
+        .where("organization_id", "=", organizationId)
+        .where("token_id", "=", oldId),
+    );
+}
+
+type BudgetColumns = { cap: bigint | null; held: bigint | null; spent: bigint | null };
+
+function withBudget({ cap, held, spent, ...token }: Selectable<TokenTable> & BudgetColumns): TokenWithBudget {
+  const hasCap = cap !== null && held !== null && spent !== null;
+  return { ...tokenFromTable(token), budget: hasCap ? { cap, held, spent } : null };
 }
 
 function organizationFromTable(row: Selectable<OrganizationTable>): OrganizationRow {

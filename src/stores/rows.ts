@@ -1,9 +1,29 @@
 import type { Selectable } from "kysely";
-import type { BalanceRow, Draw, GrantRow, HoldRow, UsageEventRow } from "../credits/books.ts";
+import type {
+  AdjustmentRow,
+  Attempt,
+  BalanceRow,
+  Draw,
+  GrantRow,
+  HoldRow,
+  IdempotencyKeyRow,
+  TokenBalanceRow,
+  Trace,
+  UsageEventRow,
+} from "../credits/books.ts";
 import type { TokenCounts, UnitPrices } from "../credits/price.ts";
-import type { BalanceTable, CreditGrantTable, HoldTable, UsageEventTable } from "./tables.ts";
+import type {
+  AdjustmentTable,
+  BalanceTable,
+  CreditGrantTable,
+  HoldTable,
+  IdempotencyKeyTable,
+  TokenBalanceTable,
+  UsageEventTable,
+} from "./tables.ts";
 
 /** Rows of the tables to rows of the books and back, the same for both stores. */
+type Written<Table> = { [Column in keyof Table]: string | bigint | number | null };
 
 export function encodeDraws(draws: Draw[]): string {
   if (draws.length === 0) return "[]";
@@ -39,7 +59,7 @@ export function balanceFromTable(row: Selectable<BalanceTable>): BalanceRow {
   };
 }
 
-export function balanceToTable(row: BalanceRow): { [Column in keyof BalanceTable]: string | bigint | number | null } {
+export function balanceToTable(row: BalanceRow): Written<BalanceTable> {
   return {
     organization_id: row.organizationId,
     granted: row.granted,
@@ -55,7 +75,9 @@ export function grantFromTable(row: Selectable<CreditGrantTable>): GrantRow {
   return {
     organizationId: row.organization_id,
     id: row.id,
+    source: row.source,
     amount: row.amount,
+    revoked: row.revoked,
     remaining: row.remaining,
     state: row.state,
     effectiveAtMs: Number(row.effective_at),
@@ -66,11 +88,13 @@ export function grantFromTable(row: Selectable<CreditGrantTable>): GrantRow {
   };
 }
 
-export function grantToTable(row: GrantRow): { [Column in keyof CreditGrantTable]: string | bigint | number | null } {
+export function grantToTable(row: GrantRow): Written<CreditGrantTable> {
   return {
     organization_id: row.organizationId,
     id: row.id,
+    source: row.source,
     amount: row.amount,
+    revoked: row.revoked,
     remaining: row.remaining,
     state: row.state,
     effective_at: row.effectiveAtMs,
@@ -100,10 +124,12 @@ export function holdFromTable(row: Selectable<HoldTable>): HoldRow {
     state: row.state,
     charged: row.charged,
     shortfall: row.shortfall,
+    credited: row.credited,
+    trace: traceFromTable(row),
   };
 }
 
-export function holdToTable(row: HoldRow): { [Column in keyof HoldTable]: string | bigint | number | null } {
+export function holdToTable(row: HoldRow): Written<HoldTable> {
   return {
     organization_id: row.organizationId,
     id: row.holdId,
@@ -122,6 +148,99 @@ export function holdToTable(row: HoldRow): { [Column in keyof HoldTable]: string
     state: row.state,
     charged: row.charged,
     shortfall: row.shortfall,
+    credited: row.credited,
+    ...traceToTable(row.trace),
+  };
+}
+
+export function traceFromTable(
+  row: Pick<Selectable<HoldTable>, "is_streamed" | "first_token_ms" | "attempts" | "failure">,
+): Trace | null {
+  if (row.is_streamed === null) return null;
+  return {
+    isStreamed: row.is_streamed === 1n,
+    firstTokenMs: optionalNumber(row.first_token_ms),
+    attempts: row.attempts === null ? null : (JSON.parse(row.attempts) as Attempt[]),
+    failure: row.failure,
+  };
+}
+
+const NO_TRACE = { is_streamed: null, first_token_ms: null, attempts: null, failure: null };
+
+function traceToTable(trace: Trace | null) {
+  if (trace === null) return NO_TRACE;
+  return {
+    is_streamed: trace.isStreamed ? 1 : 0,
+    // No settlement may fail for a fraction of a millisecond.
+    first_token_ms: trace.firstTokenMs === null ? null : Math.round(trace.firstTokenMs),
+    attempts: trace.attempts === null ? null : JSON.stringify(trace.attempts),
+    failure: trace.failure,
+  };
+}
+
+export function tokenBalanceFromTable(row: Selectable<TokenBalanceTable>): TokenBalanceRow {
+  const { organization_id: organizationId, token_id: tokenId, cap, held, spent } = row;
+  return { organizationId, tokenId, cap, held, spent };
+}
+
+export function tokenBalanceToTable(row: TokenBalanceRow): Written<TokenBalanceTable> {
+  const { organizationId, tokenId, cap, held, spent } = row;
+  return { organization_id: organizationId, token_id: tokenId, cap, held, spent };
+}
+
+export function keyFromTable(row: Selectable<IdempotencyKeyTable>): IdempotencyKeyRow {
+  return {
+    organizationId: row.organization_id,
+    key: row.key,
+    fingerprint: row.fingerprint,
+    holdId: row.hold_id,
+    answer: row.answer,
+    createdAtMs: Number(row.created_at),
+    expiresAtMs: Number(row.expires_at),
+  };
+}
+
+export function keyToTable(row: IdempotencyKeyRow): Written<IdempotencyKeyTable> {
+  return {
+    organization_id: row.organizationId,
+    key: row.key,
+    fingerprint: row.fingerprint,
+    hold_id: row.holdId,
+    answer: row.answer,
+    created_at: row.createdAtMs,
+    expires_at: row.expiresAtMs,
+  };
+}
+
+export function adjustmentFromTable(row: Selectable<AdjustmentTable>): AdjustmentRow {
+  const { organization_id: organizationId, id, kind, amount, reference, note } = row;
+  return {
+    organizationId,
+    id,
+    kind,
+    amount,
+    draws: decodeDraws(row.draws),
+    holdId: row.hold_id,
+    tokenId: row.token_id,
+    reference,
+    note,
+    madeAtMs: Number(row.made_at),
+  };
+}
+
+export function adjustmentToTable(row: AdjustmentRow): Written<AdjustmentTable> {
+  const { id, kind, amount, reference, note } = row;
+  return {
+    organization_id: row.organizationId,
+    id,
+    kind,
+    amount,
+    draws: encodeDraws(row.draws),
+    hold_id: row.holdId,
+    token_id: row.tokenId,
+    reference,
+    note,
+    made_at: row.madeAtMs,
   };
 }
 
@@ -146,9 +265,7 @@ export function eventFromTable(row: Selectable<UsageEventTable>): UsageEventRow 
   };
 }
 
-export function eventToTable(row: UsageEventRow): {
-  [Column in keyof UsageEventTable]: string | bigint | number | null;
-} {
+export function eventToTable(row: UsageEventRow): Written<UsageEventTable> {
   return {
     organization_id: row.organizationId,
     hold_id: row.holdId,

@@ -1,6 +1,7 @@
 import type { LimitSettings, OrganizationKind } from "../contract/principal.ts";
 import type { Scope } from "../contract/scope.ts";
-import type { BalanceRow, GrantRow, Outcomes, Transition, UsageEventRow } from "../credits/books.ts";
+import type { MicroCredits } from "../credits/amount.ts";
+import type { BalanceRow, GrantRow, Outcomes, TokenBalanceRow, Transition, UsageEventRow } from "../credits/books.ts";
 
 export type { LimitSettings, OrganizationKind } from "../contract/principal.ts";
 
@@ -93,6 +94,9 @@ export interface TokenRow {
   revokedAtMs: number | null;
 }
 
+/** Of a token with a credit cap. */
+export type TokenBudget = Pick<TokenBalanceRow, "cap" | "held" | "spent">;
+export type TokenWithBudget = TokenRow & { budget: TokenBudget | null };
 export type TokenWithOrganization = TokenRow & { organizationKind: OrganizationKind };
 
 export interface IdPage {
@@ -107,12 +111,16 @@ export interface AccountRows {
   insertOrganization(organization: OrganizationRow): Promise<void>;
   organization(id: string): Promise<OrganizationRow | undefined>;
   organizations(page: IdPage): Promise<OrganizationRow[]>;
-  insertToken(token: TokenRow): Promise<void>;
+  /** With a cap, the token's holds and charges are counted from now on. */
+  insertToken(token: TokenRow, cap: MicroCredits | null): Promise<void>;
   tokenByHash(hash: Uint8Array): Promise<TokenWithOrganization | undefined>;
-  token(id: string): Promise<TokenRow | undefined>;
-  tokens(page: IdPage & { organizationId: string | null }): Promise<TokenRow[]>;
+  token(id: string): Promise<TokenWithBudget | undefined>;
+  tokens(page: IdPage & { organizationId: string | null }): Promise<TokenWithBudget[]>;
   /** False where there is no such token or it was revoked before. */
   revokeToken(id: string, atMs: number): Promise<boolean>;
-  /** Writes the successor and ends the predecessor at `oldExpiresAtMs`, in one transaction. */
+  /**
+   * Writes the successor and ends the predecessor at `oldExpiresAtMs`, in one transaction. What is left of the
+   * predecessor's cap is the successor's.
+   */
   replaceToken(oldId: string, oldExpiresAtMs: number, successor: TokenRow): Promise<void>;
 }

@@ -1,5 +1,5 @@
 import type { ColumnType, CompiledQuery, Generated, Kysely, RawBuilder } from "kysely";
-import type { EventBasis, EventEnd, GrantRow, HoldState } from "../credits/books.ts";
+import type { AdjustmentRow, EventBasis, EventEnd, GrantRow, HoldState } from "../credits/books.ts";
 import type { OrganizationKind } from "./store.ts";
 
 /**
@@ -16,6 +16,8 @@ export interface Tables {
   hold: HoldTable;
   usage_event: UsageEventTable;
   idempotency_key: IdempotencyKeyTable;
+  adjustment: AdjustmentTable;
+  allowance: AllowanceTable;
   closing: ClosingTable;
   schema_migration: SchemaMigrationTable;
 }
@@ -71,7 +73,9 @@ export interface TokenBalanceTable {
 export interface CreditGrantTable {
   organization_id: string;
   id: string;
+  source: GrantRow["source"];
   amount: Integer;
+  revoked: Integer;
   remaining: Integer;
   state: GrantRow["state"];
   effective_at: Integer;
@@ -113,6 +117,13 @@ export interface HoldTable extends UsageColumns {
   state: HoldState;
   charged: Integer;
   shortfall: Integer;
+  credited: Integer;
+  /** 0 or 1; this and what follows is null until the request has ended. */
+  is_streamed: OptionalInteger;
+  first_token_ms: OptionalInteger;
+  /** JSON array of Attempt. */
+  attempts: string | null;
+  failure: string | null;
 }
 
 export interface UsageEventTable extends UsageColumns {
@@ -134,6 +145,33 @@ export interface IdempotencyKeyTable {
   answer: string | null;
   created_at: Integer;
   expires_at: Integer;
+}
+
+export interface AdjustmentTable {
+  organization_id: string;
+  id: string;
+  kind: AdjustmentRow["kind"];
+  amount: Integer;
+  /** As in `hold`. */
+  draws: string;
+  hold_id: string | null;
+  token_id: string | null;
+  reference: string | null;
+  note: string | null;
+  made_at: Integer;
+}
+
+export interface AllowanceTable {
+  organization_id: string;
+  id: string;
+  amount: Integer;
+  priority: Integer;
+  /** 0 or 1. */
+  lapses: Integer;
+  anchor_at: Integer;
+  next_at: Integer;
+  created_at: Integer;
+  ended_at: OptionalInteger;
 }
 
 export interface ClosingTable {

@@ -21,6 +21,11 @@ interface GrantTotals {
   granted: bigint;
   available: bigint;
 }
+interface AdjustmentTotals {
+  credits: bigint;
+  revoked: bigint;
+  revoked_of_grants: bigint;
+}
 interface SuspectHold {
   id: string;
   state: HoldState;
@@ -48,38 +53,45 @@ export async function verifyOrganization(
     holdTotals(organizationId).compile(kysely),
     eventTotals(organizationId).compile(kysely),
     grantTotals(organizationId).compile(kysely),
+    adjustmentTotals(organizationId).compile(kysely),
     suspectHolds(database, organizationId).compile(kysely),
     strayEvents(organizationId).compile(kysely),
     repeatedReferences(organizationId).compile(kysely),
-    negativeTokenBalances(organizationId).compile(kysely),
+    wrongTokenBalances(organizationId).compile(kysely),
+    wrongKeys(organizationId).compile(kysely),
   ]);
-  const [balances, [holds], [events], [grants], suspects, strays, references, tokens] = results as [
-    Parameters<typeof balanceFromTable>[0][],
-    [Totals],
-    [EventTotals],
-    [GrantTotals],
-    SuspectHold[],
-    { hold_id: string }[],
-    { reference: string }[],
-    { token_id: string }[],
-  ];
+  const [balances, [holds], [events], [grants], [adjustments], suspects, strays, references, tokens, keys] =
+    results as [
+      Parameters<typeof balanceFromTable>[0][],
+      [Totals],
+      [EventTotals],
+      [GrantTotals],
+      [AdjustmentTotals],
+      SuspectHold[],
+      { hold_id: string }[],
+      { reference: string }[],
+      WrongTokenBalance[],
+      { key: string }[],
+    ];
   const violations: Violation[] = [];
   const report = (invariant: number, message: string, holdId: string | null = null) =>
     violations.push({ invariant, organizationId, holdId, message });
 
   const [balance] = balances;
   if (balance === undefined) report(1, "The organization has no balance.");
-  else checkBalance(balanceFromTable(balance), { ...holds, ...events, ...grants }, report);
+  else checkBalance(balanceFromTable(balance), { ...holds, ...events, ...grants, ...adjustments }, report);
   for (const hold of suspects) checkHold(hold, report);
   for (const { hold_id } of strays) report(4, "There is a usage event for a hold that does not exist.", hold_id);
   for (const { reference } of references) report(9, `The reference "${reference}" was granted more than once.`);
-  for (const { token_id } of tokens) report(6, `The balance of the token ${token_id} is below 0.`);
+  for (const token of tokens) reportToken(token, report);
+  for (const { key } of keys) report(9, `The idempotency key ${JSON.stringify(key)} does not fit its hold.`);
   return { organizationId, holds: Number(holds.holds), events: Number(events.events), violations };
 }
 
+type AllTotals = Totals & EventTotals & GrantTotals & AdjustmentTotals;
 type Report = (invariant: number, message: string, holdId?: string | null) => void;
 
-function checkBalance(balance: BalanceRow, totals: Totals & EventTotals & GrantTotals, report: Report): void {
+function checkBalance(balance: BalanceRow, totals: AllTotals, report: Report): void {
   const { granted, available, held, spent, expired } = balance;
   const sum = available + held + spent + expired;
   if (granted !== sum) report(1, `Granted is ${granted}, but available, held, spent and expired add up to ${sum}.`);
@@ -88,7 +100,11 @@ function checkBalance(balance: BalanceRow, totals: Totals & EventTotals & GrantT
     report(1, `Available is ${available}, but what remains of the grants adds up to ${totals.available}.`);
   }
   if (held !== totals.held) report(2, `Held is ${held}, but the open holds add up to ${totals.held}.`);
-  if (spent !== totals.spent) report(3, `Spent is ${spent}, but the usage events add up to ${totals.spent}.`);
+  const costs = totals.spent - totals.credits;
+  if (spent !== costs) report(3, `Spent is ${spent}, but the usage events less the credits add up to ${costs}.`);
+  if (totals.revoked !== totals.revoked_of_grants) {
+    report(1, `Revocations add up to ${totals.revoked}, but those of the grants to ${totals.revoked_of_grants}.`);
+  }
   for (const [name, amount] of Object.entries({ granted, available, held, spent, expired })) {
     if (amount < 0n) report(6, `The balance has ${amount} ${name}.`);
   }
@@ -138,9 +154,20 @@ function eventTotals(organizationId: string) {
 
 function grantTotals(organizationId: string) {
   return sql`
-    select cast(coalesce(sum(case when state = 'pending' then 0 else amount end), 0) as bigint) as granted,
+    select cast(coalesce(sum(
+        case when state = 'pending' then 0 when source = 'credit' then -revoked else amount - revoked end
+      ), 0) as bigint) as granted,
       cast(coalesce(sum(case when state = 'active' then remaining else 0 end), 0) as bigint) as available
     from credit_grant where organization_id = ${organizationId}`;
+}
+
+function adjustmentTotals(organizationId: string) {
+  return sql`
+    select cast(coalesce(sum(case kind when 'credit' then amount else 0 end), 0) as bigint) as credits,
+      cast(coalesce(sum(case kind when 'revoke' then amount else 0 end), 0) as bigint) as revoked,
+      (select cast(coalesce(sum(revoked), 0) as bigint) from credit_grant
+        where organization_id = ${organizationId}) as revoked_of_grants
+    from adjustment where organization_id = ${organizationId}`;
 }
 
 /** Holds that break one of the rules of `checkHold`. */
@@ -186,9 +213,49 @@ function repeatedReferences(organizationId: string) {
     order by reference limit ${sql.lit(TOLD_MAX)}`;
 }
 
-function negativeTokenBalances(organizationId: string) {
+interface WrongTokenBalance {
+  token_id: string;
+  held: bigint;
+  spent: bigint;
+  holds_held: bigint;
+  holds_spent: bigint;
+}
+
+function reportToken({ token_id, held, spent, holds_held, holds_spent }: WrongTokenBalance, report: Report): void {
+  if (held < 0n || spent < 0n) report(6, `The balance of the token ${token_id} is below 0.`);
+  if (held !== holds_held)
+    report(2, `The token ${token_id} holds ${held}, but its open holds add up to ${holds_held}.`);
+  if (spent !== holds_spent) {
+    report(3, `The token ${token_id} has spent ${spent}, but its holds were charged ${holds_spent} less credits.`);
+  }
+}
+
+/** Balances of tokens with a cap that are below 0, or differ from the token's holds. */
+function wrongTokenBalances(organizationId: string) {
   return sql`
-    select token_id from token_balance
-    where organization_id = ${organizationId} and (cap < 0 or held < 0 or spent < 0)
+    select * from (
+      select token_balance.token_id, token_balance.cap, token_balance.held, token_balance.spent,
+        cast(coalesce(sum(case hold.state when 'open' then hold.amount else 0 end), 0) as bigint) as holds_held,
+        cast(coalesce(sum(hold.charged - hold.credited), 0) as bigint) as holds_spent
+      from token_balance
+      left join hold on hold.organization_id = token_balance.organization_id and hold.token_id = token_balance.token_id
+      where token_balance.organization_id = ${organizationId}
+      group by token_balance.token_id, token_balance.cap, token_balance.held, token_balance.spent
+    ) as balances
+    where cap < 0 or held < 0 or spent < 0 or held <> holds_held or spent <> holds_spent
     order by token_id limit ${sql.lit(TOLD_MAX)}`;
+}
+
+/** Keys whose hold is another's, was released, or is not there; and answers that no charge was made for. */
+function wrongKeys(organizationId: string) {
+  return sql`
+    select idempotency_key.key
+    from idempotency_key
+    left join hold on hold.organization_id = idempotency_key.organization_id and hold.id = idempotency_key.hold_id
+    where idempotency_key.organization_id = ${organizationId} and (
+      hold.id is null or hold.state = 'released'
+      or hold.idempotency_key is null or hold.idempotency_key <> idempotency_key.key
+      or (idempotency_key.answer is not null and hold.state <> 'charged')
+    )
+    order by idempotency_key.key limit ${sql.lit(TOLD_MAX)}`;
 }

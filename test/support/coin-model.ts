@@ -1,4 +1,4 @@
-import type { GrantTransition, Outcome, Transition } from "../../src/credits/books.ts";
+import type { AdjustmentRow, Draw, Outcome, Trace, Transition } from "../../src/credits/books.ts";
 import type { TokenCounts, UnitPrices } from "../../src/credits/price.ts";
 
 /**
@@ -9,7 +9,12 @@ export class CoinModel {
   readonly organizations = new Map<string, CoinOrganization>();
 
   addOrganization(organizationId: string): void {
-    this.organizations.set(organizationId, { grants: [], holds: new Map() });
+    const empty = { grants: [], holds: new Map(), caps: new Map(), keys: new Map(), adjustments: [] };
+    this.organizations.set(organizationId, empty);
+  }
+
+  capToken(organizationId: string, tokenId: string, cap: bigint): void {
+    this.organizations.get(organizationId)?.caps.set(tokenId, Number(cap));
   }
 
   play(transition: Transition, nowMs: number): Outcome {
@@ -24,17 +29,17 @@ export class CoinModel {
         return { outcome: "refreshed", balance: balanceOf(organizationId, organization) };
       case "hold":
         return hold(organization, transition, nowMs);
+      case "renew":
+        return renew(organization, transition, nowMs);
       case "settle":
         return settle(organization, transition, nowMs);
+      case "revoke":
+        return revoke(organizationId, organization, transition, nowMs);
+      case "credit":
+        return credit(organizationId, organization, transition, nowMs);
       default:
         return end(organization, transition, nowMs);
     }
-  }
-
-  /** What a checkpoint leaves in an open hold's row. */
-  checkpoint(organizationId: string, holdId: string, tokens: TokenCounts): void {
-    const hold = this.organizations.get(organizationId)?.holds.get(holdId);
-    if (hold?.state === "open") hold.delivered = tokens;
   }
 
   /** Everything that the store's rows have to agree with. */
@@ -42,34 +47,43 @@ export class CoinModel {
     const organization = this.organizations.get(organizationId);
     if (organization === undefined) throw new Error(`${organizationId} is unknown`);
     const grants = organization.grants.map((grant) => ({
-      id: grant.transition.grantId,
+      id: grant.id,
       pending: !grant.isInForce,
       remaining: BigInt(count(grant.coins, "available")),
     }));
-    const holds = [...organization.holds].map(([id, { state, amount, coins, bills, expiresAtMs, shortfall }]) => ({
-      id,
-      state,
-      amount: BigInt(amount),
-      drawn: tally(coins),
-      costs: bills.map(BigInt),
-      shortfall: BigInt(shortfall),
-      expiresAtMs,
-    }));
-    return { balance: balanceOf(organizationId, organization), grants, holds };
+    const holds = [...organization.holds].map(([id, hold]) => {
+      const { state, amount, coins, bills, expiresAtMs, shortfall, credited, trace } = hold;
+      const drawn = tally(coins);
+      const costs = bills.map(BigInt);
+      const amounts = { amount: BigInt(amount), shortfall: BigInt(shortfall), credited: BigInt(credited) };
+      return { id, state, ...amounts, drawn, costs, expiresAtMs, trace };
+    });
+    const tokens = [...organization.caps].map(([id, cap]) => {
+      const { held, spent } = usedBy(organization, id);
+      return { id, cap: BigInt(cap), held: BigInt(held), spent: BigInt(spent) };
+    });
+    const keys = [...organization.keys].map(([id, { holdId, answer }]) => ({ id, holdId, answer }));
+    return { balance: balanceOf(organizationId, organization), grants, holds, tokens, keys };
   }
 }
 
 interface Coin {
   grantId: string;
-  place: "pending" | "available" | "held" | "spent" | "expired";
+  place: "pending" | "available" | "held" | "spent" | "expired" | "revoked";
 }
 interface CoinGrant {
-  transition: GrantTransition;
+  id: string;
+  /** Of a credit: its coins stand for coins that stay spent, so they are not counted as granted. */
+  isCredit: boolean;
+  reference: string | null;
+  priority: number;
   effectiveAtMs: number;
+  expiresAtMs: number | null;
   isInForce: boolean;
   coins: Coin[];
 }
 interface CoinHold {
+  tokenId: string;
   state: "open" | "charged" | "released" | "expired";
   amount: number;
   /** Held or spent for it. */
@@ -80,10 +94,21 @@ interface CoinHold {
   /** What each event came to. */
   bills: number[];
   shortfall: number;
+  credited: number;
+  trace: Trace | null;
+}
+interface CoinKey {
+  fingerprint: string;
+  holdId: string;
+  answer: string | null;
+  endsAtMs: number;
 }
 interface CoinOrganization {
   grants: CoinGrant[];
   holds: Map<string, CoinHold>;
+  caps: Map<string, number>;
+  keys: Map<string, CoinKey>;
+  adjustments: AdjustmentRow[];
 }
 type Of<Kind extends Transition["kind"]> = Extract<Transition, { kind: Kind }>;
 
@@ -92,7 +117,7 @@ function letTimePass({ grants }: CoinOrganization, nowMs: number): void {
     grant.isInForce ||= grant.effectiveAtMs <= nowMs;
     for (const coin of grant.coins) {
       if (coin.place === "pending" && grant.isInForce) coin.place = "available";
-      if (coin.place === "available" && hasLapsed(grant.transition, nowMs)) coin.place = "expired";
+      if (coin.place === "available" && hasLapsed(grant, nowMs)) coin.place = "expired";
     }
   }
 }
@@ -100,76 +125,103 @@ function letTimePass({ grants }: CoinOrganization, nowMs: number): void {
 function grant(
   organizationId: string,
   organization: CoinOrganization,
-  transition: GrantTransition,
+  transition: Of<"grant">,
   nowMs: number,
 ): Outcome {
-  const same = organization.grants.find(({ transition: { grantId } }) => grantId === transition.grantId);
-  const alike = organization.grants.find(
-    ({ transition: { reference } }) => reference !== null && reference === transition.reference,
-  );
+  const same = organization.grants.find(({ id }) => id === transition.grantId);
+  const alike = organization.grants.find(({ reference }) => reference !== null && reference === transition.reference);
   const first = same ?? alike;
   if (first === undefined) {
     const coins = Array.from({ length: Number(transition.amount) }, (): Coin => {
       return { grantId: transition.grantId, place: "pending" };
     });
-    const effectiveAtMs = transition.effectiveAtMs ?? nowMs;
-    organization.grants.push({ transition, effectiveAtMs, isInForce: false, coins });
+    const { grantId: id, priority, expiresAtMs, reference, effectiveAtMs } = transition;
+    const terms = { id, isCredit: false, priority, expiresAtMs, reference, effectiveAtMs: effectiveAtMs ?? nowMs };
+    organization.grants.push({ ...terms, isInForce: false, coins });
     letTimePass(organization, nowMs);
   }
-  const grantId = first?.transition.grantId ?? transition.grantId;
+  const grantId = first?.id ?? transition.grantId;
   const balance = balanceOf(organizationId, organization);
   return { outcome: "granted", grantId, balance, repeated: first !== undefined };
 }
 
 function hold(organization: CoinOrganization, transition: Of<"hold">, nowMs: number): Outcome {
-  const { facts, lifeMs } = transition;
+  const { facts, lifeMs, idempotency } = transition;
   const [least, most] = [Number(transition.least), Number(transition.most)];
   const earlier = organization.holds.get(facts.holdId);
   if (earlier !== undefined && earlier.state !== "open") return { outcome: "ended", state: earlier.state };
-  if (earlier !== undefined) {
-    return { outcome: "held", amount: BigInt(earlier.amount), available: BigInt(purseOf(organization).length) };
+  const there = purseOf(organization).length;
+  if (earlier !== undefined) return { outcome: "held", amount: BigInt(earlier.amount), available: BigInt(there) };
+  const key = idempotency ? organization.keys.get(idempotency.key) : undefined;
+  if (idempotency && key !== undefined && key.endsAtMs > nowMs) {
+    if (key.fingerprint !== idempotency.fingerprint) return { outcome: "mismatch" };
+    if (key.answer !== null) return { outcome: "replayed", answer: key.answer, available: BigInt(there) };
+    const isRunning = organization.holds.get(key.holdId)?.state === "open";
+    return { outcome: isRunning ? "in_progress" : "interrupted" };
   }
-  const there = purseOf(organization);
-  const held = organization.grants.reduce((sum, { coins }) => sum + count(coins, "held"), 0);
-  if (there.length < least) {
-    const available = BigInt(there.length);
-    const isBusy = there.length + held >= least;
-    return isBusy ? { outcome: "busy", available, held: BigInt(held) } : { outcome: "insufficient", available };
+  const reach = Math.min(there, leftOf(organization, facts.tokenId));
+  if (reach < least) return shortage(organization, facts.tokenId, least);
+  const made = setAside(organization, facts, Math.min(most, reach), nowMs + lifeMs);
+  if (idempotency) {
+    const { fingerprint, keepMs } = idempotency;
+    organization.keys.set(idempotency.key, {
+      fingerprint,
+      holdId: facts.holdId,
+      answer: null,
+      endsAtMs: nowMs + keepMs,
+    });
   }
-  const coins = there.slice(0, most);
-  for (const coin of coins) coin.place = "held";
-  organization.holds.set(facts.holdId, {
-    state: "open",
-    amount: coins.length,
-    coins,
-    prices: facts.prices,
-    delivered: { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 },
-    expiresAtMs: nowMs + lifeMs,
-    bills: [],
-    shortfall: 0,
-  });
-  return { outcome: "held", amount: BigInt(coins.length), available: BigInt(there.length - coins.length) };
+  return { outcome: "held", amount: BigInt(made.amount), available: BigInt(there - made.amount) };
 }
 
-function settle(organization: CoinOrganization, { facts, tokens }: Of<"settle">, nowMs: number): Outcome {
-  let hold = organization.holds.get(facts.holdId);
-  if (hold === undefined) {
-    hold = {
-      state: "open",
-      amount: 0,
-      coins: [],
-      prices: facts.prices,
-      delivered: tokens,
-      expiresAtMs: nowMs,
-      bills: [],
-      shortfall: 0,
-    };
-    organization.holds.set(facts.holdId, hold);
-  }
+/** Who is short, and whether for good: that of the organization is told before that of the token. */
+function shortage(organization: CoinOrganization, tokenId: string, least: number): Outcome {
+  const there = purseOf(organization).length;
+  const heldByAll = organization.grants.reduce((sum, { coins }) => sum + count(coins, "held"), 0);
+  const { held: heldByToken, spent } = usedBy(organization, tokenId);
+  const unspent = (organization.caps.get(tokenId) ?? Number.POSITIVE_INFINITY) - spent;
+  const reach = { available: BigInt(there), reach: BigInt(Math.min(there, leftOf(organization, tokenId))) };
+  if (there + heldByAll < least) return { outcome: "insufficient", limitedBy: "organization", ...reach };
+  if (unspent < least) return { outcome: "insufficient", limitedBy: "token", ...reach };
+  if (there < least) return { outcome: "busy", limitedBy: "organization", held: BigInt(heldByAll), ...reach };
+  return { outcome: "busy", limitedBy: "token", held: BigInt(heldByToken), ...reach };
+}
+
+function renew(organization: CoinOrganization, transition: Of<"renew">, nowMs: number): Outcome {
+  const { facts, amount, tokens, lifeMs } = transition;
+  const earlier = organization.holds.get(facts.holdId);
+  if (earlier !== undefined && earlier.state !== "open") return { outcome: "ended", state: earlier.state };
+  const reach = Math.min(purseOf(organization).length, leftOf(organization, facts.tokenId));
+  const hold = earlier ?? setAside(organization, facts, Math.min(Number(amount), reach), 0);
+  Object.assign(hold, { prices: facts.prices, delivered: tokens, expiresAtMs: nowMs + lifeMs });
+  return { outcome: "renewed", remade: earlier === undefined };
+}
+
+function setAside(
+  organization: CoinOrganization,
+  { holdId, tokenId, prices }: Of<"hold">["facts"],
+  amount: number,
+  expiresAtMs: number,
+): CoinHold {
+  const coins = purseOf(organization).slice(0, amount);
+  for (const coin of coins) coin.place = "held";
+  const delivered = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
+  const nothing = { bills: [], shortfall: 0, credited: 0, trace: null };
+  const hold: CoinHold = { tokenId, state: "open", amount, coins, prices, delivered, expiresAtMs, ...nothing };
+  organization.holds.set(holdId, hold);
+  return hold;
+}
+
+function settle(organization: CoinOrganization, transition: Of<"settle">, nowMs: number): Outcome {
+  const { facts, tokens, answer, trace } = transition;
+  const hold = organization.holds.get(facts.holdId) ?? setAside(organization, facts, 0, nowMs);
   if (hold.state === "released") return { outcome: "released" };
   if (hold.state !== "charged") {
     pay(organization, hold, priceInMicro(tokens, facts.prices), nowMs);
-    hold.state = "charged";
+    Object.assign(hold, { state: "charged", trace });
+    for (const key of organization.keys.values()) {
+      if (key.holdId === facts.holdId && typeof answer === "string") key.answer = answer;
+    }
   }
   return {
     outcome: "charged",
@@ -179,18 +231,16 @@ function settle(organization: CoinOrganization, { facts, tokens }: Of<"settle">,
   };
 }
 
-function end(organization: CoinOrganization, transition: Of<"renew" | "release" | "expire">, nowMs: number): Outcome {
+function end(organization: CoinOrganization, transition: Of<"release" | "expire">, nowMs: number): Outcome {
   const hold = organization.holds.get(transition.holdId);
   if (hold === undefined) return { outcome: "missing" };
-  if (transition.kind === "renew") {
-    if (hold.state !== "open") return { outcome: "ended", state: hold.state };
-    hold.expiresAtMs = nowMs + transition.lifeMs;
-    return { outcome: "renewed" };
-  }
   if (transition.kind === "release") {
     if (hold.state === "charged" || hold.state === "expired") return { outcome: hold.state };
     giveBack(organization, hold, 0, nowMs);
-    hold.state = "released";
+    if (hold.state === "open") {
+      for (const [id, key] of organization.keys) if (key.holdId === transition.holdId) organization.keys.delete(id);
+      Object.assign(hold, { state: "released", trace: transition.trace });
+    }
     return { outcome: "released", available: BigInt(purseOf(organization).length) };
   }
   if (hold.state === "open" && hold.expiresAtMs <= nowMs) {
@@ -201,44 +251,139 @@ function end(organization: CoinOrganization, transition: Of<"renew" | "release" 
   return { outcome: "expired", charged: BigInt(hold.coins.length), shortfall: BigInt(hold.shortfall) };
 }
 
+function revoke(
+  organizationId: string,
+  organization: CoinOrganization,
+  transition: Of<"revoke">,
+  nowMs: number,
+): Outcome {
+  const first = earlierAdjustment(organization, transition);
+  const named = organization.grants.find(({ id }) => id === transition.grantId);
+  if (first === undefined && transition.grantId !== null && named === undefined) return { outcome: "unknown_grant" };
+  const adjustment = first ?? { ...emptyAdjustment(organizationId, transition, nowMs) };
+  if (first === undefined) {
+    const free = named?.coins.filter(({ place }) => place === "pending" || place === "available");
+    const coins = (free ?? purseOf(organization)).slice(0, Number(transition.amount));
+    for (const coin of coins) coin.place = "revoked";
+    Object.assign(adjustment, { amount: BigInt(coins.length), draws: tally(coins) });
+    organization.adjustments.push(adjustment);
+  }
+  const balance = balanceOf(organizationId, organization);
+  return { outcome: "revoked", adjustment, balance, repeated: first !== undefined };
+}
+
+function credit(
+  organizationId: string,
+  organization: CoinOrganization,
+  transition: Of<"credit">,
+  nowMs: number,
+): Outcome {
+  const { amount, holdId, adjustmentId: id, priority, expiresAtMs } = transition;
+  const first = earlierAdjustment(organization, transition);
+  const adjustment = first ?? emptyAdjustment(organizationId, transition, nowMs);
+  if (first === undefined) {
+    const hold = holdId === null ? undefined : organization.holds.get(holdId);
+    if (holdId !== null && hold === undefined) return { outcome: "missing" };
+    const owed = hold === undefined ? Number.POSITIVE_INFINITY : billed(hold) - hold.credited;
+    const most = Math.min(spentOf(organization), owed);
+    if (Number(amount) > most) return { outcome: "excessive", most: BigInt(most) };
+    if (hold !== undefined) hold.credited += Number(amount);
+    const coins = Array.from({ length: Number(amount) }, (): Coin => ({ grantId: id, place: "available" }));
+    const terms = { id, isCredit: true, reference: null, priority, expiresAtMs, effectiveAtMs: nowMs };
+    organization.grants.push({ ...terms, isInForce: true, coins });
+    letTimePass(organization, nowMs);
+    const draws: Draw[] = [{ grantId: id, amount }];
+    Object.assign(adjustment, { amount, draws, holdId, tokenId: hold?.tokenId ?? null });
+    organization.adjustments.push(adjustment);
+  }
+  const balance = balanceOf(organizationId, organization);
+  return { outcome: "credited", adjustment, balance, repeated: first !== undefined };
+}
+
+function earlierAdjustment({ adjustments }: CoinOrganization, transition: Of<"revoke" | "credit">) {
+  const own = adjustments.filter(({ kind }) => kind === transition.kind);
+  const { adjustmentId, reference } = transition;
+  return (
+    own.find(({ id }) => id === adjustmentId) ??
+    own.find((adjustment) => reference !== null && adjustment.reference === reference)
+  );
+}
+
+function emptyAdjustment(organizationId: string, transition: Of<"revoke" | "credit">, nowMs: number): AdjustmentRow {
+  const { adjustmentId: id, kind, reference, note } = transition;
+  const nothing = { amount: 0n, draws: [], holdId: null, tokenId: null };
+  return { organizationId, id, kind, ...nothing, reference, note, madeAtMs: nowMs };
+}
+
 /** Brings what a hold has taken to its price: gives back, last coins first, or takes more where there is more. */
 function pay(organization: CoinOrganization, hold: CoinHold, price: number, nowMs: number): void {
-  const before = hold.bills.reduce((sum, bill) => sum + bill, 0);
-  giveBack(organization, hold, price, nowMs);
-  hold.coins.push(...purseOf(organization).slice(0, price - hold.coins.length));
+  const before = billed(hold);
+  // What a credit has given back is not given back again.
+  const isLate = hold.bills.length > 0;
+  const cost = isLate ? Math.max(price, hold.credited, before - spentOf(organization)) : price;
+  giveBack(organization, hold, cost, nowMs);
+  hold.coins.push(...purseOf(organization).slice(0, cost - hold.coins.length));
   for (const coin of hold.coins) coin.place = "spent";
   // Every grant is named once, where it was first drawn on.
   const order = [...new Set(hold.coins.map(({ grantId }) => grantId))];
   hold.coins = order.flatMap((grantId) => hold.coins.filter((coin) => coin.grantId === grantId));
   hold.bills.push(hold.coins.length - before);
-  hold.shortfall = price - hold.coins.length;
+  hold.shortfall = cost - hold.coins.length;
 }
 
 function giveBack({ grants }: CoinOrganization, hold: CoinHold, kept: number, nowMs: number): void {
   for (const coin of hold.coins.splice(kept)) {
-    const grant = grants.find(({ transition }) => transition.grantId === coin.grantId);
-    coin.place = grant !== undefined && hasLapsed(grant.transition, nowMs) ? "expired" : "available";
+    const grant = grants.find(({ id }) => id === coin.grantId);
+    coin.place = grant !== undefined && hasLapsed(grant, nowMs) ? "expired" : "available";
   }
 }
 
 /** The coins that can be taken, in the order in which they are. */
 function purseOf({ grants }: CoinOrganization): Coin[] {
-  const rank = ({ transition }: CoinGrant) => [transition.priority, transition.expiresAtMs ?? Infinity] as const;
+  const rank = ({ priority, expiresAtMs }: CoinGrant) => [priority, expiresAtMs ?? Infinity] as const;
   return grants
-    .toSorted((a, b) => (a.transition.grantId < b.transition.grantId ? -1 : 1))
+    .toSorted((a, b) => (a.id < b.id ? -1 : 1))
     .toSorted((a, b) => (rank(a)[1] === rank(b)[1] ? 0 : rank(a)[1] - rank(b)[1]))
     .toSorted((a, b) => rank(a)[0] - rank(b)[0])
     .flatMap(({ coins }) => coins.filter(({ place }) => place === "available"));
 }
 
-function balanceOf(organizationId: string, { grants }: CoinOrganization) {
-  const coins = grants.flatMap((grant) => grant.coins);
-  const [available, held, spent, expired] = (["available", "held", "spent", "expired"] as const).map((place) =>
-    BigInt(count(coins, place)),
-  ) as [bigint, bigint, bigint, bigint];
-  const nextChangeAtMs = null;
-  const granted = BigInt(coins.length - count(coins, "pending"));
-  return { organizationId, granted, available, held, spent, expired, nextChangeAtMs };
+function balanceOf(organizationId: string, organization: CoinOrganization) {
+  const all = organization.grants.flatMap((grant) => grant.coins);
+  const first = organization.grants.filter(({ isCredit }) => !isCredit).flatMap((grant) => grant.coins);
+  // A coin of a credit that was revoked was granted once too: as the spent coin that it stands for.
+  const revoked = count(all, "revoked") - count(first, "revoked");
+  const granted = BigInt(first.length - count(first, "pending") - count(first, "revoked") - revoked);
+  const [available, held, expired] = (["available", "held", "expired"] as const).map((place) =>
+    BigInt(count(all, place)),
+  ) as [bigint, bigint, bigint];
+  const spent = BigInt(spentOf(organization));
+  return { organizationId, granted, available, held, spent, expired, nextChangeAtMs: null };
+}
+
+/** The coins that were spent, less what was given back of them by credits. */
+function spentOf({ grants, adjustments }: CoinOrganization): number {
+  const spent = grants.reduce((sum, { coins }) => sum + count(coins, "spent"), 0);
+  const credits = adjustments.filter(({ kind }) => kind === "credit");
+  return spent - credits.reduce((sum, { amount }) => sum + Number(amount), 0);
+}
+
+function billed({ bills }: CoinHold): number {
+  return bills.reduce((sum, bill) => sum + bill, 0);
+}
+
+function usedBy({ holds }: CoinOrganization, tokenId: string): { held: number; spent: number } {
+  const own = [...holds.values()].filter((hold) => hold.tokenId === tokenId);
+  const open = own.filter(({ state }) => state === "open");
+  const held = open.reduce((sum, { amount }) => sum + amount, 0);
+  return { held, spent: own.reduce((sum, hold) => sum + billed(hold) - hold.credited, 0) };
+}
+
+/** What a token's cap leaves: without end where there is none. */
+function leftOf(organization: CoinOrganization, tokenId: string): number {
+  const cap = organization.caps.get(tokenId);
+  const { held, spent } = usedBy(organization, tokenId);
+  return cap === undefined ? Number.POSITIVE_INFINITY : Math.max(0, cap - held - spent);
 }
 
 function count(coins: Coin[], place: Coin["place"]): number {
@@ -250,7 +395,7 @@ function tally(coins: Coin[]): { grantId: string; amount: bigint }[] {
   return [...groups].map(([grantId, group]) => ({ grantId, amount: BigInt(group.length) }));
 }
 
-function hasLapsed({ expiresAtMs }: GrantTransition, nowMs: number): boolean {
+function hasLapsed({ expiresAtMs }: CoinGrant, nowMs: number): boolean {
   return expiresAtMs !== null && expiresAtMs <= nowMs;
 }
 

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import type { HoldFacts, Transition } from "../../src/credits/books.ts";
+import type { Attempt, HoldFacts, Transition } from "../../src/credits/books.ts";
 import type { TokenCounts, UnitPrices } from "../../src/credits/price.ts";
 
 /**
@@ -8,12 +8,13 @@ import type { TokenCounts, UnitPrices } from "../../src/credits/price.ts";
  */
 export interface Step {
   passedMs: number;
-  /** Left in the rows of open holds before the batch. */
-  checkpoints: { organizationId: string; holdId: string; tokens: TokenCounts }[];
   batch: Transition[];
 }
 
 export const ORGANIZATION_IDS = ["org_a", "org_b"];
+/** The holds of one token of each organization are under a cap. */
+export const CAPPED_TOKEN = "tok_capped";
+export const TOKEN_CAP = 25n;
 const organizationId = fc.oneof(
   { weight: 20, arbitrary: fc.constant("org_a") },
   { weight: 5, arbitrary: fc.constant("org_b") },
@@ -39,27 +40,49 @@ const tokens: fc.Arbitrary<TokenCounts> = fc.record({
 const facts: fc.Arbitrary<HoldFacts> = fc
   .tuple(organizationId, holdId, prices, fc.constantFrom("sandbox/a", "sandbox/b"))
   .map(([organizationId, holdId, prices, upstream]) => {
-    const request = { tokenId: "tok_1", requestId: `req_${holdId}`, model: "sandbox/a", metadata: { for: holdId } };
+    const tokenId = /[1-3]$/.test(holdId) ? CAPPED_TOKEN : "tok_free";
+    const request = { tokenId, requestId: `req_${holdId}`, model: "sandbox/a", metadata: { for: holdId } };
     return { organizationId, holdId, prices, upstream, ...request };
   });
 const amount = fc.bigInt({ min: 0n, max: 40n });
 const lifeMs = fc.integer({ min: 0, max: 60 });
 
-const ending = (kind: "release" | "expire") => fc.record({ kind: fc.constant(kind), organizationId, holdId });
-const hold = fc.tuple(facts, amount, amount, lifeMs).map(([facts, a, b, lifeMs]) => {
-  return { kind: "hold" as const, facts, least: a < b ? a : b, most: a < b ? b : a, lifeMs };
+const idempotency = fc.option(
+  fc.record({
+    key: fc.constantFrom("key 1", "key 2", "key 3"),
+    fingerprint: fc.constantFrom("body", "body", "other body"),
+    keepMs: fc.integer({ min: 0, max: 90 }),
+  }),
+  { freq: 1 },
+);
+const trace = fc.option(
+  fc.record({
+    isStreamed: fc.boolean(),
+    firstTokenMs: fc.option(fc.integer({ min: 0, max: 90 })),
+    attempts: fc.option(fc.constant<Attempt[]>([{ route: "sandbox/a", outcome: "answered", durationMs: 7 }])),
+    failure: fc.option(fc.constant("upstream_error")),
+  }),
+);
+
+const ending = (kind: "release" | "expire") => fc.record({ kind: fc.constant(kind), organizationId, holdId, trace });
+const hold = fc.tuple(facts, amount, amount, lifeMs, idempotency).map(([facts, a, b, lifeMs, idempotency]) => {
+  return { kind: "hold" as const, facts, least: a < b ? a : b, most: a < b ? b : a, lifeMs, idempotency };
 });
+const renew = fc.record({ kind: fc.constant("renew" as const), facts, amount, tokens, lifeMs });
 const settle = fc.record({
   kind: fc.constant("settle" as const),
   facts,
   tokens,
   basis: fc.constantFrom("reported" as const, "counted" as const),
   end: fc.constantFrom("complete" as const, "client_left" as const),
+  answer: fc.option(fc.constantFrom('"one answer"', '"another"')),
+  trace,
 });
+const grantId = fc.constantFrom("grant_1", "grant_2", "grant_3", "grant_4", "grant_5", "grant_6");
 const grant = fc.record({
   kind: fc.constant("grant" as const),
   organizationId,
-  grantId: fc.constantFrom("grant_1", "grant_2", "grant_3", "grant_4", "grant_5", "grant_6"),
+  grantId,
   amount,
   effectiveAtMs: fc.option(fc.integer({ min: -20, max: 80 }), { freq: 2 }),
   expiresAtMs: fc.option(fc.integer({ min: -20, max: 150 }), { freq: 2 }),
@@ -67,10 +90,33 @@ const grant = fc.record({
   reference: fc.option(fc.constantFrom("invoice 1", "invoice 2", "invoice 3", "invoice 4"), { freq: 1 }),
 });
 
+const adjustment = {
+  organizationId,
+  adjustmentId: fc.constantFrom("adjustment_1", "adjustment_2", "adjustment_3", "adjustment_4", "adjustment_5"),
+  amount: fc.bigInt({ min: 0n, max: 20n }),
+  reference: fc.option(fc.constantFrom("case 1", "case 2", "case 3"), { freq: 1 }),
+  note: fc.option(fc.constant("why")),
+};
+const revoke = fc.record({
+  kind: fc.constant("revoke" as const),
+  ...adjustment,
+  adjustmentId: adjustment.adjustmentId.map((id) => `revoked_${id}`),
+  grantId: fc.option(grantId, { freq: 2 }),
+});
+const credit = fc.record({
+  kind: fc.constant("credit" as const),
+  ...adjustment,
+  adjustmentId: adjustment.adjustmentId.map((id) => `credited_${id}`),
+  holdId: fc.option(holdId, { freq: 2 }),
+  expiresAtMs: fc.option(fc.integer({ min: -20, max: 150 }), { freq: 2 }),
+  priority: fc.integer({ min: 0, max: 2 }),
+});
+
 /** The transitions of a step that is taken at `nowMs`. */
 export function batchAt({ batch }: Step, nowMs: number): Transition[] {
   const at = (atMs: number | null) => (atMs === null ? null : nowMs + atMs);
   return batch.map((transition) => {
+    if (transition.kind === "credit") return { ...transition, expiresAtMs: at(transition.expiresAtMs) };
     if (transition.kind !== "grant") return transition;
     return { ...transition, effectiveAtMs: at(transition.effectiveAtMs), expiresAtMs: at(transition.expiresAtMs) };
   });
@@ -81,8 +127,10 @@ const transition: fc.Arbitrary<Transition> = fc.oneof(
   { weight: 4, arbitrary: settle },
   { weight: 2, arbitrary: ending("release") },
   { weight: 3, arbitrary: ending("expire") },
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant("renew" as const), organizationId, holdId, lifeMs }) },
+  { weight: 3, arbitrary: renew },
   { weight: 4, arbitrary: grant },
+  { weight: 1, arbitrary: revoke },
+  { weight: 2, arbitrary: credit },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("refresh" as const), organizationId }) },
 );
 
@@ -90,9 +138,6 @@ const transition: fc.Arbitrary<Transition> = fc.oneof(
 export function histories(passed: { minMs: number; maxMs: number }): fc.Arbitrary<Step[]> {
   const step = fc.record({
     passedMs: fc.integer({ min: passed.minMs, max: passed.maxMs }),
-    checkpoints: fc.array(fc.record({ organizationId: fc.constantFrom(...ORGANIZATION_IDS), holdId, tokens }), {
-      maxLength: 1,
-    }),
     batch: fc.array(transition, { minLength: 1, maxLength: 8 }),
   });
   return fc.array(step, { minLength: 1, maxLength: 30, size: "max" });

@@ -1,15 +1,19 @@
 import { isDeepStrictEqual } from "node:util";
 import type {
+  AdjustmentRow,
   BalanceRow,
   BookRows,
   BookWrites,
   GrantRow,
   HoldRow,
+  IdempotencyKeyRow,
   Outcomes,
+  TokenBalanceRow,
   Transition,
   UsageEventRow,
 } from "../../src/credits/books.ts";
 import { decide } from "../../src/credits/decide.ts";
+import { grantsOf, holdsOf, keysOf, type Name, namesOf, tokensOf } from "../../src/credits/names.ts";
 import type { Books, HoldReference, Lane, OutcomesOf } from "../../src/stores/store.ts";
 
 /**
@@ -18,14 +22,27 @@ import type { Books, HoldReference, Lane, OutcomesOf } from "../../src/stores/st
  */
 export class MemoryBooks implements Pick<Books, "apply" | "overdueHolds" | "balance"> {
   readonly balances = new Map<string, BalanceRow>();
+  readonly tokenBalances = new Map<string, TokenBalanceRow>();
   readonly grants = new Map<string, GrantRow>();
   readonly holds = new Map<string, HoldRow>();
   readonly events = new Map<string, UsageEventRow>();
+  readonly keys = new Map<string, IdempotencyKeyRow>();
+  readonly adjustments = new Map<string, AdjustmentRow>();
   nowMs = 1_000;
 
   addOrganization(organizationId: string): void {
     const zero = { granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n };
     this.balances.set(organizationId, { organizationId, ...zero, nextChangeAtMs: null });
+  }
+
+  capToken(organizationId: string, tokenId: string, cap: bigint): void {
+    this.tokenBalances.set(keyOf(organizationId, tokenId), { organizationId, tokenId, cap, held: 0n, spent: 0n });
+  }
+
+  /** Every table, for whoever compares two books. */
+  get tables() {
+    const { balances, tokenBalances, grants, holds, events, keys, adjustments } = this;
+    return { balances, tokenBalances, grants, holds, events, keys, adjustments };
   }
 
   /** Books a batch at once. */
@@ -59,51 +76,71 @@ export class MemoryBooks implements Pick<Books, "apply" | "overdueHolds" | "bala
   }
 
   #read(transitions: Transition[]): BookRows {
-    const organizationIds = new Set(transitions.map((transition) => ownerOf(transition).organizationId));
-    const holds = new Map<string, HoldRow>();
-    const references = new Set<string>();
-    const grantIds = new Set<string>();
-    for (const transition of transitions) {
-      const { organizationId, holdId } = ownerOf(transition);
-      const hold = holdId === undefined ? undefined : this.holds.get(keyOf(organizationId, holdId));
-      if (hold !== undefined) holds.set(keyOf(organizationId, hold.holdId), hold);
-      if (transition.kind !== "grant") continue;
-      grantIds.add(keyOf(organizationId, transition.grantId));
-      if (transition.reference !== null) references.add(keyOf(organizationId, transition.reference));
-    }
-    for (const hold of holds.values()) {
-      for (const { grantId } of hold.draws) grantIds.add(keyOf(hold.organizationId, grantId));
-    }
-    const concerned = ({ organizationId, id, state, remaining, reference }: GrantRow) =>
-      organizationIds.has(organizationId) &&
-      (state === "pending" ||
-        remaining > 0n ||
-        grantIds.has(keyOf(organizationId, id)) ||
-        (reference !== null && references.has(keyOf(organizationId, reference))));
+    const names = namesOf(transitions);
+    const namedKeys = pick(this.keys, names.keys);
+    const holds = pick(this.holds, [...names.holds, ...holdsOf(namedKeys)]);
+    const drawnOn = new Set(pick(this.grants, [...names.grants, ...grantsOf(holds)]));
+    const isOf = (row: { organizationId: string; reference: string | null }, referred: Name[]) =>
+      referred.some(({ organizationId, id }) => organizationId === row.organizationId && id === row.reference);
+    const isConcerned = (row: GrantRow) =>
+      (names.organizationIds.includes(row.organizationId) && (row.state === "pending" || row.remaining > 0n)) ||
+      drawnOn.has(row) ||
+      isOf(row, names.grantReferences);
+    const adjusted = new Set(pick(this.adjustments, names.adjustments));
     return {
       nowMs: this.nowMs,
-      balances: [...this.balances.values()].filter((row) => organizationIds.has(row.organizationId)),
-      grants: [...this.grants.values()].filter(concerned),
-      holds: [...holds.values()],
+      balances: [...this.balances.values()].filter((row) => names.organizationIds.includes(row.organizationId)),
+      tokenBalances: pick(this.tokenBalances, [...names.tokens, ...tokensOf(holds)]),
+      grants: [...this.grants.values()].filter(isConcerned),
+      holds,
+      keys: pick(this.keys, [...names.keys, ...keysOf(holds)]),
+      adjustments: [...this.adjustments.values()].filter(
+        (row) =>
+          adjusted.has(row) ||
+          isOf(
+            row,
+            names.adjustmentReferences.filter(({ kind }) => kind === row.kind),
+          ),
+      ),
     };
   }
 
   #write(writes: BookWrites): void {
     for (const row of writes.balances) change(this.balances, row.organizationId, row);
+    for (const row of writes.tokenBalances) change(this.tokenBalances, keyOf(row.organizationId, row.tokenId), row);
     for (const row of writes.newGrants) insert(this.grants, keyOf(row.organizationId, row.id), row);
     for (const row of writes.changedGrants) change(this.grants, keyOf(row.organizationId, row.id), row);
     for (const row of writes.newHolds) insert(this.holds, keyOf(row.organizationId, row.holdId), row);
-    for (const row of writes.changedHolds) change(this.holds, keyOf(row.organizationId, row.holdId), row);
+    for (const row of writes.renewedHolds) changeOnly(this.holds, row, RENEWED);
+    for (const row of writes.endedHolds) changeOnly(this.holds, row, ENDED);
     for (const row of writes.events) insert(this.events, keyOf(row.organizationId, row.holdId, row.sequence), row);
+    for (const { organizationId, key } of writes.removedKeys) {
+      if (!this.keys.delete(keyOf(organizationId, key))) throw new Error(`the key ${key} is not there`);
+    }
+    for (const row of writes.keys) this.keys.set(keyOf(row.organizationId, row.key), row);
+    for (const row of writes.newAdjustments) insert(this.adjustments, keyOf(row.organizationId, row.id), row);
   }
 }
+
+/** What a store writes of a hold that it has. */
+const RENEWED = ["upstream", "prices", "tokens", "expiresAtMs"] as const satisfies (keyof HoldRow)[];
+const ENDED = [
+  ...RENEWED,
+  "draws",
+  "state",
+  "charged",
+  "shortfall",
+  "credited",
+  "trace",
+] as const satisfies (keyof HoldRow)[];
 
 export function keyOf(...parts: (string | number)[]): string {
   return parts.join(" ");
 }
 
-function ownerOf(transition: Transition): { organizationId: string; holdId?: string } {
-  return "facts" in transition ? transition.facts : transition;
+function pick<Row>(rows: Map<string, Row>, names: Name[]): Row[] {
+  const keys = new Set(names.map(({ organizationId, id }) => keyOf(organizationId, id)));
+  return [...keys].flatMap((key) => rows.get(key) ?? []);
 }
 
 function insert<Row>(rows: Map<string, Row>, key: string, row: Row): void {
@@ -116,6 +153,17 @@ function change<Row>(rows: Map<string, Row>, key: string, row: Row): void {
   if (before === undefined) throw new Error(`${key} is not there`);
   if (isDeepStrictEqual(before, row)) throw new Error(`${key} is written though it has not changed, or a second time`);
   rows.set(key, row);
+}
+
+function changeOnly(rows: Map<string, HoldRow>, row: HoldRow, columns: readonly (keyof HoldRow)[]): void {
+  const key = keyOf(row.organizationId, row.holdId);
+  const before = rows.get(key);
+  change(rows, key, row);
+  for (const column of Object.keys(row) as (keyof HoldRow)[]) {
+    if (!columns.includes(column) && !isDeepStrictEqual(before?.[column], row[column])) {
+      throw new Error(`${key} changed its ${column}, which a store would not write`);
+    }
+  }
 }
 
 /** A decision that changed its rows in place would throw. */

@@ -125,15 +125,15 @@ function tokenCases(subject: Subject): void {
       revokedAtMs: 1_790_000_000_789,
     });
     for (const token of [bare, full]) {
-      await accounts.insertToken(token);
-      expect(plain(await accounts.token(token.id))).toEqual(token);
+      await accounts.insertToken(token, null);
+      expect(plain(await accounts.token(token.id))).toEqual({ ...token, budget: null });
       expect(plain(await accounts.tokenByHash(token.hash))).toEqual({ ...token, organizationKind: "standard" });
     }
   });
 
   test("a token of the playground says so", async () => {
     const token = tokenOf("org_playground");
-    await subject.store.accounts.insertToken(token);
+    await subject.store.accounts.insertToken(token, null);
     expect((await subject.store.accounts.tokenByHash(token.hash))?.organizationKind).toBe("playground");
   });
 
@@ -141,19 +141,19 @@ function tokenCases(subject: Subject): void {
     const { accounts } = subject.store;
     const token = tokenOf(await subject.organization());
     const other = await subject.organization();
-    await accounts.insertToken(token);
+    await accounts.insertToken(token, null);
     const sameHash = tokenOf(other, { hash: token.hash });
-    await expect(accounts.insertToken(sameHash)).rejects.not.toBeInstanceOf(StoreUnavailableError);
+    await expect(accounts.insertToken(sameHash, null)).rejects.not.toBeInstanceOf(StoreUnavailableError);
     const sameId = tokenOf(other, { id: token.id });
-    await expect(accounts.insertToken(sameId)).rejects.not.toBeInstanceOf(StoreUnavailableError);
-    expect(plain(await accounts.token(token.id))).toEqual(token);
+    await expect(accounts.insertToken(sameId, null)).rejects.not.toBeInstanceOf(StoreUnavailableError);
+    expect(plain(await accounts.token(token.id))).toEqual({ ...token, budget: null });
   });
 
   test("pages of tokens hold each once, of one organization or of all", async () => {
     const { accounts } = subject.store;
     const organizationId = await subject.organization();
     const ids = ["tok_a", "tok_B", "tok_b", "tok_é", "tok_z"].map((id) => `${id}_${organizationId}`);
-    for (const id of ids) await accounts.insertToken(tokenOf(organizationId, { id }));
+    for (const id of ids) await accounts.insertToken(tokenOf(organizationId, { id }), null);
     const walk = async (filter: string | null) => {
       const seen: string[] = [];
       for (;;) {
@@ -174,7 +174,7 @@ function tokenChangeCases(subject: Subject): void {
   test("a token is revoked once", async () => {
     const { accounts } = subject.store;
     const token = tokenOf(await subject.organization());
-    await accounts.insertToken(token);
+    await accounts.insertToken(token, null);
     expect(await accounts.revokeToken(token.id, 1_800_000_000_001)).toBe(true);
     expect(await accounts.revokeToken(token.id, 1_800_000_000_002)).toBe(false);
     expect((await accounts.token(token.id))?.revokedAtMs).toBe(1_800_000_000_001);
@@ -191,20 +191,20 @@ function tokenChangeCases(subject: Subject): void {
     ] as const) {
       const old = tokenOf(organizationId, { expiresAtMs: before });
       const successor = tokenOf(organizationId);
-      await accounts.insertToken(old);
+      await accounts.insertToken(old, null);
       await accounts.replaceToken(old.id, 2_000, successor);
       expect((await accounts.token(old.id))?.expiresAtMs).toBe(after);
-      expect(plain(await accounts.token(successor.id))).toEqual(successor);
+      expect(plain(await accounts.token(successor.id))).toEqual({ ...successor, budget: null });
     }
   });
 
   test("a successor that cannot be written leaves its predecessor alone", async () => {
     const { accounts } = subject.store;
     const old = tokenOf(await subject.organization());
-    await accounts.insertToken(old);
+    await accounts.insertToken(old, null);
     const successor = tokenOf(old.organizationId, { hash: old.hash });
     await expect(accounts.replaceToken(old.id, 2_000, successor)).rejects.toThrow();
-    expect(plain(await accounts.token(old.id))).toEqual(old);
+    expect(plain(await accounts.token(old.id))).toEqual({ ...old, budget: null });
     expect(await accounts.token(successor.id)).toBeUndefined();
   });
 }

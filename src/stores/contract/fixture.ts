@@ -6,6 +6,7 @@ import type {
   HoldFacts,
   HoldTransition,
   Outcomes,
+  RenewTransition,
   SettleTransition,
   Transition,
 } from "../../credits/books.ts";
@@ -130,6 +131,11 @@ export function holdOf(organizationId: string, amount: bigint, lifeMs = 120_000)
 /** Charges as many tokens as it says, at `PRICES`: as many micro-credits. */
 export function settleOf({ facts }: { facts: HoldFacts }, output: number): SettleTransition {
   return { kind: "settle", facts, tokens: tokensOf(output), basis: "reported", end: "complete" };
+}
+
+/** Renews for a minute, with as many tokens of output at the checkpoint as it says. */
+export function renewOf({ facts, most }: HoldTransition, output = 0, lifeMs = 60_000): RenewTransition {
+  return { kind: "renew", facts, amount: most, tokens: tokensOf(output), lifeMs };
 }
 
 export function tokensOf(output: number): TokenCounts {

@@ -2,7 +2,18 @@ import { expect, test } from "vitest";
 import type { Transition } from "../../credits/books.ts";
 import { FREE } from "../../credits/price.ts";
 import { StoreUnavailableError } from "../../errors.ts";
-import { factsOf, grantOf, holdOf, PRICES, randomId, referenceOf, type Subject, settleOf, wait } from "./fixture.ts";
+import {
+  factsOf,
+  grantOf,
+  holdOf,
+  PRICES,
+  randomId,
+  referenceOf,
+  renewOf,
+  type Subject,
+  settleOf,
+  wait,
+} from "./fixture.ts";
 
 export function transitionCases(subject: Subject): void {
   holdCases(subject);
@@ -20,14 +31,16 @@ function holdCases(subject: Subject): void {
     expect(await subject.one(hold)).toEqual({ outcome: "held", amount: 70n, available: 30n });
     const next = { ...hold, facts: factsOf(organizationId) };
     expect(await subject.one(next)).toEqual({ outcome: "held", amount: 30n, available: 0n });
+    const short = { limitedBy: "organization", available: 0n, reach: 0n };
     const last = { ...hold, facts: factsOf(organizationId) };
-    expect(await subject.one(last)).toEqual({ outcome: "busy", available: 0n, held: 100n });
+    expect(await subject.one(last)).toEqual({ outcome: "busy", ...short, held: 100n });
     await subject.expectSound(organizationId);
   });
 
   test("a hold that the credits never reach is told so", async () => {
     const organizationId = await subject.organization(100n);
-    expect(await subject.one(holdOf(organizationId, 101n))).toEqual({ outcome: "insufficient", available: 100n });
+    const short = { limitedBy: "organization", available: 100n, reach: 100n };
+    expect(await subject.one(holdOf(organizationId, 101n))).toEqual({ outcome: "insufficient", ...short });
     expect(await subject.books.balance(organizationId)).toMatchObject({ available: 100n, held: 0n });
   });
 
@@ -64,7 +77,7 @@ function holdCases(subject: Subject): void {
     const transitions: Transition[] = [
       hold,
       settleOf(holdOf("org_absent", 1n), 1),
-      { kind: "renew", organizationId: "org_absent", holdId: "a", lifeMs: 1 },
+      renewOf(holdOf("org_absent", 1n)),
       { kind: "release", organizationId: "org_absent", holdId: "b" },
       { kind: "expire", ...reference, holdId: "c" },
       grantOf("org_absent", 1n),
@@ -76,7 +89,6 @@ function holdCases(subject: Subject): void {
 
   test("a transition on a hold that is not there says so", async () => {
     const reference = referenceOf(holdOf(await subject.organization(1n), 1n));
-    expect(await subject.one({ kind: "renew", ...reference, lifeMs: 1 })).toEqual({ outcome: "missing" });
     expect(await subject.one({ kind: "release", ...reference })).toEqual({ outcome: "missing" });
     expect(await subject.one({ kind: "expire", ...reference })).toEqual({ outcome: "missing" });
   });
@@ -91,7 +103,7 @@ function settleCases(subject: Subject): void {
     expect(await subject.one(settleOf(hold, 45))).toEqual(charged);
     expect(await subject.one({ kind: "release", ...referenceOf(hold) })).toEqual({ outcome: "charged" });
     expect(await subject.one({ kind: "expire", ...referenceOf(hold) })).toEqual({ outcome: "kept", state: "charged" });
-    const renewed = await subject.one({ kind: "renew", ...referenceOf(hold), lifeMs: 1 });
+    const renewed = await subject.one(renewOf(hold));
     expect(renewed).toEqual({ outcome: "ended", state: "charged" });
     expect(await subject.events(organizationId)).toMatchObject([{ sequence: 0, cost: 45n, shortfall: 0n }]);
     await subject.expectSound(organizationId);
@@ -115,12 +127,13 @@ function settleCases(subject: Subject): void {
 
   test("an event tells everything that was known of its request", async () => {
     const organizationId = await subject.organization(1_000n);
-    const hold = await subject.held(holdOf(organizationId, 100n));
+    const metadata = { plain: "text", "NUL \0": "lone \ud800 surrogate", emoji: "👩‍👧", quote: "'\"" };
+    const admitted = holdOf(organizationId, 100n);
+    const hold = await subject.held({ ...admitted, facts: { ...admitted.facts, metadata } });
     const facts = {
       ...hold.facts,
       upstream: "other/route",
       prices: { input: 1n, cachedInput: 2n, cacheWrite: 3n, output: 4_000_000n, reasoning: 5_000_000n },
-      metadata: { plain: "text", "NUL \0": "lone \ud800 surrogate", emoji: "👩‍👧", quote: "'\"" },
     };
     const tokens = { input: 11, cachedInput: 12, cacheWrite: 13, output: 14, reasoning: 15 };
     await subject.one({ kind: "settle", facts, tokens, basis: "counted", end: "client_left" });
@@ -149,8 +162,7 @@ function expiryCases(subject: Subject): void {
   test("a renewal keeps a hold from expiring", async () => {
     const organizationId = await subject.organization(100n);
     const hold = await subject.held(holdOf(organizationId, 10n, -1_000));
-    const renewal = { kind: "renew", ...referenceOf(hold), lifeMs: 60_000 } as const;
-    expect(await subject.one(renewal)).toEqual({ outcome: "renewed" });
+    expect(await subject.one(renewOf(hold))).toEqual({ outcome: "renewed", remade: false });
     expect(await subject.one({ kind: "expire", ...referenceOf(hold) })).toEqual({ outcome: "kept", state: "open" });
   });
 
@@ -199,7 +211,7 @@ function grantCases(subject: Subject): void {
     const nowMs = Date.now();
     await subject.one(grantOf(organizationId, 40n, { effectiveAtMs: nowMs + 400, expiresAtMs: nowMs + 1_500 }));
     expect(await subject.books.balance(organizationId)).toMatchObject({ granted: 0n, nextChangeAtMs: nowMs + 400 });
-    expect(await subject.one(holdOf(organizationId, 10n))).toEqual({ outcome: "insufficient", available: 0n });
+    expect(await subject.one(holdOf(organizationId, 10n))).toMatchObject({ outcome: "insufficient", available: 0n });
     await wait(600);
     const hold = await subject.held(holdOf(organizationId, 10n));
     await wait(1_200);

@@ -1,0 +1,66 @@
+import { minimum } from "./amount.ts";
+import { type Batch, holdOf, tokenBalanceOf } from "./batch.ts";
+import type { AdjustmentRow, CreditTransition, HoldRow, Outcomes, RevokeTransition } from "./books.ts";
+import { assertAmount } from "./checks.ts";
+import { sumOf } from "./draws.ts";
+import { giveCredit, type Purse, revoke as revokeFrom } from "./purse.ts";
+
+/** Takes back at most what is available. */
+export function revoke(batch: Batch, purse: Purse, transition: RevokeTransition): Outcomes["revoke"] {
+  const earlier = findEarlier(batch, transition);
+  if (earlier !== undefined) {
+    return { outcome: "revoked", adjustment: earlier, balance: { ...purse.balance }, repeated: true };
+  }
+  assertAmount(transition.amount);
+  const { grantId } = transition;
+  const named = grantId === null ? null : purse.grants.get(grantId);
+  if (named === undefined) return { outcome: "unknown_grant" };
+  const draws = revokeFrom(purse, transition.amount, named);
+  const adjustment = { ...newAdjustment(batch, transition), amount: sumOf(draws), draws };
+  batch.adjustments.push(adjustment);
+  return { outcome: "revoked", adjustment, balance: { ...purse.balance }, repeated: false };
+}
+
+/** Gives back what was spent: of the hold that is named, or of anything. */
+export function credit(batch: Batch, purse: Purse, transition: CreditTransition): Outcomes["credit"] {
+  const earlier = findEarlier(batch, transition);
+  if (earlier !== undefined) {
+    return { outcome: "credited", adjustment: earlier, balance: { ...purse.balance }, repeated: true };
+  }
+  const { amount, holdId, organizationId } = transition;
+  assertAmount(amount);
+  const row = holdId === null ? null : holdOf(batch, { organizationId, holdId });
+  if (row === undefined) return { outcome: "missing" };
+  const most = row === null ? purse.balance.spent : minimum(purse.balance.spent, row.charged - row.credited);
+  if (amount > most) return { outcome: "excessive", most };
+  const draws = [giveCredit(purse, transition, batch.nowMs)];
+  purse.balance.spent -= amount;
+  if (row !== null) correct(batch, row, amount);
+  const tokenId = row?.tokenId ?? null;
+  const adjustment = { ...newAdjustment(batch, transition), amount, draws, holdId, tokenId };
+  batch.adjustments.push(adjustment);
+  return { outcome: "credited", adjustment, balance: { ...purse.balance }, repeated: false };
+}
+
+/** The token may use again what was charged to it wrongly. */
+function correct(batch: Batch, row: HoldRow, amount: bigint): void {
+  if (amount === 0n) return;
+  row.credited += amount;
+  batch.changedHolds.add(row);
+  const tokenBalance = tokenBalanceOf(batch, row);
+  if (tokenBalance !== undefined) tokenBalance.spent -= amount;
+}
+
+function findEarlier(batch: Batch, transition: RevokeTransition | CreditTransition): AdjustmentRow | undefined {
+  const { organizationId, kind, adjustmentId, reference } = transition;
+  const own = batch.adjustments.filter((row) => row.organizationId === organizationId && row.kind === kind);
+  const alike = (row: AdjustmentRow) => reference !== null && row.reference === reference;
+  return own.find(({ id }) => id === adjustmentId) ?? own.find(alike);
+}
+
+function newAdjustment(
+  { nowMs }: Batch,
+  { organizationId, adjustmentId: id, kind, reference, note }: RevokeTransition | CreditTransition,
+): Omit<AdjustmentRow, "amount" | "draws"> {
+  return { organizationId, id, kind, holdId: null, tokenId: null, reference, note, madeAtMs: nowMs };
+}

@@ -1,0 +1,103 @@
+import type { AdjustmentRow, HoldRow, IdempotencyKeyRow, Transition } from "./books.ts";
+
+/** A row of an organization, by its id, its key or its reference. */
+export interface Name {
+  organizationId: string;
+  id: string;
+}
+
+/** The rows that a batch names, each once: what a store reads beside the balances and their live grants. */
+export interface Names {
+  organizationIds: string[];
+  holds: Name[];
+  tokens: Name[];
+  /** The holds whose token only their own rows tell. */
+  holdsOfUnknownToken: Name[];
+  keys: Name[];
+  grants: Name[];
+  grantReferences: Name[];
+  adjustments: Name[];
+  adjustmentReferences: (Name & { kind: AdjustmentRow["kind"] })[];
+}
+
+export function namesOf(transitions: readonly Transition[]): Names {
+  const organizationIds = new Set<string>();
+  const [holds, tokens, holdsOfUnknownToken] = [new NameSet(), new NameSet(), new NameSet()];
+  const [keys, grants, grantReferences, adjustments] = [new NameSet(), new NameSet(), new NameSet(), new NameSet()];
+  const adjustmentReferences: Names["adjustmentReferences"] = [];
+  for (const transition of transitions) {
+    if ("facts" in transition) {
+      const { organizationId, holdId, tokenId } = transition.facts;
+      organizationIds.add(organizationId);
+      holds.add(organizationId, holdId);
+      tokens.add(organizationId, tokenId);
+      if (transition.kind === "hold" && transition.idempotency) keys.add(organizationId, transition.idempotency.key);
+      continue;
+    }
+    const { organizationId } = transition;
+    organizationIds.add(organizationId);
+    if ("holdId" in transition && transition.holdId !== null) {
+      holds.add(organizationId, transition.holdId);
+      holdsOfUnknownToken.add(organizationId, transition.holdId);
+    }
+    if (transition.kind === "grant") {
+      grants.add(organizationId, transition.grantId);
+      if (transition.reference !== null) grantReferences.add(organizationId, transition.reference);
+    }
+    if (transition.kind === "revoke" || transition.kind === "credit") {
+      const { kind, adjustmentId, reference } = transition;
+      adjustments.add(organizationId, adjustmentId);
+      if (reference !== null) adjustmentReferences.push({ organizationId, kind, id: reference });
+      if (kind === "revoke" && transition.grantId !== null) grants.add(organizationId, transition.grantId);
+    }
+  }
+  return {
+    organizationIds: [...organizationIds].sort(),
+    holds: holds.names,
+    tokens: tokens.names,
+    holdsOfUnknownToken: holdsOfUnknownToken.names,
+    keys: keys.names,
+    grants: grants.names,
+    grantReferences: grantReferences.names,
+    adjustments: adjustments.names,
+    adjustmentReferences,
+  };
+}
+
+/** The grants that holds draw on. */
+export function grantsOf(holds: readonly HoldRow[]): Name[] {
+  return holds.flatMap(({ organizationId, draws }) => draws.map(({ grantId }) => ({ organizationId, id: grantId })));
+}
+
+/** The keys of holds that have one. */
+export function keysOf(holds: readonly HoldRow[]): Name[] {
+  return holds.flatMap(({ organizationId, idempotencyKey }) =>
+    idempotencyKey === null ? [] : [{ organizationId, id: idempotencyKey }],
+  );
+}
+
+export function tokensOf(holds: readonly HoldRow[]): Name[] {
+  return holds.map(({ organizationId, tokenId }) => ({ organizationId, id: tokenId }));
+}
+
+/** The holds that were made with keys. */
+export function holdsOf(keys: readonly IdempotencyKeyRow[]): Name[] {
+  return keys.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
+}
+
+/** One text for a row of an organization, whose own id has no space in it. */
+export function nameKey(organizationId: string, id: string): string {
+  return `${organizationId} ${id}`;
+}
+
+class NameSet {
+  readonly names: Name[] = [];
+  readonly #seen = new Set<string>();
+
+  add(organizationId: string, id: string): void {
+    const key = nameKey(organizationId, id);
+    if (this.#seen.has(key)) return;
+    this.#seen.add(key);
+    this.names.push({ organizationId, id });
+  }
+}
