@@ -163,7 +163,9 @@ describe("tokens", () => {
 
   test("are listed by organization", async () => {
     const { row } = await create();
-    expect(await accounts.tokens(row.organizationId)).toEqual([{ ...row, hash: new Uint8Array(row.hash) }]);
+    expect(await accounts.tokens(row.organizationId)).toEqual([
+      { ...row, budget: null, hash: new Uint8Array(row.hash) },
+    ]);
     expect((await accounts.tokens(null)).map(({ id }) => id)).toContain(row.id);
   });
 });

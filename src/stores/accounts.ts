@@ -49,12 +49,7 @@ export function accountRows(database: PortableDatabase): AccountRows {
       const row = await tokensWithBudget(kysely).where("token.id", "=", id).executeTakeFirst();
       return row && withBudget(row);
     },
-    async tokens({ organizationId, after, limit }) {
-      let query = tokensWithBudget(kysely).orderBy("token.id").limit(limit);
-      if (organizationId !== null) query = query.where("token.organization_id", "=", organizationId);
-      if (after !== null) query = query.where("token.id", ">", after);
-      return (await query.execute()).map(withBudget);
-    },
+    tokens: (page) => tokens(kysely, page),
     async revokeToken(id, atMs) {
       const result = await kysely
         .updateTable("token")
@@ -77,6 +72,16 @@ export function accountRows(database: PortableDatabase): AccountRows {
       ]);
     },
   };
+}
+
+async function tokens(
+  kysely: PortableDatabase["kysely"],
+  { organizationId, after, limit }: Parameters<AccountRows["tokens"]>[0],
+): Promise<TokenWithBudget[]> {
+  let query = tokensWithBudget(kysely).orderBy("token.id").limit(limit);
+  if (organizationId !== null) query = query.where("token.organization_id", "=", organizationId);
+  if (after !== null) query = query.where("token.id", ">", after);
+  return (await query.execute()).map(withBudget);
 }
 
 function tokensWithBudget(kysely: PortableDatabase["kysely"]) {

@@ -1,5 +1,19 @@
-import type { AdjustmentRow, Draw, Outcome, Trace, Transition } from "../../src/credits/books.ts";
-import type { TokenCounts, UnitPrices } from "../../src/credits/price.ts";
+import type { AdjustmentRow, Draw, Outcome, Transition } from "../../src/credits/books.ts";
+import {
+  balanceOf,
+  billed,
+  type Coin,
+  type CoinHold,
+  type CoinOrganization,
+  count,
+  hasLapsed,
+  leftOf,
+  priceInMicro,
+  purseOf,
+  spentOf,
+  tally,
+  usedBy,
+} from "./coins.ts";
 
 /**
  * The books as a heap of coins, each worth one micro-credit and lying in one place. Slow and plain on purpose: it is
@@ -67,49 +81,6 @@ export class CoinModel {
   }
 }
 
-interface Coin {
-  grantId: string;
-  place: "pending" | "available" | "held" | "spent" | "expired" | "revoked";
-}
-interface CoinGrant {
-  id: string;
-  /** Of a credit: its coins stand for coins that stay spent, so they are not counted as granted. */
-  isCredit: boolean;
-  reference: string | null;
-  priority: number;
-  effectiveAtMs: number;
-  expiresAtMs: number | null;
-  isInForce: boolean;
-  coins: Coin[];
-}
-interface CoinHold {
-  tokenId: string;
-  state: "open" | "charged" | "released" | "expired";
-  amount: number;
-  /** Held or spent for it. */
-  coins: Coin[];
-  prices: UnitPrices;
-  delivered: TokenCounts;
-  expiresAtMs: number;
-  /** What each event came to. */
-  bills: number[];
-  shortfall: number;
-  credited: number;
-  trace: Trace | null;
-}
-interface CoinKey {
-  fingerprint: string;
-  holdId: string;
-  answer: string | null;
-  endsAtMs: number;
-}
-interface CoinOrganization {
-  grants: CoinGrant[];
-  holds: Map<string, CoinHold>;
-  caps: Map<string, number>;
-  keys: Map<string, CoinKey>;
-  adjustments: AdjustmentRow[];
-}
 type Of<Kind extends Transition["kind"]> = Extract<Transition, { kind: Kind }>;
 
 function letTimePass({ grants }: CoinOrganization, nowMs: number): void {
@@ -336,76 +307,4 @@ function giveBack({ grants }: CoinOrganization, hold: CoinHold, kept: number, no
     const grant = grants.find(({ id }) => id === coin.grantId);
     coin.place = grant !== undefined && hasLapsed(grant, nowMs) ? "expired" : "available";
   }
-}
-
-/** The coins that can be taken, in the order in which they are. */
-function purseOf({ grants }: CoinOrganization): Coin[] {
-  const rank = ({ priority, expiresAtMs }: CoinGrant) => [priority, expiresAtMs ?? Infinity] as const;
-  return grants
-    .toSorted((a, b) => (a.id < b.id ? -1 : 1))
-    .toSorted((a, b) => (rank(a)[1] === rank(b)[1] ? 0 : rank(a)[1] - rank(b)[1]))
-    .toSorted((a, b) => rank(a)[0] - rank(b)[0])
-    .flatMap(({ coins }) => coins.filter(({ place }) => place === "available"));
-}
-
-function balanceOf(organizationId: string, organization: CoinOrganization) {
-  const all = organization.grants.flatMap((grant) => grant.coins);
-  const first = organization.grants.filter(({ isCredit }) => !isCredit).flatMap((grant) => grant.coins);
-  // A coin of a credit that was revoked was granted once too: as the spent coin that it stands for.
-  const revoked = count(all, "revoked") - count(first, "revoked");
-  const granted = BigInt(first.length - count(first, "pending") - count(first, "revoked") - revoked);
-  const [available, held, expired] = (["available", "held", "expired"] as const).map((place) =>
-    BigInt(count(all, place)),
-  ) as [bigint, bigint, bigint];
-  const spent = BigInt(spentOf(organization));
-  return { organizationId, granted, available, held, spent, expired, nextChangeAtMs: null };
-}
-
-/** The coins that were spent, less what was given back of them by credits. */
-function spentOf({ grants, adjustments }: CoinOrganization): number {
-  const spent = grants.reduce((sum, { coins }) => sum + count(coins, "spent"), 0);
-  const credits = adjustments.filter(({ kind }) => kind === "credit");
-  return spent - credits.reduce((sum, { amount }) => sum + Number(amount), 0);
-}
-
-function billed({ bills }: CoinHold): number {
-  return bills.reduce((sum, bill) => sum + bill, 0);
-}
-
-function usedBy({ holds }: CoinOrganization, tokenId: string): { held: number; spent: number } {
-  const own = [...holds.values()].filter((hold) => hold.tokenId === tokenId);
-  const open = own.filter(({ state }) => state === "open");
-  const held = open.reduce((sum, { amount }) => sum + amount, 0);
-  return { held, spent: own.reduce((sum, hold) => sum + billed(hold) - hold.credited, 0) };
-}
-
-/** What a token's cap leaves: without end where there is none. */
-function leftOf(organization: CoinOrganization, tokenId: string): number {
-  const cap = organization.caps.get(tokenId);
-  const { held, spent } = usedBy(organization, tokenId);
-  return cap === undefined ? Number.POSITIVE_INFINITY : Math.max(0, cap - held - spent);
-}
-
-function count(coins: Coin[], place: Coin["place"]): number {
-  return coins.filter((coin) => coin.place === place).length;
-}
-
-function tally(coins: Coin[]): { grantId: string; amount: bigint }[] {
-  const groups = Map.groupBy(coins, ({ grantId }) => grantId);
-  return [...groups].map(([grantId, group]) => ({ grantId, amount: BigInt(group.length) }));
-}
-
-function hasLapsed({ expiresAtMs }: CoinGrant, nowMs: number): boolean {
-  return expiresAtMs !== null && expiresAtMs <= nowMs;
-}
-
-/** Small numbers only: below 2^53 floats are exact. */
-function priceInMicro(tokens: TokenCounts, prices: UnitPrices): number {
-  const pico =
-    tokens.input * Number(prices.input) +
-    tokens.cachedInput * Number(prices.cachedInput) +
-    tokens.cacheWrite * Number(prices.cacheWrite) +
-    tokens.output * Number(prices.output) +
-    tokens.reasoning * Number(prices.reasoning);
-  return Math.ceil(pico / 1_000_000);
 }
