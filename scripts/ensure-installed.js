@@ -16,11 +16,15 @@ function findMissing() {
   const wanted = readPackages(join(root, "package-lock.json"));
   const installed = readPackages(join(root, "node_modules", ".package-lock.json"));
   if (installed === undefined) return "there are no packages yet";
+  // Of what is optional, only what this project names itself: the rest is for other platforms.
+  const ownOptional = new Set(
+    Object.keys(wanted?.[""]?.optionalDependencies ?? {}).map((name) => `node_modules/${name}`),
+  );
   for (const [path, { version, optional }] of Object.entries(wanted ?? {})) {
     if (path === "") continue;
     const present = installed[path];
     const name = path.slice(path.lastIndexOf("node_modules/") + "node_modules/".length);
-    if (present === undefined && !optional) return `${name} is missing`;
+    if (present === undefined && (!optional || ownOptional.has(path))) return `${name} is missing`;
     if (present !== undefined && present.version !== version) return `${name} should be ${version}`;
   }
   return undefined;

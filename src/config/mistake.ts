@@ -34,6 +34,8 @@ export function firstMistake(errors: readonly ErrorObject[], base: (string | num
   return { path, text: `found ${foundText(path, error.data)}; allowed: ${allowedWords(schema)}` };
 }
 
+const SECRETS = new Set<string | number>(["apiKey", "accessKeyId", "secretAccessKey", "sessionToken", "headers"]);
+
 /** A value as an error shows it: short, on one line, and nothing of what may be secret. */
 export function foundText(path: readonly (string | number)[], value: unknown): string {
   if (Array.isArray(value)) return "a list";
@@ -41,7 +43,7 @@ export function foundText(path: readonly (string | number)[], value: unknown): s
   if (typeof value === "object") return "keys and values";
   if (path.includes("database"))
     return /^[a-z][a-z0-9+.-]*:\/\//i.exec(String(value))?.[0].concat("…") ?? "something else";
-  if (path.includes("apiKey") || path.includes("headers")) return `a ${typeof value}`.replace("a string", "other text");
+  if (path.some((step) => SECRETS.has(step))) return `a ${typeof value}`.replace("a string", "other text");
   const text = JSON.stringify(value);
   return text.length > 80 ? `${text.slice(0, 77)}…"` : text;
 }

@@ -103,6 +103,11 @@ const Ledger = Group({
   }),
 });
 
+/** It becomes part of an address, so that nothing else may stand in it. */
+const HostPart = (options: object) =>
+  Type.String({ pattern: "^[0-9A-Za-z][0-9A-Za-z-]{0,62}$", allowed: "letters, digits and hyphens", ...options });
+const Secret = (options: object) => Type.String({ minLength: 1, ...options });
+
 const Provider = Type.Object(
   {
     id: Name({ description: "The name that routes use." }),
@@ -111,6 +116,19 @@ const Provider = Type.Object(
     apiKey: Type.Optional(
       Type.String({ minLength: 1, description: "Usually the name of a variable, as in the example." }),
     ),
+    region: Type.Optional(HostPart({ description: "Region of Amazon Web Services." })),
+    accessKeyId: Type.Optional(Secret({ description: "Of Amazon Web Services, instead of apiKey." })),
+    secretAccessKey: Type.Optional(Secret({ description: "Belongs to accessKeyId." })),
+    sessionToken: Type.Optional(Secret({ description: "Belongs to temporary keys of Amazon Web Services." })),
+    project: Type.Optional(HostPart({ description: "Project of Google Cloud." })),
+    location: Type.Optional(HostPart({ description: "Location of Google Cloud, such as global." })),
+    credentialsFile: Type.Optional(
+      Type.String({
+        minLength: 1,
+        description: "Credentials of Google Cloud; absent: those of the machine or of `gcloud auth`.",
+      }),
+    ),
+    resourceName: Type.Optional(HostPart({ description: "Resource of Azure OpenAI." })),
     headers: Type.Record(Type.String(), Type.String({ format: "header-value" }), {
       default: {},
       propertyNames: { format: "header-name" },

@@ -15,10 +15,10 @@ const ITEMS_KEPT_MAX = 100;
  * last. Rejects as the answer's chunks do; where the client left, what had come until then is metered.
  */
 export async function begun(
-  { chunks }: ProviderAnswer,
+  answer: ProviderAnswer,
   { isStreamed, signal, meter }: { isStreamed: boolean; signal: AbortSignal; meter: Meter },
 ): Promise<ProviderAnswer> {
-  const source = chunks[Symbol.asyncIterator]();
+  const source = answer.chunks[Symbol.asyncIterator]();
   const kept: Pieces[] = [];
   const late = Promise.withResolvers<undefined>();
   const timer = isStreamed ? setTimeout(late.resolve, FIRST_WORDS_MS, undefined) : undefined;
@@ -26,10 +26,10 @@ export async function begun(
     for (;;) {
       const next = source.next();
       const item = await Promise.race([next, late.promise]);
-      if (item === undefined || item.done === true) return { chunks: new Resumed(kept, next, source) };
+      if (item === undefined || item.done === true) return { ...answer, chunks: new Resumed(kept, next, source) };
       kept.push(item.value);
       const isEnough = isStreamed && (item.value.some(saysSomething) || kept.length >= ITEMS_KEPT_MAX);
-      if (isEnough) return { chunks: new Resumed(kept, undefined, source) };
+      if (isEnough) return { ...answer, chunks: new Resumed(kept, undefined, source) };
     }
   } catch (error) {
     if (signal.aborted) for (const pieces of kept) meter.add(pieces);

@@ -6,7 +6,7 @@ import { attempt, judge } from "./attempt.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
 import { endOfAnswer, headOf } from "./head.ts";
 import { Meter } from "./meter.ts";
-import { prepare } from "./prepare.ts";
+import { type PreparedRequest, prepare } from "./prepare.ts";
 import { routeTo } from "./route.ts";
 import { type Ending, type Settlement, settle, totalTokens } from "./settle.ts";
 import type { AnswerSink } from "./sink.ts";
@@ -28,7 +28,7 @@ export async function complete(gateway: Gateway, call: CompletionCall, sink: Ans
   try {
     if (call.signal.aborted) throw call.signal.reason;
     const answer = await attempt(gateway, call, { model, prepared, admission, meter }, ending);
-    sink.open(headOf(gateway, call, model, ending.route, prepared, admission));
+    sink.open(headOf(gateway, call, model, ending.route, ignoredOf(prepared, answer), admission));
     ending.isStreamed = sink.streams;
     await relay(answer, meter, sink);
   } catch (error) {
@@ -44,6 +44,11 @@ export async function complete(gateway: Gateway, call: CompletionCall, sink: Ans
     admission.leave(settlement === undefined ? 0 : totalTokens(settlement.tokens));
   }
   conclude(gateway, call, sink, { failure, ending, settlement, meter });
+}
+
+/** Hints that the model does not take, and those that only the upstream's wire turned out not to take. */
+function ignoredOf({ ignored }: PreparedRequest, answer: ProviderAnswer): readonly string[] {
+  return answer.ignored === undefined ? ignored : [...ignored, ...answer.ignored];
 }
 
 async function relay(answer: ProviderAnswer, meter: Meter, sink: AnswerSink): Promise<void> {

@@ -5,7 +5,6 @@ import type { Admission } from "./admit.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
 import { rateLimitHeaders } from "./limits.ts";
 import { usageOf } from "./meter.ts";
-import type { PreparedRequest } from "./prepare.ts";
 import type { Settlement } from "./settle.ts";
 import type { AnswerEnd, AnswerHead } from "./sink.ts";
 
@@ -26,7 +25,7 @@ export function headOf(
   call: CompletionCall,
   model: CatalogModel,
   route: Route,
-  { ignored }: PreparedRequest,
+  ignored: readonly string[],
   { facts, available, maxTokens, isShortened, tokenStanding }: Admission,
 ): AnswerHead {
   const headers: Record<string, string> = {

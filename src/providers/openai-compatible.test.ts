@@ -229,7 +229,7 @@ describe("settings that are refused", () => {
     [
       "an unknown kind",
       { kind: "carrier-pigeon" },
-      /kind is 'carrier-pigeon', but must be one of: openai-compatible, sandbox/,
+      /kind is 'carrier-pigeon', but must be one of: openai-compatible, anthropic, .*sandbox/,
     ],
   ])("%s", (_name, fields, message) => {
     const settings = settingsOf("http://127.0.0.1/v1", fields);

@@ -43,6 +43,8 @@ export interface ProviderCall {
 export interface ProviderAnswer {
   /** One item for each read from the wire, so that many small events cost one turn of the loop. */
   chunks: AsyncIterable<readonly UpstreamChunk[]>;
+  /** Hints of the request that could not be told to this upstream, by their names. */
+  ignored?: readonly string[];
 }
 
 /** A piece of an answer. The internal chunk is the wire's own, so that compatible upstreams pass through. */

@@ -1,3 +1,18 @@
+/** Keys that only some kinds have; each kind says which of them it takes. */
+export const KIND_KEYS = [
+  "apiKey",
+  "baseUrl",
+  "region",
+  "accessKeyId",
+  "secretAccessKey",
+  "sessionToken",
+  "project",
+  "location",
+  "credentialsFile",
+  "resourceName",
+] as const;
+export type KindKey = (typeof KIND_KEYS)[number];
+
 /** What a kind of provider is configured with. */
 export interface ProviderSettings {
   /** As routes name it. */
@@ -9,6 +24,19 @@ export interface ProviderSettings {
   /** Sent with every request, over the kind's own. */
   headers: Readonly<Record<string, string>>;
   timeouts: ProviderTimeouts;
+  /** Of Amazon Web Services. */
+  region?: string;
+  accessKeyId?: string;
+  secretAccessKey?: string;
+  /** Of temporary credentials. */
+  sessionToken?: string;
+  /** Of Google Cloud. */
+  project?: string;
+  location?: string;
+  /** Path of a file with credentials of Google Cloud; absent: those of the surroundings. */
+  credentialsFile?: string;
+  /** Of Azure. */
+  resourceName?: string;
 }
 
 export interface ProviderTimeouts {

@@ -1,44 +1,33 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { UpstreamError, type UpstreamFailure } from "../provider.ts";
-import { isObject, type JsonObject, textOf } from "./json.ts";
-import { retryAfterSeconds } from "./retry-after.ts";
+import { type Complaint, readComplaint, toComplaint } from "./complaint.ts";
+import type { JsonObject } from "./json.ts";
 
 /** Takes out of an upstream's words what must not be shown. */
 export type Scrub = (text: string) => string;
 
-/** What an upstream said of a failure, in whichever of the usual shapes. */
-interface Complaint {
-  message: string;
-  /** `code` and `type`, in small letters, joined by a space. */
-  words: string;
-  /** A status that stands in the body, as gateways in front of upstreams write it. */
-  status: number | undefined;
-}
-
 /** The failure of an answer whose status is not 200. `text` is its body. */
 export function statusFailure(status: number, headers: IncomingHttpHeaders, text: string, scrub: Scrub): UpstreamError {
-  const complaint = toComplaint(parsed(text));
-  const failure = failureOf(status, complaint);
-  const seconds = failure === "overloaded" ? retryAfterSeconds(headers) : undefined;
-  return toError(failure, `The upstream answered ${status}`, complaint, scrub, seconds);
+  return toError(status, `The upstream answered ${status}`, readComplaint(text, headers), scrub);
 }
 
 /** The failure that an error object inside an answer with status 200 tells; undefined where there is none. */
 export function failureInside(answer: JsonObject, scrub: Scrub): UpstreamError | undefined {
   const isError = answer.error !== undefined && answer.error !== null;
   if (!isError && answer.object !== "error") return undefined;
-  const complaint = toComplaint(answer);
-  const failure = failureOf(complaint.status ?? statusOfWords(complaint.words), complaint);
-  return toError(failure, "The upstream answered with an error", complaint, scrub, undefined);
+  return complaintFailure(toComplaint(answer), scrub);
 }
 
-function toError(
-  failure: UpstreamFailure,
-  what: string,
-  { message, words }: Complaint,
-  scrub: Scrub,
-  seconds: number | undefined,
-): UpstreamError {
+/** The failure that an error object tells, wherever it stood. */
+export function complaintFailure(complaint: Complaint, scrub: Scrub): UpstreamError {
+  const status = complaint.status ?? statusOfWords(complaint.words);
+  return toError(status, "The upstream answered with an error", complaint, scrub);
+}
+
+function toError(status: number, what: string, complaint: Complaint, scrub: Scrub): UpstreamError {
+  const { message, words } = complaint;
+  const failure = failureOf(status, complaint);
+  const seconds = failure === "overloaded" ? complaint.retryAfterSeconds : undefined;
   const said = scrub(message);
   const isCallers = failure === "rejected" || failure === "context_length" || failure === "content_filter";
   // The message goes to the log, so it holds no words of the upstream's but a code.
@@ -49,15 +38,29 @@ function toError(
   });
 }
 
-const CODE = /^[a-z][a-z_]{0,60}( [a-z][a-z_]{0,60})?$/;
+const CODE = /^[a-z][a-z_]{0,60}( [a-z][a-z_]{0,60}){0,3}$/;
 const REJECTING = new Set([400, 413, 422]);
 /** The usual codes and wordings of a model that an upstream does not have, whichever status they come with. */
 const UNKNOWN_MODEL_WORDS = /model_not_found|invalid_model|model_not_available|model_decommissioned|deploymentnotfound/;
 const UNKNOWN_MODEL =
-  /^(the )?model\b.{0,120}\b(does not exist|not exist|not found|not available|been (deprecated|decommissioned|removed|retired))\b/;
-/** Codes that say that our account, not the caller's request, is at fault, though their status is one of overload. */
-const ACCOUNT = /insufficient_quota|billing_hard_limit|insufficient_balance|account_deactivated/;
-const CONTENT_FILTER = /content_filter|content_policy|responsibleaipolicy|data_inspection_failed|content exists risk/;
+  /^the provided model identifier is invalid|^(the )?model\b.{0,120}\b(does not exist|not exist|not found|not available|been (deprecated|decommissioned|removed|retired))\b/;
+/** Words that say that our key or account, not the caller's request, is at fault, though their status is another's. */
+const ACCOUNT = new RegExp(
+  [
+    "insufficient_quota",
+    "billing_",
+    "insufficient_balance",
+    "account_deactivated",
+    "api_key_invalid",
+    "expiredtoken",
+    "unrecognizedclient",
+    "api key (not valid|expired)",
+    "(incorrect|invalid) api key",
+    "credit balance is too low",
+  ].join("|"),
+);
+const CONTENT_FILTER =
+  /content_filter|content_policy|content filtering policy|responsibleaipolicy|data_inspection_failed|content exists risk/;
 /** The usual wordings of a prompt that is too long: OpenAI, vLLM, llama.cpp, Ollama, Mistral, Gemini, Anthropic, Cohere. */
 const CONTEXT_LENGTH = new RegExp(
   [
@@ -69,22 +72,22 @@ const CONTEXT_LENGTH = new RegExp(
     "prompt is too long",
     "input (length|is) (exceeds|too long)",
     "input token count .{0,40}exceeds",
-    "too many tokens: total number of tokens in the prompt",
+    "too many tokens: (total number of tokens in the prompt|size limit exceeded)",
     "too large for model with \\d+ maximum context",
     "reduce the length of the (messages|prompt|input)",
   ].join("|"),
 );
 
 function failureOf(status: number, { message, words }: Complaint): UpstreamFailure {
+  const said = message.toLowerCase();
   if (status === 401 || status === 402 || status === 403) return "credentials";
-  if (ACCOUNT.test(words)) return "credentials";
+  if (ACCOUNT.test(words) || (REJECTING.has(status) && ACCOUNT.test(said))) return "credentials";
   if (status === 429 || status === 503 || status === 529) return "overloaded";
   if (status === 408 || status === 504) return "timeout";
   if (status >= 300 && status < 400) return "malformed";
   if (status >= 200 && status < 300) return "malformed";
   if (status === 404 || status === 410 || UNKNOWN_MODEL_WORDS.test(words)) return "misconfigured";
   if (!REJECTING.has(status)) return "failed";
-  const said = message.toLowerCase();
   if (UNKNOWN_MODEL.test(said)) return "misconfigured";
   if (CONTENT_FILTER.test(words) || CONTENT_FILTER.test(said)) return "content_filter";
   if (CONTEXT_LENGTH.test(words) || CONTEXT_LENGTH.test(said)) return "context_length";
@@ -93,31 +96,10 @@ function failureOf(status: number, { message, words }: Complaint): UpstreamFailu
 
 /** The status that an error object would have come with, by its code and type: those of OpenAI's error guide. */
 function statusOfWords(words: string): number {
-  if (/rate_limit|overloaded|too_many_requests|resource_exhausted|unavailable/.test(words)) return 429;
-  if (/authentication|permission|api_key|unauthori[sz]ed|forbidden/.test(words)) return 401;
+  if (/rate_limit|overloaded|too_?many_?requests|resource_exhausted|unavailable|throttling/.test(words)) return 429;
+  if (/authentication|permission|api_key|unauthori[sz]ed|forbidden|accessdenied/.test(words)) return 401;
   if (/timeout|timed_out/.test(words)) return 504;
-  if (/invalid_request|bad_?request|context_length|content_filter|unprocessable/.test(words)) return 400;
+  if (/invalid_request|bad_?request|context_length|content_filter|unprocessable|validation/.test(words)) return 400;
   if (/not_found/.test(words)) return 404;
   return 500;
-}
-
-function toComplaint(body: unknown): Complaint {
-  if (!isObject(body)) return { message: "", words: "", status: undefined };
-  const error = isObject(body.error) ? body.error : body;
-  const message = textOf(error.message) ?? textOf(body.error) ?? textOf(body.message) ?? textOf(body.detail) ?? "";
-  const words = [textOf(error.code), textOf(error.type)].filter((word) => word !== undefined);
-  return { message, words: words.join(" ").toLowerCase(), status: statusIn(error.code) ?? statusIn(error.status) };
-}
-
-function statusIn(value: unknown): number | undefined {
-  const number = typeof value === "string" && /^\d{3}$/.test(value) ? Number(value) : value;
-  return typeof number === "number" && number >= 400 && number <= 599 ? number : undefined;
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

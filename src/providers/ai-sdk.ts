@@ -1,0 +1,116 @@
+import { createRequire } from "node:module";
+import packageJson from "../../package.json" with { type: "json" };
+import { OperatorError } from "../errors.ts";
+import { AnswerReader } from "./ai-sdk/answer.ts";
+import { CallFetch, Connections } from "./ai-sdk/call-fetch.ts";
+import { leftOut, toCall } from "./ai-sdk/call-options.ts";
+import { toUpstreamError } from "./ai-sdk/failure.ts";
+import { readParts } from "./ai-sdk/parts.ts";
+import type { Connect, Fetch, Wire } from "./ai-sdk/wire.ts";
+import type { Scrub } from "./openai/errors.ts";
+import { createScrub } from "./openai/scrub.ts";
+import {
+  type Provider,
+  type ProviderAnswer,
+  type ProviderCall,
+  type UpstreamChunk,
+  UpstreamError,
+  type UpstreamFailure,
+} from "./provider.ts";
+import type { Environment, ProviderSettings } from "./settings.ts";
+
+/** Makes a kind of provider of a wire that an AI SDK package speaks. What it makes throws OperatorError. */
+export function aiSdk(wire: Wire): (settings: ProviderSettings, environment: Environment) => Provider {
+  return (settings, environment) => {
+    refuseWithoutPackage(wire, settings);
+    const fault = wire.fault(settings);
+    if (fault !== undefined) throw new OperatorError(`providers '${settings.id}': the kind ${settings.kind} ${fault}`);
+    return new AiSdk(wire, settings, environment);
+  };
+}
+
+/** Looks for the package without loading it: that waits for the first call. */
+function refuseWithoutPackage(wire: Wire, { id, kind }: ProviderSettings): void {
+  const versions: Record<string, string> = packageJson.optionalDependencies;
+  try {
+    createRequire(import.meta.url).resolve(wire.package);
+  } catch {
+    throw new OperatorError(
+      `providers '${id}': the kind ${kind} needs the package ${wire.package}, which is not installed: npm install ${wire.package}@${versions[wire.package]}`,
+    );
+  }
+}
+
+class AiSdk implements Provider {
+  readonly id: string;
+  readonly #wire: Wire;
+  readonly #connections: Connections;
+  readonly #scrub: Scrub;
+  readonly #connect: Connect;
+  readonly #closing = new AbortController();
+
+  constructor(wire: Wire, settings: ProviderSettings, environment: Environment) {
+    this.id = settings.id;
+    this.#wire = wire;
+    this.#connections = new Connections(settings.timeouts, environment);
+    const { apiKey, accessKeyId, secretAccessKey, sessionToken, project, resourceName, baseUrl } = settings;
+    const host = baseUrl === null ? null : (URL.parse(baseUrl)?.hostname ?? null);
+    const secrets = [apiKey, accessKeyId, secretAccessKey, sessionToken, project, resourceName, host];
+    this.#scrub = createScrub(
+      [...secrets, ...Object.values(settings.headers)].filter((secret) => typeof secret === "string"),
+    );
+    this.#connect = wire.connect(settings, this.#fetchToken);
+  }
+
+  async complete({ request, signal }: ProviderCall): Promise<ProviderAnswer> {
+    signal.throwIfAborted();
+    const { options, ignored } = toCall(this.#wire, request);
+    // Ends the connection, however deep in a package's pipes it is.
+    const ended = new AbortController();
+    const abortSignal = AbortSignal.any([signal, ended.signal]);
+    const http = new CallFetch(this.#connections, this.#scrub, abortSignal);
+    const fail = (error: unknown) => toUpstreamError(error, http.failure, signal, this.#scrub);
+    const reader = new AnswerReader(this.#wire);
+    try {
+      const model = (await this.#connect(http.fetch))(request.model);
+      if (!request.stream) {
+        const result = await model.doGenerate({ ...options, abortSignal });
+        const left = leftOut(result.warnings);
+        return { ignored: [...ignored, ...left], chunks: once(reader.readResult(result)) };
+      }
+      const { stream } = await model.doStream({ ...options, abortSignal });
+      const parts = stream.getReader();
+      // The package's account of what it left out comes first, before anything of the upstream's.
+      const { value: first } = await parts.read();
+      const left = first?.type === "stream-start" ? leftOut(first.warnings) : [];
+      const chunks = readParts({ parts, reader, failure: () => http.failure, fail, end: () => ended.abort() });
+      return { ignored: [...ignored, ...left], chunks };
+    } catch (error) {
+      ended.abort();
+      throw fail(error);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await this.#connections.close();
+  }
+
+  /** Who we are is told by others than the upstream, and is the operator's affair. */
+  readonly #fetchToken: Fetch = async (address, init) => {
+    const http = new CallFetch(this.#connections, this.#scrub, this.#closing.signal);
+    try {
+      return await http.fetch(address, init);
+    } catch (error) {
+      if (!(error instanceof UpstreamError) || !OPERATORS.has(error.failure)) throw error;
+      throw new UpstreamError("credentials", "The service's credentials were refused", { cause: error });
+    }
+  };
+}
+
+/** Failures of a token's request that lie in what the operator set up. */
+const OPERATORS: ReadonlySet<UpstreamFailure> = new Set(["rejected", "credentials", "malformed"]);
+
+async function* once(chunks: readonly UpstreamChunk[]): AsyncGenerator<readonly UpstreamChunk[]> {
+  yield chunks;
+}

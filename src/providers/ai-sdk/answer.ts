@@ -1,0 +1,168 @@
+import type {
+  LanguageModelV4FinishReason,
+  LanguageModelV4GenerateResult,
+  LanguageModelV4StreamPart,
+  LanguageModelV4Usage,
+  SharedV4ProviderMetadata,
+} from "@ai-sdk/provider";
+import type { Delta, FinishReason, ToolCallDelta } from "../../contract/completion.ts";
+import { toFinishReason } from "../openai/finish-reason.ts";
+import { isObject } from "../openai/json.ts";
+import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
+import { pickTexts, type SignedReasoning, writeExtraContent } from "./extra-content.ts";
+import type { Wire } from "./wire.ts";
+
+interface OpenCall {
+  index: number;
+  /** Whether its arguments have begun to come. */
+  hasArguments: boolean;
+}
+
+/** Turns what a package says into chunks of OpenAI's shape; keeps what one answer needs to know of what came before. */
+export class AnswerReader {
+  /** Whether the answer has told why it ended: without that it is not complete. */
+  isFinished = false;
+  readonly #wire: Pick<Wire, "metadataKey" | "reasoningFields" | "logprobsOf">;
+  readonly #calls = new Map<string, OpenCall>();
+  readonly #reasoning = new Map<string, SignedReasoning>();
+
+  constructor(wire: Pick<Wire, "metadataKey" | "reasoningFields" | "logprobsOf">) {
+    this.#wire = wire;
+  }
+
+  /** A part of a stream; undefined where it says nothing. Throws UpstreamError where the answer failed. */
+  readPart(part: LanguageModelV4StreamPart): UpstreamChunk | undefined {
+    switch (part.type) {
+      case "text-delta":
+        return part.delta === "" ? undefined : { delta: { content: part.delta } };
+      case "reasoning-start":
+      case "reasoning-delta":
+      case "reasoning-end":
+        return this.#readReasoning(part.id, "delta" in part ? part.delta : "", part.providerMetadata);
+      case "tool-input-start":
+        return part.providerExecuted === true ? undefined : this.#begin(part.id, part.toolName);
+      case "tool-input-delta":
+        return this.#continue(part.id, part.delta);
+      case "tool-call":
+        return part.providerExecuted === true ? undefined : this.#finishCall(part);
+      case "response-metadata":
+        return part.modelId === undefined ? undefined : { model: part.modelId };
+      case "raw": {
+        const logprobs = this.#wire.logprobsOf?.(part.rawValue);
+        return logprobs === undefined ? undefined : { logprobs };
+      }
+      case "finish":
+        return this.#finish(part.finishReason, part.usage);
+      default:
+        return undefined;
+    }
+  }
+
+  /** An unstreamed answer as the chunks that it folds from. */
+  readResult({ content, finishReason, usage, response }: LanguageModelV4GenerateResult): UpstreamChunk[] {
+    const chunks: UpstreamChunk[] = [];
+    for (const [index, part] of content.entries()) {
+      if (part.type === "text" && part.text !== "") chunks.push({ delta: { content: part.text } });
+      else if (part.type === "reasoning") {
+        const chunk = this.#readReasoning(String(index), part.text, part.providerMetadata);
+        if (chunk !== undefined) chunks.push(chunk);
+      } else if (part.type === "tool-call" && part.providerExecuted !== true) chunks.push(this.#finishCall(part));
+    }
+    const logprobs = this.#wire.logprobsOf?.(response?.body);
+    if (logprobs !== undefined) chunks.push({ logprobs });
+    if (response?.modelId !== undefined) chunks.push({ model: response.modelId });
+    chunks.push(this.#finish(finishReason, usage));
+    return chunks;
+  }
+
+  #readReasoning(id: string, text: string, metadata: SharedV4ProviderMetadata | undefined): UpstreamChunk | undefined {
+    const { metadataKey, reasoningFields } = this.#wire;
+    if (reasoningFields.length > 0) {
+      const piece = this.#reasoning.get(id) ?? { text: "", fields: {} };
+      piece.text += text;
+      Object.assign(piece.fields, pickTexts(metadata?.[metadataKey], reasoningFields));
+      this.#reasoning.set(id, piece);
+    }
+    return text === "" ? undefined : { delta: { reasoning_content: text } };
+  }
+
+  #begin(id: string, name: string): UpstreamChunk {
+    const index = this.#calls.size;
+    this.#calls.set(id, { index, hasArguments: false });
+    return callChunk({ index, id, type: "function", function: { name, arguments: "" } });
+  }
+
+  #continue(id: string, text: string): UpstreamChunk | undefined {
+    const call = this.#calls.get(id);
+    if (call === undefined || text === "") return undefined;
+    call.hasArguments = true;
+    return callChunk({ index: call.index, function: { arguments: text } });
+  }
+
+  /** A call as a whole: what its beginning and its pieces have not told yet. */
+  #finishCall(part: {
+    toolCallId: string;
+    toolName: string;
+    input: string;
+    providerMetadata?: unknown;
+  }): UpstreamChunk {
+    const { toolCallId: id, toolName: name, input } = part;
+    const begun = this.#calls.get(id);
+    const index = begun?.index ?? this.#calls.size;
+    if (begun === undefined) this.#calls.set(id, { index, hasArguments: true });
+    const call: ToolCallDelta =
+      begun === undefined ? { index, id, type: "function", function: { name, arguments: input } } : { index };
+    if (begun?.hasArguments === false) call.function = { arguments: input };
+    const extra = this.#extraContent(part.providerMetadata);
+    if (extra !== undefined) call.extra_content = extra;
+    return callChunk(call);
+  }
+
+  /** Signed reasoning goes out with the call that follows it. */
+  #extraContent(metadata: unknown) {
+    const { metadataKey } = this.#wire;
+    const own = isObject(metadata) ? metadata[metadataKey] : undefined;
+    const { thoughtSignature } = pickTexts(own, ["thoughtSignature"]);
+    const signed = [...this.#reasoning.values()].filter(({ fields }) => Object.keys(fields).length > 0);
+    this.#reasoning.clear();
+    return writeExtraContent(metadataKey, thoughtSignature, signed);
+  }
+
+  #finish(reason: LanguageModelV4FinishReason, counted: LanguageModelV4Usage): UpstreamChunk {
+    const usage = toUsage(counted);
+    this.isFinished = true;
+    return { finish_reason: toReason(reason, this.#calls.size > 0), ...(usage !== undefined && { usage }) };
+  }
+}
+
+function callChunk(call: ToolCallDelta): UpstreamChunk {
+  const delta: Delta = { tool_calls: [call] };
+  return { delta };
+}
+
+const REASONS: Partial<Record<LanguageModelV4FinishReason["unified"], FinishReason>> = {
+  stop: "stop",
+  length: "length",
+  "tool-calls": "tool_calls",
+  "content-filter": "content_filter",
+};
+
+/** Without a word of the provider's own, an answer has merely stopped coming. */
+function toReason({ unified, raw }: LanguageModelV4FinishReason, hasCalls: boolean): FinishReason {
+  const known = REASONS[unified];
+  if (known !== undefined) return known;
+  if (raw === undefined) throw new UpstreamError("failed", "The answer ended without a finish reason");
+  const read = unified === "other" ? toFinishReason(raw, hasCalls) : "failed";
+  if (read === "failed") throw new UpstreamError("failed", `The upstream ended with '${raw.slice(0, 80)}'`);
+  return read;
+}
+
+/** The packages count the same way: the whole, and parts of it. A prompt of no tokens is one that nobody counted. */
+function toUsage({ inputTokens, outputTokens }: LanguageModelV4Usage): UpstreamUsage | undefined {
+  if (!inputTokens.total || outputTokens.total === undefined) return undefined;
+  const usage: UpstreamUsage = { prompt_tokens: inputTokens.total, completion_tokens: outputTokens.total };
+  if (inputTokens.cacheRead !== undefined) usage.cached_tokens = inputTokens.cacheRead;
+  if (inputTokens.cacheWrite !== undefined) usage.cache_write_tokens = inputTokens.cacheWrite;
+  if (outputTokens.reasoning !== undefined) usage.reasoning_tokens = outputTokens.reasoning;
+  return usage;
+}

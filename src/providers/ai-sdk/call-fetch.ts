@@ -1,0 +1,140 @@
+import type { IncomingHttpHeaders } from "node:http";
+import type { Dispatcher } from "undici";
+import { readErrorText } from "../http/body.ts";
+import { createDispatcher } from "../http/dispatcher.ts";
+import { exchange, type HttpAnswer, type HttpBody } from "../http/exchange.ts";
+import { type Scrub, statusFailure } from "../openai/errors.ts";
+import { UpstreamError } from "../provider.ts";
+import type { Environment, ProviderTimeouts } from "../settings.ts";
+import { boundsOf } from "./bounds.ts";
+import type { Fetch } from "./wire.ts";
+
+/** Connections of one provider, to each origin that its package talks to. */
+export class Connections {
+  readonly #dispatchers = new Map<string, Dispatcher>();
+  readonly #timeouts: ProviderTimeouts;
+  readonly #environment: Environment;
+
+  constructor(timeouts: ProviderTimeouts, environment: Environment) {
+    this.#timeouts = timeouts;
+    this.#environment = environment;
+  }
+
+  async send(url: URL, init: RequestInit, headers: string[], signal: AbortSignal): Promise<HttpAnswer> {
+    const { firstByteMs, idleMs } = this.#timeouts;
+    return exchange(this.#dispatcherOf(url), url.origin, {
+      method: init.method === "GET" ? "GET" : "POST",
+      path: `${url.pathname}${url.search}`,
+      headers,
+      body: bodyOf(init.body),
+      firstByteMs,
+      idleMs,
+      signal,
+    });
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#dispatchers.values()].map((dispatcher) => dispatcher.destroy()));
+  }
+
+  #dispatcherOf(url: URL): Dispatcher {
+    const known = this.#dispatchers.get(url.origin);
+    if (known !== undefined) return known;
+    const dispatcher = createDispatcher(url, this.#timeouts, this.#environment);
+    this.#dispatchers.set(url.origin, dispatcher);
+    return dispatcher;
+  }
+}
+
+/**
+ * The fetch of one call: it keeps the rules of `http/` (timeouts, proxies, no redirects, bounded answers, back-pressure),
+ * fails with UpstreamError, and remembers the failure, because the packages wrap what they are thrown.
+ */
+export class CallFetch {
+  failure: unknown;
+  readonly #connections: Connections;
+  readonly #scrub: Scrub;
+  readonly #signal: AbortSignal;
+
+  constructor(connections: Connections, scrub: Scrub, signal: AbortSignal) {
+    this.#connections = connections;
+    this.#scrub = scrub;
+    this.#signal = signal;
+  }
+
+  readonly fetch: Fetch = async (address, init = {}) => {
+    try {
+      const answer = await this.#connections.send(new URL(String(address)), init, headersOf(init), this.#signal);
+      await refuse(answer, this.#scrub);
+      const { status, headers, body } = answer;
+      return new Response(this.#stream(body, headers), { status, headers: { "content-type": mediaType(headers) } });
+    } catch (error) {
+      this.failure = error;
+      throw error;
+    }
+  };
+
+  /**
+   * A break ends the stream as if it were complete: the packages' pipes would throw away what had come before it. The
+   * failure is told once that has been read.
+   */
+  #stream(body: HttpBody, headers: IncomingHttpHeaders): ReadableStream<Uint8Array> {
+    const bounds = boundsOf(mediaType(headers));
+    return new ReadableStream<Uint8Array>(
+      {
+        pull: async (controller) => {
+          try {
+            for (let fed = false; !fed; ) {
+              const bytes = await body.read();
+              if (bytes === undefined) return controller.close();
+              for (const piece of bytes) {
+                const whole = bounds(piece);
+                if (whole.length === 0) continue;
+                controller.enqueue(whole);
+                fed = true;
+              }
+            }
+          } catch (error) {
+            body.destroy();
+            this.failure = error;
+            controller.close();
+          }
+        },
+        cancel: () => body.destroy(),
+      },
+      { highWaterMark: 0 },
+    );
+  }
+}
+
+/** Rejects with the failure that an answer tells by its status or its kind. */
+async function refuse({ status, headers, body }: HttpAnswer, scrub: Scrub): Promise<void> {
+  if (status !== 200) throw statusFailure(status, headers, await readErrorText(body), scrub);
+  const encoding = String(headers["content-encoding"] ?? "identity").toLowerCase();
+  const type = mediaType(headers);
+  if (encoding === "identity" && KNOWN_TYPES.has(type)) return;
+  body.destroy();
+  const what = encoding === "identity" ? `answered with the content type '${type.slice(0, 80)}'` : "encoded its answer";
+  throw new UpstreamError("malformed", `The upstream ${what}`);
+}
+
+const KNOWN_TYPES = new Set(["", "application/json", "text/event-stream", "application/vnd.amazon.eventstream"]);
+
+function mediaType(headers: IncomingHttpHeaders): string {
+  const [type = ""] = (headers["content-type"] ?? "").split(";", 1);
+  return type.trim().toLowerCase();
+}
+
+/** Of the connection, or the package's own: replaced by what this service says. */
+const OWN_HEADERS = /^(accept-encoding|connection|content-length|host|user-agent)$/;
+
+function headersOf({ headers = {} }: RequestInit): string[] {
+  const given = [...new Headers(headers)].filter(([name]) => !OWN_HEADERS.test(name));
+  return [...given.flat(), "accept-encoding", "identity", "user-agent", "tollgate"];
+}
+
+function bodyOf(body: RequestInit["body"]): string | null {
+  if (body === undefined || body === null) return null;
+  if (typeof body === "string" || body instanceof URLSearchParams) return String(body);
+  throw new Error("A package sent a body that is no text");
+}

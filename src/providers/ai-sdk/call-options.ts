@@ -1,0 +1,109 @@
+import type { LanguageModelV4CallOptions, LanguageModelV4FunctionTool, SharedV4Warning } from "@ai-sdk/provider";
+import type { Tool } from "../../contract/request.ts";
+import { UpstreamError, type UpstreamRequest } from "../provider.ts";
+import { toPrompt } from "./prompt.ts";
+import { OWN_FIELDS, type Wire } from "./wire.ts";
+
+/** A request as a package takes it, and the hints that this wire has no place for. */
+export interface Call {
+  options: LanguageModelV4CallOptions;
+  ignored: Set<string>;
+}
+
+/** Turns a request of OpenAI's shape into a call. Throws UpstreamError where it cannot be told on this wire. */
+export function toCall(wire: Wire, request: UpstreamRequest): Call {
+  const absent = OWN_FIELDS.filter((field) => request[field] !== undefined && !wire.takes.includes(field));
+  if (absent.includes("logprobs")) throw untellable("logprobs");
+  const { prompt, ignored } = toPrompt(wire, request.messages);
+  const fit = wire.fit(request);
+  const { response_format: format, stop, tools, tool_choice: choice } = request;
+  const options: LanguageModelV4CallOptions = {
+    prompt,
+    maxOutputTokens: request.max_tokens,
+    ...given("temperature", request.temperature),
+    ...given("topP", request.top_p),
+    ...given("presencePenalty", request.presence_penalty),
+    ...given("frequencyPenalty", request.frequency_penalty),
+    ...given("seed", request.seed),
+    ...given("stopSequences", typeof stop === "string" ? [stop] : stop),
+    ...given("tools", tools?.map(toTool)),
+    ...given("toolChoice", tools === undefined ? undefined : toChoice(choice)),
+    ...given("responseFormat", toFormat(format)),
+    ...given("reasoning", request.reasoning_effort),
+    ...fit.options,
+  };
+  return { options, ignored: new Set([...ignored, ...fit.ignored, ...absent]) };
+}
+
+function given<Name extends string, Value>(name: Name, value: Value | undefined) {
+  return value === undefined ? {} : ({ [name]: value } as Record<Name, Value>);
+}
+
+function toTool({ function: { name, description, parameters, strict } }: Tool): LanguageModelV4FunctionTool {
+  return {
+    type: "function",
+    name,
+    inputSchema: parameters ?? { type: "object", properties: {} },
+    ...given("description", description),
+    // Not strict is what every wire is by itself, and some complain of being told so.
+    ...(strict === true && { strict }),
+  };
+}
+
+function toChoice(choice: UpstreamRequest["tool_choice"]): LanguageModelV4CallOptions["toolChoice"] {
+  if (choice === undefined) return undefined;
+  return typeof choice === "string" ? { type: choice } : { type: "tool", toolName: choice.function.name };
+}
+
+function toFormat(format: UpstreamRequest["response_format"]): LanguageModelV4CallOptions["responseFormat"] {
+  if (format === undefined || format.type === "text") return undefined;
+  if (format.type === "json_object") return { type: "json" };
+  const { name, description, schema } = format.json_schema;
+  return { type: "json", name, ...given("description", description), ...given("schema", schema) };
+}
+
+/** The hints of a request by the names that the packages have for them in their warnings. */
+const HINTS: Readonly<Record<string, string>> = {
+  frequencyPenalty: "frequency_penalty",
+  logitBias: "logit_bias",
+  presencePenalty: "presence_penalty",
+  reasoning: "reasoning_effort",
+  reasoningEffort: "reasoning_effort",
+  seed: "seed",
+  strict: "tools.function.strict",
+  temperature: "temperature",
+  topP: "top_p",
+};
+/** What changes the answer, and so is refused where a package leaves it out. */
+const DEMANDS: Readonly<Record<string, string>> = {
+  logprobs: "logprobs",
+  responseFormat: "response_format",
+  stopSequences: "stop",
+  toolChoice: "tool_choice",
+  toolContent: "messages",
+  topLogprobs: "top_logprobs",
+};
+
+/**
+ * The hints that a package left out of what it sent, by its own account. Throws UpstreamError where it left out what was
+ * asked for: better no answer than one to another question.
+ */
+export function leftOut(warnings: readonly SharedV4Warning[]): string[] {
+  return warnings.flatMap((warning) => {
+    if (warning.type === "compatibility") return [];
+    const feature = warning.type === "unsupported" ? warning.feature : (/^\w+/.exec(textOf(warning))?.[0] ?? "");
+    const demand = DEMANDS[feature];
+    if (demand !== undefined) throw untellable(demand);
+    const hint = HINTS[feature];
+    return hint === undefined ? [] : [hint];
+  });
+}
+
+function untellable(field: string): UpstreamError {
+  const publicReason = `This model does not take '${field}' as it stands in the request.`;
+  return new UpstreamError("rejected", `The wire has no '${field}'`, { publicReason });
+}
+
+function textOf(warning: SharedV4Warning): string {
+  return "message" in warning ? warning.message : "";
+}

@@ -1,0 +1,50 @@
+import { isObject, type JsonObject, textOf } from "../openai/json.ts";
+
+/** A piece of reasoning that a provider wants back as it was, with what proves it. */
+export interface SignedReasoning {
+  text: string;
+  fields: Record<string, string>;
+}
+
+/**
+ * What a tool call carries for its provider. `google.thought_signature` is as Google's own OpenAI-compatible endpoint has
+ * it ("Thought signatures" of the Gemini API's guide); `<provider>.reasoning` is this service's own, because OpenAI's wire
+ * has no place for signed reasoning.
+ */
+export function writeExtraContent(
+  key: string,
+  signature: string | undefined,
+  reasoning: readonly SignedReasoning[],
+): JsonObject | undefined {
+  const signed = reasoning.map(({ text, fields }) => ({ text, ...fields }));
+  if (signature === undefined && signed.length === 0) return undefined;
+  return {
+    ...(signature !== undefined && { google: { thought_signature: signature } }),
+    ...(signed.length > 0 && { [key]: { reasoning: signed } }),
+  };
+}
+
+/** Reads what a caller sent back: only the named fields, and only where they are text. */
+export function readExtraContent(
+  extra: unknown,
+  key: string,
+  names: readonly string[],
+): { signature: string | undefined; reasoning: SignedReasoning[] } {
+  if (!isObject(extra)) return { signature: undefined, reasoning: [] };
+  const signature = isObject(extra.google) ? textOf(extra.google.thought_signature) : undefined;
+  const own = extra[key];
+  const signed = isObject(own) && Array.isArray(own.reasoning) ? own.reasoning.filter(isObject) : [];
+  const reasoning = signed.flatMap((piece): SignedReasoning[] => {
+    const fields = pickTexts(piece, names);
+    return Object.keys(fields).length === 0 ? [] : [{ text: textOf(piece.text) ?? "", fields }];
+  });
+  return { signature, reasoning };
+}
+
+/** Those of the named fields that are text. */
+export function pickTexts(record: unknown, names: readonly string[]): Record<string, string> {
+  if (!isObject(record)) return {};
+  return Object.fromEntries(
+    names.flatMap((name) => (typeof record[name] === "string" ? [[name, record[name]]] : [])),
+  ) as Record<string, string>;
+}

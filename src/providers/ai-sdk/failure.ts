@@ -1,0 +1,43 @@
+import { toComplaint } from "../openai/complaint.ts";
+import { complaintFailure, type Scrub } from "../openai/errors.ts";
+import { isObject } from "../openai/json.ts";
+import { UpstreamError } from "../provider.ts";
+
+/** How deep packages wrap what they were thrown. */
+const CAUSES_MAX = 8;
+
+/**
+ * What a package threw, or told in the middle of a stream, in the service's terms. What happened to the connection says
+ * more than what the package makes of it. Nothing of the package's own messages is kept: they quote the answer.
+ */
+export function toUpstreamError(error: unknown, failure: unknown, signal: AbortSignal, scrub: Scrub): unknown {
+  if (signal.aborted) return signal.reason;
+  const known = failure ?? upstreamErrorIn(error);
+  if (known !== undefined) return known;
+  if (!(error instanceof Error)) return complaintFailure(complaintOf(error), scrub);
+  if (UNTELLABLE.has(error.name)) {
+    const publicReason = scrub(error.message);
+    return new UpstreamError("rejected", "The request cannot be told on this wire", { publicReason });
+  }
+  return new UpstreamError("malformed", `The upstream's answer cannot be read (${error.name})`);
+}
+
+/** Errors of the packages for a request that they cannot put into words. */
+const UNTELLABLE = new Set(["AI_UnsupportedFunctionalityError", "AI_InvalidPromptError", "AI_InvalidArgumentError"]);
+
+/** The service's own error among the causes of another. */
+export function upstreamErrorIn(error: unknown): UpstreamError | undefined {
+  let current = error;
+  for (let depth = 0; depth < CAUSES_MAX && current instanceof Error; depth += 1) {
+    if (current instanceof UpstreamError) return current;
+    current = current.cause;
+  }
+  return undefined;
+}
+
+/** The packages tell an error in the middle of a stream as `{message, type, code, statusCode, data}`. */
+function complaintOf(error: unknown) {
+  if (!isObject(error)) return toComplaint({ message: typeof error === "string" ? error : "" });
+  const { message, type, code, statusCode } = error;
+  return toComplaint({ error: { message, type, code: code ?? statusCode, status: statusCode } });
+}

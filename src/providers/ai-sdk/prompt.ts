@@ -1,0 +1,180 @@
+import type { LanguageModelV4FilePart, LanguageModelV4Prompt, LanguageModelV4ToolResultPart } from "@ai-sdk/provider";
+import type { ContentPart, RequestMessage, ToolCall } from "../../contract/request.ts";
+import { isObject } from "../openai/json.ts";
+import { UpstreamError } from "../provider.ts";
+import { readExtraContent } from "./extra-content.ts";
+import type { Wire } from "./wire.ts";
+
+type Message<Role> = Extract<LanguageModelV4Prompt[number], { role: Role }>;
+type AssistantPart = Message<"assistant">["content"][number];
+
+/** A conversation as the packages take it, and what of it this wire has no place for. */
+export interface Conversation {
+  prompt: LanguageModelV4Prompt;
+  ignored: Set<string>;
+}
+
+/** Turns messages of OpenAI's shape into a prompt. Throws UpstreamError where one cannot be told on this wire. */
+export function toPrompt(wire: Wire, messages: readonly RequestMessage[]): Conversation {
+  const reader = new ConversationReader(wire);
+  for (const [index, message] of messages.entries()) reader.read(message, `messages[${index}]`);
+  return reader.conversation();
+}
+
+class ConversationReader {
+  readonly #wire: Wire;
+  readonly #system: Message<"system">[] = [];
+  readonly #rest: LanguageModelV4Prompt = [];
+  readonly #ignored = new Set<string>();
+  readonly #toolNames = new Map<string, string>();
+
+  constructor(wire: Wire) {
+    this.#wire = wire;
+  }
+
+  conversation(): Conversation {
+    return { prompt: [...this.#system, ...this.#rest], ignored: this.#ignored };
+  }
+
+  read(message: RequestMessage, at: string): void {
+    if (message.name !== undefined && message.role !== "tool") this.#ignored.add("messages.name");
+    switch (message.role) {
+      case "system":
+      case "developer": {
+        const target = this.#wire.prompt.isSystemFirst ? this.#system : this.#rest;
+        target.push({ role: "system", content: textOf(message.content, at) });
+        break;
+      }
+      case "user":
+        this.#rest.push({ role: "user", content: this.#userParts(message.content, at) });
+        break;
+      case "assistant":
+        this.#rest.push({ role: "assistant", content: this.#assistantParts(message, at) });
+        break;
+      case "tool":
+        this.#addResult(message, at);
+    }
+  }
+
+  #userParts(content: RequestMessage["content"], at: string): Message<"user">["content"] {
+    if (typeof content === "string") return [{ type: "text", text: content }];
+    return (content ?? []).map((part, index) =>
+      part.type === "text" ? part : this.#image(part, `${at}.content[${index}]`),
+    );
+  }
+
+  #image({ image_url: { url, detail } }: Extract<ContentPart, { type: "image_url" }>, at: string) {
+    const file = toFile(url, at);
+    if (file.data.type === "url" && !this.#wire.prompt.takesImageAddresses) {
+      throw refusal(at, "this model takes images by their bytes alone, as data:image/…;base64,…");
+    }
+    if (detail === undefined || detail === "auto") return file;
+    const { imageDetail } = this.#wire.prompt;
+    if (imageDetail !== undefined) return { ...file, providerOptions: imageDetail(detail) };
+    this.#ignored.add("image_url.detail");
+    return file;
+  }
+
+  #assistantParts(message: RequestMessage, at: string): AssistantPart[] {
+    const { metadataKey, reasoningFields, prompt: rules } = this.#wire;
+    const { reasoning_content: reasoning, refusal, tool_calls: calls = [] } = message;
+    const text = `${message.content === undefined ? "" : textOf(message.content, at)}${refusal ?? ""}`;
+    const parts: AssistantPart[] = [];
+    if (rules.takesPlainReasoning && reasoning) parts.push({ type: "reasoning", text: reasoning });
+    for (const { extra_content: extra } of calls) {
+      for (const { text: signed, fields } of readExtraContent(extra, metadataKey, reasoningFields).reasoning) {
+        parts.push({ type: "reasoning", text: signed, providerOptions: { [metadataKey]: fields } });
+      }
+    }
+    if (text !== "" && calls.length > 0 && !rules.takesTextWithCalls) this.#ignored.add("messages.content");
+    else if (text !== "" || calls.length === 0) parts.push({ type: "text", text });
+    return [...parts, ...calls.map((call, index) => this.#call(call, `${at}.tool_calls[${index}]`))];
+  }
+
+  #call({ id, function: { name, arguments: given }, extra_content: extra }: ToolCall, at: string): AssistantPart {
+    const { metadataKey } = this.#wire;
+    this.#toolNames.set(id, name);
+    const { signature } = readExtraContent(extra, metadataKey, []);
+    return {
+      type: "tool-call",
+      toolCallId: id,
+      toolName: name,
+      input: toInput(given, at),
+      ...(signature !== undefined && { providerOptions: { [metadataKey]: { thoughtSignature: signature } } }),
+    };
+  }
+
+  /** Results that follow one another answer one turn: most wires want them together. */
+  #addResult({ tool_call_id: id = "", content }: RequestMessage, at: string): void {
+    const toolName = this.#toolNames.get(id);
+    if (toolName === undefined) throw refusal(`${at}.tool_call_id`, "no tool call before it has this id");
+    const part: LanguageModelV4ToolResultPart = {
+      type: "tool-result",
+      toolCallId: id,
+      toolName,
+      output: this.#output(content, at),
+    };
+    const last = this.#rest.at(-1);
+    if (last?.role === "tool") last.content.push(part);
+    else this.#rest.push({ role: "tool", content: [part] });
+  }
+
+  #output(content: RequestMessage["content"], at: string): LanguageModelV4ToolResultPart["output"] {
+    const hasImage = Array.isArray(content) && content.some(({ type }) => type === "image_url");
+    if (!hasImage) return { type: "text", value: textOf(content, at) };
+    if (!this.#wire.prompt.takesToolImages) throw refusal(at, "this model takes no images in a tool's result");
+    return { type: "content", value: this.#userParts(content, at) };
+  }
+}
+
+function textOf(content: RequestMessage["content"], at: string): string {
+  if (!Array.isArray(content)) return content ?? "";
+  return content
+    .map((part) => {
+      if (part.type === "text") return part.text;
+      throw refusal(at, "images are taken in messages of the user alone");
+    })
+    .join("");
+}
+
+function toInput(given: string, at: string): unknown {
+  if (given.trim() === "") return {};
+  let input: unknown;
+  try {
+    input = JSON.parse(given);
+  } catch {
+    input = undefined;
+  }
+  if (isObject(input)) return input;
+  throw refusal(`${at}.function.arguments`, "these are not the JSON object that this model needs");
+}
+
+/** What a type of image is by the end of its address: some wires want to be told, and nobody here looks. */
+const TYPES_OF_ENDINGS: Readonly<Record<string, string>> = {
+  gif: "image/gif",
+  heic: "image/heic",
+  heif: "image/heif",
+  jpeg: "image/jpeg",
+  jpg: "image/jpeg",
+  png: "image/png",
+  webp: "image/webp",
+};
+
+function toFile(address: string, at: string): LanguageModelV4FilePart {
+  const inline = /^data:(image\/[\w.+-]{1,60});base64,([A-Za-z0-9+/=\s]+)$/.exec(address);
+  if (inline !== null) {
+    const [, mediaType = "", data = ""] = inline;
+    return { type: "file", mediaType, data: { type: "data", data: data.replaceAll(/\s/g, "") } };
+  }
+  const url = URL.parse(address);
+  if (url === null || !/^https?:$/.test(url.protocol)) {
+    throw refusal(`${at}.image_url.url`, "expected an http or https address, or data:image/…;base64,…");
+  }
+  const ending = /\.(\w{3,4})$/.exec(url.pathname.toLowerCase())?.[1] ?? "";
+  return { type: "file", mediaType: TYPES_OF_ENDINGS[ending] ?? "image/jpeg", data: { type: "url", url } };
+}
+
+function refusal(at: string, why: string): UpstreamError {
+  const message = `Invalid '${at}': ${why}.`;
+  return new UpstreamError("rejected", "The request cannot be told on this wire", { publicReason: message });
+}

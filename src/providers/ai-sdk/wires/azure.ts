@@ -1,0 +1,49 @@
+import { isObject } from "../../openai/json.ts";
+import { missing, USUAL_PROMPT, type Wire } from "../wire.ts";
+
+/** Azure OpenAI's chat completions: https://learn.microsoft.com/azure/ai-foundry/openai/latest */
+export const azure: Wire = {
+  package: "@ai-sdk/azure",
+  keys: ["apiKey", "baseUrl", "resourceName"],
+  fault(settings) {
+    const { baseUrl, resourceName } = settings;
+    if (baseUrl === null && !resourceName) return "needs resourceName or baseUrl";
+    return missing(settings, "apiKey");
+  },
+  connect: (settings) => async (fetch) => {
+    const { createAzure } = await import("@ai-sdk/azure");
+    const { apiKey, resourceName = "", baseUrl, headers } = settings;
+    const baseURL = baseUrl ?? `https://${resourceName}.openai.azure.com/openai`;
+    const provider = createAzure({ apiKey: apiKey ?? "", baseURL, headers: { ...headers }, fetch });
+    return (deployment) => provider.chat(deployment);
+  },
+  takes: ["user", "logit_bias", "parallel_tool_calls", "logprobs"],
+  fit(request) {
+    const { logit_bias, logprobs, top_logprobs, parallel_tool_calls, response_format: format, user } = request;
+    const isStrict = format?.type === "json_schema" && format.json_schema.strict === true;
+    const own = {
+      // A deployment may have any name: this one bounds the answer of every model, `max_tokens` not.
+      maxCompletionTokens: request.max_tokens,
+      strictJsonSchema: isStrict,
+      ...(logit_bias !== undefined && { logitBias: logit_bias }),
+      ...(logprobs === true && { logprobs: top_logprobs ?? true }),
+      ...(parallel_tool_calls !== undefined && request.tools && { parallelToolCalls: parallel_tool_calls }),
+      ...(user !== undefined && { user }),
+    };
+    return {
+      options: {
+        maxOutputTokens: undefined,
+        ...(logprobs === true && { includeRawChunks: true }),
+        providerOptions: { openai: own },
+      },
+      ignored: [],
+    };
+  },
+  prompt: { ...USUAL_PROMPT, imageDetail: (detail) => ({ openai: { imageDetail: detail } }) },
+  metadataKey: "openai",
+  reasoningFields: [],
+  logprobsOf(raw) {
+    const [choice] = isObject(raw) && Array.isArray(raw.choices) ? raw.choices : [];
+    return isObject(choice) && isObject(choice.logprobs) ? choice.logprobs : undefined;
+  },
+};

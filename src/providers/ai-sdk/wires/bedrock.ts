@@ -1,0 +1,77 @@
+import type { LanguageModelV4CallOptions } from "@ai-sdk/provider";
+import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
+import { missing, USUAL_PROMPT, type Wire } from "../wire.ts";
+import { claudeFit } from "./claude.ts";
+
+/** Amazon Bedrock's Converse API: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html */
+export const bedrock: Wire = {
+  package: "@ai-sdk/amazon-bedrock",
+  keys: ["apiKey", "baseUrl", "region", "accessKeyId", "secretAccessKey", "sessionToken"],
+  fault(settings) {
+    const { apiKey, accessKeyId, secretAccessKey, sessionToken } = settings;
+    if (apiKey === null) return missing(settings, "region", "accessKeyId", "secretAccessKey");
+    if (accessKeyId || secretAccessKey || sessionToken)
+      return "takes apiKey, or accessKeyId and secretAccessKey, not both";
+    return missing(settings, "region");
+  },
+  connect: (settings) => async (fetch) => {
+    const { createAmazonBedrock } = await import("@ai-sdk/amazon-bedrock");
+    const { apiKey, baseUrl, region = "", accessKeyId = "", secretAccessKey = "", sessionToken, headers } = settings;
+    return createAmazonBedrock({
+      // An empty key is none; left out, the package would look for one in the environment.
+      apiKey: apiKey ?? "",
+      region,
+      accessKeyId,
+      secretAccessKey,
+      ...(sessionToken && { sessionToken }),
+      baseURL:
+        baseUrl ??
+        `https://bedrock-runtime.${region}.${region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com"}`,
+      headers: { ...headers },
+      fetch,
+    });
+  },
+  takes: ["parallel_tool_calls"],
+  fit(request) {
+    const { parallel_tool_calls: isParallel, tools } = request;
+    const { options, budget, ignored } = claudeFit(request, "bedrock");
+    const own = budget !== undefined && { reasoningConfig: { type: "enabled", budgetTokens: budget } };
+    const isSerial = tools !== undefined && isParallel === false;
+    const isClaude = request.model.includes("anthropic");
+    return {
+      options: {
+        ...options,
+        ...effort(request),
+        ...toolsOfConversation(request),
+        providerOptions: { bedrock: { ...own }, ...(isSerial && { anthropic: { disableParallelToolUse: true } }) },
+      },
+      ignored: [...ignored, ...(isSerial && !isClaude ? ["parallel_tool_calls"] : [])],
+    };
+  },
+  prompt: { ...USUAL_PROMPT, isSystemFirst: true, takesImageAddresses: false, takesToolImages: true },
+  metadataKey: "bedrock",
+  reasoningFields: ["signature", "redactedData", "redactedContent"],
+};
+
+/** Nova takes no bound of its answer with high effort ("Extended thinking" of Nova's guide), and what is held is bounded. */
+function effort({ model, reasoning_effort: effort }: UpstreamRequest): Partial<LanguageModelV4CallOptions> {
+  const isHigh = effort === "high" || effort === "xhigh";
+  return model.includes("nova") && isHigh ? { reasoning: "medium" } : {};
+}
+
+/** Converse wants the tools named wherever the conversation holds calls of them, also when none are offered any more. */
+function toolsOfConversation({
+  messages,
+  tools,
+  tool_choice: choice,
+}: UpstreamRequest): Partial<LanguageModelV4CallOptions> {
+  const calls = messages.flatMap(({ tool_calls = [] }) => tool_calls);
+  if (calls.length === 0 || (tools !== undefined && choice !== "none")) return {};
+  if (choice === "none") {
+    const publicReason = "Amazon Bedrock cannot take 'tool_choice: none' in a conversation that holds tool calls.";
+    throw new UpstreamError("rejected", "The request cannot be told on this wire", { publicReason });
+  }
+  const names = [...new Set(calls.map((call) => call.function.name))];
+  const inputSchema = { type: "object" as const, properties: {} };
+  return { tools: names.map((name) => ({ type: "function", name, inputSchema })) };
+}

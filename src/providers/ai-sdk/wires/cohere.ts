@@ -1,0 +1,28 @@
+import { type Fit, missing, REASONING_SHARES, USUAL_PROMPT, type Wire } from "../wire.ts";
+
+/** Cohere's chat, version 2: https://docs.cohere.com/reference/chat */
+export const cohere: Wire = {
+  package: "@ai-sdk/cohere",
+  keys: ["apiKey", "baseUrl"],
+  fault: (settings) => missing(settings, "apiKey"),
+  connect: (settings) => async (fetch) => {
+    const { createCohere } = await import("@ai-sdk/cohere");
+    const { apiKey, headers, baseUrl } = settings;
+    const baseURL = baseUrl ?? "https://api.cohere.com/v2";
+    return createCohere({ apiKey: apiKey ?? "", baseURL, headers: { ...headers }, fetch });
+  },
+  takes: [],
+  fit({ reasoning_effort: effort, max_tokens: maxTokens }): Fit {
+    if (effort === undefined || effort === "none") return { options: {}, ignored: [] };
+    // Whether the bound of the answer covers the thinking is not documented: apart, both together keep within it.
+    const tokenBudget = Math.max(1, Math.floor(maxTokens * REASONING_SHARES[effort]));
+    const options = { reasoning: "provider-default" as const, maxOutputTokens: Math.max(1, maxTokens - tokenBudget) };
+    return {
+      options: { ...options, providerOptions: { cohere: { thinking: { type: "enabled", tokenBudget } } } },
+      ignored: [],
+    };
+  },
+  prompt: { ...USUAL_PROMPT, takesTextWithCalls: false, imageDetail: (detail) => ({ cohere: { detail } }) },
+  metadataKey: "cohere",
+  reasoningFields: [],
+};

@@ -1,0 +1,24 @@
+import { missing, USUAL_PROMPT, type Wire } from "../wire.ts";
+
+/** Mistral's chat completions: https://docs.mistral.ai/api/endpoint/chat */
+export const mistral: Wire = {
+  package: "@ai-sdk/mistral",
+  keys: ["apiKey", "baseUrl"],
+  fault: (settings) => missing(settings, "apiKey"),
+  connect: (settings) => async (fetch) => {
+    const { createMistral } = await import("@ai-sdk/mistral");
+    const { apiKey, headers, baseUrl } = settings;
+    const baseURL = baseUrl ?? "https://api.mistral.ai/v1";
+    return createMistral({ apiKey: apiKey ?? "", baseURL, headers: { ...headers }, fetch });
+  },
+  takes: ["parallel_tool_calls"],
+  fit({ parallel_tool_calls: isParallel, response_format: format }) {
+    const isStrict = format?.type === "json_schema" && format.json_schema.strict === true;
+    const own = { strictJsonSchema: isStrict, ...(isParallel !== undefined && { parallelToolCalls: isParallel }) };
+    return { options: { providerOptions: { mistral: own } }, ignored: [] };
+  },
+  // "thinking" chunks belong to the message that they came with ("Reasoning").
+  prompt: { ...USUAL_PROMPT, takesPlainReasoning: true },
+  metadataKey: "mistral",
+  reasoningFields: [],
+};

@@ -1,0 +1,27 @@
+import { missing, USUAL_PROMPT, type Wire } from "../wire.ts";
+
+/** xAI's Responses API: https://docs.x.ai/docs/api-reference#create-new-response */
+export const xai: Wire = {
+  package: "@ai-sdk/xai",
+  keys: ["apiKey", "baseUrl"],
+  fault: (settings) => missing(settings, "apiKey"),
+  connect: (settings) => async (fetch) => {
+    const { createXai } = await import("@ai-sdk/xai");
+    const { apiKey, headers, baseUrl } = settings;
+    const baseURL = baseUrl ?? "https://api.x.ai/v1";
+    return createXai({ apiKey: apiKey ?? "", baseURL, headers: { ...headers }, fetch });
+  },
+  takes: ["user", "parallel_tool_calls"],
+  fit({ parallel_tool_calls: isParallel, user }) {
+    const own = {
+      // Nothing of a conversation stays there, so that its reasoning comes sealed and goes back with the next turn.
+      store: false,
+      ...(isParallel !== undefined && { parallelToolCalls: isParallel }),
+      ...(user !== undefined && { user }),
+    };
+    return { options: { providerOptions: { xai: own } }, ignored: [] };
+  },
+  prompt: { ...USUAL_PROMPT, imageDetail: (detail) => ({ xai: { imageDetail: detail } }), takesToolImages: true },
+  metadataKey: "xai",
+  reasoningFields: ["itemId", "reasoningEncryptedContent"],
+};

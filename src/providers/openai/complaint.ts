@@ -1,0 +1,76 @@
+import type { IncomingHttpHeaders } from "node:http";
+import { isObject, type JsonObject, textOf } from "./json.ts";
+import { retryAfterSeconds } from "./retry-after.ts";
+
+/** What an upstream said of a failure, in whichever of the usual shapes. */
+export interface Complaint {
+  message: string;
+  /** Every code, type and reason that was given, in small letters, joined by spaces. */
+  words: string;
+  /** A status that stands in the body, as gateways in front of upstreams write it. */
+  status: number | undefined;
+  /** How long to wait, where the body or a header says so. */
+  retryAfterSeconds: number | undefined;
+}
+
+/** Reads the body of an error answer, and what its headers add. */
+export function readComplaint(text: string, headers: IncomingHttpHeaders): Complaint {
+  const complaint = toComplaint(parsed(text));
+  // Amazon names the exception in a header: `ThrottlingException:http://…`.
+  const [exception] = String(headers["x-amzn-errortype"] ?? "").split(":", 1);
+  return {
+    ...complaint,
+    words: `${complaint.words} ${exception}`.trim().toLowerCase(),
+    retryAfterSeconds: retryAfterSeconds(headers) ?? complaint.retryAfterSeconds,
+  };
+}
+
+/**
+ * Reads an error object, of which each provider has its own: OpenAI and those like it `{error: {message, code, type}}`,
+ * Anthropic `{error: {type, message}}`, Google `{error: {status, details}}` or a list of that, Amazon and Cohere
+ * `{message}`, xAI `{code, error}`, Mistral `{message}` or `{detail: [{msg}]}`.
+ */
+export function toComplaint(answer: unknown): Complaint {
+  const body = Array.isArray(answer) ? answer[0] : answer;
+  if (!isObject(body)) return { message: "", words: "", status: undefined, retryAfterSeconds: undefined };
+  const error = isObject(body.error) ? body.error : body;
+  const message =
+    textOf(error.message) ?? textOf(body.error) ?? textOf(body.message) ?? textOf(body.Message) ?? detailOf(body);
+  const inner = isObject(error.innererror) ? textOf(error.innererror.code) : undefined;
+  const details = Array.isArray(error.details) ? error.details.filter(isObject) : [];
+  const reasons = details.map(({ reason }) => textOf(reason));
+  const codes = [error.code, error.type, error.status, error.__type].map(textOf);
+  const words = [...codes, inner, ...reasons].filter((word) => word !== undefined);
+  return {
+    message,
+    words: [...new Set(words)].join(" ").toLowerCase(),
+    status: statusIn(error.code) ?? statusIn(error.status),
+    retryAfterSeconds: delayOf(details),
+  };
+}
+
+/** FastAPI's shape, which Mistral and many servers of one's own have. */
+function detailOf({ detail }: JsonObject): string {
+  if (!Array.isArray(detail)) return textOf(detail) ?? "";
+  return detail.map((one) => (isObject(one) ? (textOf(one.msg) ?? "") : "")).join("; ");
+}
+
+/** Google's RetryInfo: `{retryDelay: "37s"}` (google.rpc.RetryInfo). */
+function delayOf(details: readonly JsonObject[]): number | undefined {
+  const delay = details.map(({ retryDelay }) => textOf(retryDelay)).find((text) => text !== undefined);
+  const seconds = /^(\d{1,6}(?:\.\d+)?)s$/.exec(delay ?? "")?.[1];
+  return seconds === undefined ? undefined : Math.ceil(Number(seconds));
+}
+
+function statusIn(value: unknown): number | undefined {
+  const number = typeof value === "string" && /^\d{3}$/.test(value) ? Number(value) : value;
+  return typeof number === "number" && number >= 400 && number <= 599 ? number : undefined;
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

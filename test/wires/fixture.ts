@@ -1,0 +1,112 @@
+import type { UpstreamRequest } from "../../src/providers/provider.ts";
+import type { ProviderSettings } from "../../src/providers/settings.ts";
+
+/** How a wire writes the events of a stream. */
+export type Framing =
+  /** `data: {…}` */
+  | "data"
+  /** `event: <type>` and `data: {…}` */
+  | "named"
+  /** Frames of Amazon's event stream: each event is an object with one key, its type. */
+  | "frames";
+
+/** One answer in a wire's own words, whole and as the events of a stream. */
+export interface Answer {
+  whole: unknown;
+  events: readonly unknown[];
+}
+
+export interface Asked {
+  /** What has to stand in the body that the wire is sent. */
+  sent: object;
+}
+
+export interface ErrorShape {
+  /** What it is, for the test's name. */
+  what: string;
+  status: number;
+  headers?: Record<string, string>;
+  body: unknown;
+  failure: string;
+  retryAfterSeconds?: number;
+}
+
+/** Counters as every wire has to give them in the end. */
+export interface Counted {
+  prompt_tokens: number;
+  completion_tokens: number;
+  cached_tokens?: number;
+  cache_write_tokens?: number;
+  reasoning_tokens?: number;
+}
+
+/**
+ * All that the suite knows of a wire: the true shapes of its documentation, and what must come out of them. Whoever adds a
+ * wire adds one of these, and no test code.
+ */
+export interface WireFixture {
+  kind: string;
+  /** The pages that the shapes were taken from. */
+  documentation: readonly string[];
+  settings: Partial<ProviderSettings>;
+  /** Behind the server's address. */
+  basePath: string;
+  model: string;
+  framing: Framing;
+  /** What a stream ends with beside its events. */
+  end?: string;
+  paths: { whole: RegExp; streamed: RegExp };
+  /** Headers that tell who we are. */
+  credentials: Record<string, RegExp>;
+  /** Says `TEXT`, with cached and reasoning tokens where the wire counts them. */
+  text: Answer & { usage: Counted };
+  /** Thinks `REASONING` where it can, says `WEATHER_INTRO` where it can, and calls `CALLS`. */
+  tools: Answer & Asked;
+  /** What has to stand in the second request, after the calls were answered. */
+  secondTurn: object;
+  /** Answers `JSON_TEXT` to `JSON_SCHEMA`. */
+  structured: Answer & Asked;
+  image: Asked;
+  /** Undefined: the wire takes no address. */
+  imageAddress: Asked | undefined;
+  /** What stands in the body for `SETTINGS`, and what is named as left out. */
+  settingsSent: object;
+  settingsIgnored: readonly string[];
+  /** The fields of the body that bound the answer's tokens, summed. */
+  bounds: readonly string[];
+  /** What has to stand in the body for each way to choose a tool; null: refused. */
+  toolChoices: { required: object; named: object; none: object };
+  errors: readonly ErrorShape[];
+  /** An error in the middle of a stream, where the wire has one. */
+  errorEvent?: { event: unknown; failure: string };
+}
+
+export const TEXT = "Hello from far away.";
+export const REASONING = "They ask for two cities.";
+export const CALLS = [
+  { name: "weather", arguments: { city: "Bern" } },
+  { name: "weather", arguments: { city: "Chur" } },
+] as const;
+export const JSON_TEXT = '{"city":"Bern","warm":true}';
+
+const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
+export const TOOLS: UpstreamRequest["tools"] = [
+  { type: "function", function: { name: "weather", description: "Tells the weather.", parameters } },
+];
+export const JSON_SCHEMA = {
+  type: "object",
+  properties: { city: { type: "string" }, warm: { type: "boolean" } },
+  required: ["city", "warm"],
+  additionalProperties: false,
+};
+/** One pixel. */
+export const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+export const IMAGE_ADDRESS = "https://images.example/cat.png";
+export const SETTINGS: Partial<UpstreamRequest> = {
+  temperature: 0.5,
+  stop: ["END"],
+  seed: 7,
+  presence_penalty: 0.25,
+  frequency_penalty: 0.5,
+  user: "someone",
+};
