@@ -137,7 +137,8 @@ describe("every configuration that is shown passes `config check`", () => {
     const folder = await mkdtemp(join(tmpdir(), "tollgate-docs-"));
     try {
       await writeFile(join(folder, "tollgate.yaml"), text);
-      const environment = { PATH: process.env.PATH, OPENAI_API_KEY: "sk-none", GPU_KEY: "none" };
+      const named = [...text.matchAll(/(?<!\$)\$\{(\w+)\}/g)].map(([, name]) => [name, "none"]);
+      const environment = { PATH: process.env.PATH, ...Object.fromEntries(named) };
       const words = [join(ROOT, "src/main.ts"), "config", "check", "--json"];
       const { stdout } = await promisify(execFile)(process.execPath, words, { cwd: folder, env: environment });
       expect(JSON.parse(stdout)).toMatchObject({ ok: true });

@@ -38,11 +38,6 @@ const KINDS: Readonly<Record<string, Kind>> = {
   sandbox: { create: createSandbox, keys: [] },
 };
 
-/** The kinds that a provider may have, and the keys that each takes beside those of all. */
-export const PROVIDER_KINDS: readonly { kind: string; keys: readonly KindKey[] }[] = Object.entries(KINDS).map(
-  ([kind, { keys }]) => ({ kind, keys }),
-);
-
 /**
  * Makes the provider that the settings describe. `environment` holds the process's variables, for HTTPS_PROXY, HTTP_PROXY
  * and NO_PROXY. Throws OperatorError where a setting is wrong.
