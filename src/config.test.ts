@@ -162,7 +162,7 @@ describe("a mistake in the file is told in one line", () => {
     ["models: 3", "1: models: found 3; allowed: a list"],
     [
       "providers: [3]",
-      "1: providers[0]: found 3; allowed: keys and values: id, kind, baseUrl, apiKey, headers, timeouts",
+      "1: providers[0]: found 3; allowed: keys and values: id, kind, baseUrl, apiKey, region, accessKeyId, secretAccessKey, sessionToken, project, location, credentialsFile, resourceName, headers, timeouts",
     ],
     [
       `${providers}    baseUrl: ftp://h`,
