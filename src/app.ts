@@ -1,7 +1,14 @@
 import { type AddressInfo, isIPv6 } from "node:net";
 import { join } from "node:path";
 import { Accounts } from "./accounts/accounts.ts";
+import { firstAdminToken } from "./accounts/admin-tokens.ts";
+import { SERVICE_ACTOR } from "./accounts/audit.ts";
+import { AuditLog } from "./accounts/audit-log.ts";
 import { Authenticator } from "./accounts/authenticate.ts";
+import { Directory } from "./accounts/directory.ts";
+import { LastUses } from "./accounts/last-uses.ts";
+import { Sessions } from "./accounts/sessions.ts";
+import { ShortTokens } from "./accounts/short-tokens.ts";
 import type { RandomBytes } from "./accounts/token.ts";
 import { FIRST_CREDITS, firstRun, type Standing } from "./app/first-run.ts";
 import { requestId, uuidV7 } from "./app/ids.ts";
@@ -10,10 +17,12 @@ import type { LiveCatalog } from "./catalog/live.ts";
 import { sandboxModels } from "./catalog/sandbox.ts";
 import type { Config } from "./config.ts";
 import type { Log } from "./contract/log.ts";
+import { PLAYGROUND_ID } from "./contract/principal.ts";
 import { OperatorError } from "./errors.ts";
 import { Circuits } from "./gateway/circuits.ts";
 import { Limits } from "./gateway/limits.ts";
 import { RetryBudget } from "./gateway/retry-budget.ts";
+import type { AdminServices } from "./http/admin/endpoint.ts";
 import { createServer, type Server } from "./http/server.ts";
 import { Ledger } from "./ledger/ledger.ts";
 import { Quarantine, quarantineFileOf } from "./ledger/quarantine.ts";
@@ -43,6 +52,8 @@ export interface StartFacts {
   organizationId: string;
   /** Only on the first start on an empty store. */
   token: string | null;
+  /** Only on the first start on a store that never had one. */
+  adminToken: string | null;
 }
 
 export interface RunningService {
@@ -68,18 +79,24 @@ export async function startService(config: Config, surroundings: Surroundings): 
     opened.close(),
   );
   const ledger = parts.adopt(await createLedger(config, surroundings, store), (opened) => opened.stop());
-  const server = await createHttp(config, surroundings, { store, ledger, catalog, upstreams });
+  const accounts = createAccounts(surroundings, store);
+  const lastUses = parts.adopt(new LastUses({ rows: store.accounts, log: surroundings.log }), (opened) =>
+    opened.stop(),
+  );
+  const services = { store, ledger, catalog, upstreams, accounts, lastUses };
+  const server = await createHttp(config, surroundings, services);
   parts.defer(() => server.close(drainMs));
   const address = await listen(server, config.server);
   ownPort = address.port;
   const url = urlOf(address);
   ledger.start();
-  const accounts = new Accounts({ ...surroundings, rows: store.accounts });
-  const [standing] = await Promise.all([
+  lastUses.start();
+  const [standing, adminToken] = await Promise.all([
     firstRun({ ...surroundings, accounts, ledger, rows: store.accounts }),
+    firstAdminToken({ ...surroundings, rows: store.admin, newId: newIdOf(surroundings) }),
     catalog.start(),
   ]);
-  const facts = { version: surroundings.version, url, store: store.kind, models: catalog.list().length };
+  const facts = { version: surroundings.version, url, store: store.kind, models: catalog.list().length, adminToken };
   tell(config, surroundings, { ...facts, catalog, standing });
   const running = parts.move();
   return {
@@ -90,6 +107,16 @@ export async function startService(config: Config, surroundings: Surroundings): 
       await running.disposeAsync();
     },
   };
+}
+
+const newIdOf =
+  ({ clock }: Surroundings) =>
+  () =>
+    uuidV7(clock());
+
+function createAccounts(surroundings: Surroundings, store: Store): Accounts {
+  const { clock, random } = surroundings;
+  return new Accounts({ rows: store.accounts, clock, random, newId: newIdOf(surroundings), actor: SERVICE_ACTOR });
 }
 
 async function createLedger(config: Config, surroundings: Surroundings, { books }: Store): Promise<Ledger> {
@@ -123,18 +150,25 @@ interface Services {
   ledger: Ledger;
   catalog: LiveCatalog;
   upstreams: Upstreams;
+  accounts: Accounts;
+  lastUses: LastUses;
 }
 
 function createHttp(config: Config, surroundings: Surroundings, services: Services): Promise<Server> {
   const { clock, log, version } = surroundings;
-  const { store, ledger, catalog, upstreams } = services;
+  const { store, ledger, catalog, upstreams, lastUses } = services;
   const limits = new Limits(clock);
   const { providers } = upstreams;
   const settings = { limits, limitSettings: config.limits, playground: config.playground };
   const routing = { circuits: new Circuits(), retryBudget: new RetryBudget(), random: fractions(surroundings.random) };
   return createServer({
-    gateway: { catalog, ledger, providers, ...settings, ...routing, clock, newId: () => uuidV7(clock()), log },
-    authenticator: new Authenticator({ rows: store.accounts, clock }),
+    gateway: { catalog, ledger, providers, ...settings, ...routing, clock, newId: newIdOf(surroundings), log },
+    authenticator: new Authenticator({
+      rows: store.accounts,
+      clock,
+      noteUse: (tokenId, atMs) => lastUses.note(tokenId, atMs),
+    }),
+    admin: adminServices(config, surroundings, services),
     completionMessages: config.completions.messages,
     usageReport: async (organizationId) => {
       const balance = await ledger.balance(organizationId);
@@ -149,6 +183,41 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
     newRequestId: requestId,
     log,
   });
+}
+
+function adminServices(
+  { limits, playground }: Config,
+  surroundings: Surroundings,
+  { store, accounts }: Services,
+): Omit<AdminServices, "gateway"> {
+  const { clock, random, version } = surroundings;
+  const rows = store.admin;
+  const newId = newIdOf(surroundings);
+  return {
+    sessions: new Sessions({ rows, accounts: store.accounts, clock, random }),
+    shortTokens: new ShortTokens({ rows, accounts: store.accounts, clock, random }),
+    accounts,
+    directory: new Directory({ rows: store.directory, clock }),
+    audit: new AuditLog({ rows, clock, newId }),
+    clock,
+    facts: {
+      object: "service",
+      version,
+      guest_playground: {
+        open: playground.openToGuests,
+        organization_id: PLAYGROUND_ID,
+        requests_per_minute: playground.requestsPerMinute,
+        tokens_per_day: playground.tokensPerDay,
+        max_tokens: playground.maxTokens,
+      },
+      default_limits: {
+        requests_per_minute: limits.requestsPerMinute,
+        tokens_per_minute: limits.tokensPerMinute,
+        concurrent_requests: limits.concurrentRequests,
+      },
+      prompts_stored: false,
+    },
+  };
 }
 
 async function listen(server: Server, { host, port }: Config["server"]): Promise<AddressInfo> {
@@ -181,10 +250,15 @@ interface Told {
   models: number;
   catalog: LiveCatalog;
   standing: Standing;
+  adminToken: string | null;
 }
 
 /** One line a fact. The last one is a command to paste. */
-function tell(config: Config, { out }: Surroundings, { version, url, store, catalog, standing }: Told): void {
+function tell(
+  config: Config,
+  { out }: Surroundings,
+  { version, url, store, catalog, standing, adminToken }: Told,
+): void {
   const { organization, isOnlyOne, token } = standing;
   const providers = new Set(catalog.list().flatMap(({ routes }) => routes.map(({ providerId }) => providerId)));
   const fact = (name: string, text: string) => out(`${name.padEnd(13)} ${text}`);
@@ -200,6 +274,7 @@ function tell(config: Config, { out }: Surroundings, { version, url, store, cata
     fact("Organization", `${organization.name} (${organization.id}), made now, with ${FIRST_CREDITS} credits`);
     fact("Token", `${token} (shown this once: keep it)`);
   }
+  if (adminToken !== null) fact("Admin token", `${adminToken} (shown this once: keep it)`);
   fact("URL", url);
   out(curlLine(url, token));
 }

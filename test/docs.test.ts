@@ -14,6 +14,7 @@ import { ChatCompletion } from "../src/contract/completion.ts";
 import { Model } from "../src/contract/model.ts";
 import { UsageReport } from "../src/contract/usage.ts";
 import { errorCatalog, UpstreamError } from "../src/errors.ts";
+import { adminEndpoints } from "../src/http/admin/index.ts";
 import { readFault } from "../src/providers/sandbox/fault.ts";
 import { blocksOf, codeOf, headingsOf, linksOf, ROOT, readDocuments, tableOf } from "./support/documents.ts";
 
@@ -158,6 +159,14 @@ test("the answers in api.md are answers that the contract allows", () => {
     check(answer);
     expect(check.errors).toBeNull();
   }
+});
+
+test("admin-api.md lists every operation of the admin API with who may call it", () => {
+  const rows = tableOf(document("docs/admin-api.md"), "operation");
+  const real = adminEndpoints.map(({ method, path, access, summary }) => {
+    return [`\`${method} ${path.replace(/:(\w+)/g, "{$1}")}\``, access, summary];
+  });
+  expect(rows).toEqual(real);
 });
 
 test("sandbox.md lists every phrase of sandbox/fault, as the model itself does", () => {

@@ -55,6 +55,7 @@ describe("a start", () => {
       "Models",
       "Organization",
       "Token",
+      "Admin",
       "URL",
       "curl",
     ]);
@@ -74,6 +75,7 @@ describe("a start", () => {
     const second = start();
     const printed = await second.prints(CURL);
     expect(tokenIn(printed)).toBe("");
+    expect(printed).not.toContain("tg-admin-");
     expect(printed).toMatch(/^Token +for a new one: npx tollgate token create --org org_[0-9a-z]+$/m);
     const curl = CURL.exec(printed)?.[0] ?? "";
     const { stdout } = await execute("sh", ["-c", curl], { env: { PATH: process.env.PATH, TOLLGATE_TOKEN: token } });
@@ -90,6 +92,7 @@ describe("a start", () => {
       models: expect.any(Number),
       organizationId: expect.stringMatching(/^org_/),
       token: expect.stringMatching(/^sk-tg-/),
+      adminToken: expect.stringMatching(/^tg-admin-/),
     });
     expect((await fetch(`${facts.url}/readyz`)).status).toBe(200);
   });

@@ -2,11 +2,13 @@ import { randomBytes } from "node:crypto";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { v7 } from "uuid";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ApiError, OperatorError } from "../errors.ts";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
 import { Accounts, type TokenDraft } from "./accounts.ts";
+import { COMMAND_ACTOR } from "./audit.ts";
 import { Authenticator } from "./authenticate.ts";
 
 const DAY_MS = 86_400_000;
@@ -19,8 +21,8 @@ let authenticator: Authenticator;
 
 beforeAll(async () => {
   store = await openStore({ database: null, dataDir: directory, role: "service", clock });
-  accounts = new Accounts({ rows: store.accounts, clock, random: randomBytes });
-  authenticator = new Authenticator({ rows: store.accounts, clock });
+  accounts = new Accounts({ rows: store.accounts, clock, random: randomBytes, newId: v7, actor: COMMAND_ACTOR });
+  authenticator = new Authenticator({ rows: store.accounts, clock, noteUse: () => undefined });
 });
 afterAll(async () => {
   await store.close();
@@ -84,6 +86,7 @@ describe("tokens", () => {
     expect(await authenticator.authenticate(token)).toEqual({
       tokenId: row.id,
       organizationId: row.organizationId,
+      organizationLimits: null,
       organizationKind: "standard",
       scopes: new Set(["chat.completions:write", "models:read", "usage:read"]),
       models: null,

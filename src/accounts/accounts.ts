@@ -1,14 +1,15 @@
 import { SCOPES, type Scope } from "../contract/scope.ts";
-import type { MicroCredits } from "../credits/amount.ts";
+import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
 import type { AccountRows, LimitSettings, OrganizationRow, TokenRow, TokenWithBudget } from "../stores/store.ts";
+import { type Actor, type AuditTime, auditRow, type Change } from "./audit.ts";
 import { makeId, makeToken, type RandomBytes } from "./token.ts";
 
-export interface AccountsOptions {
+export interface AccountsOptions extends AuditTime {
   rows: AccountRows;
-  /** Milliseconds since 1970. */
-  clock: () => number;
   random: RandomBytes;
+  /** On whose behalf changes are made. */
+  actor: Actor;
 }
 
 export interface TokenDraft {
@@ -38,32 +39,69 @@ export type RotateOutcome =
   /** There is nothing to succeed to: the token was revoked, or has expired. */
   | { outcome: "ended"; row: TokenRow };
 
+/** What is to be changed of an organization; what is absent stays. */
+export type OrganizationChange = Partial<Pick<OrganizationRow, "name" | "status" | "limits">>;
+
 const PAGE_ROWS = 500;
 const NAME = /^(?=.*\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,200}$/u;
 
-/** Organizations and tokens: made, found, rotated and revoked. */
+/** Organizations and tokens: made, found, changed, rotated and revoked, each change with a record of who made it. */
 export class Accounts {
+  readonly #options: AccountsOptions;
   readonly #rows: AccountRows;
   readonly #clock: () => number;
   readonly #random: RandomBytes;
 
-  constructor({ rows, clock, random }: AccountsOptions) {
-    this.#rows = rows;
-    this.#clock = clock;
-    this.#random = random;
+  constructor(options: AccountsOptions) {
+    this.#options = options;
+    this.#rows = options.rows;
+    this.#clock = options.clock;
+    this.#random = options.random;
   }
 
-  /** Makes an organization without credits. Throws OperatorError for a name that is not allowed. */
-  async createOrganization(name: string): Promise<OrganizationRow> {
+  /** The same, on behalf of somebody else. */
+  as(actor: Actor): Accounts {
+    return new Accounts({ ...this.#options, actor });
+  }
+
+  /** Makes an organization without credits. Throws OperatorError for a name or a limit that is not allowed. */
+  async createOrganization(name: string, limits: Partial<LimitSettings> | null = null): Promise<OrganizationRow> {
     checkName(name);
+    checkLimits(limits);
     const row: OrganizationRow = {
       id: makeId("org", this.#random),
       name,
       kind: "standard",
+      status: "active",
+      limits,
       createdAtMs: this.#clock(),
     };
-    await this.#rows.insertOrganization(row);
+    await this.#rows.insertOrganization(
+      row,
+      this.#record({
+        action: "organization.create",
+        organizationId: row.id,
+        subjectId: row.id,
+        after: { name, limits },
+      }),
+    );
     return row;
+  }
+
+  /** Changes an organization; undefined where there is none. Throws OperatorError for what is not allowed. */
+  async changeOrganization(id: string, change: OrganizationChange): Promise<OrganizationRow | undefined> {
+    if (change.name !== undefined) checkName(change.name);
+    checkLimits(change.limits ?? null);
+    const old = await this.#rows.organization(id);
+    if (old === undefined) return undefined;
+    const changed = { ...old, ...change };
+    const named = (row: OrganizationRow) => ({ name: row.name, status: row.status, limits: row.limits });
+    const record = { action: "organization.change", organizationId: id, subjectId: id };
+    await this.#rows.updateOrganization(
+      changed,
+      this.#record({ ...record, before: named(old), after: named(changed) }),
+    );
+    return changed;
   }
 
   organization(id: string): Promise<OrganizationRow | undefined> {
@@ -86,7 +124,8 @@ export class Accounts {
     }
     if ((await this.#rows.organization(draft.organizationId)) === undefined) return { outcome: "unknown_organization" };
     const made = this.#newToken({ ...draft, scopes, createdAtMs: nowMs });
-    await this.#rows.insertToken(made.row, draft.cap);
+    const after = { ...termsOf(made.row), cap: draft.cap === null ? null : formatCredits(draft.cap) };
+    await this.#rows.insertToken(made.row, draft.cap, this.#record(changeOf("token.create", made.row, { after })));
     return { outcome: "created", ...made };
   }
 
@@ -97,9 +136,12 @@ export class Accounts {
 
   /** Ends a token now. Repeated, it tells the first time's revocation. */
   async revokeToken(id: string): Promise<RevokeOutcome> {
-    const revoked = await this.#rows.revokeToken(id, this.#clock());
-    const row = await this.#rows.token(id);
-    return row === undefined ? { outcome: "unknown_token" } : { outcome: "revoked", row, repeated: !revoked };
+    const old = await this.#rows.token(id);
+    if (old === undefined) return { outcome: "unknown_token" };
+    if (old.revokedAtMs !== null) return { outcome: "revoked", row: old, repeated: true };
+    const record = this.#record(changeOf("token.revoke", old, { before: termsOf(old) }));
+    const revoked = await this.#rows.revokeToken(id, this.#clock(), record);
+    return { outcome: "revoked", row: (await this.#rows.token(id)) ?? old, repeated: !revoked };
   }
 
   /**
@@ -120,17 +162,32 @@ export class Accounts {
       expiresAtMs: lifeMs === null ? null : nowMs + lifeMs,
     });
     const oldExpiresAtMs = Math.min(old.expiresAtMs ?? Number.POSITIVE_INFINITY, nowMs + overlapMs);
-    await this.#rows.replaceToken(id, oldExpiresAtMs, made.row);
+    const after = { successor: made.row.id, expiresAt: isoTime(oldExpiresAtMs) };
+    const record = this.#record(changeOf("token.rotate", old, { before: termsOf(old), after }));
+    await this.#rows.replaceToken(id, oldExpiresAtMs, made.row, record);
     return { outcome: "rotated", predecessor: { ...old, expiresAtMs: oldExpiresAtMs }, ...made };
   }
 
-  #newToken(from: Omit<TokenRow, "id" | "hash" | "prefix" | "revokedAtMs">): NewToken {
+  #record(change: Change) {
+    return auditRow(this.#options.actor, change, this.#options);
+  }
+
+  #newToken(from: Omit<TokenRow, "id" | "hash" | "prefix" | "revokedAtMs" | "lastUsedAtMs">): NewToken {
     const { token, hash, prefix } = makeToken(this.#random);
     const { organizationId, name, scopes, models, limits, createdAtMs, expiresAtMs } = from;
     const id = makeId("tok", this.#random);
-    const terms = { scopes, models, limits, createdAtMs, expiresAtMs, revokedAtMs: null };
+    const terms = { scopes, models, limits, createdAtMs, expiresAtMs, revokedAtMs: null, lastUsedAtMs: null };
     return { token, row: { id, organizationId, name, hash, prefix, ...terms } };
   }
+}
+
+function changeOf(action: string, token: TokenRow, rest: Pick<Change, "before" | "after">): Change {
+  return { action, organizationId: token.organizationId, subjectId: token.id, ...rest };
+}
+
+/** What an audit tells of a token: no secret, and no hash of one. */
+function termsOf({ name, prefix, scopes, models, limits, expiresAtMs }: TokenRow): Record<string, unknown> {
+  return { name, prefix, scopes, models, limits, expiresAt: expiresAtMs === null ? null : isoTime(expiresAtMs) };
 }
 
 async function allPages<Row extends { id: string; createdAtMs: number }>(

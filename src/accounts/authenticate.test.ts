@@ -12,6 +12,8 @@ function setUp(changes: Partial<TokenWithOrganization> = {}) {
     id: "tok_1",
     organizationId: "org_1",
     organizationKind: "standard",
+    organizationStatus: "active",
+    organizationLimits: null,
     name: "",
     hash,
     prefix,
@@ -21,8 +23,10 @@ function setUp(changes: Partial<TokenWithOrganization> = {}) {
     createdAtMs: 0,
     expiresAtMs: null,
     revokedAtMs: null,
+    lastUsedAtMs: null,
     ...changes,
   };
+  const uses: [string, number][] = [];
   const state = { nowMs: 1_000_000, lookups: 0, down: false, row: row as TokenWithOrganization | undefined };
   const rows = {
     async tokenByHash(asked: Uint8Array) {
@@ -33,7 +37,8 @@ function setUp(changes: Partial<TokenWithOrganization> = {}) {
       return found !== undefined && Buffer.from(asked).equals(found.hash) ? { ...found } : undefined;
     },
   };
-  return { token, state, authenticator: new Authenticator({ rows, clock: () => state.nowMs }) };
+  const noteUse = (tokenId: string, atMs: number) => uses.push([tokenId, atMs]);
+  return { token, state, uses, authenticator: new Authenticator({ rows, clock: () => state.nowMs, noteUse }) };
 }
 const settled = () => new Promise((resolve) => setTimeout(resolve, 5));
 const codeOf = async (answer: () => unknown) => {
@@ -53,6 +58,7 @@ describe("look-ups", () => {
     expect(principals[99]).toEqual({
       tokenId: "tok_1",
       organizationId: "org_1",
+      organizationLimits: null,
       organizationKind: "standard",
       scopes: new Set(["models:read"]),
       models: null,

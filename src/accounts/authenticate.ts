@@ -8,12 +8,16 @@ export interface AuthenticatorOptions {
   rows: Pick<AccountRows, "tokenByHash">;
   /** Milliseconds since 1970. */
   clock: () => number;
+  /** Told at each look-up that a token is in use: at its first use, and twice a second in steady use. */
+  noteUse(tokenId: string, atMs: number): void;
 }
 
 interface Known {
   principal: Principal;
   expiresAtMs: number | null;
   revoked: boolean;
+  /** Its organization takes no new requests. */
+  paused: boolean;
   /** When its look-up began: it tells the state of the store at that time or later. */
   askedAtMs: number;
 }
@@ -32,19 +36,21 @@ const UNKNOWN_TOKENS_MAX = 10_000;
 export class Authenticator {
   readonly #rows: Pick<AccountRows, "tokenByHash">;
   readonly #clock: () => number;
+  readonly #noteUse: AuthenticatorOptions["noteUse"];
   readonly #known = new LRUCache<string, Known>({ max: KNOWN_TOKENS_MAX });
   /** Kept apart, so that made-up tokens push out no real one. */
   readonly #unknownSinceMs = new LRUCache<string, number>({ max: UNKNOWN_TOKENS_MAX });
   readonly #lookups = new Map<string, Promise<Known | undefined>>();
 
-  constructor({ rows, clock }: AuthenticatorOptions) {
+  constructor({ rows, clock, noteUse }: AuthenticatorOptions) {
     this.#rows = rows;
     this.#clock = clock;
+    this.#noteUse = noteUse;
   }
 
   /**
-   * The principal, at once where it is known. Throws or rejects with ApiError (`invalid_token`, `expired_token`), and
-   * rejects with StoreUnavailableError where the store cannot tell.
+   * The principal, at once where it is known. Throws or rejects with ApiError (`invalid_token`, `expired_token`,
+   * `organization_paused`), and rejects with StoreUnavailableError where the store cannot tell.
    */
   authenticate(token: string): Principal | Promise<Principal> {
     const fingerprint = parseToken(token);
@@ -68,6 +74,7 @@ export class Authenticator {
   #admit(known: Known | undefined): Principal {
     if (known === undefined || known.revoked) throw new ApiError("invalid_token");
     if (known.expiresAtMs !== null && this.#clock() >= known.expiresAtMs) throw new ApiError("expired_token");
+    if (known.paused) throw new ApiError("organization_paused");
     return known.principal;
   }
 
@@ -94,6 +101,7 @@ export class Authenticator {
       return undefined;
     }
     const known = knownFrom(row, askedAtMs);
+    if (!known.revoked) this.#noteUse(row.id, askedAtMs);
     this.#unknownSinceMs.delete(key);
     this.#known.set(key, known);
     return known;
@@ -109,9 +117,11 @@ function knownFrom(row: TokenWithOrganization, askedAtMs: number): Known {
       scopes: new Set(row.scopes),
       models: row.models === null ? null : new Set(row.models),
       limits: row.limits,
+      organizationLimits: row.organizationLimits,
     },
     expiresAtMs: row.expiresAtMs,
     revoked: row.revokedAtMs !== null,
+    paused: row.organizationStatus !== "active",
     askedAtMs,
   };
 }

@@ -16,29 +16,33 @@ export interface TokenFingerprint {
   prefix: string;
 }
 
-const MARK = "sk-tg-";
+/** What a token begins with, so that people and secret scanners tell what it is. */
+export const TOKEN_MARK = "sk-tg-";
+export const ADMIN_TOKEN_MARK = "tg-admin-";
+type Mark = typeof TOKEN_MARK | typeof ADMIN_TOKEN_MARK;
+
 const BASE_62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const BASE_36 = BASE_62.slice(0, 10) + BASE_62.slice(36);
 const SECRET_LENGTH = 43;
 const CHECKSUM_LENGTH = 6;
-const CHECKSUM_START = MARK.length + SECRET_LENGTH;
-const PREFIX_LENGTH = MARK.length + 6;
-const SHAPE = /^sk-tg-[0-9A-Za-z]{49}$/;
+const PREFIX_SECRET_LENGTH = 6;
+const SECRET_SHAPE = /^[0-9A-Za-z]{49}$/;
 
-/** A new token: `sk-tg-`, 43 random base-62 characters (256 bits), and a checksum of six that finds typing mistakes. */
-export function makeToken(random: RandomBytes): MadeToken {
-  const body = MARK + randomText(BASE_62, SECRET_LENGTH, random);
+/** A new token: its mark, 43 random base-62 characters (256 bits), and a checksum of six that finds typing mistakes. */
+export function makeToken(random: RandomBytes, mark: Mark = TOKEN_MARK): MadeToken {
+  const body = mark + randomText(BASE_62, SECRET_LENGTH, random);
   const token = body + checksum(body);
-  return { token, ...fingerprint(token) };
+  return { token, ...fingerprint(token, mark) };
 }
 
 /**
  * What the store knows a token by; undefined for a text that can be no token, such as a mistyped one. Tokens are found
  * by their hash and never compared character by character, so the time taken tells nothing of any token.
  */
-export function parseToken(text: string): TokenFingerprint | undefined {
-  if (!SHAPE.test(text) || checksum(text.slice(0, CHECKSUM_START)) !== text.slice(CHECKSUM_START)) return undefined;
-  return fingerprint(text);
+export function parseToken(text: string, mark: Mark = TOKEN_MARK): TokenFingerprint | undefined {
+  if (!text.startsWith(mark) || !SECRET_SHAPE.test(text.slice(mark.length))) return undefined;
+  if (checksum(text.slice(0, -CHECKSUM_LENGTH)) !== text.slice(-CHECKSUM_LENGTH)) return undefined;
+  return fingerprint(text, mark);
 }
 
 /** A new id, such as `org_` and 20 random characters of base 36. */
@@ -46,8 +50,18 @@ export function makeId(kind: string, random: RandomBytes): string {
   return `${kind}_${randomText(BASE_36, 20, random)}`;
 }
 
-function fingerprint(token: string): TokenFingerprint {
-  return { hash: hash("sha256", token, "buffer"), prefix: token.slice(0, PREFIX_LENGTH) };
+/** A secret for a cookie: 43 random base-62 characters (256 bits). */
+export function makeSecret(random: RandomBytes): string {
+  return randomText(BASE_62, SECRET_LENGTH, random);
+}
+
+/** SHA-256 of a secret: what is kept of it. */
+export function hashOf(secret: string): Buffer {
+  return hash("sha256", secret, "buffer");
+}
+
+function fingerprint(token: string, mark: Mark): TokenFingerprint {
+  return { hash: hashOf(token), prefix: token.slice(0, mark.length + PREFIX_SECRET_LENGTH) };
 }
 
 /** CRC-32 in base 62, six characters, padded with zeros: 62^6 is more than 2^32. */

@@ -1,5 +1,6 @@
 import { Command, CommanderError } from "commander";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
+import { addAdminToken } from "./admin-token.ts";
 import type { Terminal } from "./command.ts";
 import { addConfigCheck } from "./config-check.ts";
 import { addCreditsBalance } from "./credits-balance.ts";
@@ -49,6 +50,7 @@ export function createProgram(terminal: Terminal, version: string): Command {
   const models = group("models", "models that callers may name");
   addModelsList(models, terminal);
   addModelsCheck(models, terminal);
+  addAdminToken(group("admin", "who looks after the service"), terminal);
   addLedgerVerify(group("ledger", "the books"), terminal);
   addConfigCheck(group("config", "the configuration"), terminal);
   return program;

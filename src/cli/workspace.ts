@@ -1,5 +1,7 @@
 import { Accounts } from "../accounts/accounts.ts";
+import { COMMAND_ACTOR } from "../accounts/audit.ts";
 import { makeId } from "../accounts/token.ts";
+import { uuidV7 } from "../app/ids.ts";
 import type { Config } from "../config.ts";
 import type { MicroCredits } from "../credits/amount.ts";
 import type { BalanceRow, GrantOutcome } from "../credits/books.ts";
@@ -26,7 +28,9 @@ export async function withWorkspace<T>(
   const { clock, random } = terminal;
   const store = await openStore({ ...config, role: "command", clock });
   try {
-    return await work({ config, store, accounts: new Accounts({ rows: store.accounts, clock, random }) });
+    const newId = () => uuidV7(clock());
+    const accounts = new Accounts({ rows: store.accounts, clock, random, newId, actor: COMMAND_ACTOR });
+    return await work({ config, store, accounts });
   } finally {
     await store.close();
   }

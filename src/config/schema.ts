@@ -78,6 +78,10 @@ const Playground = Group(
     requestsPerMinute: Count(ONE_BILLION, { default: 10, description: "Requests a minute of one address." }),
     tokensPerDay: Count(ONE_BILLION, { default: 100_000, description: "Tokens a day of all guests together." }),
     maxTokens: Count(MAX_TOKENS_LIMIT, { default: 512, description: "Largest max_tokens." }),
+    openToGuests: Type.Boolean({
+      default: false,
+      description: "Whether the console's playground serves guests who have no token.",
+    }),
   },
   { description: "The bounds of the playground organization, which holds no credits." },
 );

@@ -2,6 +2,9 @@ import type { Scope } from "./scope.ts";
 
 export type OrganizationKind = "standard" | "playground";
 
+/** The organization of guests; every store has it. */
+export const PLAYGROUND_ID = "org_playground";
+
 /** Limits of a token and of an organization. */
 export interface LimitSettings {
   requestsPerMinute: number;
@@ -17,6 +20,8 @@ export interface Principal {
   scopes: ReadonlySet<Scope>;
   /** Null: every model. */
   models: ReadonlySet<string> | null;
-  /** The token's own limits where they differ from the service's. */
+  /** The token's own limits where they differ from its organization's. */
   limits: Partial<LimitSettings> | null;
+  /** The organization's where they differ from the service's. */
+  organizationLimits: Partial<LimitSettings> | null;
 }

@@ -1,11 +1,12 @@
 import { Ajv, type ErrorObject } from "ajv";
 import type { TSchema } from "typebox";
-import { joinedChoices, pathOf, shown, typeOf } from "./wording.ts";
+import { joinedChoices, pathOf, printable, shown, typeOf } from "./wording.ts";
 
 /** What is wrong with a value: the code of the error catalog, the path of the field, and a sentence. */
 export interface ValidationIssue {
   code:
     | "missing_required_parameter"
+    | "unknown_parameter"
     | "invalid_type"
     | "invalid_value"
     | "unsupported_value"
@@ -14,6 +15,8 @@ export interface ValidationIssue {
   param: string | null;
   message: string;
 }
+
+const FIELD_CHARACTERS_MAX = 128;
 
 /** Strict to callers: nothing is coerced, filled in or taken off. */
 const ajv = new Ajv({
@@ -57,6 +60,8 @@ function issueOf(error: ErrorObject): ValidationIssue {
   switch (error.keyword) {
     case "required":
       return missing(path, error.params.missingProperty);
+    case "additionalProperties":
+      return unknown(path, error);
     case "discriminator":
       return error.params.tagValue === undefined
         ? missing(path, error.params.tag)
@@ -83,6 +88,18 @@ function issueOf(error: ErrorObject): ValidationIssue {
         param,
         `Invalid ${name}: string too long. Expected at most ${error.params.limit} characters.`,
       );
+    case "pattern":
+      return invalidValue(param, `Invalid ${name}. Expected: ${error.parentSchema?.description ?? "another form"}`);
+    case "exclusiveMinimum":
+      return invalidValue(
+        param,
+        `Invalid ${name}: expected a value > ${error.params.limit}, but got ${shown(error.data)}.`,
+      );
+    case "minProperties":
+      return invalidValue(
+        param,
+        `Invalid ${name}: it is empty. Expected at least ${error.params.limit} of its fields.`,
+      );
     case "maxProperties":
       return invalidValue(param, `Invalid ${name}: too many entries. Expected at most ${error.params.limit}.`);
     default:
@@ -97,6 +114,14 @@ function invalidValue(param: string | null, message: string): ValidationIssue {
 function missing(path: string, property: string): ValidationIssue {
   const param = path === "" ? property : `${path}.${property}`;
   return { code: "missing_required_parameter", param, message: `Missing required parameter: '${param}'.` };
+}
+
+function unknown(path: string, error: ErrorObject): ValidationIssue {
+  const name = printable(String(error.params.additionalProperty), FIELD_CHARACTERS_MAX);
+  const param = path === "" ? name : `${path}.${name}`;
+  const known = Object.keys((error.parentSchema?.properties ?? {}) as object).join(", ");
+  const message = `Unknown parameter: '${param}'. Supported parameters are: ${known || "none"}.`;
+  return { code: "unknown_parameter", param, message };
 }
 
 function notAmong(param: string, found: unknown, allowed: unknown[]): ValidationIssue {

@@ -104,10 +104,13 @@ function refuseTooLong(model: CatalogModel, { least }: PromptEstimate, asked: nu
 /** What a token and its organization are limited by, the token's own limits first. */
 export function limitKeys(gateway: Gateway, principal: Principal) {
   const { limitSettings } = gateway;
-  const pair = (unit: keyof typeof limitSettings): LimitKey[] => [
-    { key: `token:${principal.tokenId}`, limit: principal.limits?.[unit] ?? limitSettings[unit] },
-    { key: `organization:${principal.organizationId}`, limit: limitSettings[unit] },
-  ];
+  const pair = (unit: keyof typeof limitSettings): LimitKey[] => {
+    const organizationLimit = principal.organizationLimits?.[unit] ?? limitSettings[unit];
+    return [
+      { key: `token:${principal.tokenId}`, limit: principal.limits?.[unit] ?? organizationLimit },
+      { key: `organization:${principal.organizationId}`, limit: organizationLimit },
+    ];
+  };
   return {
     requests: pair("requestsPerMinute"),
     tokens: pair("tokensPerMinute"),

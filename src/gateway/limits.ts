@@ -57,6 +57,12 @@ export class Limits {
     return tightestOf(counts);
   }
 
+  /** Takes back what `countRequest` has counted for a key. */
+  uncountRequest(key: string): void {
+    const window = this.#requests.current(key, this.#clock());
+    window.used = Math.max(0, window.used - 1);
+  }
+
   /** Takes tokens of the minute or of the day; throws rate_limit_exceeded, with what was refused given back. */
   takeTokens(window: "minute" | "day", keys: readonly LimitKey[], tokens: number): TakenTokens {
     const windows = window === "minute" ? this.#tokens : this.#tokensOfDay;

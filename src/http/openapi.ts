@@ -1,7 +1,8 @@
 import type { FastifySchema } from "fastify";
 import { type TSchema, Type } from "typebox";
 import { ErrorEnvelope } from "../contract/error.ts";
-import { errorCatalog } from "../errors.ts";
+import { type ErrorCode, errorCatalog } from "../errors.ts";
+import type { AdminEndpoint } from "./admin/endpoint.ts";
 import { createChatCompletion } from "./endpoints/create-chat-completion.ts";
 import type { Endpoint } from "./endpoints/endpoint.ts";
 
@@ -19,6 +20,14 @@ export function documentBase(version: string) {
     components: {
       securitySchemes: {
         token: { type: "http" as const, scheme: "bearer", description: "An access token of an organization." },
+        adminToken: { type: "http" as const, scheme: "bearer", description: "The admin token." },
+        session: {
+          type: "apiKey" as const,
+          in: "cookie" as const,
+          name: "tollgate_session",
+          description:
+            "A session of the console; what changes something also needs the header `x-tollgate-console: 1`.",
+        },
       },
     },
     security: [{ token: [] }],
@@ -50,13 +59,66 @@ function contentOf({ description, schema, eventSchema }: Endpoint["response"]) {
   };
 }
 
+const ACCESS_WORDS = {
+  public: "Anyone may ask.",
+  member: "For the operator, and for members so far as it is their organization's.",
+  operator: "For the operator.",
+};
+
+/** The same for an endpoint of the admin API. */
+export function adminDocumentationOf(endpoint: AdminEndpoint): FastifySchema {
+  const { operationId, summary, access, path, query, body, response } = endpoint;
+  const { status, description, schema, contentType = "application/json" } = response;
+  const names = [...path.matchAll(/:(\w+)/g)].map(([, name = ""]) => name);
+  return {
+    tags: ["admin"],
+    operationId,
+    summary,
+    description: ACCESS_WORDS[access],
+    security: access === "public" ? [] : [{ adminToken: [] }, { session: [] }],
+    ...(names.length > 0 && { params: Type.Object(Object.fromEntries(names.map((name) => [name, Type.String()]))) }),
+    ...(query !== undefined && { querystring: query }),
+    ...(body !== undefined && { body }),
+    response: {
+      [status]: { description, ...(schema !== undefined && { content: { [contentType]: { schema } } }) },
+      ...responsesOf((code, codeStatus) => ADMIN_STATUSES.has(codeStatus) && !CODES_OF_COMPLETIONS.has(code)),
+    },
+  } as FastifySchema;
+}
+
 const EVERY_OPERATION_STATUSES = new Set([400, 401, 403, 404, 405, 429, 500, 503]);
+const ADMIN_STATUSES = new Set([...EVERY_OPERATION_STATUSES, 409, 413, 415]);
+/** These say nothing to a caller of the other API. */
+const CODES_OF_ADMIN = new Set<ErrorCode>([
+  "unknown_parameter",
+  "insufficient_role",
+  "csrf_check_failed",
+  "token_ended",
+]);
+const CODES_OF_COMPLETIONS = new Set<ErrorCode>([
+  "unsupported_value",
+  "context_length_exceeded",
+  "content_filter",
+  "upstream_rejected",
+  "model_not_allowed",
+  "model_not_found",
+  "organization_paused",
+  "credits_held",
+  "upstream_unavailable",
+  "overloaded",
+]);
 
 function errorResponses(endpoint: Endpoint): Record<number, unknown> {
   const isCompletion = endpoint === createChatCompletion;
+  return responsesOf(
+    (code, status) => !CODES_OF_ADMIN.has(code) && (isCompletion || EVERY_OPERATION_STATUSES.has(status)),
+  );
+}
+
+function responsesOf(isOf: (code: ErrorCode, status: number) => boolean): Record<number, unknown> {
   const responses: Record<number, unknown> = {};
   for (const [code, { status }] of Object.entries(errorCatalog)) {
-    if (!isCompletion && !EVERY_OPERATION_STATUSES.has(status)) continue;
+    if (!isOf(code as ErrorCode, status)) continue;
     const before = responses[status] as { description: string } | undefined;
     const description = before === undefined ? `\`${code}\`` : `${before.description}, \`${code}\``;
     responses[status] = { description, content: { "application/json": { schema: ErrorEnvelope } } };

@@ -6,6 +6,9 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import type { Log } from "../contract/log.ts";
 import { ApiError } from "../errors.ts";
 import type { LedgerStanding } from "../ledger/ledger.ts";
+import type { AdminServices } from "./admin/endpoint.ts";
+import { adminEndpoints } from "./admin/index.ts";
+import { ADMIN_PREFIX, serveAdmin } from "./admin/serve.ts";
 import { takeJsonBodies } from "./body.ts";
 import {
   answererOfUnreadable,
@@ -24,6 +27,7 @@ import { RunningCompletions } from "./running-completions.ts";
 
 export interface ServerOptions extends Omit<EndpointServices, "running"> {
   authenticator: TokenAuthenticator;
+  admin: Omit<AdminServices, "gateway">;
   version: string;
   /** Whose word on a caller's address is taken: Fastify's `trustProxy`. */
   trustProxy: boolean | string;
@@ -102,7 +106,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     closeWhenUnread(reply.raw);
     if (request.raw.httpVersion === "1.1" && request.headers.host === undefined) {
       done(new ApiError("invalid_value", "A request needs the header `Host` (RFC 9112, section 3.2)."));
-    } else if (request.is404) {
+    } else if (request.is404 || isForeignPreflight(request)) {
       // Before the body is read: nobody is known yet who could send one.
       answerUnknown(request, reply);
     } else done();
@@ -115,6 +119,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   await document(server, options.version);
   const health = serveHealth(server, options);
   await server.register(async (api) => serveApi(api, { ...options, running }));
+  await server.register(async (api) => serveAdmin(api, { ...options.admin, gateway: options.gateway }));
   await server.ready();
   return {
     instance: server,
@@ -144,17 +149,21 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
   }
 }
 
-/** What no route takes: 405 with the methods of a path that exists, else 404 with the paths that do. */
+/** What no route takes: 405 with the methods of a path that exists, else 404, under `/v1` with the paths that do. */
 function answerUnknown(request: FastifyRequest, reply: FastifyReply) {
-  const path = request.url.split("?")[0] ?? "";
-  if (!path.startsWith("/v1")) return sendError(reply, new ApiError("not_found"));
-  reply.header("access-control-allow-origin", "*");
-  const methods = endpoints.filter((endpoint) => isAt(endpoint, path)).map((endpoint) => endpoint.method);
+  const path = pathOf(request);
+  const isPublic = isPublicPath(path);
+  if (isPublic) reply.header("access-control-allow-origin", "*");
+  const methods = isPublic
+    ? endpoints.filter((endpoint) => isAt(endpoint, path)).map((endpoint) => endpoint.method)
+    : adminEndpoints.filter((endpoint) => isAtAdmin(endpoint.path, path)).map((endpoint) => endpoint.method);
   if (methods.length > 0) {
-    const allow = [...methods, ...(methods.includes("GET") ? ["HEAD"] : []), "OPTIONS"].join(", ");
+    const further = [...(methods.includes("GET") ? ["HEAD"] : []), ...(isPublic ? ["OPTIONS"] : [])];
+    const allow = [...methods, ...further].join(", ");
     const message = `The method ${request.method} is not allowed here. Allowed: ${allow}.`;
     return sendError(reply, new ApiError("method_not_allowed", message, { headers: { allow } }));
   }
+  if (!isPublic) return sendError(reply, new ApiError("not_found"));
   const known = endpoints.map(({ method, path, wildcard }) => `${method} ${path.replace("*", `{${wildcard?.name}}`)}`);
   return sendError(
     reply,
@@ -162,8 +171,28 @@ function answerUnknown(request: FastifyRequest, reply: FastifyReply) {
   );
 }
 
+function pathOf({ url }: FastifyRequest): string {
+  return url.split("?")[0] ?? "";
+}
+
+/** Of the API that browsers may call from any origin. */
+function isPublicPath(path: string): boolean {
+  return path === "/v1" || path.startsWith("/v1/");
+}
+
+/** The plugin answers a preflight of every path, but only `/v1` may be called from elsewhere. */
+function isForeignPreflight(request: FastifyRequest): boolean {
+  return request.method === "OPTIONS" && !isPublicPath(pathOf(request));
+}
+
 function isAt({ path }: Endpoint, found: string): boolean {
   return path.endsWith("*") ? found.startsWith(path.slice(0, -1)) && found.length >= path.length : found === path;
+}
+
+function isAtAdmin(path: string, found: string): boolean {
+  const steps = `${ADMIN_PREFIX}${path}`.split("/");
+  const given = found.split("/");
+  return given.length === steps.length && steps.every((step, index) => step.startsWith(":") || step === given[index]);
 }
 
 async function document(server: FastifyInstance, version: string): Promise<void> {
@@ -171,7 +200,7 @@ async function document(server: FastifyInstance, version: string): Promise<void>
     openapi: documentBase(version),
     transform: ({ schema, url, route }) => {
       const wildcard = endpoints.find((endpoint) => endpoint.path === url)?.wildcard;
-      const isApi = route.url.startsWith("/v1/");
+      const isApi = route.url.startsWith("/v1/") || route.url.startsWith(ADMIN_PREFIX);
       return { schema: { ...schema, hide: !isApi || undefined }, url: url.replace("*", `:${wildcard?.name}`) };
     },
   });

@@ -1,5 +1,5 @@
 import type { UsageReport } from "../contract/usage.ts";
-import { creditsFromMicro } from "../credits/amount.ts";
+import { creditsFromMicro, type MicroCredits, parseCredits } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
 
 /** An organization's balance as `GET /v1/usage` tells it: amounts in credits, what has lapsed not counted. */
@@ -12,4 +12,9 @@ export function usageReport(balance: BalanceRow): UsageReport {
     creditsUsed: creditsFromMicro(balance.spent),
     creditsHeld: creditsFromMicro(balance.held),
   };
+}
+
+/** An amount of credits as a caller states it; undefined where it is finer or larger than the books take. */
+export function microCreditsOf(credits: number): MicroCredits | undefined {
+  return parseCredits(String(credits));
 }

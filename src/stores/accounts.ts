@@ -1,21 +1,36 @@
-import { type Selectable, sql } from "kysely";
-import type { Scope } from "../contract/scope.ts";
+import { type CompiledQuery, type Selectable, sql } from "kysely";
+import { type Scope, SHORT_TOKEN_SCOPES } from "../contract/scope.ts";
+import { insertAuditQuery } from "./admin-rows.ts";
 import { optionalNumber } from "./rows.ts";
-import type { AccountRows, LimitSettings, OrganizationRow, TokenRow, TokenWithBudget } from "./store.ts";
+import type {
+  AccountRows,
+  AuditRow,
+  LimitSettings,
+  OrganizationRow,
+  TokenRow,
+  TokenWithBudget,
+  TokenWithOrganization,
+} from "./store.ts";
 import type { OrganizationTable, PortableDatabase, TokenTable } from "./tables.ts";
 
 /** The rows of organizations and tokens, the same for both stores. */
 export function accountRows(database: PortableDatabase): AccountRows {
-  const { kysely } = database;
-  const insertToken = (token: TokenRow) => kysely.insertInto("token").values(tokenToTable(token));
+  return { ...organizations(database), ...tokens(database), ...tokenChanges(database) };
+}
+
+function organizations({ kysely, write }: PortableDatabase) {
   return {
-    async insertOrganization({ id, name, kind, createdAtMs }) {
-      await database.write([
-        kysely.insertInto("organization").values({ id, name, kind, created_at: createdAtMs }).compile(),
+    async insertOrganization({ id, name, kind, limits = null, createdAtMs }, audit) {
+      await write([
+        kysely
+          .insertInto("organization")
+          .values({ id, name, kind, limits: encodeJson(limits), created_at: createdAtMs })
+          .compile(),
         kysely
           .insertInto("balance")
           .values({ organization_id: id, granted: 0, available: 0, held: 0, spent: 0, expired: 0 })
           .compile(),
+        ...recordOf(kysely, audit),
       ]);
     },
     async organization(id) {
@@ -27,54 +42,130 @@ export function accountRows(database: PortableDatabase): AccountRows {
       if (after !== null) query = query.where("id", ">", after);
       return (await query.execute()).map(organizationFromTable);
     },
-    async insertToken(token, cap) {
-      const { organizationId: organization_id, id: token_id } = token;
-      const budget = kysely.insertInto("token_balance");
-      await database.write([
-        insertToken(token).compile(),
-        ...(cap === null ? [] : [budget.values({ organization_id, token_id, cap, held: 0, spent: 0 }).compile()]),
+    async updateOrganization({ id, name, status, limits }, audit) {
+      await write([
+        kysely
+          .updateTable("organization")
+          .set({ name, status, limits: encodeJson(limits) })
+          .where("id", "=", id)
+          .compile(),
+        ...recordOf(kysely, audit),
       ]);
     },
+  } satisfies Partial<AccountRows>;
+}
+
+function tokens({ kysely }: PortableDatabase) {
+  const withOrganization = () =>
+    kysely
+      .selectFrom("token")
+      .innerJoin("organization", "organization.id", "token.organization_id")
+      .selectAll("token")
+      .select([
+        "organization.kind as organization_kind",
+        "organization.status as organization_status",
+        "organization.limits as organization_limits",
+      ]);
+  const shortToken = async (hash: Uint8Array): Promise<TokenWithOrganization | undefined> => {
+    const short = await kysely.selectFrom("short_token").selectAll().where("hash", "=", hash).executeTakeFirst();
+    if (short === undefined) return undefined;
+    const row = await withOrganization().where("token.id", "=", short.token_id).executeTakeFirst();
+    if (row === undefined) return undefined;
+    const token = tokenWithOrganization(row);
+    const expiresAtMs = Math.min(Number(short.expires_at), token.expiresAtMs ?? Number.POSITIVE_INFINITY);
+    return { ...token, expiresAtMs, scopes: token.scopes.filter((scope) => SHORT_TOKEN_SCOPES.includes(scope)) };
+  };
+  return {
     async tokenByHash(hash) {
-      const row = await kysely
-        .selectFrom("token")
-        .innerJoin("organization", "organization.id", "token.organization_id")
-        .selectAll("token")
-        .select("organization.kind as organization_kind")
-        .where("token.hash", "=", hash)
-        .executeTakeFirst();
-      return row && { ...tokenFromTable(row), organizationKind: row.organization_kind };
+      const row = await withOrganization().where("token.hash", "=", hash).executeTakeFirst();
+      return row === undefined ? shortToken(hash) : tokenWithOrganization(row);
     },
     async token(id) {
       const row = await tokensWithBudget(kysely).where("token.id", "=", id).executeTakeFirst();
       return row && withBudget(row);
     },
-    tokens: (page) => tokens(kysely, page),
-    async revokeToken(id, atMs) {
-      const result = await kysely
-        .updateTable("token")
-        .set({ revoked_at: atMs })
-        .where("id", "=", id)
-        .where("revoked_at", "is", null)
-        .executeTakeFirst();
-      return result.numUpdatedRows > 0n;
+    tokens: (page) => tokenPage(kysely, page),
+  } satisfies Partial<AccountRows>;
+}
+
+function tokenChanges({ kysely, write }: PortableDatabase) {
+  const insertToken = (token: TokenRow) => kysely.insertInto("token").values(tokenToTable(token)).compile();
+  return {
+    async insertToken(token, cap, audit) {
+      const { organizationId: organization_id, id: token_id } = token;
+      const budget = kysely.insertInto("token_balance");
+      await write([
+        insertToken(token),
+        ...(cap === null ? [] : [budget.values({ organization_id, token_id, cap, held: 0, spent: 0 }).compile()]),
+        ...recordOf(kysely, audit),
+      ]);
     },
-    async replaceToken(oldId, oldExpiresAtMs, successor) {
-      await database.write([
+    async revokeToken(id, atMs, audit) {
+      const [revoked] = await write([
+        kysely
+          .updateTable("token")
+          .set({ revoked_at: atMs })
+          .where("id", "=", id)
+          .where("revoked_at", "is", null)
+          .compile(),
+        ...recordOf(kysely, audit),
+      ]);
+      return revoked === 1;
+    },
+    async replaceToken(oldId, oldExpiresAtMs, successor, audit) {
+      await write([
         kysely
           .updateTable("token")
           .set({ expires_at: oldExpiresAtMs })
           .where("id", "=", oldId)
           .where((eb) => eb.or([eb("expires_at", "is", null), eb("expires_at", ">", BigInt(oldExpiresAtMs))]))
           .compile(),
-        insertToken(successor).compile(),
+        insertToken(successor),
         leaveBudget(kysely, oldId, successor).compile(),
+        ...recordOf(kysely, audit),
       ]);
     },
+    async noteUses(uses) {
+      if (uses.length === 0) return;
+      await write(
+        uses.map(({ tokenId, atMs }) =>
+          kysely
+            .updateTable("token")
+            .set({ last_used_at: atMs })
+            .where("id", "=", tokenId)
+            .where((eb) => eb.or([eb("last_used_at", "is", null), eb("last_used_at", "<", BigInt(atMs))]))
+            .compile(),
+        ),
+      );
+    },
+  } satisfies Partial<AccountRows>;
+}
+
+function recordOf(kysely: PortableDatabase["kysely"], audit: AuditRow | undefined): CompiledQuery[] {
+  return audit === undefined ? [] : [insertAuditQuery(kysely, audit)];
+}
+
+export function organizationFromTable(row: Selectable<OrganizationTable>): OrganizationRow {
+  const { id, name, kind, status, limits } = row;
+  return { id, name, kind, status, limits: decodeLimits(limits), createdAtMs: Number(row.created_at) };
+}
+
+type TokenJoined = Selectable<TokenTable> & {
+  organization_kind: OrganizationRow["kind"];
+  organization_status: OrganizationRow["status"];
+  organization_limits: string | null;
+};
+
+function tokenWithOrganization(row: TokenJoined): TokenWithOrganization {
+  return {
+    ...tokenFromTable(row),
+    organizationKind: row.organization_kind,
+    organizationStatus: row.organization_status,
+    organizationLimits: decodeLimits(row.organization_limits),
   };
 }
 
-async function tokens(
+async function tokenPage(
   kysely: PortableDatabase["kysely"],
   { organizationId, after, limit }: Parameters<AccountRows["tokens"]>[0],
 ): Promise<TokenWithBudget[]> {
@@ -84,7 +175,8 @@ async function tokens(
   return (await query.execute()).map(withBudget);
 }
 
-function tokensWithBudget(kysely: PortableDatabase["kysely"]) {
+/** Tokens, with what is left to them of their caps. */
+export function tokensWithBudget(kysely: PortableDatabase["kysely"]) {
   return kysely
     .selectFrom("token")
     .leftJoin("token_balance", (join) =>
@@ -117,18 +209,22 @@ function leaveBudget(kysely: PortableDatabase["kysely"], oldId: string, { organi
     );
 }
 
-type BudgetColumns = { cap: bigint | null; held: bigint | null; spent: bigint | null };
+export type BudgetColumns = { cap: bigint | null; held: bigint | null; spent: bigint | null };
 
-function withBudget({ cap, held, spent, ...token }: Selectable<TokenTable> & BudgetColumns): TokenWithBudget {
+export function withBudget({ cap, held, spent, ...token }: Selectable<TokenTable> & BudgetColumns): TokenWithBudget {
   const hasCap = cap !== null && held !== null && spent !== null;
   return { ...tokenFromTable(token), budget: hasCap ? { cap, held, spent } : null };
 }
 
-function organizationFromTable(row: Selectable<OrganizationTable>): OrganizationRow {
-  return { id: row.id, name: row.name, kind: row.kind, createdAtMs: Number(row.created_at) };
+function decodeLimits(text: string | null): Partial<LimitSettings> | null {
+  return text === null ? null : (JSON.parse(text) as Partial<LimitSettings>);
 }
 
-function tokenFromTable(row: Selectable<TokenTable>): TokenRow {
+function encodeJson(value: object | null): string | null {
+  return value === null ? null : JSON.stringify(value);
+}
+
+export function tokenFromTable(row: Selectable<TokenTable>): TokenRow {
   return {
     id: row.id,
     organizationId: row.organization_id,
@@ -137,10 +233,11 @@ function tokenFromTable(row: Selectable<TokenTable>): TokenRow {
     prefix: row.prefix,
     scopes: JSON.parse(row.scopes) as Scope[],
     models: row.models === null ? null : (JSON.parse(row.models) as string[]),
-    limits: row.limits === null ? null : (JSON.parse(row.limits) as Partial<LimitSettings>),
+    limits: decodeLimits(row.limits),
     createdAtMs: Number(row.created_at),
     expiresAtMs: optionalNumber(row.expires_at),
     revokedAtMs: optionalNumber(row.revoked_at),
+    lastUsedAtMs: optionalNumber(row.last_used_at),
   };
 }
 
@@ -152,10 +249,11 @@ function tokenToTable(token: TokenRow) {
     hash: token.hash,
     prefix: token.prefix,
     scopes: JSON.stringify(token.scopes),
-    models: token.models === null ? null : JSON.stringify(token.models),
-    limits: token.limits === null ? null : JSON.stringify(token.limits),
+    models: encodeJson(token.models),
+    limits: encodeJson(token.limits),
     created_at: token.createdAtMs,
     expires_at: token.expiresAtMs,
     revoked_at: token.revokedAtMs,
+    last_used_at: token.lastUsedAtMs,
   };
 }

@@ -1,9 +1,20 @@
-import type { LimitSettings, OrganizationKind } from "../contract/principal.ts";
-import type { Scope } from "../contract/scope.ts";
-import type { MicroCredits } from "../credits/amount.ts";
-import type { BalanceRow, GrantRow, Outcomes, TokenBalanceRow, Transition, UsageEventRow } from "../credits/books.ts";
+import type { BalanceRow, GrantRow, Outcomes, Transition, UsageEventRow } from "../credits/books.ts";
+import type { AccountRows } from "./account-store.ts";
+import type { AdminRows } from "./admin-store.ts";
+import type { DirectoryRows } from "./directory-store.ts";
 
 export type { LimitSettings, OrganizationKind } from "../contract/principal.ts";
+export type {
+  AccountRows,
+  NewOrganizationRow,
+  OrganizationRow,
+  TokenBudget,
+  TokenRow,
+  TokenWithBudget,
+  TokenWithOrganization,
+} from "./account-store.ts";
+export type { ActorKind, AdminRows, AdminTokenRow, AuditRow, SessionRow } from "./admin-store.ts";
+export type { DirectoryRows, ListedOrganization, ListedToken } from "./directory-store.ts";
 
 /**
  * The seam to a store. Every verb rejects with StoreUnavailableError when the store cannot be reached or does not
@@ -13,6 +24,8 @@ export interface Store {
   readonly kind: "sqlite" | "postgres";
   readonly books: Books;
   readonly accounts: AccountRows;
+  readonly admin: AdminRows;
+  readonly directory: DirectoryRows;
   /** Resolves when the store answers. */
   ping(): Promise<void>;
   close(): Promise<void>;
@@ -67,60 +80,4 @@ export interface OrganizationVerification {
   holds: number;
   events: number;
   violations: Violation[];
-}
-
-export interface OrganizationRow {
-  id: string;
-  name: string;
-  kind: OrganizationKind;
-  createdAtMs: number;
-}
-
-export interface TokenRow {
-  id: string;
-  organizationId: string;
-  name: string;
-  /** SHA-256 of the whole token. */
-  hash: Uint8Array;
-  /** First characters of the token, to recognize it by. */
-  prefix: string;
-  scopes: Scope[];
-  /** Null: every model. */
-  models: string[] | null;
-  /** What differs from the service's limits. */
-  limits: Partial<LimitSettings> | null;
-  createdAtMs: number;
-  expiresAtMs: number | null;
-  revokedAtMs: number | null;
-}
-
-/** Of a token with a credit cap. */
-export type TokenBudget = Pick<TokenBalanceRow, "cap" | "held" | "spent">;
-export type TokenWithBudget = TokenRow & { budget: TokenBudget | null };
-export type TokenWithOrganization = TokenRow & { organizationKind: OrganizationKind };
-
-export interface IdPage {
-  /** Id of the last row seen. */
-  after: string | null;
-  limit: number;
-}
-
-/** Organizations and tokens. */
-export interface AccountRows {
-  /** Writes the organization and its empty balance. */
-  insertOrganization(organization: OrganizationRow): Promise<void>;
-  organization(id: string): Promise<OrganizationRow | undefined>;
-  organizations(page: IdPage): Promise<OrganizationRow[]>;
-  /** With a cap, the token's holds and charges are counted from now on. */
-  insertToken(token: TokenRow, cap: MicroCredits | null): Promise<void>;
-  tokenByHash(hash: Uint8Array): Promise<TokenWithOrganization | undefined>;
-  token(id: string): Promise<TokenWithBudget | undefined>;
-  tokens(page: IdPage & { organizationId: string | null }): Promise<TokenWithBudget[]>;
-  /** False where there is no such token or it was revoked before. */
-  revokeToken(id: string, atMs: number): Promise<boolean>;
-  /**
-   * Writes the successor and ends the predecessor at `oldExpiresAtMs`, in one transaction. What is left of the
-   * predecessor's cap is the successor's.
-   */
-  replaceToken(oldId: string, oldExpiresAtMs: number, successor: TokenRow): Promise<void>;
 }

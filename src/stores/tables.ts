@@ -1,6 +1,7 @@
 import type { ColumnType, CompiledQuery, Generated, Kysely, RawBuilder } from "kysely";
+import type { OrganizationKind } from "../contract/principal.ts";
 import type { AdjustmentRow, EventBasis, EventEnd, GrantRow, HoldState } from "../credits/books.ts";
-import type { OrganizationKind } from "./store.ts";
+import type { ActorKind } from "./admin-store.ts";
 
 /**
  * The tables, under the same names in both stores, for the queries that are written once. Every integer column is a
@@ -19,6 +20,10 @@ export interface Tables {
   adjustment: AdjustmentTable;
   allowance: AllowanceTable;
   closing: ClosingTable;
+  admin_token: AdminTokenTable;
+  admin_session: AdminSessionTable;
+  short_token: ShortTokenTable;
+  audit_entry: AuditEntryTable;
   schema_migration: SchemaMigrationTable;
 }
 
@@ -50,6 +55,7 @@ export interface TokenTable {
   created_at: Integer;
   expires_at: OptionalInteger;
   revoked_at: OptionalInteger;
+  last_used_at: OptionalInteger;
 }
 
 export interface BalanceTable {
@@ -180,6 +186,44 @@ export interface ClosingTable {
   charged_day: Integer;
   event_count: Integer;
   cost_sum: Integer;
+}
+
+export interface AdminTokenTable {
+  id: string;
+  hash: Uint8Array;
+  prefix: string;
+  created_at: Integer;
+  revoked_at: OptionalInteger;
+}
+
+export interface AdminSessionTable {
+  hash: Uint8Array;
+  admin_token_id: string | null;
+  token_id: string | null;
+  created_at: Integer;
+  seen_at: Integer;
+  expires_at: Integer;
+}
+
+interface ShortTokenTable {
+  hash: Uint8Array;
+  token_id: string;
+  expires_at: Integer;
+}
+
+export interface AuditEntryTable {
+  id: string;
+  made_at: Integer;
+  actor_kind: ActorKind;
+  actor_id: string | null;
+  address: string | null;
+  request_id: string | null;
+  action: string;
+  organization_id: string | null;
+  subject_id: string | null;
+  /** JSON objects. */
+  before: string | null;
+  after: string | null;
 }
 
 export interface SchemaMigrationTable {

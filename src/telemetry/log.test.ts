@@ -32,6 +32,7 @@ test.each([
   { providers: { one: { apiKey: "SECRET" } } },
   { text: "sent Bearer SECRET to the upstream" },
   { text: "the token sk-tg-abcdefSECRET was refused" },
+  { text: "the admin token tg-admin-abcdefSECRET was refused" },
   { err: Object.assign(new Error("broken", { cause: new Error("Bearer SECRET") }), { headers: "SECRET" }) },
 ])("no secret is written: %j", (fields) => {
   expect(JSON.stringify(logged("debug", (log) => log.error(fields, "m")))).not.toContain("SECRET");

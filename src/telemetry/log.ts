@@ -6,7 +6,7 @@ export type LogLevel = "fatal" | "error" | "warn" | "info" | "debug" | "silent";
 /** Names under which secrets, or what people wrote to a model, could come into a line. */
 const SECRET_NAMES = ["authorization", "apiKey", "token", "messages", "password"];
 /** The last guard, over the written line: the service's own tokens and whatever followed a `Bearer`. */
-const TOKENS = /(sk-tg-[0-9A-Za-z]{6})[0-9A-Za-z]+|([Bb]earer\s+)[\w\-.~+/]+=*/g;
+const TOKENS = /((?:sk-tg|tg-admin)-[0-9A-Za-z]{6})[0-9A-Za-z]+|([Bb]earer\s+)[\w\-.~+/]+=*/g;
 
 /** A log of JSON lines, by default to standard error. Each line is written before the call returns: the last one before a crash counts most. */
 export function createLog(level: LogLevel, write: (line: string) => void = writeToStandardError): Log {

@@ -349,12 +349,11 @@ describe("around the operations", () => {
       paths: Record<string, object>;
     };
     expect(document.openapi).toMatch(/^3\.1/);
-    expect(Object.keys(document.paths).sort()).toEqual([
-      "/v1/chat/completions",
-      "/v1/models",
-      "/v1/models/{model}",
-      "/v1/usage",
-    ]);
+    expect(
+      Object.keys(document.paths)
+        .filter((path) => path.startsWith("/v1/"))
+        .sort(),
+    ).toEqual(["/v1/chat/completions", "/v1/models", "/v1/models/{model}", "/v1/usage"]);
     const page = await fetch(`${service.url}/docs/`);
     expect(page.status).toBe(200);
     const html = await page.text();

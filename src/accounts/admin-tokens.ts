@@ -1,0 +1,31 @@
+import type { AdminRows, AdminTokenRow } from "../stores/store.ts";
+import { type Actor, type AuditTime, auditRow } from "./audit.ts";
+import { ADMIN_TOKEN_MARK, makeId, makeToken, type RandomBytes } from "./token.ts";
+
+export interface AdminTokensOptions extends AuditTime {
+  rows: AdminRows;
+  random: RandomBytes;
+}
+
+/** The admin token of a store that never had one; null where it had. Of several that ask at once one gets it. */
+export async function firstAdminToken({ rows, random, clock }: AdminTokensOptions): Promise<string | null> {
+  const { token, row } = newAdminToken(random, clock());
+  return (await rows.insertFirstAdminToken(row)) ? token : null;
+}
+
+/** Makes an admin token; every earlier one ends, and with it the sessions that it began. */
+export async function replaceAdminToken(
+  options: AdminTokensOptions,
+  actor: Actor,
+): Promise<{ row: AdminTokenRow; token: string }> {
+  const made = newAdminToken(options.random, options.clock());
+  const { id, prefix } = made.row;
+  const change = { action: "admin_token.replace", organizationId: null, subjectId: id, after: { prefix } };
+  await options.rows.replaceAdminTokens(made.row, auditRow(actor, change, options));
+  return made;
+}
+
+function newAdminToken(random: RandomBytes, nowMs: number): { row: AdminTokenRow; token: string } {
+  const { token, hash, prefix } = makeToken(random, ADMIN_TOKEN_MARK);
+  return { token, row: { id: makeId("adm", random), hash, prefix, createdAtMs: nowMs, revokedAtMs: null } };
+}

@@ -1,0 +1,47 @@
+import type { AuditEntry } from "../contract/admin/audit.ts";
+import type { AdminRows, AuditRow } from "../stores/store.ts";
+import { type Actor, type AuditTime, auditRow, type Change } from "./audit.ts";
+import type { Page, PageRequest } from "./directory.ts";
+
+export interface AuditLogOptions extends AuditTime {
+  rows: Pick<AdminRows, "insertAudit" | "audit">;
+}
+
+/** The record of changes. */
+export class AuditLog {
+  readonly #options: AuditLogOptions;
+
+  constructor(options: AuditLogOptions) {
+    this.#options = options;
+  }
+
+  /** Records a change that was made elsewhere than in `Accounts`. */
+  async record(actor: Actor, change: Change): Promise<void> {
+    await this.#options.rows.insertAudit(auditRow(actor, change, this.#options));
+  }
+
+  /** The newest first; the cursor is the id of the last entry seen. */
+  async entries(
+    filter: { organizationId: string | null; action: string | null } & PageRequest,
+  ): Promise<Page<AuditEntry>> {
+    const { cursor, limit, ...rest } = filter;
+    const rows = await this.#options.rows.audit({ ...rest, before: cursor, limit: limit + 1 });
+    const shown = rows.slice(0, limit);
+    return { data: shown.map(toEntry), nextCursor: rows.length > limit ? (shown.at(-1)?.id ?? null) : null };
+  }
+}
+
+function toEntry(row: AuditRow): AuditEntry {
+  return {
+    object: "audit_entry",
+    id: row.id,
+    at: new Date(row.madeAtMs).toISOString(),
+    actor: { kind: row.actorKind, id: row.actorId, address: row.address },
+    action: row.action,
+    organization_id: row.organizationId,
+    subject_id: row.subjectId,
+    before: row.before,
+    after: row.after,
+    request_id: row.requestId,
+  };
+}

@@ -1,0 +1,13 @@
+import { type Static, Type } from "typebox";
+import { Id, Nullable, Strict, Time } from "./common.ts";
+
+export const PlaygroundTokenRequest = Strict({
+  organization_id: Type.Optional(Nullable(Id)),
+});
+export const PlaygroundToken = Type.Object({
+  object: Type.Literal("playground_token"),
+  token: Type.String({ description: "An access token for `/v1` that lives for minutes." }),
+  organization_id: Id,
+  expires_at: Time,
+});
+export type PlaygroundToken = Static<typeof PlaygroundToken>;

@@ -1,0 +1,58 @@
+import { type Static, Type } from "typebox";
+import { SCOPES } from "../scope.ts";
+import { Amount, Id, Limits, Name, Nullable, PageOf, PageQuery, PositiveAmount, Strict, Time } from "./common.ts";
+
+export const TOKEN_STATUSES = ["active", "expired", "revoked"] as const;
+
+export const Token = Type.Object({
+  object: Type.Literal("token"),
+  id: Id,
+  organization_id: Id,
+  organization_name: Type.String(),
+  name: Type.String(),
+  prefix: Type.String({ description: "First characters of the secret, to recognize it by." }),
+  scopes: Type.Array(Type.Enum([...SCOPES])),
+  models: Nullable(Type.Array(Type.String(), { description: "Null: every model." })),
+  limits: Nullable(Limits),
+  cap: Nullable(Type.Object({ amount: Amount, spent: Amount, held: Amount })),
+  status: Type.Enum([...TOKEN_STATUSES]),
+  created_at: Time,
+  expires_at: Nullable(Time),
+  revoked_at: Nullable(Time),
+  last_used_at: Nullable(Time),
+});
+export type Token = Static<typeof Token>;
+/** Only in the answer that made it. */
+export const TokenWithSecret = Type.Object({ ...Token.properties, secret: Type.String() });
+
+export type TokenWithSecret = Static<typeof TokenWithSecret>;
+
+export const TokenQuery = Strict({
+  ...PageQuery,
+  organization_id: Type.Optional(Id),
+  status: Type.Optional(Type.Enum([...TOKEN_STATUSES])),
+  search: Type.Optional(Type.String({ maxLength: 200, description: "Part of the name, an id, or a prefix." })),
+});
+export const TokenPage = PageOf(Token);
+
+export const NewToken = Strict({
+  organization_id: Id,
+  name: Name,
+  scopes: Type.Optional(Nullable(Type.Array(Type.Enum([...SCOPES]), { minItems: 1 }))),
+  models: Type.Optional(Nullable(Type.Array(Type.String({ minLength: 1, maxLength: 200 }), { maxItems: 500 }))),
+  limits: Type.Optional(Nullable(Limits)),
+  cap: Type.Optional(Nullable(PositiveAmount)),
+  expires_at: Type.Optional(Nullable(Time)),
+});
+export const TokenRotation = Strict({
+  overlap_seconds: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: 2_592_000,
+      default: 3600,
+      description: "How long the old one goes on working.",
+    }),
+  ),
+});
+export const RotatedToken = Type.Object({ ...TokenWithSecret.properties, replaces: Token });
+export type RotatedToken = Static<typeof RotatedToken>;

@@ -1,0 +1,76 @@
+import type { Page } from "../../accounts/directory.ts";
+import type { Administrator } from "../../accounts/sessions.ts";
+import type { Limits } from "../../contract/admin/common.ts";
+import type { LimitSettings } from "../../contract/principal.ts";
+import { ApiError, OperatorError } from "../../errors.ts";
+import { microCreditsOf } from "../../ledger/report.ts";
+
+/** A page of a list as the wire has it. */
+export function listOf<Entry>({ data, nextCursor }: Page<Entry>) {
+  return { object: "list" as const, data, next_cursor: nextCursor };
+}
+
+/** The page that a query asks for. */
+export function pageOf({ cursor, limit }: { cursor?: string | undefined; limit?: number | undefined }) {
+  return { cursor: cursor ?? null, limit: limit ?? 50 };
+}
+
+/** What is not there and what is another organization's: the same answer. */
+export function nothingThere(): ApiError {
+  return new ApiError("not_found", "There is nothing of this id, or it is none of yours.");
+}
+
+/** Throws not_found where a member asks for another organization than their own. */
+export function requireOwn(who: Administrator | null, organizationId: string): void {
+  if (who?.role === "operator") return;
+  if (who?.role !== "member" || who.token.organizationId !== organizationId) throw nothingThere();
+}
+
+/** The organization that a list is about: a member's own, or the one that the operator names; null for all. */
+export function organizationIn(who: Administrator | null, named: string | null | undefined): string | null {
+  if (named !== null && named !== undefined) requireOwn(who, named);
+  if (who?.role === "member") return who.token.organizationId;
+  return named ?? null;
+}
+
+/** Limits as the rest of the service has them. */
+export function limitSettingsOf(limits: Limits | null | undefined): Partial<LimitSettings> | null {
+  if (limits === null || limits === undefined) return null;
+  const { requests_per_minute, tokens_per_minute, concurrent_requests } = limits;
+  return {
+    ...(requests_per_minute !== undefined && { requestsPerMinute: requests_per_minute }),
+    ...(tokens_per_minute !== undefined && { tokensPerMinute: tokens_per_minute }),
+    ...(concurrent_requests !== undefined && { concurrentRequests: concurrent_requests }),
+  };
+}
+
+/** An amount of a body in micro-credits, null where there is none. Throws invalid_value for one finer than the books take. */
+export function amountOf(param: string, credits: number): bigint;
+export function amountOf(param: string, credits: number | null | undefined): bigint | null;
+export function amountOf(param: string, credits: number | null | undefined): bigint | null {
+  if (credits === null || credits === undefined) return null;
+  const amount = microCreditsOf(credits);
+  if (amount !== undefined) return amount;
+  throw new ApiError("invalid_value", `Invalid '${param}': at most 6 decimals are allowed.`, { param });
+}
+
+/** A time of a body in milliseconds since 1970, null where there is none. Throws invalid_value for one that is no time. */
+export function timeOf(param: string, text: string | null | undefined): number | null {
+  if (text === null || text === undefined) return null;
+  const timeMs = Date.parse(text);
+  if (Number.isNaN(timeMs))
+    throw new ApiError("invalid_value", `Invalid '${param}': there is no such time.`, { param });
+  return timeMs;
+}
+
+/** Runs a change; what an operator is told at the command line (`name: found …; allowed: …`) is told to the caller. */
+export async function orRefuse<T>(change: Promise<T>): Promise<T> {
+  try {
+    return await change;
+  } catch (error) {
+    if (error instanceof RangeError) throw new ApiError("invalid_value", error.message, { param: "cursor" });
+    if (!(error instanceof OperatorError)) throw error;
+    const param = /^([a-z]\w*): /i.exec(error.message)?.[1];
+    throw new ApiError("invalid_value", error.message, { param });
+  }
+}

@@ -1,0 +1,79 @@
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Static, TSchema } from "typebox";
+import type { Accounts } from "../../accounts/accounts.ts";
+import type { Actor } from "../../accounts/audit.ts";
+import type { AuditLog } from "../../accounts/audit-log.ts";
+import type { Directory } from "../../accounts/directory.ts";
+import type { Administrator, Sessions } from "../../accounts/sessions.ts";
+import type { ShortTokens } from "../../accounts/short-tokens.ts";
+import type { ServiceFacts } from "../../contract/admin/service.ts";
+import type { Gateway } from "../../gateway/gateway.ts";
+
+/** What the endpoints of `/admin/v1` need of the rest of the service. */
+export interface AdminServices {
+  gateway: Pick<Gateway, "catalog" | "limits">;
+  sessions: Sessions;
+  accounts: Accounts;
+  directory: Directory;
+  audit: AuditLog;
+  shortTokens: ShortTokens;
+  /** Milliseconds since 1970. */
+  clock: () => number;
+  facts: ServiceFacts;
+}
+
+/** Public: whoever asks. Member: members, for what belongs to their organization, and the operator. */
+export type Access = "public" | "member" | "operator";
+
+/** What stands in the path, by name. */
+interface Params {
+  id: string;
+}
+
+/** One request, its caller and its input checked. */
+export interface AdminCall<Query = unknown, Body = unknown> {
+  /** Null only where the access is public. */
+  who: Administrator | null;
+  params: Params;
+  query: Query;
+  body: Body;
+  request: FastifyRequest;
+  reply: FastifyReply;
+}
+
+/** An operation of the admin API. It declares itself; the server adds the check of who may call, and documentation. */
+export interface AdminEndpoint {
+  method: "GET" | "POST" | "PATCH" | "DELETE";
+  /** Under `/admin/v1`, as Fastify writes it: `/tokens/:id`. */
+  path: string;
+  access: Access;
+  operationId: string;
+  summary: string;
+  query?: TSchema;
+  body?: TSchema;
+  response: { status: 200 | 201 | 204; description: string; schema?: TSchema; contentType?: string };
+  handle(services: AdminServices, call: AdminCall): Promise<unknown>;
+}
+
+type InputOf<Schema extends TSchema | undefined> = Schema extends TSchema ? Static<Schema> : undefined;
+
+/** An endpoint whose handler's input is typed by its schemas. */
+export function adminEndpoint<
+  Query extends TSchema | undefined = undefined,
+  Body extends TSchema | undefined = undefined,
+>(
+  endpoint: Omit<AdminEndpoint, "handle" | "query" | "body"> & {
+    query?: Query;
+    body?: Body;
+    handle(services: AdminServices, call: AdminCall<InputOf<Query>, InputOf<Body>>): Promise<unknown>;
+  },
+): AdminEndpoint {
+  return endpoint as AdminEndpoint;
+}
+
+/** Who makes a change, for the record. */
+export function actorOf({ who, request }: Pick<AdminCall, "who" | "request">): Actor {
+  if (who === null) throw new Error("A change was reached by nobody");
+  const id = who.role === "operator" ? who.adminToken.id : who.token.id;
+  return { kind: who.role, id, address: request.ip, requestId: request.id };
+}

@@ -1,0 +1,70 @@
+import type { FastifyRequest } from "fastify";
+import type { Administrator, Sessions } from "../../accounts/sessions.ts";
+import { ApiError } from "../../errors.ts";
+import type { Limits } from "../../gateway/limits.ts";
+import { bearerToken, withChallenge } from "../auth.ts";
+import { sessionSecret } from "./cookie.ts";
+import type { Access } from "./endpoint.ts";
+
+/** A page of another site cannot send it: the browser would ask first, and `/admin/v1` answers no such question. */
+const CONSOLE_HEADER = "x-tollgate-console";
+const SAFE_METHODS = new Set(["GET", "HEAD"]);
+const GUESSES_A_MINUTE = 10;
+
+export interface GuardServices {
+  sessions: Sessions;
+  limits: Limits;
+}
+
+/**
+ * Who calls an operation of the admin API, before its body is read: by an admin token in the Authorization header, or by
+ * a session's cookie. Throws where the access asks for more.
+ */
+export async function administratorOf(
+  { sessions, limits }: GuardServices,
+  request: FastifyRequest,
+  access: Access,
+): Promise<Administrator | null> {
+  if (request.headers.authorization !== undefined) {
+    const who = await sessions.operatorOf(bearerToken(request));
+    if (who !== undefined) return who;
+    countGuess(limits, request);
+    throw withChallenge(new ApiError("invalid_token", "The admin token is not valid."));
+  }
+  refuseOtherSites(request);
+  const secret = sessionSecret(request);
+  const session = secret === undefined ? undefined : await sessions.find(secret);
+  if (session !== undefined) {
+    if (access === "operator" && session.who.role !== "operator") throw new ApiError("insufficient_role");
+    return session.who;
+  }
+  if (access === "public") return null;
+  throw new ApiError("missing_token", "Sign in first: nobody is signed in, or the session is over.");
+}
+
+/**
+ * Counts a try to sign in; throws rate_limit_exceeded after too many from one address. Returns what takes the count back:
+ * those who had the right token were not guessing.
+ */
+export function countGuess(limits: Limits, request: FastifyRequest): () => void {
+  const key = `sign-in:${request.ip}`;
+  limits.countRequest([{ key, limit: GUESSES_A_MINUTE }]);
+  return () => limits.uncountRequest(key);
+}
+
+/**
+ * What a browser sends with a cookie must come from the console's own pages. The cookie is SameSite=Strict already; this
+ * also holds for other services under the same domain, and for browsers that send neither header (OWASP: CSRF
+ * Prevention, "Custom Request Headers" and "Fetch Metadata").
+ */
+function refuseOtherSites(request: FastifyRequest): void {
+  const { origin } = request.headers;
+  const site = request.headers["sec-fetch-site"];
+  const isSafe = SAFE_METHODS.has(request.method);
+  const isOwnSite = site === undefined || site === "same-origin" || (isSafe && site === "none");
+  const isOwnOrigin = origin === undefined || URL.parse(origin)?.host === request.host;
+  const isMarked = isSafe || request.headers[CONSOLE_HEADER] === "1";
+  if (isOwnSite && isOwnOrigin && isMarked) return;
+  const message = `The request did not come from the console's own pages; programs send the admin token, or the header \`${CONSOLE_HEADER}: 1\` beside the cookie.`;
+  throw new ApiError("csrf_check_failed", message);
+}

@@ -1,0 +1,17 @@
+import { auditEndpoints } from "./audit.ts";
+import type { AdminEndpoint } from "./endpoint.ts";
+import { organizationEndpoints } from "./organizations.ts";
+import { playgroundEndpoints } from "./playground.ts";
+import { serviceEndpoints } from "./service.ts";
+import { sessionEndpoints } from "./session.ts";
+import { tokenEndpoints } from "./tokens.ts";
+
+/** Every operation of the admin API. */
+export const adminEndpoints: readonly AdminEndpoint[] = [
+  ...serviceEndpoints,
+  ...sessionEndpoints,
+  ...organizationEndpoints,
+  ...tokenEndpoints,
+  ...playgroundEndpoints,
+  ...auditEndpoints,
+];

@@ -1,0 +1,28 @@
+import type { TSchema } from "typebox";
+import { compileCheck } from "../../contract/validation.ts";
+import { ApiError } from "../../errors.ts";
+
+type Check = (value: unknown) => void;
+
+/** Checks an input against its schema; throws the catalog's error for the first thing that is wrong with it. */
+export function checker(schema: TSchema): Check {
+  const check = compileCheck(schema);
+  return (value) => {
+    const issue = check(value);
+    if (issue === undefined) return;
+    throw new ApiError(issue.code, issue.message, { param: issue.param ?? undefined });
+  };
+}
+
+const INTEGER = /^\d{1,15}$/;
+
+/** A query's texts as the types that its schema asks for, where they read as such; the check refuses what does not. */
+export function queryOf(schema: TSchema, query: Record<string, unknown>): Record<string, unknown> {
+  const { properties } = schema as TSchema & { properties: Record<string, { type?: string }> };
+  return Object.fromEntries(
+    Object.entries(query).map(([name, value]) => {
+      const isInteger = Object.hasOwn(properties, name) && properties[name]?.type === "integer";
+      return [name, isInteger && typeof value === "string" && INTEGER.test(value) ? Number(value) : value];
+    }),
+  );
+}

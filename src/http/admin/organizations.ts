@@ -1,0 +1,86 @@
+import {
+  NewOrganization,
+  Organization,
+  OrganizationChange,
+  OrganizationPage,
+  OrganizationQuery,
+} from "../../contract/admin/organization.ts";
+import { limitSettingsOf, listOf, nothingThere, orRefuse, pageOf, requireOwn } from "./answers.ts";
+import { type AdminServices, actorOf, adminEndpoint } from "./endpoint.ts";
+
+const listOrganizations = adminEndpoint({
+  method: "GET",
+  path: "/organizations",
+  access: "member",
+  operationId: "listOrganizations",
+  summary: "List organizations, the newest first; a member finds their own",
+  query: OrganizationQuery,
+  response: { status: 200, description: "A page.", schema: OrganizationPage },
+  async handle({ directory }, { who, query }) {
+    if (who?.role === "member") {
+      const own = await directory.organization(who.token.organizationId);
+      return listOf({ data: own === undefined ? [] : [own], nextCursor: null });
+    }
+    const filter = { search: query.search ?? null, status: query.status ?? null };
+    return listOf(await orRefuse(directory.organizations({ ...filter, ...pageOf(query) })));
+  },
+});
+
+const createOrganization = adminEndpoint({
+  method: "POST",
+  path: "/organizations",
+  access: "operator",
+  operationId: "createOrganization",
+  summary: "Make an organization",
+  body: NewOrganization,
+  response: { status: 201, description: "The organization.", schema: Organization },
+  async handle(services, call) {
+    const { name, limits } = call.body;
+    const accounts = services.accounts.as(actorOf(call));
+    const { id } = await orRefuse(accounts.createOrganization(name, limitSettingsOf(limits)));
+    return show(services, id);
+  },
+});
+
+const showOrganization = adminEndpoint({
+  method: "GET",
+  path: "/organizations/:id",
+  access: "member",
+  operationId: "showOrganization",
+  summary: "Show an organization",
+  response: { status: 200, description: "The organization.", schema: Organization },
+  async handle(services, { who, params }) {
+    requireOwn(who, params.id);
+    return show(services, params.id);
+  },
+});
+
+const changeOrganization = adminEndpoint({
+  method: "PATCH",
+  path: "/organizations/:id",
+  access: "operator",
+  operationId: "changeOrganization",
+  summary: "Change an organization's name or limits, pause it or resume it",
+  body: OrganizationChange,
+  response: { status: 200, description: "The organization as it is now.", schema: Organization },
+  async handle(services, call) {
+    const { name, status, limits } = call.body;
+    const change = {
+      ...(name !== undefined && { name }),
+      ...(status !== undefined && { status: status === "paused" ? ("suspended" as const) : status }),
+      ...(limits !== undefined && { limits: limitSettingsOf(limits) }),
+    };
+    const accounts = services.accounts.as(actorOf(call));
+    const changed = await orRefuse(accounts.changeOrganization(call.params.id, change));
+    if (changed === undefined) throw nothingThere();
+    return show(services, changed.id);
+  },
+});
+
+export const organizationEndpoints = [listOrganizations, createOrganization, showOrganization, changeOrganization];
+
+async function show({ directory }: AdminServices, id: string): Promise<Organization> {
+  const organization = await directory.organization(id);
+  if (organization === undefined) throw nothingThere();
+  return organization;
+}

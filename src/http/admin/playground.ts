@@ -1,0 +1,58 @@
+import type { Administrator } from "../../accounts/sessions.ts";
+import type { ShortToken } from "../../accounts/short-tokens.ts";
+import { PlaygroundToken, PlaygroundTokenRequest } from "../../contract/admin/playground.ts";
+import { ApiError } from "../../errors.ts";
+import { nothingThere, requireOwn } from "./answers.ts";
+import { type AdminServices, adminEndpoint } from "./endpoint.ts";
+
+const createPlaygroundToken = adminEndpoint({
+  method: "POST",
+  path: "/playground/token",
+  access: "public",
+  operationId: "createPlaygroundToken",
+  summary: "Get an access token for `/v1` that lives for minutes; guests get one where the playground is open to them",
+  body: PlaygroundTokenRequest,
+  response: { status: 201, description: "The token.", schema: PlaygroundToken },
+  async handle(services, { who, body, request }): Promise<PlaygroundToken> {
+    const named = body.organization_id ?? null;
+    if (who === null) countGuest(services, request.ip);
+    const { token, organizationId, expiresAtMs } = await shortTokenFor(services, who, named);
+    const expiresAt = new Date(expiresAtMs).toISOString();
+    return { object: "playground_token", token, organization_id: organizationId, expires_at: expiresAt };
+  },
+});
+
+export const playgroundEndpoints = [createPlaygroundToken];
+
+function countGuest({ gateway, facts }: AdminServices, address: string): void {
+  const limit = facts.guest_playground.requests_per_minute;
+  gateway.limits.countRequest([{ key: `guest:${address}`, limit }]);
+}
+
+/** A member's stands for the token that they signed in with, so it may do no more than that one. */
+async function shortTokenFor(
+  { shortTokens, facts }: AdminServices,
+  who: Administrator | null,
+  named: string | null,
+): Promise<ShortToken> {
+  if (who?.role === "member") {
+    if (named !== null) requireOwn(who, named);
+    if (who.token.scopes.includes("chat.completions:write")) return shortTokens.standFor(who.token);
+    throw new ApiError("insufficient_scope", "To complete, your token needs the scope `chat.completions:write`.");
+  }
+  const organizationId = who === null ? guestsOrganization(facts, named) : named;
+  if (organizationId === null) {
+    const message = "Missing required parameter: 'organization_id': whose credits the playground spends.";
+    throw new ApiError("missing_required_parameter", message, { param: "organization_id" });
+  }
+  const token = await shortTokens.consoleToken(organizationId);
+  if (token === undefined) throw nothingThere();
+  if (token.revokedAtMs !== null) throw new ApiError("token_ended", `The console's token ${token.id} was revoked.`);
+  return shortTokens.standFor(token);
+}
+
+function guestsOrganization({ guest_playground }: AdminServices["facts"], named: string | null): string {
+  if (!guest_playground.open) throw new ApiError("missing_token", "Sign in first: the playground is closed to guests.");
+  if (named !== null && named !== guest_playground.organization_id) throw nothingThere();
+  return guest_playground.organization_id;
+}

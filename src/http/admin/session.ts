@@ -1,0 +1,96 @@
+import type { Administrator, OpenSession, SignInOutcome } from "../../accounts/sessions.ts";
+import { Session, SignIn } from "../../contract/admin/session.ts";
+import { ApiError } from "../../errors.ts";
+import { clearSessionCookie, sessionSecret, setSessionCookie } from "./cookie.ts";
+import { type AdminServices, adminEndpoint } from "./endpoint.ts";
+import { countGuess } from "./guard.ts";
+
+const REFUSALS = {
+  unknown: () => new ApiError("invalid_token", "The token is not valid."),
+  expired: () => new ApiError("expired_token"),
+  playground: () => new ApiError("usage_not_available_for_playground"),
+  scope_missing: () => new ApiError("insufficient_scope", "To sign in, the token needs the scope `usage:read`."),
+} satisfies Record<Exclude<SignInOutcome["outcome"], "signed_in">, () => ApiError>;
+
+const signIn = adminEndpoint({
+  method: "POST",
+  path: "/session",
+  access: "public",
+  operationId: "signIn",
+  summary: "Sign in: with the admin token, or as a member with an organization's token",
+  body: SignIn,
+  response: { status: 200, description: "The session; its cookie is set.", schema: Session },
+  async handle(services, { request, reply, body }) {
+    const { sessions, gateway, clock } = services;
+    const forgive = countGuess(gateway.limits, request);
+    const outcome = await sessions.signIn(body.token);
+    if (outcome.outcome !== "signed_in") throw REFUSALS[outcome.outcome]();
+    forgive();
+    const earlier = sessionSecret(request);
+    if (earlier !== undefined) await sessions.end(earlier);
+    setSessionCookie(request, reply, outcome.secret, outcome.expiresAtMs - clock());
+    return answerOf(services, outcome);
+  },
+});
+
+const showSession = adminEndpoint({
+  method: "GET",
+  path: "/session",
+  access: "public",
+  operationId: "showSession",
+  summary: "Who is signed in",
+  response: { status: 200, description: "The session; without a role where nobody is signed in.", schema: Session },
+  async handle(services, { request, who }): Promise<Session> {
+    if (who === null) return NOBODY;
+    const secret = sessionSecret(request);
+    const session = secret === undefined ? undefined : await services.sessions.find(secret);
+    return answerOf(services, { who, expiresAtMs: session?.expiresAtMs ?? null });
+  },
+});
+
+const signOut = adminEndpoint({
+  method: "DELETE",
+  path: "/session",
+  access: "public",
+  operationId: "signOut",
+  summary: "Sign out",
+  response: { status: 204, description: "The session is over, and its cookie taken back." },
+  async handle({ sessions }, { request, reply }) {
+    const secret = sessionSecret(request);
+    if (secret !== undefined) await sessions.end(secret);
+    clearSessionCookie(request, reply);
+  },
+});
+
+export const sessionEndpoints = [signIn, showSession, signOut];
+
+const NOBODY: Session = {
+  object: "session",
+  role: null,
+  organization: null,
+  token: null,
+  may_complete: false,
+  expires_at: null,
+};
+
+interface Shown {
+  who: Administrator;
+  expiresAtMs: OpenSession["expiresAtMs"] | null;
+}
+
+async function answerOf({ accounts }: AdminServices, { who, expiresAtMs }: Shown): Promise<Session> {
+  const expiresAt = expiresAtMs === null ? null : new Date(expiresAtMs).toISOString();
+  const common = { object: "session", role: who.role, expires_at: expiresAt } as const;
+  if (who.role === "operator") {
+    const token = { ...who.adminToken, name: "admin token" };
+    return { ...common, organization: null, token, may_complete: true };
+  }
+  const { id, name, prefix, scopes, organizationId } = who.token;
+  const organization = await accounts.organization(organizationId);
+  return {
+    ...common,
+    organization: { id: organizationId, name: organization?.name ?? "" },
+    token: { id, name, prefix },
+    may_complete: scopes.includes("chat.completions:write"),
+  };
+}

@@ -1,0 +1,157 @@
+import type { Selectable } from "kysely";
+import type { AdminRows, AdminTokenRow, AuditRow, SessionRow } from "./admin-store.ts";
+import { optionalNumber } from "./rows.ts";
+import type { AdminSessionTable, AdminTokenTable, AuditEntryTable, PortableDatabase } from "./tables.ts";
+
+/** One id for whichever process comes first: the key refuses the second. */
+const FIRST_ADMIN_TOKEN_ID = "adm_first";
+
+/** The rows of operators, their sessions and what they did, the same for both stores. */
+export function adminRows(database: PortableDatabase): AdminRows {
+  return { ...adminTokens(database), ...sessions(database), ...auditEntries(database) };
+}
+
+function adminTokens({ kysely, write }: PortableDatabase) {
+  const insert = (token: AdminTokenRow) => kysely.insertInto("admin_token").values(adminTokenToTable(token));
+  const find = () => kysely.selectFrom("admin_token").selectAll();
+  return {
+    async insertFirstAdminToken(token: AdminTokenRow) {
+      const first = { ...token, id: FIRST_ADMIN_TOKEN_ID };
+      if ((await find().limit(1).executeTakeFirst()) !== undefined) return false;
+      const result = await insert(first)
+        .onConflict((conflict) => conflict.doNothing())
+        .executeTakeFirst();
+      return result.numInsertedOrUpdatedRows === 1n;
+    },
+    async replaceAdminTokens(token: AdminTokenRow, audit: AuditRow) {
+      await write([
+        kysely
+          .updateTable("admin_token")
+          .set({ revoked_at: token.createdAtMs })
+          .where("revoked_at", "is", null)
+          .compile(),
+        insert(token).compile(),
+        insertAuditQuery(kysely, audit),
+      ]);
+    },
+    async adminTokenByHash(hash: Uint8Array) {
+      const row = await find().where("hash", "=", hash).executeTakeFirst();
+      return row && adminTokenFromTable(row);
+    },
+    async adminToken(id: string) {
+      const row = await find().where("id", "=", id).executeTakeFirst();
+      return row && adminTokenFromTable(row);
+    },
+  } satisfies Partial<AdminRows>;
+}
+
+function sessions({ kysely, write }: PortableDatabase) {
+  return {
+    async insertSession(session: SessionRow) {
+      await write([
+        kysely.deleteFrom("admin_session").where("expires_at", "<", BigInt(session.createdAtMs)).compile(),
+        kysely
+          .insertInto("admin_session")
+          .values({
+            hash: session.hash,
+            admin_token_id: session.adminTokenId,
+            token_id: session.tokenId,
+            created_at: session.createdAtMs,
+            seen_at: session.seenAtMs,
+            expires_at: session.expiresAtMs,
+          })
+          .compile(),
+      ]);
+    },
+    async session(hash: Uint8Array) {
+      const row = await kysely.selectFrom("admin_session").selectAll().where("hash", "=", hash).executeTakeFirst();
+      return row && sessionFromTable(row);
+    },
+    async touchSession(hash: Uint8Array, seenAtMs: number) {
+      await kysely.updateTable("admin_session").set({ seen_at: seenAtMs }).where("hash", "=", hash).execute();
+    },
+    async deleteSession(hash: Uint8Array) {
+      await kysely.deleteFrom("admin_session").where("hash", "=", hash).execute();
+    },
+    async insertShortToken({ hash, tokenId, expiresAtMs }, nowMs) {
+      await write([
+        kysely.deleteFrom("short_token").where("expires_at", "<", BigInt(nowMs)).compile(),
+        kysely.insertInto("short_token").values({ hash, token_id: tokenId, expires_at: expiresAtMs }).compile(),
+      ]);
+    },
+  } satisfies Partial<AdminRows>;
+}
+
+function auditEntries({ kysely }: PortableDatabase) {
+  return {
+    async insertAudit(entry: AuditRow) {
+      await kysely.insertInto("audit_entry").values(auditToTable(entry)).execute();
+    },
+    async audit({ organizationId, action, before, limit }) {
+      let query = kysely.selectFrom("audit_entry").selectAll().orderBy("id", "desc").limit(limit);
+      if (organizationId !== null) query = query.where("organization_id", "=", organizationId);
+      if (action !== null) query = query.where("action", "=", action);
+      if (before !== null) query = query.where("id", "<", before);
+      return (await query.execute()).map(auditFromTable);
+    },
+  } satisfies Partial<AdminRows>;
+}
+
+/** A record of a change, to be written in the change's own transaction. */
+export function insertAuditQuery(kysely: PortableDatabase["kysely"], entry: AuditRow) {
+  return kysely.insertInto("audit_entry").values(auditToTable(entry)).compile();
+}
+
+function adminTokenFromTable(row: Selectable<AdminTokenTable>): AdminTokenRow {
+  const { id, hash, prefix } = row;
+  return { id, hash, prefix, createdAtMs: Number(row.created_at), revokedAtMs: optionalNumber(row.revoked_at) };
+}
+
+function adminTokenToTable({ id, hash, prefix, createdAtMs, revokedAtMs }: AdminTokenRow) {
+  return { id, hash, prefix, created_at: createdAtMs, revoked_at: revokedAtMs };
+}
+
+function sessionFromTable(row: Selectable<AdminSessionTable>): SessionRow {
+  return {
+    hash: row.hash,
+    adminTokenId: row.admin_token_id,
+    tokenId: row.token_id,
+    createdAtMs: Number(row.created_at),
+    seenAtMs: Number(row.seen_at),
+    expiresAtMs: Number(row.expires_at),
+  };
+}
+
+function auditFromTable(row: Selectable<AuditEntryTable>): AuditRow {
+  const parse = (text: string | null) => (text === null ? null : (JSON.parse(text) as Record<string, unknown>));
+  return {
+    id: row.id,
+    madeAtMs: Number(row.made_at),
+    actorKind: row.actor_kind,
+    actorId: row.actor_id,
+    address: row.address,
+    requestId: row.request_id,
+    action: row.action,
+    organizationId: row.organization_id,
+    subjectId: row.subject_id,
+    before: parse(row.before),
+    after: parse(row.after),
+  };
+}
+
+function auditToTable(entry: AuditRow) {
+  const text = (value: Record<string, unknown> | null) => (value === null ? null : JSON.stringify(value));
+  return {
+    id: entry.id,
+    made_at: entry.madeAtMs,
+    actor_kind: entry.actorKind,
+    actor_id: entry.actorId,
+    address: entry.address,
+    request_id: entry.requestId,
+    action: entry.action,
+    organization_id: entry.organizationId,
+    subject_id: entry.subjectId,
+    before: text(entry.before),
+    after: text(entry.after),
+  };
+}

@@ -1,0 +1,226 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { AdminClient, cookieOf, FROM_CONSOLE, operator, printedAdminToken, signIn } from "../support/admin.ts";
+import {
+  makeOrganization,
+  makeToken,
+  type Organization,
+  type RunningService,
+  send,
+  startService,
+} from "../support/service.ts";
+
+let service: RunningService;
+let owner: Organization;
+let adminToken: string;
+
+beforeAll(async () => {
+  // The proxy's word is taken, so that each case may come from an address of its own.
+  service = await startService({ config: { server: { trustProxy: true } }, environment: { LOG_LEVEL: "debug" } });
+  owner = await makeOrganization(service, "10");
+  adminToken = printedAdminToken(service);
+});
+afterAll(() => service?.end());
+
+let addresses = 0;
+/** A browser at an address that nobody has tried to sign in from yet. */
+const browser = (headers: Record<string, string> = {}): AdminClient =>
+  new AdminClient(service, { ...FROM_CONSOLE, "x-forwarded-for": `10.0.0.${++addresses}`, ...headers });
+const codeOf = ({ body }: { body: Record<string, unknown> }) => (body.error as { code: string } | undefined)?.code;
+
+describe("signing in", () => {
+  test("nobody is signed in at first, and is told so", async () => {
+    const { status, body } = await browser().call("GET", "/session");
+    expect([status, body.role]).toEqual([200, null]);
+    expect((await browser().call("GET", "/organizations")).status).toBe(401);
+  });
+
+  test("the operator signs in with the admin token, and out again", async () => {
+    const answer = await browser().call("POST", "/session", { token: adminToken });
+    expect(answer.body).toMatchObject({ role: "operator", organization: null, may_complete: true });
+    const signedIn = browser({ cookie: cookieOf(answer) });
+    expect((await signedIn.call("GET", "/session")).body.role).toBe("operator");
+    expect((await signedIn.call("GET", "/organizations")).status).toBe(200);
+    const out = await signedIn.call("DELETE", "/session");
+    expect([out.status, out.headers.get("set-cookie")]).toEqual([204, expect.stringContaining("Max-Age=0")]);
+    expect((await signedIn.call("GET", "/session")).body.role).toBeNull();
+    expect((await signedIn.call("GET", "/organizations")).status).toBe(401);
+  });
+
+  test("a member signs in with a token that may read usage, and is told of their organization", async () => {
+    const member = await signIn(service, owner.token);
+    const { body } = await member.call("GET", "/session");
+    expect(body).toMatchObject({
+      role: "member",
+      organization: { id: owner.id, name: "Test" },
+      token: { id: owner.tokenId },
+    });
+    expect(JSON.stringify(body)).not.toContain(owner.token.slice(12));
+  });
+
+  const refused: [string, () => string | Promise<string>, number, string][] = [
+    ["a mistyped admin token", () => `${printedAdminToken(service).slice(0, -1)}!`, 401, "invalid_token"],
+    ["no token at all", () => "", 400, "invalid_value"],
+    [
+      "a token without usage:read",
+      async () => (await makeToken(service, owner.id, ["--scope", "models:read"])).token,
+      403,
+      "insufficient_scope",
+    ],
+    [
+      "a guest's token",
+      async () => (await makeToken(service, "org_playground")).token,
+      403,
+      "usage_not_available_for_playground",
+    ],
+  ];
+  test.each(refused)("%s is refused", async (_, token, status, code) => {
+    const answer = await browser().call("POST", "/session", { token: await token() });
+    expect([answer.status, codeOf(answer), answer.headers.get("set-cookie")]).toEqual([status, code, null]);
+  });
+
+  test("ten tries a minute from one address, then no more, whether or not the token is right", async () => {
+    const guesser = browser();
+    const statuses = [];
+    for (let tries = 0; tries < 11; tries += 1) {
+      statuses.push((await guesser.call("POST", "/session", { token: `tg-admin-${"a".repeat(49)}` })).status);
+    }
+    expect(statuses).toEqual([...Array.from({ length: 10 }, () => 401), 429]);
+    expect((await guesser.call("POST", "/session", { token: adminToken })).status).toBe(429);
+    expect((await browser().call("POST", "/session", { token: adminToken })).status).toBe(200);
+  });
+
+  test("wrong admin tokens in the header are counted as well", async () => {
+    const guesser = browser({ authorization: `Bearer tg-admin-${"b".repeat(49)}` });
+    const statuses = new Set<number>();
+    for (let tries = 0; tries < 11; tries += 1) statuses.add((await guesser.call("GET", "/organizations")).status);
+    expect([...statuses]).toEqual([401, 429]);
+  });
+});
+
+describe("the session's cookie", () => {
+  test("is out of reach of scripts, other sites and plain HTTP", async () => {
+    const plain = await browser().call("POST", "/session", { token: adminToken });
+    expect(plain.headers.get("set-cookie")).toMatch(
+      /^tollgate_session=[0-9A-Za-z]{43}; Path=\/; Max-Age=\d+; HttpOnly; SameSite=Strict$/,
+    );
+    const secure = await browser({ "x-forwarded-proto": "https" }).call("POST", "/session", { token: adminToken });
+    expect(secure.headers.get("set-cookie")).toMatch(
+      /^__Host-tollgate_session=[0-9A-Za-z]{43}; Path=\/; Max-Age=\d+; HttpOnly; SameSite=Strict; Secure$/,
+    );
+  });
+
+  test("one that somebody else chose never becomes a session", async () => {
+    const chosen = `tollgate_session=${"f".repeat(43)}`;
+    const answer = await browser({ cookie: chosen }).call("POST", "/session", { token: adminToken });
+    expect(cookieOf(answer)).not.toBe(chosen);
+    expect((await browser({ cookie: chosen }).call("GET", "/session")).body.role).toBeNull();
+    const both = `${chosen}; ${cookieOf(answer)}`;
+    expect((await browser({ cookie: both }).call("GET", "/session")).body.role).toBeNull();
+  });
+
+  test("signing in again ends the session before", async () => {
+    const first = cookieOf(await browser().call("POST", "/session", { token: adminToken }));
+    await browser({ cookie: first }).call("POST", "/session", { token: owner.token });
+    expect((await browser({ cookie: first }).call("GET", "/session")).body.role).toBeNull();
+  });
+
+  test("what is no secret of ours is nobody's", async () => {
+    for (const value of ["", "x", "a".repeat(44), "a b".repeat(14), "%0d%0aset-cookie: a=b", "é".repeat(43)]) {
+      const cookie = Buffer.from(`tollgate_session=${value}`).toString("latin1");
+      expect((await browser({ cookie }).call("GET", "/session")).body.role).toBeNull();
+    }
+  });
+
+  test("opens nothing under /v1", async () => {
+    const { headers } = await signIn(service, owner.token);
+    const answer = await send(service, "/v1/models", null, undefined, { headers });
+    expect(answer.status).toBe(401);
+  });
+
+  test("ends with the token that it began with", async () => {
+    const { token, tokenId } = await makeToken(service, owner.id);
+    const member = await signIn(service, token);
+    expect((await member.call("GET", "/organizations")).status).toBe(200);
+    await service.tollgate("token", "revoke", tokenId);
+    expect((await member.call("GET", "/organizations")).status).toBe(401);
+  });
+});
+
+describe("a request from another site", () => {
+  const refused: [string, Record<string, string>][] = [
+    ["without the console's header", { "x-tollgate-console": "" }],
+    ["of another site", { "sec-fetch-site": "cross-site" }],
+    ["of a sibling under the same domain", { "sec-fetch-site": "same-site" }],
+    ["of another origin", { origin: "https://evil.example" }],
+    ["of a sandboxed page", { origin: "null" }],
+    ["that was typed in", { "sec-fetch-site": "none" }],
+  ];
+  test.each(refused)("%s changes nothing", async (_, headers) => {
+    const { headers: session } = await signIn(service, adminToken);
+    const answer = await browser({ ...session, ...headers }).call("POST", "/organizations", { name: "Forged" });
+    expect([answer.status, codeOf(answer)]).toEqual([403, "csrf_check_failed"]);
+  });
+
+  test("cannot sign anybody in or out either", async () => {
+    const member = await signIn(service, owner.token);
+    for (const [method, body] of [
+      ["POST", { token: adminToken }],
+      ["DELETE", undefined],
+    ] as const) {
+      const answer = await browser({ ...member.headers, origin: "https://evil.example" }).call(
+        method,
+        "/session",
+        body,
+      );
+      expect(answer.status).toBe(403);
+    }
+    expect((await member.call("GET", "/session")).body.role).toBe("member");
+  });
+
+  test("reads nothing, and no browser is told that it may", async () => {
+    const { headers } = await signIn(service, adminToken);
+    const answer = await browser({ ...headers, "sec-fetch-site": "cross-site" }).call("GET", "/organizations");
+    expect(answer.status).toBe(403);
+    const preflight = await fetch(`${service.url}/admin/v1/organizations`, {
+      method: "OPTIONS",
+      headers: { origin: "https://evil.example", "access-control-request-method": "POST" },
+    });
+    expect(preflight.status).toBe(405);
+    expect([...preflight.headers.keys()].filter((name) => name.startsWith("access-control"))).toEqual([]);
+  });
+
+  test("the console's own are taken, and scripts need no header", async () => {
+    const { host } = new URL(service.url);
+    const { headers } = await signIn(service, adminToken);
+    const own = { origin: `http://${host}`, "sec-fetch-site": "same-origin" };
+    expect((await browser({ ...headers, ...own }).call("POST", "/organizations", { name: "Own" })).status).toBe(201);
+    expect((await operator(service).call("POST", "/organizations", { name: "Script" })).status).toBe(201);
+  });
+});
+
+test("a new admin token ends the one before and the sessions that it began", async () => {
+  const session = await signIn(service, adminToken);
+  const { token } = await service.tollgate<{ token: string }>("admin", "token");
+  expect(token).toMatch(/^tg-admin-[0-9A-Za-z]{49}$/);
+  expect((await session.call("GET", "/organizations")).status).toBe(401);
+  expect((await browser({ authorization: `Bearer ${adminToken}` }).call("GET", "/organizations")).status).toBe(401);
+  expect((await browser({ authorization: `Bearer ${token}` }).call("GET", "/organizations")).status).toBe(200);
+  const audit = await browser({ authorization: `Bearer ${token}` }).call("GET", "/audit?action=admin_token.replace");
+  expect(audit.body.data).toMatchObject([{ actor: { kind: "command" }, after: { prefix: token.slice(0, 15) } }]);
+});
+
+test("no secret is in the log or in the record of changes", async () => {
+  const { token } = await service.tollgate<{ token: string }>("admin", "token");
+  const signedIn = await browser().call("POST", "/session", { token });
+  const secret = cookieOf(signedIn).split("=")[1] ?? "none";
+  await browser({ cookie: cookieOf(signedIn), authorization: "Bearer tg-admin-nonsense" }).call("GET", "/audit");
+  const audit = await browser({ authorization: `Bearer ${token}` }).call("GET", "/audit?limit=200");
+  const log = service
+    .output()
+    .split("\n")
+    .filter((line) => line.startsWith("{"))
+    .join("\n");
+  for (const text of [JSON.stringify(audit.body), log]) {
+    for (const one of [adminToken, token, owner.token, secret]) expect(text).not.toContain(one.slice(-30));
+  }
+});

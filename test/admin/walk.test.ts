@@ -1,0 +1,144 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { AdminEndpoint } from "../../src/http/admin/endpoint.ts";
+import { adminEndpoints } from "../../src/http/admin/index.ts";
+import { AdminClient, FROM_CONSOLE, operator, signIn } from "../support/admin.ts";
+import { makeOrganization, type Organization, type RunningService, startService } from "../support/service.ts";
+
+let service: RunningService;
+let mine: Organization;
+let foreign: Organization;
+let member: AdminClient;
+
+beforeAll(async () => {
+  service = await startService();
+  mine = await makeOrganization(service, "10");
+  foreign = await makeOrganization(service, "777");
+  member = await signIn(service, mine.token);
+});
+afterAll(() => service?.end());
+
+/** What stands in the paths, of an organization: an id of each kind by the path's first word. */
+const idsOf: Record<string, (organization: Organization) => string> = {
+  organizations: ({ id }) => id,
+  tokens: ({ tokenId }) => tokenId,
+};
+/** Bodies that would be taken, but for who sends them. */
+const bodies: Record<string, object> = {
+  signIn: { token: "none" },
+  createOrganization: { name: "Mine" },
+  changeOrganization: { status: "paused" },
+  rotateToken: {},
+};
+const bodyOf = ({ operationId }: AdminEndpoint, { id }: Organization) =>
+  operationId === "createToken" ? { organization_id: id, name: "New" } : (bodies[operationId] ?? {});
+
+function ask(client: AdminClient, endpoint: AdminEndpoint, organization: Organization) {
+  const [, kind = ""] = endpoint.path.split("/");
+  const path = endpoint.path.replace(":id", () => idsOf[kind]?.(organization) ?? "none");
+  return client.call(endpoint.method, path, endpoint.method === "GET" ? undefined : bodyOf(endpoint, organization));
+}
+
+const named = (filter: (endpoint: AdminEndpoint) => boolean) =>
+  adminEndpoints.filter(filter).map((endpoint) => [`${endpoint.method} ${endpoint.path}`, endpoint] as const);
+test("every operation says who may call it, under a path and a name of its own", () => {
+  for (const { access } of adminEndpoints) expect(["public", "member", "operator"]).toContain(access);
+  const paths = adminEndpoints.map(({ method, path }) => `${method} ${path}`);
+  expect(new Set(paths).size).toBe(paths.length);
+  expect(new Set(adminEndpoints.map(({ operationId }) => operationId)).size).toBe(paths.length);
+  const open = adminEndpoints.filter(({ access }) => access === "public").map(({ operationId }) => operationId);
+  expect(open.sort()).toEqual(["createPlaygroundToken", "showService", "showSession", "signIn", "signOut"]);
+});
+
+test("every operation is in the OpenAPI document", async () => {
+  const document = await (await fetch(`${service.url}/openapi.json`)).json();
+  const { paths } = document as { paths: Record<string, Record<string, { operationId: string }>> };
+  for (const { method, path, operationId } of adminEndpoints) {
+    const shown = paths[`/admin/v1${path.replace(/:(\w+)/g, "{$1}")}`]?.[method.toLowerCase()];
+    expect([operationId, shown?.operationId]).toEqual([operationId, operationId]);
+  }
+});
+
+describe("nobody", () => {
+  test.each(named(({ access }) => access !== "public"))("%s: 401", async (_, endpoint) => {
+    const { status, body } = await ask(new AdminClient(service, FROM_CONSOLE), endpoint, mine);
+    expect([status, body]).toEqual([401, { error: expect.objectContaining({ code: "missing_token" }) }]);
+  });
+});
+
+describe("a member", () => {
+  test.each(named(({ access }) => access === "operator"))("%s: 403, and nothing is changed", async (_, endpoint) => {
+    for (const organization of [mine, foreign]) {
+      const { status, body } = await ask(member, endpoint, organization);
+      expect([status, body]).toEqual([403, { error: expect.objectContaining({ code: "insufficient_role" }) }]);
+    }
+  });
+
+  test.each(named(({ access, path }) => access === "member" && path.includes(":")))(
+    "%s: their own, and of others no more than of what is not there",
+    async (_, endpoint) => {
+      expect((await ask(member, endpoint, mine)).status).toBe(200);
+      const [other, absent] = await Promise.all([
+        ask(member, endpoint, foreign),
+        ask(member, endpoint, { id: "org_none", tokenId: "tok_none", token: "" }),
+      ]);
+      expect(other.status).toBe(404);
+      expect(other.body).toEqual(absent.body);
+    },
+  );
+
+  test.each(named(({ access, path }) => access === "member" && !path.includes(":")))(
+    "%s: tells of their organization alone",
+    async (_, endpoint) => {
+      const plain = await ask(member, endpoint, mine);
+      expect(plain.status).toBe(200);
+      const text = JSON.stringify(plain.body);
+      for (const secret of [foreign.id, foreign.tokenId, mine.token, "777"]) expect(text).not.toContain(secret);
+      const takesOrganization = Object.hasOwn(
+        (endpoint.query as { properties?: object })?.properties ?? {},
+        "organization_id",
+      );
+      if (takesOrganization) {
+        expect((await member.call("GET", `${endpoint.path}?organization_id=${foreign.id}`)).status).toBe(404);
+      }
+    },
+  );
+});
+
+describe("the operator", () => {
+  test.each(named(({ method, access }) => method === "GET" && access !== "public"))("%s", async (_, endpoint) => {
+    for (const organization of [mine, foreign]) {
+      expect((await ask(operator(service), endpoint, organization)).status).toBe(200);
+    }
+    if (!endpoint.path.includes(":")) return;
+    const absent = { id: "org_none", tokenId: "tok_none", token: "" };
+    expect((await ask(operator(service), endpoint, absent)).status).toBe(404);
+  });
+});
+
+describe("what is sent", () => {
+  test.each(named(({ query, body }) => query !== undefined || body !== undefined))(
+    "%s: a field that is not known is refused by its name",
+    async (_, endpoint) => {
+      const isQuery = endpoint.body === undefined;
+      const path = endpoint.path.replace(":id", mine.id);
+      const sent = { ...bodyOf(endpoint, mine), evil: 1 };
+      const { status, body } = await operator(service).call(
+        endpoint.method,
+        isQuery ? `${path}?evil=1` : path,
+        isQuery ? undefined : sent,
+      );
+      const error = { code: "unknown_parameter", param: "evil", message: expect.stringContaining("evil") };
+      expect([status, body]).toEqual([400, { error: expect.objectContaining(error) }]);
+    },
+  );
+
+  test.each(named(({ query }) => Object.hasOwn((query as { properties?: object })?.properties ?? {}, "limit")))(
+    "%s: a limit or a cursor that is none is refused",
+    async (_, { path }) => {
+      for (const query of ["limit=0", "limit=201", "limit=1.5", "limit=x", "limit=1&limit=2", "cursor="]) {
+        const { status } = await operator(service).call("GET", `${path.replace(":id", mine.id)}?${query}`);
+        expect([query, status]).toEqual([query, 400]);
+      }
+    },
+  );
+});
