@@ -38,8 +38,9 @@ describe("reportedTokens", () => {
     expect(reportedTokens({ prompt_tokens: 5, completion_tokens: 5, reasoning_tokens: 6 })).toBeUndefined();
   });
 
-  test("zero and the largest counter are believed", () => {
-    expect(reportedTokens({ prompt_tokens: 0, completion_tokens: 0 })).toMatchObject({ input: 0, output: 0 });
+  test("zero and the largest counter are believed, but not zero for all", () => {
+    expect(reportedTokens({ prompt_tokens: 0, completion_tokens: 1 })).toMatchObject({ input: 0, output: 1 });
+    expect(reportedTokens({ prompt_tokens: 0, completion_tokens: 0 })).toBeUndefined();
     expect(reportedTokens({ prompt_tokens: 10_000_000, completion_tokens: 0 })).toMatchObject({ input: 10_000_000 });
   });
 });

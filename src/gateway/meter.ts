@@ -52,7 +52,7 @@ export class Meter {
 
 /**
  * An upstream's usage as disjoint classes, or undefined where it cannot be true: each counter an integer from 0 to 10^7,
- * the parts at most the whole. Cached and written tokens are part of `prompt_tokens`, reasoning tokens part of
+ * the parts at most the whole, and not nothing at all, which is what those write who do not count. Cached and written tokens are part of `prompt_tokens`, reasoning tokens part of
  * `completion_tokens` (OpenAI's API reference, "The chat completion object").
  */
 export function reportedTokens(usage: UpstreamUsage): TokenCounts | undefined {
@@ -63,6 +63,7 @@ export function reportedTokens(usage: UpstreamUsage): TokenCounts | undefined {
   const reasoning = counter(usage.reasoning_tokens ?? 0);
   if (prompt === undefined || completion === undefined) return undefined;
   if (cachedInput === undefined || cacheWrite === undefined || reasoning === undefined) return undefined;
+  if (prompt + completion === 0) return undefined;
   if (cachedInput + cacheWrite > prompt || reasoning > completion) return undefined;
   const input = prompt - cachedInput - cacheWrite;
   return { input, cachedInput, cacheWrite, output: completion - reasoning, reasoning };

@@ -1,7 +1,7 @@
 import { StringDecoder } from "node:string_decoder";
 
-/** Characters of data that one event, or of one line, may have at most. */
-export const EVENT_LENGTH_MAX = 1024 * 1024;
+/** Characters that one event's data, or one line, may have at most: 256 KiB where each takes two bytes. */
+export const EVENT_LENGTH_MAX = 128 * 1024;
 
 const BYTE_ORDER_MARK = "\uFEFF";
 const FIELD = "data";

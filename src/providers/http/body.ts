@@ -1,8 +1,8 @@
 import { UpstreamError } from "../provider.ts";
 import type { HttpBody } from "./exchange.ts";
 
-/** An unstreamed answer may have this many bytes. */
-const BODY_BYTES_MAX = 16 * 1024 * 1024;
+/** An answer may have this many bytes, streamed or not. */
+export const BODY_BYTES_MAX = 16 * 1024 * 1024;
 const ERROR_BYTES_MAX = 64 * 1024;
 const ERROR_TIME_MS = 5_000;
 
@@ -11,16 +11,25 @@ export async function readText(body: HttpBody): Promise<string> {
   const pieces: Buffer[] = [];
   let length = 0;
   for (let bytes = await body.read(); bytes !== undefined; bytes = await body.read()) {
-    for (const piece of bytes) {
-      pieces.push(piece);
-      length += piece.length;
-    }
+    pieces.push(...bytes);
+    length += lengthOf(bytes);
     if (length > BODY_BYTES_MAX) {
       body.destroy();
-      throw new UpstreamError("malformed", `The answer is longer than ${BODY_BYTES_MAX} bytes`);
+      throw answerTooLong();
     }
   }
   return joined(pieces, length);
+}
+
+export function answerTooLong(): UpstreamError {
+  return new UpstreamError("malformed", `The answer is longer than ${BODY_BYTES_MAX} bytes`);
+}
+
+/** Bytes of all pieces together. */
+export function lengthOf(pieces: readonly Buffer[]): number {
+  let length = 0;
+  for (const piece of pieces) length += piece.length;
+  return length;
 }
 
 /**
@@ -33,10 +42,8 @@ export async function readErrorText(body: HttpBody): Promise<string> {
   const timer = setTimeout(() => body.destroy(), ERROR_TIME_MS);
   try {
     for (let bytes = await body.read(); bytes !== undefined; bytes = await body.read()) {
-      for (const piece of bytes) {
-        pieces.push(piece);
-        length += piece.length;
-      }
+      pieces.push(...bytes);
+      length += lengthOf(bytes);
       if (length > ERROR_BYTES_MAX) break;
     }
   } catch {

@@ -8,6 +8,9 @@ const WAITING_BYTES_MAX = 32 * 1024;
 /** What may follow an answer that its reader has had enough of, so that the connection can serve again. */
 const REMAINDER_BYTES_MAX = 64 * 1024;
 const REMAINDER_TIME_MS = 1_000;
+/** Answers such as 103 Early Hints, before the one that counts. */
+const INTERIM_ANSWERS_MAX = 8;
+const NO_FINAL_ANSWER = "The upstream sent interim answers and none that counts";
 
 export interface ExchangeOptions {
   method: "GET" | "POST";
@@ -76,6 +79,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
   #controller: Dispatcher.DispatchController | undefined;
   #state: State = "waiting";
   #failure: unknown;
+  #interimAnswers = 0;
   #waiting: Buffer[] = [];
   #waitingBytes = 0;
   #isWaking = false;
@@ -103,7 +107,12 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
   }
 
   onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
-    if (status < 200) return;
+    if (status < 200) {
+      // Each sets undici's timeout anew.
+      this.#interimAnswers += 1;
+      if (this.#interimAnswers > INTERIM_ANSWERS_MAX) this.#break(new UpstreamError("malformed", NO_FINAL_ANSWER));
+      return;
+    }
     this.#state = "answering";
     this.#resolve({ status, headers, body: this });
   }

@@ -1,5 +1,5 @@
 import { EventStreamReader } from "../event-stream.ts";
-import { readText } from "../http/body.ts";
+import { answerTooLong, BODY_BYTES_MAX, lengthOf, readText } from "../http/body.ts";
 import type { HttpBody } from "../http/exchange.ts";
 import { type UpstreamChunk, UpstreamError } from "../provider.ts";
 import { ChunkReader } from "./chunks.ts";
@@ -31,6 +31,7 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
   readonly #events = new EventStreamReader();
   readonly #reader = new ChunkReader();
   readonly #template = new EventTemplate();
+  #length = 0;
   #isEnded = false;
   #failure: unknown;
 
@@ -49,7 +50,8 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
       try {
         await this.#readInto(chunks);
       } catch (error) {
-        this.#end(error);
+        // Nothing that comes after its finish reason takes anything from an answer.
+        this.#end(this.#reader.isFinished && error instanceof UpstreamError ? undefined : error);
       }
       if (chunks.length > 0) return { done: false, value: chunks };
     }
@@ -67,12 +69,14 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
   }
 
   async #readInto(chunks: UpstreamChunk[]): Promise<void> {
-    const bytes = await this.#nextBytes();
+    const bytes = await this.#body.read();
     if (bytes === undefined) {
       if (!this.#reader.isFinished) throw new UpstreamError("failed", "The stream ended without a finish reason");
       this.#isEnded = true;
       return;
     }
+    this.#length += lengthOf(bytes);
+    if (this.#length > BODY_BYTES_MAX) throw answerTooLong();
     const events: string[] = [];
     let tooLong: unknown;
     try {
@@ -84,15 +88,6 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
     this.#readEvents(events, chunks);
     if (tooLong === undefined || this.#isEnded) return;
     throw new UpstreamError("malformed", "The upstream sent an event that is too long", { cause: tooLong });
-  }
-
-  async #nextBytes(): Promise<Buffer[] | undefined> {
-    try {
-      return await this.#body.read();
-    } catch (error) {
-      if (this.#reader.isFinished && error instanceof UpstreamError) return undefined;
-      throw error;
-    }
   }
 
   #readEvents(events: readonly string[], chunks: UpstreamChunk[]): void {

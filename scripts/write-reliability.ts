@@ -1,0 +1,19 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { startBench, tableRows } from "../test/upstreams/run.ts";
+
+/** Plays every misbehaviour against a started service, and writes what came of it into the page that tells it. */
+const PAGE = new URL("../docs/reliability.md", import.meta.url);
+const HEADING = "| an upstream's misbehaviour | with streaming | without |";
+
+const bench = await startBench();
+try {
+  const rows = tableRows(await bench.run()).map((cells) => `| ${cells.join(" | ")} |`);
+  const table = [HEADING, "|---|---|---|", ...rows].join("\n");
+  const text = readFileSync(PAGE, "utf8");
+  const start = text.indexOf(HEADING);
+  if (start < 0) throw new Error(`docs/reliability.md has no table that begins with ${HEADING}`);
+  const end = text.indexOf("\n\n", start);
+  writeFileSync(PAGE, text.slice(0, start) + table + (end < 0 ? "\n" : text.slice(end)));
+} finally {
+  await bench.end();
+}

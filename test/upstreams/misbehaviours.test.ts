@@ -1,0 +1,53 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { readDocuments, tableOf } from "../support/documents.ts";
+import { CASES } from "./cases.ts";
+import { type Bench, type Met, startBench, tableRows, WAITS_MS_MAX } from "./run.ts";
+
+let bench: Bench;
+let met: Met[];
+
+beforeAll(async () => {
+  bench = await startBench();
+  met = await bench.run();
+}, 120_000);
+
+afterAll(async () => {
+  await bench?.end();
+});
+
+describe.each(["streamed", "unstreamed"] as const)("%s", (mode) => {
+  test.each(CASES.map((one) => [one.name, one[mode]] as const))("%s", (name, expected) => {
+    expect(met.find((one) => one.name === name && one.mode === mode)?.outcome).toBe(expected);
+  });
+
+  test.each(CASES.filter(({ isTimeout }) => isTimeout).map(({ name }) => name))("%s: told in time", (name) => {
+    expect(met.find((one) => one.name === name && one.mode === mode)?.tookMs).toBeLessThan(WAITS_MS_MAX);
+  });
+});
+
+test("docs/reliability.md tells what was met", () => {
+  const page = readDocuments().find(({ path }) => path === "docs/reliability.md");
+  if (page === undefined) throw new Error("There is no docs/reliability.md");
+  expect(tableOf(page, "an upstream's misbehaviour")).toEqual(tableRows(met));
+});
+
+test("the service lives, and its books balance", async () => {
+  expect(bench.service.child.exitCode).toBeNull();
+  expect(bench.service.output()).not.toContain("a completion failed inside the service");
+  expect(await bench.service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
+});
+
+// Where memory is read as Linux tells it. Of ten streams at 256 KiB each the measured bound is sixteen times as wide,
+// because a collector runs when it likes, and without a bound each of them would be 64 MiB.
+const GREW_BYTES_MAX = 40 * 1024 * 1024;
+test
+  .runIf(process.platform === "linux")
+  .each([
+    "an event, or an answer, of 64 MiB",
+    "a stream without end",
+    "a gzip bomb",
+    "a million empty events",
+    "interim answers without end",
+  ])("memory is bounded under ten at once: %s", async (name) => {
+  expect(await bench.growth(name, "streamed", 10)).toBeLessThan(GREW_BYTES_MAX);
+});
