@@ -169,7 +169,7 @@ async function growth(asking: Asking, name: string, mode: Mode, count: number): 
 /** Of the service's process (proc(5), VmRSS). */
 function residentBytes({ child }: RunningService): number {
   const status = readFileSync(`/proc/${child.pid}/status`, "utf8");
-  return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) * 1024;
+  return Number(/VmRSS\D+(\d+) kB/.exec(status)?.[1]) * 1024;
 }
 
 async function run(asking: Asking): Promise<Met[]> {
