@@ -8,7 +8,7 @@ import { endOfAnswer, headOf } from "./head.ts";
 import { Meter } from "./meter.ts";
 import { type PreparedRequest, prepare } from "./prepare.ts";
 import { routeTo } from "./route.ts";
-import { type Ending, type Settlement, settle, totalTokens } from "./settle.ts";
+import { delivered, type Ending, type Settlement, settle, totalTokens } from "./settle.ts";
 import type { AnswerSink } from "./sink.ts";
 import { toApiError } from "./upstream-errors.ts";
 
@@ -22,7 +22,9 @@ export async function complete(gateway: Gateway, call: CompletionCall, sink: Ans
   const [route] = model.routes as [Route, ...Route[]];
   const admission = await admit(gateway, call, model, route, prepared.request);
   const meter = new Meter(admission.estimate.likely);
-  const ending: Ending = { end: "complete", route, isCalled: false, isStreamed: false, attempts: [] };
+  const ending = beginning(route, sink);
+  const admittedMs = gateway.clock();
+  gateway.ledger.checkpoint(admission.facts.holdId, () => delivered(admission, meter, ending));
   let failure: unknown;
   let settlement: Settlement | undefined;
   try {
@@ -30,10 +32,13 @@ export async function complete(gateway: Gateway, call: CompletionCall, sink: Ans
     const answer = await attempt(gateway, call, { model, prepared, admission, meter }, ending);
     sink.open(headOf(gateway, call, model, ending.route, ignoredOf(prepared, answer), admission));
     ending.isStreamed = sink.streams;
-    await relay(answer, meter, sink);
+    await relay(answer, meter, sink, () => {
+      ending.firstTokenMs = gateway.clock() - admittedMs;
+    });
   } catch (error) {
     failure = error;
     ending.end = endOf(error, call.signal);
+    ending.failure = call.signal.aborted ? null : publicError(error).code;
   }
   judge(gateway, ending, failure);
   try {
@@ -51,8 +56,16 @@ function ignoredOf({ ignored }: PreparedRequest, answer: ProviderAnswer): readon
   return answer.ignored === undefined ? ignored : [...ignored, ...answer.ignored];
 }
 
-async function relay(answer: ProviderAnswer, meter: Meter, sink: AnswerSink): Promise<void> {
+function beginning(route: Route, { streams }: AnswerSink): Ending {
+  const course = { route, isCalled: false, attempts: [] };
+  return { ...course, end: "complete", isStream: streams, isStreamed: false, firstTokenMs: null, failure: null };
+}
+
+async function relay(answer: ProviderAnswer, meter: Meter, sink: AnswerSink, begun: () => void): Promise<void> {
+  let isFirst = true;
   for await (const chunks of answer.chunks) {
+    if (isFirst) begun();
+    isFirst = false;
     meter.add(chunks);
     const drained = sink.push(chunks);
     if (drained !== undefined) await drained;

@@ -19,7 +19,7 @@ export interface PlaygroundSettings {
 /** What the life of a completion needs of the rest of the service. */
 export interface Gateway {
   catalog: Catalog;
-  ledger: Pick<Ledger, "hold" | "settle" | "release">;
+  ledger: Pick<Ledger, "hold" | "checkpoint" | "settle" | "release">;
   providers: ReadonlyMap<string, Provider>;
   circuits: Circuits;
   retryBudget: RetryBudget;

@@ -1,7 +1,9 @@
 import { pricesAt, upstreamOf } from "../catalog/model.ts";
 import type { MicroCredits } from "../credits/amount.ts";
-import type { EventEnd } from "../credits/books.ts";
-import { FREE, TOKEN_CLASSES, type TokenCounts } from "../credits/price.ts";
+import type { EventEnd, HoldFacts, Trace } from "../credits/books.ts";
+import { FREE, NO_TOKENS, TOKEN_CLASSES, type TokenCounts } from "../credits/price.ts";
+import type { ErrorCode } from "../errors.ts";
+import type { Checkpoint } from "../ledger/upkeep.ts";
 import type { Admission } from "./admit.ts";
 import type { Course } from "./attempt.ts";
 import type { Gateway } from "./gateway.ts";
@@ -10,8 +12,14 @@ import type { Meter } from "./meter.ts";
 /** How an answer ended, and how far it had come. */
 export interface Ending extends Course {
   end: Exclude<EventEnd, "recovered">;
+  /** Whether the client asked for a stream. */
+  isStream: boolean;
   /** Whether pieces of the answer were sent to the client as they came. */
   isStreamed: boolean;
+  /** From admission to the first piece of the answer. */
+  firstTokenMs: number | null;
+  /** What the client was told went wrong. */
+  failure: ErrorCode | null;
 }
 
 export interface Settlement {
@@ -36,27 +44,47 @@ export function isCharged({ end, isCalled, isStreamed }: Pick<Ending, "end" | "i
  */
 export async function settle(
   { ledger }: Gateway,
-  { facts, available, isFree }: Admission,
+  admission: Admission,
   meter: Meter,
   ending: Ending,
 ): Promise<Settlement> {
+  const { facts, available } = admission;
   const { tokens, basis } = meter.reading();
   if (!isCharged(ending)) {
-    await ledger.release({ organizationId: facts.organizationId, holdId: facts.holdId });
+    await ledger.release({ organizationId: facts.organizationId, holdId: facts.holdId, trace: traceOf(ending) });
     return { tokens, charged: 0n, available };
   }
-  const { route } = ending;
-  const prices = isFree ? FREE : pricesAt(route, tokens.input + tokens.cachedInput + tokens.cacheWrite);
   const outcome = await ledger.settle({
-    facts: { ...facts, upstream: upstreamOf(route), prices },
+    facts: factsAt(admission, ending, tokens),
     tokens,
     basis,
     end: ending.end,
+    trace: traceOf(ending),
   });
   // What is available then only the store knows: the caller is told what was when the request was admitted.
   if (outcome.outcome === "spooled") return { tokens, charged: outcome.charged, available };
   if (outcome.outcome !== "charged") throw new Error(`The settlement of an open hold was answered ${outcome.outcome}`);
   return { tokens, charged: outcome.charged, available: outcome.available };
+}
+
+/** What the client has of the answer by now, as an expiry would charge it: of an answer that is not streamed, nothing. */
+export function delivered(admission: Admission, meter: Meter, ending: Ending): ReturnType<Checkpoint> {
+  if (!ending.isStreamed) return { facts: admission.facts, tokens: NO_TOKENS };
+  const { tokens } = meter.reading();
+  return { facts: factsAt(admission, ending, tokens), tokens };
+}
+
+/** With the route that was taken, and its prices for so many tokens. */
+function factsAt({ facts, isFree }: Admission, { route }: Ending, tokens: TokenCounts): HoldFacts {
+  const prices = isFree ? FREE : pricesAt(route, tokens.input + tokens.cachedInput + tokens.cacheWrite);
+  return { ...facts, upstream: upstreamOf(route), prices };
+}
+
+/** Of the attempts nothing is kept where the first one answered: the hold names its route. */
+function traceOf({ isStream, firstTokenMs, attempts, failure }: Ending): Trace {
+  const isPlain = attempts.length === 1 && attempts[0]?.outcome === "answered";
+  const kept = isPlain || attempts.length === 0 ? null : attempts;
+  return { isStreamed: isStream, firstTokenMs, attempts: kept, failure };
 }
 
 /** All tokens, of every class. */

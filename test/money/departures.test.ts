@@ -58,6 +58,22 @@ async function settled(organization: Organization, at = service): Promise<Books>
   }
 }
 
+async function until(isSo: () => boolean): Promise<void> {
+  while (!isSo()) await new Promise((resolve) => setTimeout(resolve, 20));
+}
+
+/** Reads a stream until it breaks off. */
+async function countWords(answer: Response, count: () => void): Promise<void> {
+  const decoder = new TextDecoder();
+  try {
+    for await (const bytes of answer.body ?? []) {
+      for (const _ of decoder.decode(bytes, { stream: true }).matchAll(/word /g)) count();
+    }
+  } catch {
+    // The service was killed.
+  }
+}
+
 /** Sends a completion on a connection of its own, and leaves when told. */
 function start(organization: Organization, fields: object) {
   const messages = [{ role: "user", content: "go" }];
@@ -126,20 +142,30 @@ describe("an upstream that fails", () => {
 });
 
 describe("kill -9 during 100 running completions", () => {
-  test("the next start is ready, the books balance, and no credit stays locked", async () => {
+  test("the next start charges what was streamed, and unstreamed answers nothing; no credit stays locked", async () => {
     const dataDir = await makeDirectory();
     const config = configOf(upstream.baseUrl);
     const first = await startService({ config, dataDir });
     const organization = await makeOrganization(first, "100000");
-    const body = { model: "slow", messages: [{ role: "user", content: "go" }], max_tokens: 500, stream: true };
-    const running = Array.from({ length: 100 }, () => send(first, "/v1/chat/completions", organization.token, body));
-    for (const answer of await Promise.all(running)) void answer.text().catch(() => {});
+    const unstreamed = await makeOrganization(first, "100000");
+    const body = { messages: [{ role: "user", content: "go" }], max_tokens: 500 };
+    const ask = ({ token }: Organization, fields: object) =>
+      send(first, "/v1/chat/completions", token, { ...body, ...fields });
+    for (let i = 0; i < 3; i += 1) ask(unstreamed, { model: "mute" }).catch(() => {});
+    const running = Array.from({ length: 100 }, () => ask(organization, { model: "slow", stream: true }));
+    let words = 0;
+    for (const answer of await Promise.all(running)) void countWords(answer, () => (words += 1));
     expect((await booksOf(organization, first)).creditsHeld).toBeGreaterThan(100 * 500);
+    await until(() => words > 3_000);
     await first.end("SIGKILL");
     const second = await startService({ config, dataDir });
     try {
       expect(await second.tollgate("ledger", "verify")).toMatchObject({ ok: true });
-      expect((await settled(organization, second)).creditsHeld).toBe(0);
+      const { creditsUsed } = await settled(organization, second);
+      // Of each at least a word, at a credit each, and the input; never more than was received.
+      expect(creditsUsed).toBeGreaterThan(100);
+      expect(creditsUsed).toBeLessThan(words + 100);
+      expect(await settled(unstreamed, second)).toMatchObject({ creditsUsed: 0 });
       expect(await second.tollgate("ledger", "verify")).toMatchObject({ ok: true });
       const again = await send(second, "/v1/models", organization.token);
       expect(again.status).toBe(200);
