@@ -1,0 +1,157 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { v7 as uuid } from "uuid";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { keepLog } from "../../../test/support/log.ts";
+import { releaseOf } from "../../../test/support/spooled.ts";
+import { takeLock } from "../../stores/sqlite/lock.ts";
+import { SpoolFile } from "./file.ts";
+import type { SpooledTransition } from "./record.ts";
+import { Spool } from "./spool.ts";
+
+let directory: string;
+const children: ChildProcess[] = [];
+const spools: Spool[] = [];
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), "tollgate-spools-"));
+});
+afterEach(async () => {
+  for (const child of children.splice(0)) child.kill("SIGKILL");
+  for (const spool of spools.splice(0)) await spool.stop();
+  await rm(directory, { recursive: true });
+});
+
+/** Runs a module in a process of its own, after some words to the shell; gives the lines that it prints. */
+function start(body: string, shell = ""): { child: ChildProcess; lines: AsyncIterator<string> } {
+  const [file, record] = ["./file.ts", "./record.ts"].map((path) => new URL(path, import.meta.url).href);
+  const source = `
+    import { SpoolFile } from ${JSON.stringify(file)};
+    import { toRecord } from ${JSON.stringify(record)};
+    import { Spool } from ${JSON.stringify(new URL("./spool.ts", import.meta.url).href)};
+    import { takeLock } from ${JSON.stringify(new URL("../../stores/sqlite/lock.ts", import.meta.url).href)};
+    const directory = ${JSON.stringify(directory)};
+    const release = (holdId) => ({ kind: "release", organizationId: "org_1", holdId });
+    const say = (line) => process.stdout.write(line + "\\n");
+    ${body}`;
+  const node = [process.execPath, "--input-type=module", "-e", source];
+  const child = spawn("sh", ["-c", `${shell} exec "$@"`, "sh", ...node], { stdio: ["ignore", "pipe", "inherit"] });
+  children.push(child);
+  return { child, lines: createInterface({ input: child.stdout })[Symbol.asyncIterator]() };
+}
+
+const OPEN = `
+  const log = { debug() {}, info() {}, warn() {}, error() {} };
+  const clock = () => Date.now();
+  const spool = await Spool.open({ directory, takeLock, name: "child", clock, random: () => 0, log });`;
+
+async function openSpool(name: string = uuid()) {
+  const log = keepLog();
+  const booked: SpooledTransition[] = [];
+  const kept: string[] = [];
+  const spool = await Spool.open({ directory, takeLock, name, clock: () => Date.now(), random: () => 0, log });
+  spools.push(spool);
+  const start = () =>
+    spool.start({
+      book: async (transition) => void booked.push(transition),
+      keep: async (line) => void kept.push(line),
+    });
+  return { spool, start, booked, kept, log };
+}
+
+describe("a process that is killed", () => {
+  test("leaves everything that it was told is on the disk, to the one that finds it; not before", async () => {
+    const { child, lines } = start(`${OPEN}
+      for (let index = 0; ; index += 8) {
+        await Promise.all(Array.from({ length: 8 }, (_, of) => spool.append(release("hold_" + (index + of)))));
+        say(String(index + 8));
+      }`);
+    const { spool, start: book, booked, log } = await openSpool();
+    book();
+    let told = 0;
+    while (told < 400) {
+      told = Number((await lines.next()).value);
+      if (told % 80 === 0) await spool.replay();
+    }
+    expect(booked).toEqual([]);
+    child.kill("SIGKILL");
+    await once(child, "exit");
+    for (let line = await lines.next(); !line.done; line = await lines.next()) told = Number(line.value);
+    expect(await spool.replay()).toBe(true);
+    expect(booked.length).toBeGreaterThanOrEqual(told);
+    expect(booked).toEqual(Array.from({ length: booked.length }, (_, index) => releaseOf(`hold_${index}`)));
+    expect((await readdir(directory)).filter((name) => name.startsWith("child"))).toEqual([]);
+    expect(log.messages("warn")).toEqual([expect.stringContaining("taken over")]);
+  });
+
+  test("is followed by one of two that look at the same time", async () => {
+    const { child, lines } = start(`${OPEN}
+      await spool.append(release("hold_0"));
+      say("kept");
+      setInterval(() => {}, 1000);`);
+    await lines.next();
+    const found = [await openSpool(), await openSpool()];
+    for (const { start: book } of found) book();
+    child.kill("SIGKILL");
+    await once(child, "exit");
+    await expect
+      .poll(async () => {
+        await Promise.all(found.map(({ spool }) => spool.replay()));
+        return found.flatMap(({ booked }) => booked);
+      })
+      .toEqual([releaseOf("hold_0")]);
+  });
+});
+
+describe.skipIf(process.platform === "win32")("a disk that is full", () => {
+  test("refuses what does not fit, keeps what it took, and takes again what fits", async () => {
+    // Blocks are of 512 or of 1,024 bytes, as the shell has it.
+    const { child, lines } = start(
+      `const file = await SpoolFile.create(directory + "/full.jsonl");
+      let taken = 0;
+      try {
+        for (;;) {
+          await file.append(toRecord(release("hold_" + taken + "x".repeat(2_000))));
+          taken += 1;
+        }
+      } catch (error) {
+        say(error.code);
+      }
+      const group = await Promise.allSettled(Array.from({ length: 50 }, () => file.append(toRecord(release("y".repeat(500))))));
+      say(String(group.filter(({ status }) => status === "fulfilled").length));
+      await file.append(toRecord(release("small")));
+      say(String(taken));`,
+      "ulimit -f 64;",
+    );
+    const said = [];
+    for (let line = await lines.next(); !line.done; line = await lines.next()) said.push(line.value);
+    if (child.exitCode === null) await once(child, "exit");
+    expect(said.slice(0, 2)).toEqual(["EFBIG", "0"]);
+    const taken = Number(said[2]);
+    expect(taken).toBeGreaterThan(5);
+    const file = await SpoolFile.open(join(directory, "full.jsonl"));
+    const page = await file.read();
+    expect(page?.transitions).toEqual([
+      ...Array.from({ length: taken }, (_, index) => releaseOf(`hold_${index}${"x".repeat(2_000)}`)),
+      releaseOf("small"),
+    ]);
+    expect(page).toMatchObject({ damaged: [], isTorn: false });
+    await file.close();
+  });
+});
+
+test("a damaged line of a spool is kept aside, and what stands around it is booked", async () => {
+  const { spool: left } = await openSpool("left");
+  for (const id of ["a", "b", "c"]) await left.append(releaseOf(id));
+  await left.stop();
+  const path = join(directory, "left.jsonl");
+  await writeFile(path, (await readFile(path, "utf8")).replace('"b"', '"X"'));
+  const { spool, start: book, booked, kept } = await openSpool();
+  book();
+  expect(await spool.replay()).toBe(true);
+  expect(booked).toEqual([releaseOf("a"), releaseOf("c")]);
+  expect(kept).toEqual([expect.stringContaining('"holdId":"X"')]);
+});
