@@ -273,7 +273,7 @@ export interface Shortage {
 }
 /** What became of the first request with the key. */
 export type KeyOutcome =
-  | { outcome: "replayed"; answer: string; available: MicroCredits }
+  | { outcome: "replayed"; answer: string; charged: MicroCredits; available: MicroCredits }
   | { outcome: "in_progress" }
   /** It ended without an answer that could be given again. */
   | { outcome: "interrupted" }

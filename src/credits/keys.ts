@@ -12,9 +12,9 @@ export function earlierAnswer(
   const row = batch.keys.get(nameKey(organizationId, key));
   if (row === undefined || row.expiresAtMs <= batch.nowMs) return undefined;
   if (row.fingerprint !== fingerprint) return { outcome: "mismatch" };
-  if (row.answer !== null) return { outcome: "replayed", answer: row.answer, available };
-  const isRunning = holdOf(batch, row)?.state === "open";
-  return { outcome: isRunning ? "in_progress" : "interrupted" };
+  const hold = holdOf(batch, row);
+  if (row.answer !== null) return { outcome: "replayed", answer: row.answer, charged: hold?.charged ?? 0n, available };
+  return { outcome: hold?.state === "open" ? "in_progress" : "interrupted" };
 }
 
 /** Keeps the key for the hold that was made, in the place of one past its time. */

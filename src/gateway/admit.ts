@@ -8,6 +8,7 @@ import { affordableOutputTokens, type HoldNeed, holdBounds, OUTPUT_TOKENS_LEAST 
 import { FREE } from "../credits/price.ts";
 import { ApiError } from "../errors.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
+import { KEY_KEPT_MS } from "./kept-answer.ts";
 import type { LimitKey, Standing, TakenTokens } from "./limits.ts";
 
 /** A request that may run: its credits are held, its tokens counted, its place taken. */
@@ -25,14 +26,28 @@ export interface Admission {
   leave(tokensUsed: number): void;
 }
 
-/** Admits a request or throws: context_length_exceeded, rate_limit_exceeded, insufficient_credits or credits_held. */
+/** A request whose answer was given before, and is kept under its key. */
+export interface Replay {
+  /** The text of a KeptAnswer. */
+  answer: string;
+  /** What it was charged then. */
+  charged: MicroCredits;
+  available: MicroCredits;
+  tokenStanding: Standing;
+}
+
+/**
+ * Admits a request, or finds the answer that its key was given before. Throws context_length_exceeded,
+ * rate_limit_exceeded, insufficient_credits, credits_held, idempotency_in_progress, idempotency_interrupted or
+ * idempotency_mismatch.
+ */
 export async function admit(
   gateway: Gateway,
   call: CompletionCall,
   model: CatalogModel,
   route: Route,
   request: ChatCompletionRequest,
-): Promise<Admission> {
+): Promise<Admission | Replay> {
   const { principal } = call;
   const estimate = estimatePrompt(request, model.imageTokensMax);
   const wish = outputWish(gateway, principal, model, request, estimate);
@@ -56,10 +71,15 @@ export async function admit(
       prices,
     };
     const facts = factsOf(gateway, call, model, route, prices);
-    const outcome = await gateway.ledger.hold({ facts, ...holdBounds(need) });
+    const idempotency = call.idempotency === null ? null : { ...call.idempotency, keepMs: KEY_KEPT_MS };
+    const outcome = await gateway.ledger.hold({ facts, ...holdBounds(need), idempotency });
+    const [{ standing: tokenStanding }] = taken;
+    if (outcome.outcome === "replayed") {
+      leave(0);
+      return { ...outcome, tokenStanding };
+    }
     if (outcome.outcome !== "held") throw refusal(outcome, need);
     const maxTokens = Math.max(1, affordableOutputTokens(outcome.amount, need));
-    const [{ standing: tokenStanding }] = taken;
     const isShortened = maxTokens < wish.wanted;
     return { facts, estimate, maxTokens, isShortened, available: outcome.available, isFree, tokenStanding, leave };
   } catch (error) {
@@ -155,9 +175,19 @@ function factsOf(
   };
 }
 
-function refusal(outcome: Exclude<Outcomes["hold"], { outcome: "held" }>, need: HoldNeed): Error {
+/** What a key tells that was used before. */
+function keyRefusal(outcome: string): ApiError | undefined {
+  if (outcome === "in_progress")
+    return new ApiError("idempotency_in_progress", undefined, { headers: { "retry-after": "1" } });
+  // OpenAI's clients try every 409 again.
+  const headers = { "x-should-retry": "false" };
+  if (outcome === "interrupted") return new ApiError("idempotency_interrupted", undefined, { headers });
+  return outcome === "mismatch" ? new ApiError("idempotency_mismatch") : undefined;
+}
+
+function refusal(outcome: Exclude<Outcomes["hold"], { outcome: "held" | "replayed" }>, need: HoldNeed): Error {
   if (outcome.outcome !== "insufficient" && outcome.outcome !== "busy") {
-    return new Error(`A new hold was answered with ${outcome.outcome}`);
+    return keyRefusal(outcome.outcome) ?? new Error(`A new hold was answered with ${outcome.outcome}`);
   }
   const required = holdBounds(need).least;
   const { available } = outcome;

@@ -5,8 +5,10 @@ import { admit } from "./admit.ts";
 import { attempt, judge } from "./attempt.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
 import { endOfAnswer, headOf } from "./head.ts";
+import { KeepingSink } from "./kept-answer.ts";
 import { Meter } from "./meter.ts";
 import { type PreparedRequest, prepare } from "./prepare.ts";
+import { replay } from "./replay.ts";
 import { routeTo } from "./route.ts";
 import { delivered, type Ending, type Settlement, settle, totalTokens } from "./settle.ts";
 import type { AnswerSink } from "./sink.ts";
@@ -16,11 +18,13 @@ import { toApiError } from "./upstream-errors.ts";
  * The life of one completion, from a checked request to a committed charge. Throws ApiError or StoreUnavailableError
  * where the client can still be told by a status; what breaks later goes into the stream.
  */
-export async function complete(gateway: Gateway, call: CompletionCall, sink: AnswerSink): Promise<void> {
+export async function complete(gateway: Gateway, call: CompletionCall, client: AnswerSink): Promise<void> {
   const model = routeTo(gateway.catalog, call.principal, call.request.model);
   const prepared = prepare(call.request, model);
   const [route] = model.routes as [Route, ...Route[]];
   const admission = await admit(gateway, call, model, route, prepared.request);
+  if ("answer" in admission) return replay(call, model, admission, client);
+  const sink = call.idempotency === null ? client : new KeepingSink(client);
   const meter = new Meter(admission.estimate.likely);
   const ending = beginning(route, sink);
   const admittedMs = gateway.clock();
@@ -42,7 +46,7 @@ export async function complete(gateway: Gateway, call: CompletionCall, sink: Ans
   }
   judge(gateway, ending, failure);
   try {
-    settlement = await settle(gateway, admission, meter, ending);
+    settlement = await settle(gateway, admission, meter, ending, sink);
   } catch (error) {
     failure = error;
   } finally {

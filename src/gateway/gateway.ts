@@ -41,6 +41,8 @@ export interface CompletionCall {
   request: ChatCompletionRequest;
   requestId: string;
   requestStanding: Standing;
+  /** What makes it the same request as an earlier one of its organization; null where the caller names none. */
+  idempotency: { key: string; fingerprint: string } | null;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
 }

@@ -46,6 +46,24 @@ export function headOf(
   };
 }
 
+/** What goes out before an answer that is given again: what was told of it then, and where things stand now. */
+export function headOfReplay(
+  call: CompletionCall,
+  model: CatalogModel,
+  { id, created, headers }: Pick<AnswerHead, "id" | "created" | "headers">,
+  { available, tokenStanding }: Pick<Admission, "available" | "tokenStanding">,
+): AnswerHead {
+  const { organizationId } = call.principal;
+  const told = {
+    ...rateLimitHeaders([call.requestStanding, tokenStanding]),
+    "x-credits-available": formatCredits(available),
+    ...headers,
+    "x-tollgate-idempotent-replay": "true",
+    ...farewellHeaders(model),
+  };
+  return { id, created, model: model.id, organizationId, headers: told };
+}
+
 /** What goes out when the charge is committed. */
 export function endOfAnswer(
   { tokens, charged, available }: Settlement,

@@ -7,7 +7,9 @@ import type { Checkpoint } from "../ledger/upkeep.ts";
 import type { Admission } from "./admit.ts";
 import type { Course } from "./attempt.ts";
 import type { Gateway } from "./gateway.ts";
+import { KeepingSink } from "./kept-answer.ts";
 import type { Meter } from "./meter.ts";
+import type { AnswerSink } from "./sink.ts";
 
 /** How an answer ended, and how far it had come. */
 export interface Ending extends Course {
@@ -47,6 +49,7 @@ export async function settle(
   admission: Admission,
   meter: Meter,
   ending: Ending,
+  sink: AnswerSink,
 ): Promise<Settlement> {
   const { facts, available } = admission;
   const { tokens, basis } = meter.reading();
@@ -60,6 +63,7 @@ export async function settle(
     basis,
     end: ending.end,
     trace: traceOf(ending),
+    answer: ending.end === "complete" && sink instanceof KeepingSink ? sink.answer(tokens, meter.finishReason) : null,
   });
   // What is available then only the store knows: the caller is told what was when the request was admitted.
   if (outcome.outcome === "spooled") return { tokens, charged: outcome.charged, available };

@@ -36,11 +36,12 @@ export function documentBase(version: string) {
 
 /** An endpoint's schemas as Fastify's documentation plugin reads them. They document; nothing is validated by them. */
 export function documentationOf(endpoint: Endpoint): FastifySchema {
-  const { operationId, summary, description, body, wildcard, response } = endpoint;
+  const { operationId, summary, description, headers, body, wildcard, response } = endpoint;
   return {
     operationId,
     summary,
     description: `${description} Needs the scope \`${endpoint.scope}\`.`,
+    ...(headers !== undefined && { headers }),
     ...(body !== undefined && { body: withNulls(body) }),
     ...(wildcard !== undefined && {
       params: Type.Object({ [wildcard.name]: Type.String({ description: wildcard.description }) }),

@@ -60,6 +60,7 @@ const EXPOSED_HEADERS = [
   "x-tollgate-route",
   "x-tollgate-ignored",
   "x-tollgate-max-tokens",
+  "x-tollgate-idempotent-replay",
   "x-ratelimit-limit-requests",
   "x-ratelimit-remaining-requests",
   "x-ratelimit-reset-requests",

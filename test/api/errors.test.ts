@@ -132,6 +132,30 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
     return administer("POST", `/tokens/${tokenId}/rotate`, {});
   },
   method_not_allowed: () => send(service, COMPLETIONS, rich.token),
+  idempotency_in_progress: async () => {
+    const running = new AbortController();
+    const asked = { model: "slow", stream: true };
+    const first = await ask(asked, rich.token, { headers: { "idempotency-key": "running" }, signal: running.signal });
+    expect(first.status).toBe(200);
+    const refused = await ask(asked, rich.token, { headers: { "idempotency-key": "running" } });
+    running.abort();
+    return refused;
+  },
+  idempotency_interrupted: async () => {
+    const leaving = new AbortController();
+    const asked = { model: "slow", stream: true };
+    const keyed = { headers: { "idempotency-key": "left" } };
+    await ask(asked, rich.token, { ...keyed, signal: leaving.signal });
+    leaving.abort();
+    let again = await ask(asked, rich.token, keyed);
+    while (again.headers.get("retry-after") === "1") again = await ask(asked, rich.token, keyed);
+    return again;
+  },
+  idempotency_mismatch: async () => {
+    const keyed = { headers: { "idempotency-key": "other body" } };
+    expect((await ask({}, rich.token, keyed)).status).toBe(200);
+    return ask({ max_tokens: 11 }, rich.token, keyed);
+  },
   body_too_large: () => ask({ padding: "x".repeat(21 * 1024 * 1024) }),
   unsupported_media_type: () => ask({}, rich.token, { headers: { "content-type": "text/plain" } }),
   rate_limit_exceeded: async () => {

@@ -126,9 +126,12 @@ function hold(organization: CoinOrganization, transition: Of<"hold">, nowMs: num
   const key = idempotency ? organization.keys.get(idempotency.key) : undefined;
   if (idempotency && key !== undefined && key.endsAtMs > nowMs) {
     if (key.fingerprint !== idempotency.fingerprint) return { outcome: "mismatch" };
-    if (key.answer !== null) return { outcome: "replayed", answer: key.answer, available: BigInt(there) };
-    const isRunning = organization.holds.get(key.holdId)?.state === "open";
-    return { outcome: isRunning ? "in_progress" : "interrupted" };
+    const first = organization.holds.get(key.holdId);
+    if (key.answer !== null) {
+      const charged = BigInt(first?.coins.length ?? 0);
+      return { outcome: "replayed", answer: key.answer, charged, available: BigInt(there) };
+    }
+    return { outcome: first?.state === "open" ? "in_progress" : "interrupted" };
   }
   const reach = Math.min(there, leftOf(organization, facts.tokenId));
   if (reach < least) return shortage(organization, facts.tokenId, least);

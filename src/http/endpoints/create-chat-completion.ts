@@ -1,5 +1,6 @@
 import type { OutgoingHttpHeaders } from "node:http";
 import type { FastifyReply } from "fastify";
+import { Type } from "typebox";
 import { checkRequest } from "../../contract/check-request.ts";
 import { ChatCompletion, ChatCompletionChunk } from "../../contract/completion.ts";
 import { ChatCompletionRequest } from "../../contract/request.ts";
@@ -8,6 +9,7 @@ import { complete } from "../../gateway/complete.ts";
 import type { CompletionCall } from "../../gateway/gateway.ts";
 import { EventStreamSink } from "../event-stream-sink.ts";
 import { FoldingSink } from "../folding-sink.ts";
+import { IDEMPOTENCY_HEADER, idempotencyOf } from "../idempotency.ts";
 import { callerOf } from "../principal-of.ts";
 import type { Endpoint, EndpointServices } from "./endpoint.ts";
 
@@ -19,6 +21,16 @@ export const createChatCompletion: Endpoint = {
   summary: "Create a chat completion",
   description:
     "Answers a conversation, charged to the token's organization. `null` counts as an absent field; unknown fields are ignored.",
+  headers: Type.Object({
+    [IDEMPOTENCY_HEADER]: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 255,
+        description:
+          "Names the request within the organization for 24 hours: sent again with the same body it gets the first answer again, and is charged once.",
+      }),
+    ),
+  }),
   body: ChatCompletionRequest,
   response: { description: "The answer, or its events.", schema: ChatCompletion, eventSchema: ChatCompletionChunk },
   async handle(services, request, reply) {
@@ -27,7 +39,9 @@ export const createChatCompletion: Endpoint = {
       const { code, message, param } = checked.issue;
       throw new ApiError(code, message, { param: param ?? undefined });
     }
-    const call = { ...callerOf(request), request: checked.request, requestId: request.id, ...departure(reply) };
+    const idempotency = idempotencyOf(request, checked.request);
+    const asked = { request: checked.request, requestId: request.id, idempotency };
+    const call = { ...callerOf(request), ...asked, ...departure(reply) };
     return checked.request.stream === true ? stream(services, call, reply) : answer(services, call, reply);
   },
 };

@@ -24,6 +24,8 @@ export interface Endpoint {
   operationId: string;
   summary: string;
   description: string;
+  /** Those that the operation reads beside the ones of every operation; they document. */
+  headers?: TSchema;
   body?: TSchema;
   /** The name and meaning of what `*` stands for. */
   wildcard?: { name: string; description: string };

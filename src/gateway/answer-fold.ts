@@ -1,0 +1,73 @@
+import type { Delta, ReplyMessage, ToolCallDelta } from "../contract/completion.ts";
+import type { ToolCall } from "../contract/request.ts";
+import type { AnswerPiece } from "./sink.ts";
+
+/** Folds the pieces of an answer into one message. */
+export class AnswerFold {
+  #content: string | undefined;
+  #refusal: string | undefined;
+  #reasoning: string | undefined;
+  #logprobs: unknown = null;
+  readonly #calls = new Map<number, ToolCall>();
+
+  add(pieces: readonly AnswerPiece[]): void {
+    for (const { delta, logprobs } of pieces) {
+      if (delta !== undefined) this.#add(delta);
+      if (logprobs !== undefined && logprobs !== null) this.#logprobs = joinedLogprobs(this.#logprobs, logprobs);
+    }
+  }
+
+  /** Null where there are none. */
+  get logprobs(): unknown {
+    return this.#logprobs;
+  }
+
+  message(): ReplyMessage {
+    const calls = [...this.#calls.values()];
+    const saysNothing = calls.length > 0 || this.#refusal !== undefined;
+    return {
+      role: "assistant",
+      content: this.#content ?? (saysNothing ? null : ""),
+      refusal: this.#refusal ?? null,
+      ...(calls.length > 0 && { tool_calls: calls }),
+      ...(this.#reasoning !== undefined && { reasoning_content: this.#reasoning }),
+    };
+  }
+
+  #add(delta: Delta): void {
+    if (delta.content) this.#content = (this.#content ?? "") + delta.content;
+    if (delta.refusal) this.#refusal = (this.#refusal ?? "") + delta.refusal;
+    if (delta.reasoning_content) this.#reasoning = (this.#reasoning ?? "") + delta.reasoning_content;
+    for (const call of delta.tool_calls ?? []) this.#addCall(call);
+  }
+
+  #addCall({ index, id, function: called, extra_content }: ToolCallDelta): void {
+    const begun = this.#calls.get(index);
+    const call: ToolCall = begun ?? { id: id ?? "", type: "function", function: { name: "", arguments: "" } };
+    if (begun === undefined) this.#calls.set(index, call);
+    call.function.name += called?.name ?? "";
+    call.function.arguments += called?.arguments ?? "";
+    if (extra_content !== undefined) call.extra_content = extra_content;
+  }
+}
+
+/** A whole message as one piece: what the fold makes of it is the message again. */
+export function pieceOf(
+  { content, refusal, reasoning_content, tool_calls }: ReplyMessage,
+  logprobs: unknown,
+): AnswerPiece {
+  const calls = tool_calls?.map((call, index) => ({ index, ...call }));
+  return { delta: { content, refusal, reasoning_content, ...(calls && { tool_calls: calls }) }, logprobs };
+}
+
+interface Logprobs {
+  content?: unknown[] | null;
+  refusal?: unknown[] | null;
+}
+
+function joinedLogprobs(before: unknown, next: unknown): unknown {
+  const a = (before ?? {}) as Logprobs;
+  const b = next as Logprobs;
+  const join = (x?: unknown[] | null, y?: unknown[] | null) => (x || y ? [...(x ?? []), ...(y ?? [])] : null);
+  return { content: join(a.content, b.content), refusal: join(a.refusal, b.refusal) };
+}

@@ -1,0 +1,60 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { checkRequest } from "../contract/check-request.ts";
+import { fingerprintOf } from "./idempotency.ts";
+
+function fingerprint(body: object): string {
+  const checked = checkRequest(structuredClone(body));
+  if ("issue" in checked) throw new Error(checked.issue.message);
+  return fingerprintOf(checked.request);
+}
+
+const body = { model: "m", messages: [{ role: "user", content: "hello" }] };
+const schema = { type: "object", properties: { b: { type: "string" }, a: { enum: [1, "x", null] } } };
+const tool = { type: "function", function: { name: "f", parameters: schema } };
+
+test("is that of the fields, not of how they are written", () => {
+  const one = fingerprint({ ...body, tools: [tool], temperature: 1, metadata: { x: "1", y: "2" } });
+  const { properties } = schema;
+  const turned = { properties: { a: properties.a, b: properties.b }, type: "object" };
+  const other = {
+    metadata: { y: "2", x: "1" },
+    temperature: 1.0,
+    tools: [{ function: { parameters: turned, name: "f" }, type: "function" }],
+    max_tokens: null,
+    some_field_of_tomorrow: true,
+    messages: [{ content: "hello", role: "user", name: null }],
+    model: "m",
+  };
+  expect(fingerprint(other)).toBe(one);
+  expect(one).toMatch(/^[0-9a-f]{64}$/);
+});
+
+test.each([
+  ["another model", { ...body, model: "n" }],
+  ["another message", { ...body, messages: [{ role: "user", content: "hello " }] }],
+  ["another order of messages", { ...body, messages: [...body.messages, { role: "user", content: "a" }] }],
+  ["streamed", { ...body, stream: true }],
+  ["a number where there was none", { ...body, temperature: 0 }],
+  ["other metadata", { ...body, metadata: { a: "b" } }],
+])("differs: %s", (_what, other) => {
+  expect(fingerprint(other)).not.toBe(fingerprint(body));
+});
+
+test("does not depend on the order of keys, at any depth", () => {
+  const objects = fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 4 }), { noNullPrototype: true });
+  fc.assert(
+    fc.property(objects, (parameters) => {
+      const asked = (value: unknown) =>
+        fingerprint({ ...body, tools: [{ ...tool, function: { name: "f", parameters: value } }] });
+      expect(asked(reversed(parameters))).toBe(asked(parameters));
+    }),
+  );
+});
+
+function reversed(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(reversed);
+  if (typeof value !== "object" || value === null) return value;
+  const entries = Object.entries(value).reverse();
+  return Object.fromEntries(entries.map(([key, inner]) => [key, reversed(inner)]));
+}
