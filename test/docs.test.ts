@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,6 +7,7 @@ import { promisify } from "node:util";
 import { Ajv } from "ajv";
 import type { Command } from "commander";
 import { describe, expect, test } from "vitest";
+import { withTables } from "../scripts/providers-table.ts";
 import { PROVIDER_KEY_VARIABLES } from "../src/catalog/known-providers.ts";
 import { createProgram } from "../src/cli/program.ts";
 import { allowedWords, configNode, type SchemaNode } from "../src/config/schema.ts";
@@ -130,6 +131,11 @@ test("every error code beside a status is one of the catalog's, with that status
 test("the guide lists every variable that a provider's key is looked for in", () => {
   const named = document("docs/guide.md").text.match(/\b[A-Z]+_API_KEY\b/g) ?? [];
   expect([...new Set(named)].sort()).toEqual([...PROVIDER_KEY_VARIABLES].sort());
+});
+
+test("providers.md has its tables as the code has them: node scripts/providers-table.ts", () => {
+  const page = readFileSync(join(ROOT, "docs/providers.md"), "utf8");
+  expect(withTables(page)).toBe(page);
 });
 
 describe("every configuration that is shown passes `config check`", () => {

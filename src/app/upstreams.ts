@@ -1,5 +1,5 @@
 import { buildCatalog } from "../catalog/build.ts";
-import { type ProviderOfKey, providersOfKeys } from "../catalog/known-providers.ts";
+import { dialectOf, type ProviderOfKey, providersOfKeys } from "../catalog/known-providers.ts";
 import { LiveCatalog } from "../catalog/live.ts";
 import { findServers, LOCAL_SERVERS } from "../catalog/local-servers.ts";
 import { SANDBOX_PROVIDER } from "../catalog/sandbox.ts";
@@ -30,7 +30,9 @@ export function createUpstreams(config: Config): Upstreams {
     return { id, kind, baseUrl, apiKey: null, headers: {}, timeouts: TIMEOUTS };
   });
   for (const one of [...settings, ...builtIn]) {
-    if (!providers.has(one.id)) providers.set(one.id, createProvider(one, config.proxyVariables));
+    if (providers.has(one.id)) continue;
+    const dialect = dialectOf(one) ?? LOCAL_SERVERS.find((server) => isSame(one, server))?.dialect;
+    providers.set(one.id, createProvider({ ...one, ...(dialect && { dialect }) }, config.proxyVariables));
   }
   return {
     providers,

@@ -180,12 +180,13 @@ describe("a configured model", () => {
     const [anthropic] = keysOf("ANTHROPIC_API_KEY");
     if (anthropic === undefined) throw new Error("Anthropic is not known");
     const routes = [{ provider: "anthropic", model: "claude-sonnet-4-6" }];
-    const compatible = configured({ routes }, [anthropic]);
+    const compatible = configured({ routes }, [{ ...anthropic, kind: "openai-compatible" }]);
     expect(compatible.capabilities.has("structured_output")).toBe(false);
-    expect(compatible.refusedParameters.has("logprobs")).toBe(true);
-    const native = configured({ routes }, [{ ...anthropic, kind: "anthropic" }]);
+    expect(compatible.refusedParameters.has("reasoning_effort")).toBe(true);
+    const native = configured({ routes }, [anthropic]);
     expect(native.capabilities.has("structured_output")).toBe(true);
-    expect(native.capabilities.has("prompt_caching")).toBe(true);
+    expect(native.refusedParameters.has("reasoning_effort")).toBe(false);
+    expect(native.refusedParameters.has("logprobs")).toBe(true);
   });
 
   test("shuts out what else the known providers offer", () => {

@@ -4,7 +4,8 @@ import { compose } from "./compose.ts";
 import { configuredModels, type ModelSettings, priceOfRoute, type Surroundings } from "./configured.ts";
 import { findFacts, offeredBy } from "./facts.ts";
 import { type CreditSettings, creditSettingsFault } from "./known-prices.ts";
-import { identify, KNOWN_PROVIDERS, type KnownProvider, type ProviderIdentity } from "./known-providers.ts";
+import type { KnownProvider } from "./known-provider.ts";
+import { identify, KNOWN_PROVIDERS, limitsOf, type ProviderIdentity } from "./known-providers.ts";
 import type { FoundServer } from "./local-servers.ts";
 import type { Catalog, CatalogModel } from "./model.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
@@ -111,12 +112,11 @@ function knownModel(
   const priced = priceOfRoute(provider, name, surroundings);
   if (typeof priced === "string") return priced === "unknown" ? undefined : priced;
   const { prices, shortPrompt, deprecated } = priced;
-  const isCompatible = known.kind === provider.kind;
   return compose({
     id,
     routes: [{ providerId: provider.id, model: name, prices, ...(shortPrompt && { shortPrompt }) }],
     facts,
-    ...(isCompatible && { lacks: known.lacks, refuses: known.refuses }),
+    ...limitsOf(known, provider),
     isDeprecated: deprecated,
     sentence: `The model ${name} of the provider ${provider.id}.`,
   });
@@ -140,6 +140,7 @@ function foundModels(server: FoundServer): CatalogModel[] {
       ...(found.can && { stated: { capabilities: found.can } }),
       knownContextWindow: found.contextWindow,
       fileDate: found.fileDate,
+      refuses: server.refuses,
       sentence: `The model ${found.name} on the ${server.name} server of this machine.`,
     });
   });

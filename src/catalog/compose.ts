@@ -19,7 +19,7 @@ export interface Knowledge {
   fileDate?: string | undefined;
   /** What its provider does not pass on. */
   lacks?: readonly Capability[];
-  refuses?: readonly string[];
+  refuses?: readonly string[] | undefined;
   isDeprecated?: boolean;
   /** A sentence for a model without facts. */
   sentence: string;

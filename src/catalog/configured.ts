@@ -11,7 +11,8 @@ import {
   tablePrice,
   type Unpriced,
 } from "./known-prices.ts";
-import { identify, type KnownProvider, type ProviderIdentity } from "./known-providers.ts";
+import type { KnownProvider } from "./known-provider.ts";
+import { identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
 import type { CatalogModel, Route } from "./model.ts";
 import { quote, refuse } from "./refuse.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
@@ -80,7 +81,7 @@ function configuredModel(key: string, settings: ModelSettings, surroundings: Sur
   const routeOf = (route: FoundRoute) => pricedRoute(`${key}.price`, route);
   const priced = typeof first.priced === "string" ? undefined : first.priced;
   const facts = factsOfAll(first, others);
-  const compatible = found.flatMap(({ known, provider }) => (known?.kind === provider.kind ? [known] : []));
+  const limits = found.flatMap(({ known, provider }) => (known === undefined ? [] : [limitsOf(known, provider)]));
   return compose({
     id: settings.id,
     routes: [routeOf(first), ...others.map(routeOf)],
@@ -88,8 +89,8 @@ function configuredModel(key: string, settings: ModelSettings, surroundings: Sur
     stated: settings,
     knownName: priced?.name,
     knownContextWindow: facts === undefined ? priced?.contextWindow : undefined,
-    lacks: compatible.flatMap(({ lacks }) => lacks),
-    refuses: compatible.flatMap(({ refuses }) => refuses),
+    lacks: limits.flatMap(({ lacks }) => lacks),
+    refuses: limits.flatMap(({ refuses }) => refuses),
     isDeprecated: priced?.deprecated ?? false,
     sentence: `The model ${first.model} of the provider ${first.provider.id}.`,
   });

@@ -89,7 +89,7 @@ export function offeredBy(providerId: string): string[] {
 /**
  * The facts of a model by the name that an upstream has for it. `providerId` is a known provider's, or undefined for a
  * server of one's own. A name is found as it stands, without the date or tag at its end, and without the vendor before
- * it: `openai/gpt-5-mini-2025-08-07` is `gpt-5-mini`, and `gpt-oss:20b` is `gpt-oss-20b`.
+ * it: `openai/gpt-5-mini-2025-08-07` is `gpt-5-mini`, and `gpt-oss:20b` is `gpt-oss-20b`; so are Amazon's names.
  */
 export function findFacts(providerId: string | undefined, model: string): ModelFacts | undefined {
   const names = spellings(model);
@@ -128,11 +128,18 @@ export function offeredDollars(providerId: string, model: string): DollarPrice |
 
 const DATE_OR_TAG = /(?:[-@](?:20\d{2}-\d{2}-\d{2}|20\d{6}|latest)|:[a-z0-9.-]+)$/i;
 
+/** As Amazon spells them, after a region and the maker: `eu.anthropic.claude-sonnet-4-5-20250929-v1:0`. */
+const AMAZONS = /^(?:[a-z-]{2,6}\.)?[a-z0-9]+\.([a-z0-9.:-]+)$/;
+const AMAZONS_VERSION = /-v\d+(?::\d+)?$|-\d+:\d+$/;
+
 function spellings(model: string): string[] {
   const plain = model.toLowerCase();
   const bare = plain.slice(plain.lastIndexOf("/") + 1);
+  const amazons = AMAZONS.exec(plain)?.[1] ?? plain;
+  const unversioned = amazons.replace(AMAZONS_VERSION, "");
   const undated = [plain.replace(DATE_OR_TAG, ""), bare, bare.replace(":", "-"), bare.replace(DATE_OR_TAG, "")];
-  return [...new Set([model, plain, ...undated])];
+  const ofAmazon = [amazons.replace(/:\d+$/, ""), unversioned, unversioned.replace(DATE_OR_TAG, "")];
+  return [...new Set([model, plain, ...undated, ...ofAmazon])];
 }
 
 function readFacts(written: WrittenFacts, maker: string, ownedBy: string): ModelFacts {

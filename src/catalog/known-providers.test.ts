@@ -1,14 +1,19 @@
 import { describe, expect, test } from "vitest";
-import { identify, KNOWN_PROVIDERS, PROVIDER_KEY_VARIABLES, providersOfKeys } from "./known-providers.ts";
+import {
+  dialectOf,
+  identify,
+  KNOWN_PROVIDERS,
+  limitsOf,
+  PROVIDER_KEY_VARIABLES,
+  providersOfKeys,
+} from "./known-providers.ts";
 
 describe("a provider is identified", () => {
-  test.each(KNOWN_PROVIDERS.map((provider) => [provider.id, provider] as const))(
-    "by its address: %s",
-    (_id, provider) => {
-      expect(identify(provider)).toBe(provider);
-      expect(identify({ kind: "openai-compatible", baseUrl: `${provider.baseUrl}/` })).toBe(provider);
-    },
-  );
+  test.each(KNOWN_PROVIDERS)("by its kind or its address: $id", (provider) => {
+    expect(identify(provider)).toBe(provider);
+    if (provider.baseUrl === null) return;
+    expect(identify({ kind: "openai-compatible", baseUrl: `${provider.baseUrl}/` })).toBe(provider);
+  });
 
   test.each([
     ["anthropic", null, "anthropic"],
@@ -16,6 +21,8 @@ describe("a provider is identified", () => {
     ["mistral", "https://proxy.example/v1", "mistral"],
     ["openai-compatible", "https://api.together.ai/v1", "together"],
     ["openai-compatible", "https://api.x.ai/v1", "xai"],
+    ["bedrock", null, "bedrock"],
+    ["azure", "https://gateway.example/v1", "azure"],
   ])("%s %s", (kind, baseUrl, id) => {
     expect(identify({ kind, baseUrl })?.id).toBe(id);
   });
@@ -32,6 +39,33 @@ describe("a provider is identified", () => {
   test("not by a kind that anyone may speak", () => {
     expect(identify({ kind: "openai-compatible", baseUrl: null })).toBeUndefined();
     expect(identify({ kind: "constructor", baseUrl: null })).toBeUndefined();
+  });
+});
+
+describe("what an OpenAI-compatible API takes in its own way", () => {
+  test.each([
+    ["https://api.openai.com/v1", "max_completion_tokens"],
+    ["https://eu.api.openai.com/v1", "max_completion_tokens"],
+    ["https://api.openai.com.example/v1", undefined],
+    ["https://fakeapi.openai.com.test/v1", undefined],
+    ["http://127.0.0.1:8080/v1", undefined],
+  ])("%s", (baseUrl, maxTokens) => {
+    expect(dialectOf({ kind: "openai-compatible", baseUrl })?.maxTokens).toBe(maxTokens);
+  });
+
+  test("is not looked for where a wire is another", () => {
+    expect(dialectOf({ kind: "anthropic", baseUrl: "https://api.openai.com/v1" })).toBeUndefined();
+  });
+
+  test("is told apart from what the provider's own wire takes", () => {
+    const kinds = ["anthropic", "openai-compatible"];
+    const [own, compatible] = kinds.map((kind) => {
+      const identity = { kind, baseUrl: "https://api.anthropic.com/v1" };
+      const known = identify(identity);
+      return known && limitsOf(known, identity);
+    });
+    expect(own?.refuses).not.toContain("reasoning_effort");
+    expect(compatible?.refuses).toContain("reasoning_effort");
   });
 });
 
@@ -55,7 +89,7 @@ describe("keys in the environment", () => {
   });
 
   test("have names of their own, each with one meaning", () => {
-    expect(new Set(PROVIDER_KEY_VARIABLES).size).toBe(KNOWN_PROVIDERS.length);
+    expect(new Set(PROVIDER_KEY_VARIABLES).size).toBe(PROVIDER_KEY_VARIABLES.length);
     expect(PROVIDER_KEY_VARIABLES).toEqual(
       expect.arrayContaining(["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"]),
     );

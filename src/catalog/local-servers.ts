@@ -1,4 +1,5 @@
 import { Agent, request } from "undici";
+import type { Dialect } from "../contract/dialect.ts";
 import type { Capability } from "../contract/model.ts";
 
 /** A place to look for a local model server; a provider's identity too. */
@@ -7,6 +8,9 @@ export interface LocalServer {
   name: string;
   kind: string;
   baseUrl: string;
+  /** Fields of a request that it takes and does nothing with. */
+  refuses?: readonly string[];
+  dialect?: Partial<Dialect>;
 }
 
 /** A local model server that answered, and what it serves. */
@@ -28,19 +32,32 @@ export interface FoundModel {
 /** Gets a JSON document of a server, or undefined where there is none in time. */
 export type Fetch = (url: string, body?: unknown) => Promise<unknown>;
 
-const local = (id: string, name: string, port: number): LocalServer => ({
+const local = (
+  id: string,
+  name: string,
+  port: number,
+  more: Partial<Pick<LocalServer, "refuses" | "dialect">> = {},
+): LocalServer => ({
   id,
   name,
   kind: "openai-compatible",
   baseUrl: `http://127.0.0.1:${port}/v1`,
+  ...more,
 });
 
-/** Where local model servers listen unless told otherwise, as each one's documentation says. */
+/** Where local model servers listen unless told otherwise, and what they take, as each one's documentation says. */
 export const LOCAL_SERVERS: readonly LocalServer[] = [
-  local("ollama", "Ollama", 11_434),
-  local("lmstudio", "LM Studio", 1_234),
+  // https://docs.ollama.com/api/openai-compatibility
+  local("ollama", "Ollama", 11_434, {
+    refuses: ["logit_bias", "parallel_tool_calls", "user"],
+    dialect: { reasoning: "reasoning" },
+  }),
+  // https://lmstudio.ai/docs/developer/openai-compat/chat-completions
+  local("lmstudio", "LM Studio", 1_234, { refuses: ["logprobs", "parallel_tool_calls", "top_logprobs", "user"] }),
+  // https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md
   local("llamacpp", "llama.cpp", 8_080),
-  local("vllm", "vLLM", 8_000),
+  // https://docs.vllm.ai/en/stable/features/reasoning_outputs/
+  local("vllm", "vLLM", 8_000, { dialect: { reasoning: "reasoning" } }),
 ];
 
 /** What tells more of the models than the list does, by server. */

@@ -1,6 +1,6 @@
 import type { CatalogModel, Route } from "../catalog/model.ts";
 import type { Capability } from "../contract/model.ts";
-import type { ChatCompletionRequest, RequestMessage } from "../contract/request.ts";
+import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../contract/request.ts";
 import { tooManyTokens } from "../contract/validation.ts";
 import { ApiError } from "../errors.ts";
 import type { UpstreamRequest } from "../providers/provider.ts";
@@ -38,6 +38,7 @@ const DEFAULTS: { [Field in keyof ChatCompletionRequest]?: (value: ChatCompletio
   tools: (value) => value?.length === 0,
   response_format: (value) => value?.type === "text",
   tool_choice: (value) => value === "auto",
+  stop: (value) => value?.length === 0,
 };
 
 /**
@@ -83,20 +84,31 @@ function refuseTooManyTokens(request: ChatCompletionRequest, model: CatalogModel
 }
 
 function refuseUnsupported(request: ChatCompletionRequest, model: CatalogModel): void {
-  for (const field of ["tools", "response_format", "logprobs", "top_logprobs"] as const) {
+  for (const field of ["tools", "response_format", "logprobs", "top_logprobs", "stop"] as const) {
     if (request[field] !== undefined && cannotTake(model, field)) throw unsupported(field, model);
   }
-  if (model.capabilities.has("vision")) return;
+  const type = request.response_format?.type;
+  if (model.refusedParameters.has(`response_format.${type}`)) throw unsupported("response_format.type", model, type);
+  const takesAddresses = !model.refusedParameters.has("image_url.address");
+  if (model.capabilities.has("vision") && takesAddresses) return;
   for (const [index, message] of request.messages.entries()) {
     if (!Array.isArray(message.content)) continue;
-    const part = message.content.findIndex((candidate) => candidate.type === "image_url");
-    if (part >= 0) throw unsupported(`messages[${index}].content[${part}]`, model);
+    const part = message.content.findIndex((candidate) => candidate.type === "image_url" && !canTake(candidate, model));
+    if (part < 0) continue;
+    const byBytes = model.capabilities.has("vision") ? "an address, but only data:image/…;base64,…" : undefined;
+    throw unsupported(`messages[${index}].content[${part}]`, model, byBytes);
   }
 }
 
-function unsupported(param: string, model: CatalogModel): ApiError {
+/** An image by its bytes is taken by every model that sees, one by its address only where the upstream fetches it. */
+function canTake(part: Extract<ContentPart, { type: "image_url" }>, { capabilities }: CatalogModel): boolean {
+  return capabilities.has("vision") && part.image_url.url.startsWith("data:");
+}
+
+function unsupported(param: string, model: CatalogModel, value?: string): ApiError {
   const capabilities = [...model.capabilities].join(", ");
-  const message = `The model '${model.id}' does not support '${param}'. Its capabilities are: ${capabilities}.`;
+  const what = value === undefined ? `'${param}'` : `'${param}' to be ${value}`;
+  const message = `The model '${model.id}' does not support ${what}. Its capabilities are: ${capabilities}.`;
   return new ApiError("unsupported_value", message, { param });
 }
 

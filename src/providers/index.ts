@@ -20,9 +20,11 @@ interface Kind {
   create(settings: ProviderSettings, environment: Environment): Provider;
   /** Keys of the configuration that it takes, of those that only some kinds have. */
   keys: readonly KindKey[];
+  /** The wire that an AI SDK package speaks; absent: one of this service's own adapters. */
+  wire?: Wire;
 }
 
-const ofWire = (wire: Wire): Kind => ({ create: aiSdk(wire), keys: wire.keys });
+const ofWire = (wire: Wire): Kind => ({ create: aiSdk(wire), keys: wire.keys, wire });
 
 /** Kinds of provider: a file each, and a line here. */
 const KINDS: Readonly<Record<string, Kind>> = {
@@ -37,6 +39,12 @@ const KINDS: Readonly<Record<string, Kind>> = {
   xai: ofWire(xai),
   sandbox: { create: createSandbox, keys: [] },
 };
+
+/** The kinds that a provider may have. */
+export const PROVIDER_KINDS: readonly ({ kind: string } & Kind)[] = Object.entries(KINDS).map(([kind, row]) => ({
+  kind,
+  ...row,
+}));
 
 /**
  * Makes the provider that the settings describe. `environment` holds the process's variables, for HTTPS_PROXY, HTTP_PROXY

@@ -1,4 +1,5 @@
 import type { Dispatcher } from "undici";
+import { type Dialect, USUAL_DIALECT } from "../contract/dialect.ts";
 import { OperatorError } from "../errors.ts";
 import { readErrorText, readText } from "./http/body.ts";
 import { createDispatcher } from "./http/dispatcher.ts";
@@ -6,7 +7,7 @@ import { exchange, type HttpAnswer } from "./http/exchange.ts";
 import { readAnswer, StreamedAnswer } from "./openai/answer.ts";
 import { type Scrub, statusFailure } from "./openai/errors.ts";
 import { isObject } from "./openai/json.ts";
-import { isOpenAi, toRequestBody } from "./openai/request.ts";
+import { refusedHints, toRequestBody } from "./openai/request.ts";
 import { createScrub } from "./openai/scrub.ts";
 import {
   type Provider,
@@ -31,7 +32,7 @@ class OpenAiCompatible implements Provider {
   readonly #path: string;
   readonly #search: string;
   readonly #settings: ProviderSettings;
-  readonly #toOpenAi: boolean;
+  readonly #dialect: Dialect;
   readonly #scrub: Scrub;
   readonly #headers: { streamed: string[]; unstreamed: string[] };
 
@@ -42,7 +43,7 @@ class OpenAiCompatible implements Provider {
     this.#origin = this.#base.origin;
     this.#path = this.#base.pathname.replace(/\/+$/, "");
     this.#search = this.#base.search;
-    this.#toOpenAi = isOpenAi(this.#base.hostname);
+    this.#dialect = { ...USUAL_DIALECT, ...settings.dialect };
     this.#dispatcher = createDispatcher(this.#base, settings.timeouts, environment);
     this.#scrub = createScrub([
       ...(settings.apiKey === null ? [] : [settings.apiKey]),
@@ -58,13 +59,15 @@ class OpenAiCompatible implements Provider {
 
   async complete({ request, signal }: ProviderCall): Promise<ProviderAnswer> {
     const headers = request.stream ? this.#headers.streamed : this.#headers.unstreamed;
-    const body = toRequestBody(request, this.#toOpenAi);
+    const body = toRequestBody(request, this.#dialect);
     const answer = await this.#send("POST", "/chat/completions", headers, body, signal);
     // What was sent decides, not what was asked: some upstreams stream never, or always.
     const type = mediaType(answer) || (request.stream ? EVENT_STREAM : JSON_TYPE);
-    if (type === EVENT_STREAM) return { chunks: new StreamedAnswer(answer.body, this.#scrub) };
+    const ignored = refusedHints(request, this.#dialect);
+    const told = ignored === undefined ? {} : { ignored };
+    if (type === EVENT_STREAM) return { ...told, chunks: new StreamedAnswer(answer.body, this.#scrub) };
     refuseUnless(type === JSON_TYPE, answer, `The upstream answered with the content type '${type.slice(0, 80)}'`);
-    return { chunks: once(await readAnswer(answer.body, this.#scrub)) };
+    return { ...told, chunks: once(await readAnswer(answer.body, this.#scrub)) };
   }
 
   async listModels(signal: AbortSignal): Promise<string[]> {

@@ -1,3 +1,5 @@
+import type { Dialect } from "../contract/dialect.ts";
+
 /** Keys that only some kinds have; each kind says which of them it takes. */
 export const KIND_KEYS = [
   "apiKey",
@@ -24,6 +26,8 @@ export interface ProviderSettings {
   /** Sent with every request, over the kind's own. */
   headers: Readonly<Record<string, string>>;
   timeouts: ProviderTimeouts;
+  /** How it differs from most that are compatible with OpenAI's API. */
+  dialect?: Partial<Dialect>;
   /** Of Amazon Web Services. */
   region?: string;
   accessKeyId?: string;

@@ -1,18 +1,17 @@
 import { describe, expect, test } from "vitest";
 import { requestOf } from "../../../test/support/wire.ts";
-import { isOpenAi, toRequestBody } from "./request.ts";
+import { type Dialect, USUAL_DIALECT } from "../../contract/dialect.ts";
+import { refusedHints, toRequestBody } from "./request.ts";
 
+const OPENAI: Dialect = {
+  maxTokens: "max_completion_tokens",
+  takesDeveloper: true,
+  takesNames: true,
+  reasoning: null,
+  takesExtraContent: false,
+  withoutReasoning: null,
+};
 const CALL = { id: "c", type: "function" as const, function: { name: "f", arguments: "{}" }, extra_content: { a: 1 } };
-
-test.each([
-  ["api.openai.com", true],
-  ["eu.api.openai.com", true],
-  ["api.openai.com.example", false],
-  ["fakeapi.openai.com.test", false],
-  ["127.0.0.1", false],
-])("%s is OpenAI's own API: %s", (host, expected) => {
-  expect(isOpenAi(host)).toBe(expected);
-});
 
 describe("the body", () => {
   const request = requestOf({
@@ -25,7 +24,7 @@ describe("the body", () => {
   });
 
   test("for OpenAI: its newer names, and no field of a message that it refuses", () => {
-    const body = JSON.parse(toRequestBody(request, true));
+    const body = JSON.parse(toRequestBody(request, OPENAI));
     expect(body.max_completion_tokens).toBe(100);
     expect(body).not.toHaveProperty("max_tokens");
     const { extra_content: _others, ...call } = CALL;
@@ -38,9 +37,28 @@ describe("the body", () => {
   });
 
   test("for others: the names that all know, and what they want back", () => {
-    const body = JSON.parse(toRequestBody(request, false));
+    const body = JSON.parse(toRequestBody(request, USUAL_DIALECT));
     expect(body.max_tokens).toBe(100);
     expect(body).not.toHaveProperty("max_completion_tokens");
     expect(body.messages).toEqual([{ role: "system", content: "be kind" }, ...request.messages.slice(1)]);
+  });
+
+  test("for who calls reasoning otherwise, and takes no names", () => {
+    const dialect: Dialect = { ...USUAL_DIALECT, reasoning: "reasoning", takesNames: false };
+    const { messages } = JSON.parse(toRequestBody(request, dialect));
+    expect(messages[2]).toEqual({ role: "assistant", content: "x", reasoning: "hm" });
+    expect(messages[3]).toEqual({ role: "user", content: "hello" });
+    expect(refusedHints(request, dialect)).toEqual(["messages.name"]);
+    expect(refusedHints(requestOf(), dialect)).toBeUndefined();
+  });
+
+  test("without reasoning, in a word of its own", () => {
+    const dialect: Dialect = { ...USUAL_DIALECT, withoutReasoning: { thinking: { type: "disabled" } } };
+    const bodyFor = (effort: "none" | "low") => {
+      return JSON.parse(toRequestBody(requestOf({ reasoning_effort: effort }), dialect));
+    };
+    expect(bodyFor("none")).toMatchObject({ thinking: { type: "disabled" } });
+    expect(bodyFor("none")).not.toHaveProperty("reasoning_effort");
+    expect(bodyFor("low")).toMatchObject({ reasoning_effort: "low" });
   });
 });

@@ -1,31 +1,38 @@
+import type { Dialect } from "../../contract/dialect.ts";
 import type { RequestMessage } from "../../contract/request.ts";
 import type { UpstreamRequest } from "../provider.ts";
 
-/** Whether an address is OpenAI's own API, which differs from most that are compatible with it. */
-export function isOpenAi(host: string): boolean {
-  return host === "api.openai.com" || host.endsWith(".api.openai.com");
-}
-
-/**
- * The body of a request. Usage is asked for always, because it is what is charged; OpenAI's own API takes its newer
- * names (`max_completion_tokens`, the role `developer`) and refuses fields of messages that others want back.
- */
-export function toRequestBody(request: UpstreamRequest, toOpenAi: boolean): string {
-  const { max_tokens, stream_options: _asked, messages, ...rest } = request;
+/** The body of a request, in an API's own words. Usage is asked for always, because it is what is charged. */
+export function toRequestBody(request: UpstreamRequest, dialect: Dialect): string {
+  const { max_tokens, stream_options: _asked, messages, reasoning_effort: effort, ...rest } = request;
   const body: Record<string, unknown> = { ...rest };
-  body.messages = messages.map(toOpenAi ? forOpenAi : forOthers);
-  body[toOpenAi ? "max_completion_tokens" : "max_tokens"] = max_tokens;
+  body.messages = messages.map((message) => toMessage(message, dialect));
+  body[dialect.maxTokens] = max_tokens;
+  if (effort === "none" && dialect.withoutReasoning !== null) Object.assign(body, dialect.withoutReasoning);
+  else if (effort !== undefined) body.reasoning_effort = effort;
   if (request.stream) body.stream_options = { include_usage: true };
   return JSON.stringify(body);
 }
 
-function forOthers(message: RequestMessage): RequestMessage {
-  return message.role === "developer" ? { ...message, role: "system" } : message;
+/** Hints of a request that an API refuses. */
+export function refusedHints({ messages }: UpstreamRequest, { takesNames }: Dialect): string[] | undefined {
+  if (takesNames || messages.every(({ name }) => name === undefined)) return undefined;
+  return ["messages.name"];
 }
 
-function forOpenAi(message: RequestMessage): RequestMessage {
-  if (message.reasoning_content === undefined && message.tool_calls === undefined) return message;
-  const { reasoning_content: _reasoning, tool_calls, ...rest } = message;
-  if (tool_calls === undefined) return rest;
-  return { ...rest, tool_calls: tool_calls.map(({ id, type, function: called }) => ({ id, type, function: called })) };
+function toMessage(message: RequestMessage, dialect: Dialect): RequestMessage & { reasoning?: string } {
+  const { role, name, reasoning_content: reasoning, tool_calls: calls } = message;
+  const isPlain = name === undefined && reasoning === undefined && calls === undefined;
+  if (isPlain && (role !== "developer" || dialect.takesDeveloper)) return message;
+  const told: RequestMessage & { reasoning?: string } = { ...message };
+  if (role === "developer" && !dialect.takesDeveloper) told.role = "system";
+  if (!dialect.takesNames) delete told.name;
+  if (reasoning !== undefined && dialect.reasoning !== "reasoning_content") {
+    delete told.reasoning_content;
+    if (dialect.reasoning !== null) told[dialect.reasoning] = reasoning;
+  }
+  if (calls !== undefined && !dialect.takesExtraContent) {
+    told.tool_calls = calls.map(({ id, type, function: called }) => ({ id, type, function: called }));
+  }
+  return told;
 }

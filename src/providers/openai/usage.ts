@@ -16,5 +16,17 @@ export function toUsage(value: unknown): UpstreamUsage | undefined {
   if (written !== undefined && written !== null) usage.cache_write_tokens = written;
   const reasoning = completion.reasoning_tokens;
   if (reasoning !== undefined && reasoning !== null) usage.reasoning_tokens = reasoning;
-  return usage;
+  return withReasoningBeside(usage, value.total_tokens);
+}
+
+/**
+ * Some count reasoning beside the completion, and tell so by their total alone: xAI with its count, Gemini without. What a
+ * total has beyond its two parts is reasoning.
+ */
+function withReasoningBeside(usage: UpstreamUsage, total: unknown): UpstreamUsage {
+  const { prompt_tokens: prompt, completion_tokens: completion, reasoning_tokens: reasoning } = usage;
+  if (typeof prompt !== "number" || typeof completion !== "number" || typeof total !== "number") return usage;
+  const beside = total - prompt - completion;
+  if (beside <= 0 || (reasoning !== undefined && reasoning !== 0 && reasoning !== beside)) return usage;
+  return { ...usage, completion_tokens: completion + beside, reasoning_tokens: beside };
 }

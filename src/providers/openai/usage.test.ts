@@ -1,0 +1,21 @@
+import { expect, test } from "vitest";
+import { toUsage } from "./usage.ts";
+
+test.each([
+  ["OpenAI", { completion_tokens: 30, total_tokens: 130, completion_tokens_details: { reasoning_tokens: 12 } }, 30, 12],
+  ["xAI", { completion_tokens: 18, total_tokens: 130, completion_tokens_details: { reasoning_tokens: 12 } }, 30, 12],
+  ["Gemini", { completion_tokens: 18, total_tokens: 130 }, 30, 12],
+  ["no total", { completion_tokens: 30 }, 30, undefined],
+  ["a total that is too small", { completion_tokens: 30, total_tokens: 7 }, 30, undefined],
+  [
+    "a total that fits nothing",
+    { completion_tokens: 30, total_tokens: 999, completion_tokens_details: { reasoning_tokens: 12 } },
+    30,
+    12,
+  ],
+  ["a total that is no number", { completion_tokens: 30, total_tokens: "130" }, 30, undefined],
+])("%s: reasoning is part of the completion", (_who, counters, completion, reasoning) => {
+  const usage = toUsage({ prompt_tokens: 100, ...counters });
+  expect(usage).toMatchObject({ prompt_tokens: 100, completion_tokens: completion });
+  expect(usage?.reasoning_tokens).toBe(reasoning);
+});

@@ -1,0 +1,29 @@
+import { describe, expect, test } from "vitest";
+import { identify } from "../../src/catalog/known-providers.ts";
+import { OWN_FIELDS } from "../../src/providers/ai-sdk/wire.ts";
+import { PROVIDER_KINDS } from "../../src/providers/index.ts";
+import { FIXTURES } from "./fixtures.ts";
+
+const WIRES = PROVIDER_KINDS.flatMap(({ kind, wire }) => (wire === undefined ? [] : [{ kind, wire }]));
+
+test("every wire has fixtures", () => {
+  expect(FIXTURES.map(({ kind }) => kind).sort()).toEqual(WIRES.map(({ kind }) => kind).sort());
+  expect(FIXTURES.every(({ documentation }) => documentation.length > 0)).toBe(true);
+});
+
+describe.each(WIRES)("what the catalog says of $kind", ({ kind, wire }) => {
+  const refuses = identify({ kind, baseUrl: null })?.refuses ?? [];
+  const fixture = FIXTURES.find((one) => one.kind === kind);
+
+  test("is what the wire takes", () => {
+    expect(OWN_FIELDS.filter((field) => !refuses.includes(field))).toEqual(
+      OWN_FIELDS.filter((field) => wire.takes.includes(field)),
+    );
+    expect(refuses.includes("image_url.address")).toBe(!wire.prompt.takesImageAddresses);
+  });
+
+  test("is what the wire leaves out", () => {
+    expect(refuses).toEqual(expect.arrayContaining([...(fixture?.settingsIgnored ?? ["none"])]));
+    expect(refuses.includes("stop")).toBe(!JSON.stringify(fixture?.settingsSent).includes("END"));
+  });
+});
