@@ -27,6 +27,7 @@ import { createServer, type Server } from "./http/server.ts";
 import { Ledger } from "./ledger/ledger.ts";
 import { Quarantine, quarantineFileOf } from "./ledger/quarantine.ts";
 import { usageReport } from "./ledger/report.ts";
+import { Requests } from "./ledger/requests.ts";
 import { Spool } from "./ledger/spool/spool.ts";
 import { openStore } from "./stores/open.ts";
 import { directoryFailure } from "./stores/sqlite/directory.ts";
@@ -199,6 +200,7 @@ function adminServices(
     accounts,
     directory: new Directory({ rows: store.directory, clock }),
     audit: new AuditLog({ rows, clock, newId }),
+    requests: new Requests(store.requests),
     clock,
     facts: {
       object: "service",

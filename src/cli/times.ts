@@ -1,8 +1,8 @@
+import { parseTime } from "../contract/time.ts";
 import { OperatorError } from "../errors.ts";
 
 const UNIT_MS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const;
 const DURATION = /^(\d{1,6})([smhdw])$/;
-const TIME = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d{1,3})?)?(Z|[+-]\d{2}:\d{2}))?$/;
 const DURATION_WORDS = "a number with s, m, h, d or w, such as 90m or 30d";
 const DATE_WORDS = "a date as YYYY-MM-DD (from 00:00 UTC on), or a time such as 2030-01-31T18:00:00Z";
 
@@ -41,15 +41,6 @@ export function isoTime(timeMs: number | null): string | null {
 function parseDuration(text: string): number | undefined {
   const [, count, unit] = DURATION.exec(text) ?? [];
   return unit === undefined ? undefined : Number(count) * UNIT_MS[unit as keyof typeof UNIT_MS];
-}
-
-function parseTime(text: string): number | undefined {
-  if (!TIME.test(text)) return undefined;
-  const timeMs = Date.parse(text);
-  // Date.parse takes the 30th of February for the 1st of March.
-  const day = Date.parse(text.slice(0, 10));
-  const isDay = !Number.isNaN(day) && new Date(day).toISOString().startsWith(text.slice(0, 10));
-  return isDay && !Number.isNaN(timeMs) ? timeMs : undefined;
 }
 
 function refuse(flag: string, found: string, allowed: string): never {

@@ -6,7 +6,7 @@ import { ApiError } from "../errors.ts";
 const MODEL_ID_SHOWN_CHARACTERS_MAX = 128;
 
 /** Whether a principal may use and see a model. */
-export function mayUse(principal: Principal, model: CatalogModel): boolean {
+export function mayUse(principal: Pick<Principal, "organizationKind" | "models">, model: CatalogModel): boolean {
   if (principal.organizationKind === "playground" && !model.playground) return false;
   return principal.models === null || principal.models.has(model.id);
 }

@@ -3,6 +3,7 @@ import { accountCases } from "./contract/accounts.ts";
 import { type ContractStore, Subject } from "./contract/fixture.ts";
 import { raceCases } from "./contract/races.ts";
 import { readCases } from "./contract/reads.ts";
+import { requestCases } from "./contract/requests.ts";
 import { transitionCases } from "./contract/transitions.ts";
 import { repeatedReferenceCase, verifyCases } from "./contract/verify.ts";
 
@@ -21,6 +22,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("transitions", () => transitionCases(subject));
     describe("races", () => raceCases(subject));
     describe("reads", () => readCases(subject));
+    describe("requests", () => requestCases(subject));
     describe("verification", () => verifyCases(subject));
     // Damages the schema, so it comes last.
     describe("verification without the index", () => repeatedReferenceCase(subject));

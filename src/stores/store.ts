@@ -2,6 +2,7 @@ import type { BalanceRow, GrantRow, Outcomes, Transition, UsageEventRow } from "
 import type { AccountRows } from "./account-store.ts";
 import type { AdminRows } from "./admin-store.ts";
 import type { DirectoryRows } from "./directory-store.ts";
+import type { RequestRows } from "./request-store.ts";
 
 export type { LimitSettings, OrganizationKind } from "../contract/principal.ts";
 export type {
@@ -15,6 +16,7 @@ export type {
 } from "./account-store.ts";
 export type { ActorKind, AdminRows, AdminTokenRow, AuditRow, SessionRow } from "./admin-store.ts";
 export type { DirectoryRows, ListedOrganization, ListedToken } from "./directory-store.ts";
+export type { RequestRow, RequestRows, RequestSearch } from "./request-store.ts";
 
 /**
  * The seam to a store. Every verb rejects with StoreUnavailableError when the store cannot be reached or does not
@@ -26,6 +28,7 @@ export interface Store {
   readonly accounts: AccountRows;
   readonly admin: AdminRows;
   readonly directory: DirectoryRows;
+  readonly requests: RequestRows;
   /** Resolves when the store answers. */
   ping(): Promise<void>;
   close(): Promise<void>;

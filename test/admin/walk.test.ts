@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { AdminEndpoint } from "../../src/http/admin/endpoint.ts";
 import { adminEndpoints } from "../../src/http/admin/index.ts";
 import { AdminClient, FROM_CONSOLE, operator, signIn } from "../support/admin.ts";
-import { makeOrganization, type Organization, type RunningService, startService } from "../support/service.ts";
+import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 
 let service: RunningService;
 let mine: Organization;
@@ -14,13 +14,24 @@ beforeAll(async () => {
   mine = await makeOrganization(service, "10");
   foreign = await makeOrganization(service, "777");
   member = await signIn(service, mine.token);
+  for (const organization of [mine, foreign]) {
+    await send(service, "/v1/chat/completions", organization.token, {
+      model: "sandbox/echo",
+      messages: [{ role: "user", content: "hello" }],
+    });
+    const filter = `organization_id=${organization.id}`;
+    const { body } = await operator(service).call<{ data: { id: string }[] }>("GET", `/requests?${filter}`);
+    requestIds.set(organization.id, body.data[0]?.id ?? "none");
+  }
 });
 afterAll(() => service?.end());
 
+const requestIds = new Map<string, string>();
 /** What stands in the paths, of an organization: an id of each kind by the path's first word. */
 const idsOf: Record<string, (organization: Organization) => string> = {
   organizations: ({ id }) => id,
   tokens: ({ tokenId }) => tokenId,
+  requests: ({ id }) => requestIds.get(id) ?? "none",
 };
 /** Bodies that would be taken, but for who sends them. */
 const bodies: Record<string, object> = {

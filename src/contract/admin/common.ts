@@ -15,6 +15,25 @@ export const Time = Type.String({
 export const Id = Type.String({ minLength: 1, maxLength: 200 });
 export const Name = Type.String({ minLength: 1, maxLength: 200 });
 export const Amount = Type.Number({ description: "Credits." });
+export const TokensByClass = Type.Object({
+  input: Type.Integer({ minimum: 0 }),
+  cached_input: Type.Integer({ minimum: 0 }),
+  cache_write: Type.Integer({ minimum: 0 }),
+  output: Type.Integer({ minimum: 0 }),
+  reasoning: Type.Integer({ minimum: 0 }),
+});
+export type TokensByClass = Static<typeof TokensByClass>;
+export const PricesByClass = Type.Object(
+  {
+    input: Type.Number(),
+    cached_input: Type.Number(),
+    cache_write: Type.Number(),
+    output: Type.Number(),
+    reasoning: Type.Number(),
+  },
+  { description: "Credits per million tokens." },
+);
+export type PricesByClass = Static<typeof PricesByClass>;
 /** What a caller asks for. */
 export const PositiveAmount = Type.Number({
   exclusiveMinimum: 0,

@@ -2,6 +2,7 @@ import type { Page } from "../../accounts/directory.ts";
 import type { Administrator } from "../../accounts/sessions.ts";
 import type { Limits } from "../../contract/admin/common.ts";
 import type { LimitSettings } from "../../contract/principal.ts";
+import { parseTime } from "../../contract/time.ts";
 import { ApiError, OperatorError } from "../../errors.ts";
 import { microCreditsOf } from "../../ledger/report.ts";
 
@@ -57,8 +58,8 @@ export function amountOf(param: string, credits: number | null | undefined): big
 /** A time of a body in milliseconds since 1970, null where there is none. Throws invalid_value for one that is no time. */
 export function timeOf(param: string, text: string | null | undefined): number | null {
   if (text === null || text === undefined) return null;
-  const timeMs = Date.parse(text);
-  if (Number.isNaN(timeMs))
+  const timeMs = parseTime(text);
+  if (timeMs === undefined)
     throw new ApiError("invalid_value", `Invalid '${param}': there is no such time.`, { param });
   return timeMs;
 }

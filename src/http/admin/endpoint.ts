@@ -8,14 +8,16 @@ import type { Administrator, Sessions } from "../../accounts/sessions.ts";
 import type { ShortTokens } from "../../accounts/short-tokens.ts";
 import type { ServiceFacts } from "../../contract/admin/service.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
+import type { Requests } from "../../ledger/requests.ts";
 
 /** What the endpoints of `/admin/v1` need of the rest of the service. */
 export interface AdminServices {
-  gateway: Pick<Gateway, "catalog" | "limits">;
+  gateway: Pick<Gateway, "catalog" | "circuits" | "limits">;
   sessions: Sessions;
   accounts: Accounts;
   directory: Directory;
   audit: AuditLog;
+  requests: Requests;
   shortTokens: ShortTokens;
   /** Milliseconds since 1970. */
   clock: () => number;

@@ -1,7 +1,9 @@
 import { auditEndpoints } from "./audit.ts";
 import type { AdminEndpoint } from "./endpoint.ts";
+import { modelEndpoints } from "./models.ts";
 import { organizationEndpoints } from "./organizations.ts";
 import { playgroundEndpoints } from "./playground.ts";
+import { requestEndpoints } from "./requests.ts";
 import { serviceEndpoints } from "./service.ts";
 import { sessionEndpoints } from "./session.ts";
 import { tokenEndpoints } from "./tokens.ts";
@@ -12,6 +14,8 @@ export const adminEndpoints: readonly AdminEndpoint[] = [
   ...sessionEndpoints,
   ...organizationEndpoints,
   ...tokenEndpoints,
+  ...requestEndpoints,
+  ...modelEndpoints,
   ...playgroundEndpoints,
   ...auditEndpoints,
 ];

@@ -8,6 +8,7 @@ import { adminRows } from "../admin-rows.ts";
 import { directoryRows } from "../directory-rows.ts";
 import { readMigrations } from "../migrations.ts";
 import { bookReads } from "../queries.ts";
+import { requestRows } from "../request-rows.ts";
 import type { Books, Lane, Store } from "../store.ts";
 import type { PortableDatabase, Tables } from "../tables.ts";
 import { readRows, writeRows } from "./book-rows.ts";
@@ -72,6 +73,7 @@ function storeOver(pools: Pools, stopPartitions: () => void): Store {
     accounts: accountRows(database),
     admin: adminRows(database),
     directory: directoryRows(database),
+    requests: requestRows(database),
     async ping() {
       await database.kysely.selectFrom("schema_migration").select("version").limit(1).execute();
     },

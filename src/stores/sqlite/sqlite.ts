@@ -4,6 +4,7 @@ import { accountRows } from "../accounts.ts";
 import { adminRows } from "../admin-rows.ts";
 import { directoryRows } from "../directory-rows.ts";
 import { bookReads } from "../queries.ts";
+import { requestRows } from "../request-rows.ts";
 import type { Books, Store } from "../store.ts";
 import type { PortableDatabase, Tables } from "../tables.ts";
 import { Checkpoints } from "./checkpoints.ts";
@@ -73,6 +74,7 @@ export async function openSqliteParts(options: SqliteOptions): Promise<SqlitePar
     accounts: accountRows(database),
     admin: adminRows(database),
     directory: directoryRows(database),
+    requests: requestRows(database),
     async ping() {
       await database.kysely.selectFrom("schema_migration").select("version").limit(1).execute();
     },

@@ -1,0 +1,70 @@
+import { type Static, Type } from "typebox";
+import { Amount, Id, Nullable, PageOf, PageQuery, PricesByClass, Strict, Time, TokensByClass } from "./common.ts";
+
+export const REQUEST_STATUSES = ["running", "complete", "client_left", "failed", "recovered"] as const;
+export type RequestStatus = (typeof REQUEST_STATUSES)[number];
+
+export const RequestSummary = Type.Object({
+  object: Type.Literal("request"),
+  id: Id,
+  request_id: Type.String({ description: "The header `x-request-id` of the answer." }),
+  organization_id: Id,
+  organization_name: Type.String(),
+  token_id: Id,
+  token_name: Nullable(Type.String()),
+  model: Type.String(),
+  route: Type.String({ description: "Provider and its own name of the model." }),
+  status: Type.Enum([...REQUEST_STATUSES]),
+  failure: Nullable(Type.String({ description: "The error's code." })),
+  is_streamed: Nullable(Type.Boolean()),
+  tokens: TokensByClass,
+  held: Amount,
+  charged: Amount,
+  created_at: Time,
+  ended_at: Nullable(Time),
+  first_token_ms: Nullable(Type.Integer()),
+  duration_ms: Nullable(Type.Integer()),
+});
+
+/** One request explained. */
+export const RequestDetail = Type.Object({
+  ...RequestSummary.properties,
+  prices: PricesByClass,
+  basis: Nullable(Type.Enum(["reported", "counted"])),
+  ending: Nullable(Type.String({ description: "complete, client_left, upstream_failed, timed_out or recovered." })),
+  shortfall: Amount,
+  credited: Type.Number({ description: "Credits given back of it by hand." }),
+  attempts: Type.Array(Type.Object({ route: Type.String(), outcome: Type.String(), duration_ms: Type.Number() }), {
+    description: "Empty where the first route answered.",
+  }),
+  events: Type.Array(
+    Type.Object({
+      sequence: Type.Integer(),
+      charged: Amount,
+      shortfall: Amount,
+      tokens: TokensByClass,
+      basis: Type.String(),
+      ending: Type.String(),
+      charged_at: Time,
+    }),
+  ),
+  draws: Type.Array(Type.Object({ grant_id: Id, amount: Amount }), {
+    description: "What was held (running) or taken (ended) of which grant.",
+  }),
+  metadata: Nullable(Type.Record(Type.String(), Type.String())),
+  is_idempotent: Type.Boolean({ description: "Whether it came with an Idempotency-Key: its answer is kept for 24 h." }),
+});
+export type RequestSummary = Static<typeof RequestSummary>;
+export type RequestDetail = Static<typeof RequestDetail>;
+
+export const RequestQuery = Strict({
+  ...PageQuery,
+  organization_id: Type.Optional(Id),
+  token_id: Type.Optional(Id),
+  model: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+  status: Type.Optional(Type.Enum([...REQUEST_STATUSES])),
+  request_id: Type.Optional(Id),
+  from: Type.Optional(Time),
+  to: Type.Optional(Time),
+});
+export const RequestPage = PageOf(RequestSummary);

@@ -1,0 +1,150 @@
+import type { PricesByClass, TokensByClass } from "../contract/admin/common.ts";
+import type { RequestDetail, RequestStatus, RequestSummary } from "../contract/admin/request.ts";
+import { creditsFromMicro } from "../credits/amount.ts";
+import type { HoldState, UsageEventRow } from "../credits/books.ts";
+import { pricePerMillion, type TokenCounts, type UnitPrices } from "../credits/price.ts";
+import type { RequestRow, RequestRows } from "../stores/store.ts";
+
+/** What is asked of the list of requests; null: any. */
+export interface RequestFilter {
+  organizationId: string | null;
+  tokenId: string | null;
+  model: string | null;
+  requestId: string | null;
+  status: RequestStatus | null;
+  fromMs: number | null;
+  toMs: number | null;
+  /** `nextCursor` of the page before. */
+  cursor: string | null;
+  limit: number;
+}
+
+/** Which holds may be of a status, before their events are known. */
+const HOLDS_OF: Record<RequestStatus, { states: HoldState[]; hasFailed: boolean | null }> = {
+  running: { states: ["open"], hasFailed: null },
+  complete: { states: ["charged"], hasFailed: false },
+  client_left: { states: ["charged", "released"], hasFailed: false },
+  failed: { states: ["charged", "released"], hasFailed: null },
+  recovered: { states: ["charged", "expired"], hasFailed: null },
+};
+
+/** Requests as the admin API shows them. Those that were refused before anything was held for them are not among them. */
+export class Requests {
+  readonly #rows: RequestRows;
+
+  constructor(rows: RequestRows) {
+    this.#rows = rows;
+  }
+
+  /** The newest first. Throws RangeError for a cursor that is none. */
+  async list({
+    status,
+    cursor,
+    ...filter
+  }: RequestFilter): Promise<{ data: RequestSummary[]; nextCursor: string | null }> {
+    const holds = status === null ? { states: null, hasFailed: null } : HOLDS_OF[status];
+    const keep = (row: RequestRow) => status === null || statusOf(row) === status;
+    const { rows, next } = await this.#rows.requests({ ...filter, ...holds, before: cursor, keep });
+    return { data: rows.map(toSummary), nextCursor: next };
+  }
+
+  async find(id: string): Promise<RequestDetail | undefined> {
+    const row = await this.#rows.request(id);
+    return row && toDetail(row);
+  }
+}
+
+function statusOf({ hold, events }: RequestRow): RequestStatus {
+  if (hold.state === "open") return "running";
+  if (hold.state === "expired") return "recovered";
+  if (hold.trace?.failure) return "failed";
+  if (hold.state === "released") return "client_left";
+  const end = events.at(-1)?.end ?? "complete";
+  return end === "upstream_failed" || end === "timed_out" ? "failed" : end;
+}
+
+function toSummary(row: RequestRow): RequestSummary {
+  const { hold, events, organizationName, tokenName } = row;
+  const endedAtMs = events[0]?.chargedAtMs ?? null;
+  return {
+    object: "request",
+    id: hold.holdId,
+    request_id: hold.requestId,
+    organization_id: hold.organizationId,
+    organization_name: organizationName,
+    token_id: hold.tokenId,
+    token_name: tokenName,
+    model: hold.model,
+    route: hold.upstream,
+    status: statusOf(row),
+    failure: hold.trace?.failure ?? null,
+    is_streamed: hold.trace?.isStreamed ?? null,
+    tokens: tokensOf(events.length > 0 ? sumOf(events) : hold.tokens),
+    held: creditsFromMicro(hold.amount),
+    charged: creditsFromMicro(hold.charged),
+    created_at: isoTime(hold.madeAtMs),
+    ended_at: endedAtMs === null ? null : isoTime(endedAtMs),
+    first_token_ms: hold.trace?.firstTokenMs ?? null,
+    duration_ms: endedAtMs === null ? null : endedAtMs - hold.madeAtMs,
+  };
+}
+
+function toDetail(row: RequestRow): RequestDetail {
+  const { hold, events } = row;
+  const last = events.at(-1);
+  return {
+    ...toSummary(row),
+    // The charge is at the prices of the route that was taken.
+    prices: pricesOf(last?.prices ?? hold.prices),
+    basis: last?.basis ?? null,
+    ending: last?.end ?? null,
+    shortfall: creditsFromMicro(hold.shortfall),
+    credited: creditsFromMicro(hold.credited),
+    attempts: (hold.trace?.attempts ?? []).map(({ route, outcome, durationMs }) => {
+      return { route, outcome, duration_ms: durationMs };
+    }),
+    events: events.map(toEvent),
+    draws: hold.draws.map(({ grantId, amount }) => ({ grant_id: grantId, amount: creditsFromMicro(amount) })),
+    metadata: hold.metadata,
+    is_idempotent: hold.idempotencyKey !== null,
+  };
+}
+
+function toEvent(event: UsageEventRow): RequestDetail["events"][number] {
+  return {
+    sequence: event.sequence,
+    charged: creditsFromMicro(event.cost),
+    shortfall: creditsFromMicro(event.shortfall),
+    tokens: tokensOf(event.tokens),
+    basis: event.basis,
+    ending: event.end,
+    charged_at: isoTime(event.chargedAtMs),
+  };
+}
+
+function sumOf(events: UsageEventRow[]): TokenCounts {
+  const sum = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
+  for (const { tokens } of events) {
+    for (const name of Object.keys(sum) as (keyof TokenCounts)[]) sum[name] += tokens[name];
+  }
+  return sum;
+}
+
+function tokensOf({ input, cachedInput, cacheWrite, output, reasoning }: TokenCounts): TokensByClass {
+  return { input, cached_input: cachedInput, cache_write: cacheWrite, output, reasoning };
+}
+
+/** Credits per million tokens. */
+export function pricesOf({ input, cachedInput, cacheWrite, output, reasoning }: UnitPrices): PricesByClass {
+  return {
+    input: pricePerMillion(input),
+    cached_input: pricePerMillion(cachedInput),
+    cache_write: pricePerMillion(cacheWrite),
+    output: pricePerMillion(output),
+    reasoning: pricePerMillion(reasoning),
+  };
+}
+
+function isoTime(timeMs: number): string {
+  return new Date(timeMs).toISOString();
+}
