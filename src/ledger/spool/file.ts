@@ -5,6 +5,8 @@ import { fromRecord, type SpooledTransition } from "./record.ts";
 /** What is read at once: some thousand records, or a single large one. */
 const PAGE_BYTES = 1024 * 1024;
 const LINE_END = 0x0a;
+/** Room for the records of 10,000 settlements, which is as many as may ever wait. */
+const RESERVE_BYTES = 8 * 1024 * 1024;
 
 export interface SpoolPage {
   /** In the order in which they were appended. */
@@ -43,16 +45,20 @@ export class SpoolFile {
     this.#length = length;
   }
 
-  /** Makes an empty file for its owner alone; rejects where there is one. */
+  /**
+   * Makes an empty file for its owner alone; rejects where there is one. It has room on the disk before it is needed: a
+   * disk that is full stops the store, and what the store cannot take must not stop with it.
+   */
   static async create(path: string): Promise<SpoolFile> {
-    return new SpoolFile(path, await open(path, "wx+", 0o600), 0);
+    const file = new SpoolFile(path, await open(path, "wx+", 0o600), 0);
+    await file.#reserve();
+    return file;
   }
 
   /** Opens the file of a process that has ended, and counts what it left. */
   static async open(path: string): Promise<SpoolFile> {
     const handle = await open(path, "r+");
-    const { size } = await handle.stat();
-    const file = new SpoolFile(path, handle, size);
+    const file = new SpoolFile(path, handle, await writtenLength(handle));
     for (let page = await file.read(); page !== undefined; page = await file.read()) {
       file.#position = page.end;
       file.#entries += page.transitions.length + page.damaged.length;
@@ -93,6 +99,7 @@ export class SpoolFile {
 
   async close(): Promise<void> {
     while (this.#working !== undefined) await this.#working;
+    await this.#handle.truncate(this.#length).catch(() => {});
     await this.#handle.close();
   }
 
@@ -136,11 +143,27 @@ export class SpoolFile {
     return this.#length > 0 && this.#position === this.#length;
   }
 
+  /** Keeps the room on the disk, and leaves nothing in it that the next process would take for a record. */
   async #empty(): Promise<void> {
     // Where it fails the next write goes over what is there, and what is left of that books nothing twice.
-    await this.#handle.truncate(0).catch(() => {});
+    await this.#clear().catch(() => {});
     this.#length = 0;
     this.#position = 0;
+  }
+
+  async #clear(): Promise<void> {
+    if (this.#length > RESERVE_BYTES) await this.#handle.truncate(RESERVE_BYTES);
+    await this.#handle.write(Buffer.alloc(Math.min(this.#length, RESERVE_BYTES)), { position: 0 });
+  }
+
+  /** Where there is no room even now, the spool does without. */
+  async #reserve(): Promise<void> {
+    try {
+      await this.#handle.write(Buffer.alloc(RESERVE_BYTES), { position: 0 });
+      await this.#handle.sync();
+    } catch {
+      await this.#handle.truncate(0).catch(() => {});
+    }
   }
 
   async #bytes(count: number): Promise<Buffer> {
@@ -153,6 +176,20 @@ export class SpoolFile {
     }
     return bytes;
   }
+}
+
+/** How much of a file was written: what was only kept free for it is zeros. */
+async function writtenLength(handle: FileHandle): Promise<number> {
+  let { size: length } = await handle.stat();
+  const page = Buffer.alloc(PAGE_BYTES);
+  while (length > 0) {
+    const start = Math.max(0, length - page.length);
+    const { bytesRead } = await handle.read(page, 0, length - start, start);
+    const last = page.subarray(0, bytesRead).findLastIndex((byte) => byte !== 0);
+    if (last >= 0) return start + last + 1;
+    length = start;
+  }
+  return 0;
 }
 
 /** The lines of a piece of a file; undefined where not even one of them ends in it. */
