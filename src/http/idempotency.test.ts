@@ -52,6 +52,20 @@ test("does not depend on the order of keys, at any depth", () => {
   );
 });
 
+test.each(["a", "__proto__"])("takes any depth, and any name of a key: %s", (name) => {
+  const deep = (inner: string) => JSON.parse(`${`{"${name}":[`.repeat(50_000)}${inner}${"]}".repeat(50_000)}`);
+  const asked = (inner: string) => ({
+    ...body,
+    tools: [{ ...tool, function: { name: "f", parameters: deep(inner) } }],
+  });
+  const fingerprintAsIs = (whole: object) => {
+    const checked = checkRequest(whole);
+    return "request" in checked ? fingerprintOf(checked.request) : checked.issue;
+  };
+  expect(fingerprintAsIs(asked("1"))).toBe(fingerprintAsIs(asked("1")));
+  expect(fingerprintAsIs(asked("1"))).not.toBe(fingerprintAsIs(asked("2")));
+});
+
 function reversed(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(reversed);
   if (typeof value !== "object" || value === null) return value;

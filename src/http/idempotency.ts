@@ -31,14 +31,27 @@ export function idempotencyOf(request: FastifyRequest, asked: ChatCompletionRequ
  * that are absent or null, the keys of every object in the order of their UTF-16 code units (as RFC 8785 has it).
  */
 export function fingerprintOf(asked: ChatCompletionRequest): string {
-  const canonical = JSON.stringify(asked, (_key, value: unknown) => (isRecord(value) ? sorted(value) : value));
-  return createHash("sha256").update(canonical).digest("hex");
+  return createHash("sha256")
+    .update(JSON.stringify(withSortedKeys(asked)))
+    .digest("hex");
 }
 
-function sorted(record: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(record).sort(([a], [b]) => (a < b ? -1 : 1)));
+/** A copy. Without recursion: how deep a schema is nested is its caller's choice. */
+function withSortedKeys(asked: object): object {
+  const root = sortedCopy(asked);
+  const open = [root];
+  for (let node = open.pop(); node !== undefined; node = open.pop()) {
+    for (const [key, inner] of Object.entries(node)) {
+      if (typeof inner !== "object" || inner === null) continue;
+      const copy = sortedCopy(inner);
+      node[key] = copy;
+      open.push(copy);
+    }
+  }
+  return root;
 }
 
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+function sortedCopy(value: object): Record<string, unknown> {
+  if (Array.isArray(value)) return [...value] as unknown as Record<string, unknown>;
+  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
 }

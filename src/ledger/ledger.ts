@@ -19,6 +19,7 @@ import { type Checkpoint, Upkeep } from "./upkeep.ts";
 
 /** Running requests, and transitions in the spool: whoever runs is sure of a place in it. */
 const RUNNING_AND_SPOOLED_MAX = 10_000;
+const DAY_MS = 86_400_000;
 
 export interface LedgerOptions {
   books: Books;
@@ -199,17 +200,31 @@ export class Ledger {
 
   /** For the spool: rejects where the transition has to stay in it. */
   async #bookSpooled(transition: SpooledTransition): Promise<void> {
-    let refusal: unknown;
+    const refusal = (await this.#refusalOfClosed(transition)) ?? (await this.#bookOrRefuse(transition));
+    if (refusal !== undefined) await this.#options.quarantine.add(transition, refusal);
+  }
+
+  /** Gives why it can never be booked; rejects with StoreUnavailableError where it may be later. */
+  async #bookOrRefuse(transition: SpooledTransition): Promise<unknown> {
     try {
       const { outcome } = await this.#book(this.#replays, transition);
       // A release may find its hold expired meanwhile, or lost: nothing is left to give back.
-      if (transition.kind === "settle" ? outcome === "charged" : outcome !== "unknown_organization") return;
-      refusal = `it was answered with ${outcome}`;
+      if (transition.kind === "settle" ? outcome === "charged" : outcome !== "unknown_organization") return undefined;
+      return `it was answered with ${outcome}`;
     } catch (error) {
       if (error instanceof StoreUnavailableError) throw error;
-      refusal = error;
+      return error;
     }
-    await this.#options.quarantine.add(transition, refusal);
+  }
+
+  /** A settlement may be part of a closed sum already: booked again it would be charged twice. */
+  async #refusalOfClosed(transition: SpooledTransition): Promise<string | undefined> {
+    if (transition.kind !== "settle") return undefined;
+    const { holdId, organizationId } = transition.facts;
+    const day = Math.floor(timeOfUuidV7(holdId) / DAY_MS);
+    if (day >= Math.floor(this.#options.clock() / DAY_MS)) return undefined;
+    const closed = await this.#options.books.lastClosedDay(organizationId);
+    return closed === undefined || closed < day ? undefined : "the day of its hold is closed";
   }
 
   async #book<T extends SpooledTransition>(lane: Lane, transition: T): Promise<Outcomes[T["kind"]]> {
@@ -220,4 +235,9 @@ export class Ledger {
     }
     return outcome;
   }
+}
+
+/** Milliseconds since 1970: the first 48 bits of a UUIDv7 (RFC 9562, section 5.7). */
+function timeOfUuidV7(id: string): number {
+  return Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);
 }

@@ -2,6 +2,7 @@ import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { v7 as uuid } from "uuid";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { GatedBooks } from "../../test/support/gated-books.ts";
 import { keepLog } from "../../test/support/log.ts";
@@ -237,5 +238,23 @@ describe("a settlement that no retry can book", () => {
     books.failWith = () => undefined;
     await until(async () => (await entries()) === 0);
     expect(await quarantined()).toMatchObject([{ reason: "it was answered with unknown_organization" }]);
+  });
+
+  test("of a day that was closed, so that it is not charged twice; not one of a later day", async () => {
+    const dayMs = 86_400_000;
+    const [closed, later] = [3, 4].map((day) => uuid({ msecs: day * dayMs })) as [string, string];
+    await ledger.stop();
+    ledger = await openLedger({ books, dataDir, log, settleRetryMs: 0, clock: () => 9 * dayMs });
+    ledger.start();
+    for (const id of [closed, later]) await hold(id);
+    books.failWith = away;
+    for (const id of [closed, later]) await settle(id, 3);
+    books.lastClosedDay = async () => 3;
+    books.failWith = () => undefined;
+    await until(async () => (await entries()) === 0);
+    expect(await quarantined()).toMatchObject([
+      { reason: "the day of its hold is closed", transition: { facts: { holdId: closed } } },
+    ]);
+    expect(row(later)?.state).toBe("charged");
   });
 });

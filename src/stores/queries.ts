@@ -27,6 +27,16 @@ export function bookReads(database: PortableDatabase): Omit<Books, "apply"> {
         .executeTakeFirst();
       return row && balanceFromTable(row);
     },
+    async lastClosedDay(organizationId) {
+      const row = await kysely
+        .selectFrom("closing")
+        .select("charged_day")
+        .where("organization_id", "=", organizationId)
+        .orderBy("charged_day", "desc")
+        .limit(1)
+        .executeTakeFirst();
+      return row && Number(row.charged_day);
+    },
     async statement(organizationId, { after, limit }) {
       const from = after === null ? undefined : parsePosition(after);
       const [grants, charges] = await Promise.all([

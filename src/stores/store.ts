@@ -48,6 +48,8 @@ export interface Books {
   /** Open holds past their expiry by the store's clock, oldest first. A look without locks: `expire` tests again. */
   overdueHolds(options: { afterHoldId: string | null; limit: number }): Promise<HoldReference[]>;
   balance(organizationId: string): Promise<BalanceRow | undefined>;
+  /** The last day, counted from 1970 in UTC, of whose events a closing stands for some; undefined where there is none. */
+  lastClosedDay(organizationId: string): Promise<number | undefined>;
   /** Grants and usage events of an organization, oldest first. */
   statement(organizationId: string, page: StatementPage): Promise<StatementEntry[]>;
   /** Checks one organization in one short snapshot: every invariant that the store alone can show, broken ones told. */

@@ -20,7 +20,7 @@ import type { Books, HoldReference, Lane, OutcomesOf } from "../../src/stores/st
  * Books in memory, with the real decision between reading and writing. Like a store it hands `decide` only the rows
  * that a batch concerns; unlike one it refuses rows that are written without need.
  */
-export class MemoryBooks implements Pick<Books, "apply" | "overdueHolds" | "balance"> {
+export class MemoryBooks implements Pick<Books, "apply" | "overdueHolds" | "balance" | "lastClosedDay"> {
   readonly balances = new Map<string, BalanceRow>();
   readonly tokenBalances = new Map<string, TokenBalanceRow>();
   readonly grants = new Map<string, GrantRow>();
@@ -68,6 +68,10 @@ export class MemoryBooks implements Pick<Books, "apply" | "overdueHolds" | "bala
       .sort((a, b) => (a.holdId < b.holdId ? -1 : 1))
       .slice(0, options.limit)
       .map(({ organizationId, holdId }) => ({ organizationId, holdId }));
+  }
+
+  async lastClosedDay(_organizationId: string): Promise<number | undefined> {
+    return undefined;
   }
 
   async balance(organizationId: string): Promise<BalanceRow | undefined> {

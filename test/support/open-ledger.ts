@@ -13,7 +13,7 @@ export const HOLD_LIFE_MS = 1_000;
 
 export interface LedgerSetup extends Partial<Omit<LedgerOptions, "books">> {
   /** The ledger asks neither for statements nor for a check of the books. */
-  books: Pick<Books, "apply" | "overdueHolds" | "balance">;
+  books: Pick<Books, "apply" | "overdueHolds" | "balance" | "lastClosedDay">;
   dataDir: string;
   log: LedgerOptions["log"];
 }

@@ -1,4 +1,4 @@
-import { mkdir, open, readdir, stat, unlink } from "node:fs/promises";
+import { mkdir, open, readdir, rm, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { SpoolFile } from "./file.ts";
 
@@ -20,6 +20,8 @@ export interface OwnedFile {
 export class SpoolDirectory {
   readonly #path: string;
   readonly #takeLock: TakeLock;
+  /** Of the files that this process has. */
+  readonly #names = new Set<string>();
 
   private constructor(path: string, takeLock: TakeLock) {
     this.#path = path;
@@ -47,6 +49,7 @@ export class SpoolDirectory {
     for (const entry of await readdir(this.#path)) {
       if (!entry.endsWith(RECORDS)) continue;
       const name = entry.slice(0, -RECORDS.length);
+      if (this.#names.has(name)) continue;
       const unlock = this.#takeLock(this.#lockOf(name));
       if (unlock === undefined) continue;
       // Since the folder was read, its owner or another process may have done away with it.
@@ -58,19 +61,25 @@ export class SpoolDirectory {
   }
 
   #owned(name: string, file: SpoolFile, unlock: () => void): OwnedFile {
+    this.#names.add(name);
+    const leave = () => {
+      this.#names.delete(name);
+      unlock();
+    };
     return {
       file,
-      close: () => file.close().finally(unlock),
+      close: () => file.close().finally(leave),
       remove: async () => {
         await file.remove();
-        await this.#removeLock(name, unlock);
+        await this.#removeLock(name, leave);
       },
     };
   }
 
-  /** Names are never used again, so that a lock without its file guards nothing. */
+  /** Names are never used again, so that a lock without its file guards nothing, whoever takes it meanwhile. */
   async #removeLock(name: string, unlock: () => void): Promise<void> {
-    await unlink(this.#lockOf(name)).finally(unlock);
+    unlock();
+    await rm(this.#lockOf(name), { force: true });
   }
 
   #lockOf(name: string): string {

@@ -217,6 +217,8 @@ export function verifyCases(subject: Subject): void {
     );
     const verification = await subject.books.verify(used.organizationId);
     expect(verification).toMatchObject({ holds: 4, events: 4, violations: [] });
+    expect(await subject.books.lastClosedDay(used.organizationId)).toBe(0);
+    expect(await subject.books.lastClosedDay(await subject.organization())).toBeUndefined();
   });
 }
 
