@@ -194,6 +194,22 @@ describe("a mistake in the file is told in one line", () => {
       "4: models[0].price.output: missing; allowed: a decimal number, 0 or more, such as 0.25",
     ],
     [
+      `${model}    price: [{ from: soon, input: 1, output: 1 }]`,
+      '4: models[0].price[0].from: found "soon"; allowed: a date as YYYY-MM-DD',
+    ],
+    [
+      `${model}    price: [{ from: 2027-01-01, input: 1 }]`,
+      "4: models[0].price[0].output: missing; allowed: a decimal number, 0 or more, such as 0.25",
+    ],
+    [
+      `${model}    price: []`,
+      "4: models[0].price: found a list; allowed: input and output, or a list of such prices with the day (from) on which each takes effect",
+    ],
+    [
+      "models: [{ id: a, routes: [{ provider: p, model: m, weight: 0 }] }]",
+      "1: models[0].routes[0].weight: found 0; allowed: an integer from 1 to 1000",
+    ],
+    [
       `${model}    price: { input: .inf, output: 1 }`,
       '4: models[0].price.input: found "Infinity"; allowed: a decimal number, 0 or more, such as 0.25',
     ],

@@ -101,6 +101,16 @@ describe("the live catalog", () => {
     expect(catalog.find("gemini-2.5-flash")).toBeUndefined();
   });
 
+  test("a price takes effect at midnight, not at the next look", () => {
+    const { catalog, world } = live();
+    world.nowMs = Date.parse("2026-12-31T23:59:59.999Z");
+    expect(catalog.find("gemini-3.6-flash")?.prices.input).toBe(750_000n);
+    world.nowMs += 1;
+    expect(catalog.find("gemini-3.6-flash")?.prices.input).toBe(1_500_000n);
+    expect(catalog.list().some(({ id }) => id === "gemini-2.5-flash")).toBe(false);
+    expect(world.looks).toBe(0);
+  });
+
   test("looks once for those who ask together", async () => {
     const { catalog, world } = live();
     await Promise.all([catalog.refresh(), catalog.refresh(), catalog.refresh()]);

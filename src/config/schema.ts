@@ -178,7 +178,7 @@ const Price = (description: string) =>
     type: ["object", "array"],
     items: DATED_PRICE,
     minItems: 1,
-    allowed: "the prices below, or a list of them with the day (from) on which each takes effect",
+    allowed: "input and output, or a list of such prices with the day (from) on which each takes effect",
     description,
   });
 

@@ -49,7 +49,7 @@ export async function attempt(
   const routes = inOrder(request.model.routes, gateway.random);
   let failure: UpstreamError | undefined;
   let refusal: UpstreamError | undefined;
-  gateway.retryBudget.count(gateway.clock());
+  gateway.retryBudget.count(request.model.id, gateway.clock());
   for (let turn = 0; ; turn += 1) {
     const route = routes[turn] ?? (turn === routes.length ? sameAgain(course, failure) : undefined);
     if (route === undefined) throw failure ?? refusal ?? noRoute(request.model);
@@ -62,7 +62,7 @@ export async function attempt(
       refusal ??= circuit.refusal(startedMs);
       continue;
     }
-    if (failure !== undefined && !gateway.retryBudget.takes(startedMs)) throw failure;
+    if (failure !== undefined && !gateway.retryBudget.takes(request.model.id, startedMs)) throw failure;
     course.route = route;
     course.isCalled = true;
     try {

@@ -4,19 +4,25 @@ import { RetryBudget } from "./retry-budget.ts";
 import { RollingCount } from "./rolling-count.ts";
 
 const takenOf = (budget: RetryBudget, nowMs: number, tries: number) =>
-  Array.from({ length: tries }, () => budget.takes(nowMs)).filter(Boolean).length;
+  Array.from({ length: tries }, () => budget.takes("m", nowMs)).filter(Boolean).length;
 
-test("a quiet service has a hundred further attempts in ten seconds", () => {
+test("a quiet model has a hundred further attempts in ten seconds", () => {
   const budget = new RetryBudget();
-  budget.count(0);
+  budget.count("m", 0);
   expect(takenOf(budget, 0, 1000)).toBe(100);
   expect(takenOf(budget, 9_999, 10)).toBe(0);
   expect(takenOf(budget, 10_000, 1000)).toBe(100);
 });
 
+test("no model uses up another's", () => {
+  const budget = new RetryBudget();
+  expect(takenOf(budget, 0, 1000)).toBe(100);
+  expect(budget.takes("other", 0)).toBe(true);
+});
+
 test("a busy one has a fifth of the requests of the last ten seconds", () => {
   const budget = new RetryBudget();
-  for (let count = 0; count < 5_000; count += 1) budget.count(count * 2);
+  for (let count = 0; count < 5_000; count += 1) budget.count("m", count * 2);
   expect(takenOf(budget, 9_999, 5_000)).toBe(1_000);
   expect(takenOf(budget, 15_000, 5_000)).toBe(0);
   expect(takenOf(budget, 30_000, 5_000)).toBe(100);

@@ -1,23 +1,19 @@
 import { readFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { ErrorEnvelope } from "../../src/contract/error.ts";
 import { compileCheck } from "../../src/contract/validation.ts";
 import { type ErrorCode, errorCatalog } from "../../src/errors.ts";
 import {
   eventsOf,
-  freePort,
   makeOrganization,
   type Organization,
   type RunningService,
   send,
   startService,
 } from "../support/service.ts";
-import { listen, startWire } from "../support/wire.ts";
 import { CASES, type Case, type Outcome } from "./cases.ts";
-import { createServerWithoutCertificate, REPORTED } from "./scripts.ts";
+import { REPORTED } from "./scripts.ts";
+import { startServers, TIMEOUT_MS } from "./servers.ts";
 
-/** Every timeout of the providers. */
-const TIMEOUT_MS = 500;
 /** What a caller waits at the most for the end of an upstream that has gone silent. */
 export const WAITS_MS_MAX = TIMEOUT_MS + 1_000;
 const HANGS_AFTER_MS = 20_000;
@@ -64,17 +60,10 @@ export interface Bench {
 
 export async function startBench(): Promise<Bench> {
   const servers = await startServers();
-  const timeouts = { connectMs: TIMEOUT_MS, firstByteMs: TIMEOUT_MS, idleMs: TIMEOUT_MS };
   const service = await startService({
     config: {
       limits: { requestsPerMinute: 100_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 1000 },
-      providers: Object.entries(servers.addresses).map(([id, baseUrl]) => ({
-        id,
-        kind: "openai-compatible",
-        baseUrl,
-        apiKey: "k",
-        timeouts,
-      })),
+      providers: servers.providers,
       models: CASES.map(({ at = "wire" }, index) => ({
         id: `case-${index}`,
         price: PRICE,
@@ -93,37 +82,6 @@ export async function startBench(): Promise<Bench> {
       await servers.end();
     },
   };
-}
-
-/** The upstreams: one that plays the scripts, and the ways in which none can be reached. */
-async function startServers() {
-  const wire = await startWire((socket, request) => {
-    const body = JSON.parse(request.slice(request.indexOf("\r\n\r\n"))) as { model: string; stream?: boolean };
-    const script = CASES[Number(body.model.slice("case-".length))]?.script;
-    if (typeof script === "function") script(socket);
-    else if (script !== undefined) script[body.stream === true ? "streamed" : "unstreamed"](socket);
-  });
-  const plain = createServer((socket) => {
-    socket.on("error", () => {}).resume();
-    socket.end("HTTP/1.1 400 Bad Request\r\n\r\n");
-  });
-  const mute = createServer((socket) => void socket.on("error", () => {}).resume());
-  const bare = createServerWithoutCertificate();
-  const at = async (scheme: string, server: Parameters<typeof listen>[0]) =>
-    `${scheme}://127.0.0.1:${await listen(server)}/v1`;
-  const addresses: Record<string, string> = {
-    wire: wire.baseUrl,
-    nobody: `http://127.0.0.1:${await freePort()}/v1`,
-    "no-such-name": "http://upstream.invalid/v1",
-    "no-tls": await at("https", plain),
-    "no-certificate": await at("https", bare),
-    "silent-tls": await at("https", mute),
-  };
-  const end = async () => {
-    await wire.end();
-    await Promise.all([plain, bare, mute].map((server) => new Promise((resolve) => server.close(resolve))));
-  };
-  return { addresses, end };
 }
 
 interface Asking {
