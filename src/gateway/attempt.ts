@@ -1,4 +1,5 @@
 import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
+import type { Attempt } from "../credits/books.ts";
 import { UpstreamError, type UpstreamFailure } from "../errors.ts";
 import type { Provider, ProviderAnswer } from "../providers/provider.ts";
 import type { Admission } from "./admit.ts";
@@ -10,14 +11,8 @@ import type { Meter } from "./meter.ts";
 import { forUpstream, type PreparedRequest } from "./prepare.ts";
 import { inOrder } from "./route.ts";
 
-/** One call of an upstream, as the books keep it. */
-export interface Attempt {
-  /** `provider/model` */
-  route: string;
-  outcome: "answered" | "client_left" | UpstreamFailure;
-  /** Until the answer began, or the failure was known. */
-  durationMs: number;
-}
+/** What became of one call of an upstream. */
+type Outcome = "answered" | "client_left" | UpstreamFailure;
 
 /** Where a completion has come to, upstream. */
 export interface Course {
@@ -25,6 +20,7 @@ export interface Course {
   route: Route;
   /** Whether an upstream was called. */
   isCalled: boolean;
+  /** Each until its answer began, or its failure was known. */
   attempts: Attempt[];
 }
 
@@ -127,7 +123,7 @@ function failed(
   error: unknown,
 ): UpstreamError {
   const nowMs = gateway.clock();
-  const note = (outcome: Attempt["outcome"]) => {
+  const note = (outcome: Outcome) => {
     const durationMs = nowMs - startedMs;
     attempts.push({ route: upstreamOf(route), outcome, durationMs });
     return { requestId, route: upstreamOf(route), outcome, durationMs };
