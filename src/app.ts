@@ -120,7 +120,7 @@ function createAccounts(surroundings: Surroundings, store: Store): Accounts {
   return new Accounts({ rows: store.accounts, clock, random, newId: newIdOf(surroundings), actor: SERVICE_ACTOR });
 }
 
-async function createLedger(config: Config, surroundings: Surroundings, { books }: Store): Promise<Ledger> {
+async function createLedger(config: Config, surroundings: Surroundings, { books, allowances }: Store): Promise<Ledger> {
   const { clock, log } = surroundings;
   const { dataDir, ledger } = config;
   const random = fractions(surroundings.random);
@@ -130,6 +130,7 @@ async function createLedger(config: Config, surroundings: Surroundings, { books 
   });
   return new Ledger({
     books,
+    allowances,
     spool,
     quarantine: new Quarantine({ file: quarantineFileOf(dataDir), clock, log }),
     holdLifeMs: ledger.holdSeconds * 1000,

@@ -10,7 +10,7 @@ import type {
 } from "../credits/books.ts";
 import { priceOf } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
-import type { Books } from "../stores/store.ts";
+import type { AllowanceRows, Books } from "../stores/store.ts";
 import { Lane } from "./lane.ts";
 import type { Quarantine } from "./quarantine.ts";
 import type { SpooledTransition } from "./spool/record.ts";
@@ -23,6 +23,7 @@ const DAY_MS = 86_400_000;
 
 export interface LedgerOptions {
   books: Books;
+  allowances: AllowanceRows;
   spool: Spool;
   quarantine: Quarantine;
   /** How long a hold lives that is not renewed. */

@@ -2,15 +2,20 @@ import type { Log } from "../contract/log.ts";
 import type { HoldFacts, Outcomes } from "../credits/books.ts";
 import { NO_TOKENS, type TokenCounts } from "../credits/price.ts";
 import type { Books, HoldReference } from "../stores/store.ts";
+import { type AllowanceOptions, grantAllowances } from "./allowances.ts";
 import type { Lane } from "./lane.ts";
 
 /** Small enough that new holds, which share the lane with the renewals, wait behind one chunk at the most. */
 const RENEWAL_CHUNK = 500;
 const SWEEP_PAGE = 500;
+/** Small, so that no request waits long behind one; together more than a busy service makes meanwhile. */
+const KEY_CHUNK = 200;
+const KEY_CHUNKS_MAX = 50;
 const FAILURE_LOGGED_EVERY_MS = 60_000;
 
 export interface UpkeepOptions {
-  books: Pick<Books, "overdueHolds">;
+  books: Pick<Books, "overdueHolds" | "removeOldKeys">;
+  allowances: AllowanceOptions["allowances"];
   holds: Lane;
   durable: Lane;
   holdLifeMs: number;
@@ -93,9 +98,19 @@ export class Upkeep {
   }
 
   async #sweepAfterRenewal(): Promise<void> {
+    await this.#guard(() => this.#tidyUp());
     // Without its renewal, a running request of this very process could be taken for a dead one.
     if (!(await this.renew())) return;
     if (await this.#options.beforeSweep()) await this.#guard(() => this.#expireOverdue());
+  }
+
+  /** What any process may do at any time, for all of them. */
+  async #tidyUp(): Promise<void> {
+    const { books, allowances, durable } = this.#options;
+    await grantAllowances({ allowances, grant: (grant) => durable.push(grant) });
+    for (let chunk = 0; chunk < KEY_CHUNKS_MAX; chunk += 1) {
+      if ((await books.removeOldKeys(KEY_CHUNK)) < KEY_CHUNK) return;
+    }
   }
 
   async #renewAll(): Promise<void> {
@@ -160,7 +175,7 @@ export class Upkeep {
       const { clock, log } = this.#options;
       if (clock() - this.#failureLoggedAtMs >= FAILURE_LOGGED_EVERY_MS) {
         this.#failureLoggedAtMs = clock();
-        log.error({ err: error }, "upkeep of the holds failed; it is tried again");
+        log.error({ err: error }, "upkeep of the books failed; it is tried again");
       }
       return false;
     }

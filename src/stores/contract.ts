@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, describe } from "vitest";
 import { accountCases } from "./contract/accounts.ts";
+import { adjustmentCases } from "./contract/adjustments.ts";
+import { allowanceCases } from "./contract/allowances.ts";
 import { type ContractStore, Subject } from "./contract/fixture.ts";
+import { keyCases } from "./contract/keys.ts";
 import { raceCases } from "./contract/races.ts";
 import { readCases } from "./contract/reads.ts";
 import { requestCases } from "./contract/requests.ts";
@@ -20,6 +23,9 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     afterAll(() => subject.stop());
     describe("accounts", () => accountCases(subject));
     describe("transitions", () => transitionCases(subject));
+    describe("idempotency keys", () => keyCases(subject));
+    describe("adjustments, caps and checkpoints", () => adjustmentCases(subject));
+    describe("allowances", () => allowanceCases(subject));
     describe("races", () => raceCases(subject));
     describe("reads", () => readCases(subject));
     describe("requests", () => requestCases(subject));

@@ -45,6 +45,18 @@ export function bookReads(database: PortableDatabase): Omit<Books, "apply"> {
       ]);
       return [...grants, ...charges].sort(byTimeAndKind).slice(0, limit);
     },
+    async removeOldKeys(limit) {
+      const old = sql`(
+        select organization_id, key from idempotency_key where expires_at <= ${database.now()} limit ${sql.lit(limit)}
+      )`;
+      // Tested again: another process may have begun to use the key anew since the look.
+      const result = await kysely
+        .deleteFrom("idempotency_key")
+        .where(sql<boolean>`(organization_id, key) in ${old}`)
+        .where("expires_at", "<=", database.now())
+        .executeTakeFirst();
+      return Number(result.numDeletedRows);
+    },
     verify: (organizationId) => verifyOrganization(database, organizationId),
   };
 }

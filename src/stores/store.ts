@@ -1,5 +1,6 @@
+import type { AllowanceRow } from "../credits/allowance.ts";
 import type { BalanceRow, GrantRow, Outcomes, Transition, UsageEventRow } from "../credits/books.ts";
-import type { AccountRows } from "./account-store.ts";
+import type { AccountRows, IdPage } from "./account-store.ts";
 import type { AdminRows } from "./admin-store.ts";
 import type { DirectoryRows } from "./directory-store.ts";
 import type { RequestRows } from "./request-store.ts";
@@ -26,6 +27,7 @@ export interface Store {
   readonly kind: "sqlite" | "postgres";
   readonly books: Books;
   readonly accounts: AccountRows;
+  readonly allowances: AllowanceRows;
   readonly admin: AdminRows;
   readonly directory: DirectoryRows;
   readonly requests: RequestRows;
@@ -52,6 +54,8 @@ export interface Books {
   lastClosedDay(organizationId: string): Promise<number | undefined>;
   /** Grants and usage events of an organization, oldest first. */
   statement(organizationId: string, page: StatementPage): Promise<StatementEntry[]>;
+  /** Removes idempotency keys past their time, at most `limit`; gives how many. They counted as absent before. */
+  removeOldKeys(limit: number): Promise<number>;
   /** Checks one organization in one short snapshot: every invariant that the store alone can show, broken ones told. */
   verify(organizationId: string): Promise<OrganizationVerification>;
 }
@@ -85,4 +89,17 @@ export interface OrganizationVerification {
   holds: number;
   events: number;
   violations: Violation[];
+}
+
+/** Allowances: what is granted again every month. Their grants are made through the books. */
+export interface AllowanceRows {
+  insert(allowance: AllowanceRow): Promise<void>;
+  /** Null: of every organization. */
+  list(page: IdPage & { organizationId: string | null }): Promise<AllowanceRow[]>;
+  /** False where there is no such allowance or it was ended before. */
+  end(allowance: Pick<AllowanceRow, "organizationId" | "id">, atMs: number): Promise<boolean>;
+  /** Those whose next month begins within `aheadMs` by the store's clock or has begun; the most overdue first. */
+  due(options: { aheadMs: number; limit: number }): Promise<{ nowMs: number; rows: AllowanceRow[] }>;
+  /** Moves the beginning of the next month, unless somebody has moved it. */
+  advance(allowance: Pick<AllowanceRow, "organizationId" | "id" | "nextAtMs">, toMs: number): Promise<void>;
 }

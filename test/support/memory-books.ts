@@ -20,7 +20,9 @@ import type { Books, HoldReference, Lane, OutcomesOf } from "../../src/stores/st
  * Books in memory, with the real decision between reading and writing. Like a store it hands `decide` only the rows
  * that a batch concerns; unlike one it refuses rows that are written without need.
  */
-export class MemoryBooks implements Pick<Books, "apply" | "overdueHolds" | "balance" | "lastClosedDay"> {
+export class MemoryBooks
+  implements Pick<Books, "apply" | "overdueHolds" | "balance" | "lastClosedDay" | "removeOldKeys">
+{
   readonly balances = new Map<string, BalanceRow>();
   readonly tokenBalances = new Map<string, TokenBalanceRow>();
   readonly grants = new Map<string, GrantRow>();
@@ -72,6 +74,12 @@ export class MemoryBooks implements Pick<Books, "apply" | "overdueHolds" | "bala
 
   async lastClosedDay(_organizationId: string): Promise<number | undefined> {
     return undefined;
+  }
+
+  async removeOldKeys(limit: number): Promise<number> {
+    const old = [...this.keys].filter(([, { expiresAtMs }]) => expiresAtMs <= this.nowMs).slice(0, limit);
+    for (const [key] of old) this.keys.delete(key);
+    return old.length;
   }
 
   async balance(organizationId: string): Promise<BalanceRow | undefined> {

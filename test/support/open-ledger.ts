@@ -6,14 +6,14 @@ import { Ledger, type LedgerOptions } from "../../src/ledger/ledger.ts";
 import { Quarantine, quarantineFileOf } from "../../src/ledger/quarantine.ts";
 import { Spool } from "../../src/ledger/spool/spool.ts";
 import { takeLock } from "../../src/stores/sqlite/lock.ts";
-import type { Books } from "../../src/stores/store.ts";
+import type { AllowanceRows, Books } from "../../src/stores/store.ts";
 
 export const ORGANIZATION = "org_1";
 export const HOLD_LIFE_MS = 1_000;
 
-export interface LedgerSetup extends Partial<Omit<LedgerOptions, "books">> {
+export interface LedgerSetup extends Partial<Omit<LedgerOptions, "books" | "allowances">> {
   /** The ledger asks neither for statements nor for a check of the books. */
-  books: Pick<Books, "apply" | "overdueHolds" | "balance" | "lastClosedDay">;
+  books: Pick<Books, "apply" | "overdueHolds" | "balance" | "lastClosedDay" | "removeOldKeys">;
   dataDir: string;
   log: LedgerOptions["log"];
 }
@@ -24,8 +24,15 @@ export async function openLedger({ books, dataDir, log, ...options }: LedgerSetu
   const spool = await Spool.open({ directory: join(dataDir, "spool"), takeLock, name: uuid(), ...common });
   const quarantine = new Quarantine({ file: quarantineFileOf(dataDir), ...common });
   const often = { holdLifeMs: HOLD_LIFE_MS, renewEveryMs: 5, sweepEveryMs: 5 };
-  return new Ledger({ books: books as Books, spool, quarantine, ...often, ...common, ...options });
+  const allowances = NO_ALLOWANCES as AllowanceRows;
+  return new Ledger({ books: books as Books, allowances, spool, quarantine, ...often, ...common, ...options });
 }
+
+/** What months are granted is tested on real stores. */
+const NO_ALLOWANCES: Pick<AllowanceRows, "due" | "advance"> = {
+  due: async () => ({ nowMs: 0, rows: [] }),
+  advance: async () => {},
+};
 
 /** A token of input costs a micro-credit. */
 export function factsOf(holdId: string): HoldFacts {

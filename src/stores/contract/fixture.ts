@@ -19,6 +19,8 @@ export interface ContractStore {
   openAnother(): Promise<Store>;
   /** Runs one SQL statement beside the store, with CHECK constraints out of the way. */
   tamper(statement: string): Promise<void>;
+  /** Reads beside the store; integers as numbers. */
+  read(statement: string): Promise<Record<string, unknown>[]>;
   /** Closes everything that was opened. */
   close(): Promise<void>;
 }
@@ -62,6 +64,24 @@ export class Subject {
     await this.store.accounts.insertOrganization({ id, name: "Contract", kind: "standard", createdAtMs: Date.now() });
     if (microCredits > 0n) await this.one(grantOf(id, microCredits));
     return id;
+  }
+
+  /** A token with a cap. */
+  async cappedToken(organizationId: string, cap: bigint): Promise<string> {
+    const [id, hash] = [randomId("tok"), new Uint8Array(randomBytes(32))];
+    const rights = { prefix: "sk-tg-capp", scopes: [], models: null, limits: null };
+    const times = { createdAtMs: 0, expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null };
+    await this.store.accounts.insertToken({ id, organizationId, name: "capped", hash, ...rights, ...times }, cap);
+    return id;
+  }
+
+  /** How requests went, as the rows of their holds tell it. */
+  async traces(organizationId: string): Promise<Map<unknown, Record<string, unknown>>> {
+    const columns = "is_streamed, first_token_ms, attempts, failure";
+    const rows = await this.#subject.read(
+      `select id, ${columns} from hold where organization_id = '${organizationId}'`,
+    );
+    return new Map(rows.map(({ id, ...trace }) => [id, trace]));
   }
 
   /** Applies one transition; holds in the lane of holds. */

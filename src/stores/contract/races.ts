@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { HoldTransition, Outcome, Transition } from "../../credits/books.ts";
 import type { Books, Lane, Store } from "../store.ts";
-import { grantOf, holdOf, one, randomId, referenceOf, type Subject, settleOf } from "./fixture.ts";
+import { factsOf, grantOf, holdOf, one, randomId, referenceOf, type Subject, settleOf } from "./fixture.ts";
+import { keyRaceCases } from "./keys.ts";
 
 /** What runs at once, on one instance and on two, as on two nodes. */
 export function raceCases(subject: Subject): void {
@@ -48,6 +49,8 @@ export function raceCases(subject: Subject): void {
 
   settlementAgainstExpiry(subject, both);
   doubleCases(subject, both);
+  keyRaceCases(subject, both);
+  capRaceCases(subject, both);
 
   test("batches that name organizations in opposite orders all pass", async () => {
     const ids = await Promise.all(Array.from({ length: 6 }, () => subject.organization(1_000n)));
@@ -81,16 +84,21 @@ async function expectTenHeld(subject: Subject, organizationId: string, outcomes:
   await subject.expectSound(organizationId);
 }
 
+const PAIRS = 1_000;
+
 function settlementAgainstExpiry(subject: Subject, both: () => readonly [Books, Books]): void {
-  test("a settlement and an expiry at once: charged exactly once, whoever comes first", async () => {
-    const organizationId = await subject.organization(10_000n);
-    const holds = Array.from({ length: 100 }, () => holdOf(organizationId, 20n, -1_000));
+  test(`a settlement and an expiry at once, ${PAIRS} pairs: each charged exactly once, whoever comes first`, async () => {
+    const organizationId = await subject.organization(100_000n);
+    const holds = Array.from({ length: PAIRS }, () => holdOf(organizationId, 20n, -1_000));
     await subject.books.apply("holds", holds);
+    const groups = Array.from({ length: PAIRS / 10 }, (_, i) => holds.slice(i * 10, i * 10 + 10));
     const outcomes = await Promise.all(
-      holds.map(async (hold, i) => {
+      groups.map(async (group, i) => {
         const [settling, expiring] = i % 2 === 0 ? both() : ([...both()].reverse() as [Books, Books]);
-        const settlement = () => one(settling, settleOf(hold, 7), "durable");
-        const expiry = () => one(expiring, { kind: "expire", ...referenceOf(hold) }, "durable");
+        const settlements: Transition[] = group.map((hold) => settleOf(hold, 7));
+        const expiries: Transition[] = group.map((hold) => ({ kind: "expire", ...referenceOf(hold) }));
+        const settlement = () => settling.apply("durable", settlements);
+        const expiry = () => expiring.apply("durable", expiries);
         if (i % 3 !== 0) return (await Promise.all([settlement(), expiry()]))[0];
         const expired = expiry();
         const settled = await settlement();
@@ -98,9 +106,9 @@ function settlementAgainstExpiry(subject: Subject, both: () => readonly [Books, 
         return settled;
       }),
     );
-    for (const outcome of outcomes) expect(outcome).toMatchObject({ outcome: "charged", charged: 7n });
+    for (const outcome of outcomes.flat()) expect(outcome).toMatchObject({ outcome: "charged", charged: 7n });
     const balance = await subject.books.balance(organizationId);
-    expect(balance).toMatchObject({ held: 0n, spent: 700n, available: 9_300n });
+    expect(balance).toMatchObject({ held: 0n, spent: BigInt(PAIRS) * 7n, available: 100_000n - BigInt(PAIRS) * 7n });
     const costs = new Map<string, bigint>();
     for (const { holdId, cost } of await subject.events(organizationId)) {
       costs.set(holdId, (costs.get(holdId) ?? 0n) + cost);
@@ -146,6 +154,22 @@ function doubleCases(subject: Subject, both: () => readonly [Books, Books]): voi
       await one(granting, grantOf(organizationId, 3n, { reference: randomId("reference") }), "durable");
       expect(await one(holding, holdOf(organizationId, 3n), "holds")).toMatchObject({ outcome: "held" });
     }
+    await subject.expectSound(organizationId);
+  });
+}
+
+function capRaceCases(subject: Subject, both: () => readonly [Books, Books]): void {
+  test("1,000 holds at once of a token with a cap of 10: exactly 10 are held", async () => {
+    const organizationId = await subject.organization(100_000n);
+    const tokenId = await subject.cappedToken(organizationId, 10n);
+    const holds = Array.from({ length: 1_000 }, () => ({
+      ...holdOf(organizationId, 1n),
+      facts: factsOf(organizationId, { tokenId }),
+    }));
+    const outcomes = await each(both(), holds, "holds");
+    expect(outcomes.filter(({ outcome }) => outcome === "held")).toHaveLength(10);
+    expect(outcomes.filter((outcome) => "limitedBy" in outcome && outcome.limitedBy === "token")).toHaveLength(990);
+    expect(await subject.books.balance(organizationId)).toMatchObject({ available: 99_990n, held: 10n });
     await subject.expectSound(organizationId);
   });
 }

@@ -28,6 +28,10 @@ async function openForContract(): Promise<ContractStore> {
       hasChecks = false;
       await beside.query(statement);
     },
+    async read(statement) {
+      const { rows } = await beside.query<Record<string, unknown>>({ text: statement, types: NUMBERS });
+      return rows;
+    },
     async close() {
       await beside.end();
       for (const store of stores) await store.close();
@@ -35,6 +39,8 @@ async function openForContract(): Promise<ContractStore> {
     },
   };
 }
+
+const NUMBERS = { getTypeParser: (type: number) => (type === pg.types.builtins.INT8 ? Number : String) };
 
 async function dropChecks(client: pg.Client): Promise<void> {
   const { rows } = await client.query<{ statement: string }>(

@@ -5,6 +5,7 @@ import { decide } from "../../credits/decide.ts";
 import { OperatorError } from "../../errors.ts";
 import { accountRows } from "../accounts.ts";
 import { adminRows } from "../admin-rows.ts";
+import { allowanceRows } from "../allowances.ts";
 import { directoryRows } from "../directory-rows.ts";
 import { readMigrations } from "../migrations.ts";
 import { bookReads } from "../queries.ts";
@@ -71,6 +72,7 @@ function storeOver(pools: Pools, stopPartitions: () => void): Store {
     kind: "postgres",
     books: books(pools, database),
     accounts: accountRows(database),
+    allowances: allowanceRows(database),
     admin: adminRows(database),
     directory: directoryRows(database),
     requests: requestRows(database),

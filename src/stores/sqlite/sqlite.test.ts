@@ -24,6 +24,12 @@ async function openForContract(): Promise<ContractStore> {
     async tamper(statement) {
       beside.exec(statement);
     },
+    async read(statement) {
+      return beside
+        .prepare(statement)
+        .all()
+        .map((row) => ({ ...row }));
+    },
     async close() {
       beside.close();
       for (const store of stores.reverse()) await store.close();

@@ -2,6 +2,7 @@ import { type CompiledQuery, Kysely, sql } from "kysely";
 import type { Outcome } from "../../credits/books.ts";
 import { accountRows } from "../accounts.ts";
 import { adminRows } from "../admin-rows.ts";
+import { allowanceRows } from "../allowances.ts";
 import { directoryRows } from "../directory-rows.ts";
 import { bookReads } from "../queries.ts";
 import { requestRows } from "../request-rows.ts";
@@ -72,6 +73,7 @@ export async function openSqliteParts(options: SqliteOptions): Promise<SqlitePar
     kind: "sqlite",
     books: books(database, writer, clock, () => checkpoints?.noteWrite()),
     accounts: accountRows(database),
+    allowances: allowanceRows(database),
     admin: adminRows(database),
     directory: directoryRows(database),
     requests: requestRows(database),

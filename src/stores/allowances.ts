@@ -1,0 +1,81 @@
+import { type Selectable, sql } from "kysely";
+import type { AllowanceRow } from "../credits/allowance.ts";
+import { optionalNumber } from "./rows.ts";
+import type { AllowanceRows } from "./store.ts";
+import type { AllowanceTable, PortableDatabase } from "./tables.ts";
+
+/** The rows of allowances, the same for both stores. */
+export function allowanceRows(database: PortableDatabase): AllowanceRows {
+  const { kysely } = database;
+  return {
+    async insert(row) {
+      await kysely.insertInto("allowance").values(toTable(row)).execute();
+    },
+    async list({ organizationId, after, limit }) {
+      let query = kysely.selectFrom("allowance").selectAll().orderBy("id").limit(limit);
+      if (organizationId !== null) query = query.where("organization_id", "=", organizationId);
+      if (after !== null) query = query.where("id", ">", after);
+      return (await query.execute()).map(fromTable);
+    },
+    async end({ organizationId, id }, atMs) {
+      const result = await kysely
+        .updateTable("allowance")
+        .set({ ended_at: atMs })
+        .where("organization_id", "=", organizationId)
+        .where("id", "=", id)
+        .where("ended_at", "is", null)
+        .executeTakeFirst();
+      return result.numUpdatedRows > 0n;
+    },
+    async due({ aheadMs, limit }) {
+      const now = database.now();
+      const rows = await kysely
+        .selectFrom("allowance")
+        .selectAll()
+        .select(now.as("now"))
+        .where("ended_at", "is", null)
+        .where("next_at", "<=", sql<bigint>`${now} + ${BigInt(aheadMs)}`)
+        .orderBy("next_at")
+        .limit(limit)
+        .execute();
+      return { nowMs: Number(rows[0]?.now ?? 0n), rows: rows.map(fromTable) };
+    },
+    async advance({ organizationId, id, nextAtMs }, toMs) {
+      await kysely
+        .updateTable("allowance")
+        .set({ next_at: toMs })
+        .where("organization_id", "=", organizationId)
+        .where("id", "=", id)
+        .where("next_at", "=", BigInt(nextAtMs))
+        .execute();
+    },
+  };
+}
+
+function fromTable(row: Selectable<AllowanceTable>): AllowanceRow {
+  return {
+    organizationId: row.organization_id,
+    id: row.id,
+    amount: row.amount,
+    priority: Number(row.priority),
+    lapses: row.lapses === 1n,
+    anchorAtMs: Number(row.anchor_at),
+    nextAtMs: Number(row.next_at),
+    createdAtMs: Number(row.created_at),
+    endedAtMs: optionalNumber(row.ended_at),
+  };
+}
+
+function toTable(row: AllowanceRow) {
+  return {
+    organization_id: row.organizationId,
+    id: row.id,
+    amount: row.amount,
+    priority: row.priority,
+    lapses: row.lapses ? 1 : 0,
+    anchor_at: row.anchorAtMs,
+    next_at: row.nextAtMs,
+    created_at: row.createdAtMs,
+    ended_at: row.endedAtMs,
+  };
+}

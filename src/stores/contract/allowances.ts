@@ -1,0 +1,53 @@
+import { expect, test } from "vitest";
+import type { AllowanceRow } from "../../credits/allowance.ts";
+import { randomId, type Subject } from "./fixture.ts";
+
+const FAR_MS = 4_000_000_000_000;
+
+function allowanceOf(organizationId: string, rest: Partial<AllowanceRow> = {}): AllowanceRow {
+  const terms = { amount: 2n ** 60n + 1n, priority: -3, lapses: true, createdAtMs: 5, endedAtMs: null };
+  return { organizationId, id: randomId("allowance"), ...terms, anchorAtMs: FAR_MS, nextAtMs: FAR_MS, ...rest };
+}
+
+export function allowanceCases(subject: Subject): void {
+  test("an allowance is given back as it was, and ends once", async () => {
+    const { allowances } = subject.store;
+    const organizationId = await subject.organization();
+    const rows = [allowanceOf(organizationId), allowanceOf(organizationId, { lapses: false })];
+    for (const row of rows) await allowances.insert(row);
+    const listed = await allowances.list({ organizationId, after: null, limit: 10 });
+    expect(listed).toEqual(rows.sort((a, b) => (a.id < b.id ? -1 : 1)));
+    const [first, second] = listed as [AllowanceRow, AllowanceRow];
+    expect(await allowances.list({ organizationId, after: first.id, limit: 10 })).toEqual([second]);
+    expect(await allowances.list({ organizationId: null, after: null, limit: 1_000 })).toEqual(
+      expect.arrayContaining(rows),
+    );
+    expect(await allowances.end(first, 77)).toBe(true);
+    expect(await allowances.end(first, 88)).toBe(false);
+    expect(await allowances.end({ organizationId, id: "absent" }, 88)).toBe(false);
+    const [ended] = await allowances.list({ organizationId, after: null, limit: 1 });
+    expect(ended).toEqual({ ...first, endedAtMs: 77 });
+  });
+
+  test("due are those whose month begins in time, by the store's clock, and that have not ended", async () => {
+    const { allowances } = subject.store;
+    const organizationId = await subject.organization();
+    const inMs = (ms: number) => allowanceOf(organizationId, { nextAtMs: Date.now() + ms });
+    const [past, soon, later, ended] = [inMs(-50_000), inMs(30_000), inMs(600_000), inMs(-1_000)];
+    for (const row of [past, soon, later, ended]) await allowances.insert(row);
+    await allowances.end(ended, 1);
+    const due = async () => {
+      const { nowMs, rows } = await allowances.due({ aheadMs: 60_000, limit: 100 });
+      if (rows.length > 0) expect(Math.abs(nowMs - Date.now())).toBeLessThan(60_000);
+      return rows.filter((row) => row.organizationId === organizationId);
+    };
+    expect(await due()).toEqual([past, soon]);
+    await allowances.advance(past, past.nextAtMs + 1);
+    // Moved by somebody else meanwhile: that stands.
+    await allowances.advance(past, FAR_MS);
+    expect(await due()).toEqual([{ ...past, nextAtMs: past.nextAtMs + 1 }, soon]);
+    await allowances.advance({ ...past, nextAtMs: past.nextAtMs + 1 }, FAR_MS);
+    expect(await due()).toEqual([soon]);
+    await allowances.advance(soon, FAR_MS);
+  });
+}

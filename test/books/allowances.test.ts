@@ -1,0 +1,90 @@
+import { rmSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { type AllowanceRow, periodAt } from "../../src/credits/allowance.ts";
+import { grantAllowances } from "../../src/ledger/allowances.ts";
+import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
+import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
+import type { Store } from "../../src/stores/store.ts";
+import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
+
+const DAY_MS = 86_400_000;
+
+describe("months are granted", () => {
+  test("on SQLite", async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), "tollgate-allowances-"));
+    const first = await openSqliteStore({ dataDir, role: "service" });
+    const second = await openSqliteStore({ dataDir, role: "command" });
+    await play(first, second);
+    await second.close();
+    await first.close();
+    rmSync(dataDir, { recursive: true });
+  });
+
+  test.skipIf(!hasPostgres)("on PostgreSQL", async () => {
+    const database = await createTestDatabase();
+    const open = () => openPostgresStore({ url: database.url, role: "service" });
+    const [first, second] = [await open(), await open()];
+    await play(first, second);
+    await first.close();
+    await second.close();
+    await database.drop();
+  });
+});
+
+/** What a node does every few seconds. */
+const upkeep = ({ allowances, books }: Store) =>
+  grantAllowances({ allowances, grant: (grant) => books.apply("durable", [grant]) });
+
+async function grantsOf({ books }: Store, organizationId: string) {
+  const entries = await books.statement(organizationId, { after: null, limit: 100 });
+  return entries.flatMap((entry) => (entry.kind === "grant" ? [entry.grant] : []));
+}
+
+async function play(first: Store, second: Store): Promise<void> {
+  let made = 0;
+  const organization = async (terms: Partial<AllowanceRow>): Promise<AllowanceRow> => {
+    const organizationId = `org_${++made}`;
+    await first.accounts.insertOrganization({ id: organizationId, name: "A", kind: "standard", createdAtMs: 0 });
+    const atMs = terms.anchorAtMs ?? Date.now() - 100 * DAY_MS;
+    const row = { organizationId, id: `allowance_${made}`, amount: 10n, priority: 0, lapses: true, createdAtMs: 0 };
+    const allowance = { ...row, anchorAtMs: atMs, nextAtMs: atMs, endedAtMs: null, ...terms };
+    await first.allowances.insert(allowance);
+    return allowance;
+  };
+  const lapsing = await organization({});
+  const staying = await organization({ lapses: false });
+  const soon = await organization({ anchorAtMs: Date.now() + 30_000 });
+  const far = await organization({ anchorAtMs: Date.now() + 10 * DAY_MS });
+  const ended = await organization({});
+  await first.allowances.end(ended, Date.now());
+
+  // A node that died between the grant and the move: the others come to the same.
+  const { allowances, books } = first;
+  const advance = () => Promise.reject(new Error("died"));
+  const dying = { allowances: { due: allowances.due, advance }, grant: () => books.apply("durable", []) };
+  await expect(grantAllowances(dying)).rejects.toThrow("died");
+  await Promise.all([first, second, first, second].map(upkeep));
+
+  const current = periodAt(lapsing.anchorAtMs, Date.now());
+  expect(await grantsOf(first, lapsing.organizationId)).toMatchObject([
+    { amount: 10n, remaining: 10n, effectiveAtMs: current.startMs, expiresAtMs: current.endMs },
+  ]);
+  // Of what stays, no month is lost: this is the fourth that has begun in 100 days.
+  const stayed = await grantsOf(first, staying.organizationId);
+  expect(stayed.map(({ remaining, expiresAtMs }) => [remaining, expiresAtMs])).toEqual(Array(4).fill([10n, null]));
+  expect(await grantsOf(first, soon.organizationId)).toMatchObject([
+    { state: "pending", remaining: 0n, effectiveAtMs: soon.anchorAtMs },
+  ]);
+  expect(await grantsOf(first, far.organizationId)).toEqual([]);
+  expect(await grantsOf(first, ended.organizationId)).toEqual([]);
+  for (const { organizationId } of [lapsing, staying, soon]) {
+    expect((await books.verify(organizationId)).violations).toEqual([]);
+  }
+
+  // The months that the store's clock has not come to are left for later.
+  const { rows } = await first.allowances.due({ aheadMs: 60_000, limit: 10 });
+  expect(rows).toEqual([]);
+}
