@@ -17,9 +17,16 @@ function answered(hold: HoldTransition, output: number, answer: string | null): 
   return { ...settleOf(hold, output), answer };
 }
 
-export function keyCases(subject: Subject): void {
-  const claim = claimOf("key 'x' \" é 日本");
+const claim = claimOf("key 'x' \" é 日本");
 
+export function keyCases(subject: Subject): void {
+  repetitionCases(subject);
+  endCases(subject);
+  oldKeyCases(subject);
+  traceCase(subject);
+}
+
+function repetitionCases(subject: Subject): void {
   test("the same key while the first request runs: in progress, and nothing is held", async () => {
     const organizationId = await subject.organization(100n);
     await subject.held(keyedHold(organizationId, claim));
@@ -58,7 +65,9 @@ export function keyCases(subject: Subject): void {
     await subject.one(answered(hold, 1, '"answer"'));
     expect(await subject.one(keyedHold(organizationId, other))).toEqual({ outcome: "mismatch" });
   });
+}
 
+function endCases(subject: Subject): void {
   test("after a charge without an answer, and after an expiry, the key is interrupted", async () => {
     const organizationId = await subject.organization(100n);
     const left = await subject.held(keyedHold(organizationId, claimOf("left")));
@@ -91,7 +100,9 @@ export function keyCases(subject: Subject): void {
     expect(await subject.one(keyedHold(organizationId, claim))).toMatchObject({ outcome: "insufficient" });
     await subject.held(keyedHold(organizationId, claim, 5n));
   });
+}
 
+function oldKeyCases(subject: Subject): void {
   test("a key past its time counts as absent, and is another's from then on", async () => {
     const organizationId = await subject.organization(100n);
     const old = await subject.held(keyedHold(organizationId, claimOf(claim.key, { keepMs: -1 })));
@@ -123,7 +134,9 @@ export function keyCases(subject: Subject): void {
     expect(await subject.one(answered(first, 4, '"answer"'))).toMatchObject({ charged: 4n });
     await subject.expectSound(organizationId);
   });
+}
 
+function traceCase(subject: Subject): void {
   test("how a request went is kept with its hold, at its end", async () => {
     const organizationId = await subject.organization(100n);
     const [charged, released] = [holdOf(organizationId, 10n), holdOf(organizationId, 10n)];
