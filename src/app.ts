@@ -11,6 +11,7 @@ import { Sessions } from "./accounts/sessions.ts";
 import { ShortTokens } from "./accounts/short-tokens.ts";
 import type { RandomBytes } from "./accounts/token.ts";
 import { FIRST_CREDITS, firstRun, type Standing } from "./app/first-run.ts";
+import { HealthFile } from "./app/health-file.ts";
 import { requestId, uuidV7 } from "./app/ids.ts";
 import { createCatalog, createUpstreams, type Upstreams } from "./app/upstreams.ts";
 import type { LiveCatalog } from "./catalog/live.ts";
@@ -84,7 +85,9 @@ export async function startService(config: Config, surroundings: Surroundings): 
   const lastUses = parts.adopt(new LastUses({ rows: store.accounts, log: surroundings.log }), (opened) =>
     opened.stop(),
   );
-  const services = { store, ledger, catalog, upstreams, accounts, lastUses };
+  const circuits = new Circuits();
+  const healthFile = parts.adopt(createHealthFile(config, surroundings, circuits), (opened) => opened.stop());
+  const services = { store, ledger, catalog, upstreams, circuits, accounts, lastUses };
   const server = await createHttp(config, surroundings, services);
   parts.defer(() => server.close(drainMs));
   const address = await listen(server, config.server);
@@ -92,6 +95,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
   const url = urlOf(address);
   ledger.start();
   lastUses.start();
+  healthFile.start();
   const [standing, adminToken] = await Promise.all([
     firstRun({ ...surroundings, accounts, ledger, rows: store.accounts }),
     firstAdminToken({ ...surroundings, rows: store.admin, newId: newIdOf(surroundings) }),
@@ -142,6 +146,10 @@ async function createLedger(config: Config, surroundings: Surroundings, { books,
   });
 }
 
+function createHealthFile({ dataDir }: Config, { clock, log }: Surroundings, circuits: Circuits): HealthFile {
+  return new HealthFile({ dataDir, health: (nowMs) => circuits.health(nowMs), clock, log });
+}
+
 /** Numbers from 0 up to 1. */
 function fractions(random: RandomBytes): () => number {
   return () => Buffer.from(random(6)).readUIntBE(0, 6) / 2 ** 48;
@@ -152,17 +160,18 @@ interface Services {
   ledger: Ledger;
   catalog: LiveCatalog;
   upstreams: Upstreams;
+  circuits: Circuits;
   accounts: Accounts;
   lastUses: LastUses;
 }
 
 function createHttp(config: Config, surroundings: Surroundings, services: Services): Promise<Server> {
   const { clock, log, version } = surroundings;
-  const { store, ledger, catalog, upstreams, lastUses } = services;
+  const { store, ledger, catalog, upstreams, circuits, lastUses } = services;
   const limits = new Limits(clock);
   const { providers } = upstreams;
   const settings = { limits, limitSettings: config.limits, playground: config.playground };
-  const routing = { circuits: new Circuits(), retryBudget: new RetryBudget(), random: fractions(surroundings.random) };
+  const routing = { circuits, retryBudget: new RetryBudget(), random: fractions(surroundings.random) };
   return createServer({
     gateway: { catalog, ledger, providers, ...settings, ...routing, clock, newId: newIdOf(surroundings), log },
     authenticator: new Authenticator({

@@ -1,10 +1,12 @@
 import { createCatalog, createUpstreams, type Upstreams } from "../app/upstreams.ts";
 import type { Catalog } from "../catalog/model.ts";
+import type { Config } from "../config.ts";
 import { createLog } from "../telemetry/log.ts";
 import type { CommonFlags, Terminal } from "./command.ts";
 import { readConfig } from "./configuration.ts";
 
 export interface CatalogAndUpstreams {
+  config: Config;
   catalog: Catalog;
   upstreams: Upstreams;
 }
@@ -21,7 +23,7 @@ export async function withCatalog(
     const log = createLog(config.log.level);
     const catalog = createCatalog(config, upstreams, { ...terminal, ownPort: () => config.server.port, log });
     await catalog.refresh();
-    await work({ catalog, upstreams });
+    await work({ config, catalog, upstreams });
   } finally {
     await upstreams.close();
   }

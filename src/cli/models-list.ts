@@ -1,26 +1,48 @@
 import type { Command } from "commander";
+import { readHealth } from "../app/health-file.ts";
 import { toContractModel } from "../catalog/to-contract.ts";
+import type { ModelRoute } from "../contract/admin/model.ts";
+import { reportRoutes } from "../gateway/route-report.ts";
 import { withCatalog } from "./catalog.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { table } from "./table.ts";
 
+const HEADINGS = ["ID", "CATEGORY", "CONTEXT", "CUT-OFF", "ROUTE", "INPUT", "OUTPUT", "HEALTH"];
+const LEGEND = `INPUT and OUTPUT are credits per million tokens, where long prompts are dearer those of the longest.
+HEALTH is what the service on this data directory has seen of a route since its start.`;
+
 export function addModelsList(models: Command, terminal: Terminal): void {
-  addCommand(models, "list", "List the models that a service with this configuration offers").action(
+  addCommand(models, "list", "List the models that a service with this configuration offers, and their routes").action(
     async (flags: CommonFlags) => {
-      await withCatalog(terminal, flags, async ({ catalog }) => {
-        const json = catalog.list().map(toContractModel);
-        const rows = json.map((model) => [
-          model.id,
-          model.category,
-          String(model.context_window),
-          String(model.pricing_details.input),
-          String(model.pricing_details.output),
-          model.cutoff_date,
-        ]);
-        const headings = ["ID", "CATEGORY", "CONTEXT", "INPUT", "OUTPUT", "CUT-OFF"];
-        const text = `${table(headings, rows)}\nINPUT and OUTPUT are credits per million tokens.`;
-        print(terminal, flags, { json, text });
+      await withCatalog(terminal, flags, async ({ config, catalog }) => {
+        const health = readHealth(config.dataDir, terminal.clock());
+        const json = catalog.list().map((model) => {
+          return { ...toContractModel(model), routes: reportRoutes(model, health ?? []) };
+        });
+        const rows = json.flatMap(({ id, category, context_window, cutoff_date, routes }) =>
+          routes.map((route, index) => {
+            const model = index === 0 ? [id, category, String(context_window), cutoff_date] : ["", "", "", ""];
+            const prices = [String(route.prices.input), String(route.prices.output)];
+            return [...model, nameOf(route), ...prices, health === undefined ? "no service runs" : wordsOf(route)];
+          }),
+        );
+        print(terminal, flags, { json, text: `${table(HEADINGS, rows)}\n${LEGEND}` });
       });
     },
   );
+}
+
+function nameOf({ route, weight }: ModelRoute): string {
+  return weight === null ? route : `${route} (weight ${weight})`;
+}
+
+function wordsOf({ health }: ModelRoute): string {
+  if (health === null) return "not called yet";
+  const { state, limited_until, next_probe_at, last_failure, recent } = health;
+  const { successes, failures } = recent;
+  if (limited_until !== null) return `left alone until ${limited_until}`;
+  if (state !== "closed") return `fails: ${last_failure?.failure ?? "unknown"}, next probe ${next_probe_at}`;
+  if (failures > 0)
+    return `${failures} of ${successes + failures} failed in five minutes, last: ${last_failure?.failure}`;
+  return successes > 0 ? `answers, in ${health.first_byte_ms} ms` : "not called in five minutes";
 }

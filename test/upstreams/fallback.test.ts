@@ -207,6 +207,24 @@ test("an operator's mistakes are loud in the log though another route has served
   expect(service.output()).toContain("an upstream has no such model or address");
 });
 
+test("models list tells beside the running service how its routes fare", async () => {
+  for (let count = 0; count < 5; count += 1) await ask("broken", false);
+  const healthOf = async (name: string) => {
+    const models = await service.tollgate<{ routes: { route: string; health: object | null }[] }[]>("models", "list");
+    return models.flatMap(({ routes }) => routes).find(({ route }) => route === name);
+  };
+  await expect
+    .poll(() => healthOf("up/broken"), { timeout: 10_000 })
+    .toMatchObject({
+      weight: null,
+      prices: { input: 1, cached_input: 1, cache_write: 1, output: 0, reasoning: 0 },
+      health: { state: "open", last_failure: { failure: "failed" }, limited_until: null },
+    });
+  expect(await healthOf("up/spare")).toMatchObject({ health: { state: "closed", recent: { failures: 0 } } });
+  expect(await healthOf("up/moneyless")).toMatchObject({ health: { last_failure: { failure: "credentials" } } });
+  expect(await healthOf("sandbox/echo")).toMatchObject({ health: null });
+});
+
 test("each charge names the route that was taken, and the books balance", async () => {
   const statement = await service.tollgate<{ entries: Charge[] }>("credits", "statement", "--org", rich.id);
   const complete = statement.entries.filter(({ end }) => end === "complete");

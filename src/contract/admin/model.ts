@@ -20,6 +20,7 @@ const RouteHealth = Type.Object({
 
 const ModelRoute = Type.Object({
   route: Type.String({ description: "Provider and its own name of the model." }),
+  weight: Nullable(Type.Integer({ description: "How often it comes first; null where the order alone counts." })),
   prices: PricesByClass,
   health: Nullable(RouteHealth),
 });

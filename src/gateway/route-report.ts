@@ -1,0 +1,34 @@
+import { type CatalogModel, upstreamOf } from "../catalog/model.ts";
+import type { ModelRoute } from "../contract/admin/model.ts";
+import { pricesOf } from "../ledger/requests.ts";
+import type { RouteHealth } from "./circuit.ts";
+
+/** The routes of a model with their prices, and how they fare where that is known. */
+export function reportRoutes({ routes }: CatalogModel, known: readonly RouteHealth[]): ModelRoute[] {
+  return routes.map((route) => {
+    const health = known.find((one) => one.provider === route.providerId && one.model === route.model);
+    return {
+      route: upstreamOf(route),
+      weight: route.weight ?? null,
+      prices: pricesOf(route.prices),
+      health: health === undefined ? null : toHealth(health),
+    };
+  });
+}
+
+function toHealth(health: RouteHealth): ModelRoute["health"] {
+  const { state, lastFailure, recent, firstByteMs } = health;
+  return {
+    state,
+    next_probe_at: optionalTime(health.nextProbeAtMs),
+    limited_until: optionalTime(health.limitedUntilMs),
+    last_failure: lastFailure && { failure: lastFailure.failure, at: new Date(lastFailure.atMs).toISOString() },
+    last_success_at: optionalTime(health.lastSuccessAtMs),
+    recent,
+    first_byte_ms: firstByteMs,
+  };
+}
+
+function optionalTime(timeMs: number | null): string | null {
+  return timeMs === null ? null : new Date(timeMs).toISOString();
+}
