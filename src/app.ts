@@ -26,10 +26,12 @@ import { RetryBudget } from "./gateway/retry-budget.ts";
 import type { AdminServices } from "./http/admin/endpoint.ts";
 import { createServer, type Server } from "./http/server.ts";
 import { Ledger } from "./ledger/ledger.ts";
+import { Overviews } from "./ledger/overview.ts";
 import { Quarantine, quarantineFileOf } from "./ledger/quarantine.ts";
 import { usageReport } from "./ledger/report.ts";
 import { Requests } from "./ledger/requests.ts";
 import { Spool } from "./ledger/spool/spool.ts";
+import { UsageDays } from "./ledger/usage-days.ts";
 import { openStore } from "./stores/open.ts";
 import { directoryFailure } from "./stores/sqlite/directory.ts";
 import { takeLock } from "./stores/sqlite/lock.ts";
@@ -87,7 +89,8 @@ export async function startService(config: Config, surroundings: Surroundings): 
   );
   const circuits = new Circuits();
   const healthFile = parts.adopt(createHealthFile(config, surroundings, circuits), (opened) => opened.stop());
-  const services = { store, ledger, catalog, upstreams, circuits, accounts, lastUses };
+  const usageDays = parts.adopt(new UsageDays({ ...surroundings, rows: store.usage }), (opened) => opened.stop());
+  const services = { store, ledger, catalog, upstreams, circuits, accounts, lastUses, usageDays };
   const server = await createHttp(config, surroundings, services);
   parts.defer(() => server.close(drainMs));
   const address = await listen(server, config.server);
@@ -96,6 +99,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
   ledger.start();
   lastUses.start();
   healthFile.start();
+  usageDays.start();
   const [standing, adminToken] = await Promise.all([
     firstRun({ ...surroundings, accounts, ledger, rows: store.accounts }),
     firstAdminToken({ ...surroundings, rows: store.admin, newId: newIdOf(surroundings) }),
@@ -163,6 +167,7 @@ interface Services {
   circuits: Circuits;
   accounts: Accounts;
   lastUses: LastUses;
+  usageDays: UsageDays;
 }
 
 function createHttp(config: Config, surroundings: Surroundings, services: Services): Promise<Server> {
@@ -199,7 +204,7 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
 function adminServices(
   { limits, playground }: Config,
   surroundings: Surroundings,
-  { store, accounts }: Services,
+  { store, accounts, usageDays }: Services,
 ): Omit<AdminServices, "gateway"> {
   const { clock, random, version } = surroundings;
   const rows = store.admin;
@@ -211,6 +216,7 @@ function adminServices(
     directory: new Directory({ rows: store.directory, clock }),
     audit: new AuditLog({ rows, clock, newId }),
     requests: new Requests(store.requests),
+    overviews: new Overviews({ rows: store.usage, days: usageDays, clock }),
     clock,
     facts: {
       object: "service",

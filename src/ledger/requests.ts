@@ -79,7 +79,7 @@ function toSummary(row: RequestRow): RequestSummary {
     status: statusOf(row),
     failure: hold.trace?.failure ?? null,
     is_streamed: hold.trace?.isStreamed ?? null,
-    tokens: tokensOf(events.length > 0 ? sumOf(events) : hold.tokens),
+    tokens: tokensOf(hold.tokens),
     held: creditsFromMicro(hold.amount),
     charged: creditsFromMicro(hold.charged),
     created_at: isoTime(hold.madeAtMs),
@@ -94,8 +94,7 @@ function toDetail(row: RequestRow): RequestDetail {
   const last = events.at(-1);
   return {
     ...toSummary(row),
-    // The charge is at the prices of the route that was taken.
-    prices: pricesOf(last?.prices ?? hold.prices),
+    prices: pricesOf(hold.prices),
     basis: last?.basis ?? null,
     ending: last?.end ?? null,
     shortfall: creditsFromMicro(hold.shortfall),
@@ -120,14 +119,6 @@ function toEvent(event: UsageEventRow): RequestDetail["events"][number] {
     ending: event.end,
     charged_at: isoTime(event.chargedAtMs),
   };
-}
-
-function sumOf(events: UsageEventRow[]): TokenCounts {
-  const sum = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
-  for (const { tokens } of events) {
-    for (const name of Object.keys(sum) as (keyof TokenCounts)[]) sum[name] += tokens[name];
-  }
-  return sum;
 }
 
 function tokensOf({ input, cachedInput, cacheWrite, output, reasoning }: TokenCounts): TokensByClass {

@@ -8,6 +8,7 @@ import { raceCases } from "./contract/races.ts";
 import { readCases } from "./contract/reads.ts";
 import { requestCases } from "./contract/requests.ts";
 import { transitionCases } from "./contract/transitions.ts";
+import { usageCases } from "./contract/usage.ts";
 import { repeatedReferenceCase, verifyCases } from "./contract/verify.ts";
 
 export type { ContractStore } from "./contract/fixture.ts";
@@ -29,6 +30,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("races", () => raceCases(subject));
     describe("reads", () => readCases(subject));
     describe("requests", () => requestCases(subject));
+    describe("usage", () => usageCases(subject));
     describe("verification", () => verifyCases(subject));
     // Damages the schema, so it comes last.
     describe("verification without the index", () => repeatedReferenceCase(subject));

@@ -54,8 +54,15 @@ async function searchRequests(database: PortableDatabase, search: RequestSearch)
 
 /** Where the search ends: the first hold there is, or the beginning of the time asked for. */
 async function floorOf(database: PortableDatabase, { organizationId, fromMs }: RequestSearch) {
-  const { kysely } = database;
-  let query = kysely
+  const first = await firstHoldId(database, organizationId);
+  if (first === undefined || fromMs === null) return first;
+  const from = idAt(fromMs);
+  return from > first ? from : first;
+}
+
+/** The first hold of an organization, or (null) of all. */
+export async function firstHoldId(database: PortableDatabase, organizationId: string | null) {
+  let query = database.kysely
     .selectFrom("organization")
     .select((eb) =>
       eb
@@ -68,11 +75,8 @@ async function floorOf(database: PortableDatabase, { organizationId, fromMs }: R
     );
   if (organizationId !== null) query = query.where("organization.id", "=", organizationId);
   const rows = await read<{ first_id: string | null }>(database, query);
-  const ids = rows.flatMap(({ first_id }) => first_id ?? []).sort();
-  const [first] = ids;
-  if (first === undefined || fromMs === null) return first;
-  const from = idAt(fromMs);
-  return from > first ? from : first;
+  const [first] = rows.flatMap(({ first_id }) => first_id ?? []).sort();
+  return first;
 }
 
 async function readWindow(
@@ -148,7 +152,7 @@ export function idAt(timeMs: number): string {
 }
 
 /** The millisecond of a UUIDv7, or of the beginning of one. Throws RangeError for another text. */
-function timeOf(id: string): number {
+export function timeOf(id: string): number {
   const [, high, low] = ID_TIME.exec(id) ?? [];
   if (high === undefined || low === undefined) throw new RangeError("This is no cursor of this list.");
   return Number.parseInt(high + low, 16);

@@ -4,6 +4,7 @@ import type { AccountRows, IdPage } from "./account-store.ts";
 import type { AdminRows } from "./admin-store.ts";
 import type { DirectoryRows } from "./directory-store.ts";
 import type { RequestRows } from "./request-store.ts";
+import type { UsageRows } from "./usage-store.ts";
 
 export type { LimitSettings, OrganizationKind } from "../contract/principal.ts";
 export type {
@@ -18,6 +19,7 @@ export type {
 export type { ActorKind, AdminRows, AdminTokenRow, AuditRow, SessionRow } from "./admin-store.ts";
 export type { DirectoryRows, ListedOrganization, ListedToken } from "./directory-store.ts";
 export type { RequestRow, RequestRows, RequestSearch } from "./request-store.ts";
+export type { HoldSum, UsageCounts, UsageDayRow, UsageRows } from "./usage-store.ts";
 
 /**
  * The seam to a store. Every verb rejects with StoreUnavailableError when the store cannot be reached or does not
@@ -31,6 +33,7 @@ export interface Store {
   readonly admin: AdminRows;
   readonly directory: DirectoryRows;
   readonly requests: RequestRows;
+  readonly usage: UsageRows;
   /** Resolves when the store answers. */
   ping(): Promise<void>;
   close(): Promise<void>;

@@ -2,6 +2,7 @@ import type { ColumnType, CompiledQuery, Generated, Kysely, RawBuilder } from "k
 import type { OrganizationKind } from "../contract/principal.ts";
 import type { AdjustmentRow, EventBasis, EventEnd, GrantRow, HoldState } from "../credits/books.ts";
 import type { ActorKind } from "./admin-store.ts";
+import type { UsageDayRow } from "./usage-store.ts";
 
 /**
  * The tables, under the same names in both stores, for the queries that are written once. Every integer column is a
@@ -24,6 +25,8 @@ export interface Tables {
   admin_session: AdminSessionTable;
   short_token: ShortTokenTable;
   audit_entry: AuditEntryTable;
+  usage_day: UsageDayTable;
+  usage_day_done: UsageDayDoneTable;
   schema_migration: SchemaMigrationTable;
 }
 
@@ -224,6 +227,25 @@ export interface AuditEntryTable {
   /** JSON objects. */
   before: string | null;
   after: string | null;
+}
+
+interface UsageDayTable {
+  /** `*` for all. */
+  organization_id: string;
+  dimension: UsageDayRow["dimension"];
+  /** Its first millisecond, in UTC. */
+  day: Integer;
+  name: string;
+  requests: Integer;
+  errors: Integer;
+  charged: Integer;
+  input_tokens: Integer;
+  output_tokens: Integer;
+}
+
+interface UsageDayDoneTable {
+  day: Integer;
+  done_at: Integer;
 }
 
 export interface SchemaMigrationTable {

@@ -274,6 +274,40 @@ describe("requests", () => {
   });
 });
 
+test("the overview tells credits, pace, days, and who spends most, of one organization and of all", async () => {
+  const organization = await makeOrganization(service, "5");
+  const { usage } = (await (await complete(organization.token)).json()) as { usage: { cost: number } };
+  await complete(organization.token, { model: "sandbox/fault", messages: [{ role: "user", content: "status 500" }] });
+  const today = new Date().toISOString().slice(0, 10);
+  const { body } = await admin().call("GET", `/overview?organization_id=${organization.id}`);
+  expect(body).toMatchObject({
+    organization_id: organization.id,
+    to: today,
+    pending_days: 0,
+    credits: { total: 5, used: usage.cost, held: 0, spent_per_day: usage.cost },
+    totals: { requests: 2, errors: 1, spent: usage.cost, input_tokens: 2, output_tokens: 2 },
+    top_models: [
+      { model: "sandbox/echo", spent: usage.cost },
+      { model: "sandbox/fault", errors: 1 },
+    ],
+    top_tokens: [{ token_id: organization.tokenId, name: "unnamed", organization_id: organization.id, requests: 2 }],
+    top_organizations: [],
+  });
+  const days = body.days as { day: string; requests: number; first_token_ms: object | null }[];
+  expect([days.length, days.at(-1)?.day, days.at(-1)?.requests]).toEqual([30, today, 2]);
+  expect(days.at(-1)?.first_token_ms).toMatchObject({ p50: expect.any(Number), p95: expect.any(Number) });
+  const { body: all } = await admin().call<{ top_organizations: object[] }>(
+    "GET",
+    `/overview?from=${today}&to=${today}`,
+  );
+  expect(all.top_organizations).toContainEqual(
+    expect.objectContaining({ organization_id: organization.id, name: "Test", requests: 2 }),
+  );
+  for (const query of ["from=2030-02-30", "from=2999-01-01", "from=2020-01-01", "to=tomorrow"]) {
+    expect([query, (await admin().call("GET", `/overview?${query}`)).status]).toEqual([query, 400]);
+  }
+});
+
 test("models tell the operator of their routes, and a member of what their token may use", async () => {
   const { body } = await admin().call<Listed>("GET", "/models");
   const echo = body.data.find(({ id }) => id === "sandbox/echo");

@@ -12,6 +12,7 @@ export const Time = Type.String({
   pattern: "^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}(:\\d{2}(\\.\\d{1,3})?)?(Z|[+-]\\d{2}:\\d{2})$",
   description: "A time such as 2030-01-31T18:00:00Z.",
 });
+export const Day = Type.String({ pattern: "^\\d{4}-\\d{2}-\\d{2}$", description: "A day in UTC, YYYY-MM-DD." });
 export const Id = Type.String({ minLength: 1, maxLength: 200 });
 export const Name = Type.String({ minLength: 1, maxLength: 200 });
 export const Amount = Type.Number({ description: "Credits." });

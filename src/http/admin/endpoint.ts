@@ -8,6 +8,7 @@ import type { Administrator, Sessions } from "../../accounts/sessions.ts";
 import type { ShortTokens } from "../../accounts/short-tokens.ts";
 import type { ServiceFacts } from "../../contract/admin/service.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
+import type { Overviews } from "../../ledger/overview.ts";
 import type { Requests } from "../../ledger/requests.ts";
 
 /** What the endpoints of `/admin/v1` need of the rest of the service. */
@@ -18,6 +19,7 @@ export interface AdminServices {
   directory: Directory;
   audit: AuditLog;
   requests: Requests;
+  overviews: Overviews;
   shortTokens: ShortTokens;
   /** Milliseconds since 1970. */
   clock: () => number;

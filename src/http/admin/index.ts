@@ -2,6 +2,7 @@ import { auditEndpoints } from "./audit.ts";
 import type { AdminEndpoint } from "./endpoint.ts";
 import { modelEndpoints } from "./models.ts";
 import { organizationEndpoints } from "./organizations.ts";
+import { overviewEndpoints } from "./overview.ts";
 import { playgroundEndpoints } from "./playground.ts";
 import { requestEndpoints } from "./requests.ts";
 import { serviceEndpoints } from "./service.ts";
@@ -12,6 +13,7 @@ import { tokenEndpoints } from "./tokens.ts";
 export const adminEndpoints: readonly AdminEndpoint[] = [
   ...serviceEndpoints,
   ...sessionEndpoints,
+  ...overviewEndpoints,
   ...organizationEndpoints,
   ...tokenEndpoints,
   ...requestEndpoints,

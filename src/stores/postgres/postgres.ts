@@ -12,6 +12,7 @@ import { bookReads } from "../queries.ts";
 import { requestRows } from "../request-rows.ts";
 import type { Books, Lane, Store } from "../store.ts";
 import type { PortableDatabase, Tables } from "../tables.ts";
+import { usageRows } from "../usage-rows.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { poolDialect } from "./dialect.ts";
 import { openingFailure } from "./failure.ts";
@@ -76,6 +77,7 @@ function storeOver(pools: Pools, stopPartitions: () => void): Store {
     admin: adminRows(database),
     directory: directoryRows(database),
     requests: requestRows(database),
+    usage: usageRows(database),
     async ping() {
       await database.kysely.selectFrom("schema_migration").select("version").limit(1).execute();
     },

@@ -8,6 +8,7 @@ import { bookReads } from "../queries.ts";
 import { requestRows } from "../request-rows.ts";
 import type { Books, Store } from "../store.ts";
 import type { PortableDatabase, Tables } from "../tables.ts";
+import { usageRows } from "../usage-rows.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import { toStatement, workerDialect } from "./dialect.ts";
 import { lockDirectory, prepareDirectory } from "./directory.ts";
@@ -77,6 +78,7 @@ export async function openSqliteParts(options: SqliteOptions): Promise<SqlitePar
     admin: adminRows(database),
     directory: directoryRows(database),
     requests: requestRows(database),
+    usage: usageRows(database),
     async ping() {
       await database.kysely.selectFrom("schema_migration").select("version").limit(1).execute();
     },

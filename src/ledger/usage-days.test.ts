@@ -1,0 +1,133 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { v7 } from "uuid";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { FREE, NO_TOKENS } from "../credits/price.ts";
+import { openStore } from "../stores/open.ts";
+import type { Store } from "../stores/store.ts";
+import { DAY_MS, UsageDays } from "./usage-days.ts";
+import { ALL_ORGANIZATIONS } from "./usage-tally.ts";
+
+const HOUR_MS = 3_600_000;
+const START = Date.UTC(2030, 0, 10, 12);
+const directory = mkdtempSync(join(tmpdir(), "tollgate-usage-"));
+const log = { debug() {}, info() {}, warn() {}, error() {} };
+let nowMs = START;
+const clock = () => nowMs;
+let store: Store;
+let days: UsageDays;
+const newDays = () => new UsageDays({ rows: store.usage, clock, log });
+
+beforeAll(async () => {
+  store = await openStore({ database: null, dataDir: directory, role: "service", clock });
+  for (const id of ["org_a", "org_b"]) {
+    await store.accounts.insertOrganization({ id, name: id, kind: "standard", createdAtMs: 0 });
+    const grant = { kind: "grant" as const, organizationId: id, grantId: `grant_${id}`, amount: 1_000_000n };
+    const terms = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
+    await store.books.apply("durable", [{ ...grant, ...terms }]);
+  }
+  days = newDays();
+});
+afterAll(async () => {
+  await days.stop();
+  await store.close();
+  rmSync(directory, { recursive: true });
+});
+
+const factsOf = (organizationId: string, atMs: number, model = "m") => ({
+  holdId: v7({ msecs: atMs }),
+  organizationId,
+  tokenId: `tok_${organizationId}`,
+  requestId: "req",
+  model,
+  upstream: "up/m",
+  prices: { ...FREE, output: 1_000_000n },
+  metadata: null,
+});
+type Facts = ReturnType<typeof factsOf>;
+const hold = (facts: Facts) =>
+  store.books.apply("holds", [{ kind: "hold", facts, least: 1n, most: 10n, lifeMs: 3_600_000 }]);
+const settle = (facts: Facts, output: number) =>
+  store.books.apply("durable", [
+    { kind: "settle", facts, tokens: { ...NO_TOKENS, output }, basis: "reported", end: "complete" },
+  ]);
+async function request(organizationId: string, atMs: number, output: number, model?: string) {
+  const facts = factsOf(organizationId, atMs, model);
+  await hold(facts);
+  await settle(facts, output);
+}
+async function charged(organizationId: string, fromDay: number, toDay: number, from = days) {
+  const { rows, pendingDays } = await from.usage(organizationId, fromDay, toDay);
+  const models = rows.filter(({ dimension }) => dimension === "model");
+  return { charged: models.reduce((sum, row) => sum + Number(row.charged), 0), pendingDays };
+}
+
+const TODAY = Date.UTC(2030, 0, 10);
+
+test("the running day is told as it goes, of one organization and of all", async () => {
+  await request("org_a", TODAY + HOUR_MS, 1);
+  await request("org_a", START - 60_000, 2);
+  await request("org_b", START - 60_000, 4);
+  expect(await charged("org_a", TODAY, TODAY)).toEqual({ charged: 3, pendingDays: 0 });
+  expect(await charged(ALL_ORGANIZATIONS, TODAY, TODAY)).toEqual({ charged: 7, pendingDays: 0 });
+  await request("org_b", nowMs, 8);
+  nowMs += 3_000;
+  expect(await charged(ALL_ORGANIZATIONS, TODAY - 5 * DAY_MS, TODAY)).toEqual({ charged: 15, pendingDays: 0 });
+});
+
+test("a request that runs into the next hour is told there too, once it has ended", async () => {
+  const facts = factsOf("org_a", nowMs);
+  await hold(facts);
+  nowMs += 3 * HOUR_MS;
+  expect((await charged("org_a", TODAY, TODAY)).charged).toBe(3);
+  await settle(facts, 5);
+  nowMs += 3_000;
+  expect((await charged("org_a", TODAY, TODAY)).charged).toBe(8);
+});
+
+test("a day that is over is summed up once nothing of it runs, and then told from what was kept", async () => {
+  const facts = factsOf("org_b", TODAY + DAY_MS - 1);
+  nowMs = TODAY + DAY_MS - 1;
+  await hold(facts);
+  nowMs = TODAY + DAY_MS + 2 * HOUR_MS;
+  await days.sumUp();
+  expect(await store.usage.doneDays(TODAY, TODAY + DAY_MS)).toEqual([]);
+  await settle(facts, 6);
+  await days.sumUp();
+  expect(await store.usage.doneDays(TODAY, TODAY + DAY_MS)).toEqual([TODAY]);
+  for (const looked of [days, newDays()]) {
+    expect(await charged(ALL_ORGANIZATIONS, TODAY, TODAY + DAY_MS, looked)).toEqual({ charged: 26, pendingDays: 0 });
+  }
+  await request("org_a", nowMs, 100);
+  nowMs += 3_000;
+  expect((await charged("org_a", TODAY, TODAY + DAY_MS)).charged).toBe(108);
+});
+
+test("days that nobody has summed up yet are counted as pending, and summed up in time", async () => {
+  nowMs = TODAY + 10 * DAY_MS;
+  const late = newDays();
+  expect(await charged(ALL_ORGANIZATIONS, TODAY - 90 * DAY_MS, TODAY + 10 * DAY_MS, late)).toEqual({
+    charged: 26,
+    pendingDays: 7,
+  });
+  await late.sumUp();
+  expect(await charged(ALL_ORGANIZATIONS, TODAY - 90 * DAY_MS, TODAY + 10 * DAY_MS, late)).toEqual({
+    charged: 126,
+    pendingDays: 0,
+  });
+});
+
+test("a store that fails is asked again the next time", async () => {
+  let fails = true;
+  const rows = Object.create(store.usage, {
+    byDay: {
+      value: (...words: Parameters<Store["usage"]["byDay"]>) =>
+        fails ? Promise.reject(new Error("away")) : store.usage.byDay(...words),
+    },
+  }) as Store["usage"];
+  const flaky = new UsageDays({ rows, clock, log });
+  await expect(charged("org_a", TODAY, TODAY, flaky)).rejects.toThrow("away");
+  fails = false;
+  expect((await charged("org_a", TODAY, TODAY, flaky)).charged).toBe(8);
+});
