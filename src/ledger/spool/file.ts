@@ -7,6 +7,7 @@ const PAGE_BYTES = 1024 * 1024;
 const LINE_END = 0x0a;
 /** Room for the records of 10,000 settlements, which is as many as may ever wait. */
 const RESERVE_BYTES = 8 * 1024 * 1024;
+const ZEROS = Buffer.alloc(1024 * 1024);
 
 export interface SpoolPage {
   /** In the order in which they were appended. */
@@ -34,6 +35,8 @@ export class SpoolFile {
   readonly #handle: FileHandle;
   /** Bytes that are known to be on the disk. What stands behind them is the rest of a write that failed. */
   #length: number;
+  /** Bytes from the start of the file that have their room on the disk. */
+  #reserved = 0;
   #position = 0;
   #entries = 0;
   #waiting: Waiting[] = [];
@@ -121,8 +124,8 @@ export class SpoolFile {
   }
 
   async #write(group: Waiting[]): Promise<void> {
+    const bytes = Buffer.concat(group.map(({ record }) => record));
     try {
-      const bytes = Buffer.concat(group.map(({ record }) => record));
       for (let written = 0; written < bytes.length; ) {
         const result = await this.#handle.write(bytes, written, bytes.length - written, this.#length + written);
         written += result.bytesWritten;
@@ -132,7 +135,7 @@ export class SpoolFile {
       this.#entries += group.length;
     } catch (error) {
       // Whoever is told that it was not written must not find it booked. Where even this fails, the next write goes over it.
-      await this.#handle.truncate(this.#length).catch(() => {});
+      await this.#clear(this.#length, this.#length + bytes.length).catch(() => {});
       for (const { reject } of group) reject(error);
       return;
     }
@@ -143,25 +146,30 @@ export class SpoolFile {
     return this.#length > 0 && this.#position === this.#length;
   }
 
-  /** Keeps the room on the disk, and leaves nothing in it that the next process would take for a record. */
   async #empty(): Promise<void> {
     // Where it fails the next write goes over what is there, and what is left of that books nothing twice.
-    await this.#clear().catch(() => {});
+    await this.#clear(0, this.#length).catch(() => {});
     this.#length = 0;
     this.#position = 0;
   }
 
-  async #clear(): Promise<void> {
-    if (this.#length > RESERVE_BYTES) await this.#handle.truncate(RESERVE_BYTES);
-    await this.#handle.write(Buffer.alloc(Math.min(this.#length, RESERVE_BYTES)), { position: 0 });
+  /** Leaves nothing between two places that the next process would take for a record, and keeps what was reserved. */
+  async #clear(start: number, end: number): Promise<void> {
+    await this.#handle.truncate(Math.max(start, this.#reserved));
+    const last = Math.min(end, this.#reserved);
+    for (let at = start; at < last; at += ZEROS.length) {
+      await this.#handle.write(ZEROS, 0, Math.min(ZEROS.length, last - at), at);
+    }
   }
 
   /** Where there is no room even now, the spool does without. */
   async #reserve(): Promise<void> {
     try {
-      await this.#handle.write(Buffer.alloc(RESERVE_BYTES), { position: 0 });
+      this.#reserved = RESERVE_BYTES;
+      await this.#clear(0, RESERVE_BYTES);
       await this.#handle.sync();
     } catch {
+      this.#reserved = 0;
       await this.#handle.truncate(0).catch(() => {});
     }
   }
@@ -181,12 +189,12 @@ export class SpoolFile {
 /** How much of a file was written: what was only kept free for it is zeros. */
 async function writtenLength(handle: FileHandle): Promise<number> {
   let { size: length } = await handle.stat();
-  const page = Buffer.alloc(PAGE_BYTES);
+  const page = Buffer.alloc(ZEROS.length);
   while (length > 0) {
     const start = Math.max(0, length - page.length);
     const { bytesRead } = await handle.read(page, 0, length - start, start);
-    const last = page.subarray(0, bytesRead).findLastIndex((byte) => byte !== 0);
-    if (last >= 0) return start + last + 1;
+    const read = page.subarray(0, bytesRead);
+    if (!read.equals(ZEROS.subarray(0, bytesRead))) return start + read.findLastIndex((byte) => byte !== 0) + 1;
     length = start;
   }
   return 0;

@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -25,8 +25,8 @@ afterEach(async () => {
   await rm(directory, { recursive: true });
 });
 
-/** Runs a module in a process of its own, after some words to the shell; gives the lines that it prints. */
-function start(body: string, shell = ""): { child: ChildProcess; lines: AsyncIterator<string> } {
+/** Runs a module in a process of its own, by a launcher where one is given; gives the lines that it prints. */
+function start(body: string, launcher: string[] = []): { child: ChildProcess; lines: AsyncIterator<string> } {
   const [file, record] = ["./file.ts", "./record.ts"].map((path) => new URL(path, import.meta.url).href);
   const source = `
     import { SpoolFile } from ${JSON.stringify(file)};
@@ -38,7 +38,8 @@ function start(body: string, shell = ""): { child: ChildProcess; lines: AsyncIte
     const say = (line) => process.stdout.write(line + "\\n");
     ${body}`;
   const node = [process.execPath, "--input-type=module", "-e", source];
-  const child = spawn("sh", ["-c", `${shell} exec "$@"`, "sh", ...node], { stdio: ["ignore", "pipe", "inherit"] });
+  const [command = "", ...words] = [...launcher, ...node];
+  const child = spawn(command, words, { stdio: ["ignore", "pipe", "inherit"] });
   children.push(child);
   return { child, lines: createInterface({ input: child.stdout })[Symbol.asyncIterator]() };
 }
@@ -124,7 +125,7 @@ describe.skipIf(process.platform === "win32")("a disk that is full", () => {
       say(String(group.filter(({ status }) => status === "fulfilled").length));
       await file.append(toRecord(release("small")));
       say(String(taken));`,
-      "ulimit -f 64;",
+      ["sh", "-c", 'ulimit -f 64; exec "$@"', "sh"],
     );
     const said = [];
     for (let line = await lines.next(); !line.done; line = await lines.next()) said.push(line.value);
@@ -140,6 +141,62 @@ describe.skipIf(process.platform === "win32")("a disk that is full", () => {
     ]);
     expect(page).toMatchObject({ damaged: [], isTorn: false });
     await file.close();
+  });
+});
+
+/** Runs a command where the directory is a disk of 12 MiB that nobody else sees. */
+const onSmallDisk = (): string[] => {
+  const script = 'mount -t tmpfs -o size=12m tmpfs "$1" && shift && exec "$@"';
+  return ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", directory];
+};
+function hasSmallDisks(): boolean {
+  const { status } = spawnSync("unshare", [
+    "--user",
+    "--map-root-user",
+    "--mount",
+    "mount",
+    "-t",
+    "tmpfs",
+    "tmpfs",
+    "/mnt",
+  ]);
+  if (status !== 0) process.stderr.write("No test of a spool on a full disk: this machine lets nobody mount one.\n");
+  return status === 0;
+}
+
+describe.skipIf(!hasSmallDisks())("a disk that others fill", () => {
+  test("leaves the spool the room that it keeps, also after a record that does not fit", async () => {
+    const { lines } = start(
+      `import { appendFileSync } from "node:fs";
+      const path = directory + "/spool.jsonl";
+      const fill = () => {
+        try {
+          for (;;) appendFileSync(directory + "/filler", "x".repeat(4096));
+        } catch (error) {
+          return error.code;
+        }
+      };
+      const file = await SpoolFile.create(path);
+      say(fill());
+      await file.append(toRecord(release("a")));
+      say(await file.append(toRecord(release("z".repeat(9_000_000)))).catch((error) => error.code));
+      say(fill());
+      for (let index = 0; index < 1000; index += 1) await file.append(toRecord(release("b" + index + "y".repeat(2_000))));
+      const next = await SpoolFile.open(path);
+      const found = [];
+      let noise = 0;
+      for (let page = await next.read(); page !== undefined; page = await next.read()) {
+        found.push(...page.transitions.map(({ holdId }) => holdId.slice(0, 4).replaceAll("y", "")));
+        noise += page.damaged.length + (page.isTorn ? 1 : 0);
+        next.pass(page);
+      }
+      say(found.length + " " + found[0] + " " + found.at(-1) + " " + noise);
+      await Promise.all([file.close(), next.close()]);`,
+      onSmallDisk(),
+    );
+    const said = [];
+    for (let line = await lines.next(); !line.done; line = await lines.next()) said.push(line.value);
+    expect(said).toEqual(["ENOSPC", "ENOSPC", "ENOSPC", "1001 a b999 0"]);
   });
 });
 
