@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -51,6 +52,16 @@ afterAll(async () => {
   await database?.drop();
   await upstream?.close();
 });
+
+/** Lets a process write files no longer than so many bytes from now on: any write of its spool fails then. */
+function limitFiles(pid: number | undefined, bytes: number | "unlimited"): number | null {
+  return spawnSync("prlimit", ["--pid", String(pid), `--fsize=${bytes}:unlimited`]).status;
+}
+function canLimitFiles(): boolean {
+  const isSo = limitFiles(process.pid, "unlimited") === 0;
+  if (!isSo) process.stderr.write("No test of a spool that cannot be written: this machine has no prlimit.\n");
+  return isSo;
+}
 
 const configOf = () => ({
   ledger: { holdSeconds: 3, renewSeconds: 0.3, sweepSeconds: 0.3 },
@@ -143,6 +154,39 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
       await service.end();
     }
   });
+
+  test.skipIf(!canLimitFiles())(
+    "where the spool cannot be written either, answers end in an error, and nothing stays held",
+    async () => {
+      const service = await startService({ config: configOf(), databaseUrl: proxy.url });
+      try {
+        const { token, ...organization } = await makeOrganization(service, "1000");
+        const running = await run(service, { token, ...organization });
+        await proxy.leave();
+        limitFiles(service.child.pid, 0);
+        finish();
+        for (const stream of running.streams) {
+          expect(JSON.parse(eventsOf(await stream.text()).at(-1) ?? "")).toMatchObject({
+            error: { code: "store_unavailable" },
+          });
+        }
+        for (const other of await Promise.all(running.others)) expect(other.status).toBe(503);
+        limitFiles(service.child.pid, "unlimited");
+        await proxy.comeBack();
+        // What was streamed until the last renewal is charged; what got an error status is not.
+        const usageOf = async () => (await send(service, "/v1/usage", token)).json();
+        await expect.poll(usageOf, { timeout: 20_000 }).toMatchObject({ creditsHeld: 0 });
+        const { creditsUsed } = (await usageOf()) as { creditsUsed: number };
+        expect(creditsUsed).toBeLessThanOrEqual(10);
+        expect(await readyz(service)).toMatchObject({ code: 200, spool: { entries: 0 }, quarantine: { entries: 0 } });
+        expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
+      } finally {
+        limitFiles(service.child.pid, "unlimited");
+        await proxy.comeBack().catch(() => {});
+        await service.end();
+      }
+    },
+  );
 
   test.each(["SIGTERM", "SIGKILL"] as const)(
     "what a %s leaves in the spool is booked by the next start",
