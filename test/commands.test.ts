@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -134,7 +134,7 @@ test("credits", async () => {
 });
 
 test("the books of a new store balance", async () => {
-  expect(await json("ledger", "verify")).toMatchObject({ ok: true, violations: [] });
+  expect(await json("ledger", "verify")).toMatchObject({ ok: true, violations: [], quarantined: 0 });
   expect((await run("ledger", "verify")).stdout).toMatch(
     /^The books balance: \d+ organizations, 0 holds and 0 charges/,
   );
@@ -154,6 +154,18 @@ test("books that do not balance are told by the first violation, with exit code 
   const { code, stdout } = await run("ledger", "verify", "--data-dir", dataDir, "--json");
   expect(code).toBe(1);
   expect(JSON.parse(stdout)).toMatchObject({ ok: false, violations: [{ organizationId: id }, {}] });
+});
+
+test("what is in quarantine is told beside books that balance", async () => {
+  const dataDir = join(directory, "quarantined");
+  await json("org", "create", "Sound", "--data-dir", dataDir);
+  mkdirSync(join(dataDir, "quarantine"));
+  const file = join(dataDir, "quarantine", "transitions.jsonl");
+  writeFileSync(file, "{}\n{}\n");
+  const { code, stdout, stderr } = await run("ledger", "verify", "--data-dir", dataDir);
+  expect([code, stdout]).toEqual([0, expect.stringContaining("The books balance")]);
+  expect(stderr).toBe(`tollgate: entries in quarantine, which could not be booked: 2 (${file})\n`);
+  expect(await json("ledger", "verify", "--data-dir", dataDir)).toMatchObject({ ok: true, quarantined: 2 });
 });
 
 test("models", async () => {

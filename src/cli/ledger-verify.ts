@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { countQuarantined, quarantineFileOf } from "../ledger/quarantine.ts";
 import { verifyBooks } from "../ledger/verify.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { type Workspace, withWorkspace } from "./workspace.ts";
@@ -13,9 +14,14 @@ export function addLedgerVerify(ledger: Command, terminal: Terminal): void {
         const { organizations, holds, events, violations } = found;
         const checked = `${organizations} organizations, ${holds} holds and ${events} charges checked`;
         const [first] = violations;
+        const file = quarantineFileOf(workspace.config.dataDir);
+        const quarantined = await countQuarantined(file);
         if (!found.ok) terminal.exitWith(1);
         if (first === undefined || flags.json === true) {
-          print(terminal, flags, { json: found, text: `The books balance: ${checked}.` });
+          print(terminal, flags, { json: { ...found, quarantined }, text: `The books balance: ${checked}.` });
+        }
+        if (quarantined > 0 && flags.json !== true) {
+          terminal.error(`tollgate: entries in quarantine, which could not be booked: ${quarantined} (${file})`);
         }
         if (first !== undefined) {
           const where = first.holdId === null ? first.organizationId : `${first.organizationId}, hold ${first.holdId}`;

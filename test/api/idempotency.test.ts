@@ -301,6 +301,17 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
     expect((await askWith('"quo ted, {}"', bodyOf("plain"))).status).toBe(200);
   });
 
+  test.skipIf(isSkipped)("the document names the header, and browsers may read the mark of a replay", async () => {
+    const { paths } = JSON.parse(await (await fetch(`${service.url}/openapi.json`)).text());
+    expect(paths["/v1/chat/completions"].post.parameters).toMatchObject([
+      { in: "header", name: "Idempotency-Key", required: false, schema: { type: "string", maxLength: 255 } },
+    ]);
+    const answer = await send(service, "/v1/models", organization.token, undefined, {
+      headers: { origin: "http://a.b" },
+    });
+    expect(answer.headers.get("access-control-expose-headers")).toContain("x-tollgate-idempotent-replay");
+  });
+
   test.skipIf(isSkipped)("after all of this the books balance", async () => {
     expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
   });
