@@ -143,6 +143,8 @@ export class OperatorError extends Error {
 export type UpstreamFailure =
   /** Refused the request as malformed: 400. */
   | "rejected"
+  /** Cannot be told on the upstream's wire, so that it was not asked, or not believed: 400, in the service's own words. */
+  | "unsupported"
   | "context_length"
   | "content_filter"
   /** Took neither our key nor our account: the operator's fault, never the caller's. */

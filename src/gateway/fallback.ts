@@ -14,6 +14,7 @@ interface Consequence {
 /** What follows from each way in which an upstream can fail. */
 export const CONSEQUENCES: Readonly<Record<UpstreamFailure, Consequence>> = {
   rejected: { next: "nowhere", isUpstreams: false },
+  unsupported: { next: "elsewhere", isUpstreams: false },
   content_filter: { next: "nowhere", isUpstreams: false },
   context_length: { next: "larger", isUpstreams: false },
   credentials: { next: "elsewhere", isUpstreams: true },

@@ -87,7 +87,10 @@ function refuseUnsupported(request: ChatCompletionRequest, model: CatalogModel):
   for (const field of ["tools", "response_format", "logprobs", "top_logprobs", "stop"] as const) {
     if (request[field] !== undefined && cannotTake(model, field)) throw unsupported(field, model);
   }
-  const type = request.response_format?.type;
+  const format = request.response_format;
+  // Without a schema there is nothing to keep to but JSON.
+  const isAnyJson = format?.type === "json_schema" && format.json_schema.schema === undefined;
+  const type = isAnyJson ? "json_object" : format?.type;
   if (model.refusedParameters.has(`response_format.${type}`)) throw unsupported("response_format.type", model, type);
   const takesAddresses = !model.refusedParameters.has("image_url.address");
   if (model.capabilities.has("vision") && takesAddresses) return;

@@ -72,7 +72,8 @@ class AiSdk implements Provider {
     const fail = (error: unknown) => toUpstreamError(error, http.failure, signal, this.#scrub);
     const reader = new AnswerReader(this.#wire);
     try {
-      const model = (await this.#connect(http.fetch))(request.model);
+      const models = await Promise.race([this.#connect(http.fetch), departure(abortSignal)]);
+      const model = models(request.model);
       if (!request.stream) {
         const result = await model.doGenerate({ ...options, abortSignal });
         const left = leftOut(result.warnings);
@@ -110,6 +111,13 @@ class AiSdk implements Provider {
 
 /** Failures of a token's request that lie in what the operator set up. */
 const OPERATORS: ReadonlySet<UpstreamFailure> = new Set(["rejected", "credentials", "malformed"]);
+
+/** Rejects when a call is given up: whoever is asked for a token first may take its time. */
+function departure(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
+}
 
 async function* once(chunks: readonly UpstreamChunk[]): AsyncGenerator<readonly UpstreamChunk[]> {
   yield chunks;

@@ -52,6 +52,8 @@ export interface WireFixture {
   /** Behind the server's address. */
   basePath: string;
   model: string;
+  /** Further models, which think in another way. */
+  thinkers: readonly string[];
   framing: Framing;
   /** What a stream ends with beside its events. */
   end?: string;

@@ -236,7 +236,7 @@ describe.each(FIXTURES)("$kind", (fixture: WireFixture) => {
     server.answer(scripted(fixture, fixture.text, false));
     const { error } = await ask(provider, { model, messages: [imageMessage(IMAGE_ADDRESS)] });
     if (fixture.imageAddress === undefined) {
-      expect(error).toMatchObject({ failure: "rejected", publicReason: expect.stringContaining("image") });
+      expect(error).toMatchObject({ failure: "unsupported", publicReason: expect.stringContaining("image") });
       expect(server.requests).toEqual([]);
     } else {
       expect(error).toBeUndefined();
@@ -257,10 +257,13 @@ describe.each(FIXTURES)("$kind", (fixture: WireFixture) => {
   test.each(["none", "minimal", "low", "medium", "high", "xhigh"] as const)(
     "effort %s: no more tokens than are held are asked for",
     async (effort) => {
-      for (const maxTokens of [1, 100, 4_096]) {
+      const asked = [model, ...fixture.thinkers].flatMap((name) =>
+        [1, 100, 4_096].map((bound) => [name, bound] as const),
+      );
+      for (const [name, maxTokens] of asked) {
         server.reset();
         server.answer(scripted(fixture, fixture.text, false));
-        const heard = await ask(provider, { model, max_tokens: maxTokens, reasoning_effort: effort });
+        const heard = await ask(provider, { model: name, max_tokens: maxTokens, reasoning_effort: effort });
         expect(heard.error).toBeUndefined();
         const bounds = fixture.bounds
           .map((field) => valueAt(sent(), field))

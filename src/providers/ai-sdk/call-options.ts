@@ -101,7 +101,7 @@ export function leftOut(warnings: readonly SharedV4Warning[]): string[] {
 
 function untellable(field: string): UpstreamError {
   const publicReason = `This model does not take '${field}' as it stands in the request.`;
-  return new UpstreamError("rejected", `The wire has no '${field}'`, { publicReason });
+  return new UpstreamError("unsupported", `The wire has no '${field}'`, { publicReason });
 }
 
 function textOf(warning: SharedV4Warning): string {

@@ -17,7 +17,7 @@ export function toUpstreamError(error: unknown, failure: unknown, signal: AbortS
   if (!(error instanceof Error)) return complaintFailure(complaintOf(error), scrub);
   if (UNTELLABLE.has(error.name)) {
     const publicReason = scrub(error.message);
-    return new UpstreamError("rejected", "The request cannot be told on this wire", { publicReason });
+    return new UpstreamError("unsupported", "The request cannot be told on this wire", { publicReason });
   }
   return new UpstreamError("malformed", `The upstream's answer cannot be read (${error.name})`);
 }
@@ -26,7 +26,7 @@ export function toUpstreamError(error: unknown, failure: unknown, signal: AbortS
 const UNTELLABLE = new Set(["AI_UnsupportedFunctionalityError", "AI_InvalidPromptError", "AI_InvalidArgumentError"]);
 
 /** The service's own error among the causes of another. */
-export function upstreamErrorIn(error: unknown): UpstreamError | undefined {
+function upstreamErrorIn(error: unknown): UpstreamError | undefined {
   let current = error;
   for (let depth = 0; depth < CAUSES_MAX && current instanceof Error; depth += 1) {
     if (current instanceof UpstreamError) return current;

@@ -176,5 +176,5 @@ function toFile(address: string, at: string): LanguageModelV4FilePart {
 
 function refusal(at: string, why: string): UpstreamError {
   const message = `Invalid '${at}': ${why}.`;
-  return new UpstreamError("rejected", "The request cannot be told on this wire", { publicReason: message });
+  return new UpstreamError("unsupported", "The request cannot be told on this wire", { publicReason: message });
 }

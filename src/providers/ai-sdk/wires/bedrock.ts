@@ -69,7 +69,7 @@ function toolsOfConversation({
   if (calls.length === 0 || (tools !== undefined && choice !== "none")) return {};
   if (choice === "none") {
     const publicReason = "Amazon Bedrock cannot take 'tool_choice: none' in a conversation that holds tool calls.";
-    throw new UpstreamError("rejected", "The request cannot be told on this wire", { publicReason });
+    throw new UpstreamError("unsupported", "The request cannot be told on this wire", { publicReason });
   }
   const names = [...new Set(calls.map((call) => call.function.name))];
   const inputSchema = { type: "object" as const, properties: {} };

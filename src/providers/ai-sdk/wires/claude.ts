@@ -1,9 +1,11 @@
-import type { UpstreamRequest } from "../../provider.ts";
+import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
 import { readExtraContent } from "../extra-content.ts";
 import { type Fit, REASONING_SHARES } from "../wire.ts";
 
 /** The models that think only when told how many tokens; all later ones take an effort ("Extended thinking", "Effort"). */
 const NEEDS_BUDGET = /claude-(3-7|(sonnet|opus)-4-(0|1|5|20\d{6})\b|(sonnet|opus)-4(@|$)|haiku-4-5)/;
+/** The models that refuse a forced tool; asked all the same, the packages would leave it to the model. */
+const NEVER_FORCED = /claude-(sonnet-5-5|opus-5-5|fable-5-[12])/;
 /** "The minimum budget is 1,024 tokens" ("Extended thinking"). */
 const BUDGET_TOKENS_MIN = 1_024;
 
@@ -15,9 +17,13 @@ interface ClaudeFit extends Fit {
 /**
  * How much Claude thinks. What was held covers `max_tokens` and no more, so a budget is a part of that; where it would be
  * too small, or the conversation does not allow it, the effort is left out and named. `key` is the provider's in
- * `extra_content`.
+ * `extra_content`. Throws UpstreamError where a tool is forced on a model that cannot be forced.
  */
 export function claudeFit(request: UpstreamRequest, key: string): ClaudeFit {
+  if (forcesTool(request) && NEVER_FORCED.test(request.model)) {
+    const publicReason = "This model cannot be made to call a tool: 'tool_choice' may be 'auto' or 'none'.";
+    throw new UpstreamError("unsupported", "The model takes no forced tool", { publicReason });
+  }
   const { reasoning_effort: effort, max_tokens: maxTokens, model } = request;
   if (effort === undefined || !NEEDS_BUDGET.test(model)) return { options: {}, budget: undefined, ignored: [] };
   if (effort === "none") return { options: { reasoning: "none" }, budget: undefined, ignored: [] };

@@ -1,7 +1,9 @@
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import type { AuthClient } from "google-auth-library";
+import { isObject } from "../../openai/json.ts";
 import { UpstreamError } from "../../provider.ts";
 import type { ProviderSettings } from "../../settings.ts";
-import { upstreamErrorIn } from "../failure.ts";
 import { type Fetch, missing, USUAL_PROMPT, type Wire } from "../wire.ts";
 import { geminiFit } from "./gemini.ts";
 
@@ -15,7 +17,8 @@ export const googleVertex: Wire = {
       if (!project && !location && !credentialsFile) return undefined;
       return "takes apiKey, or project and location, not both";
     }
-    return missing(settings, "project", "location");
+    const isFile = !credentialsFile || existsSync(credentialsFile);
+    return missing(settings, "project", "location") ?? (isFile ? undefined : `has no file '${credentialsFile}'`);
   },
   connect(settings, fetchToken) {
     const { apiKey, baseUrl, project = "", location = "", headers } = settings;
@@ -42,6 +45,7 @@ class Identity {
   readonly #settings: ProviderSettings;
   readonly #fetchToken: Fetch;
   #client: Promise<AuthClient> | undefined;
+  #failure: unknown;
 
   constructor(settings: ProviderSettings, fetchToken: Fetch) {
     this.#settings = settings;
@@ -51,27 +55,45 @@ class Identity {
   /** A client that has a token. Rejects with UpstreamError. */
   async client(): Promise<AuthClient> {
     this.#client ??= this.#create();
+    this.#failure = undefined;
     try {
       const client = await this.#client;
       await client.getAccessToken();
       return client;
     } catch (error) {
       this.#client = undefined;
-      throw (
-        upstreamErrorIn(error) ?? new UpstreamError("credentials", "The credentials of Google Cloud cannot be used")
-      );
+      throw this.#failure ?? withoutToken(error);
     }
   }
 
   async #create(): Promise<AuthClient> {
-    const { GoogleAuth } = await import("google-auth-library");
-    const { credentialsFile: keyFilename } = this.#settings;
-    const transporterOptions = { fetchImplementation: this.#fetchToken };
-    const auth = new GoogleAuth({
-      scopes: [SCOPE],
-      ...(keyFilename && { keyFilename }),
-      clientOptions: { transporterOptions },
-    });
-    return auth.getClient();
+    const { GoogleAuth, IdentityPoolClient, JWT, UserRefreshClient } = await import("google-auth-library");
+    const common = { transporterOptions: { fetchImplementation: this.#fetch } };
+    const { credentialsFile } = this.#settings;
+    if (!credentialsFile) return new GoogleAuth({ scopes: [SCOPE], clientOptions: common }).getClient();
+    const written = JSON.parse(await readFile(credentialsFile, "utf8"));
+    // This one alone exchanges its proof over connections of the library's own.
+    if (written.type === "external_account") return new IdentityPoolClient({ ...written, ...common, scopes: [SCOPE] });
+    const isPerson = written.type === "authorized_user";
+    const client = isPerson ? new UserRefreshClient(common) : new JWT({ ...common, scopes: [SCOPE] });
+    client.fromJSON(written);
+    return client;
   }
+
+  /** Keeps what went wrong, which the library does not pass on. */
+  readonly #fetch: Fetch = async (address, init) => {
+    try {
+      return await this.#fetchToken(address, init);
+    } catch (error) {
+      this.#failure = error;
+      throw error;
+    }
+  };
+}
+
+function withoutToken(error: unknown): UpstreamError {
+  const status = isObject(error) && typeof error.status === "number" ? error.status : 0;
+  return status >= 500
+    ? new UpstreamError("unavailable", `Google Cloud answered ${status} when asked for a token`)
+    : new UpstreamError("credentials", "The credentials of Google Cloud cannot be used");
 }

@@ -1,0 +1,64 @@
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { EVENT_LENGTH_MAX } from "../event-stream.ts";
+import { boundsOf } from "./bounds.ts";
+
+const EVENTS = "text/event-stream";
+const FRAMES = "application/vnd.amazon.eventstream";
+const bytesOf = (text: string) => new TextEncoder().encode(text);
+const TOO_LONG = expect.objectContaining({ failure: "malformed" });
+
+/** Feeds an answer in pieces of a size; gives what went on. */
+function feed(mediaType: string, bytes: Uint8Array, size = 65_536): Buffer {
+  const bounds = boundsOf(mediaType);
+  const passed: Uint8Array[] = [];
+  for (let start = 0; start < bytes.length; start += size) passed.push(bounds(bytes.subarray(start, start + size)));
+  return Buffer.concat(passed);
+}
+
+describe("events", () => {
+  const line = `data: ${"x".repeat(1_000)}`;
+
+  test.each(["\n", "\r", "\r\n"])("as many as there are, ended by %j", (end) => {
+    const bytes = bytesOf(`${line}${end}${end}`.repeat(2_000));
+    expect(feed(EVENTS, bytes, 777).length).toBe(bytes.length);
+  });
+
+  test.each(["\n", "\r", "\r\n"])("but none without an end, of lines ended by %j", (end) => {
+    const bytes = bytesOf(`${line}${end}`.repeat(1_100));
+    expect(() => feed(EVENTS, bytes, 777)).toThrow(TOO_LONG);
+  });
+
+  test("and no line without an end", () => {
+    expect(() => feed(EVENTS, bytesOf("x".repeat(EVENT_LENGTH_MAX + 1)))).toThrow(TOO_LONG);
+  });
+});
+
+describe("frames", () => {
+  const frame = (length: number) => {
+    const bytes = Buffer.alloc(length, length % 251);
+    bytes.writeUInt32BE(length);
+    return bytes;
+  };
+
+  test("go on whole, however they are cut", () => {
+    const lengths = fc.array(fc.integer({ min: 16, max: 300 }), { maxLength: 20 });
+    fc.assert(
+      fc.property(lengths, fc.integer({ min: 1, max: 100 }), fc.nat(15), (all, size, rest) => {
+        const whole = Buffer.concat(all.map(frame));
+        const cut = Buffer.concat([whole, frame(300).subarray(0, rest)]);
+        expect(feed(FRAMES, cut, size).equals(whole)).toBe(true);
+      }),
+    );
+  });
+
+  test("of no sensible length are refused", () => {
+    expect(() => feed(FRAMES, Buffer.from([0x7f, 0, 0, 0]))).toThrow(TOO_LONG);
+    expect(() => feed(FRAMES, Buffer.from([0, 0, 0, 1]))).toThrow(TOO_LONG);
+  });
+});
+
+test("an answer that is not streamed has a bound as a whole", () => {
+  expect(feed("application/json", Buffer.alloc(1_000)).length).toBe(1_000);
+  expect(() => feed("application/json", Buffer.alloc(17 * 1024 * 1024))).toThrow(TOO_LONG);
+});

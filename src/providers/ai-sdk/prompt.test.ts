@@ -1,0 +1,130 @@
+import { describe, expect, test } from "vitest";
+import type { RequestMessage } from "../../contract/request.ts";
+import { toPrompt } from "./prompt.ts";
+import { anthropic } from "./wires/anthropic.ts";
+import { cohere } from "./wires/cohere.ts";
+import { mistral } from "./wires/mistral.ts";
+import { xai } from "./wires/xai.ts";
+
+const QUESTION: RequestMessage = { role: "user", content: "hello" };
+const IMAGE = { type: "image_url" as const, image_url: { url: "data:image/png;base64,AAAA" } };
+const call = (id: string, given: string, extra?: unknown): RequestMessage => ({
+  role: "assistant",
+  content: "one moment",
+  tool_calls: [
+    {
+      id,
+      type: "function",
+      function: { name: "f", arguments: given },
+      ...(extra !== undefined && { extra_content: extra }),
+    },
+  ],
+});
+const result = (id: string, content: RequestMessage["content"]): RequestMessage => ({
+  role: "tool",
+  tool_call_id: id,
+  ...(content !== undefined && { content }),
+});
+
+test("system messages go first where the wire wants them so, and stay where it does not", () => {
+  const messages: RequestMessage[] = [
+    QUESTION,
+    { role: "developer", content: "be kind" },
+    { role: "system", content: "and short" },
+  ];
+  expect(toPrompt(anthropic, messages).prompt.map(({ role }) => role)).toEqual(["system", "system", "user"]);
+  expect(toPrompt(xai, messages).prompt.map(({ role }) => role)).toEqual(["user", "system", "system"]);
+});
+
+test("results that follow one another go together, each by the name of its tool", () => {
+  const { prompt } = toPrompt(anthropic, [
+    QUESTION,
+    call("a", "{}"),
+    result("a", "1"),
+    result("a", [{ type: "text", text: "2" }]),
+  ]);
+  const last = prompt.at(-1);
+  expect(last?.role === "tool" && last.content).toEqual([
+    { type: "tool-result", toolCallId: "a", toolName: "f", output: { type: "text", value: "1" } },
+    { type: "tool-result", toolCallId: "a", toolName: "f", output: { type: "text", value: "2" } },
+  ]);
+});
+
+test("an image in a result is handed on where the wire takes it", () => {
+  const messages = [QUESTION, call("a", ""), result("a", [{ type: "text", text: "look" }, IMAGE])];
+  const last = toPrompt(anthropic, messages).prompt.at(-1);
+  expect(last?.role === "tool" && last.content[0]).toMatchObject({
+    output: { type: "content", value: [{ text: "look" }, { type: "file" }] },
+  });
+  expect(() => toPrompt(mistral, messages)).toThrow(expect.objectContaining({ failure: "unsupported" }));
+});
+
+describe("what a wire has no place for is named", () => {
+  test.each([
+    ["messages.name", anthropic, [{ ...QUESTION, name: "ann" }]],
+    ["messages.content", cohere, [QUESTION, call("a", "{}"), result("a", "1")]],
+    [
+      "image_url.detail",
+      mistral,
+      [{ role: "user", content: [{ ...IMAGE, image_url: { ...IMAGE.image_url, detail: "low" } }] }],
+    ],
+  ] as const)("%s", (name, wire, messages) => {
+    expect([...toPrompt(wire, messages as unknown as RequestMessage[]).ignored]).toEqual([name]);
+  });
+
+  test("but not where it has one", () => {
+    const detailed = { ...IMAGE, image_url: { ...IMAGE.image_url, detail: "low" as const } };
+    const { prompt, ignored } = toPrompt(xai, [
+      { role: "user", content: [detailed] },
+      call("a", "{}"),
+      result("a", "1"),
+    ]);
+    expect([...ignored]).toEqual([]);
+    expect(prompt[0]).toMatchObject({ content: [{ providerOptions: { xai: { imageDetail: "low" } } }] });
+  });
+});
+
+describe("what cannot be told is refused, by its place", () => {
+  test.each([
+    ["messages[1].tool_call_id", [QUESTION, result("b", "1")]],
+    ["messages[1].tool_calls[0].function.arguments", [QUESTION, call("a", "[1]")]],
+    ["messages[1].tool_calls[0].function.arguments", [QUESTION, call("a", "{")]],
+    [
+      "messages[0].content[0].image_url.url",
+      [{ role: "user", content: [{ type: "image_url", image_url: { url: "ftp://x/y.png" } }] }],
+    ],
+    [
+      "messages[0].content[0].image_url.url",
+      [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:text/html,x" } }] }],
+    ],
+    ["messages[0]", [{ role: "system", content: [IMAGE] }]],
+  ] as const)("%s", (at, messages) => {
+    const refused = expect.objectContaining({
+      failure: "unsupported",
+      publicReason: expect.stringContaining(`'${at}'`),
+    });
+    expect(() => toPrompt(anthropic, messages as unknown as RequestMessage[])).toThrow(refused);
+  });
+});
+
+test("of extra_content only what the wire signs goes back", () => {
+  const extra = {
+    anthropic: {
+      reasoning: [
+        { text: "hm", signature: "s", cacheControl: { type: "ephemeral" } },
+        { text: "unsigned" },
+        "text",
+        null,
+      ],
+      caller: {},
+    },
+    bedrock: { reasoning: [{ text: "of another", signature: "t" }] },
+    google: { thought_signature: 7 },
+  };
+  const { prompt } = toPrompt(anthropic, [QUESTION, call("a", "{}", extra)]);
+  expect(prompt.at(-1)?.content).toEqual([
+    { type: "reasoning", text: "hm", providerOptions: { anthropic: { signature: "s" } } },
+    { type: "text", text: "one moment" },
+    { type: "tool-call", toolCallId: "a", toolName: "f", input: {} },
+  ]);
+});
