@@ -89,6 +89,9 @@ test("tokens", async () => {
     createdAt: expect.any(String),
     expiresAt: narrow.expiresAt,
     revokedAt: expect.stringMatching(/^\d{4}-/),
+    cap: null,
+    creditsHeld: null,
+    creditsUsed: null,
   });
   expect(JSON.stringify(listed)).not.toContain(made.token);
 
@@ -96,6 +99,59 @@ test("tokens", async () => {
     /^tollgate: token: found tok_.*, revoked at .*; allowed: /,
   );
   expect(await line(1, "token", "revoke", "tok_none")).toContain("tollgate token list");
+});
+
+test("a token with a cap of credits", async () => {
+  const { id: org } = await json("org", "create", "Caps");
+  const made = await json("token", "create", "--org", org, "--cap", "2.5");
+  expect(made).toMatchObject({ cap: 2.5 });
+  const capped = { cap: 2.5, creditsHeld: 0, creditsUsed: 0 };
+  expect(await json("token", "list", "--org", org)).toMatchObject([{ id: made.id, ...capped }]);
+  expect((await run("token", "list", "--org", org)).stdout).toContain("0 of 2.5, 0 held");
+  // What is left of it goes on with the token that replaces it.
+  const next = await json("token", "rotate", made.id);
+  const listed = await json("token", "list", "--org", org);
+  expect(listed.find(({ id }: { id: string }) => id === next.id)).toMatchObject(capped);
+  expect(await line(1, "token", "create", "--org", org, "--cap", "-1")).toContain("--cap: found");
+});
+
+test("credits that are revoked", async () => {
+  const { id: org } = await json("org", "create", "Revoked", "--credits", "10");
+  const { id: grant } = await json("credits", "grant", "--org", org, "5");
+  const revoke = ["credits", "revoke", "--org", org];
+  const first = await json(...revoke, "8", "--grant", grant, "--reference", "chargeback", "--note", "it bounced");
+  const left = { creditsTotal: 10, creditsAvailable: 10 };
+  const id = expect.stringMatching(/^adjustment_[0-9a-z]+$/);
+  const told = { organizationId: org, amount: 5, reference: "chargeback", repeated: false };
+  expect(first).toEqual({ id, ...told, ...left });
+  expect(await json(...revoke, "3", "--reference", "chargeback")).toEqual({ ...first, repeated: true });
+  expect((await run(...revoke, "40")).stdout).toContain("10, all that was available");
+  expect(await json("credits", "balance", "--org", org)).toMatchObject({ creditsTotal: 0, creditsAvailable: 0 });
+  expect(await line(1, ...revoke, "1", "--grant", "grant_none")).toContain('--grant: found "grant_none"');
+  expect(await line(1, "credits", "credit", "--org", org, "1")).toContain("allowed: at most 0, which was charged");
+  expect(await line(1, "credits", "credit", "--org", org, "1", "--completion", "chatcmpl-1")).toContain("--completion");
+});
+
+test("an allowance", async () => {
+  const { id: org } = await json("org", "create", "Allowance");
+  const made = await json("credits", "allowance", "create", "7", "--org", org);
+  const nextAt = expect.stringMatching(/^\d{4}-/);
+  const terms = { organizationId: org, monthly: 7, lapses: true, from: nextAt, nextAt, endedAt: null };
+  expect(made).toEqual({ id: expect.stringMatching(/^allowance_[0-9a-z]+$/), ...terms });
+  expect(await json("credits", "balance", "--org", org)).toMatchObject({ creditsTotal: 7, creditsAvailable: 7 });
+  const { entries } = await json("credits", "statement", "--org", org);
+  const day = made.from.slice(0, 10);
+  expect(entries).toMatchObject([{ reference: `allowance/${made.id}/${day}`, expiresAt: made.nextAt }]);
+  const later = ["--from", "2100-01-31", "--keep"];
+  const other = await json("credits", "allowance", "create", "9", "--org", org, ...later);
+  expect(other).toMatchObject({ lapses: false, nextAt: "2100-01-31T00:00:00.000Z" });
+  expect((await json("credits", "allowance", "list", "--org", org)).length).toBe(2);
+  const ended = await json("credits", "allowance", "end", other.id);
+  expect(ended).toMatchObject({ id: other.id, endedAt: nextAt, repeated: false });
+  expect(await json("credits", "allowance", "end", other.id)).toEqual({ ...ended, repeated: true });
+  expect((await run("credits", "allowance", "list")).stdout).toMatch(/7 +lapses +\d{4}.*\n?/);
+  expect(await json("credits", "balance", "--org", org)).toMatchObject({ creditsTotal: 7, creditsAvailable: 7 });
+  expect(await line(1, "credits", "allowance", "end", "allowance_none")).toContain("tollgate credits allowance list");
 });
 
 test("credits", async () => {

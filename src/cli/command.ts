@@ -52,3 +52,14 @@ export function creditsFlag(flag: string, text: string, options: { orNone: boole
     `${flag}: found ${JSON.stringify(text)}; allowed: a decimal number of credits, ${least}, with at most 6 decimals`,
   );
 }
+
+const LINE = /^[^\p{Cc}]{1,200}$/u;
+
+/** A text on one line, or null where the flag was not given. Throws OperatorError naming the flag. */
+export function textFlag(flag: string, text: string | undefined): string | null {
+  if (text === undefined) return null;
+  if (LINE.test(text)) return text;
+  throw new OperatorError(
+    `${flag}: found ${JSON.stringify(text.slice(0, 60))}; allowed: 1 to 200 characters on one line`,
+  );
+}

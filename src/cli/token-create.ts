@@ -40,7 +40,7 @@ export function addTokenCreate(token: Command, terminal: Terminal): void {
         const { id, scopes } = made.row;
         const expiresAt = isoTime(expiresAtMs);
         print(terminal, flags, {
-          json: { id, token: made.token, scopes, expiresAt, cap: cap === null ? null : creditsFromMicro(cap) },
+          json: { id, token: made.token, scopes, expiresAt, ...(cap !== null && { cap: creditsFromMicro(cap) }) },
           text: facts({
             id,
             token: made.token,

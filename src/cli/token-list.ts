@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { creditsFromMicro } from "../credits/amount.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { table } from "./table.ts";
 import { isoTime } from "./times.ts";
@@ -22,6 +23,9 @@ export function addTokenList(token: Command, terminal: Terminal): void {
           createdAt: isoTime(row.createdAtMs),
           expiresAt: isoTime(row.expiresAtMs),
           revokedAt: isoTime(row.revokedAtMs),
+          cap: row.budget && creditsFromMicro(row.budget.cap),
+          creditsHeld: row.budget && creditsFromMicro(row.budget.held),
+          creditsUsed: row.budget && creditsFromMicro(row.budget.spent),
         }));
         const rows = json.map((row) => [
           row.id,
@@ -29,9 +33,13 @@ export function addTokenList(token: Command, terminal: Terminal): void {
           row.name,
           `${row.prefix}…`,
           row.revokedAt === null ? (row.expiresAt ?? "never") : `revoked ${row.revokedAt}`,
+          row.cap === null ? "-" : `${row.creditsUsed} of ${row.cap}, ${row.creditsHeld} held`,
           row.scopes.join(" "),
         ]);
-        print(terminal, flags, { json, text: table(["ID", "ORGANIZATION", "NAME", "TOKEN", "ENDS", "SCOPES"], rows) });
+        print(terminal, flags, {
+          json,
+          text: table(["ID", "ORGANIZATION", "NAME", "TOKEN", "ENDS", "CAP", "SCOPES"], rows),
+        });
       });
     });
 }

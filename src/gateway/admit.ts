@@ -190,20 +190,21 @@ function refusal(outcome: Exclude<Outcomes["hold"], { outcome: "held" | "replaye
     return keyRefusal(outcome.outcome) ?? new Error(`A new hold was answered with ${outcome.outcome}`);
   }
   const required = holdBounds(need).least;
-  const { available } = outcome;
+  const { available, reach, limitedBy } = outcome;
   const fields: Record<string, number> = {
-    credits_available: creditsFromMicro(available),
+    credits_available: creditsFromMicro(reach),
     credits_required: creditsFromMicro(required),
   };
-  const figures = `${formatCredits(required)} credits are needed and ${formatCredits(available)} are available`;
+  const credits = limitedBy === "token" ? "The credits that the token's cap allows" : "The organization's credits";
+  const figures = `${formatCredits(required)} credits are needed and ${formatCredits(reach)} are available`;
   const headers = { "x-credits-available": formatCredits(available) };
   if (outcome.outcome === "busy") {
-    const message = `The organization's credits are held by requests that are still running: ${figures}. Try again when one has ended.`;
+    const message = `${credits} are held by requests that are still running: ${figures}. Try again when one has ended.`;
     return new ApiError("credits_held", message, { fields, headers: { ...headers, "retry-after": "1" } });
   }
-  const affordable = affordableOutputTokens(available, need);
+  const affordable = affordableOutputTokens(reach, need);
   fields.affordable_max_tokens = affordable;
   const hint = affordable > 0 ? ` They pay for a max_tokens of ${affordable}.` : "";
-  const message = `The organization's credits do not cover this request: ${figures}.${hint}`;
+  const message = `${credits} do not cover this request: ${figures}.${hint}`;
   return new ApiError("insufficient_credits", message, { fields, headers: { ...headers, "x-should-retry": "false" } });
 }

@@ -1,0 +1,177 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import {
+  makeOrganization,
+  makeToken,
+  type Organization,
+  type RunningService,
+  send,
+  startService,
+} from "../support/service.ts";
+import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
+
+/** A credit an output token; the input is as good as free. */
+const PRICE = { input: 0.000001, output: 1_000_000 };
+const usage = { prompt_tokens: 10, completion_tokens: 40, total_tokens: 50 };
+
+let upstream: Upstream;
+let service: RunningService;
+
+beforeAll(async () => {
+  upstream = await startUpstream();
+  upstream.behave("quick", answering({ words: Array(40).fill("word "), usage, pauseMs: 0 }));
+  upstream.behave("mute", () => {});
+  service = await startService({
+    config: {
+      ledger: { holdSeconds: 3, renewSeconds: 0.5, sweepSeconds: 0.2 },
+      providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+      models: ["quick", "mute"].map((id) => ({ id, price: PRICE, routes: [{ provider: "up", model: id }] })),
+    },
+  });
+});
+
+afterAll(async () => {
+  await service?.end();
+  await upstream?.close();
+});
+
+const complete = (token: string, model: string, maxTokens: number, options: RequestInit = {}) =>
+  send(
+    service,
+    "/v1/chat/completions",
+    token,
+    { model, messages: [{ role: "user", content: "go" }], max_tokens: maxTokens },
+    options,
+  );
+const errorOf = async (answer: Response) => ((await answer.json()) as { error: Record<string, unknown> }).error;
+
+interface Usage {
+  creditsTotal: number;
+  creditsAvailable: number;
+  creditsUsed: number;
+  creditsHeld: number;
+}
+/** Whole credits: the input costs less than a thousandth. */
+async function usageOf(organization: Organization) {
+  const report = (await (await send(service, "/v1/usage", organization.token)).json()) as Usage;
+  const { creditsTotal, creditsAvailable, creditsUsed, creditsHeld } = report;
+  return [creditsTotal, creditsAvailable, creditsUsed, creditsHeld].map(Math.round);
+}
+
+/** Begins a request that runs until it is told to leave, and waits until its credits are held. */
+async function running(organization: Organization, maxTokens: number, token = organization.token) {
+  const leaving = new AbortController();
+  const [, , , before = 0] = await usageOf(organization);
+  void complete(token, "mute", maxTokens, { signal: leaving.signal }).catch(() => {});
+  const heldIs = async (amount: number) => {
+    while ((await usageOf(organization))[3] !== amount) await new Promise((resolve) => setTimeout(resolve, 20));
+  };
+  await heldIs(before + maxTokens);
+  return async () => {
+    leaving.abort();
+    await heldIs(before);
+  };
+}
+
+test("402 tells how many tokens are affordable; a request for so many is admitted", async () => {
+  const organization = await makeOrganization(service, "45.5");
+  const refused = await complete(organization.token, "quick", 46);
+  expect(refused.status).toBe(402);
+  expect(refused.headers.get("x-should-retry")).toBe("false");
+  const error = await errorOf(refused);
+  expect(error).toMatchObject({ code: "insufficient_credits", affordable_max_tokens: 45, credits_available: 45.5 });
+  expect(error.credits_required).toBeGreaterThan(46);
+  expect((await complete(organization.token, "quick", 45)).status).toBe(200);
+});
+
+test("429 tells that running requests hold the credits, which are enough once those have ended", async () => {
+  const organization = await makeOrganization(service, "100");
+  const leave = await running(organization, 80);
+  const busy = await complete(organization.token, "quick", 50);
+  expect(busy.status).toBe(429);
+  expect(busy.headers.get("retry-after")).toBe("1");
+  expect(await errorOf(busy)).toMatchObject({ code: "credits_held", message: expect.stringMatching(/organization/) });
+  await leave();
+  expect((await complete(organization.token, "quick", 50)).status).toBe(200);
+});
+
+test("a token's cap admits nothing beyond it: 429 while its requests run, 402 when it is used up", async () => {
+  const organization = await makeOrganization(service, "1000");
+  const { token } = await makeToken(service, organization.id, ["--cap", "100"]);
+  const leave = await running(organization, 80, token);
+  const busy = await complete(token, "quick", 50);
+  expect(busy.status).toBe(429);
+  expect(await errorOf(busy)).toMatchObject({ code: "credits_held", message: expect.stringMatching(/token's cap/) });
+  // The organization's other tokens are not concerned.
+  expect((await complete(organization.token, "quick", 50)).status).toBe(200);
+  await leave();
+  expect((await complete(token, "quick", 50)).status).toBe(200);
+  const refused = await complete(token, "quick", 90);
+  expect(refused.status).toBe(402);
+  const error = await errorOf(refused);
+  expect(error).toMatchObject({ code: "insufficient_credits", message: expect.stringMatching(/token's cap/) });
+  expect(error.affordable_max_tokens).toBe(59);
+  expect(Math.round(error.credits_available as number)).toBe(60);
+  expect((await complete(token, "quick", 59)).status).toBe(200);
+});
+
+test("100 requests at once on a token's cap for 10: none more is admitted than the cap pays for", async () => {
+  const organization = await makeOrganization(service, "100000");
+  const { token, tokenId } = await makeToken(service, organization.id, ["--cap", "405"]);
+  const answers = await Promise.all(Array.from({ length: 100 }, () => complete(token, "quick", 40)));
+  const statuses = answers.map(({ status }) => status);
+  expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(10);
+  for (const status of statuses) expect([200, 402, 429]).toContain(status);
+  while ((await complete(token, "quick", 40)).status === 200);
+  const tokens = await service.tollgate<{ id: string; creditsUsed: number }[]>(
+    "token",
+    "list",
+    "--org",
+    organization.id,
+  );
+  const used = tokens.find(({ id }) => id === tokenId)?.creditsUsed ?? 0;
+  expect(Math.round(used)).toBe(400);
+  expect(used).toBeLessThanOrEqual(405);
+});
+
+test("creditsTotal and creditsAvailable at every moment: grants, holds, charges, lapses, revocations and credits", async () => {
+  const organization = await makeOrganization(service, "100");
+  const credits = (verb: string, ...words: string[]) =>
+    service.tollgate<{ id: string; creditsTotal: number }>("credits", verb, "--org", organization.id, ...words);
+  expect(await usageOf(organization)).toEqual([100, 100, 0, 0]);
+  // Used first, for it lapses; only of what is not held at that moment something lapses.
+  const lapsesAtMs = Date.now() + 2_500;
+  await credits("grant", "50", "--expires", new Date(lapsesAtMs).toISOString());
+  expect(await usageOf(organization)).toEqual([150, 150, 0, 0]);
+  const leave = await running(organization, 30);
+  expect(await usageOf(organization)).toEqual([150, 120, 0, 30]);
+  while (Date.now() <= lapsesAtMs) await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(await usageOf(organization)).toEqual([130, 100, 0, 30]);
+  // What the hold gives back of a grant that has lapsed has lapsed too.
+  await leave();
+  expect(await usageOf(organization)).toEqual([100, 100, 0, 0]);
+
+  const { id } = (await (await complete(organization.token, "quick", 40)).json()) as { id: string };
+  expect(await usageOf(organization)).toEqual([100, 60, 40, 0]);
+  await credits("credit", "30", "--completion", id, "--reference", "case 1", "--note", "a bad answer");
+  await credits("credit", "30", "--completion", id, "--reference", "case 1");
+  expect(await usageOf(organization)).toEqual([100, 90, 10, 0]);
+  await credits("credit", "5", "--note", "goodwill");
+  expect(await usageOf(organization)).toEqual([100, 95, 5, 0]);
+  await credits("revoke", "20", "--reference", "refund");
+  await credits("revoke", "20", "--reference", "refund");
+  expect(await usageOf(organization)).toEqual([80, 75, 5, 0]);
+  await credits("revoke", "1000");
+  expect(await usageOf(organization)).toEqual([5, 0, 5, 0]);
+  expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
+});
+
+test("a month's allowance is granted at once, and while the service runs", async () => {
+  const organization = await makeOrganization(service, "0");
+  const words = ["credits", "allowance", "create", "25", "--org", organization.id];
+  await service.tollgate(...words);
+  expect(await usageOf(organization)).toEqual([25, 25, 0, 0]);
+  await service.tollgate(...words, "--from", new Date(Date.now() + 3_000).toISOString());
+  expect(await usageOf(organization)).toEqual([25, 25, 0, 0]);
+  while ((await usageOf(organization))[0] === 25) await new Promise((resolve) => setTimeout(resolve, 100));
+  expect(await usageOf(organization)).toEqual([50, 50, 0, 0]);
+});
