@@ -13,6 +13,10 @@ import { keyOf, MemoryBooks } from "../../test/support/memory-books.ts";
 import type { HoldRow, HoldState, IdempotencyKeyRow, Outcome, TokenBalanceRow, Transition } from "./books.ts";
 import { TOKEN_CLASSES } from "./price.ts";
 
+/** `HISTORIES=100000` for a long run. */
+const RUNS = Number(process.env.HISTORIES ?? 1_000);
+const LONGEST_MS = 120_000 * Math.max(1, RUNS / 1_000);
+
 const ARROWS: Record<HoldState | "none", HoldState[]> = {
   // A hold that was lost with its database is charged from nothing.
   none: ["open", "charged"],
@@ -190,9 +194,9 @@ describe("a random history of the books", () => {
           }
         });
       }),
-      { numRuns: 1_000 },
+      { numRuns: RUNS },
     );
-  }, 120_000);
+  }, LONGEST_MS);
 
   test("keeps the invariants and the arrows of holds, even where the clock goes back", () => {
     fc.assert(
@@ -213,9 +217,9 @@ describe("a random history of the books", () => {
           checkInvariants(books);
         });
       }),
-      { numRuns: 1_000 },
+      { numRuns: RUNS },
     );
-  }, 120_000);
+  }, LONGEST_MS);
 
   test("comes to the same in batches of N as in N batches of one", () => {
     fc.assert(
@@ -230,9 +234,9 @@ describe("a random history of the books", () => {
           expect(together.tables).toEqual(singly.tables);
         });
       }),
-      { numRuns: 1_000 },
+      { numRuns: RUNS },
     );
-  }, 120_000);
+  }, LONGEST_MS);
 
   test("gives the first outcome to a transition repeated, at once and in one batch, and books nothing more", () => {
     fc.assert(
@@ -252,7 +256,7 @@ describe("a random history of the books", () => {
           }
         });
       }),
-      { numRuns: 500 },
+      { numRuns: RUNS / 2 },
     );
-  }, 120_000);
+  }, LONGEST_MS);
 });

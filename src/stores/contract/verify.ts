@@ -49,6 +49,36 @@ const ofEvent = (used: Used, hold: keyof Used) => `${ofOrganization(used)} and h
 
 const DAMAGES: Damage[] = [
   {
+    what: "a revocation is not one of any grant",
+    invariant: 1,
+    sql: ({ organizationId }) =>
+      `insert into adjustment (organization_id, id, kind, amount, draws, made_at) values ('${organizationId}', 'a', 'revoke', 3, '[]', 1)`,
+  },
+  {
+    what: "a credit gave back nothing",
+    invariant: 3,
+    sql: ({ organizationId }) =>
+      `insert into adjustment (organization_id, id, kind, amount, draws, made_at) values ('${organizationId}', 'a', 'credit', 3, '[]', 1)`,
+  },
+  {
+    what: "a token holds more than its open holds",
+    invariant: 2,
+    sql: ({ organizationId }) =>
+      `insert into token_balance (organization_id, token_id, cap, held, spent) values ('${organizationId}', 'tok', 9, 1, 0)`,
+  },
+  {
+    what: "a token has spent less than was charged to it",
+    invariant: 3,
+    sql: ({ organizationId }) =>
+      `insert into token_balance (organization_id, token_id, cap, held, spent) values ('${organizationId}', 'tok_contract', 9, 10, 1)`,
+  },
+  {
+    what: "an idempotency key is of a hold that was made without one",
+    invariant: 9,
+    sql: ({ organizationId, charged }) =>
+      `insert into idempotency_key (organization_id, key, fingerprint, hold_id, created_at, expires_at) values ('${organizationId}', 'k', 'f', '${charged}', 1, 2)`,
+  },
+  {
     what: "credits appear in the balance",
     invariant: 1,
     sql: (used) => `update balance set granted = granted + 1, available = available + 1 ${ofOrganization(used)}`,
