@@ -170,93 +170,109 @@ function refreshAll(): Transition[] {
 }
 
 describe("a random history of the books", () => {
-  test("equals a heap of coins at every step", () => {
-    fc.assert(
-      fc.property(histories({ minMs: 0, maxMs: 50 }), (steps) => {
-        const books = newBooks();
-        const model = new CoinModel();
-        for (const organizationId of ORGANIZATION_IDS) {
-          model.addOrganization(organizationId);
-          model.capToken(organizationId, CAPPED_TOKEN, TOKEN_CAP);
-        }
-        replay(books, steps, (transitions) => {
-          const batch = [...transitions, ...refreshAll()];
-          const outcomes = books.book(batch).map(withoutNextChange);
-          expect(outcomes).toEqual(batch.map((transition) => model.play(transition, books.nowMs)));
+  test(
+    "equals a heap of coins at every step",
+    () => {
+      fc.assert(
+        fc.property(histories({ minMs: 0, maxMs: 50 }), (steps) => {
+          const books = newBooks();
+          const model = new CoinModel();
           for (const organizationId of ORGANIZATION_IDS) {
-            const expected = model.picture(organizationId);
-            expect(picture(books, organizationId)).toEqual({
-              ...expected,
-              grants: byId(expected.grants),
-              holds: byId(expected.holds),
-              keys: byId(expected.keys),
-            });
+            model.addOrganization(organizationId);
+            model.capToken(organizationId, CAPPED_TOKEN, TOKEN_CAP);
           }
-        });
-      }),
-      { numRuns: RUNS },
-    );
-  }, LONGEST_MS);
-
-  test("keeps the invariants and the arrows of holds, even where the clock goes back", () => {
-    fc.assert(
-      fc.property(histories({ minMs: -40, maxMs: 60 }), (steps) => {
-        const books = newBooks();
-        replay(books, steps, (transitions) => {
-          for (const transition of transitions) {
-            const before = new Map([...books.holds].map(([key, { state }]) => [key, state]));
-            books.bookOne(transition);
-            for (const [key, { state }] of books.holds) {
-              must(
-                ARROWS[before.get(key) ?? "none"].includes(state),
-                `no hold goes from ${before.get(key)} to ${state}`,
-              );
+          replay(books, steps, (transitions) => {
+            const batch = [...transitions, ...refreshAll()];
+            const outcomes = books.book(batch).map(withoutNextChange);
+            expect(outcomes).toEqual(batch.map((transition) => model.play(transition, books.nowMs)));
+            for (const organizationId of ORGANIZATION_IDS) {
+              const expected = model.picture(organizationId);
+              expect(picture(books, organizationId)).toEqual({
+                ...expected,
+                grants: byId(expected.grants),
+                holds: byId(expected.holds),
+                keys: byId(expected.keys),
+              });
             }
-            for (const key of before.keys()) must(books.holds.has(key), "no hold is removed");
-          }
-          checkInvariants(books);
-        });
-      }),
-      { numRuns: RUNS },
-    );
-  }, LONGEST_MS);
+          });
+        }),
+        { numRuns: RUNS },
+      );
+    },
+    LONGEST_MS,
+  );
 
-  test("comes to the same in batches of N as in N batches of one", () => {
-    fc.assert(
-      fc.property(histories({ minMs: -40, maxMs: 60 }), (steps) => {
-        const together = newBooks();
-        const singly = newBooks();
-        replay(together, steps, (transitions) => {
-          singly.nowMs = together.nowMs;
-          const outcomes = together.book(transitions);
-          expect(outcomes).toEqual(transitions.map((transition) => singly.bookOne(transition)));
-          checkInvariants(together);
-          expect(together.tables).toEqual(singly.tables);
-        });
-      }),
-      { numRuns: RUNS },
-    );
-  }, LONGEST_MS);
-
-  test("gives the first outcome to a transition repeated, at once and in one batch, and books nothing more", () => {
-    fc.assert(
-      fc.property(histories({ minMs: 0, maxMs: 50 }), (steps) => {
-        const books = newBooks();
-        const once = newBooks();
-        replay(books, steps, (transitions) => {
-          once.nowMs = books.nowMs;
-          for (const transition of transitions) {
-            const first = once.bookOne(transition);
-            const [again, third] = books.book([transition, transition]);
-            const fourth = books.bookOne(transition);
-            for (const outcome of [again, third, fourth]) {
-              expect(lastingPart(outcome as Outcome)).toEqual(lastingPart(first));
+  test(
+    "keeps the invariants and the arrows of holds, even where the clock goes back",
+    () => {
+      fc.assert(
+        fc.property(histories({ minMs: -40, maxMs: 60 }), (steps) => {
+          const books = newBooks();
+          replay(books, steps, (transitions) => {
+            for (const transition of transitions) {
+              const before = new Map([...books.holds].map(([key, { state }]) => [key, state]));
+              books.bookOne(transition);
+              for (const [key, { state }] of books.holds) {
+                must(
+                  ARROWS[before.get(key) ?? "none"].includes(state),
+                  `no hold goes from ${before.get(key)} to ${state}`,
+                );
+              }
+              for (const key of before.keys()) must(books.holds.has(key), "no hold is removed");
             }
-            expect(books.tables).toEqual(once.tables);
-          }
-        });
-      }),
-      { numRuns: RUNS / 2 },
-    );
-  }, LONGEST_MS);
+            checkInvariants(books);
+          });
+        }),
+        { numRuns: RUNS },
+      );
+    },
+    LONGEST_MS,
+  );
+
+  test(
+    "comes to the same in batches of N as in N batches of one",
+    () => {
+      fc.assert(
+        fc.property(histories({ minMs: -40, maxMs: 60 }), (steps) => {
+          const together = newBooks();
+          const singly = newBooks();
+          replay(together, steps, (transitions) => {
+            singly.nowMs = together.nowMs;
+            const outcomes = together.book(transitions);
+            expect(outcomes).toEqual(transitions.map((transition) => singly.bookOne(transition)));
+            checkInvariants(together);
+            expect(together.tables).toEqual(singly.tables);
+          });
+        }),
+        { numRuns: RUNS },
+      );
+    },
+    LONGEST_MS,
+  );
+
+  test(
+    "gives the first outcome to a transition repeated, at once and in one batch, and books nothing more",
+    () => {
+      fc.assert(
+        fc.property(histories({ minMs: 0, maxMs: 50 }), (steps) => {
+          const books = newBooks();
+          const once = newBooks();
+          replay(books, steps, (transitions) => {
+            once.nowMs = books.nowMs;
+            for (const transition of transitions) {
+              const first = once.bookOne(transition);
+              const [again, third] = books.book([transition, transition]);
+              const fourth = books.bookOne(transition);
+              for (const outcome of [again, third, fourth]) {
+                expect(lastingPart(outcome as Outcome)).toEqual(lastingPart(first));
+              }
+              expect(books.tables).toEqual(once.tables);
+            }
+          });
+        }),
+        { numRuns: RUNS / 2 },
+      );
+    },
+    LONGEST_MS,
+  );
 });
