@@ -1,4 +1,4 @@
-import { type FileHandle, open, unlink } from "node:fs/promises";
+import { type FileHandle, open, rm } from "node:fs/promises";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { fromRecord, type SpooledTransition } from "./record.ts";
 
@@ -109,7 +109,7 @@ export class SpoolFile {
   /** Removes the file, with all that stands in it, and closes it. */
   async remove(): Promise<void> {
     while (this.#working !== undefined) await this.#working;
-    await unlink(this.path);
+    await rm(this.path, { force: true });
     await this.#handle.close();
   }
 

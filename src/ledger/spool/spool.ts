@@ -136,7 +136,7 @@ export class Spool {
     } catch (error) {
       this.#noteFailure(error);
       this.#retryLater();
-      return false;
+      return this.entries === 0;
     }
     this.#retryMs = RETRY_FIRST_MS;
     this.#noteEmpty();
