@@ -11,7 +11,7 @@ import {
 } from "../support/service.ts";
 import { answering, type Behaviour, startUpstream, type Upstream } from "../support/upstream.ts";
 import { CASES, type Outcome } from "./cases.ts";
-import { startServers } from "./servers.ts";
+import { OWN_KIND, providerAt, startServers } from "./servers.ts";
 
 const USAGE = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
 /** A credit a token. */
@@ -73,10 +73,10 @@ beforeAll(async () => {
       limits: { requestsPerMinute: 100_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 1000 },
       providers: [...servers.providers, well("healthy", healthy.baseUrl), well("mortal", mortal.baseUrl)],
       models: [
-        ...CASES.map(({ at = "wire" }, index) => ({
+        ...CASES.map(({ at }, index) => ({
           id: `case-${index}`,
           price: PRICE,
-          routes: [{ provider: at, model: `case-${index}` }, spare],
+          routes: [{ provider: providerAt(OWN_KIND, at), model: `case-${index}` }, spare],
         })),
         { id: "two", price: PRICE, routes: [{ provider: "mortal", model: "m" }, spare] },
       ],

@@ -1,21 +1,22 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { readDocuments, tableOf } from "../support/documents.ts";
-import { CASES } from "./cases.ts";
-import { type Bench, type Met, startBench, tableRows, WAITS_MS_MAX } from "./run.ts";
+import { CASES, CASES_OF_ANY_WIRE } from "./cases.ts";
+import { type Bench, type Met, MODES, OTHER_KINDS, startBench, tableRows, WAITS_MS_MAX } from "./run.ts";
+import { OWN_KIND } from "./servers.ts";
 
 let bench: Bench;
 let met: Met[];
 
 beforeAll(async () => {
   bench = await startBench();
-  met = await bench.run();
+  met = await bench.run([OWN_KIND]);
 }, 120_000);
 
 afterAll(async () => {
   await bench?.end();
 });
 
-describe.each(["streamed", "unstreamed"] as const)("%s", (mode) => {
+describe.each(MODES)("%s", (mode) => {
   test.each(CASES.map((one) => [one.name, one[mode]] as const))("%s", (name, expected) => {
     expect(met.find((one) => one.name === name && one.mode === mode)?.outcome).toBe(expected);
   });
@@ -24,6 +25,14 @@ describe.each(["streamed", "unstreamed"] as const)("%s", (mode) => {
     expect(met.find((one) => one.name === name && one.mode === mode)?.tookMs).toBeLessThan(WAITS_MS_MAX);
   });
 });
+
+test("whatever wire an upstream speaks, its callers are told the same", async () => {
+  const told = (await bench.run(OTHER_KINDS)).map(({ name, kind, mode, outcome }) => ({ name, kind, mode, outcome }));
+  const expected = CASES_OF_ANY_WIRE.flatMap((one) =>
+    MODES.flatMap((mode) => OTHER_KINDS.map((kind) => ({ name: one.name, kind, mode, outcome: one[mode] }))),
+  );
+  expect(told).toEqual(expected);
+}, 60_000);
 
 test("docs/reliability.md tells what was met", () => {
   const page = readDocuments().find(({ path }) => path === "docs/reliability.md");

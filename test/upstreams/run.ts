@@ -10,9 +10,10 @@ import {
   send,
   startService,
 } from "../support/service.ts";
-import { CASES, type Case, type Outcome } from "./cases.ts";
+import { FIXTURES } from "../wires/fixtures.ts";
+import { CASES, CASES_OF_ANY_WIRE, type Case, type Outcome } from "./cases.ts";
 import { REPORTED } from "./scripts.ts";
-import { startServers, TIMEOUT_MS } from "./servers.ts";
+import { OWN_KIND, providerAt, startServers, TIMEOUT_MS } from "./servers.ts";
 
 /** What a caller waits at the most for the end of an upstream that has gone silent. */
 export const WAITS_MS_MAX = TIMEOUT_MS + 1_000;
@@ -20,14 +21,20 @@ const HANGS_AFTER_MS = 20_000;
 const PROMPT = "go";
 /** The estimate of that prompt: a token for its bytes, four for the message, three for the whole. */
 const PROMPT_TOKENS = 8;
+/** The kinds of provider that packages speak for. */
+export const OTHER_KINDS = FIXTURES.map(({ kind }) => kind);
+const casesOf = (kind: string) => (kind === OWN_KIND ? CASES : CASES_OF_ANY_WIRE);
+const modelOf = (kind: string, index: number) => `case-${index}-of-${kind}`;
 /** A credit a token. */
 const PRICE = { input: 1_000_000, output: 1_000_000 };
 
-type Mode = "streamed" | "unstreamed";
+export const MODES = ["streamed", "unstreamed"] as const;
+type Mode = (typeof MODES)[number];
 
 /** What one request met. */
 export interface Met {
   name: string;
+  kind: string;
   mode: Mode;
   outcome: Outcome;
   tookMs: number;
@@ -52,7 +59,7 @@ interface Charge {
 export interface Bench {
   service: RunningService;
   /** Sends a request for each case and mode, and gives what the clients, the books and the clock have to say to it. */
-  run(): Promise<Met[]>;
+  run(kinds: readonly string[]): Promise<Met[]>;
   /** Sends as many requests at once for a case, and gives the most that the service's memory grew by meanwhile, in bytes. */
   growth(name: string, mode: Mode, count: number): Promise<number>;
   end(): Promise<void>;
@@ -64,11 +71,15 @@ export async function startBench(): Promise<Bench> {
     config: {
       limits: { requestsPerMinute: 100_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 1000 },
       providers: servers.providers,
-      models: CASES.map(({ at = "wire" }, index) => ({
-        id: `case-${index}`,
-        price: PRICE,
-        routes: [{ provider: at, model: `case-${index}` }],
-      })),
+      models: [OWN_KIND, ...OTHER_KINDS].flatMap((kind) =>
+        [...CASES.entries()]
+          .filter(([, one]) => casesOf(kind).includes(one))
+          .map(([index, { at }]) => ({
+            id: modelOf(kind, index),
+            price: PRICE,
+            routes: [{ provider: providerAt(kind, at), model: `case-${index}` }],
+          })),
+      ),
     },
   });
   const organization = await makeOrganization(service, "1000000000");
@@ -76,7 +87,7 @@ export async function startBench(): Promise<Bench> {
   return {
     service,
     growth: (name, mode, count) => growth(asking, name, mode, count),
-    run: () => run(asking),
+    run: (kinds) => run(asking, kinds),
     end: async () => {
       await service.end();
       await servers.end();
@@ -89,17 +100,17 @@ interface Asking {
   organization: Organization;
 }
 
-async function ask(asking: Asking, index: number, mode: Mode): Promise<Answer> {
+async function ask(asking: Asking, model: string, mode: Mode): Promise<Answer> {
   const startedMs = performance.now();
-  const answer = await begin(asking, index, mode);
+  const answer = await begin(asking, model, mode);
   const text = await answer.text();
   const requestId = answer.headers.get("x-request-id") ?? "";
   return { requestId, status: answer.status, text, tookMs: performance.now() - startedMs };
 }
 
-function begin({ service, organization }: Asking, index: number, mode: Mode): Promise<Response> {
+function begin({ service, organization }: Asking, model: string, mode: Mode): Promise<Response> {
   const body = {
-    model: `case-${index}`,
+    model,
     messages: [{ role: "user", content: PROMPT }],
     max_tokens: 10,
     stream: mode === "streamed",
@@ -109,14 +120,17 @@ function begin({ service, organization }: Asking, index: number, mode: Mode): Pr
 }
 
 async function growth(asking: Asking, name: string, mode: Mode, count: number): Promise<number> {
-  const index = CASES.findIndex((one) => one.name === name);
+  const model = modelOf(
+    OWN_KIND,
+    CASES.findIndex((one) => one.name === name),
+  );
   const before = residentBytes(asking.service);
   let most = before;
   const sampling = setInterval(() => {
     most = Math.max(most, residentBytes(asking.service));
   }, 5);
   const read = async () => {
-    const answer = await begin(asking, index, mode);
+    const answer = await begin(asking, model, mode);
     if (answer.body !== null) for await (const _bytes of answer.body);
   };
   await Promise.all(Array.from({ length: count }, read));
@@ -130,19 +144,24 @@ function residentBytes({ child }: RunningService): number {
   return Number(/VmRSS\D+(\d+) kB/.exec(status)?.[1]) * 1024;
 }
 
-async function run(asking: Asking): Promise<Met[]> {
-  const asked: { one: Case; mode: Mode; answer: Answer }[] = [];
+/** All kinds, streamed and not, meet a case at once; one case follows another. */
+async function run(asking: Asking, kinds: readonly string[]): Promise<Met[]> {
+  const asked: { one: Case; kind: string; mode: Mode; answer: Answer }[] = [];
   for (const [index, one] of CASES.entries()) {
-    for (const mode of ["streamed", "unstreamed"] as const) {
-      asked.push({ one, mode, answer: await ask(asking, index, mode) });
-    }
+    const pairs = MODES.flatMap((mode) =>
+      kinds.filter((kind) => casesOf(kind).includes(one)).map((kind) => ({ kind, mode })),
+    );
+    const answers = pairs.map(async ({ kind, mode }) => {
+      return { one, kind, mode, answer: await ask(asking, modelOf(kind, index), mode) };
+    });
+    asked.push(...(await Promise.all(answers)));
   }
   const { service, organization } = asking;
   const words = ["credits", "statement", "--org", organization.id];
   const { entries } = await service.tollgate<{ entries: Charge[] }>(...words);
   const charges = new Map(entries.map((entry) => [entry.requestId, entry]));
-  return asked.map(({ one, mode, answer }) => {
-    const met = { name: one.name, mode, tookMs: answer.tookMs };
+  return asked.map(({ one, kind, mode, answer }) => {
+    const met = { name: one.name, kind, mode, tookMs: answer.tookMs };
     try {
       return { ...met, outcome: outcomeOf(answer, mode, charges.get(answer.requestId)) };
     } catch (error) {
@@ -239,7 +258,8 @@ function errorCode(envelope: unknown, status?: number): ErrorCode {
 /** The table of `docs/reliability.md`. */
 export function tableRows(met: readonly Met[]): string[][] {
   return CASES.map(({ name }) => {
-    const of = (mode: Mode) => met.find((one) => one.name === name && one.mode === mode)?.outcome ?? "";
+    const of = (mode: Mode) =>
+      met.find((one) => one.name === name && one.mode === mode && one.kind === OWN_KIND)?.outcome ?? "";
     return [name, of("streamed"), of("unstreamed")];
   });
 }

@@ -1,25 +1,34 @@
 import { createServer } from "node:net";
 import { freePort } from "../support/service.ts";
 import { listen, startWire } from "../support/wire.ts";
+import { FIXTURES } from "../wires/fixtures.ts";
 import { CASES } from "./cases.ts";
 import { createServerWithoutCertificate } from "./scripts.ts";
+
+/** The kind whose wire the cases are written in. */
+export const OWN_KIND = "openai-compatible";
+const ASKS_FOR_A_STREAM = /"stream": ?true|:streamGenerateContent|\/converse-stream/;
+
+/** The provider of a kind for what is reached at one of the addresses of the cases. */
+export function providerAt(kind: string, at = "wire"): string {
+  return `${kind}-at-${at}`;
+}
 
 /** Every timeout of the providers. */
 export const TIMEOUT_MS = 500;
 
 interface Servers {
-  /** As the configuration lists them; a case names its own by `at`, or is played by `wire`. */
-  providers: { id: string; baseUrl: string }[];
+  /** As the configuration lists them: of each kind one for each address. */
+  providers: { id: string; kind: string; baseUrl: string }[];
   end(): Promise<void>;
 }
 
 /** The upstreams: one that plays the scripts, and the ways in which none can be reached. */
 export async function startServers(): Promise<Servers> {
   const wire = await startWire((socket, request) => {
-    const body = JSON.parse(request.slice(request.indexOf("\r\n\r\n"))) as { model: string; stream?: boolean };
-    const script = CASES[Number(body.model.slice("case-".length))]?.script;
+    const script = CASES[Number(/case-(\d+)/.exec(request)?.[1])]?.script;
     if (typeof script === "function") script(socket);
-    else if (script !== undefined) script[body.stream === true ? "streamed" : "unstreamed"](socket);
+    else if (script !== undefined) script[ASKS_FOR_A_STREAM.test(request) ? "streamed" : "unstreamed"](socket);
   });
   const plain = createServer((socket) => {
     socket.on("error", () => {}).resume();
@@ -28,11 +37,11 @@ export async function startServers(): Promise<Servers> {
   const mute = createServer((socket) => void socket.on("error", () => {}).resume());
   const bare = createServerWithoutCertificate();
   const at = async (scheme: string, server: Parameters<typeof listen>[0]) =>
-    `${scheme}://127.0.0.1:${await listen(server)}/v1`;
+    `${scheme}://127.0.0.1:${await listen(server)}`;
   const addresses: Record<string, string> = {
-    wire: wire.baseUrl,
-    nobody: `http://127.0.0.1:${await freePort()}/v1`,
-    "no-such-name": "http://upstream.invalid/v1",
+    wire: `http://127.0.0.1:${wire.port}`,
+    nobody: `http://127.0.0.1:${await freePort()}`,
+    "no-such-name": "http://upstream.invalid",
     "no-tls": await at("https", plain),
     "no-certificate": await at("https", bare),
     "silent-tls": await at("https", mute),
@@ -42,6 +51,14 @@ export async function startServers(): Promise<Servers> {
     await Promise.all([plain, bare, mute].map((server) => new Promise((resolve) => server.close(resolve))));
   };
   const timeouts = { connectMs: TIMEOUT_MS, firstByteMs: TIMEOUT_MS, idleMs: TIMEOUT_MS };
-  const common = { kind: "openai-compatible", apiKey: "k", timeouts };
-  return { providers: Object.entries(addresses).map(([id, baseUrl]) => ({ id, baseUrl, ...common })), end };
+  // A name server takes its time to say that there is no such name.
+  const timeoutsAt = (at: string) => (at === "no-such-name" ? { ...timeouts, connectMs: 10_000 } : timeouts);
+  const compatible = { kind: OWN_KIND, settings: { apiKey: "k" }, basePath: "/v1" };
+  const providers = [compatible, ...FIXTURES].flatMap(({ kind, settings, basePath }) =>
+    Object.entries(addresses).map(([at, origin]) => {
+      const id = providerAt(kind, at);
+      return { ...settings, id, kind, baseUrl: `${origin}${basePath}`, timeouts: timeoutsAt(at) };
+    }),
+  );
+  return { providers, end };
 }

@@ -1,8 +1,7 @@
 import { EVENT_LENGTH_MAX } from "../event-stream.ts";
+import { BODY_BYTES_MAX } from "../http/body.ts";
 import { UpstreamError } from "../provider.ts";
 
-/** An unstreamed answer may have this many bytes. */
-const BODY_BYTES_MAX = 16 * 1024 * 1024;
 /** A frame's length, the length of its headers and their checksum; the shortest frame has a checksum more. */
 const FRAME_BYTES_MIN = 16;
 
@@ -11,8 +10,13 @@ type Bounds = (piece: Uint8Array) => Uint8Array;
 
 /** The bounds of an answer of a media type: the packages keep an unfinished event, however long it grows. */
 export function boundsOf(mediaType: string): Bounds {
-  if (mediaType === "text/event-stream") return boundEvents();
-  return mediaType === "application/vnd.amazon.eventstream" ? wholeFrames() : boundTotal();
+  const total = boundTotal();
+  if (mediaType === "text/event-stream") return inTurn(total, boundEvents());
+  return mediaType === "application/vnd.amazon.eventstream" ? inTurn(total, wholeFrames()) : total;
+}
+
+function inTurn(first: Bounds, second: Bounds): Bounds {
+  return (piece) => second(first(piece));
 }
 
 function boundTotal(): Bounds {
