@@ -9,7 +9,7 @@ import { Directory } from "./accounts/directory.ts";
 import { LastUses } from "./accounts/last-uses.ts";
 import { Sessions } from "./accounts/sessions.ts";
 import { ShortTokens } from "./accounts/short-tokens.ts";
-import type { RandomBytes } from "./accounts/token.ts";
+import { makeId, type RandomBytes } from "./accounts/token.ts";
 import { FIRST_CREDITS, firstRun, type Standing } from "./app/first-run.ts";
 import { HealthFile } from "./app/health-file.ts";
 import { requestId, uuidV7 } from "./app/ids.ts";
@@ -25,6 +25,7 @@ import { Limits } from "./gateway/limits.ts";
 import { RetryBudget } from "./gateway/retry-budget.ts";
 import type { AdminServices } from "./http/admin/endpoint.ts";
 import { createServer, type Server } from "./http/server.ts";
+import { CreditDesk } from "./ledger/credit-desk.ts";
 import { Ledger } from "./ledger/ledger.ts";
 import { Overviews } from "./ledger/overview.ts";
 import { Quarantine, quarantineFileOf } from "./ledger/quarantine.ts";
@@ -204,7 +205,7 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
 function adminServices(
   { limits, playground }: Config,
   surroundings: Surroundings,
-  { store, accounts, usageDays }: Services,
+  { store, ledger, accounts, usageDays }: Services,
 ): Omit<AdminServices, "gateway"> {
   const { clock, random, version } = surroundings;
   const rows = store.admin;
@@ -216,6 +217,7 @@ function adminServices(
     directory: new Directory({ rows: store.directory, clock }),
     audit: new AuditLog({ rows, clock, newId }),
     requests: new Requests(store.requests),
+    creditDesk: new CreditDesk({ ...store, ledger, clock, makeId: (kind) => makeId(kind, random) }),
     overviews: new Overviews({ rows: store.usage, days: usageDays, clock }),
     clock,
     facts: {

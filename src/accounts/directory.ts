@@ -1,9 +1,11 @@
 import type { Limits } from "../contract/admin/common.ts";
-import type { Credits, Organization } from "../contract/admin/organization.ts";
+import type { Grant } from "../contract/admin/credits.ts";
+import type { Organization } from "../contract/admin/organization.ts";
 import type { Token } from "../contract/admin/token.ts";
 import type { LimitSettings } from "../contract/principal.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
-import type { BalanceRow } from "../credits/books.ts";
+import type { GrantRow } from "../credits/books.ts";
+import { creditsOf } from "../credits/shown.ts";
 import type { DirectoryRows, ListedOrganization, ListedToken } from "../stores/store.ts";
 
 export interface DirectoryOptions {
@@ -75,6 +77,12 @@ export class Directory {
     const [row] = await this.#options.rows.tokens(search);
     return row && toToken(row, nowMs);
   }
+
+  /** Throws RangeError for a cursor that is none. */
+  async grants({ organizationId, cursor, limit }: { organizationId: string } & PageRequest): Promise<Page<Grant>> {
+    const search = { organizationId, id: null, before: positionOf(cursor), limit: limit + 1 };
+    return pageOf(await this.#options.rows.grants(search), limit, toGrant, (grant) => grant);
+  }
 }
 
 const POSITION = /^(\d{1,16})_(.{1,200})$/s;
@@ -113,16 +121,6 @@ function toOrganization({ organization, balance }: ListedOrganization): Organiza
   };
 }
 
-/** An organization's credits as the admin API shows them. */
-export function creditsOf(balance: BalanceRow): Credits {
-  return {
-    available: creditsFromMicro(balance.available),
-    held: creditsFromMicro(balance.held),
-    used: creditsFromMicro(balance.spent),
-    total: creditsFromMicro(balance.granted - balance.expired),
-  };
-}
-
 function toToken({ token, organizationName }: ListedToken, nowMs: number): Token {
   const { budget } = token;
   return {
@@ -145,6 +143,24 @@ function toToken({ token, organizationName }: ListedToken, nowMs: number): Token
     expires_at: optionalTime(token.expiresAtMs),
     revoked_at: optionalTime(token.revokedAtMs),
     last_used_at: optionalTime(token.lastUsedAtMs),
+  };
+}
+
+function toGrant(row: GrantRow): Grant {
+  return {
+    object: "grant",
+    id: row.id,
+    organization_id: row.organizationId,
+    source: row.source,
+    amount: creditsFromMicro(row.amount),
+    remaining: creditsFromMicro(row.remaining),
+    revoked: creditsFromMicro(row.revoked),
+    state: row.state,
+    priority: row.priority,
+    reference: row.reference,
+    effective_at: isoTime(row.effectiveAtMs),
+    expires_at: optionalTime(row.expiresAtMs),
+    created_at: isoTime(row.createdAtMs),
   };
 }
 

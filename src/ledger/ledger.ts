@@ -2,10 +2,12 @@ import type { Log } from "../contract/log.ts";
 import type { MicroCredits } from "../credits/amount.ts";
 import type {
   BalanceRow,
+  CreditTransition,
   GrantTransition,
   HoldTransition,
   Outcomes,
   ReleaseTransition,
+  RevokeTransition,
   SettleTransition,
 } from "../credits/books.ts";
 import { priceOf } from "../credits/price.ts";
@@ -122,6 +124,16 @@ export class Ledger {
   /** Grants credits; the same reference of an organization grants once. */
   grant(request: Omit<GrantTransition, "kind">): Promise<Outcomes["grant"]> {
     return this.#durable.push({ kind: "grant", ...request });
+  }
+
+  /** Takes back credits that are neither spent nor held; the same reference of an organization revokes once. */
+  revoke(request: Omit<RevokeTransition, "kind">): Promise<Outcomes["revoke"]> {
+    return this.#durable.push({ kind: "revoke", ...request });
+  }
+
+  /** Gives back credits that were spent; the same reference of an organization credits once. */
+  credit(request: Omit<CreditTransition, "kind">): Promise<Outcomes["credit"]> {
+    return this.#durable.push({ kind: "credit", ...request });
   }
 
   /** The balance with every grant applied that has taken effect or lapsed; undefined for an unknown organization. */

@@ -1,6 +1,7 @@
 import type { Overview } from "../contract/admin/overview.ts";
 import { quantileOf } from "../contract/first-token.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
+import { creditsOf } from "../credits/shown.ts";
 import type { UsageCounts, UsageDayRow, UsageRows } from "../stores/store.ts";
 import { DAY_MS, dayOf, type UsageDays } from "./usage-days.ts";
 import { ALL_ORGANIZATIONS, addCounts, countsOf, NO_USAGE, sumBy } from "./usage-tally.ts";
@@ -68,15 +69,8 @@ export class Overviews {
     const spent = models.reduce((sum, { charged }) => sum + charged, 0n);
     const beganMs = models.reduce((least, { day }) => Math.min(least, day), today);
     const perDay = creditsFromMicro(spent) / Math.max(1, (nowMs - beganMs) / DAY_MS);
-    const available = creditsFromMicro(credits.available);
-    return {
-      available,
-      held: creditsFromMicro(credits.held),
-      used: creditsFromMicro(credits.spent),
-      total: creditsFromMicro(credits.granted - credits.expired),
-      spent_per_day: perDay,
-      days_left: perDay === 0 ? null : available / perDay,
-    };
+    const shown = creditsOf(credits);
+    return { ...shown, spent_per_day: perDay, days_left: perDay === 0 ? null : shown.available / perDay };
   }
 
   async #tops(rows: readonly UsageDayRow[]): Promise<Pick<Overview, "top_tokens" | "top_organizations">> {

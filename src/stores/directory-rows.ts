@@ -1,13 +1,13 @@
 import { type CompiledQuery, type Selectable, sql } from "kysely";
 import { type BudgetColumns, organizationFromTable, tokensWithBudget, withBudget } from "./accounts.ts";
-import type { DirectoryRows, OrganizationSearch, TokenSearch } from "./directory-store.ts";
-import { balanceFromTable } from "./rows.ts";
-import type { BalanceTable, OrganizationTable, PortableDatabase, TokenTable } from "./tables.ts";
+import type { DirectoryRows, GrantSearch, OrganizationSearch, TokenSearch } from "./directory-store.ts";
+import { balanceFromTable, grantFromTable } from "./rows.ts";
+import type { BalanceTable, CreditGrantTable, OrganizationTable, PortableDatabase, TokenTable } from "./tables.ts";
 
 type OrganizationWithBalance = Selectable<OrganizationTable> & Selectable<BalanceTable>;
 type TokenWithName = Selectable<TokenTable> & BudgetColumns & { organization_name: string };
 
-/** Looking through organizations and tokens, the same for both stores and beside what completions wait for. */
+/** Looking through organizations, tokens and grants, the same for both stores and beside what completions wait for. */
 export function directoryRows(database: PortableDatabase): DirectoryRows {
   return {
     async organizations(page) {
@@ -20,6 +20,9 @@ export function directoryRows(database: PortableDatabase): DirectoryRows {
         token: withBudget(row),
         organizationName: organization_name,
       }));
+    },
+    async grants(page) {
+      return (await read<Selectable<CreditGrantTable>>(database, grantQuery(database, page))).map(grantFromTable);
     },
   };
 }
@@ -70,6 +73,18 @@ function tokenQuery(database: PortableDatabase, page: TokenSearch) {
   if (page.status === "active") query = query.where(sql<boolean>`NOT ${isRevoked} AND NOT ${hasExpired}`);
   if (before !== null) query = query.where(isBefore("token", before));
   return query;
+}
+
+function grantQuery({ kysely }: PortableDatabase, { organizationId, id, before, limit }: GrantSearch) {
+  let query = kysely
+    .selectFrom("credit_grant")
+    .selectAll()
+    .where("organization_id", "=", organizationId)
+    .orderBy("created_at", "desc")
+    .orderBy("id", "desc")
+    .limit(limit);
+  if (id !== null) query = query.where("id", "=", id);
+  return before === null ? query : query.where(isBefore("credit_grant", before));
 }
 
 /** Capital letters or not; what stands for any text in a pattern stands for itself. */

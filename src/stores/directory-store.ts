@@ -1,10 +1,11 @@
-import type { BalanceRow } from "../credits/books.ts";
+import type { BalanceRow, GrantRow } from "../credits/books.ts";
 import type { OrganizationRow, OrganizationStatus, TokenWithBudget } from "./account-store.ts";
 
-/** Organizations and tokens as they are looked through, the newest first. */
+/** Organizations, their tokens and grants as they are looked through, the newest first. */
 export interface DirectoryRows {
   organizations(page: OrganizationSearch): Promise<ListedOrganization[]>;
   tokens(page: TokenSearch): Promise<ListedToken[]>;
+  grants(page: GrantSearch): Promise<GrantRow[]>;
 }
 
 export interface ListedOrganization {
@@ -39,4 +40,9 @@ export interface TokenSearch extends NewestFirst {
   status: "active" | "expired" | "revoked" | null;
   /** Which of them have expired. */
   nowMs: number;
+}
+
+export interface GrantSearch extends NewestFirst {
+  organizationId: string;
+  id: string | null;
 }

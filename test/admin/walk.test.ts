@@ -39,13 +39,17 @@ const bodies: Record<string, object> = {
   createOrganization: { name: "Mine" },
   changeOrganization: { status: "paused" },
   rotateToken: {},
+  createGrant: { amount: 1 },
+  createRevocation: { amount: 1 },
+  createCredit: { amount: 1 },
+  createAllowance: { amount: 1 },
 };
 const bodyOf = ({ operationId }: AdminEndpoint, { id }: Organization) =>
   operationId === "createToken" ? { organization_id: id, name: "New" } : (bodies[operationId] ?? {});
 
 function ask(client: AdminClient, endpoint: AdminEndpoint, organization: Organization) {
   const [, kind = ""] = endpoint.path.split("/");
-  const path = endpoint.path.replace(":id", () => idsOf[kind]?.(organization) ?? "none");
+  const path = endpoint.path.replace(/:\w+/, () => idsOf[kind]?.(organization) ?? "none").replace(/:\w+/, "none");
   return client.call(endpoint.method, path, endpoint.method === "GET" ? undefined : bodyOf(endpoint, organization));
 }
 

@@ -8,6 +8,7 @@ import type { Administrator, Sessions } from "../../accounts/sessions.ts";
 import type { ShortTokens } from "../../accounts/short-tokens.ts";
 import type { ServiceFacts } from "../../contract/admin/service.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
+import type { CreditDesk } from "../../ledger/credit-desk.ts";
 import type { Overviews } from "../../ledger/overview.ts";
 import type { Requests } from "../../ledger/requests.ts";
 
@@ -20,6 +21,7 @@ export interface AdminServices {
   audit: AuditLog;
   requests: Requests;
   overviews: Overviews;
+  creditDesk: CreditDesk;
   shortTokens: ShortTokens;
   /** Milliseconds since 1970. */
   clock: () => number;
@@ -32,6 +34,7 @@ export type Access = "public" | "member" | "operator";
 /** What stands in the path, by name. */
 interface Params {
   id: string;
+  allowance_id?: string;
 }
 
 /** One request, its caller and its input checked. */

@@ -1,4 +1,5 @@
 import { auditEndpoints } from "./audit.ts";
+import { creditEndpoints } from "./credits.ts";
 import type { AdminEndpoint } from "./endpoint.ts";
 import { modelEndpoints } from "./models.ts";
 import { organizationEndpoints } from "./organizations.ts";
@@ -15,6 +16,7 @@ export const adminEndpoints: readonly AdminEndpoint[] = [
   ...sessionEndpoints,
   ...overviewEndpoints,
   ...organizationEndpoints,
+  ...creditEndpoints,
   ...tokenEndpoints,
   ...requestEndpoints,
   ...modelEndpoints,

@@ -1,0 +1,204 @@
+import {
+  Allowance,
+  AllowancePage,
+  AllowanceQuery,
+  Booking,
+  GrantPage,
+  GrantQuery,
+  NewAllowance,
+  NewCredit,
+  NewGrant,
+  NewRevocation,
+} from "../../contract/admin/credits.ts";
+import type { Organization } from "../../contract/admin/organization.ts";
+import { ApiError } from "../../errors.ts";
+import { amountOf, listOf, nothingThere, orRefuse, pageOf, requireOwn, timeOf } from "./answers.ts";
+import { type AdminCall, type AdminServices, actorOf, adminEndpoint } from "./endpoint.ts";
+
+const listGrants = adminEndpoint({
+  method: "GET",
+  path: "/organizations/:id/grants",
+  access: "member",
+  operationId: "listGrants",
+  summary: "List an organization's grants, the newest first",
+  query: GrantQuery,
+  response: { status: 200, description: "A page.", schema: GrantPage },
+  async handle(services, { who, params, query }) {
+    requireOwn(who, params.id);
+    await organizationOf(services, params.id);
+    const { cursor, limit } = pageOf(query);
+    return listOf(await orRefuse(services.directory.grants({ organizationId: params.id, cursor, limit })));
+  },
+});
+
+const createGrant = adminEndpoint({
+  method: "POST",
+  path: "/organizations/:id/grants",
+  access: "operator",
+  operationId: "createGrant",
+  summary: "Grant credits; the same reference twice grants once",
+  body: NewGrant,
+  response: { status: 201, description: "The grant.", schema: Booking },
+  async handle(services, call) {
+    const { amount, effective_at, expires_at, priority = 0, reference = null } = call.body;
+    await creditedOf(services, call.params.id);
+    const outcome = await services.creditDesk.grant({
+      organizationId: call.params.id,
+      amount: amountOf("amount", amount),
+      effectiveAtMs: timeOf("effective_at", effective_at),
+      expiresAtMs: timeToCome(services, "expires_at", expires_at),
+      priority,
+      reference,
+    });
+    if (outcome.outcome === "unknown_organization") throw nothingThere();
+    return recorded(services, call, "credits.grant", outcome.booking);
+  },
+});
+
+const createRevocation = adminEndpoint({
+  method: "POST",
+  path: "/organizations/:id/revocations",
+  access: "operator",
+  operationId: "createRevocation",
+  summary: "Take back credits that are neither spent nor held; without an amount all of them",
+  body: NewRevocation,
+  response: { status: 201, description: "What was taken back, which may be less than was asked for.", schema: Booking },
+  async handle(services, call) {
+    const { amount, grant_id = null, reference = null, note = null } = call.body;
+    const terms = { organizationId: call.params.id, amount: amountOf("amount", amount), grantId: grant_id };
+    const outcome = await services.creditDesk.revoke({ ...terms, reference, note });
+    if (outcome.outcome === "unknown_organization") throw nothingThere();
+    if (outcome.outcome === "unknown_grant") {
+      throw new ApiError("invalid_value", "The organization has no grant of this id.", { param: "grant_id" });
+    }
+    return recorded(services, call, "credits.revoke", outcome.booking);
+  },
+});
+
+const createCredit = adminEndpoint({
+  method: "POST",
+  path: "/organizations/:id/credits",
+  access: "operator",
+  operationId: "createCredit",
+  summary: "Give back credits that were spent, as goodwill or to correct a charge",
+  body: NewCredit,
+  response: { status: 201, description: "What was given back.", schema: Booking },
+  async handle(services, call) {
+    const { amount, hold_id = null, expires_at, reference = null, note = null } = call.body;
+    const outcome = await services.creditDesk.credit({
+      organizationId: call.params.id,
+      amount: amountOf("amount", amount),
+      holdId: hold_id,
+      expiresAtMs: timeToCome(services, "expires_at", expires_at),
+      reference,
+      note,
+    });
+    if (outcome.outcome === "unknown_organization") throw nothingThere();
+    if (outcome.outcome === "missing") {
+      throw new ApiError("invalid_value", "The organization has no request of this id.", { param: "hold_id" });
+    }
+    if (outcome.outcome === "excessive") {
+      const message = `Invalid 'amount': at most ${outcome.most} were charged and not given back yet.`;
+      throw new ApiError("invalid_value", message, { param: "amount" });
+    }
+    return recorded(services, call, "credits.credit", outcome.booking);
+  },
+});
+
+const listAllowances = adminEndpoint({
+  method: "GET",
+  path: "/organizations/:id/allowances",
+  access: "member",
+  operationId: "listAllowances",
+  summary: "List an organization's allowances, those that have ended too",
+  query: AllowanceQuery,
+  response: { status: 200, description: "A page.", schema: AllowancePage },
+  async handle(services, { who, params, query }) {
+    requireOwn(who, params.id);
+    await organizationOf(services, params.id);
+    const { cursor, limit } = pageOf(query);
+    const rows = await services.creditDesk.allowances(params.id, cursor, limit + 1);
+    const data = rows.slice(0, limit);
+    return listOf({ data, nextCursor: rows.length > limit ? (data.at(-1)?.id ?? null) : null });
+  },
+});
+
+const createAllowance = adminEndpoint({
+  method: "POST",
+  path: "/organizations/:id/allowances",
+  access: "operator",
+  operationId: "createAllowance",
+  summary: "Grant credits every month from a time on",
+  body: NewAllowance,
+  response: { status: 201, description: "The allowance.", schema: Allowance },
+  async handle(services, call): Promise<Allowance> {
+    const { amount, begins_at, lapses = true } = call.body;
+    const organizationId = call.params.id;
+    await creditedOf(services, organizationId);
+    const anchorAtMs = timeToCome(services, "begins_at", begins_at);
+    const terms = { organizationId, amount: amountOf("amount", amount), anchorAtMs, lapses };
+    const allowance = await services.creditDesk.createAllowance(terms);
+    const change = { action: "allowance.create", organizationId, subjectId: allowance.id };
+    await services.audit.record(actorOf(call), {
+      ...change,
+      after: { amount, lapses, begins_at: allowance.begins_at },
+    });
+    return allowance;
+  },
+});
+
+const endAllowance = adminEndpoint({
+  method: "DELETE",
+  path: "/organizations/:id/allowances/:allowance_id",
+  access: "operator",
+  operationId: "endAllowance",
+  summary: "End an allowance; what was granted for the current month stays",
+  response: { status: 200, description: "The allowance as it is now.", schema: Allowance },
+  async handle(services, call): Promise<Allowance> {
+    const { id: organizationId, allowance_id = "" } = call.params;
+    const allowance = await services.creditDesk.endAllowance(organizationId, allowance_id);
+    if (allowance === undefined) throw nothingThere();
+    const change = { action: "allowance.end", organizationId, subjectId: allowance.id };
+    await services.audit.record(actorOf(call), change);
+    return allowance;
+  },
+});
+
+export const creditEndpoints = [
+  listGrants,
+  createGrant,
+  createRevocation,
+  createCredit,
+  listAllowances,
+  createAllowance,
+  endAllowance,
+];
+
+async function organizationOf({ directory }: AdminServices, id: string): Promise<Organization> {
+  const organization = await directory.organization(id);
+  if (organization === undefined) throw nothingThere();
+  return organization;
+}
+
+async function creditedOf(services: AdminServices, id: string): Promise<void> {
+  const { kind } = await organizationOf(services, id);
+  if (kind === "playground") throw new ApiError("invalid_value", "The playground organization holds no credits.");
+}
+
+function timeToCome({ clock }: AdminServices, param: string, text: string | null | undefined): number | null {
+  const timeMs = timeOf(param, text);
+  if (timeMs === null || timeMs > clock()) return timeMs;
+  throw new ApiError("invalid_value", `Invalid '${param}': expected a time to come.`, { param });
+}
+
+/** Records what was booked, unless it was before. */
+async function recorded(services: AdminServices, call: AdminCall, action: string, booking: Booking): Promise<Booking> {
+  if (booking.repeated) {
+    call.reply.code(200);
+    return booking;
+  }
+  const { id: subjectId, organization_id: organizationId, amount } = booking;
+  const after = { ...(call.body as Record<string, unknown>), amount };
+  await services.audit.record(actorOf(call), { action, organizationId, subjectId, after });
+  return booking;
+}

@@ -1,0 +1,137 @@
+import type { Allowance, Booking } from "../contract/admin/credits.ts";
+import { type AllowanceRow, grantOfPeriod, periodAt } from "../credits/allowance.ts";
+import { creditsFromMicro, MICRO_CREDITS_MAX, type MicroCredits } from "../credits/amount.ts";
+import type { BalanceRow, CreditTransition, GrantTransition, RevokeTransition } from "../credits/books.ts";
+import { creditsOf } from "../credits/shown.ts";
+import type { AllowanceRows, DirectoryRows } from "../stores/store.ts";
+import { grantAllowances } from "./allowances.ts";
+import type { Ledger } from "./ledger.ts";
+
+export interface CreditDeskOptions {
+  ledger: Pick<Ledger, "grant" | "revoke" | "credit">;
+  allowances: AllowanceRows;
+  directory: Pick<DirectoryRows, "grants">;
+  /** Milliseconds since 1970. */
+  clock: () => number;
+  /** A new id, such as `grant_…`. */
+  makeId: (kind: string) => string;
+}
+
+type Terms<Transition, Given extends keyof Transition> = Omit<Transition, "kind" | Given>;
+
+type Refused<Outcome extends string> = Outcome extends string ? { outcome: Outcome } : never;
+export type Booked<Refusal extends string> = { outcome: "booked"; booking: Booking } | Refused<Refusal>;
+
+/** What an operator books by hand: grants, revocations, credits, and allowances that grant every month. */
+export class CreditDesk {
+  readonly #options: CreditDeskOptions;
+
+  constructor(options: CreditDeskOptions) {
+    this.#options = options;
+  }
+
+  async grant(terms: Terms<GrantTransition, "grantId">): Promise<Booked<"unknown_organization">> {
+    const { ledger, directory, makeId } = this.#options;
+    const outcome = await ledger.grant({ ...terms, grantId: makeId("grant") });
+    if (outcome.outcome !== "granted") return outcome;
+    const { grantId: id, balance, repeated } = outcome;
+    const search = { organizationId: terms.organizationId, id, before: null, limit: 1 };
+    const [first] = repeated ? await directory.grants(search) : [];
+    return bookingOf({ id, amount: first?.amount ?? terms.amount, balance, repeated });
+  }
+
+  /** Null: all that is neither spent nor held. */
+  async revoke(
+    terms: Terms<RevokeTransition, "adjustmentId" | "amount"> & { amount: MicroCredits | null },
+  ): Promise<Booked<"unknown_organization" | "unknown_grant">> {
+    const { ledger, makeId } = this.#options;
+    const amount = terms.amount ?? MICRO_CREDITS_MAX;
+    const outcome = await ledger.revoke({ ...terms, amount, adjustmentId: makeId("adjustment") });
+    if (outcome.outcome !== "revoked") return outcome;
+    const { adjustment, balance, repeated } = outcome;
+    return bookingOf({ id: adjustment.id, amount: adjustment.amount, balance, repeated });
+  }
+
+  async credit(
+    terms: Terms<CreditTransition, "adjustmentId" | "priority">,
+  ): Promise<Booked<"unknown_organization" | "missing"> | { outcome: "excessive"; most: number }> {
+    const { ledger, makeId } = this.#options;
+    const outcome = await ledger.credit({ ...terms, priority: 0, adjustmentId: makeId("credit") });
+    if (outcome.outcome === "excessive") return { outcome: "excessive", most: creditsFromMicro(outcome.most) };
+    if (outcome.outcome !== "credited") return outcome;
+    const { adjustment, balance, repeated } = outcome;
+    return bookingOf({ id: adjustment.id, amount: adjustment.amount, balance, repeated });
+  }
+
+  async allowances(organizationId: string, after: string | null, limit: number): Promise<Allowance[]> {
+    return (await this.#options.allowances.list({ organizationId, after, limit })).map(toAllowance);
+  }
+
+  /** Grants every month from a time on, and at once where that has come. */
+  async createAllowance(
+    terms: Pick<AllowanceRow, "organizationId" | "amount" | "lapses"> & { anchorAtMs: number | null },
+  ): Promise<Allowance> {
+    const { allowances, clock, makeId } = this.#options;
+    const nowMs = clock();
+    const anchorAtMs = terms.anchorAtMs ?? nowMs;
+    const times = { anchorAtMs, nextAtMs: anchorAtMs, createdAtMs: nowMs, endedAtMs: null };
+    const row = { ...terms, ...times, id: makeId("allowance"), priority: 0 };
+    await allowances.insert(row);
+    await grantAllowances({ allowances, grant: (grant) => this.#options.ledger.grant(grant) });
+    return toAllowance((await this.#allowance(row.organizationId, row.id)) ?? row);
+  }
+
+  /** What was granted for the current month stays. Undefined for an allowance that the organization does not have. */
+  async endAllowance(organizationId: string, id: string): Promise<Allowance | undefined> {
+    const { allowances, clock, ledger } = this.#options;
+    const row = await this.#allowance(organizationId, id);
+    if (row === undefined) return undefined;
+    const nowMs = clock();
+    await allowances.end(row, nowMs);
+    // The next month's grant stands in the books a little before it takes effect.
+    const startMs = nowMs < row.anchorAtMs ? row.anchorAtMs : periodAt(row.anchorAtMs, nowMs).endMs;
+    const { grantId, amount } = grantOfPeriod(row, periodAt(row.anchorAtMs, startMs));
+    const terms = { grantId, amount, reference: grantId, note: "the allowance has ended" };
+    await ledger.revoke({ organizationId, adjustmentId: `${grantId}_ended`, ...terms });
+    return toAllowance((await this.#allowance(organizationId, id)) ?? row);
+  }
+
+  async #allowance(organizationId: string, id: string): Promise<AllowanceRow | undefined> {
+    const { allowances } = this.#options;
+    // The list goes on after an id, and no id lies between one and the same without its last character.
+    const page = await allowances.list({ organizationId, after: id.slice(0, -1), limit: 500 });
+    return page.find((row) => row.id === id);
+  }
+}
+
+interface Done {
+  id: string;
+  amount: MicroCredits;
+  balance: BalanceRow;
+  repeated: boolean;
+}
+
+function bookingOf({ id, amount, balance, repeated }: Done): { outcome: "booked"; booking: Booking } {
+  const { organizationId } = balance;
+  const credits = creditsOf(balance);
+  const common = { object: "booking", organization_id: organizationId } as const;
+  return { outcome: "booked", booking: { ...common, id, amount: creditsFromMicro(amount), repeated, credits } };
+}
+
+function toAllowance(row: AllowanceRow): Allowance {
+  return {
+    object: "allowance",
+    id: row.id,
+    organization_id: row.organizationId,
+    amount: creditsFromMicro(row.amount),
+    lapses: row.lapses,
+    begins_at: isoTime(row.anchorAtMs),
+    next_at: isoTime(row.nextAtMs),
+    ended_at: row.endedAtMs === null ? null : isoTime(row.endedAtMs),
+    created_at: isoTime(row.createdAtMs),
+  };
+}
+
+function isoTime(timeMs: number): string {
+  return new Date(timeMs).toISOString();
+}

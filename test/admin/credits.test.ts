@@ -1,0 +1,200 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { operator, signIn } from "../support/admin.ts";
+import {
+  makeOrganization,
+  makeToken,
+  type Organization,
+  type RunningService,
+  send,
+  startService,
+} from "../support/service.ts";
+
+let service: RunningService;
+let owner: Organization;
+
+beforeAll(async () => {
+  service = await startService();
+  owner = await makeOrganization(service, "10");
+});
+afterAll(() => service?.end());
+
+const admin = () => operator(service);
+const complete = (token: string, fields: object = {}) =>
+  send(service, "/v1/chat/completions", token, {
+    model: "sandbox/echo",
+    messages: [{ role: "user", content: "hello there" }],
+    ...fields,
+  });
+
+interface Listed {
+  data: Record<string, unknown>[];
+  next_cursor: string | null;
+}
+
+describe("credits", () => {
+  const made = async () => String((await admin().call("POST", "/organizations", { name: "Credited" })).body.id);
+  const book = (id: string, what: string, body: object) => admin().call("POST", `/organizations/${id}/${what}`, body);
+
+  test("are granted once for a reference, listed, taken back as far as they are there, and given back", async () => {
+    const id = await made();
+    const terms = { amount: 12.5, reference: "invoice 7", priority: 3, expires_at: "2090-01-01T00:00:00.000Z" };
+    const first = await book(id, "grants", terms);
+    expect([first.status, first.body]).toMatchObject([
+      201,
+      { amount: 12.5, repeated: false, credits: { total: 12.5 } },
+    ]);
+    const again = await book(id, "grants", { ...terms, amount: 99 });
+    expect([again.status, again.body]).toMatchObject([200, { id: first.body.id, amount: 12.5, repeated: true }]);
+    await book(id, "grants", { amount: 0.000001 });
+    const { body: grants } = await admin().call<Listed>("GET", `/organizations/${id}/grants`);
+    expect(grants.data).toMatchObject([
+      { amount: 0.000001, reference: null, state: "active", expires_at: null },
+      { amount: 12.5, reference: "invoice 7", priority: 3, expires_at: terms.expires_at, remaining: 12.5, revoked: 0 },
+    ]);
+    const taken = await book(id, "revocations", { amount: 2, grant_id: first.body.id, note: "a mistake" });
+    expect(taken.body).toMatchObject({ amount: 2, credits: { available: 10.500001 } });
+    expect((await book(id, "revocations", {})).body).toMatchObject({ amount: 10.500001, credits: { available: 0 } });
+    expect((await book(id, "credits", { amount: 1 })).status).toBe(400);
+    const { body: audit } = await admin().call<Listed>("GET", `/audit?organization_id=${id}`);
+    const actions = audit.data.map(({ action }) => action);
+    expect(actions.filter((action) => String(action).startsWith("credits."))).toEqual([
+      "credits.revoke",
+      "credits.revoke",
+      "credits.grant",
+      "credits.grant",
+    ]);
+  });
+
+  test("that were charged are given back, no more than were charged", async () => {
+    const { id, token } = await makeOrganization(service, "5");
+    const { usage } = (await (await complete(token)).json()) as { usage: { cost: number } };
+    const { body: listed } = await admin().call<Listed>("GET", `/requests?organization_id=${id}`);
+    const hold_id = listed.data[0]?.id;
+    expect((await book(id, "credits", { amount: usage.cost + 1, hold_id })).status).toBe(400);
+    const given = await book(id, "credits", { amount: usage.cost, hold_id, note: "a bad answer" });
+    expect([given.status, given.body]).toMatchObject([201, { amount: usage.cost, credits: { available: 5, used: 0 } }]);
+    expect((await admin().call("GET", `/requests/${hold_id}`)).body).toMatchObject({ credited: usage.cost });
+    expect((await book(id, "credits", { amount: 1, hold_id: "none" })).status).toBe(400);
+    expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
+  });
+
+  test("come every month by an allowance, until it ends", async () => {
+    const id = await made();
+    const { status, body } = await book(id, "allowances", { amount: 30 });
+    expect([status, body]).toMatchObject([201, { amount: 30, lapses: true, ended_at: null }]);
+    expect((await admin().call("GET", `/organizations/${id}`)).body.credits).toMatchObject({ available: 30 });
+    const path = `/organizations/${id}/allowances`;
+    const ended = await admin().call("DELETE", `${path}/${body.id}`);
+    expect([ended.status, ended.body.ended_at]).toEqual([200, expect.any(String)]);
+    expect((await admin().call<Listed>("GET", path)).body.data).toEqual([ended.body]);
+    for (const absent of ["", "none", "allowance_"])
+      expect((await admin().call("DELETE", `${path}/${absent}`)).status).toBe(404);
+    expect((await admin().call("DELETE", `/organizations/${owner.id}/allowances/${body.id}`)).status).toBe(404);
+  });
+
+  test.each([
+    ["grants", {}, "amount"],
+    ["grants", { amount: -1 }, "amount"],
+    ["grants", { amount: 1e-7 }, "amount"],
+    ["grants", { amount: "5" }, "amount"],
+    ["grants", { amount: 1, expires_at: "2001-01-01T00:00:00Z" }, "expires_at"],
+    ["grants", { amount: 1, reference: "a\nb" }, "reference"],
+    ["revocations", { amount: 1, grant_id: "grant_none" }, "grant_id"],
+    ["credits", { amount: 1, hold_id: "none" }, "hold_id"],
+    ["allowances", { amount: 1, begins_at: "2001-01-01T00:00:00Z" }, "begins_at"],
+  ])("%s with %j is refused, naming %s", async (what, body, param) => {
+    const answer = await book(owner.id, what, body);
+    expect([answer.status, (answer.body.error as { param: string }).param]).toEqual([400, param]);
+  });
+
+  test("are nothing for the playground", async () => {
+    expect((await book("org_playground", "grants", { amount: 1 })).status).toBe(400);
+    expect((await book("org_playground", "allowances", { amount: 1 })).status).toBe(400);
+  });
+});
+
+describe("requests", () => {
+  test("are listed and explained, with what was held, charged and drawn", async () => {
+    const organization = await makeOrganization(service, "5");
+    const answer = await complete(organization.token, { metadata: { order: "7" }, max_tokens: 50 });
+    const { usage } = (await answer.json()) as { usage: { cost: number } };
+    await complete(organization.token, { model: "sandbox/fault", messages: [{ role: "user", content: "status 500" }] });
+    const { body } = await admin().call<Listed>("GET", `/requests?organization_id=${organization.id}`);
+    expect(body.data.map(({ status }) => status)).toEqual(["failed", "complete"]);
+    const { body: detail } = await admin().call("GET", `/requests/${body.data[1]?.id}`);
+    expect(detail).toMatchObject({
+      request_id: answer.headers.get("x-request-id"),
+      organization_name: "Test",
+      model: "sandbox/echo",
+      route: "sandbox/echo",
+      charged: usage.cost,
+      tokens: { input: 2, output: 2, cached_input: 0, cache_write: 0, reasoning: 0 },
+      prices: { input: 1, output: 2 },
+      basis: "reported",
+      ending: "complete",
+      metadata: { order: "7" },
+      shortfall: 0,
+      is_idempotent: false,
+    });
+    expect(detail.held).toBeGreaterThan(usage.cost);
+    expect(detail.draws).toMatchObject([{ amount: usage.cost }]);
+    for (const [query, count] of [
+      [`model=sandbox/fault&organization_id=${organization.id}`, 1],
+      [`status=complete&organization_id=${organization.id}`, 1],
+      [`status=running&organization_id=${organization.id}`, 0],
+      [`token_id=${organization.tokenId}`, 2],
+      [`request_id=${detail.request_id}`, 1],
+    ] as const) {
+      expect([query, (await admin().call<Listed>("GET", `/requests?${query}`)).body.data.length]).toEqual([
+        query,
+        count,
+      ]);
+    }
+  });
+});
+
+test("the overview tells credits, pace, days, and who spends most, of one organization and of all", async () => {
+  const organization = await makeOrganization(service, "5");
+  const { usage } = (await (await complete(organization.token)).json()) as { usage: { cost: number } };
+  await complete(organization.token, { model: "sandbox/fault", messages: [{ role: "user", content: "status 500" }] });
+  const today = new Date().toISOString().slice(0, 10);
+  const { body } = await admin().call("GET", `/overview?organization_id=${organization.id}`);
+  expect(body).toMatchObject({
+    organization_id: organization.id,
+    to: today,
+    pending_days: 0,
+    credits: { total: 5, used: usage.cost, held: 0, spent_per_day: usage.cost },
+    totals: { requests: 2, errors: 1, spent: usage.cost, input_tokens: 2, output_tokens: 2 },
+    top_models: [
+      { model: "sandbox/echo", spent: usage.cost },
+      { model: "sandbox/fault", errors: 1 },
+    ],
+    top_tokens: [{ token_id: organization.tokenId, name: "unnamed", organization_id: organization.id, requests: 2 }],
+    top_organizations: [],
+  });
+  const days = body.days as { day: string; requests: number; first_token_ms: object | null }[];
+  expect([days.length, days.at(-1)?.day, days.at(-1)?.requests]).toEqual([30, today, 2]);
+  expect(days.at(-1)?.first_token_ms).toMatchObject({ p50: expect.any(Number), p95: expect.any(Number) });
+  const { body: all } = await admin().call<{ top_organizations: object[] }>(
+    "GET",
+    `/overview?from=${today}&to=${today}`,
+  );
+  expect(all.top_organizations).toContainEqual(
+    expect.objectContaining({ organization_id: organization.id, name: "Test", requests: 2 }),
+  );
+  for (const query of ["from=2030-02-30", "from=2999-01-01", "from=2020-01-01", "to=tomorrow"]) {
+    expect([query, (await admin().call("GET", `/overview?${query}`)).status]).toEqual([query, 400]);
+  }
+});
+
+test("models tell the operator of their routes, and a member of what their token may use", async () => {
+  const { body } = await admin().call<Listed>("GET", "/models");
+  const echo = body.data.find(({ id }) => id === "sandbox/echo");
+  expect(echo).toMatchObject({
+    prices: { input: 1, output: 2 },
+    routes: [{ route: "sandbox/echo", prices: { input: 1 }, health: { state: "closed" } }],
+  });
+  const { token } = await makeToken(service, owner.id, ["--model", "sandbox/echo"]);
+  const { body: seen } = await (await signIn(service, token)).call<Listed>("GET", "/models");
+  expect(seen.data.map(({ id, routes }) => [id, routes])).toEqual([["sandbox/echo", null]]);
+});
