@@ -244,7 +244,7 @@ describe("a random history of the books", () => {
             expect(together.tables).toEqual(singly.tables);
           });
         }),
-        { numRuns: RUNS },
+        { numRuns: RUNS / 2 },
       );
     },
     LONGEST_MS,
@@ -270,7 +270,7 @@ describe("a random history of the books", () => {
             }
           });
         }),
-        { numRuns: RUNS / 2 },
+        { numRuns: RUNS / 4 },
       );
     },
     LONGEST_MS,

@@ -233,6 +233,57 @@ describe("expire", () => {
   });
 });
 
+describe("credits", () => {
+  const credit = (adjustmentId: string, amount: bigint, holdId: string | null = null) => {
+    const terms = { expiresAtMs: null, priority: 0, reference: null, note: null };
+    return books.bookOne({ kind: "credit", organizationId: ORGANIZATION, adjustmentId, amount, holdId, ...terms });
+  };
+
+  test("of an expired hold are not given a second time by its late settlement", () => {
+    grant("g", 100n);
+    books.book([holding("a", 40n), holding("b", 50n)]);
+    books.bookOne(settling("b", { input: 50 }));
+    expireWithCheckpoint("a", { input: 40 });
+    expect(credit("c", 30n, "a")).toMatchObject({ outcome: "credited", balance: { spent: 60n } });
+    expect(books.bookOne(settling("a", { input: 10 }))).toMatchObject({ charged: 30n, shortfall: 0n });
+    expect(event("a", 1)).toMatchObject({ cost: -10n, tokens: { input: -30 } });
+    expect(balance()).toMatchObject({ granted: 100n, available: 50n, held: 0n, spent: 50n });
+  });
+
+  test("for no hold bound what a late settlement gives back, too", () => {
+    grant("g", 100n);
+    books.bookOne(holding("a", 40n));
+    expireWithCheckpoint("a", { input: 40 });
+    credit("c", 25n);
+    expect(books.bookOne(settling("a", { input: 0 }))).toMatchObject({ charged: 25n });
+    expect(balance()).toMatchObject({ granted: 100n, available: 100n, spent: 0n });
+    expect(credit("d", 1n)).toEqual({ outcome: "excessive", most: 0n });
+  });
+
+  test("are drawn on in their order, by their own end and priority", () => {
+    grant("g", 20n, { priority: 1 });
+    books.bookOne(settling("a", { input: 8 }));
+    credit("c", 5n);
+    books.bookOne(holding("b", 7n));
+    expect(row("b")?.draws).toEqual([
+      { grantId: "c", amount: 5n },
+      { grantId: "g", amount: 2n },
+    ]);
+  });
+});
+
+describe("a key that another hold has by now", () => {
+  test.each(["settle", "release"])("is left alone when its first hold ends: %s", (kind) => {
+    grant("g", 50n);
+    const claim = { key: "k", fingerprint: "f", keepMs: 10 };
+    books.bookOne({ ...holding("a", 5n), idempotency: claim });
+    books.nowMs += 10;
+    books.bookOne({ ...holding("b", 5n), idempotency: claim });
+    books.bookOne(kind === "settle" ? { ...settling("a", { input: 1 }), answer: "1" } : releasing("a"));
+    expect(books.keys.get(keyOf(ORGANIZATION, "k"))).toMatchObject({ holdId: "b", answer: null });
+  });
+});
+
 describe("grants", () => {
   test("are granted once by reference and once by id", () => {
     expect(grant("g1", 5n, { reference: "invoice" })).toMatchObject({ grantId: "g1", repeated: false });

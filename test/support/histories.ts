@@ -51,7 +51,7 @@ const idempotency = fc.option(
   fc.record({
     key: fc.constantFrom("key 1", "key 2", "key 3"),
     fingerprint: fc.constantFrom("body", "body", "other body"),
-    keepMs: fc.integer({ min: 0, max: 90 }),
+    keepMs: fc.integer({ min: 0, max: 40 }),
   }),
   { freq: 1 },
 );
@@ -93,7 +93,7 @@ const grant = fc.record({
 const adjustment = {
   organizationId,
   adjustmentId: fc.constantFrom("adjustment_1", "adjustment_2", "adjustment_3", "adjustment_4", "adjustment_5"),
-  amount: fc.bigInt({ min: 0n, max: 20n }),
+  amount: fc.bigInt({ min: 0n, max: 12n }),
   reference: fc.option(fc.constantFrom("case 1", "case 2", "case 3"), { freq: 1 }),
   note: fc.option(fc.constant("why")),
 };
@@ -107,7 +107,7 @@ const credit = fc.record({
   kind: fc.constant("credit" as const),
   ...adjustment,
   adjustmentId: adjustment.adjustmentId.map((id) => `credited_${id}`),
-  holdId: fc.option(holdId, { freq: 2 }),
+  holdId: fc.option(holdId, { freq: 4 }),
   expiresAtMs: fc.option(fc.integer({ min: -20, max: 150 }), { freq: 2 }),
   priority: fc.integer({ min: 0, max: 2 }),
 });
@@ -130,7 +130,7 @@ const transition: fc.Arbitrary<Transition> = fc.oneof(
   { weight: 3, arbitrary: renew },
   { weight: 4, arbitrary: grant },
   { weight: 1, arbitrary: revoke },
-  { weight: 2, arbitrary: credit },
+  { weight: 4, arbitrary: credit },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("refresh" as const), organizationId }) },
 );
 
