@@ -221,7 +221,8 @@ export const ConfigSchema = Group({
   dataDir: Type.String({
     default: ".tollgate",
     minLength: 1,
-    description: "Directory of the embedded store. Also TOLLGATE_DATA_DIR and --data-dir.",
+    description:
+      "Directory of the embedded store, the spool and the quarantine. Also TOLLGATE_DATA_DIR and --data-dir.",
   }),
   database: Type.Optional(
     Type.String({
