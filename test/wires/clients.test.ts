@@ -2,9 +2,7 @@ import { LLMock } from "@copilotkit/aimock";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { makeOrganization, type RunningService, startService } from "../support/service.ts";
-import { REASONING, TEXT } from "./fixture.ts";
-import { FIXTURES } from "./fixtures.ts";
-import { type ScriptedServer, scripted, startScriptedServer } from "./scripted-server.ts";
+import { converse } from "./conversation.ts";
 
 /** Upstreams that nobody here wrote, each on its own wire, all with the same script. */
 const WIRES = [
@@ -15,11 +13,6 @@ const WIRES = [
 ] as const;
 const PRICE = { input: 1.251, cachedInput: 0.127, output: 10.003 };
 const AMAZON = { region: "eu-central-1", accessKeyId: "AKIATEST", secretAccessKey: "secret" };
-const PARAMETERS = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
-const RESULTS = ["12 degrees", "9 degrees"];
-const TOOLS: OpenAI.ChatCompletionTool[] = [
-  { type: "function", function: { name: "weather", parameters: PARAMETERS } },
-];
 
 let upstream: LLMock;
 let service: RunningService;
@@ -66,33 +59,9 @@ function stable(value: unknown): unknown {
   return Object.fromEntries(entries);
 }
 
-/** A question, two tool calls, their results and the answer, as the client sees them. */
-async function converse(
-  caller: OpenAI,
-  model: string,
-  stream: boolean,
-  results: readonly string[],
-): Promise<OpenAI.ChatCompletion[]> {
-  const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: "user", content: "weather" }];
-  const ask = () => {
-    const request = { model, messages, tools: TOOLS };
-    return stream
-      ? caller.chat.completions.stream(request).finalChatCompletion()
-      : caller.chat.completions.create(request);
-  };
-  const first = await ask();
-  const message = first.choices[0]?.message;
-  if (message === undefined) throw new Error("There is no message");
-  messages.push(message);
-  for (const [index, { id }] of (message.tool_calls ?? []).entries()) {
-    messages.push({ role: "tool", tool_call_id: id, content: results[index] ?? "" });
-  }
-  return [first, await ask()];
-}
-
 describe.each([false, true])("the same conversation with tools; streamed: %s", (stream) => {
   test("cannot be told apart on any wire but by the model's name", async () => {
-    const heard = await Promise.all(WIRES.map(({ id }) => converse(client, `by-${id}`, stream, RESULTS)));
+    const heard = await Promise.all(WIRES.map(({ id }) => converse(client, `by-${id}`, stream)));
     const [reference] = heard;
     const [asked, answered] = reference ?? [];
     expect(asked?.choices[0]?.finish_reason).toBe("tool_calls");
@@ -107,45 +76,6 @@ describe.each([false, true])("the same conversation with tools; streamed: %s", (
       expect(stable(conversation)).toEqual(stable(reference));
     }
   });
-});
-
-describe("what a provider wants back survives a client that knows nothing of it", () => {
-  const fixtures = FIXTURES.filter(({ kind }) => ["anthropic", "google", "bedrock", "xai"].includes(kind));
-  let scriptedServer: ScriptedServer;
-  let inFront: RunningService;
-  let caller: OpenAI;
-
-  beforeAll(async () => {
-    scriptedServer = await startScriptedServer();
-    const providers = fixtures.map(({ kind, basePath, settings }) => {
-      return { id: kind, kind, baseUrl: `${scriptedServer.origin}${basePath}`, ...settings };
-    });
-    const models = fixtures.map(({ kind, model }) => {
-      return { id: `by-${kind}`, price: PRICE, routes: [{ provider: kind, model }] };
-    });
-    inFront = await startService({ config: { providers, models } });
-    const { token } = await makeOrganization(inFront, "10");
-    caller = new OpenAI({ apiKey: token, baseURL: inFront.baseUrl, maxRetries: 0 });
-  });
-  afterAll(async () => {
-    await inFront?.end();
-    await scriptedServer?.end();
-  });
-
-  test.each(fixtures.flatMap((fixture) => [false, true].map((stream) => ({ kind: fixture.kind, stream, fixture }))))(
-    "$kind, streamed: $stream",
-    async ({ kind, stream, fixture }) => {
-      scriptedServer.reset();
-      scriptedServer.answer(scripted(fixture, fixture.tools, stream), scripted(fixture, fixture.text, stream));
-      const [first, second] = await converse(caller, `by-${kind}`, stream, RESULTS);
-      // The client's helper for streams keeps only the last piece of a field that it does not know.
-      const said = stream ? expect.stringContaining("for two cities.") : REASONING;
-      expect(first?.choices[0]?.message).toMatchObject({ reasoning_content: said });
-      expect(second?.choices[0]?.message.content).toBe(TEXT);
-      expect(second?.usage).toMatchObject({ prompt_tokens: 100, completion_tokens: 30, total_tokens: 130 });
-      expect(scriptedServer.requests[1]?.body).toMatchObject(fixture.secondTurn);
-    },
-  );
 });
 
 test("each wire was spoken", () => {

@@ -1,0 +1,113 @@
+import OpenAI from "openai";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { makeOrganization, type RunningService, send, startService } from "../support/service.ts";
+import { converse } from "./conversation.ts";
+import { REASONING, TEXT } from "./fixture.ts";
+import { FIXTURES } from "./fixtures.ts";
+import { type ScriptedServer, scripted, startScriptedServer } from "./scripted-server.ts";
+
+/** Prices of three digits after the point, so that a class that is charged as another shows. */
+const PRICE = { input: 1.251, cachedInput: 0.127, output: 10.003 };
+const MODES = [false, true];
+
+let upstream: ScriptedServer;
+let service: RunningService;
+let token: string;
+let client: OpenAI;
+
+beforeAll(async () => {
+  upstream = await startScriptedServer();
+  const providers = FIXTURES.map(({ kind, basePath, settings }) => {
+    return { id: kind, kind, baseUrl: `${upstream.origin}${basePath}`, ...settings };
+  });
+  const capabilities = ["tools", "structured_output", "vision", "reasoning"];
+  const models = FIXTURES.map(({ kind, model }) => {
+    return { id: `by-${kind}`, capabilities, price: PRICE, routes: [{ provider: kind, model }] };
+  });
+  service = await startService({ config: { providers, models } });
+  ({ token } = await makeOrganization(service, "10"));
+  client = new OpenAI({ apiKey: token, baseURL: service.baseUrl, maxRetries: 0 });
+});
+afterAll(async () => {
+  await service?.end();
+  await upstream?.end();
+});
+beforeEach(() => upstream.reset());
+
+const ask = (kind: string, fields: object = {}) => {
+  const messages = [{ role: "user", content: "hello" }];
+  return send(service, "/v1/chat/completions", token, { model: `by-${kind}`, messages, ...fields });
+};
+
+describe.each(FIXTURES)("$kind", (fixture) => {
+  const { kind } = fixture;
+
+  test.each(MODES)("each class of tokens is charged at its own price; streamed: %s", async (stream) => {
+    upstream.answer(scripted(fixture, fixture.text, stream));
+    const answer = await (await ask(kind, { stream })).text();
+    const { prompt_tokens: prompt, completion_tokens: completion, cached_tokens: cached = 0 } = fixture.text.usage;
+    const cost = Math.ceil(((prompt - cached) * 1_251 + cached * 127 + completion * 10_003) / 1_000) / 1e6;
+    expect(answer).toContain(`"cost":${cost}`);
+    const { reasoning_tokens: reasoning } = fixture.text.usage;
+    if (cached > 0) expect(answer).toContain(`"cached_tokens":${cached}`);
+    if (reasoning !== undefined) expect(answer).toContain(`"reasoning_tokens":${reasoning}`);
+  });
+
+  test("what its wire cannot take is refused before it is asked", async () => {
+    const refused = [
+      ...(kind === "azure" ? [] : [{ logprobs: true }]),
+      ...(kind === "xai" ? [{ stop: ["END"] }] : []),
+      ...(["anthropic", "bedrock"].includes(kind) ? [{ response_format: { type: "json_object" } }] : []),
+      ...(fixture.imageAddress === undefined ? [{ messages: [imageMessage] }] : []),
+    ];
+    for (const fields of refused) {
+      const answer = await ask(kind, fields);
+      expect(answer.status).toBe(400);
+      expect(await answer.json()).toMatchObject({ error: { code: "unsupported_value" } });
+    }
+    expect(upstream.requests).toEqual([]);
+  });
+
+  test("a bad key is the operator's: 502, a loud line, and no word of it", async () => {
+    const bad = fixture.errors.find(({ failure }) => failure === "credentials");
+    upstream.answer({ status: bad?.status ?? 0, headers: bad?.headers ?? {}, body: JSON.stringify(bad?.body) });
+    const answer = await ask(kind);
+    expect(answer.status).toBe(502);
+    expect(await answer.json()).toMatchObject({ error: { code: "upstream_error", type: "server_error" } });
+    expect(service.output()).toMatch(
+      new RegExp(`"level":"error".*"route":"${kind}/.*an upstream refused the service's own`),
+    );
+    expect(service.output()).not.toContain(String(fixture.settings.apiKey ?? fixture.settings.secretAccessKey));
+  });
+});
+
+const imageMessage = {
+  role: "user",
+  content: [{ type: "image_url", image_url: { url: "https://images.example/cat.png" } }],
+};
+
+test("a hint that only the wire turns out not to take is named", async () => {
+  const anthropic = FIXTURES.find(({ kind }) => kind === "anthropic");
+  if (anthropic === undefined) throw new Error("There is no such wire");
+  upstream.answer(scripted(anthropic, anthropic.text, false));
+  const answer = await ask("anthropic", { reasoning_effort: "high", temperature: 0.5, seed: 7 });
+  expect(answer.status).toBe(200);
+  expect(answer.headers.get("x-tollgate-ignored")).toBe("seed, temperature");
+});
+
+describe("what a provider wants back survives a client that knows nothing of it", () => {
+  const fixtures = FIXTURES.filter(({ kind }) => ["anthropic", "google", "bedrock", "xai"].includes(kind));
+  test.each(fixtures.flatMap((fixture) => [false, true].map((stream) => ({ kind: fixture.kind, stream, fixture }))))(
+    "$kind, streamed: $stream",
+    async ({ kind, stream, fixture }) => {
+      upstream.answer(scripted(fixture, fixture.tools, stream), scripted(fixture, fixture.text, stream));
+      const [first, second] = await converse(client, `by-${kind}`, stream);
+      // The client's helper for streams keeps only the last piece of a field that it does not know.
+      const said = stream ? expect.stringContaining("for two cities.") : REASONING;
+      expect(first?.choices[0]?.message).toMatchObject({ reasoning_content: said });
+      expect(second?.choices[0]?.message.content).toBe(TEXT);
+      expect(second?.usage).toMatchObject({ prompt_tokens: 100, completion_tokens: 30, total_tokens: 130 });
+      expect(upstream.requests[1]?.body).toMatchObject(fixture.secondTurn);
+    },
+  );
+});
