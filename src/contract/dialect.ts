@@ -8,6 +8,8 @@ export interface Dialect {
   takesNames: boolean;
   /** What it calls a message's reasoning when it comes back; null: it refuses it. */
   reasoning: "reasoning_content" | "reasoning" | null;
+  /** Whether it wants `reasoning_details` back, as it gave them in `extra_content`. */
+  takesReasoningDetails: boolean;
   /** Whether a tool call may bring back `extra_content`. */
   takesExtraContent: boolean;
   /** What stands in place of `reasoning_effort: none`. */
@@ -20,6 +22,7 @@ export const USUAL_DIALECT: Dialect = {
   takesDeveloper: false,
   takesNames: true,
   reasoning: "reasoning_content",
+  takesReasoningDetails: false,
   takesExtraContent: true,
   withoutReasoning: null,
 };

@@ -6,6 +6,6 @@ export const openrouter = openAiCompatible({
   keyVariable: "OPENROUTER_API_KEY",
   baseUrl: "https://openrouter.ai/api/v1",
   documentation: "https://openrouter.ai/docs/guides/best-practices/reasoning-tokens",
-  dialect: { reasoning: "reasoning" },
-  remarks: ["`reasoning` goes both ways; `reasoning_details`, which some makers want back, does not."],
+  dialect: { reasoning: "reasoning", takesReasoningDetails: true, takesExtraContent: false },
+  remarks: ["`reasoning_details` go both ways, in `extra_content` of the first tool call."],
 });

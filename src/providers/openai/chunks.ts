@@ -3,6 +3,7 @@ import type { UpstreamChunk } from "../provider.ts";
 import { UpstreamError } from "../provider.ts";
 import { toFinishReason } from "./finish-reason.ts";
 import { isObject, type JsonObject, textOf } from "./json.ts";
+import { ReasoningDetails } from "./reasoning-details.ts";
 import { toUsage } from "./usage.ts";
 
 /**
@@ -13,6 +14,7 @@ export class ChunkReader {
   /** Whether the answer has told why it ended: without that it is not complete. */
   isFinished = false;
   #toolCalls = 0;
+  #details: ReasoningDetails | undefined;
 
   /** A streamed event. Undefined where it says nothing. Throws UpstreamError where the upstream says that it failed. */
   readEvent(event: JsonObject): UpstreamChunk | undefined {
@@ -42,9 +44,18 @@ export class ChunkReader {
       if (finishReason === "failed") throw new UpstreamError("failed", `The upstream ended with '${reason}'`);
       chunk.finish_reason = finishReason;
       this.isFinished = true;
+      this.#addDetails(chunk);
     }
     if (usage !== undefined) chunk.usage = usage;
     return chunk;
+  }
+
+  /** They go out with the first call, since OpenAI's wire has no other place for them. */
+  #addDetails(chunk: UpstreamChunk): void {
+    const details = this.#toolCalls === 0 ? undefined : this.#details?.all();
+    if (details === undefined) return;
+    const call: ToolCallDelta = { index: 0, extra_content: { reasoning_details: details } };
+    chunk.delta = { ...chunk.delta, tool_calls: [...(chunk.delta?.tool_calls ?? []), call] };
   }
 
   #readDelta(said: JsonObject): Delta {
@@ -55,6 +66,10 @@ export class ChunkReader {
     if (typeof said.refusal === "string") delta.refusal = said.refusal;
     const reasoning = textOf(said.reasoning_content) ?? textOf(said.reasoning);
     if (reasoning !== undefined) delta.reasoning_content = reasoning;
+    if (said.reasoning_details !== undefined) {
+      this.#details ??= new ReasoningDetails();
+      this.#details.add(said.reasoning_details);
+    }
     if (Array.isArray(said.tool_calls) && said.tool_calls.length > 0) {
       delta.tool_calls = said.tool_calls.filter(isObject).map((call) => this.#readToolCall(call));
     }

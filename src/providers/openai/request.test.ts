@@ -8,6 +8,7 @@ const OPENAI: Dialect = {
   takesDeveloper: true,
   takesNames: true,
   reasoning: null,
+  takesReasoningDetails: false,
   takesExtraContent: false,
   withoutReasoning: null,
 };

@@ -1,6 +1,8 @@
 import type { Dialect } from "../../contract/dialect.ts";
 import type { RequestMessage } from "../../contract/request.ts";
 import type { UpstreamRequest } from "../provider.ts";
+import type { JsonObject } from "./json.ts";
+import { detailsOf } from "./reasoning-details.ts";
 
 /** The body of a request, in an API's own words. Usage is asked for always, because it is what is charged. */
 export function toRequestBody(request: UpstreamRequest, dialect: Dialect): string {
@@ -20,17 +22,21 @@ export function refusedHints({ messages }: UpstreamRequest, { takesNames }: Dial
   return ["messages.name"];
 }
 
-function toMessage(message: RequestMessage, dialect: Dialect): RequestMessage & { reasoning?: string } {
+type ToldMessage = RequestMessage & { reasoning?: string; reasoning_details?: JsonObject[] };
+
+function toMessage(message: RequestMessage, dialect: Dialect): ToldMessage {
   const { role, name, reasoning_content: reasoning, tool_calls: calls } = message;
   const isPlain = name === undefined && reasoning === undefined && calls === undefined;
   if (isPlain && (role !== "developer" || dialect.takesDeveloper)) return message;
-  const told: RequestMessage & { reasoning?: string } = { ...message };
+  const told: ToldMessage = { ...message };
   if (role === "developer" && !dialect.takesDeveloper) told.role = "system";
   if (!dialect.takesNames) delete told.name;
   if (reasoning !== undefined && dialect.reasoning !== "reasoning_content") {
     delete told.reasoning_content;
     if (dialect.reasoning !== null) told[dialect.reasoning] = reasoning;
   }
+  const details = dialect.takesReasoningDetails ? detailsOf(calls) : undefined;
+  if (details !== undefined) told.reasoning_details = details;
   if (calls !== undefined && !dialect.takesExtraContent) {
     told.tool_calls = calls.map(({ id, type, function: called }) => ({ id, type, function: called }));
   }
