@@ -20,6 +20,8 @@ export interface Course {
   route: Route;
   /** Whether an upstream was called. */
   isCalled: boolean;
+  /** Of the upstream whose answer has begun. */
+  circuit: Circuit | undefined;
   /** Each until its answer began, or its failure was known. */
   attempts: Attempt[];
 }
@@ -55,7 +57,7 @@ export async function attempt(
     const circuit = gateway.circuits.of(route, provider);
     const startedMs = gateway.clock();
     if (!circuit.admits(startedMs)) {
-      refusal ??= circuit.refusal(startedMs);
+      refusal = sooner(refusal, circuit.refusal(startedMs));
       continue;
     }
     if (failure !== undefined && !gateway.retryBudget.takes(request.model.id, startedMs)) throw failure;
@@ -64,6 +66,7 @@ export async function attempt(
     try {
       const answer = await ask(provider, call, request, route, turn + 1 < routes.length);
       const nowMs = gateway.clock();
+      course.circuit = circuit;
       course.attempts.push({ route: upstreamOf(route), outcome: "answered", durationMs: nowMs - startedMs });
       logTurn(gateway, route, circuit.answered(startedMs, nowMs));
       return answer;
@@ -77,6 +80,11 @@ function providerOf({ providers }: Gateway, { providerId }: Route): Provider {
   const provider = providers.get(providerId);
   if (provider === undefined) throw new Error(`There is no provider '${providerId}'`);
   return provider;
+}
+
+/** Of two upstreams that are not to be called now, what the one says that may be called first. */
+function sooner(one: UpstreamError | undefined, other: UpstreamError): UpstreamError {
+  return one === undefined || (other.retryAfterSeconds ?? 0) < (one.retryAfterSeconds ?? 0) ? other : one;
 }
 
 /** Whether a prompt cannot fit there, even by the lower bound of its length. */
@@ -148,9 +156,8 @@ const OPERATORS: Partial<Record<UpstreamFailure, string>> = {
 };
 
 /** Tells the upstream's circuit how an answer that had begun has ended. */
-export function judge(gateway: Gateway, { route, attempts }: Course, failure: unknown): void {
-  if (attempts.at(-1)?.outcome !== "answered") return;
-  const circuit = gateway.circuits.of(route, providerOf(gateway, route));
+export function judge(gateway: Gateway, { route, circuit }: Course, failure: unknown): void {
+  if (circuit === undefined) return;
   if (failure === undefined) circuit.completed();
   else if (failure instanceof UpstreamError) {
     logTurn(gateway, route, circuit.broke(failure.failure, gateway.clock()));

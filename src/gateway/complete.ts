@@ -61,7 +61,7 @@ function ignoredOf({ ignored }: PreparedRequest, answer: ProviderAnswer): readon
 }
 
 function beginning(route: Route, { streams }: AnswerSink): Ending {
-  const course = { route, isCalled: false, attempts: [] };
+  const course = { route, isCalled: false, circuit: undefined, attempts: [] };
   return { ...course, end: "complete", isStream: streams, isStreamed: false, firstTokenMs: null, failure: null };
 }
 

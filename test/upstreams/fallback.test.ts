@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { operator } from "../support/admin.ts";
 import {
   freePort,
   makeOrganization,
@@ -205,6 +206,19 @@ test("credits are held for the dearest route", async () => {
 test("an operator's mistakes are loud in the log though another route has served", () => {
   expect(service.output()).toContain("an upstream refused the service's own credentials");
   expect(service.output()).toContain("an upstream has no such model or address");
+});
+
+test("each attempt stands in the request's record", async () => {
+  await (await ask("keyless", true)).text();
+  const admin = operator(service);
+  const newest = `/requests?organization_id=${rich.id}&limit=1`;
+  const { body } = await admin.call<{ data: { id: string }[] }>("GET", newest);
+  const record = await admin.call<{ attempts: object[] }>("GET", `/requests/${body.data[0]?.id}`);
+  const took = { duration_ms: expect.any(Number) };
+  expect(record.body.attempts).toEqual([
+    { route: "up/keyless", outcome: "credentials", ...took },
+    { route: "up/spare", outcome: "answered", ...took },
+  ]);
 });
 
 test("models list tells beside the running service how its routes fare", async () => {
