@@ -33,7 +33,8 @@ import { usageReport } from "./ledger/report.ts";
 import { Requests } from "./ledger/requests.ts";
 import { Spool } from "./ledger/spool/spool.ts";
 import { UsageDays } from "./ledger/usage-days.ts";
-import { openStore } from "./stores/open.ts";
+import type { AwaitedStore } from "./stores/absent.ts";
+import { openServiceStore } from "./stores/open.ts";
 import { directoryFailure } from "./stores/sqlite/directory.ts";
 import { takeLock } from "./stores/sqlite/lock.ts";
 import type { Store } from "./stores/store.ts";
@@ -80,9 +81,8 @@ export async function startService(config: Config, surroundings: Surroundings): 
   let ownPort: number | undefined;
   const catalog = createCatalog(config, upstreams, { ...surroundings, ownPort: () => ownPort });
   parts.defer(() => catalog.stop());
-  const store = parts.adopt(await openStore({ ...config, role: "service", clock: surroundings.clock }), (opened) =>
-    opened.close(),
-  );
+  const { store, arrived } = await openStoreOf(config, surroundings);
+  parts.defer(() => store.close());
   const ledger = parts.adopt(await createLedger(config, surroundings, store), (opened) => opened.stop());
   const accounts = createAccounts(surroundings, store);
   const lastUses = parts.adopt(new LastUses({ rows: store.accounts, log: surroundings.log }), (opened) =>
@@ -97,6 +97,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
   const address = await listen(server, config.server);
   ownPort = address.port;
   const url = urlOf(address);
+  await arrived;
   ledger.start();
   lastUses.start();
   healthFile.start();
@@ -127,6 +128,17 @@ const newIdOf =
 function createAccounts(surroundings: Surroundings, store: Store): Accounts {
   const { clock, random } = surroundings;
   return new Accounts({ rows: store.accounts, clock, random, newId: newIdOf(surroundings), actor: SERVICE_ACTOR });
+}
+
+function openStoreOf(config: Config, { clock, log, out }: Surroundings): Promise<AwaitedStore> {
+  const { storeWaitSeconds } = config.server;
+  const onAbsent = ({ message }: Error) => {
+    out(
+      `${message}. It is waited for, at most ${storeWaitSeconds} s; until it is there, every request is answered 503.`,
+    );
+    log.warn({ reason: message }, "the store cannot be reached: the start waits for it");
+  };
+  return openServiceStore({ ...config, clock, onAbsent, longestWaitMs: storeWaitSeconds * 1000 });
 }
 
 async function createLedger(config: Config, surroundings: Surroundings, { books, allowances }: Store): Promise<Ledger> {

@@ -170,9 +170,21 @@ describe("a start that cannot be ends with 1 and one line", () => {
   });
 
   test("a database that cannot be reached", async () => {
+    writeFileSync(join(directory, "tollgate.yaml"), "server: { storeWaitSeconds: 0 }");
     const told = await line(start([], { DATABASE_URL: "postgres://someone:secret@127.0.0.1:1/books" }));
     expect(told).toContain("127.0.0.1:1");
     expect(told).not.toContain("secret");
+  });
+
+  test("a database that does not come while it is waited for", async () => {
+    writeFileSync(join(directory, "tollgate.yaml"), "{ server: { storeWaitSeconds: 1.5 }, log: { level: error } }");
+    const service = start([], { DATABASE_URL: "postgres://someone:secret@127.0.0.1:1/books" });
+    const { code, stdout, stderr } = await service.ended;
+    expect(code).toBe(1);
+    expect(stdout).toMatch(
+      /^The database at 127\.0\.0\.1:1\/books cannot be used: .* It is waited for, at most 1\.5 s; .*\n$/,
+    );
+    expect(stderr).toMatch(/^tollgate: The database at 127\.0\.0\.1:1\/books cannot be used: [^\n]+\n$/);
   });
 
   test("a mistake in the environment", async () => {

@@ -62,6 +62,13 @@ const Server = Group({
     maximum: 86_400,
     description: "How long running answers may finish after the service was told to stop.",
   }),
+  storeWaitSeconds: Type.Number({
+    default: 30,
+    minimum: 0,
+    maximum: 86_400,
+    description:
+      "How long a start waits for a PostgreSQL that cannot be reached, with 503 for every request; 0: not at all.",
+  }),
 });
 
 const Limits = Group(

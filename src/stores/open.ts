@@ -1,3 +1,4 @@
+import { type AwaitedStore, awaitStore, StoreAbsentError } from "./absent.ts";
 import type { Store } from "./store.ts";
 
 export interface OpenStoreOptions {
@@ -18,4 +19,26 @@ export async function openStore({ database, dataDir, role, clock }: OpenStoreOpt
   }
   const { openSqliteStore } = await import("./sqlite/sqlite.ts");
   return openSqliteStore({ dataDir, role, clock });
+}
+
+export interface ServiceStoreOptions extends Omit<OpenStoreOptions, "role"> {
+  /** How long a database that cannot be reached is waited for. */
+  longestWaitMs: number;
+  /** Told once why the store is waited for. */
+  onAbsent(reason: StoreAbsentError): void;
+}
+
+/**
+ * Opens the store of a service. A database that cannot be reached is waited for, with a stand-in that is unavailable:
+ * `arrived` settles when it is there or given up. Rejects with OperatorError where the store cannot be used.
+ */
+export async function openServiceStore(options: ServiceStoreOptions): Promise<AwaitedStore> {
+  const open = () => openStore({ ...options, role: "service" });
+  try {
+    return { store: await open(), arrived: Promise.resolve() };
+  } catch (error) {
+    if (!(error instanceof StoreAbsentError) || options.longestWaitMs === 0) throw error;
+    options.onAbsent(error);
+    return awaitStore({ kind: "postgres", open, longestMs: options.longestWaitMs });
+  }
 }

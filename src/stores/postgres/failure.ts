@@ -1,5 +1,6 @@
 import pg from "pg";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
+import { StoreAbsentError } from "../absent.ts";
 
 /**
  * `conflict`: the server undid the transaction, which may succeed when it is run again. `lost`: the connection went away,
@@ -58,12 +59,23 @@ export function connectFailure(error: unknown): PostgresFailure {
   return new PostgresFailure(isPassing ? "lost" : "unavailable", error);
 }
 
-/** A failure while the database is opened, in one line for the operator; what is a defect stays what it is. */
+/**
+ * What a server that is there and whole tells of a mistake: who asks is not let in, there is no such database or table, a
+ * statement is refused.
+ */
+const MISTAKE = /^(28...|3D...|42...|0A...|22...|25006)$/;
+
+/**
+ * A failure while the database is opened, in one line for the operator; what is a defect stays what it is.
+ * StoreAbsentError where waiting may help.
+ */
 export function openingFailure(place: string, error: unknown): unknown {
   if (error instanceof OperatorError) return error;
   if (!(error instanceof StoreUnavailableError) && sqlStateOf(error) === "") return error;
   const cause = error instanceof PostgresFailure ? error.cause : error;
-  return new OperatorError(`The database at ${place} cannot be used: ${reasonOf(cause)}`, { cause: error });
+  const text = `The database at ${place} cannot be used: ${reasonOf(cause)}`;
+  const isPassing = error instanceof PostgresFailure && !MISTAKE.test(sqlStateOf(cause));
+  return isPassing ? new StoreAbsentError(text, { cause: error }) : new OperatorError(text, { cause: error });
 }
 
 function reasonOf(error: unknown): string {

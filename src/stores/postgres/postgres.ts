@@ -2,7 +2,7 @@ import { type CompiledQuery, Kysely, sql } from "kysely";
 import type pg from "pg";
 import type { Transition } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
-import { OperatorError } from "../../errors.ts";
+import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import { accountRows } from "../accounts.ts";
 import { adminRows } from "../admin-rows.ts";
 import { allowanceRows } from "../allowances.ts";
@@ -79,7 +79,9 @@ function storeOver(pools: Pools, stopPartitions: () => void): Store {
     requests: requestRows(database),
     usage: usageRows(database),
     async ping() {
-      await database.kysely.selectFrom("schema_migration").select("version").limit(1).execute();
+      const text = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean AS refuses";
+      const { rows } = await query<{ refuses: boolean }>(pools.durable, { text, isRepeatable: true });
+      if (rows[0]?.refuses !== false) throw new StoreUnavailableError("The database takes no writes.");
     },
     close() {
       stopPartitions();

@@ -1,0 +1,83 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createTestDatabase, hasPostgres, type TestDatabase } from "../../test/support/postgres.ts";
+import { PostgresProxy } from "../../test/support/postgres-proxy.ts";
+import { OperatorError, StoreUnavailableError } from "../errors.ts";
+import { StoreAbsentError } from "./absent.ts";
+import { grantOf, holdOf, one, randomId } from "./contract/fixture.ts";
+import { openServiceStore } from "./open.ts";
+
+const NOBODY = "postgres://someone:secret@127.0.0.1:1/books";
+
+const open = (database: string, longestWaitMs: number, onAbsent: (reason: Error) => void = () => {}) =>
+  openServiceStore({ database, dataDir: "nowhere", clock: Date.now, longestWaitMs, onAbsent });
+
+test("a store that is not waited for is refused at once", async () => {
+  await expect(open(NOBODY, 0)).rejects.toBeInstanceOf(StoreAbsentError);
+});
+
+test("a store that does not come is given up, with the reason", async () => {
+  const told: string[] = [];
+  const { store, arrived } = await open(NOBODY, 300, ({ message }) => told.push(message));
+  const reason = /^The database at 127\.0\.0\.1:1\/books cannot be used: connect ECONNREFUSED/;
+  await expect(arrived).rejects.toThrow(reason);
+  expect(told).toEqual([expect.stringMatching(reason)]);
+  await store.close();
+});
+
+describe.skipIf(!hasPostgres)("a store behind a network that is down", () => {
+  let database: TestDatabase;
+  let proxy: PostgresProxy;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    proxy = await PostgresProxy.open(database.url);
+  });
+  afterAll(async () => {
+    await proxy.close();
+    await database.drop();
+  });
+
+  test("refuses every verb until it is there, and works from then on", async () => {
+    await proxy.leave();
+    const { store, arrived } = await open(proxy.url, 60_000);
+    const id = randomId("org");
+    const hold = holdOf(id, 30n);
+    const asked = () => [
+      store.ping(),
+      store.books.balance(id),
+      store.books.apply("holds", [hold]),
+      store.accounts.organization(id),
+      store.accounts.tokenByHash(new Uint8Array(32)),
+    ];
+    for (const answer of await Promise.allSettled(asked())) {
+      expect(answer).toMatchObject({ status: "rejected", reason: expect.any(StoreUnavailableError) });
+    }
+    await proxy.comeBack();
+    await arrived;
+    await store.ping();
+    await store.accounts.insertOrganization({ id, name: "Late", kind: "standard", createdAtMs: Date.now() });
+    await one(store.books, grantOf(id, 100n), "durable");
+    expect(await one(store.books, hold, "holds")).toMatchObject({ outcome: "held", available: 70n });
+    await store.close();
+    await expect(store.ping()).rejects.toBeInstanceOf(StoreUnavailableError);
+  });
+
+  test("is not waited for when it lets nobody in", async () => {
+    const wrong = new URL(proxy.url);
+    wrong.password = "not-this-one";
+    const refused = open(wrong.href, 60_000);
+    await expect(refused).rejects.toBeInstanceOf(OperatorError);
+    await expect(refused).rejects.not.toBeInstanceOf(StoreAbsentError);
+  });
+
+  test("is given up at once when it turns out to let nobody in, and closed while it is waited for", async () => {
+    await proxy.leave();
+    const wrong = new URL(proxy.url);
+    wrong.password = "not-this-one";
+    const [refused, closed] = [await open(wrong.href, 60_000), await open(proxy.url, 60_000)];
+    await closed.store.close();
+    await closed.arrived;
+    await proxy.comeBack();
+    await expect(refused.arrived).rejects.toThrow("password authentication failed");
+    await refused.store.close();
+  });
+});
