@@ -53,6 +53,7 @@ export function awaitStore({ kind, open, longestMs }: WaitOptions): AwaitedStore
     admin: verbsOf(() => current().admin),
     directory: verbsOf(() => current().directory),
     requests: verbsOf(() => current().requests),
+    usage: verbsOf(() => current().usage),
     ping: async () => current().ping(),
     async close() {
       isClosed = true;

@@ -33,12 +33,8 @@ export interface Store {
   readonly admin: AdminRows;
   readonly directory: DirectoryRows;
   readonly requests: RequestRows;
-<<<<<<< HEAD
   readonly usage: UsageRows;
-  /** Resolves when the store answers. */
-=======
   /** Resolves when the store answers and takes writes. */
->>>>>>> a87780d (Wait at the start for a PostgreSQL that cannot be reached, and say of a store that takes no writes that it is not ready)
   ping(): Promise<void>;
   close(): Promise<void>;
 }

@@ -1,4 +1,5 @@
 import { createServer, connect as dial, type Server, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 
 /** The end of a simple query of this text on the wire (PostgreSQL's protocol, message `Q`). */
 const COMMIT = Buffer.from("COMMIT\0");
@@ -9,8 +10,13 @@ export class PostgresProxy {
   readonly url: string;
   /** Cut the connection of so many COMMITs to come. */
   commitsToCut = 0;
-  /** Whether the server sees a COMMIT that is cut; its answer never comes back. */
-  cuts: "before" | "after" = "before";
+  /**
+   * Whether the server sees a COMMIT that is cut: never, at the moment in which its client goes, or well before. Its answer
+   * never comes back.
+   */
+  cuts: "before" | "during" | "after" = "before";
+  /** Every answer of the server comes so much later. */
+  delayMs = 0;
   /** Passes nothing on any more, and breaks nothing off. */
   isFrozen = false;
   readonly #server: Server;
@@ -51,8 +57,17 @@ export class PostgresProxy {
     if (this.#server.listening) await this.leave();
   }
 
+  /** In their order, even where the delay changes meanwhile. */
+  async #writeLater(near: Socket, data: Buffer, before: Promise<void> | undefined): Promise<void> {
+    const dueAt = performance.now() + this.delayMs;
+    await before;
+    await sleep(Math.max(0, dueAt - performance.now()));
+    near.write(data);
+  }
+
   #join(near: Socket, far: Socket): void {
     let answerIsCut = false;
+    let late: Promise<void> | undefined;
     for (const [socket, other] of [
       [near, far],
       [far, near],
@@ -69,6 +84,7 @@ export class PostgresProxy {
       if (this.commitsToCut > 0 && data.includes(COMMIT)) {
         this.commitsToCut -= 1;
         if (this.cuts === "before") return void near.destroy();
+        if (this.cuts === "during") return void far.end(data, () => near.destroy());
         answerIsCut = true;
       }
       far.write(data);
@@ -76,7 +92,8 @@ export class PostgresProxy {
     far.on("data", (data: Buffer) => {
       if (this.isFrozen) return;
       if (answerIsCut) near.destroy();
-      else near.write(data);
+      else if (this.delayMs === 0 && late === undefined) near.write(data);
+      else late = this.#writeLater(near, data, late);
     });
   }
 }

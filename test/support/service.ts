@@ -13,8 +13,14 @@ export interface ServiceOptions {
   config?: object;
   /** Kept over restarts when given; else made and removed by the test. */
   dataDir?: string;
+  /** Where the configuration file is written, if not in `dataDir`. */
+  configDir?: string;
   databaseUrl?: string;
   environment?: Record<string, string>;
+  /** A program that runs the service, and its arguments: `nice -n 19`, say. */
+  launcher?: string[];
+  /** `/healthz`: do not wait for the store. */
+  awaits?: "/readyz" | "/healthz";
 }
 
 /** A service of its own process, on a port of its own, as its users run it. */
@@ -56,26 +62,28 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
   const port = await freePort();
   const words = ["--data-dir", dataDir];
   if (options.config !== undefined) {
-    const file = join(dataDir, "tollgate.yaml");
+    const file = join(options.configDir ?? dataDir, "tollgate.yaml");
     await writeFile(file, JSON.stringify(options.config));
     words.push("--config", file);
   }
   const environment = { ...options.environment };
   if (options.databaseUrl !== undefined) environment.DATABASE_URL = options.databaseUrl;
   const env = childEnvironment(environment);
-  const child = spawn(process.execPath, [MAIN, "serve", "--port", String(port), ...words], { env, cwd: dataDir });
+  const command = [...(options.launcher ?? []), process.execPath, MAIN];
+  const [program = "", ...before] = command;
+  const child = spawn(program, [...before, "serve", "--port", String(port), ...words], { env, cwd: dataDir });
   let printed = "";
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (printed += data));
   const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
   const url = `http://127.0.0.1:${port}`;
-  await ready(url, child, () => printed);
+  await ready(`${url}${options.awaits ?? "/readyz"}`, child, () => printed);
   return {
     url,
     baseUrl: `${url}/v1`,
     dataDir,
     child,
     output: () => printed,
-    tollgate: (...more) => runTollgate([...more, ...words], env, dataDir),
+    tollgate: (...more) => runTollgate(command, [...more, ...words], { env, cwd: dataDir }),
     end: async (signal = "SIGTERM") => {
       if (child.exitCode === null && child.signalCode === null) child.kill(signal);
       const code = await exited;
@@ -85,10 +93,10 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
   };
 }
 
-async function ready(url: string, child: ChildProcess, printed: () => string): Promise<void> {
+async function ready(probe: string, child: ChildProcess, printed: () => string): Promise<void> {
   const until = Date.now() + START_TIMEOUT_MS;
   while (Date.now() < until && child.exitCode === null) {
-    const answer = await fetch(`${url}/readyz`).catch(() => undefined);
+    const answer = await fetch(probe).catch(() => undefined);
     if (answer?.status === 200) return;
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
@@ -97,9 +105,14 @@ async function ready(url: string, child: ChildProcess, printed: () => string): P
 }
 
 /** Runs a command and returns the JSON document it prints; rejects with what it says on standard error. */
-function runTollgate<T>(words: string[], env: NodeJS.ProcessEnv, cwd: string): Promise<T> {
+function runTollgate<T>(
+  command: string[],
+  words: string[],
+  place: { env: NodeJS.ProcessEnv; cwd: string },
+): Promise<T> {
+  const [program = "", ...before] = command;
   return new Promise((resolve, reject) => {
-    execFile(process.execPath, [MAIN, ...words, "--json"], { env, cwd }, (error, stdout, stderr) => {
+    execFile(program, [...before, ...words, "--json"], place, (error, stdout, stderr) => {
       if (error !== null) reject(new Error(`tollgate ${words.join(" ")}: ${stderr}${stdout}`));
       else resolve(JSON.parse(stdout) as T);
     });

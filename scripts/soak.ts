@@ -1,0 +1,107 @@
+/**
+ * `npm run soak -- --store sqlite|postgres [--minutes 20] [--seed N] [--trials kill,points] [--shortened-by 10]`: the
+ * trials of `test/crash/` over and over until the minutes are over, in the proportions of their soak counts, and random
+ * histories of the books beside a plain model. Prints what was run as a table; ends with 1 when anything was wrong.
+ */
+import { parseArgs } from "node:util";
+import { Campaign, TrialError } from "../test/crash/campaign.ts";
+import type { StoreKind } from "../test/crash/site.ts";
+import { type Trial, trialsOf } from "../test/crash/trials.ts";
+
+const READY_LONGEST_MS = 3_000;
+
+interface Order {
+  store: StoreKind;
+  seed: number;
+  minutes: number;
+  trials: Trial[];
+  shortenedBy: number;
+}
+
+function readOrder(): Order {
+  const { values } = parseArgs({
+    options: {
+      store: { type: "string", default: "sqlite" },
+      seed: { type: "string", default: String(Date.now() % 1_000_000) },
+      minutes: { type: "string", default: "20" },
+      trials: { type: "string" },
+      "shortened-by": { type: "string", default: "10" },
+    },
+  });
+  const { store } = values;
+  if (store !== "sqlite" && store !== "postgres") throw new Error(`--store: found ${store}; allowed: sqlite, postgres`);
+  const known = trialsOf(store);
+  const keys = values.trials?.split(",") ?? known.map(({ key }) => key);
+  const trials = keys.map((key) => {
+    const trial = known.find((one) => one.key === key);
+    if (trial !== undefined) return trial;
+    throw new Error(`--trials: found ${key}; allowed: ${known.map((one) => one.key).join(", ")}`);
+  });
+  const number = (name: "seed" | "minutes" | "shortened-by") => {
+    const found = Number(values[name]);
+    if (Number.isFinite(found) && found >= 0) return found;
+    throw new Error(`--${name}: found ${values[name]}; allowed: a number`);
+  };
+  return { store, trials, seed: number("seed"), minutes: number("minutes"), shortenedBy: number("shortened-by") };
+}
+
+/** The trial that is furthest behind its share. */
+function nextTrial(trials: Trial[], campaign: Campaign): Trial | undefined {
+  const shareOf = ({ key, soakRuns }: Trial) => (campaign.tallies.get(key)?.runs ?? 0) / soakRuns;
+  const [next] = trials.toSorted((a, b) => shareOf(a) - shareOf(b));
+  return next === undefined || shareOf(next) >= 1 ? undefined : next;
+}
+
+async function soak({
+  store,
+  seed,
+  minutes,
+  trials,
+  shortenedBy,
+}: Order): Promise<{ campaign: Campaign; faults: Map<string, number> }> {
+  const campaign = new Campaign(seed, { store, shortenedBy, slackMs: 1_000, patienceMs: 10_000 });
+  const faults = new Map<string, number>();
+  const attempt = async (trial: Trial, work: () => Promise<void>) => {
+    try {
+      await work();
+    } catch (error) {
+      if (!(error instanceof TrialError)) throw error;
+      faults.set(trial.key, (faults.get(trial.key) ?? 0) + 1);
+      console.error(`\n${trial.key}: ${error.message}\n`);
+    }
+  };
+  const until = performance.now() + minutes * 60_000;
+  while (performance.now() < until) {
+    const trial = nextTrial(trials, campaign);
+    if (trial === undefined) break;
+    await attempt(trial, () => campaign.run(trial));
+  }
+  for (const trial of trials) await attempt(trial, () => campaign.finish(trial));
+  await campaign.close();
+  return { campaign, faults };
+}
+
+function print({ store, seed, trials, shortenedBy }: Order, campaign: Campaign, faults: Map<string, number>): void {
+  console.log(
+    `\nStore ${store}, seed ${seed}; holds live 120/${shortenedBy} s, are renewed every 10/${shortenedBy} s.\n`,
+  );
+  console.log("| trial | runs | what the clients saw | violations |\n|---|---|---|---|");
+  for (const { key, name } of trials) {
+    const { runs, answers } = campaign.tallies.get(key) ?? { runs: 0, answers: new Map<string, number>() };
+    const seen = [...answers].sort().map(([answer, count]) => `${count} ${answer}`);
+    console.log(`| ${name} | ${runs} | ${seen.join(", ")} | ${faults.get(key) ?? 0} |`);
+  }
+  const times = campaign.readyAfterMs.toSorted((a, b) => a - b).map(Math.round);
+  if (times.length === 0) return;
+  const late = times.filter((ms) => ms > READY_LONGEST_MS).length;
+  console.log(
+    `\nReady again after a kill: ${times.length} times, median ${times[times.length >> 1]} ms, longest ${times.at(-1)} ms, ${late} above ${READY_LONGEST_MS} ms.`,
+  );
+  if (late > 0) faults.set("ready", late);
+}
+
+const order = readOrder();
+console.log(`Soak: ${order.minutes} minutes on ${order.store}, seed ${order.seed}.`);
+const { campaign, faults } = await soak(order);
+print(order, campaign, faults);
+process.exit(faults.size === 0 ? 0 : 1);

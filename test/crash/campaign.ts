@@ -1,0 +1,101 @@
+import { Random } from "./random.ts";
+import { Site, type SiteOptions } from "./site.ts";
+import type { Trial } from "./trials.ts";
+
+/** After so many trials new organizations are made. */
+const TRIALS_AN_ERA = 20;
+
+/** A trial that was not passed: what was wrong, how to try it again, and where its logs lie. */
+export class TrialError extends Error {
+  constructor(message: string, options: { cause: unknown }) {
+    super(message, options);
+    this.name = "TrialError";
+  }
+}
+
+/** What the trials of a campaign came to. */
+export interface Tally {
+  runs: number;
+  /** What clients saw of their requests, each with its count. */
+  answers: Map<string, number>;
+}
+
+/** Trials one after another on the same site, so that each finds what those before it left behind. */
+export class Campaign {
+  readonly seed: number;
+  readonly tallies = new Map<string, Tally>();
+  /** How long the service took to be ready after each kill. */
+  readonly readyAfterMs: number[] = [];
+  readonly #options: SiteOptions;
+  readonly #sites = new Map<string, { site: Site; trials: number }>();
+
+  constructor(seed: number, options: SiteOptions) {
+    this.seed = seed;
+    this.#options = options;
+  }
+
+  /** Runs a trial once. Rejects with TrialError; what follows begins on a new site then. */
+  async run(trial: Trial): Promise<void> {
+    const tally = this.tallies.get(trial.key) ?? { runs: 0, answers: new Map<string, number>() };
+    this.tallies.set(trial.key, tally);
+    tally.runs += 1;
+    const place = await this.#place(trial);
+    place.trials += 1;
+    const name = `${trial.key}.${tally.runs}`;
+    const random = new Random(hashOf(`${this.seed} ${name}`));
+    await this.#guard(place.site, trial, async () => {
+      await trial.run(place.site, random, name);
+      if (place.trials % TRIALS_AN_ERA === 0) await beginEra(place.site);
+    });
+    for (const [answer, count] of place.site.answers)
+      tally.answers.set(answer, (tally.answers.get(answer) ?? 0) + count);
+    place.site.answers.clear();
+  }
+
+  /** Judges what is still open. Rejects with TrialError. */
+  async finish(trial: Trial): Promise<void> {
+    const { site } = await this.#place(trial);
+    await this.#guard(site, trial, () => site.judge({ all: true }));
+  }
+
+  async close(): Promise<void> {
+    for (const { site } of this.#sites.values()) await this.#end(site, false);
+    this.#sites.clear();
+  }
+
+  async #place(trial: Trial) {
+    const options = { ...this.#options, ...trial.site };
+    const key = JSON.stringify(options);
+    const place = this.#sites.get(key) ?? { site: await Site.open(options), trials: 0 };
+    this.#sites.set(key, place);
+    return place;
+  }
+
+  async #guard(site: Site, { key }: Trial, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      for (const [options, place] of this.#sites) if (place.site === site) this.#sites.delete(options);
+      await this.#end(site, true);
+      const again = `npm run soak -- --store ${this.#options.store} --seed ${this.seed} --trials ${key}`;
+      throw new TrialError(`${String(error)}\nAgain: ${again}\nLogs: ${site.directory}`, { cause: error });
+    }
+  }
+
+  async #end(site: Site, keepsLogs: boolean): Promise<void> {
+    this.readyAfterMs.push(...site.readyAfterMs);
+    await site.close({ keepsLogs });
+  }
+}
+
+async function beginEra(site: Site): Promise<void> {
+  await site.judge({ all: true });
+  await site.makeOrganizations();
+}
+
+/** FNV-1a. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (const byte of Buffer.from(text)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
+  return hash;
+}

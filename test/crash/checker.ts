@@ -1,0 +1,144 @@
+import type { Balance, Books, Event, Hold } from "./books.ts";
+import { checkCharge } from "./charges.ts";
+import { type Doings, type Limits, sum, sumOfTokens } from "./doings.ts";
+import { PRICES, priceOf, toPico } from "./prices.ts";
+
+/**
+ * The judge of the trials. It knows the nine invariants of the books, the rule of what is charged and the tables, and
+ * shares no code with the service. It remembers what it has seen: what is charged once must stay.
+ */
+export class Checker {
+  readonly #limits: Limits;
+  readonly #states = new Map<string, string>();
+  readonly #events = new Map<string, string>();
+
+  constructor(limits: Limits) {
+    this.#limits = limits;
+  }
+
+  /** What is wrong with the books as a whole, at any moment. `mayForget`: whether the store crashed since the last look. */
+  checkBooks(books: Books, { mayForgetOpenHolds = false } = {}): string[] {
+    const holds = groupBy(books.holds, (hold) => hold.organization_id);
+    const events = groupBy(books.events, (event) => event.organization_id);
+    return [
+      ...books.balances.flatMap((balance) => {
+        const id = balance.organization_id;
+        return balanceFaults(balance, holds.get(id) ?? [], events.get(id) ?? []);
+      }),
+      ...holdFaults(books),
+      ...repetitions(books),
+      ...this.#changes(books, mayForgetOpenHolds),
+    ];
+  }
+
+  /** Requests whose holds are still open; the charges of a trial can be judged once there are none. */
+  openHolds(books: Books, { records }: Doings): Hold[] {
+    return books.holds.filter((hold) => hold.state === "open" && records.has(requestOf(hold)));
+  }
+
+  /** What is wrong with the charges of a trial that has come to its end. */
+  checkCharges(books: Books, doings: Doings): string[] {
+    const holds = groupBy(books.holds, requestOf);
+    const events = groupBy(books.events, requestOf);
+    return [...doings.records.values()].flatMap((record) => {
+      const [hold, ...others] = holds.get(record.id) ?? [];
+      if (others.length > 0) return [`${record.id}: ${others.length + 1} holds`];
+      const faults = checkCharge({ record, hold, events: events.get(record.id) ?? [], doings, limits: this.#limits });
+      return faults.map((fault) => `${record.id}: ${fault}`);
+    });
+  }
+
+  /** Invariant 4, and that nothing which was booked is changed or forgotten. */
+  #changes(books: Books, mayForgetOpenHolds: boolean): string[] {
+    const faults: string[] = [];
+    const states = new Map(books.holds.map((hold) => [hold.id, hold.state]));
+    for (const [id, before] of this.#states) {
+      const now = states.get(id);
+      if (now === undefined && before === "open" && mayForgetOpenHolds) this.#states.delete(id);
+      else if (!FOLLOWS[before]?.includes(now ?? "gone")) faults.push(`hold ${id} went from ${before} to ${now}`);
+    }
+    for (const [id, state] of states) this.#states.set(id, state);
+    const events = new Map(books.events.map((event) => [`${event.hold_id} ${event.sequence}`, textOf(event)]));
+    for (const [key, before] of this.#events) {
+      if (events.get(key) !== before) faults.push(`event ${key} was ${before}, and is ${events.get(key)}`);
+    }
+    for (const [key, text] of events) this.#events.set(key, text);
+    return faults;
+  }
+}
+
+/** What a hold may be after it was seen in a state. */
+const FOLLOWS: { [state: string]: string[] } = {
+  open: ["open", "charged", "released", "expired"],
+  charged: ["charged"],
+  released: ["released"],
+  expired: ["expired", "charged"],
+};
+
+/** Invariants 1, 2, 3 and 6. */
+function balanceFaults(balance: Balance, holds: Hold[], events: Event[]): string[] {
+  const { organization_id: id, granted, available, held, spent, expired } = balance;
+  const faults: string[] = [];
+  const expect = (holdsTrue: boolean, text: string) => {
+    if (!holdsTrue) faults.push(`${id}: ${text}`);
+  };
+  expect(granted === available + held + spent + expired, `granted ${granted} is not ${textOf(balance)}`);
+  expect(
+    [granted, available, held, spent, expired].every((amount) => amount >= 0n),
+    `below 0: ${textOf(balance)}`,
+  );
+  const open = holds.filter(({ state }) => state === "open");
+  const heldByHolds = sum(open.map(({ amount }) => amount));
+  expect(held === heldByHolds, `held ${held}, and its open holds are ${heldByHolds}`);
+  const cost = sum(events.map((event) => event.cost));
+  expect(spent === cost, `spent ${spent}, and its events cost ${cost}`);
+  return faults;
+}
+
+/** Invariants 4 and 7, and the arithmetic of each event. */
+function holdFaults(books: Books): string[] {
+  const events = groupBy(books.events, (event) => event.hold_id);
+  const orphans = new Set(events.keys());
+  const faults: string[] = [];
+  for (const hold of books.holds) {
+    orphans.delete(hold.id);
+    const own = (events.get(hold.id) ?? []).sort((a, b) => Number(a.sequence - b.sequence));
+    const sequences = own.map(({ sequence }) => sequence).join(",");
+    const allowed = { open: [""], released: [""], expired: ["0"], charged: ["0", "0,1"] }[hold.state] ?? [];
+    if (!allowed.includes(sequences)) faults.push(`hold ${hold.id} is ${hold.state} and has the events ${sequences}`);
+    const [first] = own;
+    if (first === undefined) continue;
+    if (own.length === 2 && first.ending !== "recovered") faults.push(`hold ${hold.id} was charged twice`);
+    const [charged, price] = [sum(own.map(({ cost, shortfall }) => cost + shortfall)), priceOf(sumOfTokens(own))];
+    if (charged !== price) faults.push(`hold ${hold.id} was charged ${charged} for tokens that cost ${price}`);
+    for (const event of own) faults.push(...priceFaults(event));
+  }
+  return [...faults, ...[...orphans].map((id) => `hold ${id} has events and is not there`)];
+}
+
+function priceFaults(event: Event): string[] {
+  const booked = [event.input_price, event.cached_input_price, event.output_price].join();
+  const stated = [PRICES.input, PRICES.cachedInput, PRICES.output].map(toPico).join();
+  return booked === stated ? [] : [`event ${event.hold_id} has the prices ${booked}`];
+}
+
+/** Invariant 9, for grants: a reference grants once. */
+function repetitions({ grants }: Books): string[] {
+  const referred = grants.filter(({ reference }) => reference !== null);
+  const references = referred.map((grant) => `${grant.organization_id} ${grant.reference}`);
+  const repeated = references.filter((reference, index) => references.indexOf(reference) !== index);
+  return repeated.map((reference) => `the reference ${reference} granted twice`);
+}
+
+/** The client's own name of a request, which it sent as metadata. */
+export function requestOf({ metadata }: { metadata: string | null }): string {
+  return metadata === null ? "" : JSON.parse(metadata).request;
+}
+
+function groupBy<T>(rows: T[], key: (row: T) => string): Map<string, T[]> {
+  return Map.groupBy(rows, key);
+}
+
+function textOf(row: object): string {
+  return JSON.stringify(row, (_key, value) => (typeof value === "bigint" ? String(value) : value));
+}

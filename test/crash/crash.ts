@@ -1,0 +1,34 @@
+import { afterAll, beforeAll, describe, test } from "vitest";
+import { NoPostgresError } from "../support/postgres-server.ts";
+import { Campaign } from "./campaign.ts";
+import { NotHereError, type StoreKind } from "./site.ts";
+import { trialsOf } from "./trials.ts";
+
+/**
+ * Lives of holds are a fortieth of their default. The machine may be busy with other tests: it gets more time than a soak,
+ * which is run alone.
+ */
+const OPTIONS = { shortenedBy: 40, slackMs: 1_500, patienceMs: 30_000 };
+const TRIAL_TIMEOUT_MS = 120_000;
+
+/** The trials of a store, each as often as the tests have time for. */
+export function crashTrials(store: StoreKind): void {
+  describe(`trials on ${store}`, () => {
+    let campaign: Campaign;
+    beforeAll(() => {
+      campaign = new Campaign(Date.now() % 1_000_000, { store, ...OPTIONS });
+    });
+    afterAll(() => campaign.close());
+
+    const trials = trialsOf(store).filter(({ runs }) => runs[store] !== 0);
+    test.for(trials)("$name", { timeout: TRIAL_TIMEOUT_MS }, async (trial, { skip }) => {
+      try {
+        for (let runs = trial.runs[store] ?? 0; runs > 0; runs -= 1) await campaign.run(trial);
+        await campaign.finish(trial);
+      } catch (error) {
+        if (error instanceof NotHereError || error instanceof NoPostgresError) skip(error.message);
+        throw error;
+      }
+    });
+  });
+}

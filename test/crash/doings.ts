@@ -1,0 +1,35 @@
+import type { Tokens } from "./books.ts";
+import type { Record } from "./records.ts";
+
+/** The lifetimes that the service was configured with, and what the machine is allowed beside them. */
+export interface Limits {
+  holdLifeMs: number;
+  renewEveryMs: number;
+  /** Between an event and its mark in a log or in the store. */
+  slackMs: number;
+}
+
+/** What one trial did, as the checker has to know it. */
+export interface Doings {
+  records: Map<string, Record>;
+  /** When the service that served it was killed; undefined where it lived. */
+  killedAt: number | undefined;
+  /** Whether requests may have been answered 503 because the store was away. */
+  storeWasAway: boolean;
+}
+
+/** The tokens of several events together. */
+export function sumOfTokens(events: readonly Tokens[]): Tokens {
+  const total = (name: keyof Tokens) => sum(events.map((event) => event[name]));
+  return {
+    input_tokens: total("input_tokens"),
+    cached_input_tokens: total("cached_input_tokens"),
+    cache_write_tokens: total("cache_write_tokens"),
+    output_tokens: total("output_tokens"),
+    reasoning_tokens: total("reasoning_tokens"),
+  };
+}
+
+export function sum(values: bigint[]): bigint {
+  return values.reduce((total, value) => total + value, 0n);
+}

@@ -1,0 +1,57 @@
+/**
+ * What one request asks of the upstream. It travels to it as the text of the prompt, so that the service between them
+ * has no part in it.
+ */
+export interface Script {
+  /** `TRIAL-NUMBER`, unique in a run. */
+  id: string;
+  /** Pieces of the answer; each is one token. */
+  words: number;
+  /** Between two pieces; an answer in one piece takes as long in all. */
+  paceMs: number;
+  /** What the upstream reports; null: nothing. */
+  usage: Usage | null;
+  /** Where the upstream falls silent for good: before it answers, after half of its pieces, or after its usage. */
+  silence: "start" | "middle" | "usage" | null;
+  /** Text that makes an unstreamed answer so much longer. */
+  paddingBytes: number;
+}
+
+export interface Usage {
+  prompt_tokens: number;
+  completion_tokens: number;
+  prompt_tokens_details: { cached_tokens: number };
+}
+
+export const WORD = "word ";
+
+export function trialOf(id: string): string {
+  return id.slice(0, id.lastIndexOf("-"));
+}
+
+/** One line of the upstream's log: what it did for a request, and when (milliseconds since 1970). */
+export interface UpstreamLine {
+  id: string;
+  at: number;
+  did: "was asked" | "sent a word" | "sent usage" | "sent all" | "was left";
+}
+
+/** One line of the clients' log. */
+export interface ClientLine {
+  id: string;
+  at: number;
+  got: "nothing yet" | "status" | "word" | "usage" | "all" | "error" | "cut" | "gave up";
+  /** Of the request, with "nothing yet". */
+  request?: { streamed: boolean; organizationId: string; script: Script };
+  status?: number;
+  /** Of an error in the answer, streamed or not. */
+  code?: string;
+  usage?: ReportedUsage;
+  /** Pieces that came at once. */
+  words?: number;
+}
+
+export interface ReportedUsage extends Usage {
+  /** Credits. */
+  cost: number;
+}

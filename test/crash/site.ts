@@ -1,0 +1,283 @@
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { PostgresProxy } from "../support/postgres-proxy.ts";
+import { makePostgresServer, type PostgresServer } from "../support/postgres-server.ts";
+import { makeOrganization, type RunningService, type ServiceOptions, startService } from "../support/service.ts";
+import { type Books, readBooks, type Source } from "./books.ts";
+import { Checker } from "./checker.ts";
+import { type Call, Clients, MODEL, type Sent } from "./client.ts";
+import type { Doings, Limits } from "./doings.ts";
+import { PRICES } from "./prices.ts";
+import { readRecords } from "./records.ts";
+import { lockBalances, lockFile, mountSmallDisk, type SmallDisk, slowFile } from "./stores.ts";
+import { startUpstreamProcess, type UpstreamProcess } from "./upstream.ts";
+
+export type StoreKind = "sqlite" | "postgres";
+
+export interface SiteOptions {
+  store: StoreKind;
+  /** By how much the lives of holds, their renewals and sweeps are shorter than by default. */
+  shortenedBy: number;
+  /** What is granted between an event and its mark on a busy machine. */
+  slackMs: number;
+  /** How long the service may take for what it has to do at all. */
+  patienceMs: number;
+  /** Puts the data directory on a disk of so many megabytes. */
+  diskMegabytes?: number;
+}
+
+/** This machine cannot do what a trial needs; says why. */
+export class NotHereError extends Error {}
+
+/** By default, in seconds. */
+const HOLD_LIFE = 120;
+const RENEW_EVERY = 10;
+/** A credit may stay locked for so long after a crash, by default. */
+const LOCKED_LONGEST = 150;
+const CREDITS = "1000000";
+const ORGANIZATIONS = 2;
+
+/** A trial whose requests have ended, and whose holds perhaps have not. */
+interface Pending extends Doings {
+  trial: string;
+  /** When the last hold must have ended. */
+  dueAt: number;
+}
+
+/** Everything of a trial's: directory, upstream, clients, store, and the service that is killed over and over. */
+export class Site {
+  readonly directory: string;
+  readonly options: SiteOptions;
+  readonly limits: Limits;
+  readonly clients: Clients;
+  readonly postgres: { server: PostgresServer; proxy: PostgresProxy } | undefined;
+  readonly disk: SmallDisk | undefined;
+  organizations: Call["organization"][] = [];
+  /** How long the service took to be ready after each kill. */
+  readonly readyAfterMs: number[] = [];
+  /** What became of the requests of all trials, as their clients saw it. */
+  readonly answers = new Map<string, number>();
+  readonly #upstream: UpstreamProcess;
+  #service: RunningService | undefined;
+  #checker: Checker;
+  #pending: Pending[] = [];
+
+  private constructor(
+    directory: string,
+    options: SiteOptions,
+    { upstream, postgres, disk }: Pick<Site, "postgres" | "disk"> & { upstream: UpstreamProcess },
+  ) {
+    this.directory = directory;
+    this.options = options;
+    this.limits = {
+      holdLifeMs: (HOLD_LIFE * 1000) / options.shortenedBy,
+      renewEveryMs: (RENEW_EVERY * 1000) / options.shortenedBy,
+      slackMs: options.slackMs,
+    };
+    this.clients = new Clients(directory);
+    this.#upstream = upstream;
+    this.postgres = postgres;
+    this.disk = disk;
+    this.#checker = new Checker(this.limits);
+  }
+
+  static async open(options: SiteOptions): Promise<Site> {
+    const directory = await mkdtemp(join(tmpdir(), `tollgate-crash-${options.store}-`));
+    await mkdir(join(directory, "data"));
+    const disk = options.diskMegabytes === undefined ? undefined : await mount(directory, options.diskMegabytes);
+    const upstream = await startUpstreamProcess(directory);
+    const postgres = options.store === "postgres" ? await openPostgres() : undefined;
+    const site = new Site(directory, options, { upstream, postgres, disk });
+    await site.start();
+    await site.makeOrganizations();
+    return site;
+  }
+
+  get service(): RunningService {
+    if (this.#service === undefined) throw new Error("no service runs");
+    return this.#service;
+  }
+
+  /** The data directory, as the service sees it. */
+  get dataDir(): string {
+    return join(this.directory, "data");
+  }
+
+  /** Makes new organizations for the trials to come, so that the books of each stay small. */
+  async makeOrganizations(): Promise<void> {
+    this.#checker = new Checker(this.limits);
+    this.organizations = await Promise.all(
+      Array.from({ length: ORGANIZATIONS }, () => makeOrganization(this.service, CREDITS)),
+    );
+  }
+
+  /** Starts the service on what is there; resolves when it is ready, with how long that took. */
+  async start(options: Partial<ServiceOptions> = {}): Promise<number> {
+    const startedAt = performance.now();
+    this.#service = await startService({
+      dataDir: this.dataDir,
+      configDir: this.directory,
+      launcher: this.disk?.launcher,
+      databaseUrl: this.postgres?.proxy.url,
+      config: this.#config(),
+      ...options,
+    });
+    return performance.now() - startedAt;
+  }
+
+  /** Ends the service at once; gives the time of it. */
+  async kill(): Promise<number> {
+    const killedAt = Date.now();
+    await this.service.end("SIGKILL");
+    this.#service = undefined;
+    return killedAt;
+  }
+
+  /** Asks the service to stop; gives the code that it ended with. */
+  async terminate(): Promise<number | null> {
+    const exitCode = await this.service.end("SIGTERM");
+    this.#service = undefined;
+    return exitCode;
+  }
+
+  /** Starts the service again after a kill. */
+  async restart(): Promise<void> {
+    this.readyAfterMs.push(await this.start());
+  }
+
+  send(calls: Call[]): Sent[] {
+    return calls.map((call) => this.clients.send(this.service.baseUrl, call));
+  }
+
+  /** Resolves when the service says that it is ready, and that nothing waits to be booked. */
+  async untilReady(): Promise<void> {
+    const until = Date.now() + this.options.patienceMs;
+    for (;;) {
+      const answer = await fetch(`${this.service.url}/readyz`);
+      const told = (await answer.json()) as { spool?: { entries: number } };
+      if (answer.status === 200 && (told.spool?.entries ?? 0) === 0) return;
+      if (Date.now() > until) throw new Error(`/readyz still says ${answer.status} ${JSON.stringify(told)}`);
+      await sleep(50);
+    }
+  }
+
+  /** Keeps the service from writing to the store; gives how to let it go. */
+  async lockStore(): Promise<() => Promise<void>> {
+    const source = this.#source();
+    if (source.kind === "sqlite") {
+      const unlock = lockFile(source.path);
+      return async () => unlock();
+    }
+    return lockBalances(
+      source.url,
+      this.organizations.map(({ id }) => id),
+    );
+  }
+
+  /** Makes each use of the store so much slower; gives how to end that. */
+  slowStore(eachMs: number): () => Promise<void> {
+    const { proxy } = this.postgres ?? {};
+    if (proxy === undefined) return slowFile(join(this.dataDir, "tollgate.db"), eachMs);
+    proxy.delayMs = eachMs;
+    return async () => {
+      proxy.delayMs = 0;
+    };
+  }
+
+  readBooks(): Promise<Books> {
+    return readBooks(
+      this.#source(),
+      this.organizations.map(({ id }) => id),
+    );
+  }
+
+  /** Hands a trial to the checker; its charges are judged when its holds have ended. */
+  addTrial(trial: string, { killedAt, storeWasAway = false }: { killedAt?: number; storeWasAway?: boolean }): void {
+    const records = readRecords(this.directory, trial);
+    for (const { client } of records.values()) {
+      const became = client.end === "error" ? `${client.status} ${client.code}` : `${client.end}`;
+      this.answers.set(became, (this.answers.get(became) ?? 0) + 1);
+    }
+    const dueAt = Date.now() + (LOCKED_LONGEST * 1000) / this.options.shortenedBy + this.options.patienceMs;
+    this.#pending.push({ trial, records, killedAt, storeWasAway, dueAt });
+  }
+
+  /**
+   * Judges the books and every trial whose holds have ended. Rejects with all that is wrong. `all`: waits for the holds
+   * of every trial, as long as they may be open.
+   */
+  async judge({ all = false, mayForgetOpenHolds = false } = {}): Promise<void> {
+    for (;;) {
+      const books = await this.readBooks();
+      const faults = this.#checker.checkBooks(books, { mayForgetOpenHolds });
+      for (const pending of [...this.#pending]) faults.push(...this.#judgeOne(pending, books));
+      if (faults.length > 0) throw new ViolationError(faults);
+      if (!all || this.#pending.length === 0) return;
+      await sleep(100);
+    }
+  }
+
+  #judgeOne(pending: Pending, books: Books): string[] {
+    const open = this.#checker.openHolds(books, pending);
+    if (open.length > 0) {
+      return books.now > pending.dueAt ? open.map((hold) => `hold ${hold.id} keeps credits locked`) : [];
+    }
+    this.#pending = this.#pending.filter((other) => other !== pending);
+    return this.#checker.checkCharges(books, pending);
+  }
+
+  /** Ends everything. The directory stays where something was wrong. */
+  async close({ keepsLogs }: { keepsLogs: boolean }): Promise<void> {
+    await this.#service?.end("SIGKILL");
+    await this.postgres?.proxy.close();
+    await this.postgres?.server.remove();
+    await this.disk?.remove();
+    await this.#upstream.end();
+    if (!keepsLogs) await rm(this.directory, { recursive: true, force: true });
+  }
+
+  #source(): Source {
+    if (this.postgres !== undefined) return { kind: "postgres", url: this.postgres.server.url };
+    return { kind: "sqlite", path: join(this.dataDir, "tollgate.db"), launcher: this.disk?.launcher };
+  }
+
+  #config(): object {
+    const seconds = 1 / this.options.shortenedBy;
+    return {
+      server: { drainSeconds: 60 },
+      limits: { requestsPerMinute: 1_000_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 10_000 },
+      ledger: {
+        holdSeconds: HOLD_LIFE * seconds,
+        renewSeconds: RENEW_EVERY * seconds,
+        sweepSeconds: RENEW_EVERY * seconds,
+      },
+      providers: [{ id: "up", kind: "openai-compatible", baseUrl: this.#upstream.baseUrl, apiKey: "k" }],
+      models: [{ id: MODEL, price: PRICES, routes: [{ provider: "up", model: "upstream-model" }] }],
+    };
+  }
+}
+
+async function openPostgres(): Promise<NonNullable<Site["postgres"]>> {
+  const server = await makePostgresServer();
+  return { server, proxy: await PostgresProxy.open(server.url) };
+}
+
+async function mount(directory: string, megabytes: number): Promise<SmallDisk> {
+  const disk = await mountSmallDisk(join(directory, "data"), megabytes);
+  if (disk !== undefined) return disk;
+  await rm(directory, { recursive: true });
+  throw new NotHereError("this machine lets no program mount a file system of its own");
+}
+
+/** What the checker found. */
+export class ViolationError extends Error {
+  readonly violations: string[];
+
+  constructor(violations: string[]) {
+    super(`${violations.length} violations:\n${violations.slice(0, 8).join("\n")}`);
+    this.name = "ViolationError";
+    this.violations = violations;
+  }
+}

@@ -1,0 +1,95 @@
+import type { Random } from "./random.ts";
+import type { Site, SiteOptions, StoreKind } from "./site.ts";
+import { absentStore, slowStore } from "./trials/away.ts";
+import { fillDisk } from "./trials/full-disk.ts";
+import { playHistories } from "./trials/histories.ts";
+import { killAtRandomMoment } from "./trials/kill-service.ts";
+import { killAtNamedPoints } from "./trials/named-points.ts";
+import { cutCommits, killPostgres } from "./trials/postgres.ts";
+import { terminateUnderStreams } from "./trials/terminate.ts";
+
+export interface Trial {
+  /** How the command line names it. */
+  key: string;
+  name: string;
+  /** Runs with the tests, for each store that it is for; 0: only in a soak. */
+  runs: { [store in StoreKind]?: number };
+  /** Runs of a soak that ends before its minutes are over. */
+  soakRuns: number;
+  /** What it needs of its site. */
+  site?: Partial<SiteOptions>;
+  run(site: Site, random: Random, trial: string): Promise<void>;
+}
+
+export const TRIALS: readonly Trial[] = [
+  {
+    key: "kill",
+    name: "kill -9 of the service at a random moment under 200 requests",
+    runs: { sqlite: 10, postgres: 10 },
+    soakRuns: 1000,
+    run: killAtRandomMoment,
+  },
+  {
+    key: "points",
+    name: "kill -9 of the service with five requests at each of five named points",
+    runs: { sqlite: 3, postgres: 2 },
+    soakRuns: 50,
+    run: killAtNamedPoints,
+  },
+  {
+    key: "postgres-kill",
+    name: "kill -9 of PostgreSQL under 200 requests",
+    runs: { postgres: 5 },
+    soakRuns: 100,
+    run: killPostgres,
+  },
+  ...(["before", "during", "after"] as const).map((cuts) => ({
+    key: `cut-${cuts}`,
+    name: `the connection cut ${cuts} COMMIT, 20 times`,
+    runs: { postgres: 1 },
+    soakRuns: 15,
+    run: cutCommits(cuts),
+  })),
+  ...[50, 500, 5_000].map((eachMs) => ({
+    key: `slow-${eachMs}`,
+    name: `a store that is ${eachMs} ms slower, under 100 requests`,
+    // PostgreSQL is asked several times for a transaction: the slowest takes most of a minute.
+    runs: { sqlite: 1, postgres: eachMs < 5_000 ? 1 : 0 },
+    soakRuns: 10,
+    run: slowStore(eachMs),
+  })),
+  {
+    key: "absent",
+    name: "a store that goes away under 50 streams, and is absent at the next start",
+    runs: { postgres: 1 },
+    soakRuns: 10,
+    run: absentStore,
+  },
+  {
+    key: "full-disk",
+    name: "a disk that is full under 250 requests",
+    runs: { sqlite: 1 },
+    soakRuns: 10,
+    site: { diskMegabytes: 48 },
+    run: fillDisk,
+  },
+  {
+    key: "terminate",
+    name: "SIGTERM under 200 streams",
+    runs: { sqlite: 2, postgres: 1 },
+    soakRuns: 50,
+    run: terminateUnderStreams,
+  },
+  {
+    key: "histories",
+    name: "1,000 random histories of operations against a plain model",
+    // The suite of the histories itself runs with the tests.
+    runs: { sqlite: 0, postgres: 0 },
+    soakRuns: 100,
+    run: playHistories,
+  },
+];
+
+export function trialsOf(store: StoreKind): Trial[] {
+  return TRIALS.filter(({ runs }) => runs[store] !== undefined);
+}

@@ -1,0 +1,18 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { mixedCalls } from "../load.ts";
+import type { Random } from "../random.ts";
+import type { Site } from "../site.ts";
+
+const REQUESTS = 200;
+const KILL_WITHIN_MS = 3_000;
+
+/** Kills the service with SIGKILL at a random moment under 200 requests, streamed and not, and starts it again. */
+export async function killAtRandomMoment(site: Site, random: Random, trial: string): Promise<void> {
+  const sent = site.send(mixedCalls(random, trial, REQUESTS, site.organizations));
+  await sleep(random.between(0, KILL_WITHIN_MS));
+  const killedAt = await site.kill();
+  await Promise.all(sent.map(({ ended }) => ended));
+  await site.restart();
+  site.addTrial(trial, { killedAt });
+  await site.judge();
+}

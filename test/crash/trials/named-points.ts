@@ -1,0 +1,95 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Hold } from "../books.ts";
+import { requestOf } from "../checker.ts";
+import type { Call, Sent } from "../client.ts";
+import { scriptOf } from "../load.ts";
+import type { Random } from "../random.ts";
+import { type Record, readRecords } from "../records.ts";
+import type { Site } from "../site.ts";
+
+const REQUESTS_A_POINT = 5;
+/** More than a connection holds between two processes: the rest waits in the one that sends. */
+const UNREAD_BYTES = 12_000_000;
+const REACHED_WITHIN_MS = 20_000;
+
+type Point = "before the hold" | "after the hold" | "mid-stream" | "usage seen" | "settled, not answered";
+
+/**
+ * Kills the service while requests stand at each of five points at once: it is brought there by what the upstream and the
+ * client do, and by a lock on the store.
+ */
+export async function killAtNamedPoints(site: Site, random: Random, trial: string): Promise<void> {
+  const killed = Promise.withResolvers<void>();
+  const waiting: Point[] = ["after the hold", "mid-stream", "usage seen", "settled, not answered"];
+  const calls = (point: Point) => callsAt(point, { site, random, trial, killed: killed.promise });
+  const sent = site.send(waiting.flatMap(calls));
+  await reached(site, trial, waiting);
+  // What was delivered by now must be in the books when the service is killed.
+  await sleep(site.limits.renewEveryMs + site.limits.slackMs);
+  const unlock = await site.lockStore();
+  sent.push(...site.send(calls("before the hold")));
+  await sleep(random.between(100, 400));
+  const killedAt = await site.kill();
+  killed.resolve();
+  await unlock();
+  await Promise.all(sent.map(({ ended }: Sent) => ended));
+  const strayed = strayedFrom("before the hold", readRecords(site.directory, trial), []);
+  if (strayed.length > 0) throw new Error(`${strayed.join()} got past a locked store`);
+  await site.restart();
+  site.addTrial(trial, { killedAt });
+  await site.judge();
+}
+
+interface Place {
+  site: Site;
+  random: Random;
+  trial: string;
+  killed: Promise<void>;
+}
+
+function callsAt(point: Point, { site, random, trial, killed }: Place): Call[] {
+  return Array.from({ length: REQUESTS_A_POINT }, (_, index) => {
+    const id = `${trial}-${point.replaceAll(/\W+/g, "_")}_${index}`;
+    const organization = site.organizations[index % site.organizations.length];
+    if (organization === undefined) throw new Error("there is no organization");
+    const script = scriptOf(id, { words: random.between(10, 30), paceMs: 2 });
+    const call = { script, organization, streamed: index % 2 === 0 };
+    if (point === "after the hold") script.silence = "start";
+    if (point === "mid-stream") return { ...call, streamed: true, script: { ...script, silence: "middle" as const } };
+    if (point === "usage seen") return { ...call, streamed: true, script: { ...script, silence: "usage" as const } };
+    if (point === "settled, not answered") {
+      return { ...call, streamed: false, script: { ...script, paddingBytes: UNREAD_BYTES }, readsLater: killed };
+    }
+    return call;
+  });
+}
+
+/** Waits until every request stands at its point. */
+async function reached(site: Site, trial: string, points: Point[]): Promise<void> {
+  const until = Date.now() + REACHED_WITHIN_MS;
+  for (;;) {
+    const { holds } = await site.readBooks();
+    const records = readRecords(site.directory, trial);
+    const strayed = points.flatMap((point) => strayedFrom(point, records, holds));
+    if (strayed.length === 0) return;
+    if (Date.now() > until) throw new Error(`never came to their points: ${strayed.join()}`);
+    await sleep(50);
+  }
+}
+
+/** The requests that do not stand at their point. */
+function strayedFrom(point: Point, records: Map<string, Record>, holds: Hold[]): string[] {
+  const states = new Map(holds.map((hold) => [requestOf(hold), hold.state]));
+  const own = [...records.values()].filter(({ id }) => id.includes(`-${point.replaceAll(/\W+/g, "_")}_`));
+  return own.filter((record) => !STANDS_AT[point](record, states.get(record.id))).map(({ id }) => id);
+}
+
+const STANDS_AT: { [point in Point]: (record: Record, state: string | undefined) => boolean } = {
+  "before the hold": ({ upstream, client }) => upstream.asked === 0 && client.status === undefined,
+  "after the hold": ({ upstream }, state) => upstream.asked === 1 && state === "open",
+  "mid-stream": ({ script, client }, state) =>
+    client.wordsAt.length === Math.ceil(script.words / 2) && state === "open",
+  "usage seen": ({ script, client, upstream }, state) =>
+    upstream.sentUsage && client.wordsAt.length === script.words && state === "open",
+  "settled, not answered": ({ client }, state) => client.end === undefined && state === "charged",
+};
