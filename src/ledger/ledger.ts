@@ -170,25 +170,26 @@ export class Ledger {
     await this.#spool.stop();
   }
 
-  #end<T extends SpooledTransition>(transition: T, holdId: string): Promise<Outcomes[T["kind"]] | Spooled> {
-    const ended = this.#bookOrSpool(transition).finally(() => {
+  async #end<T extends SpooledTransition>(transition: T, holdId: string): Promise<Outcomes[T["kind"]] | Spooled> {
+    const ended = this.#bookOrSpool(transition);
+    this.#ending.add(ended);
+    try {
+      return await ended;
+    } finally {
       this.#ending.delete(ended);
       this.#running.delete(holdId);
       this.#upkeep.forget(holdId);
-    });
-    this.#ending.add(ended);
-    return ended;
+    }
   }
 
   async #bookOrSpool<T extends SpooledTransition>(transition: T): Promise<Outcomes[T["kind"]] | Spooled> {
-    const ways = [() => this.#bookOrQuarantine(transition), () => this.#toSpool(transition)] as const;
     // While the store is known to be away, nobody waits to find it so again.
-    const [first, second] = this.#spool.isStoreAway ? [ways[1], ways[0]] : ways;
+    const isAway = this.#spool.isStoreAway;
     try {
-      return await first();
+      return await (isAway ? this.#toSpool(transition) : this.#bookOrQuarantine(transition));
     } catch (error) {
       if (!(error instanceof StoreUnavailableError)) throw error;
-      return await second();
+      return await (isAway ? this.#bookOrQuarantine(transition) : this.#toSpool(transition));
     }
   }
 
@@ -201,7 +202,7 @@ export class Ledger {
   async #bookOrQuarantine<T extends SpooledTransition>(transition: T): Promise<Outcomes[T["kind"]]> {
     const { log, quarantine } = this.#options;
     try {
-      return await this.#book(this.#durable, transition);
+      return this.#noted(transition, await this.#durable.push(transition));
     } catch (error) {
       if (error instanceof StoreUnavailableError) throw error;
       await quarantine.add(transition, error).catch((failure: unknown) => {
@@ -220,7 +221,7 @@ export class Ledger {
   /** Gives why it can never be booked; rejects with StoreUnavailableError where it may be later. */
   async #bookOrRefuse(transition: SpooledTransition): Promise<unknown> {
     try {
-      const { outcome } = await this.#book(this.#replays, transition);
+      const { outcome } = this.#noted(transition, await this.#replays.push(transition));
       // A release may find its hold expired meanwhile, or lost: nothing is left to give back.
       if (transition.kind === "settle" ? outcome === "charged" : outcome !== "unknown_organization") return undefined;
       return `it was answered with ${outcome}`;
@@ -240,8 +241,7 @@ export class Ledger {
     return closed === undefined || closed < day ? undefined : "the day of its hold is closed";
   }
 
-  async #book<T extends SpooledTransition>(lane: Lane, transition: T): Promise<Outcomes[T["kind"]]> {
-    const outcome = await lane.push(transition);
+  #noted<T extends SpooledTransition>(transition: T, outcome: Outcomes[T["kind"]]): Outcomes[T["kind"]] {
     if (transition.kind === "settle" && "shortfall" in outcome && outcome.shortfall > 0n) {
       const { organizationId, holdId } = transition.facts;
       this.#options.log.error({ organizationId, holdId }, "credits did not cover a settlement: shortfall recorded");
