@@ -230,17 +230,22 @@ function reportToken({ token_id, held, spent, holds_held, holds_spent }: WrongTo
   }
 }
 
-/** Balances of tokens with a cap that are below 0, or differ from the token's holds. */
+/** Balances of tokens with a cap that are below 0, or differ from the token's holds: one look over those, for all tokens. */
 function wrongTokenBalances(organizationId: string) {
   return sql`
     select * from (
-      select token_balance.token_id, token_balance.cap, token_balance.held, token_balance.spent,
-        cast(coalesce(sum(case hold.state when 'open' then hold.amount else 0 end), 0) as bigint) as holds_held,
-        cast(coalesce(sum(hold.charged - hold.credited), 0) as bigint) as holds_spent
+      select token_balance.token_id, cap, held, spent,
+        coalesce(holds_held, 0) as holds_held, coalesce(holds_spent, 0) as holds_spent
       from token_balance
-      left join hold on hold.organization_id = token_balance.organization_id and hold.token_id = token_balance.token_id
-      where token_balance.organization_id = ${organizationId}
-      group by token_balance.token_id, token_balance.cap, token_balance.held, token_balance.spent
+      left join (
+        select token_id, cast(sum(case state when 'open' then amount else 0 end) as bigint) as holds_held,
+          cast(sum(charged - credited) as bigint) as holds_spent
+        from hold
+        where organization_id = ${organizationId}
+          and token_id in (select token_id from token_balance where organization_id = ${organizationId})
+        group by token_id
+      ) as used on used.token_id = token_balance.token_id
+      where organization_id = ${organizationId}
     ) as balances
     where cap < 0 or held < 0 or spent < 0 or held <> holds_held or spent <> holds_spent
     order by token_id limit ${sql.lit(TOLD_MAX)}`;
