@@ -7,6 +7,7 @@ import { leftOut, toCall } from "./ai-sdk/call-options.ts";
 import { toUpstreamError } from "./ai-sdk/failure.ts";
 import { readParts } from "./ai-sdk/parts.ts";
 import type { Connect, Fetch, Wire } from "./ai-sdk/wire.ts";
+import { refuseOwnHeaders } from "./http/own-headers.ts";
 import type { Scrub } from "./openai/errors.ts";
 import { createScrub } from "./openai/scrub.ts";
 import {
@@ -23,6 +24,7 @@ import type { Environment, ProviderSettings } from "./settings.ts";
 export function aiSdk(wire: Wire): (settings: ProviderSettings, environment: Environment) => Provider {
   return (settings, environment) => {
     refuseWithoutPackage(wire, settings);
+    refuseOwnHeaders(settings);
     const fault = wire.fault(settings);
     if (fault !== undefined) throw new OperatorError(`providers '${settings.id}': the kind ${settings.kind} ${fault}`);
     return new AiSdk(wire, settings, environment);

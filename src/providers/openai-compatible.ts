@@ -4,6 +4,7 @@ import { OperatorError } from "../errors.ts";
 import { readErrorText, readText } from "./http/body.ts";
 import { createDispatcher } from "./http/dispatcher.ts";
 import { exchange, type HttpAnswer } from "./http/exchange.ts";
+import { refuseOwnHeaders } from "./http/own-headers.ts";
 import { readAnswer, StreamedAnswer } from "./openai/answer.ts";
 import { type Scrub, statusFailure } from "./openai/errors.ts";
 import { isObject } from "./openai/json.ts";
@@ -147,11 +148,9 @@ function toBase({ id, kind, baseUrl }: ProviderSettings): URL {
   return url;
 }
 
-/** Headers that belong to the connection, or would change how the answer is read. */
-const OWN_HEADERS =
-  /^(accept-encoding|connection|content-length|expect|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade)$/;
-
-function toHeaders({ id, apiKey, headers }: ProviderSettings, accept: string): string[] {
+function toHeaders(settings: ProviderSettings, accept: string): string[] {
+  const { id, apiKey, headers } = settings;
+  refuseOwnHeaders(settings);
   const all = new Map([
     ["content-type", JSON_TYPE],
     ["accept", accept],
@@ -164,7 +163,6 @@ function toHeaders({ id, apiKey, headers }: ProviderSettings, accept: string): s
     if (!/^[a-z0-9!#$%&'*+.^_`|~-]+$/.test(name)) {
       throw new OperatorError(`providers '${id}': headers has '${given}', which is no header's name`);
     }
-    if (OWN_HEADERS.test(name)) throw new OperatorError(`providers '${id}': headers must not set '${given}'`);
     all.set(name, value);
   }
   for (const [name, value] of all) {

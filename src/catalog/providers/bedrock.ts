@@ -21,5 +21,6 @@ export const bedrock = ownWire({
     "Prompts are not cached.",
     "All system messages go first.",
     "Claude thinks as on Anthropic's own API; Nova's highest effort is `medium`, because above it takes no bound of its answer.",
+    "A conversation that holds tool calls needs its tools: where a request offers none, they are offered by their names alone.",
   ],
 });

@@ -3,6 +3,7 @@ import type { Dispatcher } from "undici";
 import { readErrorText } from "../http/body.ts";
 import { createDispatcher } from "../http/dispatcher.ts";
 import { exchange, type HttpAnswer, type HttpBody } from "../http/exchange.ts";
+import { OWN_HEADERS } from "../http/own-headers.ts";
 import { type Scrub, statusFailure } from "../openai/errors.ts";
 import { UpstreamError } from "../provider.ts";
 import type { Environment, ProviderTimeouts } from "../settings.ts";
@@ -125,11 +126,8 @@ function mediaType(headers: IncomingHttpHeaders): string {
   return type.trim().toLowerCase();
 }
 
-/** Of the connection, or the package's own: replaced by what this service says. */
-const OWN_HEADERS = /^(accept-encoding|connection|content-length|host|user-agent)$/;
-
 function headersOf({ headers = {} }: RequestInit): string[] {
-  const given = [...new Headers(headers)].filter(([name]) => !OWN_HEADERS.test(name));
+  const given = [...new Headers(headers)].filter(([name]) => name !== "user-agent" && !OWN_HEADERS.test(name));
   return [...given.flat(), "accept-encoding", "identity", "user-agent", "tollgate"];
 }
 

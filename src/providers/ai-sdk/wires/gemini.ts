@@ -1,26 +1,29 @@
 import type { UpstreamRequest } from "../../provider.ts";
 import { type Fit, REASONING_SHARES } from "../wire.ts";
 
-/** Takes a number of tokens, where later models take a level ("Thinking" of the Gemini API's guide). */
+/** Takes a number of tokens, where later models take a level ("Thinking" of the Gemini API's guide, as all figures here). */
 const NEEDS_BUDGET = /gemini-2\.5/;
-/** "128 to 32768", "cannot disable thinking". */
-const ALWAYS_THINKS = /gemini-2\.5-pro/;
-const BUDGET_TOKENS_MIN = 512;
+const LEAST_BUDGETS: readonly [RegExp, number][] = [
+  // Thinking cannot be turned off.
+  [/gemini-2\.5-pro/, 128],
+  [/gemini-2\.5-flash-lite/, 512],
+];
 
-/** How much Gemini thinks, of what `max_tokens` allows: its thoughts count to its output. */
-export function geminiFit(
-  { reasoning_effort: effort, max_tokens: maxTokens, model }: UpstreamRequest,
-  key: string,
-): Fit {
+/** How much Gemini thinks, of what `max_tokens` allows: its thoughts count to its output, and the larger part is the answer's. */
+export function geminiFit(request: UpstreamRequest, key: string): Fit {
+  const { reasoning_effort: effort, max_tokens: maxTokens, model } = request;
   if (effort === undefined) return { options: {}, ignored: [] };
+  const withConfig = (thinkingConfig: Record<string, number | boolean>, ignored: string[] = []): Fit => {
+    const isNumber = thinkingConfig.thinkingBudget !== undefined;
+    const providerOptions = { [key]: { thinkingConfig } };
+    return { options: { providerOptions, ...(isNumber && { reasoning: "provider-default" }) }, ignored };
+  };
   const includeThoughts = effort !== "none";
-  if (!NEEDS_BUDGET.test(model)) {
-    return { options: { providerOptions: { [key]: { thinkingConfig: { includeThoughts } } } }, ignored: [] };
-  }
-  const least = ALWAYS_THINKS.test(model) ? 128 : 0;
-  const share = effort === "none" ? 0 : REASONING_SHARES[effort];
-  const wanted = Math.floor(maxTokens * share);
-  const thinkingBudget = effort === "none" ? least : Math.max(least, Math.min(wanted, maxTokens), BUDGET_TOKENS_MIN);
-  const thinkingConfig = { thinkingBudget, includeThoughts };
-  return { options: { reasoning: "provider-default", providerOptions: { [key]: { thinkingConfig } } }, ignored: [] };
+  if (!NEEDS_BUDGET.test(model)) return withConfig({ includeThoughts });
+  const alwaysThinks = model.includes("pro");
+  const least = LEAST_BUDGETS.find(([names]) => names.test(model))?.[1] ?? 1;
+  if (effort === "none") return withConfig({ thinkingBudget: alwaysThinks ? least : 0 });
+  const budget = Math.max(least, Math.floor(maxTokens * REASONING_SHARES[effort]));
+  if (budget * 2 <= maxTokens || alwaysThinks) return withConfig({ thinkingBudget: budget, includeThoughts });
+  return withConfig({ thinkingBudget: 0 }, ["reasoning_effort"]);
 }
