@@ -19,10 +19,12 @@ const exitCode = await runCommandLine(
   process.argv.slice(2),
   {
     out: (text) => process.stdout.write(`${text}\n`),
+    drained: () => new Promise((resolve) => process.stdout.write("", () => resolve())),
     error: (line) => process.stderr.write(`${line}\n`),
     clock: Date.now,
     random: randomBytes,
   },
   version,
 );
-process.exit(exitCode);
+// What a slow reader has not taken yet would be lost.
+process.stdout.write("", () => process.exit(exitCode));

@@ -94,7 +94,14 @@ describe("configuration.md", () => {
   });
 });
 
-const terminal = { out() {}, error() {}, clock: () => 0, random: (size: number) => Buffer.alloc(size), exitWith() {} };
+const terminal = {
+  out() {},
+  error() {},
+  drained: () => Promise.resolve(),
+  clock: () => 0,
+  random: (size: number) => Buffer.alloc(size),
+  exitWith() {},
+};
 const program = createProgram(terminal, "0.0.0");
 
 function commandsOf(parent: Command, prefix = ""): { name: string; command: Command }[] {

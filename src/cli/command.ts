@@ -6,6 +6,8 @@ import { OperatorError } from "../errors.ts";
 /** What a command has of the world around it. */
 export interface Terminal {
   out(text: string): void;
+  /** Resolves when the reader has taken what was printed: whoever prints much waits for it, and needs no memory for it. */
+  drained(): Promise<void>;
   /** For a mistake or a warning, one line each. */
   error(line: string): void;
   /** Milliseconds since 1970. */

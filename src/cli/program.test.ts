@@ -15,6 +15,7 @@ async function run(...words: string[]) {
   const terminal = {
     out: (text: string) => out.push(text),
     error: (text: string) => errors.push(text),
+    drained: () => Promise.resolve(),
     clock: Date.now,
     random: randomBytes,
   };

@@ -13,6 +13,11 @@ export function durationFlag(flag: string, text: string): number {
   return durationMs;
 }
 
+/** A date or a time, past or to come, in milliseconds since 1970. Throws OperatorError naming the flag. */
+export function timeFlag(flag: string, text: string): number {
+  return parseTime(text) ?? refuse(flag, text, DATE_WORDS);
+}
+
 /** A date to come, in milliseconds since 1970. Throws OperatorError naming the flag. */
 export function dateFlag(flag: string, text: string, nowMs: number): number {
   const timeMs = parseTime(text);

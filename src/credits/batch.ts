@@ -84,8 +84,18 @@ export function writesOf(batch: Batch, rows: BookRows): BookWrites {
     endedHolds: changedHolds.filter(({ state }) => state !== "open"),
     events: batch.events,
     ...writesOfKeys(batch, rows.keys),
-    newAdjustments: batch.adjustments.slice(rows.adjustments.length),
+    newAdjustments: [...batch.adjustments.slice(rows.adjustments.length), ...lapsesOf(batch)],
   };
+}
+
+/** What has expired only grows, so that it makes an id. */
+function lapsesOf({ purses, nowMs }: Batch): AdjustmentRow[] {
+  const noted = { holdId: null, tokenId: null, reference: null, note: null, madeAtMs: nowMs };
+  return [...purses].flatMap(([organizationId, { lapses }]) =>
+    lapses.map(({ grantId, amount, expired }) => {
+      return { organizationId, id: `lapse_${expired}`, kind: "lapse", amount, draws: [{ grantId, amount }], ...noted };
+    }),
+  );
 }
 
 function writesOfPurses(batch: Batch): Pick<BookWrites, "balances" | "newGrants" | "changedGrants"> {

@@ -113,13 +113,13 @@ export interface IdempotencyKeyRow {
   expiresAtMs: number;
 }
 
-/** What an operator changed by hand; appended and never changed. */
+/** What changed a balance beside grants and charges: by an operator's hand, or by a grant's end. Appended and never changed. */
 export interface AdjustmentRow {
   organizationId: string;
   id: string;
-  kind: "revoke" | "credit";
+  kind: "revoke" | "credit" | "lapse";
   amount: MicroCredits;
-  /** Revoked: from which grants. Credited: to the grant that was made for it. */
+  /** Revoked or lapsed: from which grants. Credited: to the grant that was made for it. */
   draws: Draw[];
   /** Of a credit that corrects a charge. */
   holdId: string | null;

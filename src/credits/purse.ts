@@ -11,6 +11,12 @@ export interface Purse {
   grants: Map<string, GrantRow>;
   /** Active grants in the order in which they are drawn down; null when it has to be made anew. */
   drawOrder: GrantRow[] | null;
+  lapses: Lapse[];
+}
+
+/** What lapsed of a grant, and what of all grants had by then. */
+export interface Lapse extends Draw {
+  expired: MicroCredits;
 }
 
 /** Takes copies of an organization's rows, with every grant that is due by `nowMs` applied. */
@@ -19,6 +25,7 @@ export function openPurse(balance: BalanceRow, grants: readonly GrantRow[], nowM
     balance: { ...balance },
     grants: new Map(grants.map((grant) => [grant.id, { ...grant }])),
     drawOrder: null,
+    lapses: [],
   };
   if (balance.nextChangeAtMs !== null && balance.nextChangeAtMs <= nowMs) applyDue(purse, nowMs);
   return purse;
@@ -52,7 +59,7 @@ export function putBack(purse: Purse, draws: readonly Draw[], nowMs: number): vo
     const grant = purse.grants.get(grantId);
     if (grant === undefined) throw new Error(`the rows lack grant ${grantId}, which a hold draws on`);
     if (grant.state === "lapsed" || isPast(grant.expiresAtMs, nowMs)) {
-      purse.balance.expired += amount;
+      expire(purse, grantId, amount);
       continue;
     }
     grant.remaining += amount;
@@ -168,9 +175,15 @@ function activate(purse: Purse, grant: GrantRow): void {
 
 function lapse(purse: Purse, grant: GrantRow): void {
   purse.balance.available -= grant.remaining;
-  purse.balance.expired += grant.remaining;
+  expire(purse, grant.id, grant.remaining);
   grant.state = "lapsed";
   grant.remaining = 0n;
+}
+
+function expire({ balance, lapses }: Purse, grantId: string, amount: MicroCredits): void {
+  if (amount === 0n) return;
+  balance.expired += amount;
+  lapses.push({ grantId, amount, expired: balance.expired });
 }
 
 function findGrant(purse: Purse, { grantId, reference }: GrantTransition): GrantRow | undefined {

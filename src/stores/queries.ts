@@ -1,6 +1,7 @@
 import { sql } from "kysely";
-import { balanceFromTable, eventFromTable, grantFromTable } from "./rows.ts";
-import type { Books, StatementEntry } from "./store.ts";
+import { balanceFromTable } from "./rows.ts";
+import { statementPage, statementSum } from "./statement.ts";
+import type { Books } from "./store.ts";
 import type { PortableDatabase } from "./tables.ts";
 import { verifyOrganization } from "./verify.ts";
 
@@ -37,13 +38,16 @@ export function bookReads(database: PortableDatabase): Omit<Books, "apply"> {
         .executeTakeFirst();
       return row && Number(row.charged_day);
     },
-    async statement(organizationId, { after, limit }) {
-      const from = after === null ? undefined : parsePosition(after);
-      const [grants, charges] = await Promise.all([
-        grantEntries(database, organizationId, from, limit),
-        chargeEntries(database, organizationId, from, limit),
-      ]);
-      return [...grants, ...charges].sort(byTimeAndKind).slice(0, limit);
+    statement: (organizationId, page) => statementPage(database, organizationId, page),
+    statementSum: (organizationId, beforeMs) => statementSum(database, organizationId, beforeMs),
+    async pendingCredits(organizationId) {
+      const row = await kysely
+        .selectFrom("credit_grant")
+        .select(sql<bigint>`cast(coalesce(sum(amount - revoked), 0) as bigint)`.as("pending"))
+        .where("organization_id", "=", organizationId)
+        .where("state", "=", sql.lit("pending"))
+        .executeTakeFirst();
+      return row?.pending ?? 0n;
     },
     async removeOldKeys(limit) {
       const old = sql`(
@@ -59,79 +63,4 @@ export function bookReads(database: PortableDatabase): Omit<Books, "apply"> {
     },
     verify: (organizationId) => verifyOrganization(database, organizationId),
   };
-}
-
-/** Where an entry stands: its time, grants before charges of the same millisecond, then its key. */
-interface Position {
-  atMs: bigint;
-  kind: StatementEntry["kind"];
-  sequence: number;
-  id: string;
-}
-
-const POSITION = /^(\d{1,16}):(grant|charge):([01]):(.+)$/s;
-
-function parsePosition(text: string): Position {
-  const match = POSITION.exec(text);
-  if (match === null) throw new RangeError(`"${text}" is not a position in a statement.`);
-  const [, atMs = "", kind, sequence, id = ""] = match;
-  return { atMs: BigInt(atMs), kind: kind === "grant" ? "grant" : "charge", sequence: Number(sequence), id };
-}
-
-async function grantEntries(
-  { kysely }: PortableDatabase,
-  organizationId: string,
-  from: Position | undefined,
-  limit: number,
-): Promise<StatementEntry[]> {
-  let query = kysely
-    .selectFrom("credit_grant")
-    .selectAll()
-    .where("organization_id", "=", organizationId)
-    .orderBy("created_at")
-    .orderBy("id")
-    .limit(limit);
-  if (from?.kind === "grant") query = query.where(sql<boolean>`(created_at, id) > (${from.atMs}, ${from.id})`);
-  else if (from !== undefined) query = query.where("created_at", ">", from.atMs);
-  return (await query.execute()).map((row) => ({
-    kind: "grant",
-    position: `${row.created_at}:grant:0:${row.id}`,
-    atMs: Number(row.created_at),
-    grant: grantFromTable(row),
-  }));
-}
-
-async function chargeEntries(
-  { kysely }: PortableDatabase,
-  organizationId: string,
-  from: Position | undefined,
-  limit: number,
-): Promise<StatementEntry[]> {
-  let query = kysely
-    .selectFrom("usage_event")
-    .selectAll()
-    .where("organization_id", "=", organizationId)
-    .orderBy("charged_at")
-    .orderBy("hold_id")
-    .orderBy("sequence")
-    .limit(limit);
-  if (from !== undefined) query = query.where("charged_at", ">=", from.atMs);
-  if (from?.kind === "charge") {
-    query = query.where(
-      sql<boolean>`(charged_at, hold_id, sequence) > (${from.atMs}, ${from.id}, ${BigInt(from.sequence)})`,
-    );
-  }
-  return (await query.execute()).map((row) => ({
-    kind: "charge",
-    position: `${row.charged_at}:charge:${row.sequence}:${row.hold_id}`,
-    atMs: Number(row.charged_at),
-    event: eventFromTable(row),
-  }));
-}
-
-/** Either kind is sorted already, by the store; the sort is stable. */
-function byTimeAndKind(a: StatementEntry, b: StatementEntry): number {
-  if (a.atMs !== b.atMs) return a.atMs - b.atMs;
-  if (a.kind === b.kind) return 0;
-  return a.kind === "grant" ? -1 : 1;
 }

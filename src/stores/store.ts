@@ -1,5 +1,6 @@
 import type { AllowanceRow } from "../credits/allowance.ts";
-import type { BalanceRow, GrantRow, Outcomes, Transition, UsageEventRow } from "../credits/books.ts";
+import type { MicroCredits } from "../credits/amount.ts";
+import type { AdjustmentRow, BalanceRow, GrantRow, Outcomes, Transition, UsageEventRow } from "../credits/books.ts";
 import type { AccountRows, IdPage } from "./account-store.ts";
 import type { AdminRows } from "./admin-store.ts";
 import type { DirectoryRows } from "./directory-store.ts";
@@ -55,10 +56,17 @@ export interface Books {
   balance(organizationId: string): Promise<BalanceRow | undefined>;
   /** The last day, counted from 1970 in UTC, of whose events a closing stands for some; undefined where there is none. */
   lastClosedDay(organizationId: string): Promise<number | undefined>;
-  /** Grants and usage events of an organization, oldest first. */
+  /**
+   * Everything that changed what an organization has, oldest first: grants, also those that are not in force yet, charges,
+   * and adjustments. What they add up to is what is available, held and pending.
+   */
   statement(organizationId: string, page: StatementPage): Promise<StatementEntry[]>;
   /** Removes idempotency keys past their time, at most `limit`; gives how many. They counted as absent before. */
   removeOldKeys(limit: number): Promise<number>;
+  /** What the statement's entries before a time add up to. */
+  statementSum(organizationId: string, beforeMs: number): Promise<MicroCredits>;
+  /** What was granted and has not taken effect. */
+  pendingCredits(organizationId: string): Promise<MicroCredits>;
   /** Checks one organization in one short snapshot: every invariant that the store alone can show, broken ones told. */
   verify(organizationId: string): Promise<OrganizationVerification>;
 }
@@ -73,11 +81,17 @@ export interface HoldReference {
 export interface StatementPage {
   /** Position of the last entry seen, from `StatementEntry.position`. */
   after: string | null;
+  /** Entries at this time or later. */
+  fromMs?: number;
   limit: number;
 }
-export type StatementEntry = { position: string; atMs: number } & (
+/** `amount` is what the entry adds to the balance, negative where it takes from it. */
+export type StatementEntry = { position: string; atMs: number; amount: MicroCredits } & (
   | { kind: "grant"; grant: GrantRow }
   | { kind: "charge"; event: UsageEventRow }
+  | { kind: AdjustmentRow["kind"]; adjustment: AdjustmentRow }
+  /** Stands for the charges of a day that were retired. */
+  | { kind: "closing"; events: number }
 );
 
 export interface Violation {

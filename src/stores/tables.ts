@@ -185,7 +185,7 @@ export interface AllowanceTable {
 
 export interface ClosingTable {
   organization_id: string;
-  /** The first millisecond of the day (UTC) whose events were retired. */
+  /** The day whose events were retired, counted from 1970 in UTC. */
   charged_day: Integer;
   event_count: Integer;
   cost_sum: Integer;

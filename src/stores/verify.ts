@@ -25,6 +25,7 @@ interface AdjustmentTotals {
   credits: bigint;
   revoked: bigint;
   revoked_of_grants: bigint;
+  lapsed: bigint;
 }
 interface SuspectHold {
   id: string;
@@ -105,6 +106,7 @@ function checkBalance(balance: BalanceRow, totals: AllTotals, report: Report): v
   if (totals.revoked !== totals.revoked_of_grants) {
     report(1, `Revocations add up to ${totals.revoked}, but those of the grants to ${totals.revoked_of_grants}.`);
   }
+  if (expired !== totals.lapsed) report(1, `Expired is ${expired}, but the lapses add up to ${totals.lapsed}.`);
   for (const [name, amount] of Object.entries({ granted, available, held, spent, expired })) {
     if (amount < 0n) report(6, `The balance has ${amount} ${name}.`);
   }
@@ -165,6 +167,7 @@ function adjustmentTotals(organizationId: string) {
   return sql`
     select cast(coalesce(sum(case kind when 'credit' then amount else 0 end), 0) as bigint) as credits,
       cast(coalesce(sum(case kind when 'revoke' then amount else 0 end), 0) as bigint) as revoked,
+      cast(coalesce(sum(case kind when 'lapse' then amount else 0 end), 0) as bigint) as lapsed,
       (select cast(coalesce(sum(revoked), 0) as bigint) from credit_grant
         where organization_id = ${organizationId}) as revoked_of_grants
     from adjustment where organization_id = ${organizationId}`;

@@ -49,6 +49,12 @@ const ofEvent = (used: Used, hold: keyof Used) => `${ofOrganization(used)} and h
 
 const DAMAGES: Damage[] = [
   {
+    what: "something lapsed of nothing",
+    invariant: 1,
+    sql: ({ organizationId }) =>
+      `insert into adjustment (organization_id, id, kind, amount, draws, made_at) values ('${organizationId}', 'l', 'lapse', 3, '[]', 1)`,
+  },
+  {
     what: "a revocation is not one of any grant",
     invariant: 1,
     sql: ({ organizationId }) =>

@@ -1,0 +1,201 @@
+import { rmSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { entriesOf } from "../../src/cli/credits-statement.ts";
+import { grantOf, holdOf, one, settleOf } from "../../src/stores/contract/fixture.ts";
+import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
+import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
+import type { Store } from "../../src/stores/store.ts";
+import { bulkCost, bulkStatements } from "../support/bulk.ts";
+import { runTollgate } from "../support/command-line.ts";
+import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
+
+const EVENTS = 100_000;
+/** More than a day of them, a second apart. */
+const FROM_MS = Date.UTC(2026, 9, 30);
+const NOON = "2026-10-30T12:00:00Z";
+const ORGANIZATION = "org_statement";
+
+interface Subject {
+  store: Store;
+  /** What the command needs to find the store. */
+  environment: Record<string, string>;
+  cwd: string;
+  run(statements: string[]): Promise<void>;
+  close(): Promise<void>;
+}
+
+async function openSqlite(): Promise<Subject> {
+  const cwd = await mkdtemp(join(tmpdir(), "tollgate-statement-"));
+  const dataDir = join(cwd, ".tollgate");
+  const store = await openSqliteStore({ dataDir, role: "service" });
+  return {
+    store,
+    environment: {},
+    cwd,
+    async run(statements) {
+      const beside = new DatabaseSync(join(dataDir, "tollgate.db"), { timeout: 5_000 });
+      for (const statement of statements) beside.exec(statement);
+      beside.close();
+    },
+    async close() {
+      await store.close();
+      rmSync(cwd, { recursive: true });
+    },
+  };
+}
+
+async function openPostgres(): Promise<Subject> {
+  const cwd = await mkdtemp(join(tmpdir(), "tollgate-statement-"));
+  const database = await createTestDatabase();
+  const store = await openPostgresStore({ url: database.url, role: "service" });
+  return {
+    store,
+    environment: { DATABASE_URL: database.url },
+    cwd,
+    async run(statements) {
+      const beside = new pg.Client({ connectionString: database.url });
+      await beside.connect();
+      for (const statement of statements) await beside.query(statement);
+      await beside.end();
+    },
+    async close() {
+      await store.close();
+      await database.drop();
+      rmSync(cwd, { recursive: true });
+    },
+  };
+}
+
+/** A hundred thousand charges of two days, then today a bit of everything else. */
+async function fill({ store, run }: Subject): Promise<void> {
+  const { books, accounts } = store;
+  const id = ORGANIZATION;
+  await accounts.insertOrganization({ id, name: "Statement", kind: "standard", createdAtMs: FROM_MS });
+  await one(
+    books,
+    grantOf(id, 60_000_000n, { grantId: "grant_large", reference: '=HYPERLINK("http://x")' }),
+    "durable",
+  );
+  await run([
+    `UPDATE credit_grant SET created_at = ${FROM_MS - 1} WHERE organization_id = '${id}'`,
+    ...bulkStatements(store.kind, { organizationId: id, grantId: "grant_large", count: EVENTS, fromMs: FROM_MS }),
+  ]);
+  const nowMs = Date.now();
+  const [kept, lapsing] = [holdOf(id, 70n), holdOf(id, 30n)];
+  await one(books, grantOf(id, 100n, { grantId: "grant_short", expiresAtMs: nowMs + 400, priority: 0 }), "durable");
+  await books.apply("holds", [kept, lapsing]);
+  await one(books, grantOf(id, 500n, { grantId: "grant_later", effectiveAtMs: nowMs + 86_400_000 }), "durable");
+  const asked = { organizationId: id, reference: null, note: "-1+1", grantId: null };
+  await one(books, { kind: "revoke", adjustmentId: "adjustment_1", amount: 5n, ...asked }, "durable");
+  while (Date.now() <= nowMs + 400) await new Promise((resolve) => setTimeout(resolve, 50));
+  await one(books, settleOf(lapsing, 12), "durable");
+  const terms = { holdId: null, expiresAtMs: null, priority: 0 };
+  await one(books, { kind: "credit", adjustmentId: "adjustment_2", amount: 7n, ...asked, ...terms }, "durable");
+}
+
+/** A decimal of credits, as the statement prints it, in micro-credits. */
+function micro(text: string): bigint {
+  const [, sign = "", whole = "", fraction = ""] = /^([-+]?)(\d+)(?:\.(\d{1,6}))?$/.exec(text) ?? [];
+  const amount = BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, "0"));
+  return sign === "-" ? -amount : amount;
+}
+
+/** RFC 4180. */
+function parseCsv(text: string): string[][] {
+  const cells = [...text.matchAll(/("(?:[^"]|"")*"|[^,\r\n]*)(,|\r\n)/g)];
+  const rows: string[][] = [[]];
+  for (const [, cell = "", end] of cells) {
+    rows.at(-1)?.push(cell.startsWith('"') ? cell.slice(1, -1).replaceAll('""', '"') : cell);
+    if (end === "\r\n") rows.push([]);
+  }
+  expect(rows.pop()).toEqual([]);
+  return rows;
+}
+
+describe.each([
+  ["SQLite", openSqlite],
+  ["PostgreSQL", openPostgres],
+] as const)("the statement of 100,000 charges on %s", (name, open) => {
+  const isLeftOut = name === "PostgreSQL" && !hasPostgres;
+  let subject: Subject;
+  beforeAll(async () => {
+    if (isLeftOut) return;
+    subject = await open();
+    await fill(subject);
+  });
+  afterAll(() => subject?.close());
+  const csv = async (...words: string[]) => {
+    const command = ["credits", "statement", "--org", ORGANIZATION, "--csv", ...words];
+    const { code, stdout, stderr } = await runTollgate(command, subject.cwd, subject.environment);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    const [headings = [], ...rows] = parseCsv(stdout);
+    return rows.map((row) => Object.fromEntries(headings.map((heading, index) => [heading, row[index] ?? ""])));
+  };
+  const balance = async () => {
+    const { available = 0n, held = 0n } = (await subject.store.books.balance(ORGANIZATION)) ?? {};
+    return available + held + (await subject.store.books.pendingCredits(ORGANIZATION));
+  };
+
+  test.skipIf(isLeftOut)("sums to the balance exactly", async () => {
+    let [sum, charges] = [0n, 0];
+    const kinds = new Set<string>();
+    for await (const entry of entriesOf(subject.store.books, ORGANIZATION)) {
+      sum += entry.amount;
+      charges += entry.kind === "charge" ? 1 : 0;
+      kinds.add(entry.kind);
+    }
+    expect(charges).toBe(EVENTS + 1);
+    expect(kinds).toEqual(new Set(["grant", "charge", "revoke", "lapse", "credit"]));
+    expect(sum).toBe(await balance());
+    expect((await subject.store.books.verify(ORGANIZATION)).violations).toEqual([]);
+  });
+
+  test.skipIf(isLeftOut)("as comma-separated values, line by line", async () => {
+    const rows = await csv();
+    let sum = 0n;
+    for (const row of rows) {
+      sum += micro(row.credits ?? "");
+      if (micro(row.balance ?? "") !== sum) expect(row).toMatchObject({ balance: `${sum}` });
+    }
+    expect(sum).toBe(await balance());
+    // What a spreadsheet would take for a formula is a text.
+    expect(rows[0]).toMatchObject({ kind: "grant", reference: `'=HYPERLINK("http://x")` });
+    expect(rows.find(({ kind }) => kind === "revoke")).toMatchObject({ credits: "-0.000005", note: "'-1+1" });
+    expect(rows[18]).toMatchObject({ kind: "charge", request: "req_17", token: "tok_bulk", model: "sandbox/echo" });
+    expect(rows[18]).toMatchObject({ output_tokens: "17", output_price: "1", cost: "0.000017", basis: "reported" });
+  });
+
+  test.skipIf(isLeftOut)("of a period, from its opening balance to its closing one", async () => {
+    const charges = Array.from({ length: EVENTS }, (_, number) => number);
+    const costs = (from: number, to: number) =>
+      charges.slice(from, to).reduce((sum, number) => sum + BigInt(bulkCost(number)), 0n);
+    const half = 12 * 3_600;
+    const [opening, ...lines] = await csv("--from", NOON, "--to", "2026-10-31");
+    const closing = lines.pop();
+    expect(opening).toMatchObject({ time: "2026-10-30T12:00:00.000Z", kind: "opening" });
+    expect(micro(opening?.balance ?? "")).toBe(60_000_000n - costs(0, half));
+    expect(lines).toHaveLength(half);
+    expect(closing).toMatchObject({ time: "2026-10-31T00:00:00.000Z", kind: "closing" });
+    expect(micro(closing?.balance ?? "")).toBe(60_000_000n - costs(0, 2 * half));
+    const command = ["credits", "statement", "--org", ORGANIZATION, "--from", "2026-11-01", "--json"];
+    const json = JSON.parse((await runTollgate(command, subject.cwd, subject.environment)).stdout);
+    expect(micro(`${json.opening}`)).toBe(await subject.store.books.statementSum(ORGANIZATION, Date.UTC(2026, 10, 1)));
+    expect(micro(`${json.closing}`)).toBe(await balance());
+    expect(json).toMatchObject({ creditsPending: 0.0005, creditsHeld: 0.00007 });
+  });
+
+  test.skipIf(isLeftOut)("for people, with what is held and what comes later", async () => {
+    const command = ["credits", "statement", "--org", ORGANIZATION, "--from", "2026-11-02"];
+    const { stdout } = await runTollgate(command, subject.cwd, subject.environment);
+    expect(stdout).toMatch(/^TIME +KIND +CREDITS +BALANCE +WHAT\n2026-11-02T00:00:00.000Z .* opening balance\n/);
+    expect(stdout).toMatch(/ lapse +-0\.00001?\d* +\d+\.\d+ +grant_short\n/);
+    expect(stdout).toMatch(
+      / credits are available\. 0\.00007 are held by running requests\. 0\.0005 take effect later\.\n$/,
+    );
+  });
+});

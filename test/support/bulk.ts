@@ -1,0 +1,66 @@
+/** SQL that fills the books of one organization with charged holds and their events, faster than any service could. */
+export interface Bulk {
+  organizationId: string;
+  /** The grant that all is drawn from. */
+  grantId: string;
+  count: number;
+  /** Of the first; the others follow a second apart. */
+  fromMs: number;
+}
+
+/** What the charge of a number comes to. */
+export const bulkCost = (number: number) => number % 997;
+
+export function bulkStatements(kind: "sqlite" | "postgres", bulk: Bulk): string[] {
+  const { organizationId, grantId, count, fromMs } = bulk;
+  const total = Array.from({ length: count }, (_, number) => bulkCost(number)).reduce((sum, cost) => sum + cost, 0);
+  const series =
+    kind === "sqlite"
+      ? `WITH RECURSIVE series (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM series WHERE n < ${count - 1})`
+      : `WITH series (n) AS (SELECT generate_series(0, ${count - 1})::bigint)`;
+  const at = `${fromMs} + 1000 * n`;
+  const hex = (value: string, digits: number) =>
+    kind === "sqlite" ? `printf('%0${digits}x', ${value})` : `lpad(to_hex(${value}), ${digits}, '0')`;
+  const id = `${hex(`(${at}) / 65536`, 8)} || '-' || ${hex(`(${at}) % 65536`, 4)} || '-7000-8000-' || ${hex("n", 12)}`;
+  const cost = "n % 997";
+  const draws = `CASE ${cost} WHEN 0 THEN '[]' ELSE '[["${grantId}","' || (${cost}) || '"]]' END`;
+  const usage = {
+    organization_id: `'${organizationId}'`,
+    token_id: "'tok_bulk'",
+    request_id: "'req_' || n",
+    model: "'sandbox/echo'",
+    upstream: "'sandbox/echo'",
+    input_price: "0",
+    cached_input_price: "0",
+    cache_write_price: "0",
+    output_price: "1000000",
+    reasoning_price: "0",
+    input_tokens: "0",
+    cached_input_tokens: "0",
+    cache_write_tokens: "0",
+    output_tokens: cost,
+    reasoning_tokens: "0",
+    made_at: at,
+    shortfall: "0",
+  };
+  const ended = { id, amount: "1000", expires_at: `${at} + 120000`, draws, state: "'charged'", charged: cost };
+  const event = {
+    hold_id: id,
+    sequence: "0",
+    cost,
+    basis: "'reported'",
+    ending: "'complete'",
+    charged_at: `${at} + 500`,
+  };
+  const insert = (table: string, columns: Record<string, string>) =>
+    `${kind === "sqlite" ? "" : series} INSERT INTO ${table} (${Object.keys(columns).join(", ")})
+     ${kind === "sqlite" ? series : ""} SELECT ${Object.values(columns).join(", ")} FROM series`;
+  return [
+    insert("hold", { ...usage, ...ended }),
+    insert("usage_event", { ...usage, ...event }),
+    `UPDATE balance SET available = available - ${total}, spent = spent + ${total} WHERE organization_id = '${organizationId}'`,
+    // What is not there is planned for as if it were small.
+    "ANALYZE",
+    `UPDATE credit_grant SET remaining = remaining - ${total} WHERE organization_id = '${organizationId}' AND id = '${grantId}'`,
+  ];
+}
