@@ -173,7 +173,7 @@ const END_HOLD = update("hold", HOLD_END, 2);
 const INSERT_EVENT = insert("usage_event", EVENT_COLUMNS);
 
 const SELECT_KEY = `SELECT ${KEY_COLUMNS.join(", ")} FROM idempotency_key WHERE organization_id = ? AND key = ?`;
-const PUT_KEY = `INSERT OR REPLACE${insert("idempotency_key", KEY_COLUMNS).slice("INSERT".length)}`;
+const PUT_KEY = insert("idempotency_key", KEY_COLUMNS, "INSERT OR REPLACE");
 const DELETE_KEY = "DELETE FROM idempotency_key WHERE organization_id = ? AND key = ?";
 
 const SELECT_ADJUSTMENTS = `SELECT ${ADJUSTMENT_COLUMNS.join(", ")} FROM adjustment`;
@@ -181,8 +181,8 @@ const SELECT_ADJUSTMENT = `${SELECT_ADJUSTMENTS} WHERE organization_id = ? AND i
 const SELECT_ADJUSTMENT_BY_REFERENCE = `${SELECT_ADJUSTMENTS} WHERE organization_id = ? AND kind = ? AND reference = ?`;
 const INSERT_ADJUSTMENT = insert("adjustment", ADJUSTMENT_COLUMNS);
 
-function insert(table: string, columns: readonly string[]): string {
-  return `INSERT INTO ${table} (${columns.join(", ")}) VALUES (${columns.map(() => "?").join(", ")})`;
+function insert(table: string, columns: readonly string[], verb = "INSERT"): string {
+  return `${verb} INTO ${table} (${columns.join(", ")}) VALUES (${columns.map(() => "?").join(", ")})`;
 }
 
 function update(table: string, columns: readonly string[], keyLength: number): string {
@@ -266,6 +266,7 @@ function readEach<Table, Row>(
 
 /** Each name once, without those that were read before. */
 function without(names: readonly Name[], read: readonly Name[]): Name[] {
+  if (names.length === 0) return [];
   const seen = new Set(read.map(({ organizationId, id }) => nameKey(organizationId, id)));
   return names.filter(({ organizationId, id }) => {
     const key = nameKey(organizationId, id);
