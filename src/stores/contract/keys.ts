@@ -48,7 +48,7 @@ function repetitionCases(subject: Subject): void {
     await subject.one(answered(hold, 10, answer));
     for (const amount of [10n, 1_000n]) {
       const again = await subject.one(keyedHold(organizationId, claim, amount), "durable");
-      expect(again).toEqual({ outcome: "replayed", answer, available: 0n });
+      expect(again).toEqual({ outcome: "replayed", answer, charged: 10n, available: 0n });
     }
     // The first answer stays, whoever settles once more.
     await subject.one(answered(hold, 1, '"another"'));
