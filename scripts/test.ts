@@ -1,5 +1,5 @@
 /**
- * `npm test`: types, lint and format, dead code, then every test. All four run even where one fails, vitest last, so
+ * `npm test`: types, lint and format, dead code, then every test. All run even where one fails, vitest last, so
  * that its summary ends the output. Arguments go to vitest, except `--summary FILE`: a file that gets one line,
  * `N passed, N failed`, made from the real counts.
  */
@@ -50,6 +50,7 @@ function summarize(reportPath: string, failedChecks: number, testsFailed: boolea
 
 const checks: [name: string, program: string, programArguments: string[]][] = [
   ["types", "tsc", ["--noEmit"]],
+  ["types of the console", "tsc", ["--noEmit", "--project", "console"]],
   ["lint and format", "biome", ["ci", "."]],
   ["dead code", "knip", ["--no-progress"]],
 ];

@@ -38,10 +38,14 @@ describe("the packed package, installed into an empty folder", () => {
 
   test("holds compiled JavaScript and what it reads, nothing else", () => {
     const paths = packed.files.map(({ path }) => path);
-    expect(paths).toEqual(expect.arrayContaining(["bin/tollgate.js", "dist/main.js", "LICENSE", "README.md"]));
+    expect(paths).toEqual(
+      expect.arrayContaining(["bin/tollgate.js", "dist/main.js", "console/dist/index.html", "LICENSE", "README.md"]),
+    );
     expect(paths.filter((path) => extname(path) === ".ts")).toEqual([]);
     expect(paths.filter((path) => /(^|[./])(test|contract\/fixture)\b/.test(path))).toEqual([]);
-    expect(paths.filter((path) => !/^(bin|dist|docs)\/|^[A-Z]+(\.md)?$|^package\.json$/.test(path))).toEqual([]);
+    expect(
+      paths.filter((path) => !/^(bin|dist|docs|console\/dist)\/|^[A-Z]+(\.md)?$|^package\.json$/.test(path)),
+    ).toEqual([]);
   });
 
   test("brings no development package", async () => {
@@ -49,6 +53,7 @@ describe("the packed package, installed into an empty folder", () => {
     expect(modules).toContain("fastify");
     expect(modules).not.toContain("vitest");
     expect(modules).not.toContain("typescript");
+    expect(modules).not.toContain("react");
   });
 
   test("serves a completion with the token that it prints", { timeout: START_TIMEOUT_MS * 2 }, async () => {
@@ -61,6 +66,7 @@ describe("the packed package, installed into an empty folder", () => {
       const answer = await complete(url, TOKEN.exec(printed)?.[0] ?? "");
       expect(answer).toMatchObject({ status: 200, content: "Good morning" });
       expect((await fetch(`${url}/docs`)).status).toBe(200);
+      expect(await (await fetch(url)).text()).toContain("<title>Tollgate</title>");
     } finally {
       await end(service);
     }

@@ -63,6 +63,20 @@ describe("what breaks a rule is found", () => {
       { "src/http/a.ts": 'import "./b.ts";', "src/http/b.ts": 'import type { A } from "./a.ts";' },
       ["src/http/b.ts:1 no import cycle"],
     ],
+    [
+      "code of the service in the console",
+      {
+        "console/src/main.tsx":
+          'import type { A } from "../../src/contract/a.ts";\nimport { b } from "../../src/contract/a.ts";',
+        "src/contract/a.ts": "export type A = 1;",
+      },
+      ["console/src/main.tsx:2 layers"],
+    ],
+    [
+      "a long component",
+      { "console/src/main.tsx": `function A() {\n${lines(70)}\nreturn <p />;\n}` },
+      ["console/src/main.tsx:1 size"],
+    ],
     ["a long function", { "src/http/a.ts": `function a() {\n${lines(69)}\n}` }, ["src/http/a.ts:1 size"]],
     [
       "a long test",

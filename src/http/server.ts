@@ -17,6 +17,7 @@ import {
   REQUEST_TIMEOUT_MS,
   takeOddRequests,
 } from "./connection.ts";
+import { serveConsole } from "./console.ts";
 import type { Endpoint, EndpointServices } from "./endpoints/endpoint.ts";
 import { endpoints } from "./endpoints/index.ts";
 import { errorHandler, sendError } from "./errors.ts";
@@ -119,6 +120,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   server.setNotFoundHandler(answerUnknown);
   await document(server, options.version);
   const health = serveHealth(server, options);
+  await server.register(async (scope) => serveConsole(scope));
   await server.register(async (api) => serveApi(api, { ...options, running }));
   await server.register(async (api) => serveAdmin(api, { ...options.admin, gateway: options.gateway }));
   await server.ready();

@@ -1,18 +1,33 @@
 import type { TestProject } from "vitest/node";
+import { buildConsole } from "../../scripts/build-console.ts";
+import { findChromium } from "./chromium.ts";
 import { makePostgresServer, NoPostgresError } from "./postgres-server.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
     /** Address of a PostgreSQL server for the whole run; undefined where this machine cannot run one. */
     postgresUrl: string | undefined;
+    /** Path of a Chromium; undefined where this machine has none. */
+    chromiumPath: string | undefined;
   }
+}
+
+/** The console is built, a browser looked for, and a PostgreSQL server started for the whole run. */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  await buildConsole();
+  const chromiumPath = findChromium();
+  if (chromiumPath === undefined) {
+    console.warn("Left out: the tests in a browser, because there is no Chromium on the PATH or at CHROMIUM_PATH.");
+  }
+  project.provide("chromiumPath", chromiumPath);
+  return startPostgres(project);
 }
 
 /**
  * One real PostgreSQL server for the whole run. Where there is none for the machine, the run says so in one line, and the
  * tests that need it are skipped; where there is one and it does not start, the run fails.
  */
-export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+async function startPostgres(project: TestProject): Promise<() => Promise<void>> {
   try {
     const server = await makePostgresServer();
     project.provide("postgresUrl", server.url);

@@ -10,7 +10,7 @@ const EXEMPT = /(^|\/)(fixtures|data|facts|generated)\/|\.generated\.ts$/;
 /** Every violation of every rule in the given files, in the order of the files. */
 export function checkFiles(files: readonly TextFile[]): Violation[] {
   const readable = files.filter(({ path }) => !EXEMPT.test(path));
-  const code = readable.filter(({ path }) => /\.(ts|js)$/.test(path));
+  const code = readable.filter(({ path }) => /\.(tsx?|js)$/.test(path));
   const sources = new Map<string, Source>(code.map((file) => [file.path, parseSource(file)]));
   return [
     ...readable.flatMap(checkText),

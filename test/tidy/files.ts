@@ -2,9 +2,9 @@ import { readdirSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
 import type { TextFile } from "./source.ts";
 
-const FOLDERS = ["src", "test", "scripts", "bench", "bin", "docs", ".ci"];
+const FOLDERS = ["src", "console", "test", "scripts", "bench", "bin", "docs", ".ci"];
 const SKIPPED = new Set(["node_modules", "dist"]);
-const TEXT = new Set([".ts", ".js", ".md", ".json", ".sql", ".yaml", ".yml", ".sh", ""]);
+const TEXT = new Set([".ts", ".tsx", ".js", ".css", ".html", ".md", ".json", ".sql", ".yaml", ".yml", ".sh", ""]);
 const LOCK = "package-lock.json";
 
 /** Every text file of the project: its folders, and what stands at its root. */
@@ -21,7 +21,7 @@ export function projectFiles(root: string): TextFile[] {
 
 function pathsBelow(root: string, folder: string): string[] {
   return readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry) => {
-    if (SKIPPED.has(entry.name)) return [];
+    if (SKIPPED.has(entry.name) || entry.name.startsWith(".dist-")) return [];
     const path = `${folder}/${entry.name}`;
     return entry.isDirectory() ? pathsBelow(root, path) : entry.isFile() ? [path] : [];
   });

@@ -1,7 +1,7 @@
 import { isTest } from "./layers.ts";
 import type { Source, Violation } from "./source.ts";
 
-const ENTRIES = ["src/main.ts"];
+const ENTRIES = ["src/main.ts", "console/src/main.tsx"];
 
 /** Imports that name no file, and circles of imports, types included. */
 export function checkCycles(sources: Map<string, Source>): Violation[] {
@@ -27,10 +27,12 @@ export function checkCycles(sources: Map<string, Source>): Violation[] {
 /** Sources of src/ that neither the process nor its workers reach, and helpers of tests that no test reaches. */
 export function checkDeadFiles(sources: Map<string, Source>): Violation[] {
   const serving = reachable(sources, ENTRIES);
-  const tests = [...sources.keys()].filter((path) => path.endsWith(".test.ts") || !/^(src|test)\//.test(path));
+  const tests = [...sources.keys()].filter(
+    (path) => /\.test\.tsx?$/.test(path) || !/^(src|test|console\/src)\//.test(path),
+  );
   const tested = reachable(sources, [...tests, ...ENTRIES]);
   const dead = [...sources.keys()].filter((path) => {
-    const isProduct = path.startsWith("src/") && !isTest(path);
+    const isProduct = /^(console\/)?src\//.test(path) && !isTest(path);
     return !(isProduct ? serving : tested).has(path);
   });
   return dead.map((path) => ({ path, line: 1, rule: "no dead file", message: "nothing reaches this file" }));

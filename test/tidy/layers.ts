@@ -41,18 +41,19 @@ const PURE: Record<string, readonly string[]> = {
 /** `src/stores/sqlite/sqlite.ts` lies in `stores`, `src/errors.ts` in `errors`. */
 export function layerOf(path: string): string {
   const [first = ""] = path.replace(/^src\//, "").split("/");
-  return first.replace(/\.ts$/, "");
+  return first.replace(/\.tsx?$/, "");
 }
 
 /** The cases that every store must pass stand beside the seam. */
 const SUITE = /^src\/stores\/contract(\.ts$|\/)/;
 
 export function isTest(path: string): boolean {
-  return path.startsWith("test/") || path.endsWith(".test.ts") || SUITE.test(path);
+  return path.startsWith("test/") || /\.test\.tsx?$/.test(path) || SUITE.test(path);
 }
 
-/** Each import of a source of src/ that its folder may not make. Tests may import everything. */
+/** Each import of a source that its folder may not make. Tests may import everything. */
 export function checkLayers(source: Source): Violation[] {
+  if (source.path.startsWith("console/src/")) return checkConsole(source);
   if (!source.path.startsWith("src/") || isTest(source.path)) return [];
   const layer = layerOf(source.path);
   const own = LAYERS[layer];
@@ -68,6 +69,16 @@ export function checkLayers(source: Source): Violation[] {
     if (message) violations.push({ path: source.path, line: imported.line, rule: "layers", message });
   }
   return violations;
+}
+
+/** The console talks HTTP with the service: it shares the shapes that go over the wire, and no code. */
+function checkConsole({ path, imports }: Source): Violation[] {
+  const refused = imports.filter(({ target, typeOnly }) => {
+    const isOwn = target === undefined || target.startsWith("console/src/");
+    return !isOwn && !(typeOnly && target.startsWith("src/contract/"));
+  });
+  const message = "the console may import only types, of src/contract/";
+  return refused.map(({ line }) => ({ path, line, rule: "layers", message }));
 }
 
 function refuseFile(layer: string, allowed: readonly string[], imported: Import, target: string): string | undefined {

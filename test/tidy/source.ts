@@ -41,7 +41,7 @@ export interface Source extends TextFile {
 
 /** Parses a source; a syntax error is thrown, naming the file. */
 export function parseSource({ path, text }: TextFile): Source {
-  const parsed = parseSync(path, text, { lang: path.endsWith(".ts") ? "ts" : "js", sourceType: "module" });
+  const parsed = parseSync(path, text, { lang: languageOf(path), sourceType: "module" });
   const [error] = parsed.errors;
   if (error !== undefined) throw new Error(`${path}: ${error.message}`);
   const lineOf = lineCounter(text);
@@ -57,6 +57,11 @@ export function parseSource({ path, text }: TextFile): Source {
   };
   walk(program, (node) => readReference(node, source));
   return source;
+}
+
+function languageOf(path: string): "tsx" | "ts" | "js" {
+  if (path.endsWith(".tsx")) return "tsx";
+  return path.endsWith(".ts") ? "ts" : "js";
 }
 
 function readReference(node: AstNode, source: Source): void {

@@ -1,0 +1,89 @@
+import { keepPreviousData, queryOptions, useInfiniteQuery } from "@tanstack/react-query";
+import { read, withQuery } from "./client.ts";
+import type { Model, Organization, Overview, PageOf, RequestDetail, ServiceFacts, Session, Token } from "./types.ts";
+
+/** While one watches. TanStack Query rests where the page is not seen. */
+const LIVE_MS = 3000;
+const FIGURES_MS = 5000;
+const MODELS_MS = 15_000;
+
+export const serviceFacts = queryOptions({
+  queryKey: ["service"],
+  queryFn: ({ signal }) => read<ServiceFacts>("/admin/v1/service", signal),
+  staleTime: Number.POSITIVE_INFINITY,
+});
+
+export const session = queryOptions({
+  queryKey: ["session"],
+  queryFn: ({ signal }) => read<Session>("/admin/v1/session", signal),
+  staleTime: 60_000,
+});
+
+export interface OverviewFilter {
+  organization_id?: string | undefined;
+  from: string;
+  to: string;
+}
+
+export const overview = (filter: OverviewFilter) =>
+  queryOptions({
+    queryKey: ["overview", filter],
+    queryFn: ({ signal }) => read<Overview>(withQuery("/admin/v1/overview", { ...filter }), signal),
+    refetchInterval: FIGURES_MS,
+    placeholderData: keepPreviousData,
+  });
+
+export const organization = (id: string) =>
+  queryOptions({
+    queryKey: ["organizations", "one", id],
+    queryFn: ({ signal }) => read<Organization>(`/admin/v1/organizations/${encodeURIComponent(id)}`, signal),
+    refetchInterval: FIGURES_MS,
+  });
+
+/** Enough to choose one from; who has more finds it by search. */
+export const organizationChoices = queryOptions({
+  queryKey: ["organizations", "choices"],
+  queryFn: ({ signal }) => read<PageOf<Organization>>("/admin/v1/organizations?limit=200", signal),
+  staleTime: 30_000,
+});
+
+export const tokenChoices = (organizationId: string) =>
+  queryOptions({
+    queryKey: ["tokens", "choices", organizationId],
+    queryFn: ({ signal }) =>
+      read<PageOf<Token>>(withQuery("/admin/v1/tokens", { organization_id: organizationId, limit: 200 }), signal),
+    staleTime: 30_000,
+    enabled: organizationId !== "",
+  });
+
+export const request = (id: string) =>
+  queryOptions({
+    queryKey: ["requests", "one", id],
+    queryFn: ({ signal }) => read<RequestDetail>(`/admin/v1/requests/${encodeURIComponent(id)}`, signal),
+    refetchInterval: ({ state }) => (state.data?.status === "running" ? LIVE_MS : false),
+  });
+
+export const models = queryOptions({
+  queryKey: ["models"],
+  queryFn: ({ signal }) => read<{ data: Model[] }>("/admin/v1/models", signal),
+  staleTime: MODELS_MS,
+  refetchInterval: MODELS_MS,
+});
+
+interface ListOptions {
+  isLive?: boolean;
+}
+
+/** A list read page by page: its rows so far, and how to go on. */
+export function useList<T>(key: string, path: string, filter: Record<string, string>, options: ListOptions = {}) {
+  const query = useInfiniteQuery({
+    queryKey: [key, "list", path, filter],
+    queryFn: ({ pageParam, signal }) =>
+      read<PageOf<T>>(withQuery(path, { ...filter, cursor: pageParam, limit: 50 }), signal),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => page.next_cursor,
+    placeholderData: keepPreviousData,
+    refetchInterval: options.isLive ? LIVE_MS : false,
+  });
+  return { ...query, rows: query.data?.pages.flatMap((page) => page.data) };
+}

@@ -1,0 +1,44 @@
+import type { Static } from "typebox";
+import type * as audit from "../../../src/contract/admin/audit.ts";
+import type * as common from "../../../src/contract/admin/common.ts";
+import type * as credits from "../../../src/contract/admin/credits.ts";
+import type * as model from "../../../src/contract/admin/model.ts";
+import type * as organization from "../../../src/contract/admin/organization.ts";
+import type * as overview from "../../../src/contract/admin/overview.ts";
+import type * as playground from "../../../src/contract/admin/playground.ts";
+import type * as request from "../../../src/contract/admin/request.ts";
+import type * as service from "../../../src/contract/admin/service.ts";
+import type * as session from "../../../src/contract/admin/session.ts";
+import type * as token from "../../../src/contract/admin/token.ts";
+
+/** The answers of `/admin/v1`, as the service declares them. */
+export type ServiceFacts = Static<typeof service.ServiceFacts>;
+export type Session = Static<typeof session.Session>;
+export type Overview = Static<typeof overview.Overview>;
+export type Organization = Static<typeof organization.Organization>;
+export type NewOrganization = Static<typeof organization.NewOrganization>;
+export type OrganizationChange = Static<typeof organization.OrganizationChange>;
+export type Limits = Static<typeof common.Limits>;
+export type TokensByClass = Static<typeof common.TokensByClass>;
+export type PricesByClass = Static<typeof common.PricesByClass>;
+export type Grant = Static<typeof credits.Grant>;
+export type NewGrant = Static<typeof credits.NewGrant>;
+export type Booking = Static<typeof credits.Booking>;
+export type NewRevocation = Static<typeof credits.NewRevocation>;
+export type NewCredit = Static<typeof credits.NewCredit>;
+export type Allowance = Static<typeof credits.Allowance>;
+export type NewAllowance = Static<typeof credits.NewAllowance>;
+export type Token = Static<typeof token.Token>;
+export type NewToken = Static<typeof token.NewToken>;
+export type TokenWithSecret = Static<typeof token.TokenWithSecret>;
+export type RotatedToken = Static<typeof token.RotatedToken>;
+export type RequestSummary = Static<typeof request.RequestSummary>;
+export type RequestDetail = Static<typeof request.RequestDetail>;
+export type Model = Static<typeof model.AdminModel>;
+export type PlaygroundToken = Static<typeof playground.PlaygroundToken>;
+export type AuditEntry = Static<typeof audit.AuditEntry>;
+
+export interface PageOf<T> {
+  data: T[];
+  next_cursor: string | null;
+}

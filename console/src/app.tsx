@@ -1,0 +1,82 @@
+import { useQuery } from "@tanstack/react-query";
+import { Compass } from "lucide-react";
+import { Suspense } from "react";
+import { Link, Route, Switch, useLocation } from "wouter";
+import { serviceFacts, session } from "./api/queries.ts";
+import type { Session } from "./api/types.ts";
+import { SignIn } from "./pages/sign-in.tsx";
+import { destinations } from "./routes.ts";
+import { Boundary } from "./shell/boundary.tsx";
+import { SessionContext } from "./shell/session.ts";
+import { GuestShell, Shell } from "./shell/shell.tsx";
+import { Page } from "./ui/page.tsx";
+import { Empty, Failure, Skeleton } from "./ui/states.tsx";
+
+export function App() {
+  const who = useQuery(session);
+  const service = useQuery(serviceFacts);
+  const [path] = useLocation();
+  if (who.data === undefined) {
+    return who.isError ? (
+      <main className="center">
+        <Failure error={who.error} onRetry={() => who.refetch()} retrying={who.isFetching} />
+      </main>
+    ) : null;
+  }
+  if (who.data.role !== null) return <SignedIn session={who.data} role={who.data.role} />;
+  if (path === "/playground" && service.data?.guest_playground.open === true) return <Guest session={who.data} />;
+  return <SignIn service={service.data} />;
+}
+
+function SignedIn({ session: who, role }: { session: Session; role: "operator" | "member" }) {
+  const [path] = useLocation();
+  const open = destinations.filter(({ roles }) => roles.includes(role));
+  return (
+    <SessionContext value={who}>
+      <Shell destinations={open} session={who}>
+        <Boundary key={path.split("/")[1]}>
+          <Suspense fallback={<PagePlaceholder />}>
+            <Switch>
+              {open.map(({ path: to, page: Content }) => (
+                <Route key={to} path={to === "/" ? "/" : `${to}/*?`}>
+                  <Content />
+                </Route>
+              ))}
+              <Route>
+                <Page title="Nothing here">
+                  <Empty icon={Compass} title="There is no such page">
+                    <Link href="/">Go to the overview</Link>
+                  </Empty>
+                </Page>
+              </Route>
+            </Switch>
+          </Suspense>
+        </Boundary>
+      </Shell>
+    </SessionContext>
+  );
+}
+
+function Guest({ session: who }: { session: Session }) {
+  const Playground = destinations.find(({ path }) => path === "/playground")?.page;
+  return (
+    <SessionContext value={who}>
+      <GuestShell>
+        <Boundary>
+          <Suspense fallback={<PagePlaceholder />}>{Playground && <Playground />}</Suspense>
+        </Boundary>
+      </GuestShell>
+    </SessionContext>
+  );
+}
+
+function PagePlaceholder() {
+  return (
+    <div className="page" role="status" aria-label="Loading">
+      <header className="page-head">
+        <Skeleton width="12rem" height="1.5rem" />
+      </header>
+      <Skeleton height="16rem" />
+    </div>
+  );
+}

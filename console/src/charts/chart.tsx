@@ -1,0 +1,170 @@
+import { type KeyboardEvent, useEffect, useRef, useState } from "react";
+import { DataTable } from "./data-table.tsx";
+import { Axes, Bars, Lines, Points } from "./marks.tsx";
+import { type Column, HEIGHT, type Kind, plotOf, type Series } from "./scales.ts";
+
+export interface ChartProps {
+  /** What it shows, for those who do not see it. */
+  title: string;
+  kind: Kind;
+  series: readonly Series[];
+  columns: readonly Column[];
+  /** A value as it is told. */
+  format: (value: number) => string;
+  /** A value as it stands at the axis. */
+  formatTick: (value: number) => string;
+  /** Whether the parts of a column make a sum that says something. */
+  withTotal?: boolean;
+}
+
+/** A chart over days: read by eye, by pointer, by arrow keys column by column, or as the table behind it. */
+export function Chart(props: ChartProps) {
+  const { series } = props;
+  return (
+    <figure className="chart">
+      <PlotArea {...props} />
+      <figcaption>
+        <ul className="legend" aria-label="Legend">
+          {series.map(({ name, color }) => (
+            <li key={name}>
+              <span className="swatch" style={{ background: color }} />
+              <span className="truncate">{name}</span>
+            </li>
+          ))}
+        </ul>
+      </figcaption>
+      <DataTable {...props} />
+    </figure>
+  );
+}
+
+function PlotArea({ title, kind, series, columns, format, formatTick, withTotal }: ChartProps) {
+  const [box, width] = useWidth();
+  const plot = plotOf(columns, kind, width);
+  const [shown, setShown] = useState<string | null>(null);
+  const [home, setHome] = useState<string | null>(null);
+  const reached = columns.some(({ key }) => key === home) ? home : columns.at(-1)?.key;
+  const tipColumn = columns.find(({ key }) => key === shown);
+  const move = (event: KeyboardEvent<SVGSVGElement>) => {
+    const at = columns.findIndex(({ key }) => key === reached);
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: columns.length - 1 }[event.key];
+    const target = to === undefined ? undefined : columns[to];
+    if (event.key === "Escape") setShown(null);
+    if (target === undefined) return;
+    event.preventDefault();
+    setHome(target.key);
+    event.currentTarget.querySelector<SVGGElement>(`[data-key="${CSS.escape(target.key)}"]`)?.focus();
+  };
+  return (
+    <div className="chart-plot" ref={box}>
+      {/* biome-ignore lint/a11y/useSemanticElements: a fieldset holds no drawing */}
+      <svg
+        viewBox={`0 0 ${width} ${HEIGHT}`}
+        height={HEIGHT}
+        role="group"
+        aria-label={`${title}. Arrow keys move from day to day.`}
+        onKeyDown={move}
+      >
+        <Axes plot={plot} format={formatTick} />
+        {kind === "lines" && <Lines columns={columns} series={series} plot={plot} />}
+        {columns.map((column) => (
+          // biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a part of a picture, reached by arrow keys
+          <g
+            key={column.key}
+            data-key={column.key}
+            className="chart-column"
+            role="img"
+            aria-label={inWords(column, series, format, withTotal)}
+            tabIndex={column.key === reached ? 0 : -1}
+            onFocus={() => setShown(column.key)}
+            onBlur={() => setShown(null)}
+            onPointerEnter={() => setShown(column.key)}
+            onPointerLeave={() => setShown(null)}
+          >
+            <rect
+              className="catch"
+              x={plot.middle(column.key) - plot.step / 2}
+              y={plot.top}
+              width={plot.step}
+              height={plot.bottom - plot.top}
+            />
+            {kind === "bars" ? (
+              <Bars column={column} series={series} plot={plot} />
+            ) : (
+              <Points column={column} series={series} plot={plot} />
+            )}
+          </g>
+        ))}
+      </svg>
+      {tipColumn && (
+        <Tip
+          column={tipColumn}
+          series={series}
+          format={format}
+          withTotal={withTotal}
+          at={plot.middle(tipColumn.key)}
+          width={width}
+        />
+      )}
+    </div>
+  );
+}
+
+type InWords = Pick<ChartProps, "series" | "format" | "withTotal">;
+
+function partsOf(column: Column, { series, format }: InWords) {
+  return column.values.flatMap((value, index) => {
+    const of = series[index];
+    return value === null || value === 0 || of === undefined ? [] : [{ ...of, text: format(value) }];
+  });
+}
+
+const totalOf = ({ values }: Column) => values.reduce<number>((sum, value) => sum + (value ?? 0), 0);
+
+function inWords(column: Column, series: readonly Series[], format: ChartProps["format"], withTotal?: boolean): string {
+  const parts = partsOf(column, { series, format }).map(({ name, text }) => `${name} ${text}`);
+  const total = withTotal ? `${format(totalOf(column))} in all` : "";
+  return `${column.label}: ${[total, ...parts].filter(Boolean).join(", ") || "nothing"}`;
+}
+
+interface TipProps extends InWords {
+  column: Column;
+  at: number;
+  width: number;
+}
+
+function Tip({ column, at, width, ...told }: TipProps) {
+  const isRight = at > width / 2;
+  const parts = partsOf(column, told);
+  return (
+    <div className="tip" style={isRight ? { right: width - at + 12 } : { left: at + 12 }} aria-hidden="true">
+      <strong>{column.label}</strong>
+      {told.withTotal && <span className="figures">{told.format(totalOf(column))}</span>}
+      <ul>
+        {parts.map(({ name, color, text }) => (
+          <li key={name}>
+            <span className="swatch" style={{ background: color }} />
+            <span className="truncate">{name}</span>
+            <span className="figures">{text}</span>
+          </li>
+        ))}
+      </ul>
+      {parts.length === 0 && <span className="faint">Nothing</span>}
+    </div>
+  );
+}
+
+const FIRST_WIDTH = 640;
+
+function useWidth() {
+  const box = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(FIRST_WIDTH);
+  useEffect(() => {
+    const element = box.current;
+    if (element === null) return;
+    const observer = new ResizeObserver(() => setWidth(Math.max(200, Math.floor(element.clientWidth))));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  return [box, width] as const;
+}

@@ -1,0 +1,46 @@
+import type { ChartProps } from "./chart.tsx";
+
+/** The figures of a chart as a table. */
+export function DataTable({
+  title,
+  series,
+  columns,
+  format,
+}: Pick<ChartProps, "title" | "series" | "columns" | "format">) {
+  return (
+    <details className="chart-table">
+      <summary>Show as a table</summary>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard */}
+      <section className="table-scroll" tabIndex={0} aria-label={`${title}, as a table`}>
+        <table className="table">
+          <caption className="visually-hidden">{title}</caption>
+          <thead>
+            <tr>
+              <th scope="col">Day</th>
+              {series.map(({ name }) => (
+                <th key={name} scope="col" className="right">
+                  {name}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {columns.toReversed().map(({ key, label, values }) => (
+              <tr key={key}>
+                <th scope="row">{label}</th>
+                {series.map(({ name }, index) => {
+                  const value = values[index];
+                  return (
+                    <td key={name} className="right figures">
+                      {value == null ? "–" : format(value)}
+                    </td>
+                  );
+                })}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </section>
+    </details>
+  );
+}

@@ -1,0 +1,32 @@
+import { describe, expect, test } from "vitest";
+import { HEIGHT, plotOf } from "./scales.ts";
+
+const column = (key: string, ...values: (number | null)[]) => ({ key, label: key, values });
+
+describe("the plot of a chart", () => {
+  test("takes bars as lying on each other, lines as not", () => {
+    const columns = [column("a", 60, 40), column("b", 10, null)];
+    expect(plotOf(columns, "bars", 400).ticks.at(-1)).toBe(100);
+    expect(plotOf(columns, "lines", 400).ticks.at(-1)).toBe(60);
+  });
+
+  test("starts at nothing and stays inside", () => {
+    const plot = plotOf([column("a", 3)], "bars", 400);
+    expect(plot.y(0)).toBe(plot.bottom);
+    expect(plot.y(3)).toBeGreaterThanOrEqual(plot.top);
+    expect(plot.bottom).toBeLessThan(HEIGHT);
+  });
+
+  test("has a line at nothing where nothing was measured", () => {
+    const plot = plotOf([column("a", null)], "lines", 400);
+    expect(plot.ticks).toEqual([0]);
+    expect(plot.y(0)).toBe(plot.bottom);
+  });
+
+  test("labels no more columns than fit, and the last one always", () => {
+    const columns = Array.from({ length: 90 }, (_, index) => column(String(index), 1));
+    const { labelled } = plotOf(columns, "bars", 360);
+    expect(labelled.length).toBeLessThanOrEqual(6);
+    expect(labelled.at(-1)?.key).toBe("89");
+  });
+});

@@ -1,0 +1,60 @@
+import { scaleBand, scaleLinear } from "d3-scale";
+
+export interface Series {
+  name: string;
+  /** A value of the design, such as `var(--series-1)`. */
+  color: string;
+}
+
+/** All values of one place on the horizontal axis, in the order of the series; null: none was measured. */
+export interface Column {
+  key: string;
+  label: string;
+  values: readonly (number | null)[];
+}
+
+export const HEIGHT = 200;
+const MARGIN = { top: 8, right: 4, bottom: 22, left: 46 };
+const LABEL_WIDTH = 56;
+const TICKS = 4;
+
+export type Kind = "bars" | "lines";
+export type Plot = ReturnType<typeof plotOf>;
+
+/** Where everything of a chart stands, in pixels. Bars lie on each other, lines do not. */
+export function plotOf(columns: readonly Column[], kind: Kind, width: number) {
+  const heights = columns.map(({ values }) => {
+    const known = values.map((value) => value ?? 0);
+    return kind === "bars" ? known.reduce((sum, value) => sum + value, 0) : Math.max(0, ...known);
+  });
+  const highest = Math.max(0, ...heights);
+  const y = scaleLinear()
+    .domain([0, highest === 0 ? 1 : highest])
+    .nice(TICKS)
+    .range([HEIGHT - MARGIN.bottom, MARGIN.top]);
+  const x = scaleBand<string>()
+    .domain(columns.map(({ key }) => key))
+    .range([MARGIN.left, Math.max(MARGIN.left + 1, width - MARGIN.right)])
+    .paddingInner(0.25)
+    .paddingOuter(0.1);
+  return {
+    x: (key: string) => x(key) ?? 0,
+    middle: (key: string) => (x(key) ?? 0) + x.bandwidth() / 2,
+    step: x.step(),
+    barWidth: Math.min(x.bandwidth(), 48),
+    y: (value: number) => y(value),
+    ticks: highest === 0 ? [0] : y.ticks(TICKS),
+    left: MARGIN.left,
+    right: width - MARGIN.right,
+    top: MARGIN.top,
+    bottom: HEIGHT - MARGIN.bottom,
+    labelled: labelled(columns, width - MARGIN.left - MARGIN.right),
+  };
+}
+
+/** As many labels as fit beside each other, the last always among them. */
+function labelled(columns: readonly Column[], width: number): readonly Column[] {
+  const fitting = Math.max(1, Math.floor(width / LABEL_WIDTH));
+  const every = Math.max(1, Math.ceil(columns.length / fitting));
+  return columns.filter((_, index) => (columns.length - 1 - index) % every === 0);
+}

@@ -1,0 +1,69 @@
+import { describe, expect, test } from "vitest";
+import {
+  countOf,
+  formatChange,
+  formatCredits,
+  formatDuration,
+  formatExactCredits,
+  formatLasting,
+  formatShare,
+  formatShort,
+  formatSpeed,
+} from "./numbers.ts";
+
+test.each([
+  [0, "0"],
+  [0.000001, "0.000001"],
+  [0.0001234, "0.000123"],
+  [0.4567, "0.457"],
+  [1, "1.00"],
+  [1234.5, "1,234.50"],
+  [-3.2, "-3.20"],
+  [12_345_678, "12.3M"],
+])("%d credits at a glance: %s", (credits, text) => {
+  expect(formatCredits(credits)).toBe(text);
+});
+
+test("exact credits keep every micro-credit", () => {
+  expect(formatExactCredits(1234.000001)).toBe("1,234.000001");
+  expect(formatExactCredits(5)).toBe("5");
+});
+
+test("a change has its sign", () => {
+  expect([formatChange(5), formatChange(-0.00025), formatChange(0)]).toEqual(["+5", "−0.00025", "0"]);
+});
+
+test.each([
+  [0, "0 ms"],
+  [839.6, "840 ms"],
+  [1240, "1.24 s"],
+  [12_340, "12.3 s"],
+  [125_000, "2 min 5 s"],
+])("%d ms: %s", (durationMs, text) => {
+  expect(formatDuration(durationMs)).toBe(text);
+});
+
+describe("how long credits last", () => {
+  test.each([
+    [null, "Nothing is spent at present"],
+    [0, "Used up"],
+    [0.01, "About 1 h at this pace"],
+    [0.5, "About 12 h at this pace"],
+    [1, "About 1 day at this pace"],
+    [12.4, "About 12 days at this pace"],
+    [5000, "More than two years at this pace"],
+  ])("%s days: %s", (days, text) => {
+    expect(formatLasting(days)).toBe(text);
+  });
+});
+
+test("shares, short figures, speed and counts", () => {
+  expect(formatShare(0.0123)).toBe("1.2%");
+  expect([formatShort(0), formatShort(0.0024), formatShort(12_345)]).toEqual(["0", "0.0024", "12.3K"]);
+  expect([formatSpeed(100, 2000), formatSpeed(5, 0)]).toEqual(["50 tokens/s", "–"]);
+  expect([countOf(1, "request"), countOf(2000, "request"), countOf(2, "entry", "entries")]).toEqual([
+    "1 request",
+    "2,000 requests",
+    "2 entries",
+  ]);
+});

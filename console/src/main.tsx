@@ -1,0 +1,39 @@
+import "./styles/tokens.css";
+import "./styles/base.css";
+import "./styles/controls.css";
+import "./styles/layout.css";
+import "./styles/data.css";
+import "./styles/charts.css";
+import { MutationCache, QueryCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { createRoot } from "react-dom/client";
+import { ApiFailure } from "./api/client.ts";
+import { App } from "./app.tsx";
+
+const RETRIES = 2;
+
+/** A session that has ended is noticed by whichever request meets it first: then it is asked for anew, and sign-in shows. */
+function onError(error: unknown): void {
+  if (error instanceof ApiFailure && error.status === 401) void client.invalidateQueries({ queryKey: ["session"] });
+}
+
+const client: QueryClient = new QueryClient({
+  queryCache: new QueryCache({ onError }),
+  mutationCache: new MutationCache({
+    onError: (error, _input, _context, { meta }) => {
+      if (meta?.signsIn !== true) onError(error);
+    },
+  }),
+  defaultOptions: {
+    // What the service refuses, it refuses again; what it failed at may go well a moment later.
+    queries: { retry: (failures, error) => failures < RETRIES && !(error instanceof ApiFailure && error.status < 500) },
+  },
+});
+
+const root = document.getElementById("root");
+if (root !== null) {
+  createRoot(root).render(
+    <QueryClientProvider client={client}>
+      <App />
+    </QueryClientProvider>,
+  );
+}

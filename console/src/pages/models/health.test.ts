@@ -1,0 +1,34 @@
+import { expect, test } from "vitest";
+import { groundsOf, healthOf, type Route } from "./health.ts";
+
+const NOW_MS = Date.parse("2026-11-21T12:00:00Z");
+const calm = {
+  state: "closed",
+  next_probe_at: null,
+  limited_until: null,
+  last_failure: null,
+  last_success_at: "2026-11-21T11:59:00.000Z",
+  recent: { successes: 9, failures: 1 },
+  first_byte_ms: 250,
+} as const;
+const route = (health: object | null) => ({ route: "a/b", health }) as unknown as Route;
+
+test.each([
+  ["not asked yet", null],
+  ["healthy", calm],
+  ["failing", { ...calm, recent: { successes: 1, failures: 1 } }],
+  ["limited", { ...calm, limited_until: "2026-11-21T12:00:30.000Z" }],
+  ["healthy", { ...calm, limited_until: "2026-11-21T11:59:30.000Z" }],
+  ["tried again", { ...calm, state: "half_open" }],
+  ["not called", { ...calm, state: "open" }],
+])("a route is %s", (word, health) => {
+  expect(healthOf(route(health), NOW_MS).word).toBe(word);
+});
+
+test("says what its health stands on", () => {
+  const failed = { ...calm, last_failure: { failure: "first_byte_timeout", at: "2026-11-21T11:00:00.000Z" } };
+  expect(groundsOf(route(failed))).toBe(
+    "9 successes and 1 failure in five minutes, an answer begins after 250 ms, last failure: first byte timeout",
+  );
+  expect(groundsOf(route(null))).toContain("Nothing was sent");
+});

@@ -1,0 +1,71 @@
+import { Coins, Undo2 } from "lucide-react";
+import { useList } from "../../api/queries.ts";
+import type { Grant } from "../../api/types.ts";
+import { IconButton } from "../../ui/button.tsx";
+import { Listing } from "../../ui/listing.tsx";
+import { Badge, Empty } from "../../ui/states.tsx";
+import type { Column } from "../../ui/table.tsx";
+import { Ago, Credits } from "../../ui/values.tsx";
+
+const TONES = { active: "good", pending: "accent", lapsed: "plain" } as const;
+
+const COLUMNS: readonly Column<Grant>[] = [
+  {
+    head: "Grant",
+    cell: ({ id, reference, source }) => (
+      <span className="cell-two">
+        <span className="wrap-anywhere">
+          {reference ?? (source === "credit" ? "Given back" : "Without a reference")}
+        </span>
+        <span className="mono faint wrap-anywhere">{id}</span>
+      </span>
+    ),
+  },
+  { head: "State", cell: ({ state }) => <Badge tone={TONES[state]}>{state}</Badge> },
+  { head: "Amount", right: true, cell: ({ amount }) => <Credits value={amount} /> },
+  { head: "Left", right: true, cell: ({ remaining }) => <Credits value={remaining} /> },
+  { head: "Taken back", right: true, wideOnly: true, cell: ({ revoked }) => <Credits value={revoked} /> },
+  { head: "Priority", right: true, wideOnly: true, cell: ({ priority }) => priority },
+  { head: "Since", wideOnly: true, cell: ({ effective_at }) => <Ago at={effective_at} /> },
+  { head: "Lapses", wideOnly: true, cell: ({ expires_at }) => <Ago at={expires_at} /> },
+];
+
+interface GrantsProps {
+  organizationId: string;
+  /** Absent: the reader only looks. */
+  onRevoke: ((grant: Grant) => void) | undefined;
+}
+
+export function Grants({ organizationId, onRevoke }: GrantsProps) {
+  const path = `/admin/v1/organizations/${encodeURIComponent(organizationId)}/grants`;
+  const list = useList<Grant>("organizations", path, {});
+  return (
+    <Listing
+      caption="Grants"
+      list={list}
+      columns={onRevoke === undefined ? COLUMNS : [...COLUMNS, actions(onRevoke)]}
+      keyOf={({ id }) => id}
+      skeletonRows={2}
+      empty={
+        <Empty icon={Coins} title="No credits yet">
+          {onRevoke ? "Its tokens get 402 until credits are granted." : "Whoever runs this service grants credits."}
+        </Empty>
+      }
+    />
+  );
+}
+
+function actions(onRevoke: (grant: Grant) => void): Column<Grant> {
+  return {
+    head: "Actions",
+    right: true,
+    cell: (grant) =>
+      grant.remaining > 0 && (
+        <IconButton
+          icon={Undo2}
+          label={`Take back from ${grant.reference ?? grant.id}`}
+          onClick={() => onRevoke(grant)}
+        />
+      ),
+  };
+}

@@ -1,0 +1,84 @@
+import { useQuery } from "@tanstack/react-query";
+import { CirclePause, CirclePlay, Settings2 } from "lucide-react";
+import { useState } from "react";
+import { Link } from "wouter";
+import { organization as organizationQuery } from "../../api/queries.ts";
+import type { Organization } from "../../api/types.ts";
+import { formatDate } from "../../format/times.ts";
+import { Button } from "../../ui/button.tsx";
+import { CopyIcon } from "../../ui/copy.tsx";
+import { Card, Facts, Page } from "../../ui/page.tsx";
+import { Badge, Failure, Note, Skeleton } from "../../ui/states.tsx";
+import { limitsInWords } from "../limits-fields.tsx";
+import { CreditsSection } from "./credits-section.tsx";
+import { EditOrganization } from "./edit.tsx";
+import { PauseOrganization } from "./pause.tsx";
+
+export function OrganizationPage({ id }: { id: string }) {
+  const query = useQuery(organizationQuery(id));
+  if (query.data === undefined) {
+    return (
+      <Page title="Organization">
+        {query.isError ? (
+          <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />
+        ) : (
+          <Skeleton height="24rem" />
+        )}
+      </Page>
+    );
+  }
+  return <Loaded organization={query.data} />;
+}
+
+type Doing = "edit" | "pause" | null;
+
+function Loaded({ organization }: { organization: Organization }) {
+  const [doing, setDoing] = useState<Doing>(null);
+  const isPaused = organization.status === "paused";
+  const query = `?organization_id=${encodeURIComponent(organization.id)}`;
+  return (
+    <Page
+      title={organization.name}
+      about={
+        <span className="row">
+          <span className="mono wrap-anywhere">{organization.id}</span>
+          <CopyIcon text={organization.id} label="Copy the id" />
+          {isPaused && <Badge tone="warn">paused</Badge>}
+        </span>
+      }
+      actions={
+        <>
+          <Button icon={Settings2} onClick={() => setDoing("edit")}>
+            Name and limits
+          </Button>
+          <Button icon={isPaused ? CirclePlay : CirclePause} onClick={() => setDoing("pause")}>
+            {isPaused ? "Resume" : "Pause"}
+          </Button>
+        </>
+      }
+    >
+      {isPaused && (
+        <Note tone="warn">Paused: new requests of its tokens get 403 organization_paused. Its credits stay.</Note>
+      )}
+      <CreditsSection organization={organization} mayChange={organization.kind === "standard"} />
+      <Card title="About">
+        <Facts
+          facts={[
+            ["Limits", limitsInWords(organization.limits)],
+            ["Created", formatDate(organization.created_at)],
+            [
+              "See also",
+              <span key="links" className="row">
+                <Link href={`/${query}`}>Overview</Link>
+                <Link href={`/tokens${query}`}>Tokens</Link>
+                <Link href={`/requests${query}`}>Requests</Link>
+              </span>,
+            ],
+          ]}
+        />
+      </Card>
+      {doing === "edit" && <EditOrganization organization={organization} onClose={() => setDoing(null)} />}
+      {doing === "pause" && <PauseOrganization organization={organization} onClose={() => setDoing(null)} />}
+    </Page>
+  );
+}

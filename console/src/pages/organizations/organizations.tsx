@@ -1,0 +1,105 @@
+import { Building2, Plus } from "lucide-react";
+import { useState } from "react";
+import { Link, Route, Switch } from "wouter";
+import { useList } from "../../api/queries.ts";
+import type { Organization } from "../../api/types.ts";
+import { formatDate } from "../../format/times.ts";
+import { Button } from "../../ui/button.tsx";
+import { Listing } from "../../ui/listing.tsx";
+import { Card, Page } from "../../ui/page.tsx";
+import { SearchField } from "../../ui/search-field.tsx";
+import { Badge, Empty } from "../../ui/states.tsx";
+import type { Column } from "../../ui/table.tsx";
+import { Credits } from "../../ui/values.tsx";
+import { Choice } from "../choice.tsx";
+import { useFilters } from "../use-filters.ts";
+import { CreateOrganization } from "./create.tsx";
+import { OrganizationPage } from "./organization.tsx";
+
+export default function Organizations() {
+  return (
+    <Switch>
+      <Route path="/organizations/:id">{({ id }) => <OrganizationPage id={id} />}</Route>
+      <Route>
+        <OrganizationList />
+      </Route>
+    </Switch>
+  );
+}
+
+const STATUSES = [
+  ["active", "Active"],
+  ["paused", "Paused"],
+] as const;
+
+function OrganizationList() {
+  const [filters, setFilters] = useFilters(["search", "status"]);
+  const [isCreating, setCreating] = useState(false);
+  const list = useList<Organization>("organizations", "/admin/v1/organizations", filters);
+  const isFiltered = filters.search !== "" || filters.status !== "";
+  return (
+    <Page
+      title="Organizations"
+      about="Who holds credits and pays for what their tokens ask."
+      actions={
+        <Button look="main" icon={Plus} onClick={() => setCreating(true)}>
+          Create organization
+        </Button>
+      }
+    >
+      <search className="toolbar" aria-label="Filter organizations">
+        <SearchField label="Name or id" value={filters.search} onValue={(search) => setFilters({ search })} />
+        <Choice
+          label="Status"
+          all="Every status"
+          value={filters.status}
+          options={STATUSES}
+          onValue={(status) => setFilters({ status })}
+        />
+      </search>
+      <Card flush>
+        <Listing
+          caption="Organizations"
+          list={list}
+          columns={COLUMNS}
+          keyOf={({ id }) => id}
+          empty={
+            <Empty icon={Building2} title={isFiltered ? "No organization is like this" : "No organization yet"}>
+              {isFiltered ? "Take off a filter." : "Create one, grant it credits, and make a token for it."}
+            </Empty>
+          }
+        />
+      </Card>
+      {isCreating && <CreateOrganization onClose={() => setCreating(false)} />}
+    </Page>
+  );
+}
+
+const COLUMNS: readonly Column<Organization>[] = [
+  {
+    head: "Organization",
+    cell: ({ id, name }) => (
+      <span className="cell-two">
+        <Link className="row-link wrap-anywhere" href={`/organizations/${encodeURIComponent(id)}`}>
+          {name}
+        </Link>
+        <span className="mono faint wrap-anywhere">{id}</span>
+      </span>
+    ),
+  },
+  { head: "Status", cell: (organization) => <OrganizationBadge organization={organization} /> },
+  { head: "Credits left", right: true, cell: (row) => <OfStandard of={row} value={row.credits.available} /> },
+  { head: "Held", right: true, wideOnly: true, cell: (row) => <OfStandard of={row} value={row.credits.held} /> },
+  { head: "Used", right: true, wideOnly: true, cell: (row) => <OfStandard of={row} value={row.credits.used} /> },
+  { head: "Created", right: true, wideOnly: true, cell: ({ created_at }) => formatDate(created_at) },
+];
+
+/** Guests hold no credits. */
+function OfStandard({ of, value }: { of: Organization; value: number }) {
+  return of.kind === "playground" ? <span className="faint">–</span> : <Credits value={value} />;
+}
+
+export function OrganizationBadge({ organization: { kind, status } }: { organization: Organization }) {
+  if (status === "paused") return <Badge tone="warn">paused</Badge>;
+  return kind === "playground" ? <Badge>guests</Badge> : <Badge tone="good">active</Badge>;
+}

@@ -1,0 +1,59 @@
+import type { Overview } from "../../api/types.ts";
+import { Chart } from "../../charts/chart.tsx";
+import { formatCount, formatDuration, formatExactCredits, formatShort } from "../../format/numbers.ts";
+import { Card } from "../../ui/page.tsx";
+import { Skeleton } from "../../ui/states.tsx";
+import { firstTokenTimes, requestsAndErrors, spendByModel } from "./figures.ts";
+
+/** As high as a chart with its legend and what opens its table, so that nothing jumps. */
+const PLACE = "16.6rem";
+
+export function Charts({ figures }: { figures: Overview | undefined }) {
+  return (
+    <>
+      <Card title="Spend" about="Credits a day, by model">
+        {figures === undefined ? (
+          <Skeleton height={PLACE} />
+        ) : (
+          <Chart
+            title="Credits spent a day, by model"
+            kind="bars"
+            {...spendByModel(figures)}
+            format={formatExactCredits}
+            formatTick={formatShort}
+            withTotal
+          />
+        )}
+      </Card>
+      <div className="columns">
+        <Card title="Requests" about="A day, answered and failed">
+          {figures === undefined ? (
+            <Skeleton height={PLACE} />
+          ) : (
+            <Chart
+              title="Requests a day"
+              kind="bars"
+              {...requestsAndErrors(figures)}
+              format={formatCount}
+              formatTick={formatShort}
+              withTotal
+            />
+          )}
+        </Card>
+        <Card title="Time to first token" about="From admission to the first piece of the answer">
+          {figures === undefined ? (
+            <Skeleton height={PLACE} />
+          ) : (
+            <Chart
+              title="Time to first token"
+              kind="lines"
+              {...firstTokenTimes(figures)}
+              format={formatDuration}
+              formatTick={formatDuration}
+            />
+          )}
+        </Card>
+      </div>
+    </>
+  );
+}

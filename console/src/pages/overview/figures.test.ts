@@ -1,0 +1,57 @@
+import { describe, expect, test } from "vitest";
+import type { Overview } from "../../api/types.ts";
+import { firstTokenTimes, lastDays, requestsAndErrors, spendByModel } from "./figures.ts";
+
+const counts = { requests: 10, errors: 2, spent: 0, input_tokens: 0, output_tokens: 0 };
+
+function overviewOf(days: Record<string, number>[]): Overview {
+  return {
+    top_models: [],
+    days: days.map((models, index) => ({
+      ...counts,
+      day: `2026-11-0${index + 1}`,
+      first_token_ms: index === 0 ? null : { p50: 100, p95: 300 },
+      models: Object.entries(models).map(([model, spent]) => ({ ...counts, model, spent })),
+    })),
+  } as unknown as Overview;
+}
+
+describe("spend by model", () => {
+  test("stacks the models of all days, the dearest first", () => {
+    const { series, columns } = spendByModel(overviewOf([{ cheap: 1 }, { dear: 5, cheap: 2 }]));
+    expect(series.map(({ name }) => name)).toEqual(["dear", "cheap"]);
+    expect(columns).toEqual([
+      { key: "2026-11-01", label: "Nov 1", values: [0, 1] },
+      { key: "2026-11-02", label: "Nov 2", values: [5, 2] },
+    ]);
+  });
+
+  test("puts what is beyond the colours together, and loses nothing", () => {
+    const models = Object.fromEntries(Array.from({ length: 12 }, (_, index) => [`m${index}`, 12 - index]));
+    const { series, columns } = spendByModel(overviewOf([models]));
+    expect(series).toHaveLength(8);
+    expect(series.at(-1)).toEqual({ name: "Other models", color: "var(--series-8)" });
+    expect(columns[0]?.values.at(-1)).toBe(5 + 4 + 3 + 2 + 1);
+  });
+
+  test("names eight where there are eight", () => {
+    const models = Object.fromEntries(Array.from({ length: 8 }, (_, index) => [`m${index}`, 8 - index]));
+    expect(spendByModel(overviewOf([models])).series.at(-1)?.name).toBe("m7");
+  });
+});
+
+test("requests are told as answered and failed", () => {
+  expect(requestsAndErrors(overviewOf([{}])).columns[0]?.values).toEqual([8, 2]);
+});
+
+test("a day on which nothing was measured is a gap, not a nought", () => {
+  const { columns } = firstTokenTimes(overviewOf([{}, {}]));
+  expect(columns.map(({ values }) => values)).toEqual([
+    [null, null],
+    [100, 300],
+  ]);
+});
+
+test("seven days end today, in UTC", () => {
+  expect(lastDays(7, Date.parse("2026-11-21T23:59:00Z"))).toEqual({ from: "2026-11-15", to: "2026-11-21" });
+});

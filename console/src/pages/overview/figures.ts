@@ -1,0 +1,67 @@
+import type { Overview } from "../../api/types.ts";
+import type { Column, Series } from "../../charts/scales.ts";
+import { formatDay } from "../../format/times.ts";
+
+const SHOWN_MODELS = 7;
+const OTHER = "Other models";
+const colorOf = (index: number) => `var(--series-${index + 1})`;
+
+/** Spend a day by model: the dearest of the range by name, the rest as one. */
+export function spendByModel({ days, top_models }: Overview): { series: Series[]; columns: Column[] } {
+  const all = new Map<string, number>();
+  for (const { models } of days) {
+    for (const { model, spent } of models) all.set(model, (all.get(model) ?? 0) + spent);
+  }
+  const ranks = new Map(top_models.map(({ model }, index) => [model, index]));
+  const byCost = [...all].sort(
+    ([a, spentA], [b, spentB]) => spentB - spentA || (ranks.get(a) ?? 0) - (ranks.get(b) ?? 0),
+  );
+  const named = byCost
+    .slice(0, byCost.length > SHOWN_MODELS + 1 ? SHOWN_MODELS : SHOWN_MODELS + 1)
+    .map(([model]) => model);
+  const hasOther = byCost.length > named.length;
+  const series = [...named, ...(hasOther ? [OTHER] : [])].map((name, index) => ({ name, color: colorOf(index) }));
+  const columns = days.map(({ day, models }) => {
+    const spent = new Map(models.map((one) => [one.model, one.spent]));
+    const rest = models.filter(({ model }) => !named.includes(model)).reduce((sum, one) => sum + one.spent, 0);
+    const values = named.map((model) => spent.get(model) ?? 0);
+    return { key: day, label: formatDay(day), values: hasOther ? [...values, rest] : values };
+  });
+  return { series, columns };
+}
+
+export function requestsAndErrors({ days }: Overview): { series: Series[]; columns: Column[] } {
+  return {
+    series: [
+      { name: "Answered", color: "var(--series-1)" },
+      { name: "Failed", color: "var(--series-2)" },
+    ],
+    columns: days.map(({ day, requests, errors }) => ({
+      key: day,
+      label: formatDay(day),
+      values: [requests - errors, errors],
+    })),
+  };
+}
+
+export function firstTokenTimes({ days }: Overview): { series: Series[]; columns: Column[] } {
+  return {
+    series: [
+      { name: "p50", color: "var(--series-1)" },
+      { name: "p95", color: "var(--series-2)" },
+    ],
+    columns: days.map(({ day, first_token_ms }) => ({
+      key: day,
+      label: formatDay(day),
+      values: [first_token_ms?.p50 ?? null, first_token_ms?.p95 ?? null],
+    })),
+  };
+}
+
+const DAY_MS = 86_400_000;
+
+/** The last days up to today, both ends included, as the service counts its days: in UTC. */
+export function lastDays(count: number, nowMs: number): { from: string; to: string } {
+  const dayOf = (atMs: number) => new Date(atMs).toISOString().slice(0, 10);
+  return { from: dayOf(nowMs - (count - 1) * DAY_MS), to: dayOf(nowMs) };
+}

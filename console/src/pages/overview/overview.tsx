@@ -1,0 +1,84 @@
+import { useQuery } from "@tanstack/react-query";
+import { useSearchParams } from "wouter";
+import { overview as overviewQuery } from "../../api/queries.ts";
+import type { Overview as Figures } from "../../api/types.ts";
+import { formatClock } from "../../format/times.ts";
+import { useSession } from "../../shell/session.ts";
+import { Segments } from "../../ui/field.tsx";
+import { Page } from "../../ui/page.tsx";
+import { Failure, Note } from "../../ui/states.tsx";
+import { useNow } from "../../ui/values.tsx";
+import { OrganizationFilter } from "../organization-filter.tsx";
+import { Charts } from "./charts.tsx";
+import { lastDays } from "./figures.ts";
+import { Start } from "./start.tsx";
+import { Tiles } from "./tiles.tsx";
+import { Tops } from "./tops.tsx";
+
+const RANGES = [
+  ["1", "Today"],
+  ["7", "7 days"],
+  ["30", "30 days"],
+  ["90", "90 days"],
+  ["365", "Year"],
+] as const;
+type Range = (typeof RANGES)[number][0];
+const FIRST_RANGE: Range = "30";
+
+/** What is left, and where it went. */
+export default function Overview() {
+  const { role } = useSession();
+  const [params, setParams] = useSearchParams();
+  const range = RANGES.find(([value]) => value === params.get("days"))?.[0] ?? FIRST_RANGE;
+  const organizationId = params.get("organization_id") ?? "";
+  const set = (name: string, value: string, usual: string) =>
+    setParams((before) => {
+      const after = new URLSearchParams(before);
+      if (value === usual) after.delete(name);
+      else after.set(name, value);
+      return after;
+    });
+  const days = lastDays(Number(range), useNow());
+  const query = useQuery(overviewQuery({ ...days, organization_id: organizationId || undefined }));
+  return (
+    <Page
+      title="Overview"
+      about={<Freshness figures={query.data} />}
+      actions={
+        <>
+          {role === "operator" && (
+            <OrganizationFilter value={organizationId} onValue={(id) => set("organization_id", id, "")} />
+          )}
+          <Segments label="Range" value={range} options={RANGES} onValue={(value) => set("days", value, FIRST_RANGE)} />
+        </>
+      }
+    >
+      {query.isError && <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />}
+      {(query.data !== undefined || !query.isError) && <Content figures={query.data} />}
+    </Page>
+  );
+}
+
+function Freshness({ figures }: { figures: Figures | undefined }) {
+  return (
+    <span className="figures">
+      {figures === undefined ? "Adding up …" : `As of ${formatClock(figures.generated_at)}, days in UTC`}
+    </span>
+  );
+}
+
+function Content({ figures }: { figures: Figures | undefined }) {
+  const isUnused = figures !== undefined && figures.totals.requests === 0;
+  return (
+    <>
+      <Tiles figures={figures} />
+      {figures !== undefined && figures.pending_days > 0 && (
+        <Note>
+          Older days are still being added up: {figures.pending_days} of this range are not in the figures yet.
+        </Note>
+      )}
+      {isUnused ? <Start /> : <Charts figures={figures} />}
+      {!isUnused && <Tops figures={figures} />}
+    </>
+  );
+}

@@ -1,0 +1,62 @@
+import type { ReactNode } from "react";
+import type { Overview } from "../../api/types.ts";
+import {
+  countOf,
+  formatCount,
+  formatCredits,
+  formatDuration,
+  formatLasting,
+  formatShare,
+} from "../../format/numbers.ts";
+import { Skeleton } from "../../ui/states.tsx";
+
+/** The figures that are looked at first. */
+export function Tiles({ figures }: { figures: Overview | undefined }) {
+  if (figures === undefined) {
+    const names = ["Credits left", "Spent", "Requests", "Failed", "Time to first token"];
+    return (
+      <dl className="tiles" aria-busy="true">
+        {names.map((name) => (
+          <Tile key={name} name={name} figure={<Skeleton width="6rem" />} note={<Skeleton width="8rem" />} />
+        ))}
+      </dl>
+    );
+  }
+  const { credits, totals } = figures;
+  const first = totals.first_token_ms;
+  return (
+    <dl className="tiles">
+      <Tile name="Credits left" figure={formatCredits(credits.available)} note={formatLasting(credits.days_left)} />
+      <Tile
+        name="Spent"
+        figure={formatCredits(totals.spent)}
+        note={`${formatCredits(credits.spent_per_day)} a day over the last week`}
+      />
+      <Tile
+        name="Requests"
+        figure={formatCount(totals.requests)}
+        note={`${countOf(totals.input_tokens + totals.output_tokens, "token")}`}
+      />
+      <Tile
+        name="Failed"
+        figure={totals.requests === 0 ? "–" : formatShare(totals.errors / totals.requests)}
+        note={`${countOf(totals.errors, "request")}`}
+      />
+      <Tile
+        name="Time to first token"
+        figure={first === null ? "–" : formatDuration(first.p50)}
+        note={first === null ? "Nothing measured yet" : `Half are faster; 95 % within ${formatDuration(first.p95)}`}
+      />
+    </dl>
+  );
+}
+
+function Tile({ name, figure, note }: { name: string; figure: ReactNode; note: ReactNode }) {
+  return (
+    <div className="tile">
+      <dt>{name}</dt>
+      <dd className="figure">{figure}</dd>
+      <dd className="small faint">{note}</dd>
+    </div>
+  );
+}

@@ -1,0 +1,106 @@
+import type { ReactNode } from "react";
+import { Link } from "wouter";
+import type { Overview } from "../../api/types.ts";
+import { formatCount } from "../../format/numbers.ts";
+import { useSession } from "../../shell/session.ts";
+import { Card } from "../../ui/page.tsx";
+import { type Column, Table } from "../../ui/table.tsx";
+import { Credits } from "../../ui/values.tsx";
+
+type Row<List extends "top_models" | "top_tokens" | "top_organizations"> = Overview[List][number];
+
+interface Counts {
+  requests: number;
+  spent: number;
+}
+
+/** Columns of a ranking: who, how many requests, what it cost with its share of the first. */
+function columnsOf<T extends Counts>(head: string, name: (row: T) => ReactNode, most: number): Column<T>[] {
+  return [
+    { head, cell: name },
+    { head: "Requests", right: true, cell: ({ requests }) => formatCount(requests) },
+    {
+      head: "Spent",
+      right: true,
+      cell: ({ spent }) => (
+        <>
+          <Credits value={spent} />
+          <span className="share">
+            <span style={{ width: `${most > 0 ? (spent / most) * 100 : 0}%` }} />
+          </span>
+        </>
+      ),
+    },
+  ];
+}
+
+export function Tops({ figures }: { figures: Overview | undefined }) {
+  const { role } = useSession();
+  const most = (rows: readonly Counts[] | undefined) => Math.max(0, ...(rows ?? []).map(({ spent }) => spent));
+  const organizations = figures?.top_organizations ?? [];
+  return (
+    <div className="columns">
+      <Card title="Models" about="By what they cost in this range" flush>
+        <Table
+          caption="Top models"
+          columns={columnsOf<Row<"top_models">>(
+            "Model",
+            ({ model }) => <ModelLink id={model} />,
+            most(figures?.top_models),
+          )}
+          rows={figures?.top_models}
+          keyOf={({ model }) => model}
+          empty={null}
+        />
+      </Card>
+      <Card title="Tokens" about="By what they cost in this range" flush>
+        <Table
+          caption="Top tokens"
+          columns={columnsOf<Row<"top_tokens">>("Token", (row) => <TokenLink {...row} />, most(figures?.top_tokens))}
+          rows={figures?.top_tokens}
+          keyOf={({ token_id }) => token_id}
+          empty={null}
+        />
+      </Card>
+      {role === "operator" && organizations.length > 0 && (
+        <Card title="Organizations" about="By what they cost in this range" flush>
+          <Table
+            caption="Top organizations"
+            columns={columnsOf<Row<"top_organizations">>(
+              "Organization",
+              (row) => <OrganizationLink {...row} />,
+              most(organizations),
+            )}
+            rows={organizations}
+            keyOf={({ organization_id }) => organization_id}
+            empty={null}
+          />
+        </Card>
+      )}
+    </div>
+  );
+}
+
+function ModelLink({ id }: { id: string }) {
+  return (
+    <Link className="row-link wrap-anywhere" href={`/requests?model=${encodeURIComponent(id)}`}>
+      {id}
+    </Link>
+  );
+}
+
+function TokenLink({ token_id, name }: { token_id: string; name: string | null }) {
+  return (
+    <Link className="row-link wrap-anywhere" href={`/requests?token_id=${encodeURIComponent(token_id)}`}>
+      {name ?? token_id}
+    </Link>
+  );
+}
+
+function OrganizationLink({ organization_id, name }: { organization_id: string; name: string | null }) {
+  return (
+    <Link className="row-link wrap-anywhere" href={`/organizations/${encodeURIComponent(organization_id)}`}>
+      {name ?? organization_id}
+    </Link>
+  );
+}

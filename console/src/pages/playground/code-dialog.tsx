@@ -1,0 +1,47 @@
+import { useState } from "react";
+import { type CallBody, curlOf, pythonOf, typescriptOf } from "../../snippets/snippets.ts";
+import { CopyButton } from "../../ui/copy.tsx";
+import { Dialog } from "../../ui/dialog.tsx";
+import { Segments } from "../../ui/field.tsx";
+
+const LANGUAGES = {
+  curl: { label: "curl", write: curlOf, needs: "Needs a token in the variable TOLLGATE_TOKEN." },
+  typescript: {
+    label: "TypeScript",
+    write: typescriptOf,
+    needs: "Needs npm install openai, and a token in the variable TOLLGATE_TOKEN.",
+  },
+  python: {
+    label: "Python",
+    write: pythonOf,
+    needs: "Needs pip install openai, and a token in the variable TOLLGATE_TOKEN.",
+  },
+} as const;
+type Language = keyof typeof LANGUAGES;
+
+/** The same request as code to paste. */
+export function CodeDialog({ body, onClose }: { body: CallBody; onClose: () => void }) {
+  const [language, setLanguage] = useState<Language>("curl");
+  const { write, needs } = LANGUAGES[language];
+  const code = write({ baseUrl: `${location.origin}/v1`, body: { ...body, stream: true } });
+  return (
+    <Dialog title="The same request as code" onClose={onClose} className="dialog-wide">
+      <div className="dialog-body">
+        <div className="row spread">
+          <Segments
+            label="Language"
+            value={language}
+            options={Object.entries(LANGUAGES).map(([name, { label }]) => [name as Language, label] as const)}
+            onValue={setLanguage}
+          />
+          <CopyButton text={code} label="Copy code" />
+        </div>
+        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard */}
+        <pre className="code" tabIndex={0}>
+          {code}
+        </pre>
+        <p className="small faint">{needs}</p>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,54 @@
+import { ArrowUp, Square } from "lucide-react";
+import type { KeyboardEvent } from "react";
+import { Button } from "../../ui/button.tsx";
+
+interface ComposerProps {
+  draft: string;
+  mayAsk: boolean;
+  isStreaming: boolean;
+  onDraft: (text: string) => void;
+  onSend: () => void;
+  onStop: () => void;
+}
+
+/** Enter sends, with Shift it begins a line; not while a word is still being composed from several keys. */
+export function sendsOn(event: KeyboardEvent): boolean {
+  return event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing;
+}
+
+export function Composer({ draft, mayAsk, isStreaming, onDraft, onSend, onStop }: ComposerProps) {
+  return (
+    <form
+      className="composer"
+      onSubmit={(event) => {
+        event.preventDefault();
+        onSend();
+      }}
+    >
+      <textarea
+        aria-label="Message"
+        placeholder="Ask something …"
+        rows={3}
+        value={draft}
+        onChange={(event) => onDraft(event.target.value)}
+        onKeyDown={(event) => {
+          if (!sendsOn(event)) return;
+          event.preventDefault();
+          onSend();
+        }}
+      />
+      <div className="composer-foot">
+        <span className="small faint">Enter sends, Shift and Enter begins a line</span>
+        {isStreaming ? (
+          <Button icon={Square} onClick={onStop}>
+            Stop
+          </Button>
+        ) : (
+          <Button type="submit" look="main" icon={ArrowUp} disabled={!mayAsk || draft.trim() === ""}>
+            Send
+          </Button>
+        )}
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,75 @@
+import type { CompletionUsage } from "../../../../src/contract/completion.ts";
+
+/** What is known of an answer besides its text. */
+export interface Figures {
+  model: string;
+  /** From sending to the first piece of text; null: none came. */
+  firstMs: number | null;
+  durationMs: number;
+  /** Null where the answer did not come to its end. */
+  usage: CompletionUsage | null;
+  finishReason: string | null;
+}
+
+export interface Turn {
+  key: number;
+  role: "user" | "assistant";
+  content: string;
+  state: "done" | "streaming" | "stopped" | "failed";
+  figures?: Figures;
+  failure?: unknown;
+}
+
+export interface Conversation {
+  turns: readonly Turn[];
+  nextKey: number;
+}
+
+export const NO_TURNS: Conversation = { turns: [], nextKey: 0 };
+
+export type Event =
+  | { kind: "asked"; content: string }
+  | { kind: "edited"; key: number; content: string }
+  | { kind: "piece"; text: string }
+  | { kind: "ended"; figures: Figures; state: "done" | "stopped" }
+  | { kind: "failed"; failure: unknown }
+  | { kind: "cleared" };
+
+/** A conversation after an event. A question is followed at once by the answer that is on its way. */
+export function converse(before: Conversation, event: Event): Conversation {
+  switch (event.kind) {
+    case "asked":
+      return asked(before, event.content);
+    case "edited": {
+      const at = before.turns.findIndex(({ key }) => key === event.key);
+      return at === -1 ? before : asked({ ...before, turns: before.turns.slice(0, at) }, event.content);
+    }
+    case "piece":
+      return withLast(before, (turn) => ({ ...turn, content: turn.content + event.text }));
+    case "ended":
+      return withLast(before, (turn) => ({ ...turn, state: event.state, figures: event.figures }));
+    case "failed":
+      return withLast(before, (turn) => ({ ...turn, state: "failed", failure: event.failure }));
+    case "cleared":
+      return { ...NO_TURNS, nextKey: before.nextKey };
+  }
+}
+
+function asked({ turns, nextKey }: Conversation, content: string): Conversation {
+  const question: Turn = { key: nextKey, role: "user", content, state: "done" };
+  const answer: Turn = { key: nextKey + 1, role: "assistant", content: "", state: "streaming" };
+  return { turns: [...turns, question, answer], nextKey: nextKey + 2 };
+}
+
+function withLast(before: Conversation, change: (turn: Turn) => Turn): Conversation {
+  const last = before.turns.at(-1);
+  if (last?.state !== "streaming") return before;
+  return { ...before, turns: [...before.turns.slice(0, -1), change(last)] };
+}
+
+/** The messages that a model is sent: what was said, without answers that came to nothing. */
+export function messagesOf(turns: readonly Turn[]): { role: string; content: string }[] {
+  return turns
+    .filter(({ role, content }) => role === "user" || content !== "")
+    .map(({ role, content }) => ({ role, content }));
+}

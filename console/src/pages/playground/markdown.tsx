@@ -1,0 +1,49 @@
+import ReactMarkdown, { type Components } from "react-markdown";
+import rehypeSanitize from "rehype-sanitize";
+import remarkGfm from "remark-gfm";
+
+/**
+ * A model's words as Markdown. Markup in them stays text or is left out, an address that is no web or mail address leads
+ * nowhere, and nothing is fetched: an image is a link to it.
+ */
+const COMPONENTS: Components = {
+  a: ({ href, children }) =>
+    href ? (
+      <a href={href} target="_blank" rel="noopener noreferrer nofollow">
+        {children}
+      </a>
+    ) : (
+      <span>{children}</span>
+    ),
+  img: ({ src, alt }) => {
+    const words = alt || "without a description";
+    return typeof src === "string" && src !== "" ? (
+      <a href={src} target="_blank" rel="noopener noreferrer nofollow">
+        {`[image: ${words}]`}
+      </a>
+    ) : (
+      <span>{`[image: ${words}]`}</span>
+    );
+  },
+  pre: ({ children }) => (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard
+    <pre className="code" tabIndex={0}>
+      {children}
+    </pre>
+  ),
+  table: ({ children }) => (
+    <div className="table-scroll">
+      <table className="table">{children}</table>
+    </div>
+  ),
+};
+
+export function Markdown({ text }: { text: string }) {
+  return (
+    <div className="markdown">
+      <ReactMarkdown remarkPlugins={[remarkGfm]} rehypePlugins={[rehypeSanitize]} components={COMPONENTS}>
+        {text}
+      </ReactMarkdown>
+    </div>
+  );
+}

@@ -1,0 +1,121 @@
+import { useQuery } from "@tanstack/react-query";
+import { Code, Eraser } from "lucide-react";
+import { useState } from "react";
+import { useSearchParams } from "wouter";
+import { organizationChoices, serviceFacts } from "../../api/queries.ts";
+import { formatCount } from "../../format/numbers.ts";
+import { useSession } from "../../shell/session.ts";
+import { Button } from "../../ui/button.tsx";
+import { Page } from "../../ui/page.tsx";
+import { Failure, Note } from "../../ui/states.tsx";
+import { CodeDialog } from "./code-dialog.tsx";
+import { Composer } from "./composer.tsx";
+import { messagesOf } from "./conversation.ts";
+import { bodyOf, FIRST_SETTINGS, maxTokensError, type Settings } from "./settings.ts";
+import { SettingsForm } from "./settings-form.tsx";
+import { useTokens } from "./token.ts";
+import { Turns } from "./turns.tsx";
+import { useConversation } from "./use-conversation.ts";
+import { usePlaygroundModels } from "./use-models.ts";
+import "./playground.css";
+
+/** Try the models, as a program would ask them. */
+export default function Playground() {
+  const { organizationId, setOrganizationId, choices } = useOrganization();
+  const tokens = useTokens();
+  const token = () => tokens(organizationId);
+  const catalog = usePlaygroundModels(organizationId, token);
+  const [settings, setSettings] = useSettings(catalog.data?.[0]?.id);
+  const [isShowingCode, setShowingCode] = useState(false);
+  const [draft, setDraft] = useState("");
+  const conversation = useConversation({ settings, token });
+  const mayAsk = settings.model !== "" && maxTokensError(settings.maxTokens) === null && !conversation.isStreaming;
+  const send = () => {
+    if (!mayAsk || draft.trim() === "") return;
+    void conversation.ask(draft);
+    setDraft("");
+  };
+  const asked = [...messagesOf(conversation.turns), ...(draft.trim() === "" ? [] : [{ role: "user", content: draft }])];
+  const shown = asked.length === 0 ? [{ role: "user", content: "Hello!" }] : asked;
+  return (
+    <Page
+      title="Playground"
+      about="Ask a model as a program would. The conversation is kept on this page only."
+      actions={
+        <>
+          <Button icon={Eraser} onClick={conversation.clear} disabled={conversation.turns.length === 0}>
+            Clear
+          </Button>
+          <Button icon={Code} onClick={() => setShowingCode(true)}>
+            View code
+          </Button>
+        </>
+      }
+    >
+      <GuestNote />
+      {catalog.isError && (
+        <Failure error={catalog.error} onRetry={() => catalog.refetch()} retrying={catalog.isFetching} />
+      )}
+      <div className="playground">
+        <div className="playground-talk">
+          <Turns conversation={conversation} mayAsk={mayAsk} />
+          <Composer
+            draft={draft}
+            mayAsk={mayAsk}
+            isStreaming={conversation.isStreaming}
+            onDraft={setDraft}
+            onSend={send}
+            onStop={conversation.stop}
+          />
+        </div>
+        <SettingsForm
+          settings={settings}
+          onSettings={(changes) => setSettings({ ...settings, ...changes })}
+          models={catalog.data ?? (catalog.isError || choices?.length === 0 ? [] : undefined)}
+          organizations={choices}
+          organizationId={organizationId}
+          onOrganization={setOrganizationId}
+        />
+      </div>
+      {isShowingCode && <CodeDialog body={bodyOf(settings, shown)} onClose={() => setShowingCode(false)} />}
+    </Page>
+  );
+}
+
+/** The settings; the model is the one of the address, or the first, until one is chosen. */
+function useSettings(firstModel: string | undefined) {
+  const [params] = useSearchParams();
+  const [settings, setSettings] = useState(FIRST_SETTINGS);
+  const model = settings.model || params.get("model") || firstModel || "";
+  return [{ ...settings, model }, (changed: Settings) => setSettings(changed)] as const;
+}
+
+/** Who pays: for an operator one of all (undefined while they are read), for others the one that is implied (null). */
+function useOrganization() {
+  const { role } = useSession();
+  const isOperator = role === "operator";
+  const { data } = useQuery({ ...organizationChoices, enabled: isOperator });
+  const [chosen, setChosen] = useState<string | null>(null);
+  const standard = data?.data.filter(({ kind, status }) => kind === "standard" && status === "active");
+  return {
+    choices: isOperator ? standard?.map(({ id, name }) => [id, name] as const) : null,
+    organizationId: isOperator ? (chosen ?? standard?.[0]?.id ?? null) : null,
+    setOrganizationId: setChosen,
+  };
+}
+
+function GuestNote() {
+  const { role } = useSession();
+  const service = useQuery(serviceFacts);
+  const guests = service.data?.guest_playground;
+  if (role !== null || guests === undefined) return null;
+  return (
+    <Note>
+      <p>
+        You are a guest: {formatCount(guests.requests_per_minute)} requests a minute, {formatCount(guests.max_tokens)}{" "}
+        tokens an answer, and {formatCount(guests.tokens_per_day)} tokens a day for all guests together. It costs
+        nothing.
+      </p>
+    </Note>
+  );
+}

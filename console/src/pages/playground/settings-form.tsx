@@ -1,0 +1,118 @@
+import { Link } from "wouter";
+import type { Model } from "../../../../src/contract/model.ts";
+import { Field, SelectField, TextField } from "../../ui/field.tsx";
+import { Note, Skeleton } from "../../ui/states.tsx";
+import { MAX_TOKENS, maxTokensError, type Settings } from "./settings.ts";
+
+interface SettingsFormProps {
+  settings: Settings;
+  onSettings: (changes: Partial<Settings>) => void;
+  models: readonly Model[] | undefined;
+  /** Null: nobody chooses who pays. */
+  organizations: readonly (readonly [id: string, name: string])[] | null | undefined;
+  organizationId: string | null;
+  onOrganization: (id: string) => void;
+}
+
+export function SettingsForm(props: SettingsFormProps) {
+  const { settings, onSettings, models, organizations, organizationId, onOrganization } = props;
+  const model = models?.find(({ id }) => id === settings.model);
+  return (
+    <section className="playground-settings card" aria-label="Settings">
+      {organizations === undefined && <Skeleton height="3.4rem" />}
+      {organizations && (
+        <Payer organizations={organizations} organizationId={organizationId} onOrganization={onOrganization} />
+      )}
+      {models === undefined ? (
+        <Skeleton height="3.4rem" />
+      ) : (
+        <SelectField
+          label="Model"
+          hint={model?.pricing}
+          value={settings.model}
+          options={models.map(({ id }) => [id, id] as const)}
+          onValue={(id) => onSettings({ model: id })}
+        />
+      )}
+      <Field label="Instructions" hint="Placed before the conversation.">
+        {(attributes) => (
+          <textarea
+            {...attributes}
+            rows={4}
+            placeholder="Answer in one sentence."
+            value={settings.instructions}
+            onChange={(event) => onSettings({ instructions: event.target.value })}
+          />
+        )}
+      </Field>
+      <Temperature value={settings.temperature} onValue={(temperature) => onSettings({ temperature })} />
+      <TextField
+        label="Longest answer, in tokens"
+        hint="max_tokens. Empty: as many as the model and the credits allow."
+        inputMode="numeric"
+        placeholder={`1 to ${MAX_TOKENS}`}
+        value={settings.maxTokens}
+        error={maxTokensError(settings.maxTokens)}
+        onValue={(text) => onSettings({ maxTokens: text.trim() })}
+      />
+    </section>
+  );
+}
+
+type PayerProps = Pick<SettingsFormProps, "organizationId" | "onOrganization"> & {
+  organizations: readonly (readonly [id: string, name: string])[];
+};
+
+function Payer({ organizations, organizationId, onOrganization }: PayerProps) {
+  if (organizations.length === 0) {
+    return (
+      <Note tone="warn">
+        <p>
+          An answer is charged to an organization: <Link href="/organizations">create one</Link> first.
+        </p>
+      </Note>
+    );
+  }
+  return (
+    <SelectField
+      label="Charged to"
+      value={organizationId ?? ""}
+      options={organizations}
+      onValue={(id) => onOrganization(id)}
+    />
+  );
+}
+
+const STEP = 0.05;
+
+function Temperature({ value, onValue }: { value: number | null; onValue: (value: number | null) => void }) {
+  return (
+    <div className="stack-small">
+      <Field
+        label={`Temperature${value === null ? "" : `: ${value}`}`}
+        hint={value === null ? "The model's own default." : "0 is steady, 1 is varied."}
+      >
+        {(attributes) => (
+          <input
+            {...attributes}
+            type="range"
+            min={0}
+            max={1}
+            step={STEP}
+            value={value ?? 1}
+            disabled={value === null}
+            onChange={(event) => onValue(Number(event.target.value))}
+          />
+        )}
+      </Field>
+      <label className="check small">
+        <input
+          type="checkbox"
+          checked={value === null}
+          onChange={(event) => onValue(event.target.checked ? null : 1)}
+        />
+        Use the default
+      </label>
+    </div>
+  );
+}

@@ -1,0 +1,123 @@
+import { MessagesSquare, Pencil } from "lucide-react";
+import { Fragment, useEffect, useRef, useState } from "react";
+import { Button, IconButton } from "../../ui/button.tsx";
+import { CopyIcon } from "../../ui/copy.tsx";
+import { Empty, Failure } from "../../ui/states.tsx";
+import { sendsOn } from "./composer.tsx";
+import type { Turn } from "./conversation.ts";
+import { figuresInWords } from "./figures.ts";
+import { Markdown } from "./markdown.tsx";
+
+interface TurnsProps {
+  conversation: {
+    turns: readonly Turn[];
+    isStreaming: boolean;
+    askAgain: (key: number, content: string) => void;
+  };
+  mayAsk: boolean;
+}
+
+/** How near the end counts as reading along. */
+const NEAR_PX = 80;
+
+export function Turns({ conversation: { turns, isStreaming, askAgain }, mayAsk }: TurnsProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const isAtEnd = useRef(true);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: whoever reads along goes on doing so as it grows
+  useEffect(() => {
+    const element = box.current;
+    if (element !== null && isAtEnd.current) element.scrollTop = element.scrollHeight;
+  }, [turns]);
+  return (
+    <div
+      className="turns"
+      ref={box}
+      role="log"
+      aria-label="Conversation"
+      aria-busy={isStreaming}
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard
+      tabIndex={0}
+      onScroll={({ currentTarget: at }) => {
+        isAtEnd.current = at.scrollHeight - at.scrollTop - at.clientHeight < NEAR_PX;
+      }}
+    >
+      {turns.length === 0 && (
+        <Empty icon={MessagesSquare} title="Nothing said yet">
+          Choose a model and ask it something. Each answer tells its tokens, its cost and its speed.
+        </Empty>
+      )}
+      {turns.map((turn) => (
+        <Fragment key={turn.key}>
+          {turn.role === "user" ? (
+            <Question turn={turn} mayAsk={mayAsk} onAgain={(content) => askAgain(turn.key, content)} />
+          ) : (
+            <Answer turn={turn} />
+          )}
+        </Fragment>
+      ))}
+    </div>
+  );
+}
+
+interface QuestionProps {
+  turn: Turn;
+  mayAsk: boolean;
+  onAgain: (content: string) => void;
+}
+
+function Question({ turn, mayAsk, onAgain }: QuestionProps) {
+  const [edited, setEdited] = useState<string | null>(null);
+  const again = () => {
+    if (edited === null || edited.trim() === "" || !mayAsk) return;
+    setEdited(null);
+    onAgain(edited);
+  };
+  if (edited !== null) {
+    return (
+      <div className="question question-edited">
+        <textarea
+          aria-label="Edit the message"
+          // biome-ignore lint/a11y/noAutofocus: it takes the place of the button that was pressed
+          autoFocus
+          rows={3}
+          value={edited}
+          onChange={(event) => setEdited(event.target.value)}
+          onKeyDown={(event) => {
+            if (event.key === "Escape") setEdited(null);
+            if (!sendsOn(event)) return;
+            event.preventDefault();
+            again();
+          }}
+        />
+        <div className="row end">
+          <Button onClick={() => setEdited(null)}>Cancel</Button>
+          <Button look="main" onClick={again} disabled={!mayAsk || edited.trim() === ""}>
+            Send again
+          </Button>
+        </div>
+      </div>
+    );
+  }
+  return (
+    <div className="question">
+      <p className="wrap-anywhere">{turn.content}</p>
+      <IconButton icon={Pencil} label="Edit and send again" onClick={() => setEdited(turn.content)} />
+    </div>
+  );
+}
+
+function Answer({ turn: { content, state, figures, failure } }: { turn: Turn }) {
+  return (
+    <div className="answer">
+      {content !== "" && <Markdown text={content} />}
+      {state === "streaming" && <span className="caret" role="status" aria-label="Answering" />}
+      {state === "failed" && <Failure error={failure} />}
+      {figures !== undefined && (
+        <div className="row">
+          <p className="small faint figures">{figuresInWords(figures, state === "stopped")}</p>
+          {content !== "" && <CopyIcon text={content} label="Copy the answer" />}
+        </div>
+      )}
+    </div>
+  );
+}

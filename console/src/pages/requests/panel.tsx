@@ -1,0 +1,119 @@
+import { useQuery } from "@tanstack/react-query";
+import { request } from "../../api/queries.ts";
+import type { RequestDetail } from "../../api/types.ts";
+import { formatDuration } from "../../format/numbers.ts";
+import { formatMoment } from "../../format/times.ts";
+import { CopyIcon } from "../../ui/copy.tsx";
+import { Dialog } from "../../ui/dialog.tsx";
+import { Facts } from "../../ui/page.tsx";
+import { Badge, Failure, Skeleton } from "../../ui/states.tsx";
+import { Costs } from "./costs.tsx";
+import { STATUS_MEANINGS, StatusBadge } from "./status.tsx";
+
+/** One request explained. */
+export function RequestPanel({ id, onClose }: { id: string; onClose: () => void }) {
+  const query = useQuery(request(id));
+  return (
+    <Dialog title="Request" side onClose={onClose}>
+      <div className="dialog-body">
+        {query.isError && <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />}
+        {query.isPending && <Skeleton height="20rem" />}
+        {query.data && <Explained detail={query.data} />}
+      </div>
+    </Dialog>
+  );
+}
+
+function Explained({ detail }: { detail: RequestDetail }) {
+  const { status, failure, metadata } = detail;
+  return (
+    <>
+      <div className="stack-small">
+        <div className="row">
+          <StatusBadge status={status} />
+          {failure !== null && <Badge tone="bad">{failure}</Badge>}
+          {detail.is_streamed !== null && <Badge>{detail.is_streamed ? "streamed" : "in one piece"}</Badge>}
+          {detail.is_idempotent && <Badge>Idempotency-Key: the answer is kept for 24 h</Badge>}
+        </div>
+        <p className="soft">{STATUS_MEANINGS[status]}</p>
+      </div>
+      <Identity detail={detail} />
+      <Costs detail={detail} />
+      <Attempts detail={detail} />
+      <Timings detail={detail} />
+      {metadata !== null && Object.keys(metadata).length > 0 && (
+        <section className="stack-small">
+          <h3>Metadata</h3>
+          <Facts facts={Object.entries(metadata)} />
+        </section>
+      )}
+    </>
+  );
+}
+
+function Identity({ detail }: { detail: RequestDetail }) {
+  const withCopy = (text: string, label: string) => (
+    <span className="row">
+      <span className="mono wrap-anywhere">{text}</span>
+      <CopyIcon text={text} label={label} />
+    </span>
+  );
+  return (
+    <Facts
+      facts={[
+        ["Request id", withCopy(detail.request_id, "Copy the request id")],
+        ["Organization", detail.organization_name ?? detail.organization_id],
+        ["Token", detail.token_name ?? detail.token_id],
+        ["Model", detail.model],
+        [
+          "Route",
+          <span key="route" className="mono wrap-anywhere">
+            {detail.route}
+          </span>,
+        ],
+      ]}
+    />
+  );
+}
+
+function Attempts({ detail: { attempts, status } }: { detail: RequestDetail }) {
+  if (attempts.length === 0 && status !== "complete") return null;
+  if (attempts.length === 0) return <p className="small faint">The first route that was tried answered.</p>;
+  return (
+    <section className="stack-small">
+      <h3>Attempts</h3>
+      <ol className="steps">
+        {attempts.map(({ route, outcome, duration_ms }, index) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: the same route may be tried twice; the order never changes
+          <li key={index}>
+            <span className="mono wrap-anywhere">{route}</span>
+            <span className="soft">{outcome.replaceAll("_", " ")}</span>
+            <span className="figures faint">{formatDuration(duration_ms)}</span>
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function Timings({ detail }: { detail: RequestDetail }) {
+  const { created_at, ended_at, first_token_ms, duration_ms } = detail;
+  return (
+    <section className="stack-small">
+      <h3>Times</h3>
+      <Facts
+        facts={[
+          ["Admitted", formatMoment(created_at)],
+          ["First token", first_token_ms === null ? "–" : `after ${formatDuration(first_token_ms)}`],
+          ["Ended", ended_at === null ? "not yet" : formatMoment(ended_at)],
+          ["Took", duration_ms === null ? "–" : formatDuration(duration_ms)],
+        ]}
+      />
+      {first_token_ms !== null && duration_ms !== null && duration_ms > 0 && (
+        <span className="timing" aria-hidden="true">
+          <span style={{ width: `${Math.min(100, (first_token_ms / duration_ms) * 100)}%` }} />
+        </span>
+      )}
+    </section>
+  );
+}

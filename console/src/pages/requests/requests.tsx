@@ -1,0 +1,141 @@
+import { ListTree } from "lucide-react";
+import { useState } from "react";
+import { Link, useLocation, useRoute, useSearch } from "wouter";
+import { useList } from "../../api/queries.ts";
+import type { RequestSummary } from "../../api/types.ts";
+import { formatCount, formatDuration } from "../../format/numbers.ts";
+import { useSession } from "../../shell/session.ts";
+import { Segments } from "../../ui/field.tsx";
+import { Listing } from "../../ui/listing.tsx";
+import { Card, Page } from "../../ui/page.tsx";
+import { Empty } from "../../ui/states.tsx";
+import type { Column } from "../../ui/table.tsx";
+import { Ago, Credits, useNow } from "../../ui/values.tsx";
+import { useFilters } from "../use-filters.ts";
+import { Filters, fromOf, isFiltered, NAMES } from "./filters.tsx";
+import { RequestPanel } from "./panel.tsx";
+import { StatusBadge } from "./status.tsx";
+
+type Pace = "live" | "still";
+
+/** Every request that came as far as a hold, the newest first. */
+export default function Requests() {
+  const { role } = useSession();
+  const [filters, setFilters] = useFilters(NAMES);
+  const [pace, setPace] = useState<Pace>("live");
+  const { since, ...wire } = filters;
+  const from = fromOf(since, useNow());
+  const list = useList<RequestSummary>(
+    "requests",
+    "/admin/v1/requests",
+    { ...wire, ...(from !== undefined && { from }) },
+    { isLive: pace === "live" },
+  );
+  return (
+    <Page
+      title="Requests"
+      about="What was asked, how it was answered, and what it cost. Prompts and answers are not stored, but for an answer under an Idempotency-Key, for 24 hours."
+      actions={
+        <Segments
+          label="Pace"
+          value={pace}
+          options={[
+            ["live", "Live"],
+            ["still", "Still"],
+          ]}
+          onValue={setPace}
+        />
+      }
+    >
+      <Filters values={filters} onValues={setFilters} />
+      <Card flush>
+        <Listing
+          caption="Requests"
+          list={list}
+          columns={columnsOf(role === "operator")}
+          keyOf={({ id }) => id}
+          skeletonRows={12}
+          empty={<NoRequests isFiltered={isFiltered(filters)} hasMore={list.hasNextPage} />}
+        />
+      </Card>
+      <OpenRequest />
+    </Page>
+  );
+}
+
+function OpenRequest() {
+  const [isOpen, params] = useRoute("/requests/:id");
+  const [, go] = useLocation();
+  const search = useSearch();
+  if (!isOpen) return null;
+  return <RequestPanel id={params.id} onClose={() => go(search === "" ? "/requests" : `/requests?${search}`)} />;
+}
+
+function NoRequests({ isFiltered: isNarrowed, hasMore }: { isFiltered: boolean; hasMore: boolean }) {
+  if (hasMore) {
+    return (
+      <Empty icon={ListTree} title="None found so far">
+        Older ones have not been searched yet: show more.
+      </Empty>
+    );
+  }
+  if (isNarrowed) {
+    return (
+      <Empty icon={ListTree} title="No request is like this">
+        Take off a filter, or look further back.
+      </Empty>
+    );
+  }
+  return (
+    <Empty icon={ListTree} title="No request yet">
+      Send one with a <Link href="/tokens">token</Link>, or from the <Link href="/playground">playground</Link>: it
+      appears here while it runs.
+    </Empty>
+  );
+}
+
+function columnsOf(isOperator: boolean): Column<RequestSummary>[] {
+  const whose: Column<RequestSummary> = {
+    head: isOperator ? "Organization and token" : "Token",
+    wideOnly: true,
+    cell: ({ organization_name, organization_id, token_name, token_id }) => (
+      <span className="cell-two">
+        {isOperator && <span className="wrap-anywhere">{organization_name ?? organization_id}</span>}
+        <span className={isOperator ? "small faint wrap-anywhere" : "wrap-anywhere"}>{token_name ?? token_id}</span>
+      </span>
+    ),
+  };
+  return [
+    { head: "Request", cell: (row) => <RequestLink request={row} /> },
+    { head: "Status", cell: ({ status }) => <StatusBadge status={status} /> },
+    whose,
+    { head: "Input", right: true, wideOnly: true, cell: ({ tokens }) => formatCount(inputOf(tokens)) },
+    {
+      head: "Output",
+      right: true,
+      wideOnly: true,
+      cell: ({ tokens }) => formatCount(tokens.output + tokens.reasoning),
+    },
+    { head: "First token", right: true, wideOnly: true, cell: ({ first_token_ms }) => durationOf(first_token_ms) },
+    { head: "Took", right: true, wideOnly: true, cell: ({ duration_ms }) => durationOf(duration_ms) },
+    { head: "Charged", right: true, cell: ({ charged }) => <Credits value={charged} /> },
+  ];
+}
+
+const inputOf = ({ input, cached_input, cache_write }: RequestSummary["tokens"]) => input + cached_input + cache_write;
+const durationOf = (durationMs: number | null) => (durationMs === null ? "–" : formatDuration(durationMs));
+
+function RequestLink({ request: { id, model, created_at } }: { request: RequestSummary }) {
+  const search = useSearch();
+  const path = `/requests/${encodeURIComponent(id)}`;
+  return (
+    <span className="cell-two">
+      <Link className="row-link wrap-anywhere" href={search === "" ? path : `${path}?${search}`}>
+        {model}
+      </Link>
+      <span className="small faint">
+        <Ago at={created_at} />
+      </span>
+    </span>
+  );
+}

@@ -1,0 +1,85 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { type FormEvent, useEffect, useState } from "react";
+import { Link } from "wouter";
+import { send } from "../api/client.ts";
+import { session } from "../api/queries.ts";
+import type { ServiceFacts, Session } from "../api/types.ts";
+import { Brand } from "../shell/brand.tsx";
+import { ThemeButton } from "../shell/theme.tsx";
+import { Button } from "../ui/button.tsx";
+import { TextField } from "../ui/field.tsx";
+import { Failure } from "../ui/states.tsx";
+
+export function SignIn({ service }: { service: ServiceFacts | undefined }) {
+  useEffect(() => {
+    document.title = "Sign in · Tollgate";
+  }, []);
+  return (
+    <main className="center">
+      <div className="sign-in">
+        <div className="row spread">
+          <Brand />
+          <ThemeButton />
+        </div>
+        <section className="card">
+          <div className="card-body stack">
+            <div>
+              <h1>Sign in</h1>
+              <p className="soft">See the credits, hold the keys, try the models.</p>
+            </div>
+            <SignInForm />
+          </div>
+        </section>
+        <div className="stack-small small faint">
+          <p>
+            Operators: the first start printed an admin token. <code>tollgate admin token</code> makes another one.
+          </p>
+          <p>
+            Members: any token of your organization with the scope <code>usage:read</code>.
+          </p>
+          {service?.guest_playground.open && (
+            <p>
+              No token? <Link href="/playground">Try the models as a guest</Link>.
+            </p>
+          )}
+        </div>
+      </div>
+    </main>
+  );
+}
+
+function SignInForm() {
+  const [token, setToken] = useState("");
+  const [isMissing, setMissing] = useState(false);
+  const client = useQueryClient();
+  const signIn = useMutation({
+    mutationFn: (secret: string) => send<Session>("POST", "/admin/v1/session", { token: secret }),
+    meta: { signsIn: true },
+    onSuccess: (made) => client.setQueryData(session.queryKey, made),
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    const secret = token.trim();
+    setMissing(secret === "");
+    if (secret !== "" && !signIn.isPending) signIn.mutate(secret);
+  };
+  return (
+    <form className="stack" onSubmit={submit} noValidate>
+      <TextField
+        label="Token"
+        type="password"
+        name="token"
+        autoComplete="current-password"
+        spellCheck={false}
+        placeholder="tg-admin-… or sk-tg-…"
+        value={token}
+        onValue={setToken}
+        error={isMissing ? "Paste a token first." : null}
+      />
+      {signIn.isError && <Failure error={signIn.error} />}
+      <Button type="submit" look="main" busy={signIn.isPending}>
+        Sign in
+      </Button>
+    </form>
+  );
+}

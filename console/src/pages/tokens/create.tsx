@@ -1,0 +1,134 @@
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { useAction } from "../../api/actions.ts";
+import { send } from "../../api/client.ts";
+import { models, organizationChoices } from "../../api/queries.ts";
+import type { NewToken, TokenWithSecret } from "../../api/types.ts";
+import { DialogForm } from "../../ui/dialog.tsx";
+import { Checks, Segments, SelectField, TextField } from "../../ui/field.tsx";
+import { Failure } from "../../ui/states.tsx";
+import { ExpiryFields } from "../expiry-fields.tsx";
+import { LimitsFields } from "../limits-fields.tsx";
+import { emptyDraft, readDraft, SCOPE_WORDS, type TokenDraft } from "./draft.ts";
+import { Secret } from "./secret.tsx";
+
+interface CreateTokenProps {
+  /** The organization that was looked at. */
+  organizationId: string;
+  onClose: () => void;
+}
+
+export function CreateToken({ organizationId, onClose }: CreateTokenProps) {
+  const [draft, setDraft] = useState(() => emptyDraft(organizationId));
+  const [errors, setErrors] = useState<Partial<Record<string, string>>>({});
+  const make = useAction(
+    (token: NewToken) => send<TokenWithSecret>("POST", "/admin/v1/tokens", token),
+    ["tokens", "overview"],
+  );
+  if (make.data !== undefined) return <Secret title="Token created" token={make.data} onClose={onClose} />;
+  const submit = () => {
+    const read = readDraft(draft, Date.now());
+    setErrors("errors" in read ? read.errors : {});
+    if ("token" in read) make.mutate(read.token);
+  };
+  return (
+    <DialogForm
+      title="Create token"
+      action="Create token"
+      busy={make.isPending}
+      failure={make.isError && <Failure error={make.error} />}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <DraftFields draft={draft} errors={errors} onDraft={(changes) => setDraft({ ...draft, ...changes })} />
+    </DialogForm>
+  );
+}
+
+interface DraftFieldsProps {
+  draft: TokenDraft;
+  errors: Partial<Record<string, string>>;
+  onDraft: (changes: Partial<TokenDraft>) => void;
+}
+
+function DraftFields({ draft, errors, onDraft }: DraftFieldsProps) {
+  const organizations = useQuery(organizationChoices);
+  const choices = (organizations.data?.data ?? []).map(({ id, name }) => [id, name] as const);
+  const wrongLimit = (["requests_per_minute", "tokens_per_minute", "concurrent_requests"] as const)
+    .map((name) => ({ name, error: errors[name] }))
+    .find((one): one is { name: typeof one.name; error: string } => one.error !== undefined);
+  return (
+    <>
+      <SelectField
+        label="Organization"
+        hint="Its credits pay for what the token asks."
+        value={draft.organizationId}
+        options={[["", "Choose …"], ...choices]}
+        error={errors.organizationId}
+        onValue={(organizationId) => onDraft({ organizationId })}
+      />
+      <TextField
+        label="Name"
+        hint="What will use it, so that it can be told apart."
+        maxLength={200}
+        value={draft.name}
+        error={errors.name}
+        onValue={(name) => onDraft({ name })}
+      />
+      <Checks label="Scopes" options={SCOPE_WORDS} chosen={draft.scopes} onChosen={(scopes) => onDraft({ scopes })} />
+      {errors.scopes && <p className="field-error">{errors.scopes}</p>}
+      <ModelChoice draft={draft} error={errors.models} onDraft={onDraft} />
+      <TextField
+        label="Cap"
+        hint="Credits that it may spend in all. Empty: what its organization has."
+        inputMode="decimal"
+        value={draft.cap}
+        error={errors.cap}
+        onValue={(cap) => onDraft({ cap })}
+      />
+      <ExpiryFields
+        label="Expires"
+        choice={draft.expiry}
+        day={draft.day}
+        error={errors.day}
+        onChoice={(expiry) => onDraft({ expiry })}
+        onDay={(day) => onDraft({ day })}
+      />
+      <LimitsFields texts={draft.limits} wrong={wrongLimit} onTexts={(limits) => onDraft({ limits })} />
+    </>
+  );
+}
+
+interface ModelChoiceProps {
+  draft: TokenDraft;
+  error: string | undefined;
+  onDraft: DraftFieldsProps["onDraft"];
+}
+
+function ModelChoice({ draft, error, onDraft }: ModelChoiceProps) {
+  const catalog = useQuery(models);
+  return (
+    <div className="field">
+      <span className="legend-title">Models</span>
+      <Segments
+        label="Models"
+        value={draft.models === null ? "all" : "some"}
+        options={[
+          ["all", "All, also later ones"],
+          ["some", "Only these"],
+        ]}
+        onValue={(which) => onDraft({ models: which === "all" ? null : new Set() })}
+      />
+      {draft.models !== null && (
+        <Checks
+          label="Models that it may call"
+          isLong
+          options={(catalog.data?.data ?? []).map(({ id }) => [id, id] as const)}
+          chosen={draft.models}
+          onChosen={(chosen) => onDraft({ models: chosen })}
+        />
+      )}
+      {error && <p className="field-error">{error}</p>}
+    </div>
+  );
+}

@@ -1,0 +1,57 @@
+import type { NewToken } from "../../api/types.ts";
+import type { ExpiryChoice } from "../expiry-fields.tsx";
+import { type LimitTexts, NO_LIMITS, type Read, readExpiry, readLimits, readOptionalCredits } from "../read-form.ts";
+
+type Scope = NonNullable<NewToken["scopes"]>[number];
+
+export const SCOPE_WORDS: readonly (readonly [Scope, string])[] = [
+  ["chat.completions:write", "Call models"],
+  ["models:read", "List models"],
+  ["usage:read", "See usage, sign in here"],
+];
+
+/** A token as it stands in the form. */
+export interface TokenDraft {
+  organizationId: string;
+  name: string;
+  scopes: ReadonlySet<Scope>;
+  /** Null: all. */
+  models: ReadonlySet<string> | null;
+  limits: LimitTexts;
+  cap: string;
+  expiry: ExpiryChoice;
+  day: string;
+}
+
+export function emptyDraft(organizationId: string): TokenDraft {
+  const scopes = new Set(SCOPE_WORDS.map(([scope]) => scope));
+  return { organizationId, name: "", scopes, models: null, limits: NO_LIMITS, cap: "", expiry: "never", day: "" };
+}
+
+type Outcome = { token: NewToken } | { errors: Record<string, string> };
+
+/** What the service is asked to make, or what is wrong, by field. */
+export function readDraft(draft: TokenDraft, nowMs: number): Outcome {
+  const errors: Record<string, string> = {};
+  const take = <T>(field: string, read: Read<T>, otherwise: T): T => {
+    if ("value" in read) return read.value;
+    errors[field] = read.error;
+    return otherwise;
+  };
+  if (draft.organizationId === "") errors.organizationId = "Choose who pays for it.";
+  if (draft.name.trim() === "") errors.name = "Give it a name.";
+  if (draft.scopes.size === 0) errors.scopes = "Choose at least one.";
+  if (draft.models?.size === 0) errors.models = "Choose at least one, or all.";
+  const limits = readLimits(draft.limits);
+  const cap = take("cap", readOptionalCredits(draft.cap), null);
+  const token: NewToken = {
+    organization_id: draft.organizationId,
+    name: draft.name.trim(),
+    scopes: [...draft.scopes],
+    models: draft.models === null ? null : [...draft.models],
+    limits: take(limits.wrong ?? "limits", limits, null),
+    ...(cap !== null && { cap }),
+    expires_at: take("day", readExpiry(draft.expiry, draft.day, nowMs), null),
+  };
+  return Object.keys(errors).length > 0 ? { errors } : { token };
+}

@@ -1,0 +1,37 @@
+import { useAction } from "../../api/actions.ts";
+import { send } from "../../api/client.ts";
+import type { Token } from "../../api/types.ts";
+import { DialogForm } from "../../ui/dialog.tsx";
+import { Facts } from "../../ui/page.tsx";
+import { Failure } from "../../ui/states.tsx";
+import { Ago } from "../../ui/values.tsx";
+
+/** Asks once more, and says what will stop working. */
+export function RevokeToken({ token, onClose }: { token: Token; onClose: () => void }) {
+  const path = `/admin/v1/tokens/${encodeURIComponent(token.id)}/revoke`;
+  const revoke = useAction(() => send<Token>("POST", path), ["tokens", "overview"], onClose);
+  return (
+    <DialogForm
+      title={`Revoke ${token.name}?`}
+      action="Revoke token"
+      danger
+      busy={revoke.isPending}
+      failure={revoke.isError && <Failure error={revoke.error} />}
+      onSubmit={() => revoke.mutate(undefined)}
+      onClose={onClose}
+    >
+      <p>
+        Whatever calls with it is refused from now on (401): within a second on this node, within five on others.
+        Answers that are running end as they would have. This cannot be undone; to replace a token without a gap, rotate
+        it.
+      </p>
+      <Facts
+        facts={[
+          ["Token", <span key="prefix" className="mono">{`${token.prefix}…`}</span>],
+          ["Organization", token.organization_name],
+          ["Last used", <Ago key="used" at={token.last_used_at} never="never: nothing seems to depend on it" />],
+        ]}
+      />
+    </DialogForm>
+  );
+}

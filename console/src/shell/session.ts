@@ -1,0 +1,11 @@
+import { createContext, useContext } from "react";
+import type { Session } from "../api/types.ts";
+
+export const SessionContext = createContext<Session | null>(null);
+
+/** Who looks at the console: an operator, a member, or a guest of the playground (`role` null). */
+export function useSession(): Session {
+  const session = useContext(SessionContext);
+  if (session === null) throw new Error("A page stands outside of the session");
+  return session;
+}

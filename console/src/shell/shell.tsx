@@ -1,0 +1,138 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { LogIn, LogOut, Menu } from "lucide-react";
+import { type ComponentType, type ReactNode, useEffect, useState } from "react";
+import { Link, useLocation } from "wouter";
+import { send } from "../api/client.ts";
+import { serviceFacts, session as sessionQuery } from "../api/queries.ts";
+import type { Session } from "../api/types.ts";
+import { IconButton } from "../ui/button.tsx";
+import { Dialog } from "../ui/dialog.tsx";
+import { Brand } from "./brand.tsx";
+import { ThemeButton } from "./theme.tsx";
+
+interface Destination {
+  path: string;
+  label: string;
+  icon: ComponentType<{ size?: number; strokeWidth?: number; "aria-hidden"?: "true" }>;
+}
+
+interface ShellProps {
+  destinations: readonly Destination[];
+  session: Session;
+  children: ReactNode;
+}
+
+/** What is around every page: where one is, where one can go, who one is. */
+export function Shell({ destinations, session, children }: ShellProps) {
+  const [isMenuOpen, setMenuOpen] = useState(false);
+  const [path] = useLocation();
+  // biome-ignore lint/correctness/useExhaustiveDependencies: whoever has arrived somewhere is done with the menu
+  useEffect(() => setMenuOpen(false), [path]);
+  return (
+    <div className="shell">
+      <SkipLink />
+      <Sidebar destinations={destinations} session={session} />
+      <header className="topbar">
+        <Brand />
+        <IconButton icon={Menu} label="Menu" onClick={() => setMenuOpen(true)} />
+      </header>
+      {isMenuOpen && (
+        <Dialog title="Menu" side className="drawer" onClose={() => setMenuOpen(false)}>
+          <Sidebar destinations={destinations} session={session} isInMenu />
+        </Dialog>
+      )}
+      <main id="main" className="main" tabIndex={-1}>
+        {children}
+      </main>
+    </div>
+  );
+}
+
+/** For a guest of the playground: one page and the way to sign in. */
+export function GuestShell({ children }: { children: ReactNode }) {
+  return (
+    <div className="guest">
+      <SkipLink />
+      <header className="topbar topbar-always">
+        <Brand />
+        <div className="row">
+          <ThemeButton />
+          <Link className="button button-plain" href="/">
+            <LogIn size={15} aria-hidden="true" />
+            <span>Sign in</span>
+          </Link>
+        </div>
+      </header>
+      <main id="main" className="main" tabIndex={-1}>
+        {children}
+      </main>
+    </div>
+  );
+}
+
+function SkipLink() {
+  return (
+    <a className="skip" href="#main">
+      Skip to content
+    </a>
+  );
+}
+
+interface SidebarProps {
+  destinations: readonly Destination[];
+  session: Session;
+  isInMenu?: boolean;
+}
+
+function Sidebar({ destinations, session, isInMenu = false }: SidebarProps) {
+  const [path] = useLocation();
+  const isAt = (to: string) => (to === "/" ? path === "/" : path === to || path.startsWith(`${to}/`));
+  const Frame = isInMenu ? "div" : "header";
+  return (
+    <Frame className="sidebar">
+      {!isInMenu && <Brand />}
+      <nav className="nav" aria-label="Pages">
+        {destinations.map(({ path: to, label, icon: Icon }) => (
+          <Link key={to} href={to} aria-current={isAt(to) ? "page" : undefined}>
+            <Icon size={16} strokeWidth={1.8} aria-hidden="true" />
+            {label}
+          </Link>
+        ))}
+      </nav>
+      <SidebarFoot session={session} />
+    </Frame>
+  );
+}
+
+function SidebarFoot({ session }: { session: Session }) {
+  const service = useQuery(serviceFacts);
+  const signOut = useSignOut();
+  return (
+    <div className="sidebar-foot">
+      <div className="who">
+        <span className="truncate">{session.organization?.name ?? "Operator"}</span>
+        <span className="small faint truncate">
+          {session.token === null ? `Tollgate ${service.data?.version ?? ""}` : session.token.name}
+        </span>
+      </div>
+      <div className="row">
+        <ThemeButton />
+        <IconButton icon={LogOut} label="Sign out" onClick={signOut} />
+      </div>
+    </div>
+  );
+}
+
+function useSignOut(): () => Promise<void> {
+  const client = useQueryClient();
+  const [, go] = useLocation();
+  return async () => {
+    await send("DELETE", "/admin/v1/session");
+    go("/");
+    // What was read as somebody is not for the next one.
+    const facts = client.getQueryData(serviceFacts.queryKey);
+    client.clear();
+    client.setQueryData(serviceFacts.queryKey, facts);
+    await client.fetchQuery(sessionQuery);
+  };
+}

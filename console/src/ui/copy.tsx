@@ -1,0 +1,49 @@
+import { Check, Copy } from "lucide-react";
+import { useState } from "react";
+import { Button, IconButton } from "./button.tsx";
+
+const TOLD_MS = 1600;
+
+function useCopy(text: string) {
+  const [state, setState] = useState<"ready" | "copied" | "refused">("ready");
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setState("copied");
+    } catch {
+      setState("refused");
+    }
+    setTimeout(() => setState("ready"), TOLD_MS);
+  };
+  return { state, copy };
+}
+
+const SAID = { ready: "", copied: "Copied", refused: "The browser refused: select the text and copy it yourself" };
+
+/** Copies a text and says so. */
+export function CopyButton({ text, label = "Copy" }: { text: string; label?: string }) {
+  const { state, copy } = useCopy(text);
+  return (
+    <>
+      <Button icon={state === "copied" ? Check : Copy} onClick={copy}>
+        {state === "copied" ? "Copied" : label}
+      </Button>
+      <span role="status" className={state === "refused" ? "small bad" : "visually-hidden"}>
+        {SAID[state]}
+      </span>
+    </>
+  );
+}
+
+/** The same beside a value in a line. */
+export function CopyIcon({ text, label }: { text: string; label: string }) {
+  const { state, copy } = useCopy(text);
+  return (
+    <>
+      <IconButton icon={state === "copied" ? Check : Copy} label={label} onClick={copy} />
+      <span role="status" className="visually-hidden">
+        {SAID[state]}
+      </span>
+    </>
+  );
+}

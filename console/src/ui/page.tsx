@@ -1,0 +1,68 @@
+import { type ReactNode, useEffect } from "react";
+
+interface PageProps {
+  title: string;
+  /** What the page is for, in a line. */
+  about?: ReactNode;
+  actions?: ReactNode;
+  children: ReactNode;
+}
+
+/** A page: its heading, what can be done on it, and what it shows. */
+export function Page({ title, about, actions, children }: PageProps) {
+  useEffect(() => {
+    document.title = `${title} · Tollgate`;
+  }, [title]);
+  return (
+    <div className="page">
+      <header className="page-head">
+        <div>
+          <h1 tabIndex={-1}>{title}</h1>
+          {about && <p className="soft">{about}</p>}
+        </div>
+        {actions && <div className="actions">{actions}</div>}
+      </header>
+      {children}
+    </div>
+  );
+}
+
+interface CardProps {
+  title?: string;
+  about?: ReactNode;
+  actions?: ReactNode;
+  /** Without room around its content: a table brings its own. */
+  flush?: boolean;
+  children: ReactNode;
+}
+
+export function Card({ title, about, actions, flush, children }: CardProps) {
+  return (
+    <section className="card">
+      {title && (
+        <header className="card-head">
+          <div>
+            <h2>{title}</h2>
+            {about && <p className="small faint">{about}</p>}
+          </div>
+          {actions && <div className="actions">{actions}</div>}
+        </header>
+      )}
+      <div className={flush ? "card-flush" : "card-body"}>{children}</div>
+    </section>
+  );
+}
+
+/** Names and values. */
+export function Facts({ facts }: { facts: readonly (readonly [name: string, value: ReactNode])[] }) {
+  return (
+    <dl className="facts">
+      {facts.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

@@ -1,0 +1,35 @@
+import { Search } from "lucide-react";
+import { useEffect, useState } from "react";
+
+const PAUSE_MS = 250;
+
+interface SearchFieldProps {
+  label: string;
+  value: string;
+  onValue: (value: string) => void;
+}
+
+/** A search that is passed on when the typing rests. */
+export function SearchField({ label, value, onValue }: SearchFieldProps) {
+  const [typed, setTyped] = useState(value);
+  // What was set elsewhere, such as by a button that clears it.
+  useEffect(() => setTyped(value), [value]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: it waits for the typing alone
+  useEffect(() => {
+    if (typed.trim() === value) return;
+    const timer = setTimeout(() => onValue(typed.trim()), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  return (
+    <div className="search">
+      <Search size={15} aria-hidden="true" />
+      <input
+        type="search"
+        aria-label={label}
+        placeholder={label}
+        value={typed}
+        onChange={(event) => setTyped(event.target.value)}
+      />
+    </div>
+  );
+}

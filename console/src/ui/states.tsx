@@ -1,0 +1,85 @@
+import { type LucideIcon, TriangleAlert } from "lucide-react";
+import type { ReactNode } from "react";
+import { ApiFailure } from "../api/client.ts";
+import { Button } from "./button.tsx";
+
+/** Nothing is there yet: what would be, and what to do for it. */
+export function Empty({ icon: Icon, title, children }: { icon: LucideIcon; title: string; children?: ReactNode }) {
+  return (
+    <div className="empty">
+      <Icon size={22} strokeWidth={1.6} aria-hidden="true" />
+      <p className="empty-title">{title}</p>
+      {children && <div className="soft">{children}</div>}
+    </div>
+  );
+}
+
+/** What happened, in the service's own words, and what can be done about it. */
+export function Failure({ error, onRetry, retrying }: { error: unknown; onRetry?: () => void; retrying?: boolean }) {
+  const { title, text, note } = describe(error);
+  return (
+    <div className="notice notice-bad" role="alert">
+      <TriangleAlert size={16} aria-hidden="true" />
+      <div className="notice-text">
+        <strong>{title}</strong>
+        <p>{text}</p>
+        {note && <p className="small mono">{note}</p>}
+      </div>
+      {onRetry && (
+        <Button onClick={onRetry} busy={retrying}>
+          Try again
+        </Button>
+      )}
+    </div>
+  );
+}
+
+function describe(error: unknown): { title: string; text: string; note?: string } {
+  // What fetch and import throw where nobody answers.
+  if (error instanceof TypeError && /fetch|import|load|network/i.test(error.message)) {
+    return { title: "The service could not be reached", text: "It may be restarting, or the network is down." };
+  }
+  if (!(error instanceof ApiFailure)) {
+    return {
+      title: "The console has a defect here",
+      text: "Reload the page; if it stays, please report it.",
+      note: String(error),
+    };
+  }
+  const note = [error.code, error.requestId].filter(Boolean).join(" · ");
+  if (error.status >= 500) return { title: "The service failed", text: error.message, note };
+  return { title: "The service refused this", text: error.message, note };
+}
+
+export function Note({ children, tone = "plain" }: { children: ReactNode; tone?: "plain" | "warn" | "good" }) {
+  return <div className={`notice notice-${tone}`}>{children}</div>;
+}
+
+/** Holds the place of what is on its way, at its size. */
+export function Skeleton({ width = "100%", height = "1em" }: { width?: string; height?: string }) {
+  return <span className="skeleton" style={{ width, height }} aria-hidden="true" />;
+}
+
+export function SkeletonRows({ rows, columns }: { rows: number; columns: number }) {
+  return Array.from({ length: rows }, (_, row) => (
+    // biome-ignore lint/suspicious/noArrayIndexKey: rows that hold a place have nothing else to be told apart by
+    <tr key={row} className="skeleton-row">
+      {Array.from({ length: columns }, (_, column) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: as above
+        <td key={column}>
+          <Skeleton width={column === 0 ? "70%" : "45%"} />
+        </td>
+      ))}
+    </tr>
+  ));
+}
+
+export function Badge({
+  tone = "plain",
+  children,
+}: {
+  tone?: "plain" | "good" | "warn" | "bad" | "accent";
+  children: ReactNode;
+}) {
+  return <span className={`badge badge-${tone}`}>{children}</span>;
+}

@@ -1,0 +1,52 @@
+import { useSyncExternalStore } from "react";
+import { formatChange, formatCredits, formatExactCredits } from "../format/numbers.ts";
+import { formatDistance, formatMoment } from "../format/times.ts";
+
+/** Credits at a glance, and exactly where the pointer rests. */
+export function Credits({ value }: { value: number }) {
+  return (
+    <span className="figures nowrap" title={`${formatExactCredits(value)} credits`}>
+      {formatCredits(value)}
+    </span>
+  );
+}
+
+export function Change({ value }: { value: number }) {
+  return <span className={`figures nowrap ${value > 0 ? "good" : ""}`}>{formatChange(value)}</span>;
+}
+
+const TICK_MS = 10_000;
+let nowMs = Date.now();
+const watchers = new Set<() => void>();
+let ticking: ReturnType<typeof setInterval> | undefined;
+
+function watch(changed: () => void): () => void {
+  watchers.add(changed);
+  if (ticking === undefined) nowMs = Date.now();
+  ticking ??= setInterval(() => {
+    nowMs = Date.now();
+    for (const tell of watchers) tell();
+  }, TICK_MS);
+  return () => {
+    watchers.delete(changed);
+    if (watchers.size > 0) return;
+    clearInterval(ticking);
+    ticking = undefined;
+  };
+}
+
+/** The time, for what is told from now; it moves on every ten seconds. */
+export function useNow(): number {
+  return useSyncExternalStore(watch, () => nowMs);
+}
+
+/** A moment as its distance from now, and exactly where the pointer rests. */
+export function Ago({ at, never = "never" }: { at: string | number | null; never?: string }) {
+  const now = useNow();
+  if (at === null) return <span className="faint">{never}</span>;
+  return (
+    <time className="nowrap" dateTime={new Date(at).toISOString()} title={formatMoment(at)}>
+      {formatDistance(at, now)}
+    </time>
+  );
+}

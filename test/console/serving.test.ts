@@ -1,0 +1,106 @@
+import { readdirSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ROOT } from "../support/documents.ts";
+import { type RunningService, startService } from "../support/service.ts";
+
+const BUILD = join(ROOT, "console", "dist");
+const FIRST_LOAD_BYTES_MAX = 250_000;
+
+let service: RunningService;
+beforeAll(async () => {
+  service = await startService();
+});
+afterAll(() => service?.end());
+
+const get = (path: string, headers: Record<string, string> = {}) =>
+  fetch(`${service.url}${path}`, { headers, redirect: "manual" });
+
+describe("the console", () => {
+  test.each([
+    "/",
+    "/organizations",
+    "/organizations/org_x",
+    "/credits",
+    "/tokens",
+    "/requests/a",
+    "/models/a/b",
+    "/playground",
+  ])("is one document, asked for anew each time: %s", async (path) => {
+    const answer = await get(path);
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get("content-type")).toBe("text/html; charset=utf-8");
+    expect(answer.headers.get("cache-control")).toBe("no-store");
+    expect(await answer.text()).toContain('<div id="root"></div>');
+  });
+
+  test("lets in nothing from elsewhere and nothing inline, and is shown in no other page", async () => {
+    const { headers } = await get("/");
+    const policy = headers.get("content-security-policy") ?? "";
+    expect(policy).toContain("default-src 'none'");
+    expect(policy).toContain("frame-ancestors 'none'");
+    expect(policy).toContain("require-trusted-types-for 'script'");
+    expect(policy).not.toMatch(/unsafe|https?:|\*|data:/);
+    expect(headers.get("x-content-type-options")).toBe("nosniff");
+    expect(headers.get("referrer-policy")).toBe("no-referrer");
+    expect(await (await get("/")).text()).not.toMatch(/<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=/i);
+  });
+
+  test("has parts that are kept for ever, by their content's hash, and sent compressed", async () => {
+    const assets = readdirSync(join(BUILD, "assets")).filter((name) => /\.(js|css)$/.test(name));
+    expect(assets.length).toBeGreaterThan(5);
+    for (const name of assets) {
+      expect(name).toMatch(/-[\w-]{8}\.(js|css)$/);
+      const { headers } = await get(`/assets/${name}`, { "accept-encoding": "br, gzip" });
+      expect(headers.get("cache-control")).toBe("public, max-age=31536000, immutable");
+      expect(headers.get("content-encoding")).toBe("br");
+      expect(headers.get("x-content-type-options")).toBe("nosniff");
+    }
+  });
+
+  test(`is in all no more than ${FIRST_LOAD_BYTES_MAX} bytes of compressed JavaScript`, () => {
+    const scripts = readdirSync(BUILD, { recursive: true, encoding: "utf8" }).filter((path) => path.endsWith(".js.gz"));
+    const bytes = scripts.reduce((sum, path) => sum + statSync(join(BUILD, path)).size, 0);
+    expect(scripts.length).toBeGreaterThan(5);
+    expect(bytes).toBeLessThan(FIRST_LOAD_BYTES_MAX);
+  });
+
+  test("names no other host in what it loads", async () => {
+    const index = await (await get("/")).text();
+    const addresses = [...index.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, address = ""]) => address);
+    expect(addresses.length).toBeGreaterThan(3);
+    for (const address of addresses) {
+      expect(address).toMatch(/^\/(?!\/)/);
+      expect((await get(address)).status).toBe(200);
+    }
+  });
+});
+
+describe("beside the console", () => {
+  test.each([
+    "/v1",
+    "/v1/",
+    "/v1/nothing",
+    "/nothing",
+    "/assets/nothing.js",
+    "/.sources",
+    "/../package.json",
+    "/index.html/x",
+  ])("%s stays not found, in JSON", async (path) => {
+    const answer = await get(path);
+    expect(answer.status).toBe(404);
+    expect(await answer.json()).toMatchObject({ error: { code: "not_found" } });
+  });
+
+  test("a page takes no other method", async () => {
+    const answer = await fetch(`${service.url}/tokens`, { method: "POST" });
+    expect(answer.status).toBe(404);
+  });
+
+  test("the document of the API and its page are where they were", async () => {
+    expect((await get("/openapi.json")).status).toBe(200);
+    expect((await get("/docs")).status).toBe(200);
+    const document = (await (await get("/openapi.json")).json()) as { paths: object };
+    expect(Object.keys(document.paths).every((path) => path.includes("/v1/"))).toBe(true);
+  });
+});

@@ -1,0 +1,96 @@
+import { execFile, spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type CallBody, curlOf, pythonOf, typescriptOf } from "../../console/src/snippets/snippets.ts";
+import { ROOT } from "../support/documents.ts";
+import {
+  eventsOf,
+  makeOrganization,
+  type Organization,
+  type RunningService,
+  startService,
+} from "../support/service.ts";
+
+const run = promisify(execFile);
+
+/** What quoting goes wrong with. */
+const NASTY = `It's "quoted", \\ $HOME \`id\` $(id) %s !! {x}\n\t</script> ''' """ # — ü 🦉`;
+const body: CallBody = {
+  model: "sandbox/echo",
+  messages: [{ role: "user", content: NASTY }],
+  instructions: 'Don\'t "shout"',
+  temperature: 0,
+  max_tokens: 200,
+};
+
+let service: RunningService;
+let organization: Organization;
+let folder: string;
+beforeAll(async () => {
+  service = await startService();
+  organization = await makeOrganization(service, "10");
+  folder = mkdtempSync(join(tmpdir(), "tollgate-snippets-"));
+});
+afterAll(async () => {
+  rmSync(folder, { recursive: true, force: true });
+  await service?.end();
+});
+
+const environment = () => ({ PATH: process.env.PATH, TOLLGATE_TOKEN: organization.token });
+const callWith = (more: Partial<CallBody> = {}) => ({ baseUrl: service.baseUrl, body: { ...body, ...more } });
+
+describe("the curl command", () => {
+  test("asks what was asked in the playground", async () => {
+    const { stdout } = await run("sh", ["-c", curlOf(callWith())], { env: environment() });
+    expect(JSON.parse(stdout).choices[0].message.content).toBe(NASTY);
+  });
+
+  test("streams", async () => {
+    const { stdout } = await run("sh", ["-c", curlOf(callWith({ stream: true }))], { env: environment() });
+    expect(eventsOf(stdout).at(-1)).toBe("[DONE]");
+  });
+
+  test("holds a token that it was given", async () => {
+    const command = curlOf({ ...callWith(), token: organization.token });
+    const { stdout } = await run("sh", ["-c", command], { env: { PATH: process.env.PATH } });
+    expect(JSON.parse(stdout).object).toBe("chat.completion");
+  });
+});
+
+describe("the TypeScript program", () => {
+  test.each([true, false])("prints the answer, streamed: %s", async (stream) => {
+    const words = ["--input-type=module-typescript", "--eval", typescriptOf(callWith({ stream }))];
+    const { stdout } = await run(process.execPath, words, { cwd: ROOT, env: environment() });
+    expect(stdout.replace(/\n$/, "")).toBe(NASTY);
+  });
+});
+
+/** Stands in for the package `openai`: prints what it is called with. */
+const RECORDER = `
+import json
+class OpenAI:
+    def __init__(self, **client):
+        self.client = client
+        self.chat = self.completions = self
+    def create(self, **call):
+        print(json.dumps([self.client, call]))
+        raise SystemExit(0)
+`;
+
+const hasPython = spawnSync("python3", ["--version"]).status === 0;
+
+describe.skipIf(!hasPython)("the Python program", () => {
+  test.each([true, false])("calls the client with what was asked, streamed: %s", async (stream) => {
+    writeFileSync(join(folder, "openai.py"), RECORDER);
+    const env = { ...environment(), PYTHONPATH: folder, PYTHONDONTWRITEBYTECODE: "1" };
+    const { stdout } = await run("python3", ["-c", pythonOf(callWith({ stream }))], { env });
+    const { instructions, ...known } = body;
+    expect(JSON.parse(stdout)).toEqual([
+      { base_url: service.baseUrl, api_key: organization.token },
+      { ...known, stream, extra_body: { instructions } },
+    ]);
+  });
+});

@@ -1,0 +1,21 @@
+import { accessSync, constants } from "node:fs";
+import { delimiter, join } from "node:path";
+
+const NAMES = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
+
+/** The Chromium of this machine: where CHROMIUM_PATH says, or the first on the PATH. */
+export function findChromium(): string | undefined {
+  const stated = process.env.CHROMIUM_PATH;
+  if (stated !== undefined && stated !== "") return stated;
+  const folders = (process.env.PATH ?? "").split(delimiter);
+  return folders.flatMap((folder) => NAMES.map((name) => join(folder, name))).find(isExecutable);
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
