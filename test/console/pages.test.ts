@@ -55,8 +55,6 @@ describe.skipIf(!hasBrowser)("every page of the console", () => {
 
   test.each([
     ["light", "wide", WIDE],
-    ["light", "narrow", NARROW],
-    ["dark", "wide", WIDE],
     ["dark", "narrow", NARROW],
   ] as const)("is accessible and fits its window, %s and %s", { timeout: 90_000 }, async (colorScheme, _, viewport) => {
     const operator = await visit(browser, service, { colorScheme, viewport });

@@ -61,7 +61,7 @@ export async function violationsOf(page: Page): Promise<string[]> {
   await page.evaluate(axeCore.source);
   const found = await page.evaluate(async (rules) => {
     const { axe, document } = globalThis as unknown as { axe: Axe; document: unknown };
-    const { violations } = await axe.run(document, { runOnly: rules });
+    const { violations } = await axe.run(document, { runOnly: rules, resultTypes: ["violations"] });
     return violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.target.join(" ")}`));
   }, RULES);
   return found;

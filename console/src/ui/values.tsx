@@ -1,5 +1,5 @@
 import { useSyncExternalStore } from "react";
-import { formatChange, formatCredits, formatExactCredits } from "../format/numbers.ts";
+import { formatCredits, formatExactCredits } from "../format/numbers.ts";
 import { formatDistance, formatMoment } from "../format/times.ts";
 
 /** Credits at a glance, and exactly where the pointer rests. */
@@ -9,10 +9,6 @@ export function Credits({ value }: { value: number }) {
       {formatCredits(value)}
     </span>
   );
-}
-
-export function Change({ value }: { value: number }) {
-  return <span className={`figures nowrap ${value > 0 ? "good" : ""}`}>{formatChange(value)}</span>;
 }
 
 const TICK_MS = 10_000;
