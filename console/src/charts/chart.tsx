@@ -1,21 +1,7 @@
 import { type KeyboardEvent, useEffect, useRef, useState } from "react";
 import { DataTable } from "./data-table.tsx";
 import { Axes, Bars, Lines, Points } from "./marks.tsx";
-import { type Column, HEIGHT, type Kind, plotOf, type Series } from "./scales.ts";
-
-export interface ChartProps {
-  /** What it shows, for those who do not see it. */
-  title: string;
-  kind: Kind;
-  series: readonly Series[];
-  columns: readonly Column[];
-  /** A value as it is told. */
-  format: (value: number) => string;
-  /** A value as it stands at the axis. */
-  formatTick: (value: number) => string;
-  /** Whether the parts of a column make a sum that says something. */
-  withTotal?: boolean;
-}
+import { type ChartProps, type Column, HEIGHT, type Kind, type Plot, plotOf, type Series } from "./scales.ts";
 
 /** A chart over days: read by eye, by pointer, by arrow keys column by column, or as the table behind it. */
 export function Chart(props: ChartProps) {
@@ -68,32 +54,13 @@ function PlotArea({ title, kind, series, columns, format, formatTick, withTotal 
         <Axes plot={plot} format={formatTick} />
         {kind === "lines" && <Lines columns={columns} series={series} plot={plot} />}
         {columns.map((column) => (
-          // biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a part of a picture, reached by arrow keys
-          <g
+          <Slot
             key={column.key}
-            data-key={column.key}
-            className="chart-column"
-            role="img"
-            aria-label={inWords(column, series, format, withTotal)}
-            tabIndex={column.key === reached ? 0 : -1}
-            onFocus={() => setShown(column.key)}
-            onBlur={() => setShown(null)}
-            onPointerEnter={() => setShown(column.key)}
-            onPointerLeave={() => setShown(null)}
-          >
-            <rect
-              className="catch"
-              x={plot.middle(column.key) - plot.step / 2}
-              y={plot.top}
-              width={plot.step}
-              height={plot.bottom - plot.top}
-            />
-            {kind === "bars" ? (
-              <Bars column={column} series={series} plot={plot} />
-            ) : (
-              <Points column={column} series={series} plot={plot} />
-            )}
-          </g>
+            {...{ column, series, plot, kind }}
+            words={inWords(column, series, format, withTotal)}
+            isReached={column.key === reached}
+            onShown={(isShown) => setShown(isShown ? column.key : null)}
+          />
         ))}
       </svg>
       {tipColumn && (
@@ -107,6 +74,44 @@ function PlotArea({ title, kind, series, columns, format, formatTick, withTotal 
         />
       )}
     </div>
+  );
+}
+
+interface SlotProps {
+  column: Column;
+  series: readonly Series[];
+  plot: Plot;
+  kind: Kind;
+  words: string;
+  /** Whether the Tab key leads to it. */
+  isReached: boolean;
+  onShown: (isShown: boolean) => void;
+}
+
+/** One column: what it shows, and all of its height to point at. */
+function Slot({ column, series, plot, kind, words, isReached, onShown }: SlotProps) {
+  return (
+    // biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a part of a picture, reached by arrow keys
+    <g
+      data-key={column.key}
+      className="chart-column"
+      role="img"
+      aria-label={words}
+      tabIndex={isReached ? 0 : -1}
+      onFocus={() => onShown(true)}
+      onBlur={() => onShown(false)}
+      onPointerEnter={() => onShown(true)}
+      onPointerLeave={() => onShown(false)}
+    >
+      <rect
+        className="catch"
+        x={plot.middle(column.key) - plot.step / 2}
+        y={plot.top}
+        width={plot.step}
+        height={plot.bottom - plot.top}
+      />
+      {kind === "bars" ? <Bars {...{ column, series, plot }} /> : <Points {...{ column, series, plot }} />}
+    </g>
   );
 }
 

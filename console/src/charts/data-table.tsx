@@ -1,4 +1,4 @@
-import type { ChartProps } from "./chart.tsx";
+import type { ChartProps } from "./scales.ts";
 
 /** The figures of a chart as a table. */
 export function DataTable({

@@ -19,6 +19,21 @@ const LABEL_WIDTH = 56;
 const TICKS = 4;
 
 export type Kind = "bars" | "lines";
+
+export interface ChartProps {
+  /** What it shows, for those who do not see it. */
+  title: string;
+  kind: Kind;
+  series: readonly Series[];
+  columns: readonly Column[];
+  /** A value as it is told. */
+  format: (value: number) => string;
+  /** A value as it stands at the axis. */
+  formatTick: (value: number) => string;
+  /** Whether the parts of a column make a sum that says something. */
+  withTotal?: boolean;
+}
+
 export type Plot = ReturnType<typeof plotOf>;
 
 /** Where everything of a chart stands, in pixels. Bars lie on each other, lines do not. */
