@@ -68,6 +68,8 @@ export interface WireFixture {
   secondTurn: object;
   /** Answers `JSON_TEXT` to `JSON_SCHEMA`. */
   structured: Answer & Asked;
+  /** Says `TEXT` with `LOGPROBS`; absent: the wire tells none. */
+  logprobs?: Answer & Asked;
   image: Asked;
   /** Undefined: the wire takes no address. */
   imageAddress: Asked | undefined;
@@ -84,6 +86,10 @@ export interface WireFixture {
 }
 
 export const TEXT = "Hello from far away.";
+export const LOGPROBS = [
+  { token: "Hello ", logprob: -0.1, bytes: null, top_logprobs: [{ token: "Hi ", logprob: -2.5, bytes: null }] },
+  { token: "from far away.", logprob: -0.2, bytes: null, top_logprobs: [] },
+];
 export const REASONING = "They ask for two cities.";
 export const CALLS = [
   { name: "weather", arguments: { city: "Bern" } },

@@ -9,6 +9,7 @@ import {
   IMAGE_ADDRESS,
   JSON_SCHEMA,
   JSON_TEXT,
+  LOGPROBS,
   PNG,
   SETTINGS,
   TEXT,
@@ -59,7 +60,12 @@ function folded(chunks: UpstreamChunk[]) {
   if (choice === undefined) throw new Error("There is no choice");
   const last = <Name extends keyof UpstreamChunk>(name: Name) =>
     chunks.findLast((chunk) => chunk[name] !== undefined)?.[name];
-  return { message: choice.message, finishReason: last("finish_reason"), usage: last("usage") };
+  return {
+    message: choice.message,
+    logprobs: choice.logprobs,
+    finishReason: last("finish_reason"),
+    usage: last("usage"),
+  };
 }
 
 describe.each(FIXTURES)("$kind", (fixture: WireFixture) => {
@@ -120,6 +126,20 @@ describe.each(FIXTURES)("$kind", (fixture: WireFixture) => {
       expect(heard.error).toBeUndefined();
       expect(heard.message.content).toBe(JSON_TEXT);
       expect(sent()).toMatchObject(fixture.structured.sent);
+    });
+
+    test("log probabilities, where the wire tells them", async () => {
+      const asked = { model, stream, logprobs: true, top_logprobs: 1 };
+      if (fixture.logprobs === undefined) {
+        expect((await ask(provider, asked)).error).toMatchObject({ failure: "unsupported" });
+        expect(server.requests).toEqual([]);
+        return;
+      }
+      server.answer(scripted(fixture, fixture.logprobs, stream));
+      const heard = await ask(provider, asked);
+      expect(heard.message.content).toBe(TEXT);
+      expect(heard.logprobs).toEqual({ content: LOGPROBS, refusal: null });
+      expect(sent()).toMatchObject(fixture.logprobs.sent);
     });
 
     test.each(fixture.errors)("$what: $failure", async ({ status, headers = {}, body, failure, retryAfterSeconds }) => {

@@ -1,4 +1,5 @@
 import type {
+  LanguageModelV4Content,
   LanguageModelV4FinishReason,
   LanguageModelV4GenerateResult,
   LanguageModelV4StreamPart,
@@ -62,17 +63,27 @@ export class AnswerReader {
   readResult({ content, finishReason, usage, response }: LanguageModelV4GenerateResult): UpstreamChunk[] {
     const chunks: UpstreamChunk[] = [];
     for (const [index, part] of content.entries()) {
-      if (part.type === "text" && part.text !== "") chunks.push({ delta: { content: part.text } });
-      else if (part.type === "reasoning") {
-        const chunk = this.#readReasoning(String(index), part.text, part.providerMetadata);
-        if (chunk !== undefined) chunks.push(chunk);
-      } else if (part.type === "tool-call" && part.providerExecuted !== true) chunks.push(this.#finishCall(part));
+      const chunk = this.#readContent(part, String(index));
+      if (chunk !== undefined) chunks.push(chunk);
     }
     const logprobs = this.#wire.logprobsOf?.(response?.body);
     if (logprobs !== undefined) chunks.push({ logprobs });
     if (response?.modelId !== undefined) chunks.push({ model: response.modelId });
     chunks.push(this.#finish(finishReason, usage));
     return chunks;
+  }
+
+  #readContent(part: LanguageModelV4Content, id: string): UpstreamChunk | undefined {
+    switch (part.type) {
+      case "text":
+        return part.text === "" ? undefined : { delta: { content: part.text } };
+      case "reasoning":
+        return this.#readReasoning(id, part.text, part.providerMetadata);
+      case "tool-call":
+        return part.providerExecuted === true ? undefined : this.#finishCall(part);
+      default:
+        return undefined;
+    }
   }
 
   #readReasoning(id: string, text: string, metadata: SharedV4ProviderMetadata | undefined): UpstreamChunk | undefined {
@@ -105,7 +116,7 @@ export class AnswerReader {
     toolName: string;
     input: string;
     providerMetadata?: unknown;
-  }): UpstreamChunk {
+  }): UpstreamChunk | undefined {
     const { toolCallId: id, toolName: name, input } = part;
     const begun = this.#calls.get(id);
     const index = begun?.index ?? this.#calls.size;
@@ -115,7 +126,7 @@ export class AnswerReader {
     if (begun?.hasArguments === false) call.function = { arguments: input };
     const extra = this.#extraContent(part.providerMetadata);
     if (extra !== undefined) call.extra_content = extra;
-    return callChunk(call);
+    return Object.keys(call).length === 1 ? undefined : callChunk(call);
   }
 
   /** Signed reasoning goes out with the call that follows it. */

@@ -13,7 +13,7 @@ export interface Call {
 /** Turns a request of OpenAI's shape into a call. Throws UpstreamError where it cannot be told on this wire. */
 export function toCall(wire: Wire, request: UpstreamRequest): Call {
   const absent = OWN_FIELDS.filter((field) => request[field] !== undefined && !wire.takes.includes(field));
-  if (absent.includes("logprobs")) throw untellable("logprobs");
+  if (request.logprobs === true && absent.includes("logprobs")) throw untellable("logprobs");
   const { prompt, ignored } = toPrompt(wire, request.messages);
   const fit = wire.fit(request);
   const { response_format: format, stop, tools, tool_choice: choice } = request;
@@ -32,7 +32,7 @@ export function toCall(wire: Wire, request: UpstreamRequest): Call {
     ...given("reasoning", request.reasoning_effort),
     ...fit.options,
   };
-  return { options, ignored: new Set([...ignored, ...fit.ignored, ...absent]) };
+  return { options, ignored: new Set([...ignored, ...fit.ignored, ...absent.filter((field) => field !== "logprobs")]) };
 }
 
 function given<Name extends string, Value>(name: Name, value: Value | undefined) {

@@ -1,0 +1,82 @@
+import type { LanguageModelV4FinishReason, LanguageModelV4Usage } from "@ai-sdk/provider";
+import { describe, expect, test } from "vitest";
+import { AnswerReader } from "./answer.ts";
+
+const WIRE = { metadataKey: "anthropic", reasoningFields: ["signature"] };
+const counted = (total: number | undefined, output: number | undefined): LanguageModelV4Usage => ({
+  inputTokens: { total, noCache: total, cacheRead: undefined, cacheWrite: undefined },
+  outputTokens: { total: output, text: output, reasoning: undefined },
+});
+const finish = (unified: LanguageModelV4FinishReason["unified"], raw: string | undefined, usage = counted(3, 1)) =>
+  new AnswerReader(WIRE).readPart({ type: "finish", finishReason: { unified, raw }, usage });
+
+describe("usage", () => {
+  test("is told as it was counted", () => {
+    expect(finish("stop", "end_turn")?.usage).toEqual({ prompt_tokens: 3, completion_tokens: 1 });
+  });
+
+  test.each([
+    ["nothing", undefined, undefined],
+    ["no answer", 3, undefined],
+    ["no prompt, which cannot be", 0, 1],
+  ])("is left to be counted here where there is %s", (_what, prompt, completion) => {
+    expect(finish("stop", "end_turn", counted(prompt, completion))).toEqual({ finish_reason: "stop" });
+  });
+});
+
+describe("the end of an answer", () => {
+  test.each([
+    ["stop", "end_turn", "stop"],
+    ["length", "max_tokens", "length"],
+    ["tool-calls", "tool_use", "tool_calls"],
+    ["content-filter", "refusal", "content_filter"],
+    ["other", "compaction", "stop"],
+    ["other", "safety", "content_filter"],
+  ] as const)("%s, %s: %s", (unified, raw, reason) => {
+    expect(finish(unified, raw)?.finish_reason).toBe(reason);
+  });
+
+  test.each([
+    ["other", undefined],
+    ["interrupted", undefined],
+    ["error", "MALFORMED_FUNCTION_CALL"],
+    ["interrupted", "x"],
+  ] as const)("%s, %s: a failure", (unified, raw) => {
+    expect(() => finish(unified, raw)).toThrow(expect.objectContaining({ failure: "failed" }));
+  });
+});
+
+describe("a tool call", () => {
+  const call = { type: "tool-call" as const, toolCallId: "a", toolName: "f", input: '{"x":1}' };
+  const told = (reader: AnswerReader, part: Parameters<AnswerReader["readPart"]>[0]) =>
+    reader.readPart(part)?.delta?.tool_calls?.[0];
+
+  test("that comes as a whole is told as a whole", () => {
+    expect(told(new AnswerReader(WIRE), call)).toEqual({
+      index: 0,
+      id: "a",
+      type: "function",
+      function: { name: "f", arguments: '{"x":1}' },
+    });
+  });
+
+  test("that came in pieces is not told twice", () => {
+    const reader = new AnswerReader(WIRE);
+    expect(told(reader, { type: "tool-input-start", id: "a", toolName: "f" })).toMatchObject({ index: 0, id: "a" });
+    expect(told(reader, { type: "tool-input-delta", id: "a", delta: '{"x":1}' })).toEqual({
+      index: 0,
+      function: { arguments: '{"x":1}' },
+    });
+    expect(reader.readPart(call)).toBeUndefined();
+  });
+
+  test("that began and had no pieces gets its arguments at its end", () => {
+    const reader = new AnswerReader(WIRE);
+    reader.readPart({ type: "tool-input-start", id: "a", toolName: "f" });
+    expect(told(reader, call)).toEqual({ index: 0, function: { arguments: '{"x":1}' } });
+  });
+
+  test("that the provider ran itself is none of the caller's", () => {
+    expect(new AnswerReader(WIRE).readPart({ ...call, providerExecuted: true })).toBeUndefined();
+  });
+});
