@@ -23,14 +23,12 @@ export type Outcome = string;
 /** An upstream that misbehaves, for a request with streaming and for one without. */
 export interface Case {
   name: string;
-  /** Where it is reached: at the server of the test's own, or at an address that cannot be. */
-  at?: "nobody" | "no-such-name" | "no-tls" | "no-certificate" | "silent-tls";
+  /** Where it is reached: at the server of the test's own, which is soon given up where it is "silent", or at an address that cannot be. */
+  at?: "silent" | "silent-tls" | "nobody" | "no-such-name" | "no-tls" | "no-certificate";
   streamed: Outcome;
   unstreamed: Outcome;
   /** Of the upstream at the test's own server; one script where both requests meet the same. */
   script?: Script | { streamed: Script; unstreamed: Script };
-  /** The client waits until a timeout of the service. */
-  isTimeout?: boolean;
 }
 
 const MEBIBYTE = 1024 * 1024;
@@ -56,12 +54,12 @@ const UNREACHABLE: Case[] = [
   { name: "a name that does not exist", at: "no-such-name", ...both(UNAVAILABLE) },
   { name: "no TLS where TLS is expected", at: "no-tls", ...both(UNAVAILABLE) },
   { name: "a TLS handshake that fails", at: "no-certificate", ...both(UNAVAILABLE) },
-  { name: "a TLS handshake that never ends", at: "silent-tls", ...both(TIMEOUT), isTimeout: true },
+  { name: "a TLS handshake that never ends", at: "silent-tls", ...both(TIMEOUT) },
 ];
 
 const HEADERS: Case[] = [
-  { name: "no answer at all", script: () => {}, ...both(TIMEOUT), isTimeout: true },
-  { name: "headers a few bytes a second", script: dribblesHeaders, ...both(TIMEOUT), isTimeout: true },
+  { name: "no answer at all", at: "silent", script: () => {}, ...both(TIMEOUT) },
+  { name: "headers a few bytes a second", at: "silent", script: dribblesHeaders, ...both(TIMEOUT) },
   { name: "closed before headers", script: (socket) => void socket.end(), ...both(UNAVAILABLE) },
   { name: "reset before headers", script: (socket) => void socket.resetAndDestroy(), ...both(UNAVAILABLE) },
   { name: "closed inside the headers", script: sends("HTTP/1.1 200 OK\r\ncontent-ty"), ...both(UNAVAILABLE) },
@@ -169,10 +167,10 @@ const BREAKS: Case[] = [
   },
   {
     name: "silence in the middle",
+    at: "silent",
     ...each(sendsAndWaits(inChunks(word("a"))), sendsAndWaits(half)),
     streamed: brokenOff("a piece", "upstream_timeout"),
     unstreamed: TIMEOUT,
-    isTimeout: true,
   },
   {
     name: "a stream without end",

@@ -23,7 +23,10 @@ const route = (provider: string, model: string, fields: object = {}) => ({ provi
 /** Each model is served by a first route that does what its name says, and a second one that answers. */
 const pair = (id: string, fields: object = {}) => ({
   id,
-  routes: [route("up", id, { price: priced(1) }), route("up", "spare", { price: priced(2) })],
+  routes: [
+    route(id === "silent" ? "hasty" : "up", id, { price: priced(1) }),
+    route("up", "spare", { price: priced(2) }),
+  ],
   ...fields,
 });
 
@@ -61,12 +64,12 @@ beforeAll(async () => {
   service = await startService({
     config: {
       limits: { requestsPerMinute: 100_000, tokensPerMinute: 1_000_000_000 },
-      providers: [at("up", upstream.baseUrl, 300), at("patient", upstream.baseUrl, 60_000), at("down", nobody, 300)],
+      providers: [at("up", upstream.baseUrl, 60_000), at("hasty", upstream.baseUrl, 300), at("down", nobody, 60_000)],
       models: [
         ...names.map((name) => pair(name)),
         { id: "refused", price: priced(1), routes: [route("down", "any"), route("up", "spare")] },
         { id: "alone", price: priced(1), routes: [route("down", "alone")] },
-        { id: "hanging", price: priced(1), routes: [route("patient", "hanging"), route("up", "spare")] },
+        { id: "hanging", price: priced(1), routes: [route("up", "hanging"), route("up", "spare")] },
         {
           id: "weighted",
           price: priced(1),
@@ -77,6 +80,7 @@ beforeAll(async () => {
           price: priced(1),
           routes: [route("up", "limited")],
         },
+        { id: "trial", price: priced(1), routes: [route("sandbox", "fault"), route("sandbox", "echo")] },
         { id: "all-down", price: priced(1), routes: [route("down", "a"), route("up", "broken")] },
       ],
     },
@@ -181,6 +185,17 @@ test("an upstream that names a time is left alone until then, and the answer tel
   expect(calls("limited")).toBe(before);
 });
 
+test("a sandbox model that fails because its message says so is asked again every time", async () => {
+  const body = { model: "trial", messages: [{ role: "user", content: "status 503 retry-after 60" }] };
+  for (let count = 0; count < 8; count += 1) {
+    const failing = await send(service, "/v1/chat/completions", rich.token, body);
+    expect(failing.headers.get("x-tollgate-route")).toBe("sandbox/echo");
+  }
+  const fine = { ...body, messages: [{ role: "user", content: "3 tokens" }] };
+  const answer = await send(service, "/v1/chat/completions", rich.token, fine);
+  expect(answer.headers.get("x-tollgate-route")).toBe("sandbox/fault");
+});
+
 test("weights share the requests among the routes", async () => {
   const taken = new Map<string, number>();
   for (let count = 0; count < 80; count += 1) {
@@ -236,14 +251,14 @@ test("models list tells beside the running service how its routes fare", async (
     });
   expect(await healthOf("up/spare")).toMatchObject({ health: { state: "closed", recent: { failures: 0 } } });
   expect(await healthOf("up/moneyless")).toMatchObject({ health: { last_failure: { failure: "credentials" } } });
-  expect(await healthOf("sandbox/echo")).toMatchObject({ health: null });
+  expect(await healthOf("sandbox/story")).toMatchObject({ health: null });
 });
 
 test("each charge names the route that was taken, and the books balance", async () => {
   const statement = await service.tollgate<{ entries: Charge[] }>("credits", "statement", "--org", rich.id);
   const complete = statement.entries.filter(({ end }) => end === "complete");
   expect(complete.length).toBeGreaterThan(100);
-  const models = ["well", "weighted"];
+  const models = ["well", "weighted", "trial"];
   const wrong = complete.filter((charge) => charge.upstream !== "up/spare" && !models.includes(charge.model));
   expect(wrong).toEqual([]);
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { readDocuments, tableOf } from "../support/documents.ts";
 import { CASES, CASES_OF_ANY_WIRE } from "./cases.ts";
-import { type Bench, type Met, MODES, OTHER_KINDS, startBench, tableRows, WAITS_MS_MAX } from "./run.ts";
+import { type Bench, type Met, MODES, OTHER_KINDS, startBench, tableRows } from "./run.ts";
 import { OWN_KIND } from "./servers.ts";
 
 let bench: Bench;
@@ -19,10 +19,6 @@ afterAll(async () => {
 describe.each(MODES)("%s", (mode) => {
   test.each(CASES.map((one) => [one.name, one[mode]] as const))("%s", (name, expected) => {
     expect(met.find((one) => one.name === name && one.mode === mode)?.outcome).toBe(expected);
-  });
-
-  test.each(CASES.filter(({ isTimeout }) => isTimeout).map(({ name }) => name))("%s: told in time", (name) => {
-    expect(met.find((one) => one.name === name && one.mode === mode)?.tookMs).toBeLessThan(WAITS_MS_MAX);
   });
 });
 

@@ -15,7 +15,7 @@ import { CASES, CASES_OF_ANY_WIRE, type Case, type Outcome } from "./cases.ts";
 import { REPORTED } from "./scripts.ts";
 import { OWN_KIND, providerAt, startServers, TIMEOUT_MS } from "./servers.ts";
 
-/** What a caller waits at the most for the end of an upstream that has gone silent. */
+/** What a caller waits at the most for the end of an upstream that has gone silent, on a machine that is not busy. */
 export const WAITS_MS_MAX = TIMEOUT_MS + 1_000;
 const HANGS_AFTER_MS = 20_000;
 const PROMPT = "go";
