@@ -137,7 +137,7 @@ function ready(keeper: ChildProcess): Promise<void> {
   return new Promise((resolve, reject) => {
     let output = "";
     const fail = () => {
-      keeper.stdin?.destroy();
+      keeper.stdin?.end("keep");
       reject(new Error(`PostgreSQL did not start: ${output.trim()}`));
     };
     const timer = setTimeout(fail, START_TIMEOUT_MS);
