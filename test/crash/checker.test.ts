@@ -82,6 +82,7 @@ function world() {
   ];
   const doings: Doings = {
     records: new Map(records.map((record) => [record.id, record])),
+    repeated: new Map([[whole, structuredClone(records[0] as Record)]]),
     ...{ killedAt: KILLED_AT, storeWasAway: true },
   };
   return { books, doings, balance, whole: records[0] as Record, cut: records[1] as Record };
@@ -168,6 +169,16 @@ describe("the judge finds", () => {
       /a part of a whole was charged/,
     ],
     ["a hold that is still open", (all) => (hold(all, REFUSED).state = "open"), /t-refused: its hold is open/],
+    [
+      "a key that is answered with an error after a complete answer",
+      ({ doings }) => Object.assign(doings.repeated.get("t-whole")?.client ?? {}, { status: 409, end: "error" }),
+      /answered 409 error .*after a complete answer/,
+    ],
+    [
+      "a key that is answered with another answer",
+      ({ doings }) => doings.repeated.get("t-whole")?.client.wordsAt.pop(),
+      /repeated, it has 9 words/,
+    ],
     [
       "a reference that granted twice",
       ({ books }) => {

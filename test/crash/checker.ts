@@ -2,6 +2,7 @@ import type { Balance, Books, Event, Hold } from "./books.ts";
 import { checkCharge } from "./charges.ts";
 import { type Doings, type Limits, sum, sumOfTokens } from "./doings.ts";
 import { PRICES, priceOf, toPico } from "./prices.ts";
+import { checkRepetition } from "./repetitions.ts";
 
 /**
  * The judge of the trials. It knows the nine invariants of the books, the rule of what is charged and the tables, and
@@ -43,7 +44,10 @@ export class Checker {
     return [...doings.records.values()].flatMap((record) => {
       const [hold, ...others] = holds.get(record.id) ?? [];
       if (others.length > 0) return [`${record.id}: ${others.length + 1} holds`];
-      const faults = checkCharge({ record, hold, events: events.get(record.id) ?? [], doings, limits: this.#limits });
+      const faults = [
+        ...checkCharge({ record, hold, events: events.get(record.id) ?? [], doings, limits: this.#limits }),
+        ...checkRepetition(record, doings.repeated.get(record.id), hold),
+      ];
       return faults.map((fault) => `${record.id}: ${fault}`);
     });
   }

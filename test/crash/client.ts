@@ -14,6 +14,13 @@ export interface Call {
   /** The client reads nothing of the answer's body before it is told to. */
   readsLater?: Promise<unknown>;
   idempotencyKey?: string;
+  /** Whether it is the same request once more, which has a log of its own. */
+  isRepeated?: boolean;
+}
+
+/** The trial under which a request that is sent once more is logged. */
+export function repeatedOf(trial: string): string {
+  return `${trial}.repeated`;
 }
 
 /** A request under way. */
@@ -39,8 +46,9 @@ export class Clients {
 
   send(baseUrl: string, call: Call): Sent {
     const { script, streamed, organization } = call;
+    const trial = trialOf(script.id);
+    const path = join(this.#directory, `${call.isRepeated ? repeatedOf(trial) : trial}.clients.jsonl`);
     const log = (line: Omit<ClientLine, "id" | "at">) => {
-      const path = join(this.#directory, `${trialOf(script.id)}.clients.jsonl`);
       appendFileSync(path, `${JSON.stringify({ id: script.id, at: Date.now(), ...line } satisfies ClientLine)}\n`);
     };
     log({ got: "nothing yet", request: { streamed, organizationId: organization.id, script } });

@@ -12,6 +12,8 @@ export interface Limits {
 /** What one trial did, as the checker has to know it. */
 export interface Doings {
   records: Map<string, Record>;
+  /** The requests that were sent once more with the same key. */
+  repeated: Map<string, Record>;
   /** When the service that served it was killed; undefined where it lived. */
   killedAt: number | undefined;
   /** Whether requests may have been answered 503 because the store was away. */

@@ -27,7 +27,8 @@ export function mixedCalls(
     const organization = organizations[index % organizations.length];
     if (organization === undefined) throw new Error("there is no organization");
     const leaves = random.chance(0.08) ? { leavesAfterWords: random.between(1, words) } : {};
-    return { script, streamed: random.chance(0.7), organization, ...leaves };
+    const key = random.chance(0.3) ? { idempotencyKey: script.id } : {};
+    return { script, streamed: random.chance(0.7), organization, ...leaves, ...key };
   });
 }
 

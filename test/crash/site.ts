@@ -7,7 +7,7 @@ import { makePostgresServer, type PostgresServer } from "../support/postgres-ser
 import { makeOrganization, type RunningService, type ServiceOptions, startService } from "../support/service.ts";
 import { type Books, readBooks, type Source } from "./books.ts";
 import { Checker } from "./checker.ts";
-import { type Call, Clients, MODEL, type Sent } from "./client.ts";
+import { type Call, Clients, MODEL, repeatedOf, type Sent } from "./client.ts";
 import type { Doings, Limits } from "./doings.ts";
 import { PRICES } from "./prices.ts";
 import { readRecords } from "./records.ts";
@@ -151,6 +151,13 @@ export class Site {
     return calls.map((call) => this.clients.send(this.service.baseUrl, call));
   }
 
+  /** Sends those of the requests once more that carry a key, as a client does that was cut off; resolves when all have ended. */
+  async repeat(sent: Sent[]): Promise<void> {
+    const keyed = sent.map(({ call }) => call).filter((call) => call.idempotencyKey !== undefined);
+    const calls = keyed.map(({ leavesAfterWords: _left, ...call }) => ({ ...call, isRepeated: true }));
+    await Promise.all(this.send(calls).map(({ ended }) => ended));
+  }
+
   /** Resolves when the service says that it is ready, and that nothing waits to be booked. */
   async untilReady(): Promise<void> {
     const until = Date.now() + this.options.patienceMs;
@@ -196,12 +203,13 @@ export class Site {
   /** Hands a trial to the checker; its charges are judged when its holds have ended. */
   addTrial(trial: string, { killedAt, storeWasAway = false }: { killedAt?: number; storeWasAway?: boolean }): void {
     const records = readRecords(this.directory, trial);
-    for (const { client } of records.values()) {
+    const repeated = readRecords(this.directory, repeatedOf(trial));
+    for (const { client } of [...records.values(), ...repeated.values()]) {
       const became = client.end === "error" ? `${client.status} ${client.code}` : `${client.end}`;
       this.answers.set(became, (this.answers.get(became) ?? 0) + 1);
     }
     const dueAt = Date.now() + (LOCKED_LONGEST * 1000) / this.options.shortenedBy + this.options.patienceMs;
-    this.#pending.push({ trial, records, killedAt, storeWasAway, dueAt });
+    this.#pending.push({ trial, records, repeated, killedAt, storeWasAway, dueAt });
   }
 
   /**
