@@ -85,7 +85,7 @@ export class Site {
 
   static async open(options: SiteOptions): Promise<Site> {
     const directory = await mkdtemp(join(tmpdir(), `tollgate-crash-${options.store}-`));
-    await mkdir(join(directory, "data"));
+    for (const name of ["data", "other"]) await mkdir(join(directory, name));
     const disk = options.diskMegabytes === undefined ? undefined : await mount(directory, options.diskMegabytes);
     const upstream = await startUpstreamProcess(directory);
     const postgres = options.store === "postgres" ? await openPostgres() : undefined;
@@ -105,6 +105,16 @@ export class Site {
     return join(this.directory, "data");
   }
 
+  /** Of a second service on the same database. */
+  get otherDataDir(): string {
+    return join(this.directory, "other");
+  }
+
+  /** Lets a command find the store. */
+  get commandWords(): string[] {
+    return ["--data-dir", this.dataDir, "--config", join(this.directory, "tollgate.yaml")];
+  }
+
   /** Makes new organizations for the trials to come, so that the books of each stay small. */
   async makeOrganizations(): Promise<void> {
     this.#checker = new Checker(this.limits);
@@ -116,15 +126,18 @@ export class Site {
   /** Starts the service on what is there; resolves when it is ready, with how long that took. */
   async start(options: Partial<ServiceOptions> = {}): Promise<number> {
     const startedAt = performance.now();
-    this.#service = await startService({
+    this.#service = await startService({ ...this.serviceOptions, ...options });
+    return performance.now() - startedAt;
+  }
+
+  /** How the service is started. */
+  get serviceOptions(): ServiceOptions {
+    return {
       dataDir: this.dataDir,
       configDir: this.directory,
       launcher: this.disk?.launcher,
-      databaseUrl: this.postgres?.proxy.url,
       config: this.#config(),
-      ...options,
-    });
-    return performance.now() - startedAt;
+    };
   }
 
   /** Ends the service at once; gives the time of it. */
@@ -255,6 +268,7 @@ export class Site {
     const seconds = 1 / this.options.shortenedBy;
     return {
       server: { drainSeconds: 60 },
+      ...(this.postgres !== undefined && { database: this.postgres.proxy.url }),
       limits: { requestsPerMinute: 1_000_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 10_000 },
       ledger: {
         holdSeconds: HOLD_LIFE * seconds,

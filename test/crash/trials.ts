@@ -2,11 +2,13 @@ import type { Random } from "./random.ts";
 import type { Site, SiteOptions, StoreKind } from "./site.ts";
 import { absentStore, slowStore } from "./trials/away.ts";
 import { fillDisk } from "./trials/full-disk.ts";
+import { killCommands } from "./trials/grants.ts";
 import { playHistories } from "./trials/histories.ts";
 import { killAtRandomMoment } from "./trials/kill-service.ts";
 import { killAtNamedPoints } from "./trials/named-points.ts";
 import { cutCommits, killPostgres } from "./trials/postgres.ts";
 import { terminateUnderStreams } from "./trials/terminate.ts";
+import { killOneOfTwo } from "./trials/two-nodes.ts";
 
 export interface Trial {
   /** How the command line names it. */
@@ -35,6 +37,20 @@ export const TRIALS: readonly Trial[] = [
     runs: { sqlite: 3, postgres: 2 },
     soakRuns: 50,
     run: killAtNamedPoints,
+  },
+  {
+    key: "two-nodes",
+    name: "kill -9 of one of two services under 200 requests",
+    runs: { postgres: 1 },
+    soakRuns: 50,
+    run: killOneOfTwo,
+  },
+  {
+    key: "grants",
+    name: "kill -9 of three commands that grant credits, which are run again",
+    runs: { sqlite: 1, postgres: 1 },
+    soakRuns: 50,
+    run: killCommands,
   },
   {
     key: "postgres-kill",

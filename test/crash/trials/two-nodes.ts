@@ -1,0 +1,28 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { startService } from "../../support/service.ts";
+import { mixedCalls } from "../load.ts";
+import type { Random } from "../random.ts";
+import type { Site } from "../site.ts";
+
+const REQUESTS = 100;
+const KILL_WITHIN_MS = 3_000;
+
+/** Kills one of two services on the same PostgreSQL: the other one ends its holds, and its own requests notice nothing. */
+export async function killOneOfTwo(site: Site, random: Random, trial: string): Promise<void> {
+  const other = await startService({ ...site.serviceOptions, dataDir: site.otherDataDir });
+  try {
+    const living = mixedCalls(random, `${trial}.living`, REQUESTS, site.organizations);
+    const notice = living.map((call) => site.clients.send(other.baseUrl, call));
+    const sent = site.send(mixedCalls(random, trial, REQUESTS, site.organizations));
+    await sleep(random.between(0, KILL_WITHIN_MS));
+    const killedAt = await site.kill();
+    await Promise.all([...sent, ...notice].map(({ ended }) => ended));
+    site.addTrial(trial, { killedAt });
+    site.addTrial(`${trial}.living`, {});
+    // While nobody has started the dead one again.
+    await site.judge({ all: true });
+  } finally {
+    await other.end("SIGTERM");
+    await site.start();
+  }
+}
