@@ -24,7 +24,7 @@ const HOLDS_OF: Record<RequestStatus, { states: HoldState[]; hasFailed: boolean 
   running: { states: ["open"], hasFailed: null },
   complete: { states: ["charged"], hasFailed: false },
   client_left: { states: ["charged", "released"], hasFailed: false },
-  failed: { states: ["charged", "released"], hasFailed: null },
+  failed: { states: ["charged", "released"], hasFailed: true },
   recovered: { states: ["charged", "expired"], hasFailed: null },
 };
 
@@ -59,8 +59,8 @@ function statusOf({ hold, events }: RequestRow): RequestStatus {
   if (hold.state === "expired") return "recovered";
   if (hold.trace?.failure) return "failed";
   if (hold.state === "released") return "client_left";
-  const end = events.at(-1)?.end ?? "complete";
-  return end === "upstream_failed" || end === "timed_out" ? "failed" : end;
+  const end = events.at(-1)?.end;
+  return end === "client_left" || end === "recovered" ? end : "complete";
 }
 
 function toSummary(row: RequestRow): RequestSummary {

@@ -10,6 +10,7 @@ const FIRST_WINDOW_MS = 300_000;
 /** The clock of another node may be ahead. */
 const AHEAD_MS = 300_000;
 const WINDOW_GROWTH = 4;
+const CHUNK_ROWS_MAX = 1_000;
 /** A page goes out with what was found by then. */
 const SEARCH_MS = 250;
 
@@ -35,18 +36,21 @@ async function searchRequests(database: PortableDatabase, search: RequestSearch)
   if (floorId === undefined) return { rows: found, next: null };
   let beforeId = search.before ?? idAt(search.toMs ?? Date.now() + AHEAD_MS);
   let windowMs = FIRST_WINDOW_MS;
+  let chunk = search.limit;
   for (;;) {
     const openingId = idAt(Math.max(0, timeOf(beforeId) - windowMs));
     const fromId = openingId > floorId ? openingId : floorId;
-    const rows = await readWindow(database, search, { fromId, beforeId });
+    const rows = await readWindow(database, search, { fromId, beforeId, limit: chunk });
     found.push(...rows.filter(search.keep));
-    const last = rows.length === search.limit ? rows.at(-1) : undefined;
+    const last = rows.length === chunk ? rows.at(-1) : undefined;
     beforeId = last?.hold.holdId ?? fromId;
     if (found.length >= search.limit) {
       const shown = found.slice(0, search.limit);
       return { rows: shown, next: shown.at(-1)?.hold.holdId ?? null };
     }
     if (last === undefined) windowMs *= WINDOW_GROWTH;
+    // What is kept is rare: more at once.
+    else chunk = Math.min(CHUNK_ROWS_MAX, chunk * 2);
     if (beforeId <= floorId) return { rows: found, next: null };
     if (performance.now() - startedAtMs > SEARCH_MS) return { rows: found, next: beforeId };
   }
@@ -82,13 +86,13 @@ export async function firstHoldId(database: PortableDatabase, organizationId: st
 async function readWindow(
   database: PortableDatabase,
   search: RequestSearch,
-  { fromId, beforeId }: { fromId: string; beforeId: string },
+  { fromId, beforeId, limit }: { fromId: string; beforeId: string; limit: number },
 ): Promise<RequestRow[]> {
   let query = holdQuery(database)
     .where("hold.id", ">=", fromId)
     .where("hold.id", "<", beforeId)
     .orderBy("hold.id", "desc")
-    .limit(search.limit);
+    .limit(limit);
   if (search.organizationId !== null) query = query.where("organization.id", "=", search.organizationId);
   if (search.tokenId !== null) query = query.where("hold.token_id", "=", search.tokenId);
   if (search.model !== null) query = query.where("hold.model", "=", search.model);

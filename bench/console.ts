@@ -1,0 +1,131 @@
+/**
+ * `node bench/console.ts`: how fast the console's figures and lists come from a store with a history. Fills a new store with
+ * organizations, tokens and the holds of 30 days, sums up their days as a service does, and asks as the console does.
+ * Options: --holds, --organizations, --tokens, --asks, --database postgres://… (an empty database; absent: SQLite).
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { parseArgs } from "node:util";
+import pg from "pg";
+import { Directory } from "../src/accounts/directory.ts";
+import { Overviews } from "../src/ledger/overview.ts";
+import { Requests } from "../src/ledger/requests.ts";
+import { DAY_MS, dayOf, UsageDays } from "../src/ledger/usage-days.ts";
+import { openStore } from "../src/stores/open.ts";
+
+const DAYS = 30;
+const { values } = parseArgs({
+  options: {
+    holds: { type: "string", default: "1000000" },
+    organizations: { type: "string", default: "1000" },
+    tokens: { type: "string", default: "10000" },
+    asks: { type: "string", default: "100" },
+    database: { type: "string" },
+  },
+});
+const [holds, organizations, tokens, asks] = [values.holds, values.organizations, values.tokens, values.asks].map(
+  Number,
+) as [number, number, number, number];
+
+/** Rows by number, in SQL that both stores know; `n` counts from 0. */
+const HOLD_ID = (hex: (number: string, digits: number) => string, firstMs: number) => {
+  const atMs = `(${firstMs} + CAST(n % ${Math.ceil(holds / organizations)} AS bigint) * ${stepMs(firstMs)})`;
+  const time = hex(atMs, 12);
+  return `substr(${time}, 1, 8) || '-' || substr(${time}, 9, 4) || '-7000-8000-' || ${hex("n", 12)}`;
+};
+const stepMs = (firstMs: number) => Math.floor((Date.now() - firstMs) / Math.ceil(holds / organizations));
+
+function statements(hex: (number: string, digits: number) => string, series: (count: number) => string): string[] {
+  const firstMs = dayOf(Date.now()) - (DAYS - 1) * DAY_MS;
+  const organization = `'org_' || ${hex("n", 8)}`;
+  const perOrganization = Math.ceil(holds / organizations);
+  const owner = `CAST(n / ${perOrganization} AS bigint)`;
+  const columns =
+    "organization_id, id, token_id, request_id, model, upstream, input_price, cached_input_price, cache_write_price, output_price, reasoning_price, metadata, amount, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, reasoning_tokens, idempotency_key, made_at, expires_at, draws, state, charged, shortfall, is_streamed, first_token_ms, failure";
+  return [
+    `INSERT INTO organization (id, name, kind, created_at) SELECT ${organization}, 'Organization ' || n, 'standard', ${firstMs} + n FROM ${series(organizations)}`,
+    `INSERT INTO balance (organization_id, granted, available, held, spent, expired) SELECT ${organization}, 100000000, 100000000, 0, 0, 0 FROM ${series(organizations)}`,
+    `INSERT INTO token (organization_id, id, name, hash, prefix, scopes, created_at) SELECT 'org_' || ${hex(`n % ${organizations}`, 8)}, 'tok_' || ${hex("n", 8)}, 'Token ' || n, HASH, 'sk-tg-', '[]', ${firstMs} + n FROM ${series(tokens)}`,
+    `INSERT INTO hold (${columns}) SELECT 'org_' || ${hex(owner, 8)}, ${HOLD_ID(hex, firstMs)}, 'tok_' || ${hex(`${owner} + ${organizations} * (n % ${Math.max(1, Math.floor(tokens / organizations))})`, 8)}, 'req_' || n, 'model/' || (n % 7), 'upstream/' || (n % 7), 1, 1, 1, 2, 2, NULL, 1000, 10, 0, 0, 20, 0, NULL, ${firstMs}, ${firstMs}, '[]', CASE WHEN n % 50 = 0 THEN 'released' ELSE 'charged' END, 50 + n % 900, 0, 1, 50 + n % 3000, CASE WHEN n % 50 = 0 THEN 'upstream_error' END FROM ${series(holds)}`,
+  ];
+}
+
+async function fill(dataDir: string): Promise<void> {
+  if (values.database === undefined) {
+    const database = new DatabaseSync(join(dataDir, "tollgate.db"));
+    database.exec("PRAGMA synchronous = OFF");
+    const series = (count: number) =>
+      `(WITH RECURSIVE s (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM s WHERE n + 1 < ${count}) SELECT n FROM s)`;
+    const texts = statements((number, digits) => `printf('%0${digits}x', ${number})`, series);
+    for (const text of texts) database.exec(text.replace("HASH", "randomblob(32)"));
+    database.close();
+    return;
+  }
+  const client = new pg.Client({ connectionString: values.database });
+  await client.connect();
+  const series = (count: number) => `generate_series(0, ${count - 1}) AS s (n)`;
+  const texts = statements((number, digits) => `lpad(to_hex(${number}), ${digits}, '0')`, series);
+  for (const text of texts) await client.query(text.replace("HASH", "decode(md5(n::text) || md5(n::text), 'hex')"));
+  await client.query("ANALYZE");
+  await client.end();
+}
+
+async function measure(name: string, ask: () => Promise<unknown>): Promise<void> {
+  const took: number[] = [];
+  for (let asked = 0; asked < asks; asked += 1) {
+    const startedMs = performance.now();
+    await ask();
+    took.push(performance.now() - startedMs);
+  }
+  const first = took[0] ?? 0;
+  took.sort((a, b) => a - b);
+  const at = (share: number) => (took[Math.ceil(share * took.length) - 1] ?? 0).toFixed(1);
+  console.log(`${name.padEnd(34)} first ${first.toFixed(1)} ms, p50 ${at(0.5)} ms, p95 ${at(0.95)} ms`);
+}
+
+const dataDir = mkdtempSync(join(tmpdir(), "tollgate-console-"));
+const open = () => openStore({ database: values.database ?? null, dataDir, role: "service", clock: Date.now });
+await (await open()).close();
+await fill(dataDir);
+const store = await open();
+try {
+  const days = new UsageDays({ rows: store.usage, clock: Date.now, log: console });
+  const overviews = new Overviews({ rows: store.usage, days, clock: Date.now });
+  const startedMs = performance.now();
+  await days.sumUp();
+  console.log(
+    `${store.kind}: ${holds} holds, days summed up in ${((performance.now() - startedMs) / 1000).toFixed(1)} s`,
+  );
+  const toDay = dayOf(Date.now());
+  const range = { fromDay: toDay - (DAYS - 1) * DAY_MS, toDay };
+  const one = "org_00000007";
+  await measure("overview of all", () => overviews.overview({ organizationId: null, ...range }));
+  await measure("overview of one organization", () => overviews.overview({ organizationId: one, ...range }));
+  const requests = new Requests(store.requests);
+  const any = {
+    organizationId: null,
+    tokenId: null,
+    model: null,
+    requestId: null,
+    status: null,
+    fromMs: null,
+    toMs: null,
+  };
+  await measure("requests of all", () => requests.list({ ...any, cursor: null, limit: 50 }));
+  await measure("requests of one organization", () =>
+    requests.list({ ...any, organizationId: one, cursor: null, limit: 50 }),
+  );
+  await measure("requests that failed", () => requests.list({ ...any, status: "failed", cursor: null, limit: 50 }));
+  await measure("a request that is not there", () =>
+    requests.list({ ...any, requestId: "none", cursor: null, limit: 50 }),
+  );
+  const directory = new Directory({ rows: store.directory, clock: Date.now });
+  const page = { search: null, status: null, cursor: null, limit: 50 };
+  await measure("organizations", () => directory.organizations(page));
+  await measure("tokens, searched", () => directory.tokens({ ...page, search: "99", organizationId: null }));
+} finally {
+  await store.close();
+  rmSync(dataDir, { recursive: true, force: true });
+}
