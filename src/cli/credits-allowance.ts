@@ -1,9 +1,10 @@
 import type { Command } from "commander";
 import { makeId } from "../accounts/token.ts";
-import { type AllowanceRow, grantOfPeriod, periodAt } from "../credits/allowance.ts";
-import { creditsFromMicro } from "../credits/amount.ts";
+import type { AllowanceRow } from "../credits/allowance.ts";
+import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
+import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
-import { grantAllowances } from "../ledger/allowances.ts";
+import { createAllowance, endAllowance, findAllowance } from "../ledger/allowances.ts";
 import type { Store } from "../stores/store.ts";
 import { addCommand, type CommonFlags, creditsFlag, print, type Terminal } from "./command.ts";
 import { facts, table } from "./table.ts";
@@ -37,16 +38,17 @@ async function create(terminal: Terminal, amountText: string, flags: CreateFlags
   const amount = creditsFlag("AMOUNT", amountText, { orNone: false });
   const nowMs = terminal.clock();
   const anchorAtMs = flags.from === undefined ? nowMs : dateFlag("--from", flags.from, nowMs);
-  await withWorkspace(terminal, flags, async ({ store, accounts }) => {
-    if ((await accounts.organization(flags.org)) === undefined) throw unknownOrganization(flags.org);
+  await withWorkspace(terminal, flags, async ({ store: { allowances, books }, accounts, record }) => {
+    const { org: organizationId } = flags;
+    if ((await accounts.organization(organizationId)) === undefined) throw unknownOrganization(organizationId);
     const id = makeId("allowance", terminal.random);
-    const times = { anchorAtMs, nextAtMs: anchorAtMs, createdAtMs: nowMs, endedAtMs: null };
     const lapses = flags.keep !== true;
-    await store.allowances.insert({ organizationId: flags.org, id, amount, priority: 0, lapses, ...times });
-    // At once, whether or not a service runs.
-    await grantAllowances({ allowances: store.allowances, grant: (grant) => store.books.apply("durable", [grant]) });
-    const row = await find(store, id);
-    const json = toJson(row);
+    const terms = { organizationId, id, amount, lapses, anchorAtMs, createdAtMs: nowMs };
+    // Whether or not a service runs.
+    const grant = (transition: GrantTransition) => books.apply("durable", [transition]);
+    const json = toJson(await createAllowance({ allowances, grant }, terms));
+    const after = { amount: formatCredits(amount), lapses, from: json.from };
+    await record({ action: "allowance.create", organizationId, subjectId: id, after });
     const { nextAt, monthly } = json;
     print(terminal, flags, { json, text: facts({ id, monthly: `${monthly}`, next: nextAt, lapses: String(lapses) }) });
   });
@@ -69,30 +71,21 @@ async function list(terminal: Terminal, flags: CommonFlags & { org?: string }): 
 }
 
 async function end(terminal: Terminal, id: string, flags: CommonFlags): Promise<void> {
-  await withWorkspace(terminal, flags, async ({ store }) => {
-    const nowMs = terminal.clock();
-    const row = await find(store, id);
-    const ended = await store.allowances.end(row, nowMs);
-    await revokeComing(store, row, nowMs);
-    const json = toJson(await find(store, id));
-    const text = ended ? `${id} has ended.` : `${id} had ended before, at ${json.endedAt}.`;
-    print(terminal, flags, { json: { ...json, repeated: !ended }, text });
+  await withWorkspace(terminal, flags, async ({ store: { allowances, books }, record }) => {
+    const found = await findAllowance(allowances, null, id);
+    if (found === undefined) throw unknownAllowance(id);
+    const revoke = (transition: RevokeTransition) => books.apply("durable", [transition]);
+    const { row, repeated } = await endAllowance({ allowances, revoke }, found, terminal.clock());
+    const { organizationId } = row;
+    if (!repeated) await record({ action: "allowance.end", organizationId, subjectId: id });
+    const json = toJson(row);
+    const text = repeated ? `${id} had ended before, at ${json.endedAt}.` : `${id} has ended.`;
+    print(terminal, flags, { json: { ...json, repeated }, text });
   });
 }
 
-/** The next month's grant stands in the books a little before it takes effect. */
-async function revokeComing({ books }: Store, row: AllowanceRow, nowMs: number): Promise<void> {
-  const startMs = nowMs < row.anchorAtMs ? row.anchorAtMs : periodAt(row.anchorAtMs, nowMs).endMs;
-  const { organizationId, grantId, amount } = grantOfPeriod(row, periodAt(row.anchorAtMs, startMs));
-  const terms = { reference: grantId, note: "the allowance has ended" };
-  await books.apply("durable", [
-    { kind: "revoke", organizationId, adjustmentId: `${grantId}_ended`, amount, grantId, ...terms },
-  ]);
-}
-
-async function find(store: Store, id: string): Promise<AllowanceRow> {
-  for await (const row of allowancesOf(store, null)) if (row.id === id) return row;
-  throw new OperatorError(
+function unknownAllowance(id: string): OperatorError {
+  return new OperatorError(
     `allowance: found ${JSON.stringify(id)}; allowed: an id that \`tollgate credits allowance list\` shows`,
   );
 }

@@ -31,7 +31,7 @@ export function addCreditsCredit(credits: Command, terminal: Terminal): void {
       const expiresAtMs = flags.expires === undefined ? null : dateFlag("--expires", flags.expires, terminal.clock());
       const [reference, note] = [textFlag("--reference", flags.reference), textFlag("--note", flags.note)];
       const holdId = flags.completion === undefined ? null : completionFlag(flags.completion);
-      await withWorkspace(terminal, flags, async ({ store }) => {
+      await withWorkspace(terminal, flags, async ({ store, record }) => {
         const adjustmentId = makeId("credit", terminal.random);
         const terms = { organizationId: flags.org, amount, holdId, expiresAtMs, priority: 0, reference, note };
         const [outcome] = await store.books.apply("durable", [{ kind: "credit", adjustmentId, ...terms }]);
@@ -39,6 +39,10 @@ export function addCreditsCredit(credits: Command, terminal: Terminal): void {
         if (outcome.outcome === "missing") throw unknownCompletion(flags.completion ?? "");
         if (outcome.outcome === "excessive") throw excessive(amountText, outcome.most);
         const { adjustment, balance, repeated } = outcome;
+        if (!repeated) {
+          const after = { ...terms, amount: formatCredits(adjustment.amount) };
+          await record({ action: "credits.credit", organizationId: flags.org, subjectId: adjustment.id, after });
+        }
         const { creditsTotal, creditsAvailable, creditsUsed } = usageReport(balance);
         const json = {
           id: adjustment.id,

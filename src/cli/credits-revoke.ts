@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { makeId } from "../accounts/token.ts";
-import { creditsFromMicro } from "../credits/amount.ts";
+import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
 import { usageReport } from "../ledger/report.ts";
 import { addCommand, type CommonFlags, creditsFlag, print, type Terminal, textFlag } from "./command.ts";
@@ -23,13 +23,17 @@ export function addCreditsRevoke(credits: Command, terminal: Terminal): void {
     .action(async (amountText: string, flags: Flags) => {
       const asked = creditsFlag("AMOUNT", amountText, { orNone: false });
       const [reference, note] = [textFlag("--reference", flags.reference), textFlag("--note", flags.note)];
-      await withWorkspace(terminal, flags, async ({ store }) => {
+      await withWorkspace(terminal, flags, async ({ store, record }) => {
         const adjustmentId = makeId("adjustment", terminal.random);
         const terms = { organizationId: flags.org, amount: asked, grantId: flags.grant ?? null, reference, note };
         const [outcome] = await store.books.apply("durable", [{ kind: "revoke", adjustmentId, ...terms }]);
         if (outcome.outcome === "unknown_organization") throw unknownOrganization(flags.org);
         if (outcome.outcome === "unknown_grant") throw unknownGrant(flags.grant);
         const { adjustment, balance, repeated } = outcome;
+        if (!repeated) {
+          const after = { ...terms, amount: formatCredits(adjustment.amount) };
+          await record({ action: "credits.revoke", organizationId: flags.org, subjectId: adjustment.id, after });
+        }
         const { creditsTotal, creditsAvailable } = usageReport(balance);
         const amount = creditsFromMicro(adjustment.amount);
         const json = { id: adjustment.id, organizationId: flags.org, amount, reference, repeated };

@@ -1,21 +1,25 @@
 import { Accounts } from "../accounts/accounts.ts";
-import { COMMAND_ACTOR } from "../accounts/audit.ts";
+import { type Change, COMMAND_ACTOR } from "../accounts/audit.ts";
+import { AuditLog } from "../accounts/audit-log.ts";
 import { makeId } from "../accounts/token.ts";
 import { uuidV7 } from "../app/ids.ts";
 import type { Config } from "../config.ts";
-import type { MicroCredits } from "../credits/amount.ts";
+import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { BalanceRow, GrantOutcome } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
 import type { CommonFlags, Terminal } from "./command.ts";
 import { readConfig } from "./configuration.ts";
+import { isoTime } from "./times.ts";
 
 /** What the commands on organizations, tokens and credits work with. */
 export interface Workspace {
   config: Config;
   store: Store;
   accounts: Accounts;
+  /** Records a change that the command has made elsewhere than in `accounts`. */
+  record(change: Change): Promise<void>;
 }
 
 /** Opens the store that the flags and the configuration name, beside a running service or without one. */
@@ -30,7 +34,8 @@ export async function withWorkspace<T>(
   try {
     const newId = () => uuidV7(clock());
     const accounts = new Accounts({ rows: store.accounts, clock, random, newId, actor: COMMAND_ACTOR });
-    return await work({ config, store, accounts });
+    const audit = new AuditLog({ rows: store.admin, clock, newId });
+    return await work({ config, store, accounts, record: (change) => audit.record(COMMAND_ACTOR, change) });
   } finally {
     await store.close();
   }
@@ -59,13 +64,18 @@ export interface GrantRequest {
 
 /** Grants credits from now on; the same reference of an organization grants once. */
 export async function grantCredits(
-  { store }: Workspace,
+  { store, record }: Workspace,
   { random }: Terminal,
   request: GrantRequest,
 ): Promise<GrantOutcome> {
   const grant = { kind: "grant" as const, grantId: makeId("grant", random), effectiveAtMs: null, priority: 0 };
   const [outcome] = await store.books.apply("durable", [{ ...grant, ...request }]);
-  if (outcome.outcome === "unknown_organization") throw unknownOrganization(request.organizationId);
+  const { organizationId, amount, expiresAtMs, reference } = request;
+  if (outcome.outcome === "unknown_organization") throw unknownOrganization(organizationId);
+  if (!outcome.repeated) {
+    const after = { amount: formatCredits(amount), expiresAt: isoTime(expiresAtMs), reference };
+    await record({ action: "credits.grant", organizationId, subjectId: outcome.grantId, after });
+  }
   return outcome;
 }
 

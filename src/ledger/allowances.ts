@@ -1,5 +1,5 @@
 import { type AllowanceRow, grantOfPeriod, periodAt } from "../credits/allowance.ts";
-import type { GrantTransition } from "../credits/books.ts";
+import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
 import type { AllowanceRows } from "../stores/store.ts";
 
 /** A grant stands in the books before its month begins, so that the month begins on time even if no process runs then. */
@@ -34,4 +34,45 @@ async function grantMonths({ allowances, grant }: AllowanceOptions, row: Allowan
     nextAtMs = period.endMs;
   }
   await allowances.advance(row, nextAtMs);
+}
+
+/** Writes an allowance, and makes its first grant at once where its time has come. Rejects with StoreUnavailableError. */
+export async function createAllowance(
+  options: AllowanceOptions & { allowances: AllowanceRows },
+  terms: Omit<AllowanceRow, "priority" | "nextAtMs" | "endedAtMs">,
+): Promise<AllowanceRow> {
+  const row = { ...terms, priority: 0, nextAtMs: terms.anchorAtMs, endedAtMs: null };
+  await options.allowances.insert(row);
+  await grantAllowances(options);
+  return (await findAllowance(options.allowances, row.organizationId, row.id)) ?? row;
+}
+
+/**
+ * Ends an allowance; what was granted for the current month stays. Tells the row as it is then, and whether it had ended
+ * before. Rejects with StoreUnavailableError.
+ */
+export async function endAllowance(
+  { allowances, revoke }: { allowances: AllowanceRows; revoke: (revocation: RevokeTransition) => Promise<unknown> },
+  row: AllowanceRow,
+  nowMs: number,
+): Promise<{ row: AllowanceRow; repeated: boolean }> {
+  const { organizationId, id, anchorAtMs } = row;
+  const isEnded = await allowances.end(row, nowMs);
+  // The next month's grant stands in the books a little before it takes effect.
+  const startMs = nowMs < anchorAtMs ? anchorAtMs : periodAt(anchorAtMs, nowMs).endMs;
+  const { grantId, amount } = grantOfPeriod(row, periodAt(anchorAtMs, startMs));
+  const terms = { grantId, amount, reference: grantId, note: "the allowance has ended" };
+  await revoke({ kind: "revoke", organizationId, adjustmentId: `${grantId}_ended`, ...terms });
+  return { row: (await findAllowance(allowances, organizationId, id)) ?? row, repeated: !isEnded };
+}
+
+/** An allowance of an organization, or (null) of any. */
+export async function findAllowance(
+  allowances: Pick<AllowanceRows, "list">,
+  organizationId: string | null,
+  id: string,
+): Promise<AllowanceRow | undefined> {
+  // The list goes on after an id, and this one is the first that can follow its own text without the last character.
+  const page = await allowances.list({ organizationId, after: id.slice(0, -1), limit: PAGE_ROWS });
+  return page.find((row) => row.id === id);
 }

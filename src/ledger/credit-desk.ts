@@ -1,10 +1,10 @@
 import type { Allowance, Booking } from "../contract/admin/credits.ts";
-import { type AllowanceRow, grantOfPeriod, periodAt } from "../credits/allowance.ts";
+import type { AllowanceRow } from "../credits/allowance.ts";
 import { creditsFromMicro, MICRO_CREDITS_MAX, type MicroCredits } from "../credits/amount.ts";
 import type { BalanceRow, CreditTransition, GrantTransition, RevokeTransition } from "../credits/books.ts";
 import { creditsOf } from "../credits/shown.ts";
 import type { AllowanceRows, DirectoryRows } from "../stores/store.ts";
-import { grantAllowances } from "./allowances.ts";
+import { createAllowance, endAllowance, findAllowance } from "./allowances.ts";
 import type { Ledger } from "./ledger.ts";
 
 export interface CreditDeskOptions {
@@ -71,36 +71,23 @@ export class CreditDesk {
   async createAllowance(
     terms: Pick<AllowanceRow, "organizationId" | "amount" | "lapses"> & { anchorAtMs: number | null },
   ): Promise<Allowance> {
-    const { allowances, clock, makeId } = this.#options;
+    const { allowances, ledger, clock, makeId } = this.#options;
     const nowMs = clock();
-    const anchorAtMs = terms.anchorAtMs ?? nowMs;
-    const times = { anchorAtMs, nextAtMs: anchorAtMs, createdAtMs: nowMs, endedAtMs: null };
-    const row = { ...terms, ...times, id: makeId("allowance"), priority: 0 };
-    await allowances.insert(row);
-    await grantAllowances({ allowances, grant: (grant) => this.#options.ledger.grant(grant) });
-    return toAllowance((await this.#allowance(row.organizationId, row.id)) ?? row);
+    const row = { ...terms, id: makeId("allowance"), anchorAtMs: terms.anchorAtMs ?? nowMs, createdAtMs: nowMs };
+    return toAllowance(await createAllowance({ allowances, grant: (grant) => ledger.grant(grant) }, row));
   }
 
   /** What was granted for the current month stays. Undefined for an allowance that the organization does not have. */
-  async endAllowance(organizationId: string, id: string): Promise<Allowance | undefined> {
-    const { allowances, clock, ledger } = this.#options;
-    const row = await this.#allowance(organizationId, id);
-    if (row === undefined) return undefined;
-    const nowMs = clock();
-    await allowances.end(row, nowMs);
-    // The next month's grant stands in the books a little before it takes effect.
-    const startMs = nowMs < row.anchorAtMs ? row.anchorAtMs : periodAt(row.anchorAtMs, nowMs).endMs;
-    const { grantId, amount } = grantOfPeriod(row, periodAt(row.anchorAtMs, startMs));
-    const terms = { grantId, amount, reference: grantId, note: "the allowance has ended" };
-    await ledger.revoke({ organizationId, adjustmentId: `${grantId}_ended`, ...terms });
-    return toAllowance((await this.#allowance(organizationId, id)) ?? row);
-  }
-
-  async #allowance(organizationId: string, id: string): Promise<AllowanceRow | undefined> {
-    const { allowances } = this.#options;
-    // The list goes on after an id, and no id lies between one and the same without its last character.
-    const page = await allowances.list({ organizationId, after: id.slice(0, -1), limit: 500 });
-    return page.find((row) => row.id === id);
+  async endAllowance(
+    organizationId: string,
+    id: string,
+  ): Promise<{ allowance: Allowance; repeated: boolean } | undefined> {
+    const { allowances, ledger, clock } = this.#options;
+    const found = await findAllowance(allowances, organizationId, id);
+    if (found === undefined) return undefined;
+    const revoke = (revocation: RevokeTransition) => ledger.revoke(revocation);
+    const { row, repeated } = await endAllowance({ allowances, revoke }, found, clock());
+    return { allowance: toAllowance(row), repeated };
   }
 }
 

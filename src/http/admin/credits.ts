@@ -156,10 +156,11 @@ const endAllowance = adminEndpoint({
   response: { status: 200, description: "The allowance as it is now.", schema: Allowance },
   async handle(services, call): Promise<Allowance> {
     const { id: organizationId, allowance_id = "" } = call.params;
-    const allowance = await services.creditDesk.endAllowance(organizationId, allowance_id);
-    if (allowance === undefined) throw nothingThere();
+    const ended = await services.creditDesk.endAllowance(organizationId, allowance_id);
+    if (ended === undefined) throw nothingThere();
+    const { allowance, repeated } = ended;
     const change = { action: "allowance.end", organizationId, subjectId: allowance.id };
-    await services.audit.record(actorOf(call), change);
+    if (!repeated) await services.audit.record(actorOf(call), change);
     return allowance;
   },
 });
