@@ -32,6 +32,7 @@ import { Quarantine, quarantineFileOf } from "./ledger/quarantine.ts";
 import { usageReport } from "./ledger/report.ts";
 import { Requests } from "./ledger/requests.ts";
 import { Spool } from "./ledger/spool/spool.ts";
+import { Statements } from "./ledger/statement.ts";
 import { UsageDays } from "./ledger/usage-days.ts";
 import type { AwaitedStore } from "./stores/absent.ts";
 import { openServiceStore } from "./stores/open.ts";
@@ -229,6 +230,7 @@ function adminServices(
     directory: new Directory({ rows: store.directory, clock }),
     audit: new AuditLog({ rows, clock, newId }),
     requests: new Requests(store.requests),
+    statements: new Statements(store.books),
     creditDesk: new CreditDesk({ ...store, ledger, clock, makeId: (kind) => makeId(kind, random) }),
     overviews: new Overviews({ rows: store.usage, days: usageDays, clock }),
     clock,

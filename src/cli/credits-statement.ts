@@ -2,10 +2,12 @@ import type { Command } from "commander";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
-import type { Books, StatementEntry } from "../stores/store.ts";
+import { entriesOf, type Period } from "../ledger/statement.ts";
+import { CSV_HEADINGS, csvLine, csvOfEntry } from "../ledger/statement-csv.ts";
+import type { StatementEntry } from "../stores/store.ts";
 import { addCommand, type CommonFlags, type Terminal } from "./command.ts";
 import { creditsOf } from "./credits-balance.ts";
-import { CSV_HEADINGS, csvLine, csvOfEntry, entryJson, textLine, textOfEntry } from "./statement-lines.ts";
+import { entryJson, textLine, textOfEntry } from "./statement-lines.ts";
 import { isoTime, timeFlag } from "./times.ts";
 import { freshBalance, withWorkspace } from "./workspace.ts";
 
@@ -16,12 +18,6 @@ interface Flags extends CommonFlags {
   from?: string;
   to?: string;
   csv?: boolean;
-}
-
-/** From one time on, and up to another, which no longer belongs to it. */
-interface Period {
-  fromMs: number | undefined;
-  toMs: number | undefined;
 }
 
 export function addCreditsStatement(credits: Command, terminal: Terminal): void {
@@ -53,24 +49,6 @@ function periodOf({ from, to }: Flags): Period {
     throw new OperatorError(`--to: found ${JSON.stringify(to)}; allowed: a time after --from`);
   }
   return { fromMs, toMs };
-}
-
-/** The whole statement, or what of it is in a period, read a page at a time. */
-export async function* entriesOf(
-  books: Books,
-  organizationId: string,
-  { fromMs = 0, toMs = Number.POSITIVE_INFINITY }: Partial<Period> = {},
-): AsyncGenerator<StatementEntry> {
-  let after: string | null = null;
-  for (;;) {
-    const page: StatementEntry[] = await books.statement(organizationId, { after, fromMs, limit: PAGE_ENTRIES });
-    for (const entry of page) {
-      if (entry.atMs >= toMs) return;
-      yield entry;
-    }
-    if (page.length < PAGE_ENTRIES) return;
-    after = page.at(-1)?.position ?? null;
-  }
 }
 
 interface Statement {

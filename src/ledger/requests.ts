@@ -121,7 +121,8 @@ function toEvent(event: UsageEventRow): RequestDetail["events"][number] {
   };
 }
 
-function tokensOf({ input, cachedInput, cacheWrite, output, reasoning }: TokenCounts): TokensByClass {
+/** Tokens by class as the admin API shows them. */
+export function tokensOf({ input, cachedInput, cacheWrite, output, reasoning }: TokenCounts): TokensByClass {
   return { input, cached_input: cachedInput, cache_write: cacheWrite, output, reasoning };
 }
 

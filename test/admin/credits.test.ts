@@ -78,6 +78,39 @@ describe("credits", () => {
     expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
   });
 
+  test("are told in a statement with the balance after each change, in pages, by kind, for a period and as CSV", async () => {
+    const { id, token } = await makeOrganization(service, "5");
+    const { usage } = (await (await complete(token)).json()) as { usage: { cost: number } };
+    await book(id, "revocations", { amount: 1, note: "=1+1" });
+    const path = `/organizations/${id}/statement`;
+    const { body } = await admin().call<Listed & { opening: number }>("GET", path);
+    expect(body.opening).toBe(0);
+    expect(body.data).toMatchObject([
+      { kind: "grant", amount: 5, balance: 5 },
+      { kind: "charge", amount: -usage.cost, balance: 5 - usage.cost, model: "sandbox/echo", tokens: { input: 2 } },
+      { kind: "revoke", amount: -1, note: "=1+1" },
+    ]);
+    const paged = [];
+    let cursor: string | null = "";
+    while (cursor !== null) {
+      const from: string = cursor === "" ? "" : `&cursor=${cursor}`;
+      const page: { body: Listed } = await admin().call("GET", `${path}?limit=1${from}`);
+      paged.push(...page.body.data);
+      cursor = page.body.next_cursor;
+    }
+    expect(paged).toEqual(body.data);
+    expect((await admin().call<Listed>("GET", `${path}?kind=charge`)).body.data).toEqual([body.data[1]]);
+    const later = await admin().call<Listed & { opening: number }>("GET", `${path}?from=2090-01-01T00:00:00Z`);
+    expect([later.body.data, later.body.opening]).toEqual([[], Number((4 - usage.cost).toFixed(6))]);
+    expect((await admin().call("GET", `${path}?cursor=bm8`)).status).toBe(400);
+    const csv = await (await signIn(service, token)).call<string>("GET", `${path}.csv?to=2090-01-01T00:00:00Z`);
+    expect(csv.headers.get("content-disposition")).toContain("attachment");
+    const lines = csv.body.trimEnd().split("\r\n");
+    expect([lines[0]?.split(",").slice(0, 4), lines.length]).toEqual([["time", "kind", "credits", "balance"], 5]);
+    expect(lines[3]).toContain("'=1+1");
+    expect(lines[4]).toContain("closing");
+  });
+
   test("come every month by an allowance, until it ends", async () => {
     const id = await made();
     const { status, body } = await book(id, "allowances", { amount: 30 });

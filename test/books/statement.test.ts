@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { entriesOf } from "../../src/cli/credits-statement.ts";
+import { entriesOf } from "../../src/ledger/statement.ts";
 import { grantOf, holdOf, one, settleOf } from "../../src/stores/contract/fixture.ts";
 import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";

@@ -1,5 +1,16 @@
 import { type Static, Type } from "typebox";
-import { Amount, Id, Nullable, PageOf, PageQuery, PositiveAmount, Strict, Time } from "./common.ts";
+import {
+  Amount,
+  Id,
+  Nullable,
+  PageOf,
+  PageQuery,
+  PositiveAmount,
+  Strict,
+  Time,
+  TimeOf,
+  TokensByClass,
+} from "./common.ts";
 import { Credits } from "./organization.ts";
 
 const LINE = "^[^\\p{Cc}]{1,200}$";
@@ -90,3 +101,40 @@ export const NewAllowance = Strict({
   begins_at: Type.Optional(Nullable(Time)),
   lapses: Type.Optional(Type.Boolean({ default: true })),
 });
+
+export const STATEMENT_KINDS = ["grant", "charge", "revoke", "credit", "lapse", "closing"] as const;
+export const StatementEntry = Type.Object({
+  object: Type.Literal("statement_entry"),
+  kind: Type.Enum([...STATEMENT_KINDS], {
+    description: "A closing stands for the charges of a day that are no longer kept one by one.",
+  }),
+  at: Time,
+  amount: Type.Number({ description: "Credits: above 0 what came, below 0 what went." }),
+  balance: Type.Number({ description: "Credits after it, those that are held or not in force yet included." }),
+  id: Nullable(Type.String({ description: "Of the grant, the adjustment, or the request that was charged." })),
+  token_id: Nullable(Id),
+  request_id: Nullable(Id),
+  model: Nullable(Type.String()),
+  route: Nullable(Type.String()),
+  tokens: Nullable(TokensByClass),
+  ending: Nullable(Type.String()),
+  hold_id: Nullable(Type.String({ description: "The request that a credit corrects." })),
+  reference: Nullable(Type.String()),
+  note: Nullable(Type.String()),
+});
+export type StatementEntry = Static<typeof StatementEntry>;
+const Period = {
+  from: Type.Optional(Time),
+  to: Type.Optional(TimeOf("A time such as 2030-01-31T18:00:00Z, which no longer belongs to it.")),
+};
+export const StatementQuery = Strict({
+  ...PageQuery,
+  ...Period,
+  kind: Type.Optional(Type.Enum([...STATEMENT_KINDS])),
+});
+export const StatementCsvQuery = Strict(Period);
+export const StatementPage = Type.Object({
+  ...PageOf(StatementEntry).properties,
+  opening: Type.Number({ description: "Credits before the first entry that was looked at." }),
+});
+export type StatementPage = Static<typeof StatementPage>;

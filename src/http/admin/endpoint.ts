@@ -11,6 +11,7 @@ import type { Gateway } from "../../gateway/gateway.ts";
 import type { CreditDesk } from "../../ledger/credit-desk.ts";
 import type { Overviews } from "../../ledger/overview.ts";
 import type { Requests } from "../../ledger/requests.ts";
+import type { Statements } from "../../ledger/statement.ts";
 
 /** What the endpoints of `/admin/v1` need of the rest of the service. */
 export interface AdminServices {
@@ -22,6 +23,7 @@ export interface AdminServices {
   requests: Requests;
   overviews: Overviews;
   creditDesk: CreditDesk;
+  statements: Statements;
   shortTokens: ShortTokens;
   /** Milliseconds since 1970. */
   clock: () => number;

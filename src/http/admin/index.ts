@@ -8,6 +8,7 @@ import { playgroundEndpoints } from "./playground.ts";
 import { requestEndpoints } from "./requests.ts";
 import { serviceEndpoints } from "./service.ts";
 import { sessionEndpoints } from "./session.ts";
+import { statementEndpoints } from "./statement.ts";
 import { tokenEndpoints } from "./tokens.ts";
 
 /** Every operation of the admin API. */
@@ -17,6 +18,7 @@ export const adminEndpoints: readonly AdminEndpoint[] = [
   ...overviewEndpoints,
   ...organizationEndpoints,
   ...creditEndpoints,
+  ...statementEndpoints,
   ...tokenEndpoints,
   ...requestEndpoints,
   ...modelEndpoints,

@@ -1,0 +1,144 @@
+import type { StatementPage, StatementEntry as WireEntry } from "../contract/admin/credits.ts";
+import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
+import type { Books, StatementEntry } from "../stores/store.ts";
+import { tokensOf } from "./requests.ts";
+import { CSV_HEADINGS, csvLine, csvOfEntry } from "./statement-csv.ts";
+
+const PAGE_ENTRIES = 500;
+/** Of a kind that is rare, a page goes out with what was found among so many entries. */
+const LOOKED_AT_MAX = 5_000;
+
+/** From one time on, and up to another, which no longer belongs to it. */
+export interface Period {
+  fromMs: number | undefined;
+  toMs: number | undefined;
+}
+
+/** The whole statement, or what of it is in a period, read a page at a time; after an entry's position, if one is given. */
+export async function* entriesOf(
+  books: Pick<Books, "statement">,
+  organizationId: string,
+  { fromMs = 0, toMs = Number.POSITIVE_INFINITY }: Partial<Period> = {},
+  position: string | null = null,
+): AsyncGenerator<StatementEntry> {
+  let after = position;
+  for (;;) {
+    const page: StatementEntry[] = await books.statement(organizationId, { after, fromMs, limit: PAGE_ENTRIES });
+    for (const entry of page) {
+      if (entry.atMs >= toMs) return;
+      yield entry;
+    }
+    if (page.length < PAGE_ENTRIES) return;
+    after = page.at(-1)?.position ?? null;
+  }
+}
+
+export interface StatementRequest extends Period {
+  organizationId: string;
+  /** Null: every kind. */
+  kind: WireEntry["kind"] | null;
+  /** `nextCursor` of the page before. */
+  cursor: string | null;
+  limit: number;
+}
+
+/** What has changed an organization's credits, as the admin API shows it: the oldest first, each with the balance after it. */
+export class Statements {
+  readonly #books: Pick<Books, "statement" | "statementSum">;
+
+  constructor(books: Pick<Books, "statement" | "statementSum">) {
+    this.#books = books;
+  }
+
+  /** Throws RangeError for a cursor that is none. */
+  async page({ organizationId, kind, cursor, limit, ...period }: StatementRequest): Promise<StatementPage> {
+    const from = cursor === null ? await this.#opening(organizationId, period) : placeOf(cursor);
+    let { balance, position } = from;
+    let lookedAt = 0;
+    const data: WireEntry[] = [];
+    const page = (next_cursor: string | null) => {
+      return { object: "list" as const, data, next_cursor, opening: creditsFromMicro(from.balance) };
+    };
+    for await (const entry of entriesOf(this.#books, organizationId, period, position)) {
+      if (data.length === limit || lookedAt === LOOKED_AT_MAX) return page(cursorOf({ balance, position }));
+      balance += entry.amount;
+      position = entry.position;
+      lookedAt += 1;
+      if (kind === null || entry.kind === kind) data.push(toWire(entry, balance));
+    }
+    return page(null);
+  }
+
+  /** Lines of comma-separated values, each with its end. */
+  async *csv(organizationId: string, period: Period): AsyncGenerator<string> {
+    let { balance } = await this.#opening(organizationId, period);
+    yield `${CSV_HEADINGS}\n`;
+    const total = (atMs: number, kind: string) =>
+      `${csvLine({ time: isoTime(atMs), kind, balance: formatCredits(balance) })}\n`;
+    if (period.fromMs !== undefined) yield total(period.fromMs, "opening");
+    for await (const entry of entriesOf(this.#books, organizationId, period)) {
+      balance += entry.amount;
+      yield `${csvOfEntry(entry, balance)}\n`;
+    }
+    if (period.toMs !== undefined) yield total(period.toMs, "closing");
+  }
+
+  async #opening(organizationId: string, { fromMs }: Period): Promise<Place> {
+    const balance = fromMs === undefined ? 0n : await this.#books.statementSum(organizationId, fromMs);
+    return { balance, position: null };
+  }
+}
+
+/** Where a statement goes on, and the balance there: summing it up again would read everything before. */
+interface Place {
+  balance: MicroCredits;
+  position: string | null;
+}
+
+const PLACE = /^(-?\d{1,19}) (.{1,300})$/s;
+
+function cursorOf({ balance, position }: Place): string {
+  return Buffer.from(`${balance} ${position}`).toString("base64url");
+}
+
+function placeOf(cursor: string): Place {
+  const [, balance, position] = PLACE.exec(Buffer.from(cursor, "base64url").toString()) ?? [];
+  if (balance === undefined || position === undefined) throw new RangeError("This is no cursor of this list.");
+  return { balance: BigInt(balance), position };
+}
+
+const NOTHING = {
+  token_id: null,
+  request_id: null,
+  model: null,
+  route: null,
+  tokens: null,
+  ending: null,
+  hold_id: null,
+  reference: null,
+  note: null,
+};
+
+function toWire(entry: StatementEntry, balance: MicroCredits): WireEntry {
+  const line = {
+    ...NOTHING,
+    object: "statement_entry" as const,
+    kind: entry.kind,
+    at: isoTime(entry.atMs),
+    amount: creditsFromMicro(entry.amount),
+    balance: creditsFromMicro(balance),
+  };
+  if (entry.kind === "grant") return { ...line, id: entry.grant.id, reference: entry.grant.reference };
+  if (entry.kind === "closing") return { ...line, id: null, note: `${entry.events} charges` };
+  if (entry.kind !== "charge") {
+    const { id, tokenId, holdId, reference, note } = entry.adjustment;
+    return { ...line, id, token_id: tokenId, hold_id: holdId, reference, note };
+  }
+  const { holdId, tokenId, requestId, model, upstream, tokens, end } = entry.event;
+  const request = { id: holdId, token_id: tokenId, request_id: requestId, model, route: upstream };
+  return { ...line, ...request, tokens: tokensOf(tokens), ending: end };
+}
+
+function isoTime(timeMs: number): string {
+  return new Date(timeMs).toISOString();
+}
