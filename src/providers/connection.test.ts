@@ -1,5 +1,4 @@
 import { createServer as createHttpServer } from "node:http";
-import { createServer } from "node:net";
 import { describe, expect, test } from "vitest";
 import {
   CHUNKED_HEAD,
@@ -19,64 +18,6 @@ import {
   word,
 } from "../../test/support/wire.ts";
 import { createProvider } from "./index.ts";
-
-const STREAMED = [true, false];
-
-async function hearAt(baseUrl: string, stream: boolean) {
-  const provider = createProvider(settingsOf(baseUrl), {});
-  const heard = await hear(provider, { stream });
-  await provider.close();
-  return heard;
-}
-
-describe.each(STREAMED)("an upstream that cannot be reached; streamed: %s", (stream) => {
-  test("refused", async () => {
-    const server = createServer();
-    const port = await listen(server);
-    await new Promise((resolve) => server.close(resolve));
-    expect((await hearAt(`http://127.0.0.1:${port}/v1`, stream)).error).toMatchObject({ failure: "unavailable" });
-  });
-
-  test("a name that does not exist", async () => {
-    const { error } = await hearAt("http://upstream.invalid/v1", stream);
-    expect(error).toMatchObject({ failure: "unavailable" });
-  });
-
-  test("no TLS where TLS was asked for", async () => {
-    const server = createServer((socket) => {
-      socket.on("error", () => {}).resume();
-      socket.end("HTTP/1.1 400 Bad Request\r\n\r\n");
-    });
-    const port = await listen(server);
-    expect((await hearAt(`https://127.0.0.1:${port}/v1`, stream)).error).toMatchObject({ failure: "unavailable" });
-    await new Promise((resolve) => server.close(resolve));
-  });
-
-  test("closed before headers", async () => {
-    const { error } = await hearBytes((socket) => socket.end(), { stream });
-    expect(error).toMatchObject({ failure: "unavailable" });
-  });
-
-  test("reset before headers", async () => {
-    const { error } = await hearBytes((socket) => socket.resetAndDestroy(), { stream });
-    expect(error).toMatchObject({ failure: "unavailable" });
-  });
-
-  test("closed inside the headers", async () => {
-    const { error } = await hearBytes("HTTP/1.1 200 OK\r\ncontent-ty", { stream });
-    expect(error).toMatchObject({ failure: "unavailable" });
-  });
-
-  test("something that is not HTTP", async () => {
-    const { error } = await hearBytes("220 mail.example.com ready\r\n\r\n", { stream });
-    expect(error).toMatchObject({ failure: "malformed" });
-  });
-
-  test("headers without an end", async () => {
-    const { error } = await hearBytes(`HTTP/1.1 200 OK\r\nx: ${"x".repeat(40_000)}\r\n\r\n`, { stream });
-    expect(error).toMatchObject({ failure: "malformed" });
-  });
-});
 
 describe("an answer that breaks off", () => {
   test.each([
@@ -106,46 +47,6 @@ describe("an answer that breaks off", () => {
     expect(heard.error).toBeUndefined();
     expect(heard.chunks.at(-1)).toEqual({ usage: { prompt_tokens: 1, completion_tokens: 1 } });
   });
-});
-
-describe.each(STREAMED)("an upstream that is too slow; streamed: %s", (stream) => {
-  const timeouts = { connectMs: 2_000, firstByteMs: 150, idleMs: 150 };
-
-  test("no headers", async () => {
-    const { error } = await hearBytes(() => {}, { stream }, { timeouts });
-    expect(error).toMatchObject({ failure: "timeout" });
-  });
-
-  test("headers, a byte at a time", async () => {
-    let timer: NodeJS.Timeout | undefined;
-    const { error } = await hearBytes(
-      (socket) => {
-        const bytes = [..."HTTP/1.1 200 OK\r\nx-long: 12345678901234567890\r\n"];
-        timer = setInterval(() => socket.write(bytes.shift() ?? "x"), 20);
-      },
-      { stream },
-      { timeouts },
-    );
-    clearInterval(timer);
-    expect(error).toMatchObject({ failure: "timeout" });
-  });
-
-  test("silence inside the body", async () => {
-    const begun = stream ? CHUNKED_HEAD + chunked(word("a")) : whole(200, completion("hello")).slice(0, -5);
-    const heard = await hearBytes((socket) => socket.write(begun), { stream }, { timeouts });
-    expect(heard.error).toMatchObject({ failure: "timeout" });
-    expect(heard.text).toBe(stream ? "a" : "");
-  });
-});
-
-test("a handshake that never ends is a timeout of connecting", async () => {
-  const server = createServer((socket) => socket.on("error", () => {}).resume());
-  const port = await listen(server);
-  const timeouts = { connectMs: 200, firstByteMs: 60_000, idleMs: 60_000 };
-  const provider = createProvider(settingsOf(`https://127.0.0.1:${port}/v1`, { timeouts }), {});
-  expect((await hear(provider)).error).toMatchObject({ failure: "timeout" });
-  await provider.close();
-  await new Promise((resolve) => server.close(resolve));
 });
 
 describe("connections", () => {
