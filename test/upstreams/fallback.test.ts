@@ -80,6 +80,15 @@ beforeAll(async () => {
           price: priced(1),
           routes: [route("up", "limited")],
         },
+        {
+          id: "dated",
+          price: [
+            { from: "2001-01-01", ...priced(4) },
+            { from: "2002-01-01", ...priced(5) },
+            { from: "2999-01-01", ...priced(6) },
+          ],
+          routes: [route("up", "well")],
+        },
         { id: "trial", price: priced(1), routes: [route("sandbox", "fault"), route("sandbox", "echo")] },
         { id: "all-down", price: priced(1), routes: [route("down", "a"), route("up", "broken")] },
       ],
@@ -185,6 +194,15 @@ test("an upstream that names a time is left alone until then, and the answer tel
   expect(calls("limited")).toBe(before);
 });
 
+test("a charge is made, and its request kept, at the price that is in force", async () => {
+  const answer = await ask("dated", false);
+  expect(await answer.json()).toMatchObject({ usage: { cost: 5 } });
+  const admin = operator(service);
+  const { body } = await admin.call<{ data: { id: string }[] }>("GET", `/requests?organization_id=${rich.id}&limit=1`);
+  const record = await admin.call("GET", `/requests/${body.data[0]?.id}`);
+  expect(record.body).toMatchObject({ model: "dated", prices: { input: 5, output: 0 } });
+});
+
 test("a sandbox model that fails because its message says so is asked again every time", async () => {
   const body = { model: "trial", messages: [{ role: "user", content: "status 503 retry-after 60" }] };
   for (let count = 0; count < 8; count += 1) {
@@ -258,7 +276,7 @@ test("each charge names the route that was taken, and the books balance", async 
   const statement = await service.tollgate<{ entries: Charge[] }>("credits", "statement", "--org", rich.id);
   const complete = statement.entries.filter(({ end }) => end === "complete");
   expect(complete.length).toBeGreaterThan(100);
-  const models = ["well", "weighted", "trial"];
+  const models = ["well", "weighted", "trial", "dated"];
   const wrong = complete.filter((charge) => charge.upstream !== "up/spare" && !models.includes(charge.model));
   expect(wrong).toEqual([]);
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
