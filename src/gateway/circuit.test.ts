@@ -116,6 +116,15 @@ test("five streams in a row that break off open it; one that is complete starts 
   expect(health()).toMatchObject({ state: "open", recent: { successes: 9, failures: 9 } });
 });
 
+test("streams that are broken off for what was asked open nothing", () => {
+  const { circuit, at, health } = begin();
+  for (let count = 0; count < 10; count += 1) {
+    circuit.answered(at.ms, at.ms + 1);
+    expect(circuit.broke("content_filter", at.ms + 1)).toBeUndefined();
+  }
+  expect(health()).toMatchObject({ state: "closed", lastFailure: null, recent: { failures: 0 } });
+});
+
 test("an upstream that fails as it is asked to never opens", () => {
   const { circuit, at, call } = begin({ opens: false });
   for (let count = 0; count < 20; count += 1) {

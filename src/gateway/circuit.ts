@@ -103,8 +103,9 @@ export class Circuit {
     this.#breaks = 0;
   }
 
-  /** An answer that had begun was broken off by the upstream. */
+  /** An answer that had begun was broken off, by the upstream or by what the request asked for. */
   broke(failure: UpstreamFailure, nowMs: number): Turn {
+    if (!CONSEQUENCES[failure].isUpstreams) return undefined;
     this.#note(failure, nowMs);
     this.#breaks += 1;
     return this.#breaks >= FAILURES_MAX && this.#probeAfterMs === null ? this.#open(nowMs) : undefined;
