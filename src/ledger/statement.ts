@@ -121,12 +121,12 @@ const NOTHING = {
 
 function toWire(entry: StatementEntry, balance: MicroCredits): WireEntry {
   const line = {
-    ...NOTHING,
     object: "statement_entry" as const,
     kind: entry.kind,
     at: isoTime(entry.atMs),
     amount: creditsFromMicro(entry.amount),
     balance: creditsFromMicro(balance),
+    ...NOTHING,
   };
   if (entry.kind === "grant") return { ...line, id: entry.grant.id, reference: entry.grant.reference };
   if (entry.kind === "closing") return { ...line, id: null, note: `${entry.events} charges` };

@@ -147,6 +147,23 @@ describe("what is sent", () => {
     },
   );
 
+  test("text that no store keeps is refused, and headers cannot be made of any", async () => {
+    const evil = "a%00b";
+    for (const path of [
+      `/tokens?search=${evil}`,
+      `/tokens/${evil}`,
+      `/requests?model=${evil}`,
+      `/audit?action=${evil}`,
+    ]) {
+      expect([path, (await operator(service).call("GET", path)).status]).toEqual([path, 400]);
+    }
+    for (const name of ["a\0b", "a\r\nset-cookie: a=b"]) {
+      expect((await operator(service).call("POST", "/organizations", { name })).status).toBe(400);
+    }
+    const split = await operator(service).call("GET", `/organizations/${mine.id}%0d%0aset-cookie:%20a=b/statement.csv`);
+    expect([split.status, split.headers.get("set-cookie")]).toEqual([404, null]);
+  });
+
   test.each(named(({ query }) => Object.hasOwn((query as { properties?: object })?.properties ?? {}, "limit")))(
     "%s: a limit or a cursor that is none is refused",
     async (_, { path }) => {

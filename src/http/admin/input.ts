@@ -26,3 +26,11 @@ export function queryOf(schema: TSchema, query: Record<string, unknown>): Record
     }),
   );
 }
+
+/** Throws invalid_value where a text holds the character NUL, which no store keeps in every place. */
+export function refuseNul(value: unknown): void {
+  if (typeof value === "string" && value.includes("\0")) {
+    throw new ApiError("invalid_value", "The character NUL is allowed nowhere.");
+  }
+  if (typeof value === "object" && value !== null) for (const member of Object.values(value)) refuseNul(member);
+}

@@ -5,7 +5,7 @@ import { adminDocumentationOf } from "../openapi.ts";
 import type { AdminCall, AdminEndpoint, AdminServices } from "./endpoint.ts";
 import { administratorOf } from "./guard.ts";
 import { adminEndpoints } from "./index.ts";
-import { checker, queryOf } from "./input.ts";
+import { checker, queryOf, refuseNul } from "./input.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -43,6 +43,7 @@ function handlerOf(services: AdminServices, endpoint: AdminEndpoint) {
     checkQuery(query);
     if (bodySchema !== undefined || request.body !== undefined) checkBody(request.body);
     const params = request.params as AdminCall["params"];
+    refuseNul([params, query, request.body]);
     const call = { who: request.administrator, params, query, body: request.body, request, reply };
     reply.code(response.status);
     return endpoint.handle(services, call);

@@ -1,0 +1,65 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { AdminClient, operator, printedAdminToken, signIn } from "../support/admin.ts";
+import { createTestDatabase, hasPostgres, type TestDatabase } from "../support/postgres.ts";
+import { makeOrganization, type RunningService, send, startService } from "../support/service.ts";
+
+describe.skipIf(!hasPostgres)("two nodes on one PostgreSQL", () => {
+  let database: TestDatabase;
+  let first: RunningService;
+  let second: RunningService;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    first = await startService({ databaseUrl: database.url });
+    second = await startService({ databaseUrl: database.url });
+  });
+  afterAll(async () => {
+    await Promise.all([first?.end(), second?.end()]);
+    await database?.drop();
+  });
+
+  test("the admin token is printed by the first alone, and opens both", async () => {
+    expect(second.output()).not.toContain("tg-admin-");
+    const { headers } = operator(first);
+    expect((await new AdminClient(second, headers).call("GET", "/organizations")).status).toBe(200);
+  });
+
+  test("a session of one is known to the other, until it is ended on either", async () => {
+    const here = await signIn(first, printedAdminToken(first));
+    const there = new AdminClient(second, here.headers);
+    expect((await there.call("GET", "/session")).body.role).toBe("operator");
+    expect((await there.call("DELETE", "/session")).status).toBe(204);
+    expect((await here.call("GET", "/session")).body.role).toBeNull();
+  });
+
+  test("what is changed on one is in force on the other within 5 s, and all is told there", async () => {
+    const organization = await makeOrganization(first, "5");
+    const ask = (service: RunningService) =>
+      send(service, "/v1/chat/completions", organization.token, {
+        model: "sandbox/echo",
+        messages: [{ role: "user", content: "hello" }],
+      });
+    expect((await ask(second)).status).toBe(200);
+    const { headers } = operator(first);
+    await operator(first).call("PATCH", `/organizations/${organization.id}`, { status: "paused" });
+    await expect.poll(async () => (await ask(second)).status, { timeout: 5_000 }).toBe(403);
+    const there = new AdminClient(second, headers);
+    const paths = [
+      `/overview?organization_id=${organization.id}`,
+      "/overview",
+      `/requests?organization_id=${organization.id}`,
+      "/requests?status=complete",
+      `/organizations?search=test`,
+      `/organizations/${organization.id}/statement`,
+      `/organizations/${organization.id}/grants`,
+      `/tokens?organization_id=${organization.id}&status=active&search=unnamed`,
+      `/audit?organization_id=${organization.id}`,
+    ];
+    for (const path of paths) {
+      const { status, body } = await there.call("GET", path);
+      expect([path, status]).toEqual([path, 200]);
+      expect(JSON.stringify(body)).toContain(path.endsWith("/statement") ? organization.tokenId : organization.id);
+    }
+    const { body } = await there.call("POST", "/playground/token", { organization_id: organization.id });
+    expect((await send(first, "/v1/models", String(body.token))).status).toBe(403);
+  });
+});
