@@ -133,7 +133,7 @@ describe("a mistake in the file is told in one line", () => {
   test.each([
     [
       "server: { porr: 1 }",
-      "1: server.porr: unknown key; did you mean server.port? allowed: host, port, trustProxy, bodyLimitBytes, drainSeconds",
+      "1: server.porr: unknown key; did you mean server.port? allowed: host, port, trustProxy, bodyLimitBytes, drainSeconds, storeWaitSeconds",
     ],
     ["port: 1", `1: port: unknown key; did you mean server.port? allowed: ${groups}`],
     ["data_dir: x", `1: data_dir: unknown key; did you mean dataDir? allowed: ${groups}`],
@@ -141,7 +141,10 @@ describe("a mistake in the file is told in one line", () => {
     ["\n\nserver:\n  port: abc", '3: server.port: found "abc"; allowed: an integer from 0 to 65535'],
     ["server: { port: 1.5 }", "1: server.port: found 1.5; allowed: an integer from 0 to 65535"],
     ["server: { port: 65536 }", "1: server.port: found 65536; allowed: an integer from 0 to 65535"],
-    ["server: 3", "1: server: found 3; allowed: keys and values: host, port, trustProxy, bodyLimitBytes, drainSeconds"],
+    [
+      "server: 3",
+      "1: server: found 3; allowed: keys and values: host, port, trustProxy, bodyLimitBytes, drainSeconds, storeWaitSeconds",
+    ],
     [
       "server: { trustProxy: 10.0.0.0/33 }",
       '1: server.trustProxy: found "10.0.0.0/33"; allowed: true, false, or addresses and networks in one text, such as "10.0.0.0/8, 127.0.0.1"',
