@@ -1,6 +1,7 @@
 import type { Random } from "./random.ts";
 import type { Site, SiteOptions, StoreKind } from "./site.ts";
 import { absentStore, slowStore } from "./trials/away.ts";
+import { killFirstStarts } from "./trials/first-start.ts";
 import { fillDisk } from "./trials/full-disk.ts";
 import { killCommands } from "./trials/grants.ts";
 import { playHistories } from "./trials/histories.ts";
@@ -51,6 +52,13 @@ export const TRIALS: readonly Trial[] = [
     runs: { sqlite: 1, postgres: 1 },
     soakRuns: 50,
     run: killCommands,
+  },
+  {
+    key: "first-start",
+    name: "kill -9 of two services at once that start on an empty store, three times",
+    runs: { sqlite: 1, postgres: 1 },
+    soakRuns: 20,
+    run: killFirstStarts,
   },
   {
     key: "postgres-kill",

@@ -7,8 +7,8 @@ const REQUESTS = 200;
 const KILL_WITHIN_MS = 3_000;
 
 /**
- * Kills the service with SIGKILL at a random moment under 200 requests, streamed and not, and starts it again. In half of all trials whoever sent
- * a key comes again.
+ * Kills the service with SIGKILL at a random moment under 200 requests, streamed and not, and starts it again. In half of
+ * all trials whoever sent a key comes again.
  */
 export async function killAtRandomMoment(site: Site, random: Random, trial: string): Promise<void> {
   const sent = site.send(mixedCalls(random, trial, REQUESTS, site.organizations));

@@ -1,0 +1,45 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import pg from "pg";
+import { startTollgate } from "../../support/command-line.ts";
+import { startService } from "../../support/service.ts";
+import type { Random } from "../random.ts";
+import type { Site } from "../site.ts";
+
+const KILLS = 3;
+/** A start takes about a second, of which the tables take the middle. */
+const KILL_WITHIN_MS = 1_500;
+
+/** Kills services with SIGKILL, two at once, while they start on an empty store: the next one starts on a whole one. */
+export async function killFirstStarts(site: Site, random: Random, trial: string): Promise<void> {
+  const dataDir = join(site.directory, trial);
+  await mkdir(dataDir);
+  const databaseUrl = await newDatabase(site, trial.replaceAll(/\W/g, "_"));
+  const environment: Record<string, string> = databaseUrl === undefined ? {} : { DATABASE_URL: databaseUrl };
+  const words = ["serve", "--port", "0", "--data-dir", dataDir];
+  for (let kills = 0; kills < KILLS; kills += 1) {
+    const starts = [startTollgate(words, dataDir, environment), startTollgate(words, dataDir, environment)];
+    await sleep(random.between(100, KILL_WITHIN_MS));
+    for (const { child } of starts) child.kill("SIGKILL");
+    await Promise.all(starts.map(({ ended }) => ended));
+  }
+  const service = await startService({ dataDir, databaseUrl });
+  try {
+    const verified = await service.tollgate("ledger", "verify");
+    if (verified.ok !== true) throw new Error(`the books do not balance: ${JSON.stringify(verified)}`);
+  } finally {
+    await service.end("SIGKILL");
+  }
+}
+
+async function newDatabase({ postgres }: Site, name: string): Promise<string | undefined> {
+  if (postgres === undefined) return undefined;
+  const url = new URL(postgres.server.url);
+  const client = new pg.Client({ connectionString: url.href });
+  await client.connect();
+  await client.query(`CREATE DATABASE ${name}`);
+  await client.end();
+  url.pathname = `/${name}`;
+  return url.href;
+}
