@@ -1,11 +1,11 @@
 /**
  * `npm run soak -- --store sqlite|postgres [--minutes 20] [--seed N] [--trials kill,points] [--shortened-by 10]`: the
- * trials of `test/crash/` over and over until the minutes are over, in the proportions of their soak counts, and random
- * histories of the books beside a plain model. Prints what was run as a table; ends with 1 when anything was wrong.
+ * trials of `test/crash/` over and over until the minutes are over, each for its share of them. Prints what was run as a
+ * table; ends with 1 when anything was wrong.
  */
 import { parseArgs } from "node:util";
 import { Campaign, TrialError } from "../test/crash/campaign.ts";
-import type { StoreKind } from "../test/crash/site.ts";
+import { NotHereError, type StoreKind } from "../test/crash/site.ts";
 import { type Trial, trialsOf } from "../test/crash/trials.ts";
 
 const READY_LONGEST_MS = 3_000;
@@ -45,11 +45,11 @@ function readOrder(): Order {
   return { store, trials, seed: number("seed"), minutes: number("minutes"), shortenedBy: number("shortened-by") };
 }
 
-/** The trial that is furthest behind its share. */
-function nextTrial(trials: Trial[], campaign: Campaign): Trial | undefined {
-  const shareOf = ({ key, soakRuns }: Trial) => (campaign.tallies.get(key)?.runs ?? 0) / soakRuns;
-  const [next] = trials.toSorted((a, b) => shareOf(a) - shareOf(b));
-  return next === undefined || shareOf(next) >= 1 ? undefined : next;
+/** The trial that has had least of its share of the time. */
+function nextTrial(trials: Trial[], { tallies }: Campaign): Trial | undefined {
+  const had = ({ key, soak }: Trial) => (tallies.get(key)?.tookMs ?? 0) / soak.share;
+  const left = trials.filter(({ key, soak }) => (tallies.get(key)?.runs ?? 0) < soak.runs);
+  return left.toSorted((a, b) => had(a) - had(b))[0];
 }
 
 async function soak({
@@ -61,10 +61,16 @@ async function soak({
 }: Order): Promise<{ campaign: Campaign; faults: Map<string, number> }> {
   const campaign = new Campaign(seed, { store, shortenedBy, slackMs: 1_000, patienceMs: 10_000 });
   const faults = new Map<string, number>();
+  const left = new Set(trials);
   const attempt = async (trial: Trial, work: () => Promise<void>) => {
     try {
       await work();
     } catch (error) {
+      if (error instanceof NotHereError) {
+        console.log(`Left out: ${trial.name}, because ${error.message}.`);
+        left.delete(trial);
+        return;
+      }
       if (!(error instanceof TrialError)) throw error;
       faults.set(trial.key, (faults.get(trial.key) ?? 0) + 1);
       console.error(`\n${trial.key}: ${error.message}\n`);
@@ -72,11 +78,11 @@ async function soak({
   };
   const until = performance.now() + minutes * 60_000;
   while (performance.now() < until) {
-    const trial = nextTrial(trials, campaign);
+    const trial = nextTrial([...left], campaign);
     if (trial === undefined) break;
     await attempt(trial, () => campaign.run(trial));
   }
-  for (const trial of trials) await attempt(trial, () => campaign.finish(trial));
+  for (const trial of left) await attempt(trial, () => campaign.finish(trial));
   await campaign.close();
   return { campaign, faults };
 }

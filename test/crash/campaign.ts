@@ -16,6 +16,7 @@ export class TrialError extends Error {
 /** What the trials of a campaign came to. */
 export interface Tally {
   runs: number;
+  tookMs: number;
   /** What clients saw of their requests, each with its count. */
   answers: Map<string, number>;
 }
@@ -36,9 +37,10 @@ export class Campaign {
 
   /** Runs a trial once. Rejects with TrialError; what follows begins on a new site then. */
   async run(trial: Trial): Promise<void> {
-    const tally = this.tallies.get(trial.key) ?? { runs: 0, answers: new Map<string, number>() };
+    const tally = this.tallies.get(trial.key) ?? { runs: 0, tookMs: 0, answers: new Map<string, number>() };
     this.tallies.set(trial.key, tally);
     tally.runs += 1;
+    const startedAt = performance.now();
     const place = await this.#place(trial);
     place.trials += 1;
     const name = `${trial.key}.${tally.runs}`;
@@ -46,6 +48,8 @@ export class Campaign {
     await this.#guard(place.site, trial, async () => {
       await trial.run(place.site, random, name);
       if (place.trials % TRIALS_AN_ERA === 0) await beginEra(place.site);
+    }).finally(() => {
+      tally.tookMs += performance.now() - startedAt;
     });
     for (const [answer, count] of place.site.answers)
       tally.answers.set(answer, (tally.answers.get(answer) ?? 0) + count);
@@ -54,8 +58,8 @@ export class Campaign {
 
   /** Judges what is still open. Rejects with TrialError. */
   async finish(trial: Trial): Promise<void> {
-    const { site } = await this.#place(trial);
-    await this.#guard(site, trial, () => site.judge({ all: true }));
+    const place = this.#sites.get(this.#keyOf(trial));
+    if (place !== undefined) await this.#guard(place.site, trial, () => place.site.judge({ all: true }));
   }
 
   async close(): Promise<void> {
@@ -64,11 +68,14 @@ export class Campaign {
   }
 
   async #place(trial: Trial) {
-    const options = { ...this.#options, ...trial.site };
-    const key = JSON.stringify(options);
-    const place = this.#sites.get(key) ?? { site: await Site.open(options), trials: 0 };
+    const key = this.#keyOf(trial);
+    const place = this.#sites.get(key) ?? { site: await Site.open({ ...this.#options, ...trial.site }), trials: 0 };
     this.#sites.set(key, place);
     return place;
+  }
+
+  #keyOf({ site }: Trial): string {
+    return JSON.stringify(site ?? {});
   }
 
   async #guard(site: Site, { key }: Trial, work: () => Promise<void>): Promise<void> {

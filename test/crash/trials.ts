@@ -17,8 +17,8 @@ export interface Trial {
   name: string;
   /** Runs with the tests, for each store that it is for; 0: only in a soak. */
   runs: { [store in StoreKind]?: number };
-  /** Runs of a soak that ends before its minutes are over. */
-  soakRuns: number;
+  /** How often a soak runs it at the most, and which share of its time it has. */
+  soak: { runs: number; share: number };
   /** What it needs of its site. */
   site?: Partial<SiteOptions>;
   run(site: Site, random: Random, trial: string): Promise<void>;
@@ -29,49 +29,49 @@ export const TRIALS: readonly Trial[] = [
     key: "kill",
     name: "kill -9 of the service at a random moment under 200 requests",
     runs: { sqlite: 10, postgres: 10 },
-    soakRuns: 1000,
+    soak: { runs: 1000, share: 20 },
     run: killAtRandomMoment,
   },
   {
     key: "points",
     name: "kill -9 of the service with five requests at each of five named points",
     runs: { sqlite: 3, postgres: 2 },
-    soakRuns: 50,
+    soak: { runs: 50, share: 4 },
     run: killAtNamedPoints,
   },
   {
     key: "two-nodes",
     name: "kill -9 of one of two services under 200 requests",
     runs: { postgres: 1 },
-    soakRuns: 50,
+    soak: { runs: 50, share: 4 },
     run: killOneOfTwo,
   },
   {
     key: "grants",
     name: "kill -9 of three commands that grant credits, which are run again",
     runs: { sqlite: 1, postgres: 1 },
-    soakRuns: 50,
+    soak: { runs: 50, share: 1 },
     run: killCommands,
   },
   {
     key: "first-start",
     name: "kill -9 of two services at once that start on an empty store, three times",
     runs: { sqlite: 1, postgres: 1 },
-    soakRuns: 20,
+    soak: { runs: 20, share: 1 },
     run: killFirstStarts,
   },
   {
     key: "postgres-kill",
     name: "kill -9 of PostgreSQL under 200 requests",
     runs: { postgres: 5 },
-    soakRuns: 100,
+    soak: { runs: 100, share: 6 },
     run: killPostgres,
   },
   ...(["before", "during", "after"] as const).map((cuts) => ({
     key: `cut-${cuts}`,
     name: `the connection cut ${cuts} COMMIT, 20 times`,
     runs: { postgres: 1 },
-    soakRuns: 15,
+    soak: { runs: 15, share: 2 },
     run: cutCommits(cuts),
   })),
   ...[50, 500, 5_000].map((eachMs) => ({
@@ -79,21 +79,21 @@ export const TRIALS: readonly Trial[] = [
     name: `a store that is ${eachMs} ms slower, under 100 requests`,
     // PostgreSQL is asked several times for a transaction: the slowest takes most of a minute.
     runs: { sqlite: 1, postgres: eachMs < 5_000 ? 1 : 0 },
-    soakRuns: 10,
+    soak: { runs: 10, share: 1 },
     run: slowStore(eachMs),
   })),
   {
     key: "absent",
     name: "a store that goes away under 50 streams, and is absent at the next start",
     runs: { postgres: 1 },
-    soakRuns: 10,
+    soak: { runs: 10, share: 2 },
     run: absentStore,
   },
   {
     key: "full-disk",
     name: "a disk that is full under 250 requests",
     runs: { sqlite: 1 },
-    soakRuns: 10,
+    soak: { runs: 10, share: 2 },
     site: { diskMegabytes: 48 },
     run: fillDisk,
   },
@@ -101,7 +101,7 @@ export const TRIALS: readonly Trial[] = [
     key: "terminate",
     name: "SIGTERM under 200 streams",
     runs: { sqlite: 2, postgres: 1 },
-    soakRuns: 50,
+    soak: { runs: 50, share: 3 },
     run: terminateUnderStreams,
   },
   {
@@ -109,7 +109,7 @@ export const TRIALS: readonly Trial[] = [
     name: "1,000 random histories of operations against a plain model",
     // The suite of the histories itself runs with the tests.
     runs: { sqlite: 0, postgres: 0 },
-    soakRuns: 100,
+    soak: { runs: 100, share: 4 },
     run: playHistories,
   },
 ];
