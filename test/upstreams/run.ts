@@ -10,10 +10,9 @@ import {
   send,
   startService,
 } from "../support/service.ts";
-import { FIXTURES } from "../wires/fixtures.ts";
 import { CASES, CASES_OF_ANY_WIRE, type Case, type Outcome } from "./cases.ts";
 import { REPORTED } from "./scripts.ts";
-import { OWN_KIND, providerAt, startServers, TIMEOUT_MS } from "./servers.ts";
+import { OTHER_WIRES, OWN_KIND, providerAt, startServers, TIMEOUT_MS } from "./servers.ts";
 
 /** What a caller waits at the most for the end of an upstream that has gone silent, on a machine that is not busy. */
 export const WAITS_MS_MAX = TIMEOUT_MS + 1_000;
@@ -22,7 +21,7 @@ const PROMPT = "go";
 /** The estimate of that prompt: a token for its bytes, four for the message, three for the whole. */
 const PROMPT_TOKENS = 8;
 /** The kinds of provider that packages speak for. */
-export const OTHER_KINDS = FIXTURES.map(({ kind }) => kind);
+export const OTHER_KINDS = OTHER_WIRES.map(({ kind }) => kind);
 const casesOf = (kind: string) => (kind === OWN_KIND ? CASES : CASES_OF_ANY_WIRE);
 const modelOf = (kind: string, index: number) => `case-${index}-of-${kind}`;
 /** A credit a token. */

@@ -9,6 +9,9 @@ import { createServerWithoutCertificate } from "./scripts.ts";
 export const OWN_KIND = "openai-compatible";
 const ASKS_FOR_A_STREAM = /"stream": ?true|:streamGenerateContent|\/converse-stream/;
 
+/** The wires that packages speak. */
+export const OTHER_WIRES = FIXTURES.filter(({ kind }) => kind !== OWN_KIND);
+
 /** The provider of a kind for what is reached at one of the addresses of the cases. */
 export function providerAt(kind: string, at = "wire"): string {
   return `${kind}-at-${at}`;
@@ -58,7 +61,7 @@ export async function startServers(): Promise<Servers> {
     return { connectMs: ms, firstByteMs: ms, idleMs: ms };
   };
   const compatible = { kind: OWN_KIND, settings: { apiKey: "k" }, basePath: "/v1" };
-  const providers = [compatible, ...FIXTURES].flatMap(({ kind, settings, basePath }) =>
+  const providers = [compatible, ...OTHER_WIRES].flatMap(({ kind, settings, basePath }) =>
     Object.entries(addresses).map(([at, origin]) => {
       const id = providerAt(kind, at);
       return { ...settings, id, kind, baseUrl: `${origin}${basePath}`, timeouts: timeoutsAt(at) };
