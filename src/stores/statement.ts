@@ -60,11 +60,23 @@ export async function statementSum(
       - (select coalesce(sum(cost_sum), 0) from closing
         where organization_id = ${organizationId} and charged_day < ${before / DAY_MS})
     as bigint) as sum`.execute(kysely);
-  let sum = rows[0]?.sum ?? 0n;
+  return (rows[0]?.sum ?? 0n) - (await eventsBefore(database, organizationId, before)).costs;
+}
+
+/** How many events an organization has before a time, and what they cost, added up in chunks. */
+export async function eventsBefore(
+  database: PortableDatabase,
+  organizationId: string,
+  before: bigint,
+): Promise<{ events: bigint; costs: MicroCredits }> {
+  const sum = { events: 0n, costs: 0n };
   let from: EventKey = { charged_at: 0n, hold_id: "", sequence: 0n };
   for (;;) {
     const end = await eventKeyAfter(database, organizationId, from, before);
-    sum -= await costsBetween(database, organizationId, from, end ?? { charged_at: before, hold_id: "", sequence: 0n });
+    const last = { charged_at: before, hold_id: "", sequence: 0n };
+    const { events, costs } = await eventsBetween(database, organizationId, from, end ?? last);
+    sum.events += events;
+    sum.costs += costs;
     if (end === undefined) return sum;
     from = end;
   }
@@ -98,18 +110,18 @@ async function eventKeyAfter(
     .executeTakeFirst();
 }
 
-async function costsBetween(
+async function eventsBetween(
   { kysely }: PortableDatabase,
   organizationId: string,
   from: EventKey,
   end: EventKey,
-): Promise<MicroCredits> {
-  const { rows } = await sql<{ costs: bigint }>`
-    select cast(coalesce(sum(cost), 0) as bigint) as costs from usage_event
+): Promise<{ events: bigint; costs: MicroCredits }> {
+  const { rows } = await sql<{ events: bigint; costs: bigint }>`
+    select count(*) as events, cast(coalesce(sum(cost), 0) as bigint) as costs from usage_event
     where organization_id = ${organizationId} and charged_at >= ${from.charged_at} and charged_at <= ${end.charged_at}
       and (charged_at, hold_id, sequence) >= (${from.charged_at}, ${from.hold_id}, ${from.sequence})
       and (charged_at, hold_id, sequence) < (${end.charged_at}, ${end.hold_id}, ${end.sequence})`.execute(kysely);
-  return rows[0]?.costs ?? 0n;
+  return rows[0] ?? { events: 0n, costs: 0n };
 }
 
 interface Read {

@@ -1,5 +1,6 @@
 import type pg from "pg";
 import type { Books, HoldReference } from "../store.ts";
+import { firstIdAt } from "../uuid.ts";
 import { query } from "./transact.ts";
 
 /** Of the index on ids, which also holds all holds that have ended, so many at a time: far less than a statement's time. */
@@ -73,12 +74,6 @@ function beginningAfter({ now, last, first_open }: Chunk): string {
 
 function later(a: string, b: string): string {
   return a > b ? a : b;
-}
-
-/** What comes before every UUIDv7 of a millisecond (RFC 9562, section 5.7: the first 48 bits). */
-function firstIdAt(milliseconds: number): string {
-  const hex = Math.max(0, milliseconds).toString(16).padStart(12, "0");
-  return `${hex.slice(0, 8)}-${hex.slice(8)}`;
 }
 
 /** 0 for what is no UUID: a walk then begins at the first hold of all. */
