@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe } from "vitest";
 import { accountCases } from "./contract/accounts.ts";
 import { adjustmentCases } from "./contract/adjustments.ts";
+import { adminCases } from "./contract/admin.ts";
 import { allowanceCases } from "./contract/allowances.ts";
 import { type ContractStore, Subject } from "./contract/fixture.ts";
 import { keyCases } from "./contract/keys.ts";
@@ -26,6 +27,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("transitions", () => transitionCases(subject));
     describe("idempotency keys", () => keyCases(subject));
     describe("adjustments, caps and checkpoints", () => adjustmentCases(subject));
+    describe("operators and their records", () => adminCases(subject));
     describe("allowances", () => allowanceCases(subject));
     describe("races", () => raceCases(subject));
     describe("reads", () => readCases(subject));

@@ -87,10 +87,19 @@ function grantQuery({ kysely }: PortableDatabase, { organizationId, id, before, 
   return before === null ? query : query.where(isBefore("credit_grant", before));
 }
 
-/** Capital letters or not; what stands for any text in a pattern stands for itself. */
+/**
+ * Capital letters or not. A store may know those of ASCII alone (SQLite, and PostgreSQL with the locale C), so the text is
+ * also looked for as it is written at the beginning of a name, and all in capitals. What stands for any text in a pattern
+ * stands for itself.
+ */
 function contains(column: string, search: string) {
-  const pattern = `%${search.toLowerCase().replace(/[\\%_]/g, "\\$&")}%`;
-  return sql<boolean>`lower(${sql.ref(column)}) LIKE ${pattern} ESCAPE '\\'`;
+  const small = search.toLowerCase();
+  const spellings = new Set([search, small, small.slice(0, 1).toUpperCase() + small.slice(1), search.toUpperCase()]);
+  const isLike = [...spellings].map((text) => {
+    const pattern = `%${text.replace(/[\\%_]/g, "\\$&")}%`;
+    return sql<boolean>`lower(${sql.ref(column)}) LIKE lower(${pattern}) ESCAPE '\\'`;
+  });
+  return sql<boolean>`(${sql.join(isLike, sql` OR `)})`;
 }
 
 function isBefore(table: string, { createdAtMs, id }: { createdAtMs: number; id: string }) {

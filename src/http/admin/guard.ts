@@ -62,7 +62,7 @@ function refuseOtherSites(request: FastifyRequest): void {
   const site = request.headers["sec-fetch-site"];
   const isSafe = SAFE_METHODS.has(request.method);
   const isOwnSite = site === undefined || site === "same-origin" || (isSafe && site === "none");
-  const isOwnOrigin = origin === undefined || URL.parse(origin)?.host === request.host;
+  const isOwnOrigin = origin === undefined || URL.parse(origin)?.host === request.host.toLowerCase();
   const isMarked = isSafe || request.headers[CONSOLE_HEADER] === "1";
   if (isOwnSite && isOwnOrigin && isMarked) return;
   const message = `The request did not come from the console's own pages; programs send the admin token, or the header \`${CONSOLE_HEADER}: 1\` beside the cookie.`;

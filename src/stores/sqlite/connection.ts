@@ -133,10 +133,6 @@ export class Connection {
       database.close();
       throw error;
     }
-    // The built-in one knows no letters beyond ASCII.
-    database.function("lower", { deterministic: true }, (text) =>
-      typeof text === "string" ? text.toLowerCase() : text,
-    );
     this.#durable = false;
     this.#database = database;
     return database;
