@@ -2,6 +2,7 @@ import {
   BookText,
   Boxes,
   Building2,
+  History,
   KeyRound,
   LayoutDashboard,
   ListTree,
@@ -71,5 +72,12 @@ export const destinations: readonly Destination[] = [
     icon: MessagesSquare,
     roles: everyone,
     page: lazy(() => import("./pages/playground/playground.tsx")),
+  },
+  {
+    path: "/changes",
+    label: "Changes",
+    icon: History,
+    roles: ["operator"],
+    page: lazy(() => import("./pages/changes/changes.tsx")),
   },
 ];

@@ -9,7 +9,7 @@ import { ApiError } from "../errors.ts";
 const BUILD = fileURLToPath(new URL("../../console/dist", import.meta.url));
 
 /** Where the console's pages are; each is the same document, which then shows the page. */
-const PAGES = ["/organizations", "/credits", "/tokens", "/requests", "/models", "/playground"];
+const PAGES = ["/organizations", "/credits", "/tokens", "/requests", "/models", "/playground", "/changes"];
 
 /**
  * The console takes everything from this service, nothing from a text of its own page, and is shown in no other page.

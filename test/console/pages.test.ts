@@ -37,6 +37,7 @@ describe.skipIf(!hasBrowser)("every page of the console", () => {
       "/models?compare=sandbox%2Fecho%2Csandbox%2Fstory",
       "/models/sandbox/echo",
       "/playground",
+      "/changes",
       "/credits",
     ];
   });

@@ -1,10 +1,12 @@
-import { readdirSync, statSync } from "node:fs";
+import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ROOT } from "../support/documents.ts";
 import { type RunningService, startService } from "../support/service.ts";
 
 const BUILD = join(ROOT, "console", "dist");
+const ROUTES = readFileSync(join(ROOT, "console", "src", "routes.ts"), "utf8");
+const PATHS = [...ROUTES.matchAll(/path: "([^"]+)"/g)].map(([, path = ""]) => path);
 const FIRST_LOAD_BYTES_MAX = 250_000;
 
 let service: RunningService;
@@ -17,22 +19,16 @@ const get = (path: string, headers: Record<string, string> = {}) =>
   fetch(`${service.url}${path}`, { headers, redirect: "manual" });
 
 describe("the console", () => {
-  test.each([
-    "/",
-    "/organizations",
-    "/organizations/org_x",
-    "/credits",
-    "/tokens",
-    "/requests/a",
-    "/models/a/b",
-    "/playground",
-  ])("is one document, asked for anew each time: %s", async (path) => {
-    const answer = await get(path);
-    expect(answer.status).toBe(200);
-    expect(answer.headers.get("content-type")).toBe("text/html; charset=utf-8");
-    expect(answer.headers.get("cache-control")).toBe("no-store");
-    expect(await answer.text()).toContain('<div id="root"></div>');
-  });
+  test.each([...PATHS, "/organizations/org_x", "/requests/a", "/models/a/b"])(
+    "is one document, asked for anew each time: %s",
+    async (path) => {
+      const answer = await get(path);
+      expect(answer.status).toBe(200);
+      expect(answer.headers.get("content-type")).toBe("text/html; charset=utf-8");
+      expect(answer.headers.get("cache-control")).toBe("no-store");
+      expect(await answer.text()).toContain('<div id="root"></div>');
+    },
+  );
 
   test("lets in nothing from elsewhere and nothing inline, and is shown in no other page", async () => {
     const { headers } = await get("/");

@@ -65,6 +65,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await dialog.getByRole("button", { name: "Grant credits" }).click();
     await row("invoice <7>").getByText("active").waitFor();
     await page.locator(".tile", { hasText: "Credits left" }).getByText("25.00").waitFor();
+    await page.getByRole("region", { name: "Statement" }).getByText("+25", { exact: true }).waitFor();
   });
 
   test.skipIf(isLeftOut)("creates a token, shown once", async () => {
@@ -102,6 +103,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.getByRole("link", { name: "Organizations" }).click();
     await page.getByRole("link", { name: NAME }).click();
     const used = page.locator(".tile", { hasText: "Used" }).locator(".figure");
+    await page.getByRole("region", { name: "Statement" }).getByText("charged", { exact: true }).first().waitFor();
     await expect.poll(async () => Number(await used.textContent()), { timeout: 15_000 }).toBeGreaterThan(0);
     const before = await used.textContent();
     await send(service, "/v1/chat/completions", secret, ECHO);

@@ -1,16 +1,6 @@
 import { type Browser, chromium } from "playwright-core";
 import { inject } from "vitest";
-
-/** Nothing that reaches out of this machine, and nothing that needs a screen. */
-const FLAGS = [
-  "--headless",
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-  "--no-first-run",
-];
+import { CHROMIUM_FLAGS } from "./chromium.ts";
 
 /** Whether this machine has a browser; the run's setup says so where it does not. */
 export const hasBrowser = inject("chromiumPath") !== undefined;
@@ -18,5 +8,5 @@ export const hasBrowser = inject("chromiumPath") !== undefined;
 export function launchBrowser(): Promise<Browser> {
   const executablePath = inject("chromiumPath");
   if (executablePath === undefined) throw new Error("There is no browser on this machine");
-  return chromium.launch({ executablePath, args: FLAGS });
+  return chromium.launch({ executablePath, args: CHROMIUM_FLAGS });
 }

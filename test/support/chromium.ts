@@ -3,6 +3,17 @@ import { delimiter, join } from "node:path";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
 
+/** Nothing that reaches out of this machine, and nothing that needs a screen. */
+export const CHROMIUM_FLAGS = [
+  "--headless",
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+  "--no-first-run",
+];
+
 /** The Chromium of this machine: where CHROMIUM_PATH says, or the first on the PATH. */
 export function findChromium(): string | undefined {
   const stated = process.env.CHROMIUM_PATH;

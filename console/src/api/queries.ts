@@ -75,11 +75,16 @@ interface ListOptions {
 }
 
 /** A list read page by page: its rows so far, and how to go on. */
-export function useList<T>(key: string, path: string, filter: Record<string, string>, options: ListOptions = {}) {
+export function useList<T, Page extends PageOf<T> = PageOf<T>>(
+  key: string,
+  path: string,
+  filter: Record<string, string>,
+  options: ListOptions = {},
+) {
   const query = useInfiniteQuery({
     queryKey: [key, "list", path, filter],
     queryFn: ({ pageParam, signal }) =>
-      read<PageOf<T>>(withQuery(path, { ...filter, cursor: pageParam, limit: 50 }), signal),
+      read<Page>(withQuery(path, { ...filter, cursor: pageParam, limit: 50 }), signal),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.next_cursor,
     placeholderData: keepPreviousData,

@@ -9,6 +9,7 @@ import { CreditForm } from "./credit-form.tsx";
 import { GrantForm } from "./grant-form.tsx";
 import { Grants } from "./grants.tsx";
 import { RevokeForm } from "./revoke-form.tsx";
+import { Statement } from "./statement.tsx";
 
 interface CreditsSectionProps {
   organization: Organization;
@@ -35,6 +36,7 @@ export function CreditsSection({ organization, mayChange }: CreditsSectionProps)
         <Grants organizationId={id} onRevoke={mayChange ? (grant) => setDoing({ what: "revoke", grant }) : undefined} />
       </Card>
       <Allowances organizationId={id} mayChange={mayChange} />
+      <Statement organizationId={id} />
       {doing?.what === "grant" && <GrantForm organizationId={id} onClose={close} />}
       {doing?.what === "credit" && <CreditForm organizationId={id} onClose={close} />}
       {doing?.what === "revoke" && (

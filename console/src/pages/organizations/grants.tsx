@@ -17,12 +17,12 @@ const COLUMNS: readonly Column<Grant>[] = [
         <span className="wrap-anywhere">
           {reference ?? (source === "credit" ? "Given back" : "Without a reference")}
         </span>
-        <span className="mono faint wrap-anywhere">{id}</span>
+        <span className="mono faint wrap-anywhere wide-only">{id}</span>
       </span>
     ),
   },
   { head: "State", cell: ({ state }) => <Badge tone={TONES[state]}>{state}</Badge> },
-  { head: "Amount", right: true, cell: ({ amount }) => <Credits value={amount} /> },
+  { head: "Amount", right: true, wideOnly: true, cell: ({ amount }) => <Credits value={amount} /> },
   { head: "Left", right: true, cell: ({ remaining }) => <Credits value={remaining} /> },
   { head: "Taken back", right: true, wideOnly: true, cell: ({ revoked }) => <Credits value={revoked} /> },
   { head: "Priority", right: true, wideOnly: true, cell: ({ priority }) => priority },

@@ -83,7 +83,7 @@ const COLUMNS: readonly Column<Organization>[] = [
         <Link className="row-link wrap-anywhere" href={`/organizations/${encodeURIComponent(id)}`}>
           {name}
         </Link>
-        <span className="mono faint wrap-anywhere">{id}</span>
+        <span className="mono faint wrap-anywhere wide-only">{id}</span>
       </span>
     ),
   },

@@ -38,7 +38,7 @@ export function Composer({ draft, mayAsk, isStreaming, onDraft, onSend, onStop }
         }}
       />
       <div className="composer-foot">
-        <span className="small faint">Enter sends, Shift and Enter begins a line</span>
+        <span className="small faint wide-only">Enter sends, Shift and Enter begins a line</span>
         {isStreaming ? (
           <Button icon={Square} onClick={onStop}>
             Stop

@@ -113,7 +113,7 @@ function Answer({ turn: { content, state, figures, failure } }: { turn: Turn }) 
       {state === "streaming" && <span className="caret" role="status" aria-label="Answering" />}
       {state === "failed" && <Failure error={failure} />}
       {figures !== undefined && (
-        <div className="row">
+        <div className="answer-foot">
           <p className="small faint figures">{figuresInWords(figures, state === "stopped")}</p>
           {content !== "" && <CopyIcon text={content} label="Copy the answer" />}
         </div>

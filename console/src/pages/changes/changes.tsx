@@ -1,0 +1,77 @@
+import { History } from "lucide-react";
+import { useList } from "../../api/queries.ts";
+import type { AuditEntry } from "../../api/types.ts";
+import { Listing } from "../../ui/listing.tsx";
+import { Card, Page } from "../../ui/page.tsx";
+import { Badge, Empty } from "../../ui/states.tsx";
+import type { Column } from "../../ui/table.tsx";
+import { Ago } from "../../ui/values.tsx";
+import { OrganizationFilter } from "../organization-filter.tsx";
+import { useFilters } from "../use-filters.ts";
+import { differences } from "./differences.ts";
+
+const COLUMNS: readonly Column<AuditEntry>[] = [
+  { head: "When", cell: ({ at }) => <Ago at={at} /> },
+  {
+    head: "Who",
+    cell: ({ actor }) => (
+      <span className="cell-two">
+        <span>{actor.kind}</span>
+        <span className="small faint wrap-anywhere">{actor.address ?? actor.id}</span>
+      </span>
+    ),
+  },
+  {
+    head: "What",
+    cell: ({ action, subject_id }) => (
+      <span className="cell-two">
+        <span>
+          <Badge>{action}</Badge>
+        </span>
+        <span className="mono faint wrap-anywhere">{subject_id}</span>
+      </span>
+    ),
+  },
+  { head: "Change", wideOnly: true, cell: (entry) => <Differences entry={entry} /> },
+];
+
+function Differences({ entry: { before, after } }: { entry: AuditEntry }) {
+  return differences(before, after).map(({ name, from, to }) => (
+    <div key={name} className="small wrap-anywhere">
+      <span className="faint">{name.replaceAll("_", " ")}: </span>
+      {from !== null && <del>{from}</del>} {to}
+    </div>
+  ));
+}
+
+/** Who changed what. */
+export default function Changes() {
+  const [filters, setFilters] = useFilters(["organization_id"]);
+  const list = useList<AuditEntry>("audit", "/admin/v1/audit", filters);
+  return (
+    <Page
+      title="Changes"
+      about="Every change that the operator, a command or the service made, with what was there before."
+      actions={
+        <OrganizationFilter
+          value={filters.organization_id}
+          onValue={(organization_id) => setFilters({ organization_id })}
+        />
+      }
+    >
+      <Card flush>
+        <Listing
+          caption="Changes"
+          list={list}
+          columns={COLUMNS}
+          keyOf={({ id }) => id}
+          empty={
+            <Empty icon={History} title="Nothing was changed yet">
+              Organizations that are made, tokens that are revoked, credits that are granted: it stands here who did it.
+            </Empty>
+          }
+        />
+      </Card>
+    </Page>
+  );
+}

@@ -1,0 +1,17 @@
+import { expect, test } from "vitest";
+import { differences } from "./differences.ts";
+
+test("a change tells the fields that differ", () => {
+  expect(
+    differences({ name: "a", status: "active", limits: null }, { name: "a", status: "paused", limits: { x: 1 } }),
+  ).toEqual([
+    { name: "status", from: "active", to: "paused" },
+    { name: "limits", from: "none", to: '{"x":1}' },
+  ]);
+});
+
+test("what was made is told whole, what was ended by what it was", () => {
+  expect(differences(null, { name: "a" })).toEqual([{ name: "name", from: null, to: "a" }]);
+  expect(differences({ name: "a" }, null)).toEqual([{ name: "name", from: "a", to: "" }]);
+  expect(differences(null, null)).toEqual([]);
+});

@@ -1,0 +1,26 @@
+import { expect, test } from "vitest";
+import type { StatementEntry } from "../../api/types.ts";
+import { lastWeek, periodOf } from "./period.ts";
+import { wordsOf } from "./statement-words.ts";
+
+test("a period holds both of its days, in the reader's time zone", () => {
+  expect(periodOf({ from: "2026-11-01", to: "2026-11-30" })).toEqual({
+    from: new Date("2026-11-01T00:00:00").toISOString(),
+    to: new Date("2026-12-01T00:00:00").toISOString(),
+  });
+  expect(periodOf({ from: "", to: "2026-11-30" })).not.toHaveProperty("from");
+  expect(periodOf({ from: "", to: "" })).toEqual({});
+});
+
+test("the last week begins six days ago", () => {
+  expect(lastWeek(new Date("2026-03-03T12:00:00").getTime())).toEqual({ from: "2026-02-25", to: "" });
+});
+
+test("a charge is told by its model and tokens, the rest by what it was for", () => {
+  const charge = { kind: "charge", model: "m", tokens: { input: 900, cached_input: 100, output: 34 } };
+  expect(wordsOf(charge as unknown as StatementEntry)).toBe("m, 1,034 tokens");
+  const grant = { kind: "grant", tokens: null, reference: null, note: null, id: "grant_1" } as StatementEntry;
+  expect(wordsOf(grant)).toBe("grant_1");
+  expect(wordsOf({ ...grant, reference: "invoice 7" })).toBe("invoice 7");
+  expect(wordsOf({ ...grant, kind: "revoke", reference: "r1", note: "by mistake" })).toBe("r1: by mistake");
+});

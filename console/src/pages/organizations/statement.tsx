@@ -1,0 +1,100 @@
+import { Download, ReceiptText } from "lucide-react";
+import { useState } from "react";
+import { Link } from "wouter";
+import { withQuery } from "../../api/client.ts";
+import { useList } from "../../api/queries.ts";
+import type { StatementEntry, StatementPage } from "../../api/types.ts";
+import { formatChange, formatExactCredits } from "../../format/numbers.ts";
+import { formatMoment } from "../../format/times.ts";
+import { Listing } from "../../ui/listing.tsx";
+import { Card } from "../../ui/page.tsx";
+import { Badge, Empty } from "../../ui/states.tsx";
+import type { Column } from "../../ui/table.tsx";
+import { Choice } from "../choice.tsx";
+import { type Days, lastWeek, periodOf } from "./period.ts";
+import { KIND_WORDS, wordsOf } from "./statement-words.ts";
+
+/** Every entry of the books, the oldest first, with the balance after it. */
+export function Statement({ organizationId }: { organizationId: string }) {
+  const [days, setDays] = useState<Days>(() => lastWeek(Date.now()));
+  const [kind, setKind] = useState("");
+  const period = periodOf(days);
+  const base = `/admin/v1/organizations/${encodeURIComponent(organizationId)}/statement`;
+  const filter = { ...period, ...(kind !== "" && { kind }) };
+  const list = useList<StatementEntry, StatementPage>("organizations", base, filter);
+  const opening = list.data?.pages[0]?.opening;
+  return (
+    <Card
+      title="Statement"
+      about={opening === undefined ? "Adding up …" : `${formatExactCredits(opening)} credits before the first entry`}
+      flush
+      actions={
+        <>
+          <Choice label="Kind" all="Every entry" value={kind} options={Object.entries(KIND_WORDS)} onValue={setKind} />
+          <DayFields days={days} onDays={setDays} />
+          <a className="button button-plain" href={withQuery(`${base}.csv`, period)} download>
+            <Download size={15} strokeWidth={1.9} aria-hidden="true" />
+            <span>CSV</span>
+          </a>
+        </>
+      }
+    >
+      <Listing
+        caption="Statement"
+        list={list}
+        columns={COLUMNS}
+        keyOf={({ at, kind: what, id, balance }) => [at, what, id, balance].join()}
+        empty={
+          <Empty icon={ReceiptText} title="Nothing was booked in this time">
+            Choose other days, or every kind of entry.
+          </Empty>
+        }
+      />
+    </Card>
+  );
+}
+
+const COLUMNS: readonly Column<StatementEntry>[] = [
+  { head: "When", cell: ({ at }) => <span className="figures">{formatMoment(at)}</span> },
+  { head: "What", cell: (entry) => <What entry={entry} /> },
+  {
+    head: "Change",
+    right: true,
+    cell: ({ amount }) => <span className={amount > 0 ? "nowrap good" : "nowrap"}>{formatChange(amount)}</span>,
+  },
+  { head: "Balance", right: true, wideOnly: true, cell: ({ balance }) => formatExactCredits(balance) },
+];
+
+function What({ entry }: { entry: StatementEntry }) {
+  const words = wordsOf(entry);
+  return (
+    <span className="row">
+      <Badge tone={entry.kind === "charge" ? "plain" : "accent"}>{KIND_WORDS[entry.kind]}</Badge>
+      {entry.kind === "charge" && entry.id !== null ? (
+        <Link className="row-link wrap-anywhere" href={`/requests/${encodeURIComponent(entry.id)}`}>
+          {words}
+        </Link>
+      ) : (
+        <span className="wrap-anywhere">{words}</span>
+      )}
+    </span>
+  );
+}
+
+function DayFields({ days, onDays }: { days: Days; onDays: (days: Days) => void }) {
+  const fields = [
+    ["from", "From"],
+    ["to", "to"],
+  ] as const;
+  return fields.map(([name, label]) => (
+    <label key={name} className="row">
+      <span className="small faint">{label}</span>
+      <input
+        type="date"
+        className="day"
+        value={days[name]}
+        onChange={(event) => onDays({ ...days, [name]: event.target.value })}
+      />
+    </label>
+  ));
+}

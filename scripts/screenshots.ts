@@ -1,0 +1,161 @@
+/**
+ * `npm run screenshots`: starts a service with a made-up history of two weeks, and photographs every page of its console
+ * into docs/images/, light and dark, wide and narrow. Needs a Chromium on the PATH or at CHROMIUM_PATH.
+ */
+import { mkdirSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type Browser, chromium, type Page } from "playwright-core";
+import { CHROMIUM_FLAGS, findChromium } from "../test/support/chromium.ts";
+import { makeDirectory, type RunningService, send, startService } from "../test/support/service.ts";
+import { buildConsole } from "./build-console.ts";
+
+const IMAGES = join(dirname(dirname(fileURLToPath(import.meta.url))), "docs", "images");
+const DAYS = 14;
+const DAY_MS = 86_400_000;
+const WINDOWS = { wide: { width: 1280, height: 800 }, narrow: { width: 360, height: 780 } };
+const QUESTIONS = [
+  "Which toll roads are the oldest?",
+  "Summarize the minutes of Tuesday.",
+  "Translate this into French.",
+];
+const PRICED = [
+  { id: "assistant", price: { input: 250, output: 2000 } },
+  { id: "assistant-mini", price: { input: 50, output: 400 } },
+  { id: "long-reader", price: { input: 120, output: 600 } },
+];
+const CONFIG = {
+  playground: { openToGuests: true },
+  providers: [{ id: "local", kind: "sandbox" }],
+  models: PRICED.map(({ id, price }) => ({
+    id,
+    name: id,
+    description: "A made-up model of these pictures.",
+    category: "chat",
+    contextWindow: 128_000,
+    cutoffDate: "2026-06-30",
+    routes: [{ provider: "local", model: "story" }],
+    price,
+  })),
+};
+
+interface Caller {
+  organizationId: string;
+  token: string;
+  /** Requests on an ordinary day. */
+  pace: number;
+}
+
+/** Starts the service so many days ago, as far as it knows. */
+function startDaysAgo(days: number, dataDir: string): Promise<RunningService> {
+  const shift = `const now = Date.now; Date.now = () => now() - ${days * DAY_MS};`;
+  const flag = `--import=data:text/javascript,${encodeURIComponent(shift)}`;
+  return startService({ dataDir, config: CONFIG, environment: days === 0 ? {} : { NODE_OPTIONS: flag } });
+}
+
+async function makeCallers(service: RunningService): Promise<Caller[]> {
+  const callers: Caller[] = [];
+  for (const [name, credits, tokens] of [
+    ["Northwind Research", "400", ["notebook", "literature search"]],
+    ["Customer support", "150", ["help desk"]],
+    ["Department of History", "60", ["seminar"]],
+  ] as const) {
+    const { id } = await service.tollgate<{ id: string }>("org", "create", name, "--credits", credits);
+    for (const [index, tokenName] of tokens.entries()) {
+      const words = ["token", "create", "--org", id, "--name", tokenName];
+      const { token } = await service.tollgate<{ token: string }>(...words);
+      callers.push({ organizationId: id, token, pace: 6 - 2 * index });
+    }
+  }
+  return callers;
+}
+
+/** A day's requests: more on some days than on others, always the same. */
+async function live(service: RunningService, callers: readonly Caller[], day: number): Promise<void> {
+  for (const [index, { token, pace }] of callers.entries()) {
+    const count = Math.max(1, Math.round(pace * (1 + Math.sin(day * 1.7 + index))));
+    for (let asked = 0; asked < count; asked += 1) {
+      const model = PRICED[(asked + index + day) % PRICED.length]?.id;
+      const content = QUESTIONS[asked % QUESTIONS.length];
+      const body = {
+        model,
+        stream: asked % 2 === 0,
+        messages: [{ role: "user", content }],
+        max_tokens: 60 + 70 * index,
+      };
+      await (await send(service, "/v1/chat/completions", token, body)).text();
+    }
+  }
+}
+
+async function photograph(browser: Browser, service: RunningService, admin: string, organizationId: string) {
+  for (const colorScheme of ["light", "dark"] as const) {
+    for (const [size, viewport] of Object.entries(WINDOWS)) {
+      const context = await browser.newContext({
+        baseURL: service.url,
+        colorScheme,
+        viewport,
+        reducedMotion: "reduce",
+      });
+      const page = await context.newPage();
+      const take = (name: string) => page.screenshot({ path: join(IMAGES, `${name}-${colorScheme}-${size}.png`) });
+      await page.goto("/");
+      await page.getByLabel("Token").waitFor();
+      await take("sign-in");
+      await page.getByLabel("Token").fill(admin);
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await page.getByRole("heading", { name: "Overview" }).waitFor();
+      for (const [name, path] of Object.entries({
+        overview: "/?days=30",
+        organizations: "/organizations",
+        organization: `/organizations/${organizationId}`,
+        tokens: "/tokens",
+        requests: "/requests",
+        models: "/models",
+      })) {
+        await show(page, path);
+        await take(name);
+      }
+      await show(page, "/requests");
+      await page.locator("td a").nth(2).click();
+      await page.getByText("Request id").last().waitFor();
+      await take("request");
+      await converse(page);
+      await take("playground");
+      await context.close();
+    }
+  }
+}
+
+async function show(page: Page, path: string): Promise<void> {
+  await page.goto(path);
+  await page.waitForLoadState("networkidle");
+}
+
+async function converse(page: Page): Promise<void> {
+  await show(page, "/playground?model=sandbox/echo");
+  await page
+    .getByLabel("Message", { exact: true })
+    .fill("A toll is a *fee* for passing:\n\n- a road\n- a bridge\n- **a gate**");
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.getByText(/first token after/).waitFor();
+}
+
+await buildConsole();
+rmSync(IMAGES, { recursive: true, force: true });
+mkdirSync(IMAGES, { recursive: true });
+const dataDir = await makeDirectory();
+let callers: Caller[] = [];
+for (let day = DAYS; day >= 0; day -= 1) {
+  const service = await startDaysAgo(day, dataDir);
+  if (day === DAYS) callers = await makeCallers(service);
+  await live(service, callers, day);
+  if (day === 0) {
+    const { token } = await service.tollgate<{ token: string }>("admin", "token");
+    const browser = await chromium.launch({ executablePath: findChromium(), args: CHROMIUM_FLAGS });
+    await photograph(browser, service, token, callers[0]?.organizationId ?? "");
+    await browser.close();
+  }
+  await service.end();
+}
+rmSync(dataDir, { recursive: true, force: true });
