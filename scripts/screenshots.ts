@@ -112,6 +112,7 @@ async function photograph(browser: Browser, service: RunningService, admin: stri
         tokens: "/tokens",
         requests: "/requests",
         models: "/models",
+        changes: "/changes",
       })) {
         await show(page, path);
         await take(name);

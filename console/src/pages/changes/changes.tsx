@@ -38,7 +38,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
 function Differences({ entry: { before, after } }: { entry: AuditEntry }) {
   return differences(before, after).map(({ name, from, to }) => (
     <div key={name} className="small wrap-anywhere">
-      <span className="faint">{name.replaceAll("_", " ")}: </span>
+      <span className="faint">{name}: </span>
       {from !== null && <del>{from}</del>} {to}
     </div>
   ));

@@ -11,7 +11,11 @@ test("a change tells the fields that differ", () => {
 });
 
 test("what was made is told whole, what was ended by what it was", () => {
-  expect(differences(null, { name: "a" })).toEqual([{ name: "name", from: null, to: "a" }]);
+  expect(differences(null, { name: "a", expiresAt: "x", next_at: "y", limits: null })).toEqual([
+    { name: "name", from: null, to: "a" },
+    { name: "expires at", from: null, to: "x" },
+    { name: "next at", from: null, to: "y" },
+  ]);
   expect(differences({ name: "a" }, null)).toEqual([{ name: "name", from: "a", to: "" }]);
   expect(differences(null, null)).toEqual([]);
 });

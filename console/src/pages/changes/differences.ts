@@ -1,16 +1,24 @@
 type Values = Record<string, unknown> | null;
 
-/** What a change did, by field: the fields that differ, or all of what was made. */
+/** What a change did, by field: the fields that differ, or all that was set of what was made. */
 export function differences(before: Values, after: Values): { name: string; from: string | null; to: string }[] {
   const names = new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})]);
   return [...names].flatMap((name) => {
     const from = before === null ? null : inWords(before[name]);
     const to = after === null ? "" : inWords(after[name]);
-    return from === to ? [] : [{ name, from, to }];
+    const isUnset = before === null && to === NONE;
+    return from === to || isUnset ? [] : [{ name: spaced(name), from, to }];
   });
 }
 
+const NONE = "none";
+
+/** `expiresAt` and `expires_at` as words. */
+function spaced(name: string): string {
+  return name.replaceAll("_", " ").replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+}
+
 function inWords(value: unknown): string {
-  if (value === undefined || value === null) return "none";
+  if (value === undefined || value === null) return NONE;
   return typeof value === "string" ? value : JSON.stringify(value);
 }
