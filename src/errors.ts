@@ -131,6 +131,14 @@ export class StoreUnavailableError extends Error {
   }
 }
 
+/** The service stops and waits no longer for an answer: the reason of an abort that is not its client's doing. */
+export class StoppedError extends Error {
+  constructor() {
+    super("The service stops");
+    this.name = "StoppedError";
+  }
+}
+
 /** A mistake of the person at the command line or in the configuration: one line, exit 1, no stack. */
 export class OperatorError extends Error {
   constructor(message: string, options?: { cause?: unknown }) {

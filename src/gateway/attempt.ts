@@ -1,6 +1,6 @@
 import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
 import type { Attempt } from "../credits/books.ts";
-import { UpstreamError, type UpstreamFailure } from "../errors.ts";
+import { StoppedError, UpstreamError, type UpstreamFailure } from "../errors.ts";
 import type { Provider, ProviderAnswer } from "../providers/provider.ts";
 import type { Admission } from "./admit.ts";
 import { begun } from "./begin.ts";
@@ -12,7 +12,7 @@ import { forUpstream, type PreparedRequest } from "./prepare.ts";
 import { inOrder } from "./route.ts";
 
 /** What became of one call of an upstream. */
-type Outcome = "answered" | "client_left" | UpstreamFailure;
+type Outcome = "answered" | "client_left" | "stopped" | UpstreamFailure;
 
 /** Where a completion has come to, upstream. */
 export interface Course {
@@ -137,7 +137,7 @@ function failed(
     return { requestId, route: upstreamOf(route), outcome, durationMs };
   };
   if (signal.aborted) {
-    note("client_left");
+    note(signal.reason instanceof StoppedError ? "stopped" : "client_left");
     throw error;
   }
   if (!(error instanceof UpstreamError)) throw error;

@@ -1,5 +1,5 @@
 import type { Route } from "../catalog/model.ts";
-import { ApiError, StoreUnavailableError, UpstreamError } from "../errors.ts";
+import { ApiError, StoppedError, StoreUnavailableError, UpstreamError } from "../errors.ts";
 import type { ProviderAnswer } from "../providers/provider.ts";
 import { admit } from "./admit.ts";
 import { attempt, judge } from "./attempt.ts";
@@ -40,9 +40,9 @@ export async function complete(gateway: Gateway, call: CompletionCall, client: A
       ending.firstTokenMs = gateway.clock() - admittedMs;
     });
   } catch (error) {
-    failure = error;
-    ending.end = endOf(error, call.signal);
-    ending.failure = call.signal.aborted ? null : publicError(error).code;
+    failure = call.signal.reason instanceof StoppedError ? call.signal.reason : error;
+    ending.end = endOf(failure, call.signal);
+    ending.failure = ending.end === "client_left" ? null : publicError(failure).code;
   }
   judge(gateway, ending, failure);
   try {
@@ -77,8 +77,9 @@ async function relay(answer: ProviderAnswer, meter: Meter, sink: AnswerSink, beg
   if (meter.finishReason === undefined) throw new UpstreamError("failed", "The answer ended without a finish reason");
 }
 
+/** What a stop of ours cuts off has failed: its client has not left. */
 function endOf(error: unknown, signal: AbortSignal): Ending["end"] {
-  if (signal.aborted) return "client_left";
+  if (signal.aborted && !(error instanceof StoppedError)) return "client_left";
   return error instanceof UpstreamError && error.failure === "timeout" ? "timed_out" : "upstream_failed";
 }
 
@@ -107,11 +108,12 @@ function publicError(failure: unknown): ApiError {
   if (failure instanceof ApiError) return failure;
   if (failure instanceof UpstreamError) return toApiError(failure);
   if (failure instanceof StoreUnavailableError) return new ApiError("store_unavailable", undefined, { cause: failure });
+  if (failure instanceof StoppedError) return new ApiError("overloaded", undefined, { cause: failure });
   return new ApiError("internal_error", undefined, { cause: failure });
 }
 
-function logFailure({ log }: Gateway, { requestId, signal }: CompletionCall, error: ApiError, ending: Ending): void {
-  if (signal.aborted && !(error.cause instanceof StoreUnavailableError)) {
+function logFailure({ log }: Gateway, { requestId }: CompletionCall, error: ApiError, ending: Ending): void {
+  if (ending.end === "client_left" && !(error.cause instanceof StoreUnavailableError)) {
     log.debug({ requestId, status: 499 }, "the client left");
     return;
   }

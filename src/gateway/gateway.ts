@@ -43,6 +43,6 @@ export interface CompletionCall {
   requestStanding: Standing;
   /** What makes it the same request as an earlier one of its organization; null where the caller names none. */
   idempotency: { key: string; fingerprint: string } | null;
-  /** Aborted when the client leaves. */
+  /** Aborted when the client leaves; by a StoppedError when the service cuts it off. */
   signal: AbortSignal;
 }

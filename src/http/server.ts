@@ -225,6 +225,7 @@ async function close(
   let cut: NodeJS.Timeout | undefined;
   const cutting = new Promise<void>((resolve) => {
     cut = setTimeout(() => {
+      running.cut();
       server.server.closeAllConnections();
       resolve();
     }, drainMs);

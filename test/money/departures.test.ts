@@ -135,3 +135,33 @@ describe("kill -9 during 100 running completions", () => {
     }
   });
 });
+
+describe("a stop that waits no longer", () => {
+  test("charges a stream the input and what was sent, and an unstreamed answer nothing: its client did not leave", async () => {
+    const dataDir = await makeDirectory();
+    const config = { ...configOf(upstream.baseUrl), server: { drainSeconds: 0.5 } };
+    const first = await startService({ config, dataDir });
+    const [streamed, unstreamed] = [await makeOrganization(first, "10000"), await makeOrganization(first, "10000")];
+    const body = { messages: [{ role: "user", content: "go" }], max_tokens: 500 };
+    const before = upstream.requests.length;
+    const cut = send(first, "/v1/chat/completions", unstreamed.token, { ...body, model: "mute" });
+    cut.catch(() => {});
+    await until(() => upstream.requests.length > before);
+    const answer = await send(first, "/v1/chat/completions", streamed.token, { ...body, model: "slow", stream: true });
+    let words = 0;
+    const read = countWords(answer, () => (words += 1));
+    await until(() => words > 0);
+    expect(await first.end("SIGTERM")).toBe(0);
+    await expect(cut).rejects.toThrow();
+    await read;
+    const second = await startService({ config, dataDir });
+    try {
+      const { creditsUsed } = await booksOf(streamed, second);
+      expect(creditsUsed).toBeGreaterThan(1);
+      expect(creditsUsed).toBeLessThan(words + 60);
+      expect(await booksOf(unstreamed, second)).toMatchObject({ creditsUsed: 0, creditsHeld: 0 });
+    } finally {
+      await second.end();
+    }
+  });
+});

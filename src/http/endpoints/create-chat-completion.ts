@@ -4,13 +4,14 @@ import { Type } from "typebox";
 import { checkRequest } from "../../contract/check-request.ts";
 import { ChatCompletion, ChatCompletionChunk } from "../../contract/completion.ts";
 import { ChatCompletionRequest } from "../../contract/request.ts";
-import { ApiError } from "../../errors.ts";
+import { ApiError, StoppedError } from "../../errors.ts";
 import { complete } from "../../gateway/complete.ts";
 import type { CompletionCall } from "../../gateway/gateway.ts";
 import { EventStreamSink } from "../event-stream-sink.ts";
 import { FoldingSink } from "../folding-sink.ts";
 import { IDEMPOTENCY_HEADER, idempotencyOf } from "../idempotency.ts";
 import { callerOf } from "../principal-of.ts";
+import type { RunningCompletions } from "../running-completions.ts";
 import type { Endpoint, EndpointServices } from "./endpoint.ts";
 
 export const createChatCompletion: Endpoint = {
@@ -41,7 +42,7 @@ export const createChatCompletion: Endpoint = {
     }
     const idempotency = idempotencyOf(request, checked.request);
     const asked = { request: checked.request, requestId: request.id, idempotency };
-    const call = { ...callerOf(request), ...asked, ...departure(reply) };
+    const call = { ...callerOf(request), ...asked, ...departure(reply, services.running) };
     return checked.request.stream === true ? stream(services, call, reply) : answer(services, call, reply);
   },
 };
@@ -52,10 +53,10 @@ interface Departure {
   abort: () => void;
 }
 
-/** Watches for the client to leave before its answer is complete. */
-function departure(reply: FastifyReply): Departure {
+/** Watches for the client to leave, or to be cut off by a stop, before its answer is complete. */
+function departure(reply: FastifyReply, running: RunningCompletions): Departure {
   const controller = new AbortController();
-  const abort = () => controller.abort(new Error("The client left"));
+  const abort = () => controller.abort(running.isCut ? new StoppedError() : new Error("The client left"));
   reply.raw.once("close", () => {
     if (!reply.raw.writableFinished) abort();
   });
