@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -63,6 +63,8 @@ export class Site {
   #service: RunningService | undefined;
   #checker: Checker;
   #pending: Pending[] = [];
+  /** What the services printed that have ended. */
+  #printed = "";
 
   private constructor(
     directory: string,
@@ -143,14 +145,19 @@ export class Site {
   /** Ends the service at once; gives the time of it. */
   async kill(): Promise<number> {
     const killedAt = Date.now();
-    await this.service.end("SIGKILL");
-    this.#service = undefined;
+    await this.#end("SIGKILL");
     return killedAt;
   }
 
   /** Asks the service to stop; gives the code that it ended with. */
-  async terminate(): Promise<number | null> {
-    const exitCode = await this.service.end("SIGTERM");
+  terminate(): Promise<number | null> {
+    return this.#end("SIGTERM");
+  }
+
+  async #end(signal: NodeJS.Signals): Promise<number | null> {
+    const { service } = this;
+    const exitCode = await service.end(signal);
+    this.#printed += service.output();
     this.#service = undefined;
     return exitCode;
   }
@@ -251,7 +258,8 @@ export class Site {
 
   /** Ends everything. The directory stays where something was wrong. */
   async close({ keepsLogs }: { keepsLogs: boolean }): Promise<void> {
-    await this.#service?.end("SIGKILL");
+    if (this.#service !== undefined) await this.#end("SIGKILL");
+    if (keepsLogs) await writeFile(join(this.directory, "service.log"), this.#printed);
     await this.postgres?.proxy.close();
     await this.postgres?.server.remove();
     await this.disk?.remove();
