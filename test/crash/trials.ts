@@ -106,10 +106,10 @@ export const TRIALS: readonly Trial[] = [
   },
   {
     key: "histories",
-    name: "1,000 random histories of operations against a plain model",
+    name: "200 random histories of operations against a plain model",
     // The suite of the histories itself runs with the tests.
     runs: { sqlite: 0, postgres: 0 },
-    soak: { runs: 100, share: 4 },
+    soak: { runs: 500, share: 4 },
     run: playHistories,
   },
 ];

@@ -6,10 +6,10 @@ import type { Random } from "../random.ts";
 import type { Site } from "../site.ts";
 
 const ROOT = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))));
-const HISTORIES = 1_000;
+const HISTORIES = 200;
 const OUTPUT_BYTES_MAX = 1 << 24;
 
-/** Plays a thousand random histories of operations against the store and against a plain model of the books. */
+/** Plays two hundred random histories of operations against the store and against a plain model of the books. */
 export async function playHistories({ options }: Site, random: Random): Promise<void> {
   const name = { sqlite: "on SQLite", postgres: "on PostgreSQL" }[options.store];
   const environment = { HISTORIES: String(HISTORIES), HISTORIES_SEED: String(random.between(1, 1_000_000_000)) };
