@@ -67,6 +67,18 @@ describe("a meter", () => {
     expect(meter.reading()).toMatchObject({ basis: "counted", tokens: { input: 17, output: 1 } });
   });
 
+  test("adds to an early report what came after it, unless the answer has ended", () => {
+    const meter = new Meter(17);
+    meter.add([{ delta: { content: "one " }, usage: { prompt_tokens: 9, completion_tokens: 1 } }]);
+    expect(meter.reading()).toMatchObject({ basis: "reported", tokens: { input: 9, output: 1 } });
+    meter.add([{ delta: { content: "two " } }, { delta: { reasoning_content: "hm " } }]);
+    expect(meter.reading()).toMatchObject({ basis: "counted", tokens: { input: 9, output: 2, reasoning: 1 } });
+    meter.add([{ usage: { prompt_tokens: 9, completion_tokens: 5, reasoning_tokens: 2 } }]);
+    expect(meter.reading()).toMatchObject({ basis: "reported", tokens: { input: 9, output: 3, reasoning: 2 } });
+    meter.add([{ delta: { content: "three " } }, { finish_reason: "stop" }]);
+    expect(meter.reading()).toMatchObject({ basis: "reported", tokens: { input: 9, output: 3, reasoning: 2 } });
+  });
+
   test("usage goes back into OpenAI's shape", () => {
     const tokens = { input: 65, cachedInput: 30, cacheWrite: 5, output: 30, reasoning: 20 };
     expect(usageOf(tokens, 1_500_000n)).toEqual({

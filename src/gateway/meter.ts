@@ -1,4 +1,4 @@
-import type { CompletionUsage, FinishReason } from "../contract/completion.ts";
+import type { CompletionUsage, Delta, FinishReason } from "../contract/completion.ts";
 import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
 import type { EventBasis } from "../credits/books.ts";
 import { countPiece } from "../credits/estimate.ts";
@@ -14,6 +14,8 @@ export class Meter {
   #output = 0;
   #reasoning = 0;
   #usage: UpstreamUsage | undefined;
+  /** What had been counted when the upstream reported last. */
+  #before = { output: 0, reasoning: 0 };
   readonly #promptTokensLikely: number;
 
   constructor(promptTokensLikely: number) {
@@ -23,22 +25,26 @@ export class Meter {
   add(chunks: readonly UpstreamChunk[]): void {
     for (const chunk of chunks) {
       if (chunk.finish_reason !== undefined) this.finishReason = chunk.finish_reason;
-      if (chunk.usage !== undefined) this.#usage = chunk.usage;
-      const { delta } = chunk;
-      if (delta === undefined) continue;
-      if (delta.content) this.#output += countPiece(delta.content);
-      if (delta.refusal) this.#output += countPiece(delta.refusal);
-      if (delta.reasoning_content) this.#reasoning += countPiece(delta.reasoning_content);
-      for (const call of delta.tool_calls ?? []) {
-        this.#output += countPiece(call.function?.name ?? "") + countPiece(call.function?.arguments ?? "");
-      }
+      if (chunk.delta !== undefined) this.#count(chunk.delta);
+      if (chunk.usage === undefined) continue;
+      this.#usage = chunk.usage;
+      this.#before = { output: this.#output, reasoning: this.#reasoning };
     }
   }
 
-  /** What to charge for what has passed: the upstream's report where it can be true, else what was counted. */
+  /**
+   * What to charge for what has passed: the upstream's report where it can be true, else what was counted. Some report from
+   * the first event on: of an answer that has not ended, what came after the report is no part of it.
+   */
   reading(): { tokens: TokenCounts; basis: EventBasis } {
     const reported = this.#usage === undefined ? undefined : reportedTokens(this.#usage);
-    if (reported !== undefined) return { tokens: reported, basis: "reported" };
+    const output = this.#output - this.#before.output;
+    const reasoning = this.#reasoning - this.#before.reasoning;
+    if (reported !== undefined) {
+      if (this.finishReason !== undefined || output + reasoning === 0) return { tokens: reported, basis: "reported" };
+      const more = { output: reported.output + output, reasoning: reported.reasoning + reasoning };
+      return { tokens: { ...reported, ...more }, basis: "counted" };
+    }
     const tokens = {
       input: this.#promptTokensLikely,
       cachedInput: 0,
@@ -47,6 +53,15 @@ export class Meter {
       reasoning: this.#reasoning,
     };
     return { tokens, basis: "counted" };
+  }
+
+  #count(delta: Delta): void {
+    if (delta.content) this.#output += countPiece(delta.content);
+    if (delta.refusal) this.#output += countPiece(delta.refusal);
+    if (delta.reasoning_content) this.#reasoning += countPiece(delta.reasoning_content);
+    for (const call of delta.tool_calls ?? []) {
+      this.#output += countPiece(call.function?.name ?? "") + countPiece(call.function?.arguments ?? "");
+    }
   }
 }
 
