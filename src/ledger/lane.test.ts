@@ -202,6 +202,19 @@ describe("a store that is away", () => {
     expect(log.lines).toEqual([]);
   });
 
+  test("is given up as well where the clock is set back meanwhile", async () => {
+    let nowMs = 3_600_000;
+    books.failWith = () => {
+      // An end for the test itself, where nothing is ever given up.
+      if (books.batches.length > 5) return undefined;
+      if (books.batches.length === 2) nowMs = 0;
+      return away();
+    };
+    const lane = laneOf({ retryMs: 1_000, clock: () => nowMs });
+    await expect(lane.push(holding(1))).rejects.toBeInstanceOf(StoreUnavailableError);
+    expect(books.batches).toHaveLength(2);
+  });
+
   test("is left alone for longer after each failure", async () => {
     const askedAtMs: number[] = [];
     books.failWith = () => {

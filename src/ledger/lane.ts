@@ -122,7 +122,9 @@ export class Lane {
     const { retryMs, clock, random } = this.#options;
     if (retryMs === 0) return rejectAll(batch, error);
     this.#awaySinceMs ??= clock();
-    const isOver = clock() - this.#awaySinceMs >= retryMs;
+    const awayMs = clock() - this.#awaySinceMs;
+    // Less than nothing is from a clock that was set back, which would keep all waiting for as long.
+    const isOver = awayMs >= retryMs || awayMs < 0;
     // Only a look: whoever asks is better told at once. And what came meanwhile would wait for the rest in vain.
     const isGivenUp = ({ transition }: Waiting) => isOver || transition.kind === "refresh";
     rejectAll(batch.concat(this.#waiting).filter(isGivenUp), error);
