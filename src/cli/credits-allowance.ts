@@ -74,8 +74,9 @@ async function end(terminal: Terminal, id: string, flags: CommonFlags): Promise<
   await withWorkspace(terminal, flags, async ({ store: { allowances, books }, record }) => {
     const found = await findAllowance(allowances, null, id);
     if (found === undefined) throw unknownAllowance(id);
+    const grant = (transition: GrantTransition) => books.apply("durable", [transition]);
     const revoke = (transition: RevokeTransition) => books.apply("durable", [transition]);
-    const { row, repeated } = await endAllowance({ allowances, revoke }, found, terminal.clock());
+    const { row, repeated } = await endAllowance({ allowances, grant, revoke }, found, terminal.clock());
     const { organizationId } = row;
     if (!repeated) await record({ action: "allowance.end", organizationId, subjectId: id });
     const json = toJson(row);

@@ -52,7 +52,15 @@ export async function createAllowance(
  * before. Rejects with StoreUnavailableError.
  */
 export async function endAllowance(
-  { allowances, revoke }: { allowances: AllowanceRows; revoke: (revocation: RevokeTransition) => Promise<unknown> },
+  {
+    allowances,
+    grant,
+    revoke,
+  }: {
+    allowances: AllowanceRows;
+    grant: AllowanceOptions["grant"];
+    revoke: (revocation: RevokeTransition) => Promise<unknown>;
+  },
   row: AllowanceRow,
   nowMs: number,
 ): Promise<{ row: AllowanceRow; repeated: boolean }> {
@@ -60,7 +68,10 @@ export async function endAllowance(
   const isEnded = await allowances.end(row, nowMs);
   // The next month's grant stands in the books a little before it takes effect.
   const startMs = nowMs < anchorAtMs ? anchorAtMs : periodAt(anchorAtMs, nowMs).endMs;
-  const { grantId, amount } = grantOfPeriod(row, periodAt(anchorAtMs, startMs));
+  const next = grantOfPeriod(row, periodAt(anchorAtMs, startMs));
+  const { grantId, amount } = next;
+  // Another process may be about to make it: it is booked once, and so only here, to be taken back.
+  if (isEnded && startMs <= nowMs + 2 * AHEAD_MS) await grant(next);
   const terms = { grantId, amount, reference: grantId, note: "the allowance has ended" };
   await revoke({ kind: "revoke", organizationId, adjustmentId: `${grantId}_ended`, ...terms });
   return { row: (await findAllowance(allowances, organizationId, id)) ?? row, repeated: !isEnded };

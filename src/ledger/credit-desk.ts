@@ -85,8 +85,9 @@ export class CreditDesk {
     const { allowances, ledger, clock } = this.#options;
     const found = await findAllowance(allowances, organizationId, id);
     if (found === undefined) return undefined;
+    const grant = (next: GrantTransition) => ledger.grant(next);
     const revoke = (revocation: RevokeTransition) => ledger.revoke(revocation);
-    const { row, repeated } = await endAllowance({ allowances, revoke }, found, clock());
+    const { row, repeated } = await endAllowance({ allowances, grant, revoke }, found, clock());
     return { allowance: toAllowance(row), repeated };
   }
 }

@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type AllowanceRow, periodAt } from "../../src/credits/allowance.ts";
-import { grantAllowances } from "../../src/ledger/allowances.ts";
+import type { GrantTransition, RevokeTransition } from "../../src/credits/books.ts";
+import { endAllowance, grantAllowances } from "../../src/ledger/allowances.ts";
 import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../../src/stores/store.ts";
@@ -83,6 +84,24 @@ async function play(first: Store, second: Store): Promise<void> {
   for (const { organizationId } of [lapsing, staying, soon]) {
     expect((await books.verify(organizationId)).violations).toEqual([]);
   }
+
+  // Ended while another node is about to make the next month's grant.
+  const late = await organization({ anchorAtMs: Date.now() + 30_000 });
+  const due: typeof allowances.due = async (options) => {
+    const found = await allowances.due(options);
+    const grant = (next: GrantTransition) => books.apply("durable", [next]);
+    const revoke = (revocation: RevokeTransition) => books.apply("durable", [revocation]);
+    await endAllowance({ allowances, grant, revoke }, late, Date.now());
+    return found;
+  };
+  const { advance: move } = second.allowances;
+  const slow = {
+    allowances: { due, advance: move },
+    grant: (next: GrantTransition) => second.books.apply("durable", [next]),
+  };
+  await grantAllowances(slow);
+  expect(await grantsOf(first, late.organizationId)).toMatchObject([{ state: "pending", amount: 10n, revoked: 10n }]);
+  expect((await books.verify(late.organizationId)).violations).toEqual([]);
 
   // The months that the store's clock has not come to are left for later.
   const { rows } = await first.allowances.due({ aheadMs: 60_000, limit: 10 });
