@@ -19,7 +19,7 @@ import { sandboxModels } from "./catalog/sandbox.ts";
 import type { Config } from "./config.ts";
 import type { Log } from "./contract/log.ts";
 import { PLAYGROUND_ID } from "./contract/principal.ts";
-import { OperatorError } from "./errors.ts";
+import { OperatorError, StoreUnavailableError } from "./errors.ts";
 import { Circuits } from "./gateway/circuits.ts";
 import { Limits } from "./gateway/limits.ts";
 import { RetryBudget } from "./gateway/retry-budget.ts";
@@ -208,7 +208,10 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
     version,
     trustProxy: config.server.trustProxy,
     bodyLimitBytes: config.server.bodyLimitBytes,
-    ping: () => store.ping(),
+    ping: async () => {
+      if (ledger.isRefusing) throw new StoreUnavailableError("The store takes no holds.");
+      await store.ping();
+    },
     standing: () => ledger.standing(),
     newRequestId: requestId,
     log,

@@ -21,6 +21,8 @@ import { type Checkpoint, Upkeep } from "./upkeep.ts";
 
 /** Running requests, and transitions in the spool: whoever runs is sure of a place in it. */
 const RUNNING_AND_SPOOLED_MAX = 10_000;
+/** Not longer: whoever asks whether the service is ready may send it no request that could show it is. */
+const REFUSING_MS = 5_000;
 const DAY_MS = 86_400_000;
 
 export interface LedgerOptions {
@@ -65,6 +67,8 @@ export class Ledger {
   readonly #replays: Lane;
   readonly #upkeep: Upkeep;
   readonly #spool: Spool;
+  /** When the store last could not take a hold; null since it took one. */
+  #refusedAtMs: number | null = null;
   /** Holds that were asked for and have not ended. */
   readonly #running = new Set<string>();
   readonly #ending = new Set<Promise<unknown>>();
@@ -92,6 +96,7 @@ export class Ledger {
       // The answer to a key may be asked for after any crash.
       const lane = request.idempotency ? this.#durable : this.#holds;
       const outcome = await lane.push({ kind: "hold", lifeMs: this.#options.holdLifeMs, ...request });
+      this.#refusedAtMs = null;
       // The store is back: nothing that waits for it has to wait longer.
       if (this.#spool.isStoreAway) void this.#spool.replay();
       if (outcome.outcome === "held") this.#upkeep.track(request.facts, outcome.amount);
@@ -99,8 +104,17 @@ export class Ledger {
       return outcome;
     } catch (error) {
       this.#running.delete(holdId);
+      if (error instanceof StoreUnavailableError) this.#refusedAtMs = this.#options.clock();
       throw error;
     }
+  }
+
+  /**
+   * Whether the store could not take a hold a moment ago, and has taken none since: it may be read and yet not be
+   * written, on a disk that is full.
+   */
+  get isRefusing(): boolean {
+    return this.#refusedAtMs !== null && this.#options.clock() - this.#refusedAtMs < REFUSING_MS;
   }
 
   /**

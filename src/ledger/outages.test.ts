@@ -65,6 +65,24 @@ describe("while the store is away", () => {
     expect(log.messages("info")).toEqual([expect.stringContaining("the spool is empty")]);
   });
 
+  test("it is refusing from the first hold that fails, for seconds or until one is taken", async () => {
+    let nowMs = 1_000;
+    const elsewhere = join(dataDir, "elsewhere");
+    const other = await openLedger({ books, dataDir: elsewhere, log, settleRetryMs: 0, clock: () => nowMs });
+    await hold("a", other);
+    expect(other.isRefusing).toBe(false);
+    books.failWith = away;
+    await expect(hold("b", other)).rejects.toThrow(StoreUnavailableError);
+    expect(other.isRefusing).toBe(true);
+    nowMs += 5_000;
+    expect(other.isRefusing).toBe(false);
+    await expect(hold("c", other)).rejects.toThrow(StoreUnavailableError);
+    books.failWith = () => undefined;
+    await hold("d", other);
+    expect(other.isRefusing).toBe(false);
+    await other.stop();
+  });
+
   test("only the first settlement asks the store; the others go to the spool at once", async () => {
     const ids = Array.from({ length: 20 }, (_, index) => `hold_${index}`);
     await Promise.all(ids.map((id) => hold(id)));
