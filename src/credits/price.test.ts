@@ -54,19 +54,24 @@ const decimalUpTo = (wholeDigitsMax: number, fractionDigitsMax: number) =>
     });
 
 const prices = decimalUpTo(4, 12);
+/** Credits a dollar, and a markup. */
+const rates = decimalUpTo(1, 6);
 const fivePrices = fc.tuple(prices, prices, prices, prices, prices);
 
 describe("priceOf", () => {
-  test("equals an exact rational oracle, rounded up once, in 100,000 cases", () => {
+  test("equals an exact rational oracle, from dollars, rate and markup to the cost, rounded up once, in 100,000 cases", () => {
     fc.assert(
-      fc.property(counts, fivePrices, (tokens, five) => {
+      fc.property(counts, fivePrices, rates, rates, (tokens, five, perDollar, markup) => {
         const unit = { ...FREE };
         let exact = new Fraction(0n, 1n);
         for (const [index, tokenClass] of TOKEN_CLASSES.entries()) {
           const price = five[index] as (typeof five)[0];
-          unit[tokenClass] = parsePrice(price.text) as bigint;
-          // A price a token is rounded up to a pico-credit by definition; from there on nothing may be.
-          const pico = price.exact.times(MILLION).roundedUp();
+          const terms = { perDollar: perDollar.text, markup: markup.text };
+          unit[tokenClass] = parseDollarPrice(price.text, terms) as bigint;
+          // A price a token, with its markup, is rounded up to a pico-credit by definition; from there on nothing may be.
+          const pico = price.exact.times(perDollar.exact).times(ONE.plus(markup.exact)).times(MILLION).roundedUp();
+          // More than a billion credits per million tokens is refused, as below.
+          fc.pre(pico <= 10n ** 15n);
           exact = exact.plus(new Fraction(BigInt(tokens[tokenClass]) * pico, 1_000_000n));
         }
         if (priceOf(tokens, unit) !== exact.roundedUp()) expect(priceOf(tokens, unit)).toBe(exact.roundedUp());
