@@ -2,20 +2,35 @@ import type { FastifyInstance } from "fastify";
 import type { LedgerStanding } from "../ledger/ledger.ts";
 
 export interface HealthSources {
-  /** Rejects when the store does not answer. */
+  /** Rejects when the store does not answer, or takes no writes. */
   ping(): Promise<void>;
   /** What waits to be booked, and what cannot be. */
   standing(): Promise<LedgerStanding>;
 }
 
+/** Asking makes the store write, and anybody may ask: it is asked ten times a second at most. */
+const GOOD_FOR_MS = 100;
+
 /** `/healthz`: the process runs. `/readyz`: it takes requests and its store answers, and what waits to be booked. */
 export function serveHealth(server: FastifyInstance, { ping, standing }: HealthSources): { drain(): void } {
   let isDraining = false;
-  const isStoreUp = () =>
-    ping().then(
-      () => true,
-      () => false,
-    );
+  let found: Promise<boolean> | undefined;
+  const ask = async () => {
+    try {
+      await ping();
+      return true;
+    } catch {
+      return false;
+    } finally {
+      setTimeout(() => {
+        found = undefined;
+      }, GOOD_FOR_MS).unref();
+    }
+  };
+  const isStoreUp = () => {
+    found ??= ask();
+    return found;
+  };
   server.get("/healthz", async () => ({ status: "ok" }));
   server.get("/readyz", async (_request, reply) => {
     const isUp = isDraining || (await isStoreUp());

@@ -1,0 +1,20 @@
+import fastify from "fastify";
+import { expect, test } from "vitest";
+import { StoreUnavailableError } from "../errors.ts";
+import { serveHealth } from "./health.ts";
+
+test("/readyz asks the store once for all who ask at once, and again later", async () => {
+  const server = fastify();
+  let asked = 0;
+  const ping = async () => {
+    asked += 1;
+    if (asked > 1) throw new StoreUnavailableError("gone");
+  };
+  serveHealth(server, { ping, standing: async () => ({ spool: { entries: 0 }, quarantine: { entries: 0 } }) });
+  const statusOf = async () => (await server.inject("/readyz")).statusCode;
+  const statuses = await Promise.all(Array.from({ length: 50 }, statusOf));
+  expect(new Set(statuses)).toEqual(new Set([200]));
+  expect(asked).toBe(1);
+  await expect.poll(statusOf).toBe(503);
+  await server.close();
+});
