@@ -2,18 +2,23 @@ import type { Delta, ReplyMessage, ToolCallDelta } from "../contract/completion.
 import type { ToolCall } from "../contract/request.ts";
 import type { AnswerPiece } from "./sink.ts";
 
+interface Logprobs {
+  content: unknown[] | null;
+  refusal: unknown[] | null;
+}
+
 /** Folds the pieces of an answer into one message. */
 export class AnswerFold {
   #content: string | undefined;
   #refusal: string | undefined;
   #reasoning: string | undefined;
-  #logprobs: unknown = null;
+  #logprobs: Logprobs | null = null;
   readonly #calls = new Map<number, ToolCall>();
 
   add(pieces: readonly AnswerPiece[]): void {
     for (const { delta, logprobs } of pieces) {
       if (delta !== undefined) this.#add(delta);
-      if (logprobs !== undefined && logprobs !== null) this.#logprobs = joinedLogprobs(this.#logprobs, logprobs);
+      if (logprobs !== undefined && logprobs !== null) this.#addLogprobs(logprobs);
     }
   }
 
@@ -41,6 +46,17 @@ export class AnswerFold {
     for (const call of delta.tool_calls ?? []) this.#addCall(call);
   }
 
+  #addLogprobs(given: Partial<Record<keyof Logprobs, unknown>>): void {
+    this.#logprobs ??= { content: null, refusal: null };
+    for (const name of ["content", "refusal"] as const) {
+      const more = given[name];
+      if (!Array.isArray(more)) continue;
+      const joined = this.#logprobs[name] ?? [];
+      for (const one of more) joined.push(one);
+      this.#logprobs[name] = joined;
+    }
+  }
+
   #addCall({ index, id, function: called, extra_content }: ToolCallDelta): void {
     const begun = this.#calls.get(index);
     const call: ToolCall = begun ?? { id: id ?? "", type: "function", function: { name: "", arguments: "" } };
@@ -58,16 +74,4 @@ export function pieceOf(
 ): AnswerPiece {
   const calls = tool_calls?.map((call, index) => ({ index, ...call }));
   return { delta: { content, refusal, reasoning_content, ...(calls && { tool_calls: calls }) }, logprobs };
-}
-
-interface Logprobs {
-  content?: unknown[] | null;
-  refusal?: unknown[] | null;
-}
-
-function joinedLogprobs(before: unknown, next: unknown): unknown {
-  const a = (before ?? {}) as Logprobs;
-  const b = next as Logprobs;
-  const join = (x?: unknown[] | null, y?: unknown[] | null) => (x || y ? [...(x ?? []), ...(y ?? [])] : null);
-  return { content: join(a.content, b.content), refusal: join(a.refusal, b.refusal) };
 }

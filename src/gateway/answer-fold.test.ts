@@ -1,0 +1,21 @@
+import { expect, test } from "vitest";
+import { AnswerFold } from "./answer-fold.ts";
+
+test("log probabilities are joined; what is none is passed over", () => {
+  const fold = new AnswerFold();
+  fold.add([
+    { logprobs: { content: [{ token: "a" }], refusal: null } },
+    { logprobs: { content: {}, refusal: 7 } },
+    { logprobs: 3 },
+    { logprobs: { content: [{ token: "b" }] } },
+  ]);
+  expect(fold.logprobs).toEqual({ content: [{ token: "a" }, { token: "b" }], refusal: null });
+});
+
+test("log probabilities in very many pieces, and very many in one", () => {
+  const fold = new AnswerFold();
+  const many = Array.from({ length: 300_000 }, () => ({}));
+  for (const one of many) fold.add([{ logprobs: { content: [one] } }]);
+  fold.add([{ logprobs: { content: many } }]);
+  expect(fold.logprobs).toMatchObject({ content: { length: 600_000 } });
+});
