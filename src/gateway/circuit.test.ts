@@ -79,6 +79,36 @@ test("what is the request's own fault says that the upstream works", () => {
   }
 });
 
+test("what could not be put into the upstream's words says nothing of it", () => {
+  const { at, call, open, health } = begin();
+  for (let count = 0; count < 4; count += 1) call(failure());
+  call(failure("unsupported"));
+  expect(call(failure())).toBe("opened");
+  at.ms += 1000;
+  expect(call(failure("unsupported"))).toBeUndefined();
+  expect(health().state).not.toBe("closed");
+  at.ms += 30_000;
+  expect(call("answered")).toBe("closed");
+  expect(open().at(-1)).toBe("opened");
+});
+
+test.each([
+  ["open", failure(), 1000],
+  ["left alone", failure("overloaded", 7), 7000],
+] as const)(
+  "%s, with the clock set back by a day: it is called again no later than it would have been",
+  (_how, error, pauseMs) => {
+    const { at, call } = begin();
+    at.ms += 86_400_000;
+    for (let count = 0; count < 5; count += 1) call(error);
+    at.ms -= 86_400_000;
+    expect(call("answered")).toBe("refused");
+    at.ms += pauseMs;
+    expect(call("answered")).not.toBe("refused");
+    expect(call("answered")).not.toBe("refused");
+  },
+);
+
 test("Retry-After is kept to the second, and opens nothing", () => {
   const { circuit, at, call, health } = begin();
   for (let count = 0; count < 10; count += 1) {

@@ -52,6 +52,7 @@ export class Circuit {
   #nextProbeAtMs = 0;
   #isProbing = false;
   #limitedUntilMs = 0;
+  #limitedSinceMs = 0;
   #lastFailure: { failure: UpstreamFailure; atMs: number } | null = null;
   #lastSuccessAtMs: number | null = null;
   #firstByteMs: number | null = null;
@@ -66,6 +67,7 @@ export class Circuit {
 
   /** Whether a request may go there now. */
   admits(nowMs: number): boolean {
+    this.#followClock(nowMs);
     if (nowMs < this.#limitedUntilMs) return false;
     if (this.#probeAfterMs === null) return true;
     if (nowMs < this.#nextProbeAtMs) return false;
@@ -113,11 +115,14 @@ export class Circuit {
 
   /** A call has failed before an answer began. */
   failed({ failure, retryAfterSeconds = 0 }: UpstreamError, startedMs: number, nowMs: number): Turn {
+    // It never came to the upstream.
+    if (failure === "unsupported") return undefined;
     if (!CONSEQUENCES[failure].isUpstreams) return this.#isWell(startedMs);
     this.#note(failure, nowMs);
     if (!this.#opens) return undefined;
     if (failure === "overloaded" && retryAfterSeconds > 0) {
       this.#limitedUntilMs = Math.max(this.#limitedUntilMs, nowMs + retryAfterSeconds * 1000);
+      this.#limitedSinceMs = nowMs;
       this.#isProbing = false;
       return undefined;
     }
@@ -143,6 +148,18 @@ export class Circuit {
       recent: { successes: this.#successes.total(nowMs), failures: this.#failed.total(nowMs) },
       firstByteMs: this.#firstByteMs === null ? null : Math.round(this.#firstByteMs),
     };
+  }
+
+  /** Where the clock was set back to before a pause began, the pause begins anew, and is no longer than it was. */
+  #followClock(nowMs: number): void {
+    if (nowMs < this.#limitedSinceMs) {
+      this.#limitedUntilMs += nowMs - this.#limitedSinceMs;
+      this.#limitedSinceMs = nowMs;
+    }
+    if (nowMs < this.#openedAtMs) {
+      this.#nextProbeAtMs = Math.min(this.#nextProbeAtMs, nowMs + (this.#probeAfterMs ?? 0));
+      this.#openedAtMs = nowMs - 1;
+    }
   }
 
   #note(failure: UpstreamFailure, nowMs: number): void {

@@ -14,6 +14,13 @@ test("a quiet model has a hundred further attempts in ten seconds", () => {
   expect(takenOf(budget, 10_000, 1000)).toBe(100);
 });
 
+test("a clock that is set back does not keep it used up", () => {
+  const budget = new RetryBudget();
+  expect(takenOf(budget, 86_400_000, 1000)).toBe(100);
+  expect(takenOf(budget, 5_000, 1000)).toBe(100);
+  expect(takenOf(budget, 15_000, 1000)).toBe(100);
+});
+
 test("no model uses up another's", () => {
   const budget = new RetryBudget();
   expect(takenOf(budget, 0, 1000)).toBe(100);

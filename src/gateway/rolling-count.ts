@@ -24,8 +24,10 @@ export class RollingCount {
   #advance(nowMs: number): number {
     const span = Math.floor(nowMs / this.#spanMs);
     const { length } = this.#counts;
-    if (span > this.#newest) {
-      const passed = Math.min(span - this.#newest, length);
+    // A clock that was set back would keep what is counted until it has caught up.
+    const isSetBack = this.#newest - span >= length;
+    if (isSetBack || span > this.#newest) {
+      const passed = isSetBack ? length : Math.min(span - this.#newest, length);
       for (let step = 0; step < passed; step += 1) this.#counts[(span - step) % length] = 0;
       this.#newest = span;
     }
