@@ -126,6 +126,23 @@ describe("a rejection with a meaning of its own", () => {
   });
 
   test.each([
+    { message: "Your chosen model requires moderation and your input was flagged for violence", code: 403 },
+    { message: "Content violates usage guidelines.", code: "permission_denied" },
+  ])("what was refused for its content with 403 is not the operator's: $message", async (error) => {
+    const heard = await hearBytes(whole(403, { error }), { stream: false });
+    expect(heard.error).toMatchObject({ failure: "content_filter", publicReason: error.message });
+  });
+
+  test.each([
+    [429, { message: "Your account is suspended", type: "exceeded_current_quota_error" }],
+    [400, { message: "User location is not supported for the API use.", status: "FAILED_PRECONDITION" }],
+    [400, { message: "This organization has been disabled.", type: "invalid_request_error" }],
+  ])("an account that may not be served is the operator's: %d %j", async (status, error) => {
+    const heard = await hearBytes(whole(status, { error }), { stream: false });
+    expect(heard.error).toMatchObject({ failure: "credentials", publicReason: undefined });
+  });
+
+  test.each([
     [400, { message: "Model Not Exist", type: "invalid_request_error" }],
     [400, { message: "Invalid model: x", type: "invalid_model" }],
     [

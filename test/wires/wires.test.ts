@@ -217,6 +217,15 @@ describe.each(FIXTURES)("$kind", (fixture: WireFixture) => {
       await server.closed();
     });
 
+    test("by an error before its first word", async () => {
+      if (fixture.errorEvent === undefined) return;
+      const { event, failure } = fixture.errorEvent;
+      server.answer({ ...whole, body: framed(fixture.framing, event), ending: "hold" });
+      const heard = await ask(provider, { model, stream: true });
+      expect(heard.error).toMatchObject({ failure, publicReason: undefined });
+      await server.closed();
+    });
+
     test("because its caller leaves: the connection is closed, and the reason is the caller's", async () => {
       const leaving = new AbortController();
       server.answer({ ...whole, body: begun, ending: "hold" });

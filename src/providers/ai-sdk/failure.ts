@@ -1,4 +1,4 @@
-import { toComplaint } from "../openai/complaint.ts";
+import { readComplaint, toComplaint } from "../openai/complaint.ts";
 import { complaintFailure, type Scrub } from "../openai/errors.ts";
 import { isObject } from "../openai/json.ts";
 import { UpstreamError } from "../provider.ts";
@@ -19,11 +19,21 @@ export function toUpstreamError(error: unknown, failure: unknown, signal: AbortS
     const publicReason = scrub(error.message);
     return new UpstreamError("unsupported", "The request cannot be told on this wire", { publicReason });
   }
+  const told = toldAtOnce(error);
+  if (told !== undefined) return complaintFailure(readComplaint(told, {}), scrub);
   return new UpstreamError("malformed", `The upstream's answer cannot be read (${error.name})`);
 }
 
 /** Errors of the packages for a request that they cannot put into words. */
 const UNTELLABLE = new Set(["AI_UnsupportedFunctionalityError", "AI_InvalidPromptError", "AI_InvalidArgumentError"]);
+
+/** What the upstream said in the first event of a stream: some packages make of that an error answer, with a status of their own. */
+function toldAtOnce(error: Error): string | undefined {
+  if (error.name !== "AI_APICallError" || !("statusCode" in error) || !("responseBody" in error)) return undefined;
+  const { statusCode, responseBody } = error;
+  const isError = typeof statusCode === "number" && statusCode >= 400;
+  return isError && typeof responseBody === "string" ? responseBody : undefined;
+}
 
 /** The service's own error among the causes of another. */
 function upstreamErrorIn(error: unknown): UpstreamError | undefined {

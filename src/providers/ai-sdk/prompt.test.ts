@@ -36,6 +36,13 @@ test("system messages go first where the wire wants them so, and stay where it d
   expect(toPrompt(xai, messages).prompt.map(({ role }) => role)).toEqual(["user", "system", "system"]);
 });
 
+test("a system message that says nothing is left out: some wires refuse empty text", () => {
+  const messages: RequestMessage[] = [{ role: "system", content: "" }, QUESTION, { role: "developer", content: [] }];
+  for (const wire of [anthropic, mistral]) {
+    expect(toPrompt(wire, messages).prompt.map(({ role }) => role)).toEqual(["user"]);
+  }
+});
+
 test("results that follow one another go together, each by the name of its tool", () => {
   const { prompt } = toPrompt(anthropic, [
     QUESTION,

@@ -42,7 +42,8 @@ class ConversationReader {
       case "system":
       case "developer": {
         const target = this.#wire.prompt.isSystemFirst ? this.#system : this.#rest;
-        target.push({ role: "system", content: textOf(message.content, at) });
+        const content = textOf(message.content, at);
+        if (content !== "") target.push({ role: "system", content });
         break;
       }
       case "user":

@@ -50,6 +50,7 @@ const ACCOUNT = new RegExp(
     "insufficient_quota",
     "billing_",
     "insufficient_balance",
+    "exceeded_current_quota_error",
     "account_deactivated",
     "api_key_invalid",
     "expiredtoken",
@@ -57,10 +58,13 @@ const ACCOUNT = new RegExp(
     "api key (not valid|expired)",
     "(incorrect|invalid) api key",
     "credit balance is too low",
+    "organization has been disabled",
+    "user location is not supported",
   ].join("|"),
 );
 const CONTENT_FILTER =
   /content_filter|content_policy|content filtering policy|responsibleaipolicy|data_inspection_failed|content exists risk/;
+const FLAGGED = /your input was flagged|content violates usage guidelines/;
 /** The usual wordings of a prompt that is too long: OpenAI, vLLM, llama.cpp, Ollama, Mistral, Gemini, Anthropic, Cohere. */
 const CONTEXT_LENGTH = new RegExp(
   [
@@ -80,6 +84,8 @@ const CONTEXT_LENGTH = new RegExp(
 
 function failureOf(status: number, { message, words }: Complaint): UpstreamFailure {
   const said = message.toLowerCase();
+  // OpenRouter and xAI refuse what was asked with the status of a key that may not ask it.
+  if (status === 403 && FLAGGED.test(said)) return "content_filter";
   if (status === 401 || status === 402 || status === 403) return "credentials";
   if (ACCOUNT.test(words) || (REJECTING.has(status) && ACCOUNT.test(said))) return "credentials";
   if (status === 429 || status === 503 || status === 529) return "overloaded";

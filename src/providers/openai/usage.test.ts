@@ -19,3 +19,12 @@ test.each([
   expect(usage).toMatchObject({ prompt_tokens: 100, completion_tokens: completion });
   expect(usage?.reasoning_tokens).toBe(reasoning);
 });
+
+test.each([
+  ["OpenAI", { prompt_tokens_details: { cached_tokens: 80 } }],
+  ["DeepSeek", { prompt_cache_hit_tokens: 80 }],
+  ["Moonshot", { cached_tokens: 80 }],
+])("%s: cached tokens are found where it tells them", (_who, counters) => {
+  const usage = toUsage({ prompt_tokens: 100, completion_tokens: 30, ...counters });
+  expect(usage).toEqual({ prompt_tokens: 100, completion_tokens: 30, cached_tokens: 80 });
+});

@@ -10,7 +10,7 @@ export function toUsage(value: unknown): UpstreamUsage | undefined {
   const usage: UpstreamUsage = { prompt_tokens: value.prompt_tokens, completion_tokens: value.completion_tokens };
   const prompt = isObject(value.prompt_tokens_details) ? value.prompt_tokens_details : {};
   const completion = isObject(value.completion_tokens_details) ? value.completion_tokens_details : {};
-  const cached = prompt.cached_tokens ?? value.prompt_cache_hit_tokens;
+  const cached = prompt.cached_tokens ?? value.prompt_cache_hit_tokens ?? value.cached_tokens;
   if (cached !== undefined && cached !== null) usage.cached_tokens = cached;
   const written = prompt.cache_write_tokens;
   if (written !== undefined && written !== null) usage.cache_write_tokens = written;
