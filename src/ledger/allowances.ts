@@ -1,5 +1,6 @@
 import { type AllowanceRow, grantOfPeriod, periodAt } from "../credits/allowance.ts";
 import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
+import { StoreUnavailableError } from "../errors.ts";
 import type { AllowanceRows } from "../stores/store.ts";
 
 /** A grant stands in the books before its month begins, so that the month begins on time even if no process runs then. */
@@ -14,12 +15,22 @@ export interface AllowanceOptions {
 
 /**
  * Makes the grants of the months that have begun, or are about to. Any number of processes may do it at once: a grant
- * is booked once, and only after it the allowance moves on. Rejects with StoreUnavailableError.
+ * is booked once, and only after it the allowance moves on. One that cannot be granted keeps no other from it. Rejects
+ * with StoreUnavailableError, and with what kept the first one from being granted.
  */
 export async function grantAllowances(options: AllowanceOptions): Promise<void> {
   for (;;) {
     const { nowMs, rows } = await options.allowances.due({ aheadMs: AHEAD_MS, limit: PAGE_ROWS });
-    for (const row of rows) await grantMonths(options, row, nowMs);
+    let failure: { error: unknown } | undefined;
+    for (const row of rows) {
+      try {
+        await grantMonths(options, row, nowMs);
+      } catch (error) {
+        if (error instanceof StoreUnavailableError) throw error;
+        failure ??= { error };
+      }
+    }
+    if (failure !== undefined) throw failure.error;
     if (rows.length < PAGE_ROWS) return;
   }
 }

@@ -98,16 +98,21 @@ export class Upkeep {
   }
 
   async #sweepAfterRenewal(): Promise<void> {
-    await this.#guard(() => this.#tidyUp());
+    // What any process may do at any time, for all of them.
+    await this.#guard(() => this.#removeOldKeys());
+    await this.#guard(() => this.#grantAllowances());
     // Without its renewal, a running request of this very process could be taken for a dead one.
     if (!(await this.renew())) return;
     if (await this.#options.beforeSweep()) await this.#guard(() => this.#expireOverdue());
   }
 
-  /** What any process may do at any time, for all of them. */
-  async #tidyUp(): Promise<void> {
-    const { books, allowances, durable } = this.#options;
-    await grantAllowances({ allowances, grant: (grant) => durable.push(grant) });
+  #grantAllowances(): Promise<void> {
+    const { allowances, durable } = this.#options;
+    return grantAllowances({ allowances, grant: (grant) => durable.push(grant) });
+  }
+
+  async #removeOldKeys(): Promise<void> {
+    const { books } = this.#options;
     for (let chunk = 0; chunk < KEY_CHUNKS_MAX; chunk += 1) {
       if ((await books.removeOldKeys(KEY_CHUNK)) < KEY_CHUNK) return;
     }

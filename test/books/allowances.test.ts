@@ -103,7 +103,21 @@ async function play(first: Store, second: Store): Promise<void> {
   expect(await grantsOf(first, late.organizationId)).toMatchObject([{ state: "pending", amount: 10n, revoked: 10n }]);
   expect((await books.verify(late.organizationId)).violations).toEqual([]);
 
+  await refuseOne(first, await organization({ anchorAtMs: 0 }), await organization({}));
+
   // The months that the store's clock has not come to are left for later.
   const { rows } = await first.allowances.due({ aheadMs: 60_000, limit: 10 });
   expect(rows).toEqual([]);
+}
+
+/** One whose grant the books refuse, overdue the longest, keeps no other waiting. */
+async function refuseOne(store: Store, refused: AllowanceRow, other: AllowanceRow): Promise<void> {
+  const { allowances, books } = store;
+  const grant = (next: GrantTransition) =>
+    next.organizationId === refused.organizationId
+      ? Promise.reject(new Error("out of range"))
+      : books.apply("durable", [next]);
+  await expect(grantAllowances({ allowances, grant })).rejects.toThrow("out of range");
+  expect(await grantsOf(store, other.organizationId)).toHaveLength(1);
+  await allowances.end(refused, Date.now());
 }
