@@ -1,5 +1,7 @@
+import { statfs } from "node:fs/promises";
 import { type CompiledQuery, Kysely, sql } from "kysely";
 import type { Outcome } from "../../credits/books.ts";
+import { StoreUnavailableError } from "../../errors.ts";
 import { accountRows } from "../accounts.ts";
 import { adminRows } from "../admin-rows.ts";
 import { allowanceRows } from "../allowances.ts";
@@ -13,6 +15,9 @@ import { Checkpoints } from "./checkpoints.ts";
 import { toStatement, workerDialect } from "./dialect.ts";
 import { lockDirectory, prepareDirectory } from "./directory.ts";
 import { WorkerLink } from "./link.ts";
+
+/** A batch writes less. */
+const ROOM_LEAST_BYTES = 65_536;
 
 export interface SqliteOptions {
   /** Made where it is missing, for its owner alone. */
@@ -80,6 +85,9 @@ export async function openSqliteParts(options: SqliteOptions): Promise<SqlitePar
     requests: requestRows(database),
     usage: usageRows(database),
     async ping() {
+      // What is left may hold this write, and not that of a batch.
+      const { bavail, bsize } = await statfs(dataDir);
+      if (bavail * bsize < ROOM_LEAST_BYTES) throw new StoreUnavailableError(`The disk under ${dataDir} is full.`);
       // A write that changes nothing: a full disk can still be read.
       const changeNothing = database.kysely
         .updateTable("schema_migration")
