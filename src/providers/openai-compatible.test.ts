@@ -152,6 +152,27 @@ describe("what a finished answer holds", () => {
     ]);
   });
 
+  test("calls that all claim the first place are told apart by their ids, and empty ids are none", async () => {
+    const call = (fields: object) => event({ choices: [{ index: 0, delta: { tool_calls: [fields] } }] });
+    const heard = await hearBytes(
+      STREAM_HEAD +
+        call({ index: 0, id: "a", function: { name: "f", arguments: '{"x"' } }) +
+        call({ index: 0, id: "", function: { arguments: ":1" } }) +
+        call({ index: 0, id: "a", function: { arguments: "}" } }) +
+        call({ index: 0, id: "b", function: { name: "g", arguments: "{" } }) +
+        call({ index: 0, function: { arguments: "}" } }) +
+        finish("tool_calls"),
+    );
+    const fold = new Map<number, string>();
+    for (const { index, function: called } of heard.chunks.flatMap(({ delta }) => delta?.tool_calls ?? [])) {
+      fold.set(index, (fold.get(index) ?? "") + (called?.name ?? "") + (called?.arguments ?? ""));
+    }
+    expect([...fold]).toEqual([
+      [0, 'f{"x":1}'],
+      [1, "g{}"],
+    ]);
+  });
+
   test("tool calls without an index are told apart by their ids", async () => {
     const call = (fields: object) => event({ choices: [{ index: 0, delta: { tool_calls: [fields] } }] });
     const heard = await hearBytes(

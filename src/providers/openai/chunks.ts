@@ -14,6 +14,8 @@ export class ChunkReader {
   /** Whether the answer has told why it ended: without that it is not complete. */
   isFinished = false;
   #toolCalls = 0;
+  /** By the index that the upstream gave a call: ours, and its id. */
+  readonly #places = new Map<number, { index: number; id: string | undefined }>();
   #details: ReasoningDetails | undefined;
 
   /** A streamed event. Undefined where it says nothing. Throws UpstreamError where the upstream says that it failed. */
@@ -77,10 +79,11 @@ export class ChunkReader {
   }
 
   #readToolCall(call: JsonObject): ToolCallDelta {
-    const delta: ToolCallDelta = { index: this.#indexOf(call) };
+    const id = call.id === "" ? undefined : textOf(call.id);
+    const delta: ToolCallDelta = { index: this.#indexOf(call, id) };
     this.#toolCalls = Math.max(this.#toolCalls, delta.index + 1);
-    if (typeof call.id === "string") {
-      delta.id = call.id;
+    if (id !== undefined) {
+      delta.id = id;
       delta.type = "function";
     }
     if (isObject(call.function)) {
@@ -94,11 +97,23 @@ export class ChunkReader {
     return delta;
   }
 
-  /** Some upstreams leave the index out: an id then begins a new call, a piece without one continues the last. */
-  #indexOf(call: JsonObject): number {
-    const { index } = call;
-    if (typeof index === "number" && Number.isInteger(index) && index >= 0) return index;
-    return typeof call.id === "string" ? this.#toolCalls : Math.max(0, this.#toolCalls - 1);
+  /**
+   * Some upstreams leave the index out: an id then begins a new call, a piece without one continues the last. Some give
+   * every call the same: another id then begins a new one as well.
+   */
+  #indexOf({ index: given }: JsonObject, id: string | undefined): number {
+    if (typeof given !== "number" || !Number.isInteger(given) || given < 0) {
+      return id === undefined ? Math.max(0, this.#toolCalls - 1) : this.#toolCalls;
+    }
+    const known = this.#places.get(given);
+    const isSame = known !== undefined && (id === undefined || known.id === undefined || id === known.id);
+    if (isSame) {
+      known.id ??= id;
+      return known.index;
+    }
+    const index = this.#toolCalls;
+    this.#places.set(given, { index, id });
+    return index;
   }
 }
 
