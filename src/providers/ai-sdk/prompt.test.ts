@@ -43,6 +43,11 @@ test("a system message that says nothing is left out: some wires refuse empty te
   }
 });
 
+test("a reply that says nothing is left out too", () => {
+  const messages: RequestMessage[] = [QUESTION, { role: "assistant", content: "" }, QUESTION];
+  expect(toPrompt(anthropic, messages).prompt.map(({ role }) => role)).toEqual(["user", "user"]);
+});
+
 test("results that follow one another go together, each by the name of its tool", () => {
   const { prompt } = toPrompt(anthropic, [
     QUESTION,

@@ -49,9 +49,11 @@ class ConversationReader {
       case "user":
         this.#rest.push({ role: "user", content: this.#userParts(message.content, at) });
         break;
-      case "assistant":
-        this.#rest.push({ role: "assistant", content: this.#assistantParts(message, at) });
+      case "assistant": {
+        const content = this.#assistantParts(message, at);
+        if (content.length > 0) this.#rest.push({ role: "assistant", content });
         break;
+      }
       case "tool":
         this.#addResult(message, at);
     }
@@ -88,7 +90,7 @@ class ConversationReader {
       }
     }
     if (text !== "" && calls.length > 0 && !rules.takesTextWithCalls) this.#ignored.add("messages.content");
-    else if (text !== "" || calls.length === 0) parts.push({ type: "text", text });
+    else if (text !== "") parts.push({ type: "text", text });
     return [...parts, ...calls.map((call, index) => this.#call(call, `${at}.tool_calls[${index}]`))];
   }
 
