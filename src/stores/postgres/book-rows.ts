@@ -36,6 +36,7 @@ import type {
   UsageEventTable,
 } from "../tables.ts";
 import type { Transaction } from "./transact.ts";
+import { give, insert, put, update, type Write } from "./writes.ts";
 
 /** Column names with their types; what is left out is bigint. */
 type Columns<Table> = { [Column in keyof Table]: "text" | "bigint" };
@@ -189,16 +190,6 @@ function namedRows(table: string, column: string): string {
   JOIN ${table} ON ${table}.organization_id = named.organization_id AND ${table}.${column} = named.name`;
 }
 
-/**
- * A statement that writes many rows. It is planned each time: a plan that was kept from when a table was small would read
- * all of it.
- */
-interface Write {
-  table: string;
-  text: string;
-  columns: string[];
-}
-
 const UPDATE_BALANCES = update("balance", BALANCE_COLUMNS, ["organization_id"]);
 const UPDATE_TOKEN_BALANCES = update("token_balance", TOKEN_BALANCE_CHANGES, ["organization_id", "token_id"]);
 const INSERT_GRANTS = insert("credit_grant", GRANT_COLUMNS);
@@ -209,36 +200,6 @@ const END_HOLDS = update("hold", HOLD_END, ["organization_id", "id"]);
 const INSERT_EVENTS = insert("usage_event", EVENT_COLUMNS);
 const PUT_KEYS = put("idempotency_key", KEY_COLUMNS, ["organization_id", "key"]);
 const INSERT_ADJUSTMENTS = insert("adjustment", ADJUSTMENT_COLUMNS);
-
-/** One array a column, so that a batch of any size is one statement. */
-function arrays(columns: Record<string, string>): string {
-  return Object.values(columns)
-    .map((type, index) => `$${index + 1}::${type}[]`)
-    .join(", ");
-}
-
-function insert(table: string, columns: Record<string, string>): Write {
-  const names = Object.keys(columns);
-  const text = `INSERT INTO ${table} (${names.join(", ")}) SELECT * FROM unnest(${arrays(columns)})`;
-  return { table, text, columns: names };
-}
-
-/** Inserts, or takes the place of the row with the same key. */
-function put(table: string, columns: Record<string, string>, key: string[]): Write {
-  const inserted = insert(table, columns);
-  const changed = inserted.columns.filter((name) => !key.includes(name)).map((name) => `${name} = excluded.${name}`);
-  const text = `${inserted.text} ON CONFLICT (${key.join(", ")}) DO UPDATE SET ${changed.join(", ")}`;
-  return { ...inserted, text };
-}
-
-function update(table: string, columns: Record<string, string>, key: string[]): Write {
-  const names = Object.keys(columns);
-  const changed = names.filter((name) => !key.includes(name)).map((name) => `${name} = changed.${name}`);
-  const matched = key.map((name) => `${table}.${name} = changed.${name}`).join(" AND ");
-  const text = `UPDATE ${table} SET ${changed.join(", ")}
-    FROM unnest(${arrays(columns)}) AS changed (${names.join(", ")}) WHERE ${matched}`;
-  return { table, text, columns: names };
-}
 
 /**
  * The rows that a batch concerns. The balances are locked by the first statement, in the order of their ids; all else is
@@ -361,8 +322,8 @@ async function readAdjustments(
 export async function writeRows(transaction: Transaction, writes: BookWrites): Promise<void> {
   const write = async ({ table, text, columns }: Write, rows: Record<string, unknown>[]) => {
     if (rows.length === 0) return;
-    const values = columns.map((column) => rows.map((row) => row[column]));
-    const { rowCount } = await transaction.query(text, values);
+    const given = give(columns, rows);
+    const { rowCount } = await transaction.query(text(given), given.values);
     // Under the lock of its balance no row can have gone; if one has, nothing of the batch may be booked.
     if (rowCount !== rows.length) throw new Error(`${rowCount} of ${rows.length} rows of ${table} were written`);
   };
