@@ -5,7 +5,7 @@
  */
 import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
-import { basename, dirname, join, resolve } from "node:path";
+import { basename, delimiter, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const project = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -34,21 +34,22 @@ function readPackages(path) {
   return existsSync(path) ? JSON.parse(readFileSync(path, "utf8")).packages : undefined;
 }
 
+const ownNode = join(project, "node_modules", ".bin", process.platform === "win32" ? "node.cmd" : "node");
+
 /** The package `node` fetches the runtime in its install script, which npm can be told not to run. */
 function hasRuntime() {
-  if (existsSync(join(project, "node_modules", ".bin", process.platform === "win32" ? "node.cmd" : "node")))
-    return true;
+  if (existsSync(ownNode)) return true;
   return Number(process.versions.node.split(".")[0]) >= 24;
 }
 
-/** Resolves with npm's exit code; what npm prints is shown only where it fails. */
-function runNpm(commandArguments) {
+/** Runs npm by the Node that ran it, or by another; resolves with its exit code. What it prints is shown only where it fails. */
+function runNpm(commandArguments, node = process.env.npm_node_execpath ?? process.execPath) {
   const npmScript = process.env.npm_execpath;
   const isNpm = npmScript !== undefined && basename(npmScript) === "npm-cli.js";
-  // The Node that runs npm itself: the project's own is about to be replaced.
-  const command = isNpm ? (process.env.npm_node_execpath ?? process.execPath) : "npm";
+  const command = isNpm ? node : "npm";
   const all = isNpm ? [npmScript, ...commandArguments] : commandArguments;
-  const child = spawn(command, all, { cwd: root, stdio: ["ignore", "pipe", "pipe"], shell: !isNpm });
+  const env = { ...process.env, PATH: `${dirname(node)}${delimiter}${process.env.PATH}` };
+  const child = spawn(command, all, { cwd: root, env, stdio: ["ignore", "pipe", "pipe"], shell: !isNpm });
   let printed = "";
   const keep = (chunk) => {
     printed += chunk;
@@ -67,7 +68,11 @@ async function install(reason) {
   // Development packages hold the runtime, so that neither NODE_ENV=production nor omit=dev may leave them out. Not
   // `npm ci`: it refuses a lock that was made on one platform and lacks the optional binaries of another.
   const wanted = ["--include=dev", "--include=optional", "--no-audit", "--no-fund", "--loglevel=error"];
-  const { code, printed } = await runNpm(["install", "--no-save", ...wanted]);
+  const command = ["install", "--no-save", ...wanted];
+  let { code, printed } = await runNpm(command);
+  // Under an older Node npm leaves out optional packages that ask for a newer one: the one that it has brought takes them.
+  if (code === 0 && findMissing() !== undefined && existsSync(ownNode))
+    ({ code, printed } = await runNpm(command, ownNode));
   if (code !== 0) {
     console.error(printed.trimEnd());
     console.error("The packages could not be installed: npm's own words stand above.");
