@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { longStreams, mixedCalls } from "../load.ts";
 import type { Random } from "../random.ts";
 import type { Site } from "../site.ts";
@@ -23,6 +24,9 @@ export function slowStore(eachMs: number) {
   };
 }
 
+/** What /readyz says may be a tenth of a second old. */
+const READINESS_AGE_MS = 150;
+
 /** Takes PostgreSQL away while streams run; kills the service then, and starts it while the store is still away. */
 export async function absentStore(site: Site, random: Random, trial: string): Promise<void> {
   const { proxy } = site.postgres ?? {};
@@ -45,6 +49,7 @@ export async function absentStore(site: Site, random: Random, trial: string): Pr
 
 /** The service says that it cannot work, and refuses requests with 503. */
 async function refuses(site: Site, random: Random, trial: string): Promise<void> {
+  await sleep(READINESS_AGE_MS);
   const answer = await fetch(`${site.service.url}/readyz`);
   if (answer.status !== 503) throw new Error(`/readyz is ${answer.status} while the store is away`);
   const sent = site.send(mixedCalls(random, trial, 10, site.organizations));
