@@ -70,7 +70,7 @@ class AiSdk implements Provider {
     // Ends the connection, however deep in a package's pipes it is.
     const ended = new AbortController();
     const abortSignal = AbortSignal.any([signal, ended.signal]);
-    const http = new CallFetch(this.#connections, this.#scrub, abortSignal);
+    const http = new CallFetch(this.#connections, this.#scrub, abortSignal, this.#wire.closing);
     const fail = (error: unknown) => toUpstreamError(error, http.failure, signal, this.#scrub);
     const reader = new AnswerReader(this.#wire);
     try {

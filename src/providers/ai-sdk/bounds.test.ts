@@ -5,32 +5,39 @@ import { boundsOf } from "./bounds.ts";
 
 const EVENTS = "text/event-stream";
 const FRAMES = "application/vnd.amazon.eventstream";
-const bytesOf = (text: string) => new TextEncoder().encode(text);
 const TOO_LONG = expect.objectContaining({ failure: "malformed" });
 
 /** Feeds an answer in pieces of a size; gives what went on. */
-function feed(mediaType: string, bytes: Uint8Array, size = 65_536): Buffer {
+function feed(mediaType: string, bytes: Buffer, size = 65_536, passed: Buffer[] = []): Buffer {
   const bounds = boundsOf(mediaType);
-  const passed: Uint8Array[] = [];
-  for (let start = 0; start < bytes.length; start += size) passed.push(bounds(bytes.subarray(start, start + size)));
+  for (let start = 0; start < bytes.length; start += size) {
+    bounds(bytes.subarray(start, start + size), (whole) => passed.push(whole));
+  }
   return Buffer.concat(passed);
 }
 
 describe("events", () => {
   const line = `data: ${"x".repeat(1_000)}`;
 
-  test.each(["\n", "\r", "\r\n"])("as many as there are, ended by %j", (end) => {
-    const bytes = bytesOf(`${line}${end}${end}`.repeat(2_000));
-    expect(feed(EVENTS, bytes, 777).length).toBe(bytes.length);
+  test.each(["\n", "\r", "\r\n"])("as many as there are, ended by %j, in the plainest way", (end) => {
+    const bytes = Buffer.from(`: a comment${end}event: e${end}${line}${end}${end}data:${end}${end}`.repeat(2_000));
+    expect(feed(EVENTS, bytes, 777).toString()).toBe(`${line}\n\n`.repeat(2_000));
+  });
+
+  test("of several lines", () => {
+    expect(feed(EVENTS, Buffer.from("data: {\r\ndata: }\r\n\r\n"), 1).toString()).toBe("data: {\ndata: }\n\n");
   });
 
   test.each(["\n", "\r", "\r\n"])("but none without an end, of lines ended by %j", (end) => {
-    const bytes = bytesOf(`${line}${end}`.repeat(1_100));
+    const bytes = Buffer.from(`${line}${end}`.repeat(1_100));
     expect(() => feed(EVENTS, bytes, 777)).toThrow(TOO_LONG);
   });
 
-  test("and no line without an end", () => {
-    expect(() => feed(EVENTS, bytesOf("x".repeat(EVENT_LENGTH_MAX + 1)))).toThrow(TOO_LONG);
+  test("and no line without an end, but all that came before it", () => {
+    const passed: Buffer[] = [];
+    const bytes = Buffer.from(`data: a\n\n${"x".repeat(EVENT_LENGTH_MAX + 1)}`);
+    expect(() => feed(EVENTS, bytes, bytes.length, passed)).toThrow(TOO_LONG);
+    expect(String(passed)).toBe("data: a\n\n");
   });
 });
 
@@ -52,8 +59,10 @@ describe("frames", () => {
     );
   });
 
-  test("of no sensible length are refused", () => {
-    expect(() => feed(FRAMES, Buffer.from([0x7f, 0, 0, 0]))).toThrow(TOO_LONG);
+  test("of no sensible length are refused, but not those that came before them", () => {
+    const passed: Buffer[] = [];
+    expect(() => feed(FRAMES, Buffer.concat([frame(20), Buffer.from([0x7f, 0, 0, 0])]), 100, passed)).toThrow(TOO_LONG);
+    expect(passed).toEqual([frame(20)]);
     expect(() => feed(FRAMES, Buffer.from([0, 0, 0, 1]))).toThrow(TOO_LONG);
   });
 });

@@ -1,87 +1,84 @@
-import { EVENT_LENGTH_MAX } from "../event-stream.ts";
-import { BODY_BYTES_MAX } from "../http/body.ts";
+import { EVENT_LENGTH_MAX, EventStreamReader } from "../event-stream.ts";
+import { answerTooLong, BODY_BYTES_MAX } from "../http/body.ts";
 import { UpstreamError } from "../provider.ts";
 
 /** A frame's length, the length of its headers and their checksum; the shortest frame has a checksum more. */
 const FRAME_BYTES_MIN = 16;
 
-/** Takes a piece of an answer and gives what may go on; throws UpstreamError where the answer grows beyond its bounds. */
-type Bounds = (piece: Uint8Array) => Uint8Array;
+/** Takes a piece of an answer and passes on what of it is whole; throws UpstreamError where the answer grows beyond its bounds. */
+type Bounds = (piece: Buffer, pass: (whole: Buffer) => void) => void;
 
 /** The bounds of an answer of a media type: the packages keep an unfinished event, however long it grows. */
 export function boundsOf(mediaType: string): Bounds {
   const total = boundTotal();
-  if (mediaType === "text/event-stream") return inTurn(total, boundEvents());
-  return mediaType === "application/vnd.amazon.eventstream" ? inTurn(total, wholeFrames()) : total;
+  const whole = WHOLE[mediaType]?.();
+  return (piece, pass) => {
+    total(piece);
+    if (whole === undefined) pass(piece);
+    else whole(piece, pass);
+  };
 }
 
-function inTurn(first: Bounds, second: Bounds): Bounds {
-  return (piece) => second(first(piece));
-}
+const WHOLE: Readonly<Record<string, () => Bounds>> = {
+  "text/event-stream": wholeEvents,
+  "application/vnd.amazon.eventstream": wholeFrames,
+};
 
-function boundTotal(): Bounds {
+function boundTotal(): (piece: Buffer) => void {
   let bytes = 0;
   return (piece) => {
     bytes += piece.length;
-    if (bytes > BODY_BYTES_MAX) throw tooLong("answer", BODY_BYTES_MAX);
-    return piece;
+    if (bytes > BODY_BYTES_MAX) throw answerTooLong();
   };
-}
-
-const LINE_FEED = 0x0a;
-const CARRIAGE_RETURN = 0x0d;
-
-/** Counts what comes between two empty lines. */
-function boundEvents(): Bounds {
-  let eventBytes = 0;
-  let lineBytes = 0;
-  let isAfterCarriage = false;
-  return (piece) => {
-    let start = 0;
-    for (let end = nextEnd(piece, 0); end >= 0; end = nextEnd(piece, start)) {
-      const isSameEnd = isAfterCarriage && end === start && piece[end] === LINE_FEED;
-      lineBytes += end - start;
-      eventBytes = lineBytes === 0 && !isSameEnd ? 0 : eventBytes + end - start;
-      lineBytes = 0;
-      isAfterCarriage = piece[end] === CARRIAGE_RETURN;
-      start = end + 1;
-    }
-    if (start < piece.length) isAfterCarriage = false;
-    eventBytes += piece.length - start;
-    lineBytes += piece.length - start;
-    if (eventBytes > EVENT_LENGTH_MAX) throw tooLong("event", EVENT_LENGTH_MAX);
-    return piece;
-  };
-}
-
-function nextEnd(piece: Uint8Array, from: number): number {
-  const feed = piece.indexOf(LINE_FEED, from);
-  const carriage = piece.indexOf(CARRIAGE_RETURN, from);
-  return feed < 0 || carriage < 0 ? Math.max(feed, carriage) : Math.min(feed, carriage);
 }
 
 /**
- * Passes on only whole frames of Amazon's event stream (application/vnd.amazon.eventstream, "Event stream encoding" of
- * the Smithy specification): the package would throw away whole frames that stand before a broken one.
+ * Passes on only whole events, each written in the plainest way: the packages make an error of an event without data, and
+ * lose the last one of a stream whose lines end in CR.
  */
-function wholeFrames(): Bounds {
-  let kept: Uint8Array = new Uint8Array();
-  return (piece) => {
-    const bytes = kept.length === 0 ? piece : Buffer.concat([kept, piece]);
-    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    let end = 0;
-    while (bytes.length - end >= 4) {
-      const length = view.getUint32(end);
-      if (length > EVENT_LENGTH_MAX) throw tooLong("event", EVENT_LENGTH_MAX);
-      if (length < FRAME_BYTES_MIN) throw new UpstreamError("malformed", "The upstream sent a frame without a length");
-      if (bytes.length - end < length) break;
-      end += length;
+function wholeEvents(): Bounds {
+  const reader = new EventStreamReader();
+  return (piece, pass) => {
+    const events: string[] = [];
+    try {
+      reader.push(piece, events);
+    } catch {
+      throw tooLong();
+    } finally {
+      if (events.length > 0) pass(Buffer.from(events.map(written).join("")));
     }
-    kept = bytes.slice(end);
-    return bytes.subarray(0, end);
   };
 }
 
-function tooLong(what: string, bytes: number): UpstreamError {
-  return new UpstreamError("malformed", `The upstream sent an ${what} of more than ${bytes} bytes`);
+const written = (data: string) => `data: ${data.replaceAll("\n", "\ndata: ")}\n\n`;
+
+/**
+ * Passes on only whole frames of Amazon's event stream (application/vnd.amazon.eventstream, "Event stream encoding" of
+ * the Smithy specification), one by one: the package would throw away whole frames that stand before a broken one, and
+ * copies all that it was given at once again for each frame of it.
+ */
+function wholeFrames(): Bounds {
+  let kept: Buffer = Buffer.alloc(0);
+  return (piece, pass) => {
+    const bytes = kept.length === 0 ? piece : Buffer.concat([kept, piece]);
+    let start = 0;
+    for (let end = endOfFrame(bytes, start); end <= bytes.length; end = endOfFrame(bytes, start)) {
+      pass(bytes.subarray(start, end));
+      start = end;
+    }
+    kept = Buffer.from(bytes.subarray(start));
+  };
+}
+
+/** Where the frame ends that begins at a place; nowhere while its length is not there to read. */
+function endOfFrame(bytes: Buffer, start: number): number {
+  if (bytes.length - start < 4) return Number.POSITIVE_INFINITY;
+  const length = bytes.readUInt32BE(start);
+  if (length > EVENT_LENGTH_MAX) throw tooLong();
+  if (length < FRAME_BYTES_MIN) throw new UpstreamError("malformed", "The upstream sent a frame without a length");
+  return start + length;
+}
+
+function tooLong(): UpstreamError {
+  return new UpstreamError("malformed", `The upstream sent an event of more than ${EVENT_LENGTH_MAX} bytes`);
 }

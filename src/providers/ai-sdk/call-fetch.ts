@@ -56,11 +56,14 @@ export class CallFetch {
   readonly #connections: Connections;
   readonly #scrub: Scrub;
   readonly #signal: AbortSignal;
+  readonly #closing: string | undefined;
 
-  constructor(connections: Connections, scrub: Scrub, signal: AbortSignal) {
+  /** `closing` is what is put at the end of every stream of events. */
+  constructor(connections: Connections, scrub: Scrub, signal: AbortSignal, closing?: string) {
     this.#connections = connections;
     this.#scrub = scrub;
     this.#signal = signal;
+    this.#closing = closing;
   }
 
   readonly fetch: Fetch = async (address, init = {}) => {
@@ -80,25 +83,30 @@ export class CallFetch {
    * failure is told once that has been read.
    */
   #stream(body: HttpBody, headers: IncomingHttpHeaders): ReadableStream<Uint8Array> {
-    const bounds = boundsOf(mediaType(headers));
+    const type = mediaType(headers);
+    const bounds = boundsOf(type);
+    const end = (controller: ReadableStreamDefaultController<Uint8Array>) => {
+      if (type === EVENT_STREAM && this.#closing !== undefined) controller.enqueue(Buffer.from(this.#closing));
+      controller.close();
+    };
     return new ReadableStream<Uint8Array>(
       {
         pull: async (controller) => {
+          let isFed = false;
+          const pass = (whole: Buffer) => {
+            controller.enqueue(whole);
+            isFed = true;
+          };
           try {
-            for (let fed = false; !fed; ) {
+            while (!isFed) {
               const bytes = await body.read();
-              if (bytes === undefined) return controller.close();
-              for (const piece of bytes) {
-                const whole = bounds(piece);
-                if (whole.length === 0) continue;
-                controller.enqueue(whole);
-                fed = true;
-              }
+              if (bytes === undefined) return end(controller);
+              for (const piece of bytes) bounds(piece, pass);
             }
           } catch (error) {
             body.destroy();
             this.failure = error;
-            controller.close();
+            end(controller);
           }
         },
         cancel: () => body.destroy(),
@@ -119,7 +127,8 @@ async function refuse({ status, headers, body }: HttpAnswer, scrub: Scrub): Prom
   throw new UpstreamError("malformed", `The upstream ${what}`);
 }
 
-const KNOWN_TYPES = new Set(["", "application/json", "text/event-stream", "application/vnd.amazon.eventstream"]);
+const EVENT_STREAM = "text/event-stream";
+const KNOWN_TYPES = new Set(["", "application/json", EVENT_STREAM, "application/vnd.amazon.eventstream"]);
 
 function mediaType(headers: IncomingHttpHeaders): string {
   const [type = ""] = (headers["content-type"] ?? "").split(";", 1);

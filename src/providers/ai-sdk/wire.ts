@@ -37,6 +37,8 @@ export interface Wire {
   /** Metadata by which the package names this wire, and the fields of it that signed reasoning needs in the next turn. */
   metadataKey: string;
   reasoningFields: readonly string[];
+  /** The event without which the package tells no end: a stream that breaks after its finish reason is complete all the same. */
+  closing?: string;
   /** Log probabilities of a chunk as it came, where the package passes none on. */
   logprobsOf?(raw: unknown): unknown;
 }

@@ -26,4 +26,5 @@ export const anthropic: Wire = {
   prompt: { ...USUAL_PROMPT, isSystemFirst: true, takesToolImages: true },
   metadataKey: "anthropic",
   reasoningFields: ["signature", "redactedData"],
+  closing: 'data: {"type":"message_stop"}\n\n',
 };
