@@ -11,7 +11,8 @@ import {
 } from "../support/service.ts";
 import { answering, type Behaviour, startUpstream, type Upstream } from "../support/upstream.ts";
 import { CASES, type Outcome } from "./cases.ts";
-import { OWN_KIND, providerAt, startServers } from "./servers.ts";
+import { modelOf, providerAt, startServers } from "./servers.ts";
+import { OWN_KIND } from "./wire-cases.ts";
 
 const USAGE = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
 /** A credit a token. */
@@ -74,9 +75,9 @@ beforeAll(async () => {
       providers: [...servers.providers, well("healthy", healthy.baseUrl), well("mortal", mortal.baseUrl)],
       models: [
         ...CASES.map(({ at }, index) => ({
-          id: `case-${index}`,
+          id: modelOf(OWN_KIND, index),
           price: PRICE,
-          routes: [{ provider: providerAt(OWN_KIND, at), model: `case-${index}` }, spare],
+          routes: [{ provider: providerAt(OWN_KIND, at), model: modelOf(OWN_KIND, index) }, spare],
         })),
         { id: "two", price: PRICE, routes: [{ provider: "mortal", model: "m" }, spare] },
       ],
@@ -106,7 +107,7 @@ function diesEarly(outcome: Outcome): boolean {
 describe.each(["streamed", "unstreamed"] as const)("one of two upstreams dies before its first word, %s", (mode) => {
   const dying = [...CASES.entries()].filter(([, one]) => diesEarly(one[mode]));
   test.each(dying.map(([index, { name }]) => [name, index] as const))("%s: the other serves", async (_name, index) => {
-    const answer = await ask(`case-${index}`, mode === "streamed");
+    const answer = await ask(modelOf(OWN_KIND, index), mode === "streamed");
     expect(answer).toMatchObject({ status: 200, route: "healthy/spare", text: expect.stringContaining("spare") });
     expect(answer.text).not.toContain('"error"');
   });

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { isDeepStrictEqual } from "node:util";
 import { ErrorEnvelope } from "../../src/contract/error.ts";
 import { compileCheck } from "../../src/contract/validation.ts";
 import { type ErrorCode, errorCatalog } from "../../src/errors.ts";
@@ -10,9 +11,12 @@ import {
   send,
   startService,
 } from "../support/service.ts";
-import { CASES, CASES_OF_ANY_WIRE, type Case, type Outcome } from "./cases.ts";
+import type { Counted } from "../wires/fixture.ts";
+import { FIXTURES } from "../wires/fixtures.ts";
+import { type Case, MODES, type Mode, modesOf, type Outcome } from "./cases.ts";
 import { REPORTED } from "./scripts.ts";
-import { OTHER_WIRES, OWN_KIND, providerAt, startServers, TIMEOUT_MS } from "./servers.ts";
+import { modelOf, OTHER_WIRES, providerAt, startServers, TIMEOUT_MS } from "./servers.ts";
+import { casesOf, NAMES, OWN_KIND, reasonAgainst } from "./wire-cases.ts";
 
 /** What a caller waits at the most for the end of an upstream that has gone silent, on a machine that is not busy. */
 export const WAITS_MS_MAX = TIMEOUT_MS + 1_000;
@@ -22,13 +26,8 @@ const PROMPT = "go";
 const PROMPT_TOKENS = 8;
 /** The kinds of provider that packages speak for. */
 export const OTHER_KINDS = OTHER_WIRES.map(({ kind }) => kind);
-const casesOf = (kind: string) => (kind === OWN_KIND ? CASES : CASES_OF_ANY_WIRE);
-const modelOf = (kind: string, index: number) => `case-${index}-of-${kind}`;
 /** A credit a token. */
 const PRICE = { input: 1_000_000, output: 1_000_000 };
-
-export const MODES = ["streamed", "unstreamed"] as const;
-type Mode = (typeof MODES)[number];
 
 /** What one request met. */
 export interface Met {
@@ -59,8 +58,8 @@ export interface Bench {
   service: RunningService;
   /** Sends a request for each case and mode, and gives what the clients, the books and the clock have to say to it. */
   run(kinds: readonly string[]): Promise<Met[]>;
-  /** Sends as many requests at once for a case, and gives the most that the service's memory grew by meanwhile, in bytes. */
-  growth(name: string, mode: Mode, count: number): Promise<number>;
+  /** Sends as many requests for streams at once of a case, by turns to the kinds, and gives the most that the service's memory grew by meanwhile, in bytes. */
+  growth(kinds: readonly string[], name: string, count: number): Promise<number>;
   end(): Promise<void>;
 }
 
@@ -71,13 +70,10 @@ export async function startBench(): Promise<Bench> {
       limits: { requestsPerMinute: 100_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 1000 },
       providers: servers.providers,
       models: [OWN_KIND, ...OTHER_KINDS].flatMap((kind) =>
-        [...CASES.entries()]
-          .filter(([, one]) => casesOf(kind).includes(one))
-          .map(([index, { at }]) => ({
-            id: modelOf(kind, index),
-            price: PRICE,
-            routes: [{ provider: providerAt(kind, at), model: `case-${index}` }],
-          })),
+        casesOf(kind).map(({ at }, index) => {
+          const model = modelOf(kind, index);
+          return { id: model, price: PRICE, routes: [{ provider: providerAt(kind, at), model }] };
+        }),
       ),
     },
   });
@@ -85,7 +81,7 @@ export async function startBench(): Promise<Bench> {
   const asking = { service, organization };
   return {
     service,
-    growth: (name, mode, count) => growth(asking, name, mode, count),
+    growth: (kinds, name, count) => growth(asking, kinds, name, count),
     run: (kinds) => run(asking, kinds),
     end: async () => {
       await service.end();
@@ -118,21 +114,18 @@ function begin({ service, organization }: Asking, model: string, mode: Mode): Pr
   return send(service, "/v1/chat/completions", organization.token, body, options);
 }
 
-async function growth(asking: Asking, name: string, mode: Mode, count: number): Promise<number> {
-  const model = modelOf(
-    OWN_KIND,
-    CASES.findIndex((one) => one.name === name),
-  );
+async function growth(asking: Asking, kinds: readonly string[], name: string, count: number): Promise<number> {
   const before = residentBytes(asking.service);
   let most = before;
   const sampling = setInterval(() => {
     most = Math.max(most, residentBytes(asking.service));
   }, 5);
-  const read = async () => {
-    const answer = await begin(asking, model, mode);
+  const read = async (kind = OWN_KIND) => {
+    const index = casesOf(kind).findIndex((one) => one.name === name);
+    const answer = await begin(asking, modelOf(kind, index), "streamed");
     if (answer.body !== null) for await (const _bytes of answer.body);
   };
-  await Promise.all(Array.from({ length: count }, read));
+  await Promise.all(Array.from({ length: count }, (_one, index) => read(kinds[index % kinds.length])));
   clearInterval(sampling);
   return most - before;
 }
@@ -146,12 +139,17 @@ function residentBytes({ child }: RunningService): number {
 /** All kinds, streamed and not, meet a case at once; one case follows another. */
 async function run(asking: Asking, kinds: readonly string[]): Promise<Met[]> {
   const asked: { one: Case; kind: string; mode: Mode; answer: Answer }[] = [];
-  for (const [index, one] of CASES.entries()) {
-    const pairs = MODES.flatMap((mode) =>
-      kinds.filter((kind) => casesOf(kind).includes(one)).map((kind) => ({ kind, mode })),
-    );
-    const answers = pairs.map(async ({ kind, mode }) => {
-      return { one, kind, mode, answer: await ask(asking, modelOf(kind, index), mode) };
+  for (const name of NAMES) {
+    const answers = kinds.flatMap((kind) => {
+      const index = casesOf(kind).findIndex((one) => one.name === name);
+      const one = casesOf(kind)[index];
+      if (one === undefined) return [];
+      return modesOf(one).map(async (mode) => ({
+        one,
+        kind,
+        mode,
+        answer: await ask(asking, modelOf(kind, index), mode),
+      }));
     });
     asked.push(...(await Promise.all(answers)));
   }
@@ -162,7 +160,7 @@ async function run(asking: Asking, kinds: readonly string[]): Promise<Met[]> {
   return asked.map(({ one, kind, mode, answer }) => {
     const met = { name: one.name, kind, mode, tookMs: answer.tookMs };
     try {
-      return { ...met, outcome: outcomeOf(answer, mode, charges.get(answer.requestId)) };
+      return { ...met, outcome: outcomeOf(answer, kind, mode, charges.get(answer.requestId)) };
     } catch (error) {
       return { ...met, outcome: `wrong: ${error instanceof Error ? error.message : error}` };
     }
@@ -170,7 +168,7 @@ async function run(asking: Asking, kinds: readonly string[]): Promise<Met[]> {
 }
 
 /** What a request came to in words, after everything that was received is found to be well formed and charged by the rule. */
-function outcomeOf({ status, text }: Answer, mode: Mode, charge: Charge | undefined): Outcome {
+function outcomeOf({ status, text }: Answer, kind: string, mode: Mode, charge: Charge | undefined): Outcome {
   if (status !== 200) {
     const code = errorCode(JSON.parse(text), status);
     if (charge !== undefined) throw new Error(`${code} was charged ${charge.credits}`);
@@ -181,7 +179,7 @@ function outcomeOf({ status, text }: Answer, mode: Mode, charge: Charge | undefi
   if (-charge.credits !== Object.values(charge.tokens).reduce((sum, count) => sum + count, 0)) {
     throw new Error(`${charge.credits} credits for ${JSON.stringify(charge.tokens)}`);
   }
-  if (received.code === undefined) return wholeOutcome(received, charge);
+  if (received.code === undefined) return wholeOutcome(received, kind, charge);
   const isCounted = charge.basis === "counted" && charge.end !== "complete";
   if (!isCounted || charge.tokens.input !== PROMPT_TOKENS || charge.tokens.output !== countOf(received.pieces)) {
     throw new Error(`A stream that broke off was charged ${JSON.stringify(charge)}`);
@@ -213,19 +211,37 @@ function receivedDocument(text: string): Received {
   return { pieces: [choices[0].message.content], usage, code: undefined };
 }
 
-function wholeOutcome({ pieces, usage }: Received, { basis, end, tokens }: Charge): Outcome {
+function wholeOutcome({ pieces, usage }: Received, kind: string, { basis, end, tokens }: Charge): Outcome {
   const text = pieces.join("");
-  if (!["a", "é😀", "\uFFFD"].includes(text)) throw new Error(`Received ${text.slice(0, 80)}`);
-  const reported = { input: REPORTED.prompt_tokens, output: REPORTED.completion_tokens };
-  const counted = { input: PROMPT_TOKENS, output: countOf(pieces) };
-  const { input, output } = basis === "reported" ? reported : counted;
-  if (tokens.input !== input || tokens.output !== output || end !== "complete") {
+  const said = /^(a|é😀|\uFFFD)$|^(Hello |é😀|\uFFFD)from far away\.$/;
+  if (!said.test(text)) throw new Error(`Received ${text.slice(0, 80)}`);
+  const counted = { prompt_tokens: PROMPT_TOKENS, completion_tokens: countOf(pieces) };
+  const counts = basis === "reported" ? reportedBy(kind) : counted;
+  if (!isDeepStrictEqual(tokens, classesOf(counts)) || end !== "complete") {
     throw new Error(`A whole answer was charged ${JSON.stringify({ basis, end, tokens })}`);
   }
-  if (usage?.prompt_tokens !== input || usage.completion_tokens !== output) {
+  if (usage?.prompt_tokens !== counts.prompt_tokens || usage.completion_tokens !== counts.completion_tokens) {
     throw new Error(`A whole answer told the usage ${JSON.stringify(usage)}`);
   }
-  return `the answer${text === "\uFFFD" ? ", with replacement characters" : ""}, charged as ${basis}`;
+  return `the answer${text.startsWith("\uFFFD") ? ", with replacement characters" : ""}, charged as ${basis}`;
+}
+
+/** What the upstreams of a kind report of an answer, where they report what can be true. */
+function reportedBy(kind: string): Counted {
+  const fixture = FIXTURES.find((one) => one.kind === kind);
+  if (fixture === undefined) throw new Error(`There is no wire of ${kind}`);
+  return kind === OWN_KIND ? REPORTED : fixture.text.usage;
+}
+
+/** Every token in its class and in no other. */
+function classesOf(counts: Counted): Record<string, number> {
+  const {
+    cached_tokens: cachedInput = 0,
+    cache_write_tokens: cacheWrite = 0,
+    reasoning_tokens: reasoning = 0,
+  } = counts;
+  const input = counts.prompt_tokens - cachedInput - cacheWrite;
+  return { input, cachedInput, cacheWrite, output: counts.completion_tokens - reasoning, reasoning };
 }
 
 /** Tokens of pieces by the rule of the guide: a short piece is one, a long one a token for each four bytes. */
@@ -256,9 +272,38 @@ function errorCode(envelope: unknown, status?: number): ErrorCode {
 
 /** The table of `docs/reliability.md`. */
 export function tableRows(met: readonly Met[]): string[][] {
-  return CASES.map(({ name }) => {
-    const of = (mode: Mode) =>
-      met.find((one) => one.name === name && one.mode === mode && one.kind === OWN_KIND)?.outcome ?? "";
-    return [name, of("streamed"), of("unstreamed")];
+  return NAMES.map((name) => {
+    const own = toldOf(met, OWN_KIND, name);
+    return [name, own.streamed ?? "–", own.unstreamed ?? "–", toldOfOthers(met, name, own)];
   });
+}
+
+type Told = Partial<Record<Mode, Outcome>>;
+
+function toldOf(met: readonly Met[], kind: string, name: string): Told {
+  const found = met.filter((one) => one.name === name && one.kind === kind);
+  return Object.fromEntries(found.map(({ mode, outcome }) => [mode, outcome]));
+}
+
+/** What comes of it on the wires of other kinds, those together of which the same is to be told; nothing of those that have no such thing. */
+function toldOfOthers(met: readonly Met[], name: string, own: Told): string {
+  const kindsOf = Map.groupBy(
+    OTHER_KINDS,
+    (kind) => reasonAgainst(kind, name) ?? differences(toldOf(met, kind, name), own),
+  );
+  const same = kindsOf.has(THE_SAME) ? [THE_SAME] : [];
+  kindsOf.delete(THE_SAME);
+  kindsOf.delete("");
+  return [...same, ...[...kindsOf].map(([told, kinds]) => `${kinds.join(", ")}: ${told}`)].join("; ");
+}
+
+const THE_SAME = "the same";
+
+function differences(told: Told, own: Told): string {
+  const differing = MODES.filter((mode) => told[mode] !== undefined && told[mode] !== own[mode]);
+  if (differing.length === 0) return Object.keys(told).length === 0 ? "" : THE_SAME;
+  if (new Set(differing.map((mode) => told[mode])).size === 1 && differing.length === MODES.length) {
+    return told.streamed ?? "";
+  }
+  return differing.map((mode) => `${mode} ${told[mode]}`).join(", ");
 }

@@ -31,13 +31,13 @@ export const sends =
 
 /** Sends, and then cuts the connection so that what was sent still arrives. */
 export const sendsAndResets =
-  (text: string): Script =>
+  (text: string | Buffer): Script =>
   (socket) =>
     void socket.write(text, () => setTimeout(() => socket.resetAndDestroy(), 30));
 
 /** Sends, and then neither says more nor ends. */
 export const sendsAndWaits =
-  (text: string): Script =>
+  (text: string | Buffer): Script =>
   (socket) =>
     void socket.write(text);
 
@@ -49,14 +49,14 @@ export const answers = (status: number, body: unknown, headers: Record<string, s
 export const answersWith = (fields: object): Script => answers(200, completion("a", fields));
 
 /** Sends text byte by byte, each in a chunk of its own; bytes of one character are apart whatever the sockets do. */
-export function dribbles(type: string, text: string): Script {
+export function dribbles(type: string, text: string | Buffer): Script {
   const bytes = [...Buffer.from(text)];
   const pieces = bytes.map((byte) => Buffer.concat([Buffer.from("1\r\n"), Buffer.of(byte), Buffer.from("\r\n")]));
   return sends(head(200, { "content-type": type, "transfer-encoding": "chunked" }), ...pieces, LAST_CHUNK);
 }
 
 /** Writes pieces for as long as the other side takes them, at most so many bytes. */
-export function floods(first: string, piece: string, bytesMax: number): Script {
+export function floods(first: string | Buffer, piece: string | Buffer, bytesMax: number): Script {
   return (socket) => {
     let written = 0;
     const write = () => {

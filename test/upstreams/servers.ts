@@ -2,11 +2,9 @@ import { createServer } from "node:net";
 import { freePort } from "../support/service.ts";
 import { listen, startWire } from "../support/wire.ts";
 import { FIXTURES } from "../wires/fixtures.ts";
-import { CASES } from "./cases.ts";
 import { createServerWithoutCertificate } from "./scripts.ts";
+import { casesOf, OWN_KIND } from "./wire-cases.ts";
 
-/** The kind whose wire the cases are written in. */
-export const OWN_KIND = "openai-compatible";
 const ASKS_FOR_A_STREAM = /"stream": ?true|:streamGenerateContent|\/converse-stream/;
 
 /** The wires that packages speak. */
@@ -16,6 +14,9 @@ export const OTHER_WIRES = FIXTURES.filter(({ kind }) => kind !== OWN_KIND);
 export function providerAt(kind: string, at = "wire"): string {
   return `${kind}-at-${at}`;
 }
+
+/** The model of a case, for callers and for the upstream that plays it. */
+export const modelOf = (kind: string, index: number): string => `case-${index}-of-${kind}`;
 
 /** Of upstreams that are to be given up; undici looks at its timeouts twice a second. */
 export const TIMEOUT_MS = 900;
@@ -31,9 +32,10 @@ interface Servers {
 /** The upstreams: one that plays the scripts, and the ways in which none can be reached. */
 export async function startServers(): Promise<Servers> {
   const wire = await startWire((socket, request) => {
-    const script = CASES[Number(/case-(\d+)/.exec(request)?.[1])]?.script;
-    if (typeof script === "function") script(socket);
-    else if (script !== undefined) script[ASKS_FOR_A_STREAM.test(request) ? "streamed" : "unstreamed"](socket);
+    const [, index, kind = ""] = /case-(\d+)-of-([a-z-]+)/.exec(request) ?? [];
+    const script = casesOf(kind)[Number(index)]?.script;
+    const mode = ASKS_FOR_A_STREAM.test(request) ? "streamed" : "unstreamed";
+    (typeof script === "function" ? script : script?.[mode])?.(socket);
   });
   const plain = createServer((socket) => {
     socket.on("error", () => {}).resume();

@@ -55,11 +55,13 @@ export interface WireFixture {
   /** Further models, which think in another way. */
   thinkers: readonly string[];
   framing: Framing;
-  /** What a stream ends with beside its events. */
+  /** The mark that a stream ends with; absent: the wire has none. */
   end?: string;
   paths: { whole: RegExp; streamed: RegExp };
   /** Headers that tell who we are. */
   credentials: Record<string, RegExp>;
+  /** Counters that are a part of another one, by their names; absent: the wire counts no such part, or counts it apart. */
+  parts?: { cached?: string; reasoning?: string };
   /** Says `TEXT`, with cached and reasoning tokens where the wire counts them. */
   text: Answer & { usage: Counted };
   /** Thinks `REASONING` where it can, says `WEATHER_INTRO` where it can, and calls `CALLS`. */

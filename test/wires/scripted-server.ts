@@ -72,7 +72,7 @@ export function scripted(fixture: WireFixture, answer: Answer, stream: boolean):
   };
 }
 
-const TYPES: Record<Framing, string> = {
+export const TYPES: Record<Framing, string> = {
   data: "text/event-stream",
   named: "text/event-stream",
   frames: "application/vnd.amazon.eventstream",
@@ -80,23 +80,27 @@ const TYPES: Record<Framing, string> = {
 
 /** One event of a stream, as it stands on the wire. */
 export function framed(framing: Framing, event: unknown): Buffer {
-  if (framing === "frames") return frame(event as Record<string, unknown>);
+  if (framing === "frames") {
+    const [[type, payload] = ["", {}]] = Object.entries(event as object);
+    return eventFrame(type, Buffer.from(JSON.stringify(payload)));
+  }
   const name = framing === "named" ? `event: ${(event as { type: string }).type}\n` : "";
   return Buffer.from(`${name}data: ${JSON.stringify(event)}\n\n`);
 }
 
-/** A frame: lengths, their checksum, headers, payload, checksum of all (smithy.io/2.0/aws/amazon-eventstream.html). */
-function frame(event: Record<string, unknown>): Buffer {
-  const [[type, payload] = ["", {}]] = Object.entries(event);
+/** A frame of an event, or of an exception. */
+export function eventFrame(type: string, body: Buffer): Buffer {
   const isException = type.endsWith("Exception");
-  const headers = Buffer.concat(
-    Object.entries({
-      [isException ? ":exception-type" : ":event-type"]: type,
-      ":content-type": "application/json",
-      ":message-type": isException ? "exception" : "event",
-    }).map(([name, value]) => header(name, value)),
-  );
-  const body = Buffer.from(JSON.stringify(payload));
+  const headers = {
+    [isException ? ":exception-type" : ":event-type"]: type,
+    ":content-type": "application/json",
+    ":message-type": isException ? "exception" : "event",
+  };
+  return frame(Buffer.concat(Object.entries(headers).map(([name, value]) => header(name, value))), body);
+}
+
+/** A frame: lengths, their checksum, headers, payload, checksum of all (smithy.io/2.0/aws/amazon-eventstream.html). */
+export function frame(headers: Buffer, body: Buffer): Buffer {
   const prelude = Buffer.alloc(8);
   prelude.writeUInt32BE(16 + headers.length + body.length, 0);
   prelude.writeUInt32BE(headers.length, 4);
