@@ -10,6 +10,7 @@ import { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
 import pg from "pg";
 import { Directory } from "../src/accounts/directory.ts";
+import { Conversations } from "../src/ledger/conversations/conversations.ts";
 import { Overviews } from "../src/ledger/overview.ts";
 import { Requests } from "../src/ledger/requests.ts";
 import { DAY_MS, dayOf, UsageDays } from "../src/ledger/usage-days.ts";
@@ -103,7 +104,8 @@ try {
   const one = "org_00000007";
   await measure("overview of all", () => overviews.overview({ organizationId: null, ...range }));
   await measure("overview of one organization", () => overviews.overview({ organizationId: one, ...range }));
-  const requests = new Requests(store.requests);
+  const conversations = new Conversations({ rows: store.conversations, keptMs: DAY_MS, clock: Date.now });
+  const requests = new Requests(store.requests, conversations);
   const any = {
     organizationId: null,
     tokenId: null,

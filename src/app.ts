@@ -25,6 +25,8 @@ import { Limits } from "./gateway/limits.ts";
 import { RetryBudget } from "./gateway/retry-budget.ts";
 import type { AdminServices } from "./http/admin/endpoint.ts";
 import { createServer, type Server } from "./http/server.ts";
+import { Conversations } from "./ledger/conversations/conversations.ts";
+import { ConversationKeeper } from "./ledger/conversations/keeper.ts";
 import { CreditDesk } from "./ledger/credit-desk.ts";
 import { Ledger } from "./ledger/ledger.ts";
 import { Overviews } from "./ledger/overview.ts";
@@ -33,7 +35,7 @@ import { usageReport } from "./ledger/report.ts";
 import { Requests } from "./ledger/requests.ts";
 import { Spool } from "./ledger/spool/spool.ts";
 import { Statements } from "./ledger/statement.ts";
-import { UsageDays } from "./ledger/usage-days.ts";
+import { DAY_MS, UsageDays } from "./ledger/usage-days.ts";
 import type { AwaitedStore } from "./stores/absent.ts";
 import { openServiceStore } from "./stores/open.ts";
 import { directoryFailure } from "./stores/sqlite/directory.ts";
@@ -84,6 +86,8 @@ export async function startService(config: Config, surroundings: Surroundings): 
   parts.defer(() => catalog.stop());
   const { store, arrived } = await openStoreOf(config, surroundings);
   parts.defer(() => store.close());
+  // Stopped after the ledger: what is owed is booked before anything else is written.
+  const keeper = parts.adopt(createKeeper(config, surroundings, store), (opened) => opened.stop());
   const ledger = parts.adopt(await createLedger(config, surroundings, store), (opened) => opened.stop());
   const accounts = createAccounts(surroundings, store);
   const lastUses = parts.adopt(new LastUses({ rows: store.accounts, log: surroundings.log }), (opened) =>
@@ -92,7 +96,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
   const circuits = new Circuits();
   const healthFile = parts.adopt(createHealthFile(config, surroundings, circuits), (opened) => opened.stop());
   const usageDays = parts.adopt(new UsageDays({ ...surroundings, rows: store.usage }), (opened) => opened.stop());
-  const services = { store, ledger, catalog, upstreams, circuits, accounts, lastUses, usageDays };
+  const services = { store, ledger, keeper, catalog, upstreams, circuits, accounts, lastUses, usageDays };
   const server = await createHttp(config, surroundings, services);
   parts.defer(() => server.close(drainMs));
   const address = await listen(server, config.server);
@@ -103,6 +107,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
   lastUses.start();
   healthFile.start();
   usageDays.start();
+  keeper.start();
   const [standing, adminToken] = await Promise.all([
     firstRun({ ...surroundings, accounts, ledger, rows: store.accounts }),
     firstAdminToken({ ...surroundings, rows: store.admin, newId: newIdOf(surroundings) }),
@@ -164,6 +169,15 @@ async function createLedger(config: Config, surroundings: Surroundings, { books,
   });
 }
 
+function createKeeper({ conversations }: Config, { clock, log }: Surroundings, store: Store): ConversationKeeper {
+  const { limitBytes } = conversations;
+  return new ConversationKeeper({ rows: store.conversations, keptMs: keptMsOf(conversations), limitBytes, clock, log });
+}
+
+function keptMsOf({ keepDays }: Config["conversations"]): number {
+  return keepDays * DAY_MS;
+}
+
 function createHealthFile({ dataDir }: Config, { clock, log }: Surroundings, circuits: Circuits): HealthFile {
   return new HealthFile({ dataDir, health: (nowMs) => circuits.health(nowMs), clock, log });
 }
@@ -176,6 +190,7 @@ function fractions(random: RandomBytes): () => number {
 interface Services {
   store: Store;
   ledger: Ledger;
+  keeper: ConversationKeeper;
   catalog: LiveCatalog;
   upstreams: Upstreams;
   circuits: Circuits;
@@ -186,13 +201,23 @@ interface Services {
 
 function createHttp(config: Config, surroundings: Surroundings, services: Services): Promise<Server> {
   const { clock, log, version } = surroundings;
-  const { store, ledger, catalog, upstreams, circuits, lastUses } = services;
+  const { store, ledger, keeper, catalog, upstreams, circuits, lastUses } = services;
   const limits = new Limits(clock);
   const { providers } = upstreams;
   const settings = { limits, limitSettings: config.limits, playground: config.playground };
   const routing = { circuits, retryBudget: new RetryBudget(), random: fractions(surroundings.random) };
   return createServer({
-    gateway: { catalog, ledger, providers, ...settings, ...routing, clock, newId: newIdOf(surroundings), log },
+    gateway: {
+      catalog,
+      ledger,
+      conversations: keeper,
+      providers,
+      ...settings,
+      ...routing,
+      clock,
+      newId: newIdOf(surroundings),
+      log,
+    },
     authenticator: new Authenticator({
       rows: store.accounts,
       clock,
@@ -219,20 +244,22 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
 }
 
 function adminServices(
-  { limits, playground }: Config,
+  { limits, playground, conversations: settings }: Config,
   surroundings: Surroundings,
   { store, ledger, accounts, usageDays }: Services,
 ): Omit<AdminServices, "gateway"> {
   const { clock, random, version } = surroundings;
   const rows = store.admin;
   const newId = newIdOf(surroundings);
+  const conversations = new Conversations({ rows: store.conversations, keptMs: keptMsOf(settings), clock });
   return {
     sessions: new Sessions({ rows, accounts: store.accounts, clock, random }),
     shortTokens: new ShortTokens({ rows, accounts: store.accounts, clock, random }),
     accounts,
     directory: new Directory({ rows: store.directory, clock }),
     audit: new AuditLog({ rows, clock, newId }),
-    requests: new Requests(store.requests),
+    requests: new Requests(store.requests, conversations),
+    conversations,
     statements: new Statements(store.books),
     creditDesk: new CreditDesk({ ...store, ledger, clock, makeId: (kind) => makeId(kind, random) }),
     overviews: new Overviews({ rows: store.usage, days: usageDays, clock }),
@@ -252,7 +279,7 @@ function adminServices(
         tokens_per_minute: limits.tokensPerMinute,
         concurrent_requests: limits.concurrentRequests,
       },
-      prompts_stored: false,
+      conversation_days: settings.keepDays,
     },
   };
 }

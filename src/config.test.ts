@@ -127,7 +127,8 @@ providers:
 
 const providers = "providers:\n  - id: a\n    kind: k\n";
 const model = "models:\n  - id: a\n    routes: [{ provider: p, model: m }]\n";
-const groups = "server, dataDir, database, credits, limits, playground, completions, ledger, log, providers, models";
+const groups =
+  "server, dataDir, database, credits, limits, playground, completions, conversations, ledger, log, providers, models";
 
 describe("a mistake in the file is told in one line", () => {
   test.each([

@@ -87,6 +87,7 @@ describe("tokens", () => {
       tokenId: row.id,
       organizationId: row.organizationId,
       organizationLimits: null,
+      keepsConversations: false,
       organizationKind: "standard",
       scopes: new Set(["chat.completions:write", "models:read", "usage:read"]),
       models: null,

@@ -40,7 +40,7 @@ export type RotateOutcome =
   | { outcome: "ended"; row: TokenRow };
 
 /** What is to be changed of an organization; what is absent stays. */
-export type OrganizationChange = Partial<Pick<OrganizationRow, "name" | "status" | "limits">>;
+export type OrganizationChange = Partial<Pick<OrganizationRow, "name" | "status" | "limits" | "keepsConversations">>;
 
 const PAGE_ROWS = 500;
 const NAME = /^(?=.*\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,200}$/u;
@@ -75,6 +75,7 @@ export class Accounts {
       status: "active",
       limits,
       createdAtMs: this.#clock(),
+      keepsConversations: false,
     };
     await this.#rows.insertOrganization(
       row,
@@ -95,7 +96,9 @@ export class Accounts {
     const old = await this.#rows.organization(id);
     if (old === undefined) return undefined;
     const changed = { ...old, ...change };
-    const named = (row: OrganizationRow) => ({ name: row.name, status: row.status, limits: row.limits });
+    const named = ({ name, status, limits, keepsConversations }: OrganizationRow) => {
+      return { name, status, limits, keepsConversations };
+    };
     const record = { action: "organization.change", organizationId: id, subjectId: id };
     await this.#rows.updateOrganization(
       changed,

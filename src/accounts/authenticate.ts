@@ -118,6 +118,7 @@ function knownFrom(row: TokenWithOrganization, askedAtMs: number): Known {
       models: row.models === null ? null : new Set(row.models),
       limits: row.limits,
       organizationLimits: row.organizationLimits,
+      keepsConversations: row.organizationKeepsConversations,
     },
     expiresAtMs: row.expiresAtMs,
     revoked: row.revokedAtMs !== null,

@@ -108,7 +108,7 @@ function pageOf<Row, Entry>(
 }
 
 function toOrganization({ organization, balance }: ListedOrganization): Organization {
-  const { id, name, kind, status, limits, createdAtMs } = organization;
+  const { id, name, kind, status, limits, createdAtMs, keepsConversations } = organization;
   return {
     object: "organization",
     id,
@@ -116,6 +116,7 @@ function toOrganization({ organization, balance }: ListedOrganization): Organiza
     kind,
     status: status === "active" ? "active" : "paused",
     limits: toLimits(limits),
+    keeps_conversations: keepsConversations,
     credits: creditsOf(balance),
     created_at: isoTime(createdAtMs),
   };

@@ -93,6 +93,19 @@ const Playground = Group(
   { description: "The bounds of the playground organization, which holds no credits." },
 );
 
+const Conversations = Group({
+  keepDays: Count(3_650, {
+    default: 30,
+    description: "How long prompts and answers are kept, of organizations that have it turned on.",
+  }),
+  limitBytes: Type.Integer({
+    default: 256 * 1024,
+    minimum: 1024,
+    maximum: 1024 * 1024,
+    description: "Longest conversation that is kept whole; a longer one is cut.",
+  }),
+});
+
 const Ledger = Group({
   holdSeconds: Type.Number({
     default: 120,
@@ -254,6 +267,7 @@ export const ConfigSchema = Group({
       description: "What `messages` of an answer holds: the reply, or the conversation with the reply last.",
     }),
   }),
+  conversations: Conversations,
   ledger: Ledger,
   log: Group({
     level: Type.Enum(["fatal", "error", "warn", "info", "debug", "silent"], {

@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { ToolCall } from "./request.ts";
 
-const FinishReason = Type.Enum(["stop", "length", "tool_calls", "content_filter"]);
+export const FinishReason = Type.Enum(["stop", "length", "tool_calls", "content_filter"]);
 const Nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()]);
 
 /** Token counts of one completion, in OpenAI's shape; `cost` in credits. */

@@ -24,4 +24,6 @@ export interface Principal {
   limits: Partial<LimitSettings> | null;
   /** The organization's where they differ from the service's. */
   organizationLimits: Partial<LimitSettings> | null;
+  /** Whether its organization has what is asked and answered kept for a while. */
+  keepsConversations: boolean;
 }

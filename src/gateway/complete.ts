@@ -6,6 +6,7 @@ import { attempt, judge } from "./attempt.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
 import { endOfAnswer, headOf } from "./head.ts";
 import { KeepingSink } from "./kept-answer.ts";
+import { keepConversation } from "./kept-conversation.ts";
 import { Meter } from "./meter.ts";
 import { type PreparedRequest, prepare } from "./prepare.ts";
 import { replay } from "./replay.ts";
@@ -24,7 +25,7 @@ export async function complete(gateway: Gateway, call: CompletionCall, client: A
   const [route] = model.routes as [Route, ...Route[]];
   const admission = await admit(gateway, call, model, route, prepared.request);
   if ("answer" in admission) return replay(call, model, admission, client);
-  const sink = call.idempotency === null ? client : new KeepingSink(client);
+  const sink = sinkOf(call, client);
   const meter = new Meter(admission.estimate.likely);
   const ending = beginning(route, sink);
   const admittedMs = gateway.clock();
@@ -52,7 +53,17 @@ export async function complete(gateway: Gateway, call: CompletionCall, client: A
   } finally {
     admission.leave(settlement === undefined ? 0 : totalTokens(settlement.tokens));
   }
+  if (call.principal.keepsConversations) {
+    const isWhole = failure === undefined && settlement !== undefined;
+    keepConversation(gateway, call, admission, { sink, meter, isStreamed: ending.isStreamed, isWhole });
+  }
   conclude(gateway, call, sink, { failure, ending, settlement, meter });
+}
+
+/** An answer is remembered only where somebody wants it again. */
+function sinkOf({ idempotency, principal }: CompletionCall, client: AnswerSink): AnswerSink {
+  const hasKey = idempotency !== null;
+  return hasKey || principal.keepsConversations ? new KeepingSink(client, { hasKey }) : client;
 }
 
 /** Hints that the model does not take, and those that only the upstream's wire turned out not to take. */

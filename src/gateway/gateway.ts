@@ -2,6 +2,7 @@ import type { Catalog } from "../catalog/model.ts";
 import type { Log } from "../contract/log.ts";
 import type { LimitSettings, Principal } from "../contract/principal.ts";
 import type { ChatCompletionRequest } from "../contract/request.ts";
+import type { ConversationKeeper } from "../ledger/conversations/keeper.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Provider } from "../providers/provider.ts";
 import type { Circuits } from "./circuits.ts";
@@ -20,6 +21,7 @@ export interface PlaygroundSettings {
 export interface Gateway {
   catalog: Catalog;
   ledger: Pick<Ledger, "hold" | "checkpoint" | "settle" | "release">;
+  conversations: Pick<ConversationKeeper, "keep">;
   providers: ReadonlyMap<string, Provider>;
   circuits: Circuits;
   retryBudget: RetryBudget;

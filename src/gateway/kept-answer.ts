@@ -20,15 +20,17 @@ export interface KeptAnswer {
   tokens: TokenCounts;
 }
 
-/** Hands an answer on to its client and remembers it meanwhile. */
+/** Hands an answer on to its client and remembers it meanwhile: for whoever comes with its key, or to be looked at. */
 export class KeepingSink implements AnswerSink {
   readonly streams: boolean;
   readonly #client: AnswerSink;
+  readonly #hasKey: boolean;
   readonly #fold = new AnswerFold();
   #head: AnswerHead | undefined;
 
-  constructor(client: AnswerSink) {
+  constructor(client: AnswerSink, { hasKey }: { hasKey: boolean }) {
     this.#client = client;
+    this.#hasKey = hasKey;
     this.streams = client.streams;
   }
 
@@ -50,9 +52,14 @@ export class KeepingSink implements AnswerSink {
     this.#client.fail(error);
   }
 
-  /** The complete answer as text to keep; null where it is too long. */
+  /** What has come of the answer. */
+  message(): ReplyMessage {
+    return this.#fold.message();
+  }
+
+  /** The complete answer as text to keep under its key; null where it has none, or is too long. */
   answer(tokens: TokenCounts, finishReason: FinishReason = "stop"): string | null {
-    if (this.#head === undefined) return null;
+    if (!this.#hasKey || this.#head === undefined) return null;
     const { id, created, headers } = this.#head;
     const kept: KeptAnswer = {
       id,

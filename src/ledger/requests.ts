@@ -4,6 +4,7 @@ import { creditsFromMicro } from "../credits/amount.ts";
 import type { HoldState, UsageEventRow } from "../credits/books.ts";
 import { pricePerMillion, type TokenCounts, type UnitPrices } from "../credits/price.ts";
 import type { RequestRow, RequestRows } from "../stores/store.ts";
+import type { Conversations } from "./conversations/conversations.ts";
 
 /** What is asked of the list of requests; null: any. */
 export interface RequestFilter {
@@ -31,9 +32,11 @@ const HOLDS_OF: Record<RequestStatus, { states: HoldState[]; hasFailed: boolean 
 /** Requests as the admin API shows them. Those that were refused before anything was held for them are not among them. */
 export class Requests {
   readonly #rows: RequestRows;
+  readonly #conversations: Pick<Conversations, "standing">;
 
-  constructor(rows: RequestRows) {
+  constructor(rows: RequestRows, conversations: Pick<Conversations, "standing">) {
     this.#rows = rows;
+    this.#conversations = conversations;
   }
 
   /** The newest first. Throws RangeError for a cursor that is none. */
@@ -50,7 +53,9 @@ export class Requests {
 
   async find(id: string): Promise<RequestDetail | undefined> {
     const row = await this.#rows.request(id);
-    return row && toDetail(row);
+    if (row === undefined) return undefined;
+    const { isKeeping, isKept } = await this.#conversations.standing(row.hold.organizationId, id);
+    return { ...toDetail(row), keeps_conversations: isKeeping, has_conversation: isKept };
   }
 }
 
@@ -89,7 +94,7 @@ function toSummary(row: RequestRow): RequestSummary {
   };
 }
 
-function toDetail(row: RequestRow): RequestDetail {
+function toDetail(row: RequestRow): Omit<RequestDetail, "keeps_conversations" | "has_conversation"> {
   const { hold, events } = row;
   const last = events.at(-1);
   return {

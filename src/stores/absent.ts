@@ -54,6 +54,7 @@ export function awaitStore({ kind, open, longestMs }: WaitOptions): AwaitedStore
     directory: verbsOf(() => current().directory),
     requests: verbsOf(() => current().requests),
     usage: verbsOf(() => current().usage),
+    conversations: verbsOf(() => current().conversations),
     ping: async () => current().ping(),
     async close() {
       isClosed = true;

@@ -13,9 +13,12 @@ export interface OrganizationRow {
   /** What differs from the service's limits. */
   limits: Partial<LimitSettings> | null;
   createdAtMs: number;
+  /** Whether what is asked and answered is kept for a while. */
+  keepsConversations: boolean;
 }
 export type OrganizationStatus = "active" | "suspended" | "closed";
-export type NewOrganizationRow = Omit<OrganizationRow, "status" | "limits"> & Partial<Pick<OrganizationRow, "limits">>;
+export type NewOrganizationRow = Omit<OrganizationRow, "status" | "limits" | "keepsConversations"> &
+  Partial<Pick<OrganizationRow, "limits">>;
 
 export interface TokenRow {
   id: string;
@@ -45,6 +48,7 @@ export interface TokenWithOrganization extends TokenRow {
   organizationKind: OrganizationKind;
   organizationStatus: OrganizationStatus;
   organizationLimits: Partial<LimitSettings> | null;
+  organizationKeepsConversations: boolean;
 }
 
 export interface IdPage {
@@ -59,7 +63,7 @@ export interface AccountRows {
   insertOrganization(organization: NewOrganizationRow, audit?: AuditRow): Promise<void>;
   organization(id: string): Promise<OrganizationRow | undefined>;
   organizations(page: IdPage): Promise<OrganizationRow[]>;
-  /** Writes name, status and limits. */
+  /** Writes name, status, limits and whether conversations are kept. */
   updateOrganization(organization: OrganizationRow, audit: AuditRow): Promise<void>;
   /** With a cap, the token's holds and charges are counted from now on. */
   insertToken(token: TokenRow, cap: MicroCredits | null, audit?: AuditRow): Promise<void>;

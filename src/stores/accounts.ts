@@ -42,11 +42,11 @@ function organizations({ kysely, write }: PortableDatabase) {
       if (after !== null) query = query.where("id", ">", after);
       return (await query.execute()).map(organizationFromTable);
     },
-    async updateOrganization({ id, name, status, limits }, audit) {
+    async updateOrganization({ id, name, status, limits, keepsConversations }, audit) {
       await write([
         kysely
           .updateTable("organization")
-          .set({ name, status, limits: encodeJson(limits) })
+          .set({ name, status, limits: encodeJson(limits), keeps_conversations: keepsConversations ? 1 : 0 })
           .where("id", "=", id)
           .compile(),
         ...recordOf(kysely, audit),
@@ -65,6 +65,7 @@ function tokens({ kysely }: PortableDatabase) {
         "organization.kind as organization_kind",
         "organization.status as organization_status",
         "organization.limits as organization_limits",
+        "organization.keeps_conversations as organization_keeps_conversations",
       ]);
   const shortToken = async (hash: Uint8Array): Promise<TokenWithOrganization | undefined> => {
     const short = await kysely.selectFrom("short_token").selectAll().where("hash", "=", hash).executeTakeFirst();
@@ -147,13 +148,16 @@ function recordOf(kysely: PortableDatabase["kysely"], audit: AuditRow | undefine
 
 export function organizationFromTable(row: Selectable<OrganizationTable>): OrganizationRow {
   const { id, name, kind, status, limits } = row;
-  return { id, name, kind, status, limits: decodeLimits(limits), createdAtMs: Number(row.created_at) };
+  const keepsConversations = row.keeps_conversations === 1n;
+  const createdAtMs = Number(row.created_at);
+  return { id, name, kind, status, limits: decodeLimits(limits), createdAtMs, keepsConversations };
 }
 
 type TokenJoined = Selectable<TokenTable> & {
   organization_kind: OrganizationRow["kind"];
   organization_status: OrganizationRow["status"];
   organization_limits: string | null;
+  organization_keeps_conversations: bigint;
 };
 
 function tokenWithOrganization(row: TokenJoined): TokenWithOrganization {
@@ -162,6 +166,7 @@ function tokenWithOrganization(row: TokenJoined): TokenWithOrganization {
     organizationKind: row.organization_kind,
     organizationStatus: row.organization_status,
     organizationLimits: decodeLimits(row.organization_limits),
+    organizationKeepsConversations: row.organization_keeps_conversations === 1n,
   };
 }
 

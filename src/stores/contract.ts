@@ -3,6 +3,7 @@ import { accountCases } from "./contract/accounts.ts";
 import { adjustmentCases } from "./contract/adjustments.ts";
 import { adminCases } from "./contract/admin.ts";
 import { allowanceCases } from "./contract/allowances.ts";
+import { conversationCases } from "./contract/conversations.ts";
 import { type ContractStore, Subject } from "./contract/fixture.ts";
 import { keyCases } from "./contract/keys.ts";
 import { raceCases } from "./contract/races.ts";
@@ -33,6 +34,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("reads", () => readCases(subject));
     describe("requests", () => requestCases(subject));
     describe("usage", () => usageCases(subject));
+    describe("conversations", () => conversationCases(subject));
     describe("verification", () => verifyCases(subject));
     // Damages the schema, so it comes last.
     describe("verification without the index", () => repeatedReferenceCase(subject));

@@ -3,6 +3,7 @@ import type { MicroCredits } from "../credits/amount.ts";
 import type { AdjustmentRow, BalanceRow, GrantRow, Outcomes, Transition, UsageEventRow } from "../credits/books.ts";
 import type { AccountRows, IdPage } from "./account-store.ts";
 import type { AdminRows } from "./admin-store.ts";
+import type { ConversationRows } from "./conversation-store.ts";
 import type { DirectoryRows } from "./directory-store.ts";
 import type { RequestRows } from "./request-store.ts";
 import type { UsageRows } from "./usage-store.ts";
@@ -18,6 +19,7 @@ export type {
   TokenWithOrganization,
 } from "./account-store.ts";
 export type { ActorKind, AdminRows, AdminTokenRow, AuditRow, SessionRow } from "./admin-store.ts";
+export type { ConversationRow, ConversationRows } from "./conversation-store.ts";
 export type { DirectoryRows, ListedOrganization, ListedToken } from "./directory-store.ts";
 export type { RequestRow, RequestRows, RequestSearch } from "./request-store.ts";
 export type { HoldSum, UsageCounts, UsageDayRow, UsageRows } from "./usage-store.ts";
@@ -35,6 +37,7 @@ export interface Store {
   readonly directory: DirectoryRows;
   readonly requests: RequestRows;
   readonly usage: UsageRows;
+  readonly conversations: ConversationRows;
   /** Resolves when the store answers and takes writes. */
   ping(): Promise<void>;
   close(): Promise<void>;

@@ -27,6 +27,7 @@ export interface Tables {
   audit_entry: AuditEntryTable;
   usage_day: UsageDayTable;
   usage_day_done: UsageDayDoneTable;
+  conversation: ConversationTable;
   schema_migration: SchemaMigrationTable;
 }
 
@@ -41,6 +42,8 @@ export interface OrganizationTable {
   /** JSON of Partial<LimitSettings>. */
   limits: Generated<string | null>;
   created_at: Integer;
+  /** 0 or 1. */
+  keeps_conversations: ColumnType<bigint, bigint | number | undefined, bigint | number>;
 }
 
 export interface TokenTable {
@@ -248,6 +251,17 @@ interface UsageDayDoneTable {
   done_at: Integer;
 }
 
+export interface ConversationTable {
+  organization_id: string;
+  hold_id: string;
+  ended_at: Integer;
+  /** 0 or 1. */
+  is_truncated: Integer;
+  /** JSON. */
+  request: string;
+  answer: string | null;
+}
+
 export interface SchemaMigrationTable {
   version: Integer;
   name: string;
@@ -267,6 +281,8 @@ export interface PortableDatabase {
   snapshot(queries: CompiledQuery[]): Promise<Record<string, unknown>[][]>;
   /** The store's clock in milliseconds, as an expression. */
   now(): RawBuilder<bigint>;
+  /** Ends a query: the rows that it reads do not change until its transaction has ended. */
+  sharedLock(): RawBuilder<unknown>;
   /** The sum of the amounts in `hold.draws` of the row at hand, as an expression. */
   drawsSum(): RawBuilder<bigint>;
 }

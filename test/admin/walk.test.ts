@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { AdminEndpoint } from "../../src/http/admin/endpoint.ts";
 import { adminEndpoints } from "../../src/http/admin/index.ts";
 import { AdminClient, FROM_CONSOLE, operator, signIn } from "../support/admin.ts";
@@ -15,13 +15,17 @@ beforeAll(async () => {
   foreign = await makeOrganization(service, "777");
   member = await signIn(service, mine.token);
   for (const organization of [mine, foreign]) {
+    await operator(service).call("PATCH", `/organizations/${organization.id}`, { keeps_conversations: true });
     await send(service, "/v1/chat/completions", organization.token, {
       model: "sandbox/echo",
       messages: [{ role: "user", content: "hello" }],
     });
     const filter = `organization_id=${organization.id}`;
     const { body } = await operator(service).call<{ data: { id: string }[] }>("GET", `/requests?${filter}`);
-    requestIds.set(organization.id, body.data[0]?.id ?? "none");
+    const id = body.data[0]?.id ?? "none";
+    const show = () => operator(service).call("GET", `/requests/${id}/conversation`);
+    await vi.waitFor(async () => expect((await show()).status).toBe(200), { timeout: 5_000 });
+    requestIds.set(organization.id, id);
   }
 });
 afterAll(() => service?.end());

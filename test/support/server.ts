@@ -35,6 +35,7 @@ export async function createTestServer(failing: { catalogFails?: boolean; storeF
     models: null,
     limits: null,
     organizationLimits: null,
+    keepsConversations: false,
   };
   const server = await createServer({
     gateway,

@@ -18,6 +18,9 @@ export const Organization = Type.Object({
   kind: Type.Enum(["standard", "playground"]),
   status: Type.Enum([...ORGANIZATION_STATUSES]),
   limits: Nullable(Limits),
+  keeps_conversations: Type.Boolean({
+    description: "Whether prompts and answers are kept for some days, for the operator alone to read.",
+  }),
   credits: Credits,
   created_at: Time,
 });
@@ -39,6 +42,9 @@ export const OrganizationChange = Strict(
     name: Type.Optional(Name),
     status: Type.Optional(Type.Enum([...ORGANIZATION_STATUSES])),
     limits: Type.Optional(Nullable(Limits)),
+    keeps_conversations: Type.Optional(
+      Type.Boolean({ description: "In force at once; what was kept before stays until its days are over." }),
+    ),
   },
   { minProperties: 1 },
 );

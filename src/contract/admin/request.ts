@@ -52,6 +52,10 @@ export const RequestDetail = Type.Object({
     description: "What was held (running) or taken (ended) of which grant.",
   }),
   metadata: Nullable(Type.Record(Type.String(), Type.String())),
+  keeps_conversations: Type.Boolean({ description: "Whether its organization has prompts and answers kept now." }),
+  has_conversation: Type.Boolean({
+    description: "Whether those of this request are: GET /requests/{id}/conversation, for the operator.",
+  }),
   is_idempotent: Type.Boolean({ description: "Whether it came with an Idempotency-Key: its answer is kept for 24 h." }),
 });
 export type RequestSummary = Static<typeof RequestSummary>;

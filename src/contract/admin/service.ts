@@ -16,8 +16,9 @@ export const ServiceFacts = Type.Object({
     tokens_per_minute: Type.Integer(),
     concurrent_requests: Type.Integer(),
   }),
-  prompts_stored: Type.Literal(false, {
-    description: "Prompts and answers are kept nowhere, but for the answer under an Idempotency-Key, for 24 h.",
+  conversation_days: Type.Integer({
+    description:
+      "How long prompts and answers are kept, only of organizations that the operator has turned it on for. Beside it the answer under an Idempotency-Key is kept for 24 h.",
   }),
 });
 export type ServiceFacts = Static<typeof ServiceFacts>;

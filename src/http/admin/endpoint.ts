@@ -8,6 +8,7 @@ import type { Administrator, Sessions } from "../../accounts/sessions.ts";
 import type { ShortTokens } from "../../accounts/short-tokens.ts";
 import type { ServiceFacts } from "../../contract/admin/service.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
+import type { Conversations } from "../../ledger/conversations/conversations.ts";
 import type { CreditDesk } from "../../ledger/credit-desk.ts";
 import type { Overviews } from "../../ledger/overview.ts";
 import type { Requests } from "../../ledger/requests.ts";
@@ -21,6 +22,7 @@ export interface AdminServices {
   directory: Directory;
   audit: AuditLog;
   requests: Requests;
+  conversations: Conversations;
   overviews: Overviews;
   creditDesk: CreditDesk;
   statements: Statements;

@@ -1,4 +1,5 @@
 import { auditEndpoints } from "./audit.ts";
+import { conversationEndpoints } from "./conversations.ts";
 import { creditEndpoints } from "./credits.ts";
 import type { AdminEndpoint } from "./endpoint.ts";
 import { modelEndpoints } from "./models.ts";
@@ -21,6 +22,7 @@ export const adminEndpoints: readonly AdminEndpoint[] = [
   ...statementEndpoints,
   ...tokenEndpoints,
   ...requestEndpoints,
+  ...conversationEndpoints,
   ...modelEndpoints,
   ...playgroundEndpoints,
   ...auditEndpoints,

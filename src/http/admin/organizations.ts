@@ -60,15 +60,16 @@ const changeOrganization = adminEndpoint({
   path: "/organizations/:id",
   access: "operator",
   operationId: "changeOrganization",
-  summary: "Change an organization's name or limits, pause it or resume it",
+  summary: "Change an organization's name or limits, pause it or resume it, have its prompts and answers kept or not",
   body: OrganizationChange,
   response: { status: 200, description: "The organization as it is now.", schema: Organization },
   async handle(services, call) {
-    const { name, status, limits } = call.body;
+    const { name, status, limits, keeps_conversations } = call.body;
     const change = {
       ...(name !== undefined && { name }),
       ...(status !== undefined && { status: status === "paused" ? ("suspended" as const) : status }),
       ...(limits !== undefined && { limits: limitSettingsOf(limits) }),
+      ...(keeps_conversations !== undefined && { keepsConversations: keeps_conversations }),
     };
     const accounts = services.accounts.as(actorOf(call));
     const changed = await orRefuse(accounts.changeOrganization(call.params.id, change));

@@ -143,7 +143,13 @@ function tokenCases(subject: Subject): void {
     const id = await subject.organization();
     const before = await accounts.organization(id);
     if (before === undefined) throw new Error("no organization");
-    const changed = { ...before, name: "ÄÖ", status: "suspended", limits: { tokensPerMinute: 7 } } as const;
+    const changed = {
+      ...before,
+      name: "ÄÖ",
+      status: "suspended",
+      limits: { tokensPerMinute: 7 },
+      keepsConversations: true,
+    } as const;
     const audit = auditOf({ organizationId: id });
     await accounts.updateOrganization(changed, audit);
     expect(await accounts.organization(id)).toEqual(changed);

@@ -6,6 +6,7 @@ import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import { accountRows } from "../accounts.ts";
 import { adminRows } from "../admin-rows.ts";
 import { allowanceRows } from "../allowances.ts";
+import { conversationRows } from "../conversation-rows.ts";
 import { directoryRows } from "../directory-rows.ts";
 import { readMigrations } from "../migrations.ts";
 import { bookReads } from "../queries.ts";
@@ -78,6 +79,7 @@ function storeOver(pools: Pools, stopPartitions: () => void): Store {
     directory: directoryRows(database),
     requests: requestRows(database),
     usage: usageRows(database),
+    conversations: conversationRows(database),
     async ping() {
       const text = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean AS refuses";
       const { rows } = await query<{ refuses: boolean }>(pools.durable, { text, isRepeatable: true });
@@ -127,6 +129,7 @@ function portableDatabase(pool: pg.Pool): PortableDatabase {
         return found;
       }),
     now: () => sql<bigint>`floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
+    sharedLock: () => sql`for share`,
     drawsSum: () => sql<bigint>`(
       SELECT coalesce(sum((draw.value ->> 1)::bigint), 0)::bigint FROM json_array_elements(hold.draws::json) AS draw (value)
     )`,

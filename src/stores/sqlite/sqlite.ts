@@ -5,6 +5,7 @@ import { StoreUnavailableError } from "../../errors.ts";
 import { accountRows } from "../accounts.ts";
 import { adminRows } from "../admin-rows.ts";
 import { allowanceRows } from "../allowances.ts";
+import { conversationRows } from "../conversation-rows.ts";
 import { directoryRows } from "../directory-rows.ts";
 import { bookReads } from "../queries.ts";
 import { requestRows } from "../request-rows.ts";
@@ -74,16 +75,18 @@ export async function openSqliteParts(options: SqliteOptions): Promise<SqlitePar
     await close();
     throw error;
   }
-  const database = portableDatabase(writer, side, clock);
+  const noteWrite = () => checkpoints?.noteWrite();
+  const database = portableDatabase(writer, side, clock, noteWrite);
   const store: Store = {
     kind: "sqlite",
-    books: books(database, writer, clock, () => checkpoints?.noteWrite()),
+    books: books(database, writer, clock, noteWrite),
     accounts: accountRows(database),
     allowances: allowanceRows(database),
     admin: adminRows(database),
     directory: directoryRows(database),
     requests: requestRows(database),
     usage: usageRows(database),
+    conversations: conversationRows(database),
     async ping() {
       // What is left may hold this write, and not that of a batch.
       const { bavail, bsize } = await statfs(dataDir);
@@ -108,12 +111,23 @@ function books(database: PortableDatabase, writer: WorkerLink, clock: () => numb
   return { ...bookReads(database), apply: apply as Books["apply"] };
 }
 
-function portableDatabase(writer: WorkerLink, side: WorkerLink, clock: () => number): PortableDatabase {
+function portableDatabase(
+  writer: WorkerLink,
+  side: WorkerLink,
+  clock: () => number,
+  noteWrite: () => void,
+): PortableDatabase {
   return {
     kysely: new Kysely<Tables>({ dialect: workerDialect(writer) }),
-    write: (queries: CompiledQuery[]) => writer.request({ kind: "write", statements: queries.map(toStatement) }),
+    async write(queries: CompiledQuery[]) {
+      const changed = await writer.request({ kind: "write", statements: queries.map(toStatement) });
+      noteWrite();
+      return changed;
+    },
     snapshot: (queries: CompiledQuery[]) => side.request({ kind: "snapshot", statements: queries.map(toStatement) }),
     now: () => sql`${BigInt(clock())}`,
+    // Whoever writes does so alone.
+    sharedLock: () => sql``,
     drawsSum: () => sql`(
       SELECT coalesce(sum(CAST(json_extract(draw.value, '$[1]') AS INTEGER)), 0) FROM json_each(hold.draws) AS draw
     )`,
