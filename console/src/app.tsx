@@ -37,8 +37,8 @@ function SignedIn({ session: who, role }: { session: Session; role: "operator" |
         <Boundary key={path.split("/")[1]}>
           <Suspense fallback={<PagePlaceholder />}>
             <Switch>
-              {open.map(({ path: to, page: Content }) => (
-                <Route key={to} path={to === "/" ? "/" : `${to}/*?`}>
+              {open.map(({ route, page: Content }) => (
+                <Route key={route} path={route}>
                   <Content />
                 </Route>
               ))}

@@ -11,73 +11,69 @@ import {
 } from "lucide-react";
 import { type ComponentType, lazy } from "react";
 import type { Role } from "../../src/contract/admin/session.ts";
+import { ADDRESSES } from "./addresses.ts";
 
-interface Destination {
-  path: string;
+interface Face {
   label: string;
   icon: LucideIcon;
-  roles: readonly Role[];
   page: ComponentType;
 }
 
-const everyone = ["operator", "member"] as const;
-
-/** The pages, in the order of the navigation. Each is loaded when it is first opened. */
-export const destinations: readonly Destination[] = [
-  {
-    path: "/",
+/** What is at each address. A page is loaded when it is first opened. */
+const FACES: Record<(typeof ADDRESSES)[number]["path"], Face> = {
+  "/": {
     label: "Overview",
     icon: LayoutDashboard,
-    roles: everyone,
     page: lazy(() => import("./pages/overview/overview.tsx")),
   },
-  {
-    path: "/organizations",
+  "/organizations": {
     label: "Organizations",
     icon: Building2,
-    roles: ["operator"],
     page: lazy(() => import("./pages/organizations/organizations.tsx")),
   },
-  {
-    path: "/credits",
+  "/credits": {
     label: "Credits",
     icon: BookText,
-    roles: ["member"],
     page: lazy(() => import("./pages/organizations/own-credits.tsx")),
   },
-  {
-    path: "/tokens",
+  "/tokens": {
     label: "Tokens",
     icon: KeyRound,
-    roles: everyone,
     page: lazy(() => import("./pages/tokens/tokens.tsx")),
   },
-  {
-    path: "/requests",
+  "/requests": {
     label: "Requests",
     icon: ListTree,
-    roles: everyone,
     page: lazy(() => import("./pages/requests/requests.tsx")),
   },
-  {
-    path: "/models",
+  "/models": {
     label: "Models",
     icon: Boxes,
-    roles: everyone,
     page: lazy(() => import("./pages/models/models.tsx")),
   },
-  {
-    path: "/playground",
+  "/playground": {
     label: "Playground",
     icon: MessagesSquare,
-    roles: everyone,
     page: lazy(() => import("./pages/playground/playground.tsx")),
   },
-  {
-    path: "/changes",
+  "/changes": {
     label: "Changes",
     icon: History,
-    roles: ["operator"],
     page: lazy(() => import("./pages/changes/changes.tsx")),
   },
-];
+};
+
+interface Destination extends Face {
+  path: string;
+  /** What the router knows it by: its path, and that of one thing of it. */
+  route: string;
+  roles: readonly Role[];
+}
+
+/** The pages, in the order of the navigation. */
+export const destinations: readonly Destination[] = ADDRESSES.map((address) => ({
+  ...FACES[address.path],
+  path: address.path,
+  route: "one" in address ? `${address.one}?` : address.path,
+  roles: address.roles,
+}));

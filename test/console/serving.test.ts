@@ -1,12 +1,12 @@
-import { readdirSync, readFileSync, statSync } from "node:fs";
+import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ADDRESSES } from "../../console/src/addresses.ts";
 import { ROOT } from "../support/documents.ts";
 import { type RunningService, startService } from "../support/service.ts";
 
 const BUILD = join(ROOT, "console", "dist");
-const ROUTES = readFileSync(join(ROOT, "console", "src", "routes.ts"), "utf8");
-const PATHS = [...ROUTES.matchAll(/path: "([^"]+)"/g)].map(([, path = ""]) => path);
+const PATHS = ADDRESSES.map(({ path }) => path);
 const FIRST_LOAD_BYTES_MAX = 250_000;
 
 let service: RunningService;

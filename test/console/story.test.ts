@@ -1,7 +1,7 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
-import { adminTokenOf, settled, signIn, type Visit, visit } from "../support/console.ts";
+import { adminTokenOf, pick, settled, signIn, type Visit, visit } from "../support/console.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../support/postgres.ts";
 import { type RunningService, send, startService } from "../support/service.ts";
 
@@ -72,7 +72,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.getByRole("link", { name: "Tokens" }).first().click();
     await page.getByRole("button", { name: "Create token" }).click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByLabel("Organization").selectOption({ label: NAME });
+    await pick(dialog, "Organization", NAME);
     await dialog.getByLabel("Name").fill("web <b>app</b>");
     await dialog.getByRole("button", { name: "Create token" }).click();
     await dialog.getByText("shown this once").waitFor();
@@ -112,7 +112,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
 
   test.skipIf(isLeftOut)("talks with a model in the playground, and stops it", async () => {
     await page.getByRole("link", { name: "Playground" }).first().click();
-    await page.getByLabel("Charged to").selectOption({ label: NAME });
+    await pick(page, "Charged to", NAME);
     await page.getByLabel("Model", { exact: true }).selectOption("sandbox/echo");
     await page
       .getByLabel("Message", { exact: true })

@@ -1,9 +1,11 @@
 import axeCore from "axe-core";
-import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core";
 import { expect, vi } from "vitest";
 import type { RunningService } from "./service.ts";
 
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+/** Those of them that look at colours, in which alone the themes differ. */
+const RULES_OF_COLOR = { type: "rule", values: ["color-contrast", "link-in-text-block"] };
 const WAIT_MS = 15_000;
 
 /** A page of the console in a browser of its own, and everything that it must not do. */
@@ -48,28 +50,62 @@ export async function signIn(page: Page, token: string): Promise<void> {
   await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
 }
 
+/** Looks for an organization or a token by its name, in the field of this label, and takes the one that is found. */
+export async function pick(place: Page | Locator, label: string, name: string): Promise<void> {
+  const field = place.getByRole("combobox", { name: label, exact: true });
+  // Nobody types what stands there already.
+  await field.clear();
+  await field.fill(name);
+  await place.getByRole("option", { name }).click();
+}
+
 interface Finding {
   id: string;
-  nodes: { target: unknown[]; failureSummary?: string }[];
+  nodes: { target: unknown[] }[];
 }
 interface Axe {
   run(root: unknown, options: object): Promise<{ violations: Finding[] }>;
 }
 
 /** What axe finds wrong with the page as it stands, in words. */
-export async function violationsOf(page: Page): Promise<string[]> {
-  await page.evaluate(axeCore.source);
-  const found = await page.evaluate(async (rules) => {
-    const { axe, document } = globalThis as unknown as { axe: Axe; document: unknown };
-    const { violations } = await axe.run(document, { runOnly: rules, resultTypes: ["violations"] });
-    return violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.target.join(" ")}`));
-  }, RULES);
-  return found;
+async function violationsOf(page: Page, runOnly: object): Promise<string[]> {
+  if (!(await page.evaluate("'axe' in globalThis"))) await page.evaluate(axeCore.source);
+  return page.evaluate(
+    async (options) => {
+      const { axe, document } = globalThis as unknown as { axe: Axe; document: unknown };
+      const { violations } = await axe.run(document, options);
+      return violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.target.join(" ")}`));
+    },
+    { runOnly, resultTypes: ["violations"] },
+  );
 }
 
 /** How much wider than the window the page is. */
-export function overflowOf(page: Page): Promise<number> {
+function overflowOf(page: Page): Promise<number> {
   return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+}
+
+export const WINDOWS = { wide: { width: 1440, height: 900 }, narrow: { width: 360, height: 780 } };
+const RULES_BY_THEME = [
+  ["light", RULES],
+  ["dark", RULES_OF_COLOR],
+] as const;
+
+/** What is wrong with the page as it stands, in each theme, wide and narrow: by axe, and by what does not fit. */
+export async function problemsOf({ page, mishaps }: Visit, name: string): Promise<string[]> {
+  const problems: string[] = [];
+  for (const [size, viewport] of Object.entries(WINDOWS)) {
+    await page.setViewportSize(viewport);
+    // What measures itself, such as a chart, has been told of the new size by then.
+    await page.evaluate("new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))");
+    const overflow = await overflowOf(page);
+    if (overflow > 0) problems.push(`${size}: wider than the window by ${overflow}`);
+    for (const [colorScheme, rules] of RULES_BY_THEME) {
+      await page.emulateMedia({ colorScheme });
+      problems.push(...(await violationsOf(page, rules)).map((violation) => `${colorScheme}, ${size}: ${violation}`));
+    }
+  }
+  return [...problems, ...mishaps.splice(0)].map((problem) => `${name}: ${problem}`);
 }
 
 /** Waits until nothing holds the place of what is on its way. */

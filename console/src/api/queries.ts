@@ -1,6 +1,6 @@
 import { keepPreviousData, queryOptions, useInfiniteQuery } from "@tanstack/react-query";
 import { read, withQuery } from "./client.ts";
-import type { Model, Organization, Overview, PageOf, RequestDetail, ServiceFacts, Session, Token } from "./types.ts";
+import type { Model, Organization, Overview, PageOf, RequestDetail, ServiceFacts, Session } from "./types.ts";
 
 /** While one watches. TanStack Query rests where the page is not seen. */
 const LIVE_MS = 3000;
@@ -40,20 +40,27 @@ export const organization = (id: string) =>
     refetchInterval: FIGURES_MS,
   });
 
-/** Enough to choose one from; who has more finds it by search. */
-export const organizationChoices = queryOptions({
-  queryKey: ["organizations", "choices"],
-  queryFn: ({ signal }) => read<PageOf<Organization>>("/admin/v1/organizations?limit=200", signal),
-  staleTime: 30_000,
-});
+/** What a list offers to be chosen. */
+export interface Choosable {
+  id: string;
+  name: string;
+  kind?: Organization["kind"];
+}
 
-export const tokenChoices = (organizationId: string) =>
+/** Enough to choose one from; among more it is found by `search`. */
+export const choices = (what: "organizations" | "tokens", filter: Record<string, string>) =>
   queryOptions({
-    queryKey: ["tokens", "choices", organizationId],
-    queryFn: ({ signal }) =>
-      read<PageOf<Token>>(withQuery("/admin/v1/tokens", { organization_id: organizationId, limit: 200 }), signal),
+    queryKey: [what, "choices", filter],
+    queryFn: ({ signal }) => read<PageOf<Choosable>>(withQuery(`/admin/v1/${what}`, filter), signal),
     staleTime: 30_000,
-    enabled: organizationId !== "",
+  });
+
+/** What was chosen, for its name. */
+export const chosen = (what: "organizations" | "tokens", id: string) =>
+  queryOptions({
+    queryKey: [what, "chosen", id],
+    queryFn: ({ signal }) => read<Choosable>(`/admin/v1/${what}/${encodeURIComponent(id)}`, signal),
+    staleTime: 30_000,
   });
 
 export const request = (id: string) =>

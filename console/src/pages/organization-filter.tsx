@@ -1,6 +1,4 @@
-import { useQuery } from "@tanstack/react-query";
-import { organizationChoices } from "../api/queries.ts";
-import { Choice } from "./choice.tsx";
+import { Pick } from "./pick.tsx";
 
 interface OrganizationFilterProps {
   value: string;
@@ -9,7 +7,6 @@ interface OrganizationFilterProps {
 
 /** One organization, or all of them. */
 export function OrganizationFilter({ value, onValue }: OrganizationFilterProps) {
-  const { data } = useQuery(organizationChoices);
-  const options = (data?.data ?? []).map(({ id, name }) => [id, name] as const);
-  return <Choice label="Organization" all="All organizations" value={value} options={options} onValue={onValue} />;
+  const attributes = { "aria-label": "Organization" };
+  return <Pick what="organizations" attributes={attributes} all="All organizations" value={value} onValue={onValue} />;
 }

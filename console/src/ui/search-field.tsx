@@ -3,6 +3,16 @@ import { useEffect, useState } from "react";
 
 const PAUSE_MS = 250;
 
+/** What is typed, once the typing rests; at once where nothing is. */
+export function useRested(typed: string): string {
+  const [rested, setRested] = useState(typed);
+  useEffect(() => {
+    const timer = setTimeout(() => setRested(typed), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  return typed === "" ? "" : rested;
+}
+
 interface SearchFieldProps {
   label: string;
   value: string;

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Code, Eraser } from "lucide-react";
 import { useState } from "react";
 import { useSearchParams } from "wouter";
-import { organizationChoices, serviceFacts } from "../../api/queries.ts";
+import { choices, serviceFacts } from "../../api/queries.ts";
 import { formatCount } from "../../format/numbers.ts";
 import { useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
@@ -12,7 +12,7 @@ import { CodeDialog } from "./code-dialog.tsx";
 import { Composer } from "./composer.tsx";
 import { messagesOf } from "./conversation.ts";
 import { bodyOf, FIRST_SETTINGS, maxTokensError, type Settings } from "./settings.ts";
-import { SettingsForm } from "./settings-form.tsx";
+import { mayPay, PAYERS, type Payer, SettingsForm } from "./settings-form.tsx";
 import { useTokens } from "./token.ts";
 import { Turns } from "./turns.tsx";
 import { useConversation } from "./use-conversation.ts";
@@ -21,7 +21,7 @@ import "./playground.css";
 
 /** Try the models, as a program would ask them. */
 export default function Playground() {
-  const { organizationId, setOrganizationId, choices } = useOrganization();
+  const { organizationId, setOrganizationId, payer } = useOrganization();
   const tokens = useTokens();
   const token = () => tokens(organizationId);
   const catalog = usePlaygroundModels(organizationId, token);
@@ -71,8 +71,8 @@ export default function Playground() {
         <SettingsForm
           settings={settings}
           onSettings={(changes) => setSettings({ ...settings, ...changes })}
-          models={catalog.data ?? (catalog.isError || choices?.length === 0 ? [] : undefined)}
-          organizations={choices}
+          models={catalog.data ?? (catalog.isError || payer === "none" ? [] : undefined)}
+          payer={payer}
           organizationId={organizationId}
           onOrganization={setOrganizationId}
         />
@@ -90,18 +90,19 @@ function useSettings(firstModel: string | undefined) {
   return [{ ...settings, model }, (changed: Settings) => setSettings(changed)] as const;
 }
 
-/** Who pays: for an operator one of all (undefined while they are read), for others the one that is implied (null). */
+/**
+ * Who pays: for an operator one of all, the newest until one is chosen; for others the one that is implied. `payer`:
+ * whether there is something to choose, nothing to choose from, or that is not known yet.
+ */
 function useOrganization() {
   const { role } = useSession();
   const isOperator = role === "operator";
-  const { data } = useQuery({ ...organizationChoices, enabled: isOperator });
-  const [chosen, setChosen] = useState<string | null>(null);
-  const standard = data?.data.filter(({ kind, status }) => kind === "standard" && status === "active");
-  return {
-    choices: isOperator ? standard?.map(({ id, name }) => [id, name] as const) : null,
-    organizationId: isOperator ? (chosen ?? standard?.[0]?.id ?? null) : null,
-    setOrganizationId: setChosen,
-  };
+  const { data } = useQuery({ ...choices("organizations", PAYERS), enabled: isOperator });
+  const [picked, setPicked] = useState<string | null>(null);
+  const organizationId = isOperator ? (picked ?? data?.data.find(mayPay)?.id ?? null) : null;
+  const unpaid = data === undefined ? "unknown" : "none";
+  const payer: Payer = isOperator ? (organizationId === null ? unpaid : "chosen") : "implied";
+  return { payer, organizationId, setOrganizationId: setPicked };
 }
 
 function GuestNote() {

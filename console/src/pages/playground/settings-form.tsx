@@ -1,27 +1,47 @@
 import { Link } from "wouter";
 import type { Model } from "../../../../src/contract/model.ts";
+import type { Choosable } from "../../api/queries.ts";
 import { Field, SelectField, TextField } from "../../ui/field.tsx";
 import { Note, Skeleton } from "../../ui/states.tsx";
+import { Pick } from "../pick.tsx";
 import { MAX_TOKENS, maxTokensError, type Settings } from "./settings.ts";
+
+/** Whether who pays is chosen here, is clear without, cannot be chosen because there is nobody, or is being found out. */
+export type Payer = "chosen" | "implied" | "none" | "unknown";
+
+/** Of which organizations one may pay. */
+export const PAYERS = { status: "active" };
+export const mayPay = ({ kind }: Choosable) => kind === "standard";
 
 interface SettingsFormProps {
   settings: Settings;
   onSettings: (changes: Partial<Settings>) => void;
   models: readonly Model[] | undefined;
-  /** Null: nobody chooses who pays. */
-  organizations: readonly (readonly [id: string, name: string])[] | null | undefined;
+  payer: Payer;
   organizationId: string | null;
   onOrganization: (id: string) => void;
 }
 
 export function SettingsForm(props: SettingsFormProps) {
-  const { settings, onSettings, models, organizations, organizationId, onOrganization } = props;
+  const { settings, onSettings, models, payer, organizationId, onOrganization } = props;
   const model = models?.find(({ id }) => id === settings.model);
   return (
     <section className="playground-settings card" aria-label="Settings">
-      {organizations === undefined && <Skeleton height="3.4rem" />}
-      {organizations && (
-        <Payer organizations={organizations} organizationId={organizationId} onOrganization={onOrganization} />
+      {payer === "unknown" && <Skeleton height="3.4rem" />}
+      {payer === "none" && <NoPayer />}
+      {payer === "chosen" && (
+        <Field label="Charged to">
+          {(attributes) => (
+            <Pick
+              what="organizations"
+              filter={PAYERS}
+              accepts={mayPay}
+              attributes={attributes}
+              value={organizationId ?? ""}
+              onValue={onOrganization}
+            />
+          )}
+        </Field>
       )}
       {models === undefined ? (
         <Skeleton height="3.4rem" />
@@ -59,27 +79,13 @@ export function SettingsForm(props: SettingsFormProps) {
   );
 }
 
-type PayerProps = Pick<SettingsFormProps, "organizationId" | "onOrganization"> & {
-  organizations: readonly (readonly [id: string, name: string])[];
-};
-
-function Payer({ organizations, organizationId, onOrganization }: PayerProps) {
-  if (organizations.length === 0) {
-    return (
-      <Note tone="warn">
-        <p>
-          An answer is charged to an organization: <Link href="/organizations">create one</Link> first.
-        </p>
-      </Note>
-    );
-  }
+function NoPayer() {
   return (
-    <SelectField
-      label="Charged to"
-      value={organizationId ?? ""}
-      options={organizations}
-      onValue={(id) => onOrganization(id)}
-    />
+    <Note tone="warn">
+      <p>
+        An answer is charged to an organization: <Link href="/organizations">create one</Link> first.
+      </p>
+    </Note>
   );
 }
 

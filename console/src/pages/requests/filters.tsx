@@ -1,11 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { X } from "lucide-react";
-import { models, tokenChoices } from "../../api/queries.ts";
+import { models } from "../../api/queries.ts";
 import { useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
 import { Choice } from "../choice.tsx";
 import { OrganizationFilter } from "../organization-filter.tsx";
+import { Pick } from "../pick.tsx";
 import { STATUS_WORDS } from "./status.tsx";
 
 export const NAMES = ["organization_id", "token_id", "model", "status", "request_id", "since"] as const;
@@ -37,8 +38,7 @@ interface FiltersProps {
 export function Filters({ values, onValues }: FiltersProps) {
   const { role, organization } = useSession();
   const catalog = useQuery(models);
-  const tokens = useQuery(tokenChoices(organization?.id ?? values.organization_id));
-  const tokenOptions = (tokens.data?.data ?? []).map(({ id, name }) => [id, name] as const);
+  const organizationId = organization?.id ?? values.organization_id;
   return (
     <search className="toolbar" aria-label="Filter requests">
       <SearchField label="Request id" value={values.request_id} onValue={(request_id) => onValues({ request_id })} />
@@ -48,12 +48,13 @@ export function Filters({ values, onValues }: FiltersProps) {
           onValue={(organization_id) => onValues({ organization_id, token_id: "" })}
         />
       )}
-      {(tokenOptions.length > 0 || values.token_id !== "") && (
-        <Choice
-          label="Token"
+      {(organizationId !== "" || values.token_id !== "") && (
+        <Pick
+          what="tokens"
+          filter={{ organization_id: organizationId }}
+          attributes={{ "aria-label": "Token" }}
           all="All tokens"
           value={values.token_id}
-          options={tokenOptions}
           onValue={(token_id) => onValues({ token_id })}
         />
       )}

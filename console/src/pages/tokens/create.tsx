@@ -2,13 +2,14 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useAction } from "../../api/actions.ts";
 import { send } from "../../api/client.ts";
-import { models, organizationChoices } from "../../api/queries.ts";
+import { models } from "../../api/queries.ts";
 import type { NewToken, TokenWithSecret } from "../../api/types.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
-import { Checks, Segments, SelectField, TextField } from "../../ui/field.tsx";
+import { Checks, Field, Segments, TextField } from "../../ui/field.tsx";
 import { Failure } from "../../ui/states.tsx";
 import { ExpiryFields } from "../expiry-fields.tsx";
 import { LimitsFields } from "../limits-fields.tsx";
+import { Pick } from "../pick.tsx";
 import { emptyDraft, readDraft, SCOPE_WORDS, type TokenDraft } from "./draft.ts";
 import { Secret } from "./secret.tsx";
 
@@ -52,21 +53,21 @@ interface DraftFieldsProps {
 }
 
 function DraftFields({ draft, errors, onDraft }: DraftFieldsProps) {
-  const organizations = useQuery(organizationChoices);
-  const choices = (organizations.data?.data ?? []).map(({ id, name }) => [id, name] as const);
   const wrongLimit = (["requests_per_minute", "tokens_per_minute", "concurrent_requests"] as const)
     .map((name) => ({ name, error: errors[name] }))
     .find((one): one is { name: typeof one.name; error: string } => one.error !== undefined);
   return (
     <>
-      <SelectField
-        label="Organization"
-        hint="Its credits pay for what the token asks."
-        value={draft.organizationId}
-        options={[["", "Choose …"], ...choices]}
-        error={errors.organizationId}
-        onValue={(organizationId) => onDraft({ organizationId })}
-      />
+      <Field label="Organization" hint="Its credits pay for what the token asks." error={errors.organizationId}>
+        {(attributes) => (
+          <Pick
+            what="organizations"
+            attributes={attributes}
+            value={draft.organizationId}
+            onValue={(organizationId) => onDraft({ organizationId })}
+          />
+        )}
+      </Field>
       <TextField
         label="Name"
         hint="What will use it, so that it can be told apart."

@@ -1,0 +1,51 @@
+import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { type Choosable, choices, chosen } from "../api/queries.ts";
+import { type Option, Picker, type PickerProps } from "../ui/picker.tsx";
+import { useRested } from "../ui/search-field.tsx";
+
+interface PickProps {
+  what: "organizations" | "tokens";
+  /** Of which ones, in the parameters of the list. */
+  filter?: Record<string, string>;
+  /** Which of them may be chosen; absent: each. */
+  accepts?: (choice: Choosable) => boolean;
+  attributes: PickerProps["attributes"];
+  /** What it means that nothing is chosen, which is offered first; absent: one has to be chosen. */
+  all?: string;
+  value: string;
+  onValue: (id: string) => void;
+}
+
+/** One of however many organizations or tokens there are, searched for by the service. */
+export function Pick({ what, filter = {}, accepts = () => true, attributes, all, value, onValue }: PickProps) {
+  const client = useQueryClient();
+  const [search, setSearch] = useState<string | null>(null);
+  const rested = useRested(search ?? "");
+  const found = useQuery({
+    ...choices(what, { ...filter, search: rested }),
+    enabled: search !== null,
+    placeholderData: keepPreviousData,
+  });
+  const named = useQuery({ ...chosen(what, value), enabled: value !== "" });
+  const options = found.data?.data.filter(accepts).map(({ id, name }): Option => ({ value: id, text: name, note: id }));
+  const choose = (id: string) => {
+    const choice = found.data?.data.find((one) => one.id === id);
+    if (choice !== undefined) client.setQueryData(chosen(what, id).queryKey, choice);
+    onValue(id);
+  };
+  return (
+    <Picker
+      attributes={attributes}
+      value={value}
+      // What cannot be read keeps its id, so that a filter of the address stays to be seen.
+      text={value === "" ? "" : (named.data?.name ?? (named.isPending ? "…" : value))}
+      placeholder={all ?? "Choose …"}
+      options={all !== undefined && rested === "" && options ? [{ value: "", text: all }, ...options] : options}
+      isStale={search !== rested || found.isPlaceholderData}
+      hasMore={found.data?.next_cursor != null}
+      onSearch={setSearch}
+      onValue={choose}
+    />
+  );
+}

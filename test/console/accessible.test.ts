@@ -1,0 +1,305 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Browser, Locator, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ADDRESSES } from "../../console/src/addresses.ts";
+import { operator as operatorOf } from "../support/admin.ts";
+import { hasBrowser, launchBrowser } from "../support/browser.ts";
+import { adminTokenOf, pick, problemsOf, settled, signIn, visit, WINDOWS } from "../support/console.ts";
+import { ROOT } from "../support/documents.ts";
+import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+
+type Address = (typeof ADDRESSES)[number];
+type Pattern = Address["path"] | Extract<Address, { one: string }>["one"];
+type Role = "operator" | "member";
+
+/** Every pattern of the console's table of addresses that a role finds a page at. */
+const patternsOf = (role: Role): Pattern[] =>
+  ADDRESSES.filter(({ roles }) => (roles as readonly Role[]).includes(role)).flatMap((address) =>
+    "one" in address ? [address.path, address.one] : [address.path],
+  );
+
+describe.skipIf(!hasBrowser)("by axe's rules, in both themes, wide and 360 pixels wide", { timeout: 120_000 }, () => {
+  let browser: Browser;
+  let service: RunningService;
+  let organization: Organization;
+  let admin: string;
+  /** At each address: what shows much of it, and what shows little. */
+  let examples: Record<Pattern, string[]>;
+
+  beforeAll(async () => {
+    [browser, service] = await Promise.all([
+      launchBrowser(),
+      startService({ config: { playground: { openToGuests: true } } }),
+    ]);
+    admin = await adminTokenOf(service);
+    organization = await makeOrganization(service, "50", ["--name", "web app"]);
+    const requestId = await fill(service, organization);
+    examples = {
+      "/": ["/", "/?days=1&organization_id=org_playground"],
+      "/organizations": ["/organizations", "/organizations?search=nobody"],
+      "/organizations/:id": [`/organizations/${organization.id}`, "/organizations/org_unknown"],
+      "/credits": ["/credits"],
+      "/tokens": ["/tokens", "/tokens?search=none"],
+      "/requests": [`/requests?organization_id=${organization.id}`, "/requests?status=recovered"],
+      "/requests/:id": [`/requests/${requestId}`, "/requests/unknown"],
+      "/models": ["/models?compare=sandbox%2Fecho%2Csandbox%2Fstory", "/models?search=none"],
+      "/models/*": ["/models/sandbox/echo"],
+      "/playground": ["/playground"],
+      "/changes": ["/changes"],
+    };
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await service?.end();
+  });
+
+  /** Opens a page as a link does, without loading the console anew; what is folded is opened, too. */
+  async function show(page: Page, path: string): Promise<void> {
+    await page.evaluate(`history.pushState(null, "", ${JSON.stringify(path)})`);
+    await settled(page);
+    await page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true");
+  }
+
+  test.each(["operator", "member"] as const)("every page of the %s's passes", async (role) => {
+    const visitor = await visit(browser, service);
+    await signIn(visitor.page, role === "operator" ? admin : organization.token);
+    const patterns = patternsOf(role);
+    const problems: string[] = [];
+    // Not two of one page in a row: the second would show what the first has read until it has its own.
+    for (const path of [0, 1].flatMap((round) => patterns.flatMap((pattern) => examples[pattern][round] ?? []))) {
+      await show(visitor.page, path);
+      expect(await visitor.page.locator("h1").textContent(), path).not.toMatch(/^(Nothing here|Not shown)$/);
+      problems.push(...(await problemsOf(visitor, path)));
+    }
+    await visitor.close();
+    expect(problems).toEqual([]);
+  });
+
+  test("every form and whatever else opens over a page passes, and so do its complaints", async () => {
+    const visitor = await visit(browser, service, { viewport: WINDOWS.wide });
+    const { page } = visitor;
+    await signIn(page, admin);
+    const problems: string[] = [];
+    for (const { path, file, open } of OPENINGS) {
+      await page.setViewportSize(WINDOWS.wide);
+      await show(page, path.replace(":id", organization.id));
+      await open(page);
+      problems.push(...(await problemsOf(visitor, `${path}, ${file}`)));
+      await page.keyboard.press("Escape");
+      await page.getByRole("dialog").waitFor({ state: "detached" });
+    }
+    await visitor.close();
+    expect(problems).toEqual([]);
+  });
+
+  test("the ways in pass: signing in, and what guests find", async () => {
+    const visitor = await visit(browser, service);
+    const { page } = visitor;
+    await page.goto("/");
+    await page.getByLabel("Token").fill("tg-admin-wrong");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByRole("alert").getByText("invalid_token").waitFor();
+    const problems = await problemsOf(visitor, "signing in");
+    await show(page, "/playground");
+    await page.getByText("You are a guest").waitFor();
+    await page.getByLabel("Model", { exact: true }).selectOption("sandbox/echo");
+    await page
+      .getByLabel("Message")
+      .fill("A list:\n\n- `code`\n- [a link](https://example.com)\n\n```\nmore code\n```");
+    await page.getByRole("button", { name: "Send", exact: true }).click();
+    await page.getByText(/tokens out · 0 credits/).waitFor();
+    await page.getByLabel("Message").fill("status 500");
+    await page.getByLabel("Model", { exact: true }).selectOption("sandbox/fault");
+    await page.getByRole("button", { name: "Send", exact: true }).click();
+    await page.getByRole("alert").waitFor();
+    problems.push(...(await problemsOf(visitor, "the playground")));
+    await page.goto("/requests");
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    await visitor.close();
+    expect(problems).toEqual([]);
+  });
+
+  test("what is looked for is found: too faint in one theme, without a name, too wide", async () => {
+    const visitor = await visit(browser, service);
+    await visitor.page.goto("/");
+    await visitor.page.getByRole("heading", { name: "Sign in" }).waitFor();
+    await visitor.page.evaluate(`
+      document.querySelector("h1").style.color = "light-dark(black, #333)";
+      document.querySelector("h1").style.width = "400px";
+      document.querySelector("form").append(document.createElement("button"));
+    `);
+    const found = await problemsOf(visitor, "here");
+    const problems = found.map((problem) =>
+      problem
+        .split(": ")
+        .slice(1, 3)
+        .join(": ")
+        .replace(/ by \d+$/, ""),
+    );
+    await visitor.close();
+    expect(new Set(problems)).toEqual(
+      new Set([
+        "light, wide: button-name",
+        "dark, wide: color-contrast",
+        "narrow: wider than the window",
+        "light, narrow: button-name",
+        "dark, narrow: color-contrast",
+      ]),
+    );
+  });
+
+  test("nothing that opens over a page is left out", () => {
+    const sources = join(ROOT, "console", "src");
+    const files = readdirSync(sources, { recursive: true, encoding: "utf8" }).filter((path) => path.endsWith(".tsx"));
+    const opening = files.filter((path) => DIALOG.test(readFileSync(join(sources, path), "utf8")));
+    expect(opening.length).toBeGreaterThan(10);
+    const known = new Set([...OPENINGS.map(({ file }) => file), ...ELSEWHERE]);
+    expect(opening.filter((path) => !known.has(path))).toEqual([]);
+  });
+});
+
+const DIALOG = /<(Dialog|DialogForm|BookingForm|Picker)\b/;
+/** What the others are made of, and what opens at an address of its own. */
+const ELSEWHERE = [
+  "ui/dialog.tsx",
+  "pages/organizations/booking-form.tsx",
+  "pages/requests/panel.tsx",
+  "pages/models/panel.tsx",
+];
+
+interface Opening {
+  path: string;
+  /** The source of what opens. */
+  file: string;
+  /** Opens it; what asks for something is sent empty or wrong, so that it complains. */
+  open: (page: Page) => Promise<void>;
+}
+
+const press = (place: Page | Locator, name: string) => place.getByRole("button", { name, exact: true }).first().click();
+
+/** Presses a button, and does something in the dialog that it opens. */
+const pressing = (name: string, then?: (dialog: Locator) => Promise<void>) => async (page: Page) => {
+  await press(page, name);
+  const dialog = page.getByRole("dialog");
+  await dialog.waitFor();
+  await then?.(dialog);
+};
+
+const OF_ORGANIZATIONS: Opening[] = [
+  {
+    path: "/organizations",
+    file: "pages/organizations/create.tsx",
+    open: pressing("Create organization", (dialog) => press(dialog, "Create organization")),
+  },
+  ...[
+    {
+      file: "pages/organizations/edit.tsx",
+      open: pressing("Name and limits", async (dialog) => {
+        await dialog.getByLabel("Name").fill("");
+        await dialog.getByLabel("Requests a minute").fill("many");
+        await press(dialog, "Save");
+      }),
+    },
+    { file: "pages/organizations/pause.tsx", open: pressing("Pause") },
+    {
+      file: "pages/organizations/grant-form.tsx",
+      open: pressing("Grant credits", async (dialog) => {
+        await dialog.getByLabel("Lapses").selectOption("date");
+        await press(dialog, "Grant credits");
+      }),
+    },
+    {
+      file: "pages/organizations/revoke-form.tsx",
+      open: pressing("Take back", async (dialog) => {
+        await dialog.getByLabel("Credits").fill("some");
+        await press(dialog, "Take back");
+      }),
+    },
+    {
+      file: "pages/organizations/credit-form.tsx",
+      open: pressing("Give back", async (dialog) => {
+        await dialog.getByLabel("Credits", { exact: true }).fill("1000");
+        await press(dialog, "Give back");
+        await dialog.getByRole("alert").waitFor();
+      }),
+    },
+    {
+      file: "pages/organizations/allowances.tsx",
+      open: pressing("Add allowance", (dialog) => press(dialog, "Add allowance")),
+    },
+    { file: "pages/organizations/allowances.tsx", open: pressing("End the allowance") },
+  ].map((opening) => ({ path: "/organizations/:id", ...opening })),
+];
+
+const OPENINGS: Opening[] = [
+  ...OF_ORGANIZATIONS,
+  {
+    path: "/tokens",
+    file: "pages/tokens/create.tsx",
+    open: pressing("Create token", async (dialog) => {
+      await dialog.getByRole("radio", { name: "Only these" }).check();
+      await dialog.getByLabel("Cap").fill("much");
+      await dialog.getByLabel("Expires").selectOption("date");
+      await press(dialog, "Create token");
+    }),
+  },
+  {
+    path: "/tokens",
+    file: "pages/tokens/secret.tsx",
+    open: pressing("Create token", async (dialog) => {
+      await pick(dialog, "Organization", "Donaudampf");
+      await dialog.getByLabel("Name").fill("shown once");
+      await press(dialog, "Create token");
+      await dialog.getByText("shown this once").waitFor();
+    }),
+  },
+  { path: "/tokens", file: "pages/tokens/rotate.tsx", open: pressing("Rotate capped") },
+  { path: "/tokens", file: "pages/tokens/revoke.tsx", open: pressing("Revoke capped") },
+  {
+    path: "/tokens",
+    file: "pages/pick.tsx",
+    open: async (page) => {
+      await page.getByRole("combobox", { name: "Organization" }).fill("Donau");
+      await page.keyboard.press("ArrowDown");
+      await page.getByRole("status").getByText("1 to choose from").waitFor();
+    },
+  },
+  { path: "/playground", file: "pages/playground/code-dialog.tsx", open: pressing("View code") },
+  {
+    path: "/tokens",
+    file: "shell/shell.tsx",
+    open: async (page) => {
+      await page.setViewportSize(WINDOWS.narrow);
+      await press(page, "Menu");
+      await page.getByRole("dialog").waitFor();
+    },
+  },
+];
+
+/** A past for the pages to show: of every kind something. Resolves with the id of a request. */
+async function fill(service: RunningService, { id, token }: Organization): Promise<string> {
+  const admin = operatorOf(service);
+  const path = `/organizations/${id}`;
+  const soon = new Date(Date.now() + 86_400_000).toISOString();
+  await admin.call("POST", `${path}/grants`, { amount: 5, reference: "not yet", effective_at: soon });
+  await admin.call("POST", `${path}/grants`, { amount: 5, reference: "a long reference of many words ".repeat(5) });
+  await admin.call("POST", `${path}/revocations`, { amount: 1, note: "by mistake" });
+  await admin.call("POST", `${path}/allowances`, { amount: 10 });
+  const { body: ended } = await admin.call("POST", `${path}/allowances`, { amount: 3 });
+  await admin.call("DELETE", `${path}/allowances/${ended.id}`);
+  const limits = { requests_per_minute: 60 };
+  const draft = { organization_id: id, name: "capped", cap: 2, models: ["sandbox/echo"], limits, expires_at: soon };
+  await admin.call("POST", "/tokens", draft);
+  const { body: old } = await admin.call("POST", "/tokens", { organization_id: id, name: "old" });
+  await admin.call("POST", `/tokens/${old.id}/revoke`);
+  await admin.call("POST", "/organizations", { name: "A name of one long word: Donaudampfschifffahrtsgesellschaft" });
+  for (const content of ["Good morning", "reset after 3 tokens", "status 500"]) {
+    for (const model of ["sandbox/echo", "sandbox/fault"]) {
+      const body = { model, messages: [{ role: "user", content }], max_tokens: 40, metadata: { purpose: "pages" } };
+      await (await send(service, "/v1/chat/completions", token, body)).text();
+    }
+  }
+  const { body } = await admin.call<{ data: { id: string }[] }>("GET", "/requests?model=sandbox/fault");
+  return body.data[0]?.id ?? "";
+}
