@@ -1,15 +1,17 @@
 import { useQuery } from "@tanstack/react-query";
 import { serviceFacts } from "../api/queries.ts";
 import type { Limits } from "../api/types.ts";
-import { formatCount } from "../format/numbers.ts";
+import { countOf, formatCount } from "../format/numbers.ts";
 import { TextField } from "../ui/field.tsx";
 import type { LimitTexts } from "./read-form.ts";
 
-const NAMES: [keyof Limits, string][] = [
-  ["requests_per_minute", "Requests a minute"],
-  ["tokens_per_minute", "Tokens a minute"],
-  ["concurrent_requests", "Requests at once"],
+/** What each limits, in a unit of time or at one. */
+const NAMES: [keyof Limits, unit: "request" | "token", during: string][] = [
+  ["requests_per_minute", "request", "a minute"],
+  ["tokens_per_minute", "token", "a minute"],
+  ["concurrent_requests", "request", "at once"],
 ];
+const LABELS = { request: "Requests", token: "Tokens" };
 
 interface LimitsFieldsProps {
   texts: LimitTexts;
@@ -25,10 +27,10 @@ export function LimitsFields({ texts, wrong, onTexts }: LimitsFieldsProps) {
     <fieldset className="stack-small">
       <legend className="legend-title">Limits</legend>
       <div className="fields">
-        {NAMES.map(([name, label]) => (
+        {NAMES.map(([name, unit, during]) => (
           <TextField
             key={name}
-            label={label}
+            label={`${LABELS[unit]} ${during}`}
             inputMode="numeric"
             placeholder={usual === undefined ? "" : formatCount(usual[name])}
             value={texts[name]}
@@ -44,9 +46,9 @@ export function LimitsFields({ texts, wrong, onTexts }: LimitsFieldsProps) {
 
 /** Limits in words. */
 export function limitsInWords(limits: Limits | null): string {
-  const words = NAMES.flatMap(([name, label]) => {
+  const words = NAMES.flatMap(([name, unit, during]) => {
     const value = limits?.[name];
-    return value === undefined ? [] : [`${formatCount(value)} ${label.toLowerCase()}`];
+    return value === undefined ? [] : [`${countOf(value, unit)} ${during}`];
   });
   return words.length === 0 ? "the service's" : words.join(", ");
 }

@@ -1,0 +1,239 @@
+import { readFile } from "node:fs/promises";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type AdminClient, operator } from "../support/admin.ts";
+import { hasBrowser, launchBrowser } from "../support/browser.ts";
+import { adminTokenOf, pick, settled, signIn, type Visit, visit } from "../support/console.ts";
+import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+
+const WITHIN = { timeout: 10_000 };
+const inMicroCredits = (credits: number | string) => Math.round(Number(credits) * 1_000_000);
+
+interface RequestOfList {
+  id: string;
+  request_id: string;
+  model: string;
+  charged: number;
+}
+
+/** What the story leaves out, pressed on SQLite: the service's answers are the judge of each. */
+describe.skipIf(!hasBrowser)("the operator", () => {
+  let browser: Browser;
+  let service: RunningService;
+  let admin: AdminClient;
+  let organization: Organization;
+  let operating: Visit;
+  let page: Page;
+
+  const row = (text: string) => page.getByRole("row").filter({ hasText: text });
+  const press = (name: string) => page.getByRole("button", { name, exact: true }).click();
+  /** Presses the button of the dialog that does it, and waits until it is done. */
+  const confirm = async (name: string) => {
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("button", { name, exact: true }).click();
+    await dialog.waitFor({ state: "detached" });
+  };
+  const statement = () => page.getByRole("region", { name: "Statement" });
+  const available = async () => {
+    const { body } = await admin.call<{ credits: { available: number } }>("GET", `/organizations/${organization.id}`);
+    return body.credits.available;
+  };
+  const listOf = async <T>(path: string) => (await admin.call<{ data: T[] }>("GET", path)).body.data;
+  const ask = (token: string, content = "Good morning", model = "sandbox/echo") =>
+    send(service, "/v1/chat/completions", token, { model, messages: [{ role: "user", content }] });
+
+  beforeAll(async () => {
+    [browser, service] = await Promise.all([launchBrowser(), startService()]);
+    const token = await adminTokenOf(service);
+    admin = operator(service);
+    organization = await makeOrganization(service, "50", ["--name", "web app"]);
+    operating = await visit(browser, service);
+    page = operating.page;
+    await signIn(page, token);
+    for (const [content, model] of [
+      ["Good morning", "sandbox/echo"],
+      ["reset after 3 tokens", "sandbox/fault"],
+    ]) {
+      await (await ask(organization.token, content, model)).text();
+    }
+    await page.goto(`/organizations/${organization.id}`);
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await service?.end();
+  });
+
+  test("adds an allowance, which grants at once, and ends it", async () => {
+    const before = await available();
+    await press("Add allowance");
+    await page.getByLabel("Credits a month").fill("10");
+    await page.getByLabel("What is left at the end of a month").selectOption("stays");
+    await confirm("Add allowance");
+    await row("stays").getByText("active").waitFor();
+    await statement().getByText("+10", { exact: true }).waitFor();
+    expect(await available()).toBe(before + 10);
+    await press("End the allowance");
+    await page.getByText("Nothing is granted on").waitFor();
+    await confirm("End allowance");
+    await row("stays").getByText("ended").waitFor();
+    expect(await page.getByRole("button", { name: "End the allowance" }).count()).toBe(0);
+    const allowances = await listOf(`/organizations/${organization.id}/allowances`);
+    expect(allowances).toMatchObject([{ amount: 10, lapses: false, ended_at: expect.any(String) }]);
+    expect(await available()).toBe(before + 10);
+  });
+
+  test("takes credits back: some of them all, and all of one grant", async () => {
+    const path = `/organizations/${organization.id}/grants`;
+    await admin.call("POST", path, { amount: 7, reference: "a mistake" });
+    const before = await available();
+    await press("Take back");
+    await page.getByRole("dialog").getByLabel("Credits").fill("2.5");
+    await page.getByRole("dialog").getByLabel("Note").fill("half of it");
+    await confirm("Take back");
+    await statement().getByRole("row").filter({ hasText: "half of it" }).getByText("−2.5").waitFor();
+    expect(await available()).toBeCloseTo(before - 2.5, 6);
+    await page.reload();
+    await press("Take back from a mistake");
+    await confirm("Take back");
+    await expect.poll(() => page.getByRole("button", { name: "Take back from a mistake" }).count(), WITHIN).toBe(0);
+    const grants = await listOf<{ reference: string | null; remaining: number }>(path);
+    expect(grants.find(({ reference }) => reference === "a mistake")?.remaining).toBe(0);
+  });
+
+  test("gives back what a request cost, and not more than that", async () => {
+    const query = `/requests?organization_id=${organization.id}&model=sandbox%2Fecho`;
+    const [charged] = await listOf<RequestOfList>(query);
+    const before = await available();
+    const dialog = page.getByRole("dialog");
+    await press("Give back");
+    await dialog.getByLabel("Credits", { exact: true }).fill("1");
+    await dialog.getByLabel("For the request").fill(charged?.id ?? "");
+    await dialog.getByRole("button", { name: "Give back" }).click();
+    await dialog.getByRole("alert").getByText("The service refused this").waitFor();
+    await dialog.getByLabel("Credits", { exact: true }).fill(charged?.charged.toFixed(6) ?? "");
+    await dialog.getByLabel("Note").fill("a bad answer");
+    await confirm("Give back");
+    await row("Given back").first().waitFor();
+    await statement().getByText("a bad answer").waitFor();
+    expect(inMicroCredits(await available())).toBe(inMicroCredits(before) + inMicroCredits(charged?.charged ?? 0));
+    await page.goto(`/requests/${charged?.id}`);
+    await dialog.getByText("by hand").waitFor();
+  });
+
+  test("reads the statement by kind and by days", async () => {
+    await page.goto(`/organizations/${organization.id}`);
+    await settled(page);
+    const kinds = () => statement().locator("tbody .badge").allTextContents();
+    expect(new Set(await kinds())).toEqual(new Set(["granted", "charged", "taken back", "given back"]));
+    await page.getByLabel("Kind").selectOption("revoke");
+    await expect.poll(kinds, WITHIN).toEqual(["taken back", "taken back"]);
+    await page.getByLabel("Kind").selectOption("");
+    await page.getByLabel("to", { exact: true }).fill("2026-01-01");
+    await page.getByLabel("From", { exact: true }).fill("2025-12-01");
+    await page.getByText("Nothing was booked in this time").waitFor();
+    await page.getByText("0 credits before the first entry").waitFor();
+  });
+
+  test("downloads it for a spreadsheet, and its lines add up", async () => {
+    await page.getByLabel("to", { exact: true }).fill("2090-12-31");
+    await page.getByLabel("From", { exact: true }).fill("2020-01-01");
+    const downloading = page.waitForEvent("download");
+    await page.getByRole("link", { name: "CSV" }).click();
+    const download = await downloading;
+    expect(download.suggestedFilename()).toBe("statement.csv");
+    const text = await readFile(await download.path(), "utf8");
+    const [heads = [], ...lines] = text
+      .trimEnd()
+      .split("\r\n")
+      .map((line) => line.split(","));
+    const at = (name: string) => heads.indexOf(name);
+    const entries = lines.slice(1, -1);
+    expect(lines[0]?.[at("kind")]).toBe("opening");
+    expect(lines.at(-1)?.[at("kind")]).toBe("closing");
+    expect(entries.length).toBeGreaterThan(6);
+    let balance = inMicroCredits(lines[0]?.[at("balance")] ?? "");
+    for (const entry of entries) {
+      balance += inMicroCredits(entry[at("credits")] ?? "");
+      expect(inMicroCredits(entry[at("balance")] ?? "")).toBe(balance);
+    }
+    expect(inMicroCredits(lines.at(-1)?.[at("balance")] ?? "")).toBe(balance);
+    expect(balance).toBe(inMicroCredits(await available()));
+  });
+
+  test("rotates a token: the new one is shown once, and the old one works on for as long as was said", async () => {
+    await page.goto("/tokens");
+    const dialog = page.getByRole("dialog");
+    await press("Rotate web app");
+    await dialog.getByLabel("Overlap").selectOption({ label: "5 minutes" });
+    await dialog.getByRole("button", { name: "Rotate token" }).click();
+    await dialog.getByText("The old one works until").waitFor();
+    const renewed = (await dialog.locator(".secret").textContent()) ?? "";
+    await dialog.getByRole("button", { name: "I have kept it" }).click();
+    await expect.poll(() => row("web app").getByText("active").count(), WITHIN).toBe(2);
+    expect(await page.content()).not.toContain(renewed);
+    expect([(await ask(organization.token)).status, (await ask(renewed)).status]).toEqual([200, 200]);
+    await row("web app").filter({ hasText: "in 5 min" }).getByRole("button", { name: "Revoke web app" }).click();
+    await confirm("Revoke token");
+    await expect.poll(async () => (await ask(organization.token)).status, WITHIN).toBe(401);
+    await press("Rotate web app");
+    await dialog.getByLabel("Overlap").selectOption("0");
+    await dialog.getByRole("button", { name: "Rotate token" }).click();
+    await dialog.getByText("The old one has stopped working.").waitFor();
+    organization.token = (await dialog.locator(".secret").textContent()) ?? "";
+    await page.keyboard.press("Escape");
+    await expect.poll(async () => (await ask(renewed)).status, WITHIN).toBe(401);
+    expect((await ask(organization.token)).status).toBe(200);
+  });
+
+  test("finds requests by organization, token, model, status, id and time", async () => {
+    const requests = await listOf<RequestOfList>(`/requests?organization_id=${organization.id}`);
+    const rows = () => page.locator("tbody tr:not(.skeleton-row)").count();
+    await page.goto("/requests");
+    await pick(page, "Organization", "Test");
+    await expect.poll(rows, WITHIN).toBe(requests.length);
+    await page.getByLabel("Status").selectOption("failed");
+    await expect.poll(rows, WITHIN).toBe(1);
+    await row("sandbox/fault").getByText("Failed").waitFor();
+    await page.getByLabel("Status").selectOption("");
+    await page.getByLabel("Model").selectOption("sandbox/echo");
+    const asked = requests.filter(({ model }) => model === "sandbox/echo");
+    await expect.poll(rows, WITHIN).toBe(asked.length);
+    await page.getByLabel("Time").selectOption("1");
+    await page.reload();
+    await expect.poll(rows, WITHIN).toBe(asked.length);
+    const [first] = await listOf<{ id: string }>(`/tokens?organization_id=${organization.id}&status=active`);
+    await pick(page, "Token", first?.id ?? "");
+    await expect.poll(rows, WITHIN).toBe(1);
+    await press("Clear");
+    await page.getByLabel("Request id").fill(asked.at(-1)?.request_id ?? "");
+    await expect.poll(rows, WITHIN).toBe(1);
+    expect(new URL(page.url()).search).toBe(`?request_id=${asked.at(-1)?.request_id}`);
+    await page.getByLabel("Request id").fill("nothing like it");
+    await page.getByText("No request is like this").waitFor();
+  });
+
+  test("limits an organization, pauses it and resumes it", async () => {
+    const status = async () => (await ask(organization.token)).status;
+    await page.goto(`/organizations/${organization.id}`);
+    await press("Name and limits");
+    await page.getByLabel("Name", { exact: true }).fill("Renamed");
+    await page.getByLabel("Requests a minute").fill("1");
+    await confirm("Save");
+    await page.getByRole("heading", { name: "Renamed", level: 1 }).waitFor();
+    await page.getByText("1 request a minute").waitFor();
+    await expect.poll(status, WITHIN).toBe(429);
+    await press("Name and limits");
+    await page.getByLabel("Requests a minute").fill("");
+    await confirm("Save");
+    await page.getByText("the service's", { exact: true }).waitFor();
+    await expect.poll(status, WITHIN).toBe(200);
+    await press("Pause");
+    await confirm("Pause");
+    await expect.poll(status, WITHIN).toBe(403);
+    await press("Resume");
+    await confirm("Resume");
+    await page.getByText("new requests of its tokens get 403").waitFor({ state: "detached" });
+    await expect.poll(status, WITHIN).toBe(200);
+    expect(operating.mishaps).toEqual([]);
+  });
+});
