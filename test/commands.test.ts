@@ -107,7 +107,7 @@ test("a token with a cap of credits", async () => {
   const capped = { cap: 2.5, creditsHeld: 0, creditsUsed: 0 };
   expect(await json("token", "list", "--org", org)).toMatchObject([{ id: made.id, ...capped }]);
   expect((await run("token", "list", "--org", org)).stdout).toContain("0 of 2.5, 0 held");
-  // What is left of it goes on with the token that replaces it.
+  // The token that replaces it shares the cap.
   const next = await json("token", "rotate", made.id);
   const listed = await json("token", "list", "--org", org);
   expect(listed.find(({ id }: { id: string }) => id === next.id)).toMatchObject(capped);

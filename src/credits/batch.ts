@@ -65,12 +65,17 @@ export function insertHold(batch: Batch, row: HoldRow): HoldRow {
   return row;
 }
 
-/** Of a token with a cap. */
+/** Of a token with a cap: where the cap is that it may share with other tokens. */
 export function tokenBalanceOf(
   batch: Batch,
   { organizationId, tokenId }: { organizationId: string; tokenId: string },
 ): TokenBalanceRow | undefined {
-  return batch.tokenBalances.size === 0 ? undefined : batch.tokenBalances.get(nameKey(organizationId, tokenId));
+  if (batch.tokenBalances.size === 0) return undefined;
+  const row = batch.tokenBalances.get(nameKey(organizationId, tokenId));
+  if (row === undefined || row.budgetId === null) return row;
+  const shared = batch.tokenBalances.get(nameKey(organizationId, row.budgetId));
+  if (shared === undefined) throw new Error(`the rows lack the cap that the token ${tokenId} shares`);
+  return shared;
 }
 
 /** What has become of the rows that were read. */
@@ -78,7 +83,9 @@ export function writesOf(batch: Batch, rows: BookRows): BookWrites {
   const changedHolds = [...batch.changedHolds].filter((row) => !batch.newHolds.has(row));
   return {
     ...writesOfPurses(batch),
-    tokenBalances: changed(rows.tokenBalances, (row) => tokenBalanceOf(batch, row)),
+    tokenBalances: changed(rows.tokenBalances, (row) =>
+      batch.tokenBalances.get(nameKey(row.organizationId, row.tokenId)),
+    ),
     newHolds: [...batch.newHolds],
     renewedHolds: changedHolds.filter(({ state }) => state === "open"),
     endedHolds: changedHolds.filter(({ state }) => state !== "open"),

@@ -20,6 +20,11 @@ export interface BalanceRow {
 export interface TokenBalanceRow {
   organizationId: string;
   tokenId: string;
+  /**
+   * The token that this one goes back to by rotations, in whose row the cap is that all of them share: nothing is booked
+   * in this one. Null: it has its own.
+   */
+  budgetId: string | null;
   cap: MicroCredits;
   held: MicroCredits;
   /** The costs of its events, less the credits that corrected them. */
@@ -324,7 +329,7 @@ export type Outcome = Outcomes[keyof Outcomes];
 export interface BookRows {
   nowMs: number;
   balances: BalanceRow[];
-  /** Of the tokens that the batch and its holds name. */
+  /** Of the tokens that the batch and its holds name, and those that these share a cap with. */
   tokenBalances: TokenBalanceRow[];
   /** Of those organizations: every grant pending or with something remaining, those that the holds draw on, those with an id or a reference that the batch names. */
   grants: GrantRow[];

@@ -7,6 +7,7 @@ import {
   histories,
   ORGANIZATION_IDS,
   type Step,
+  SUCCESSOR_TOKEN,
   TOKEN_CAP,
 } from "../../test/support/histories.ts";
 import { keyOf, MemoryBooks } from "../../test/support/memory-books.ts";
@@ -31,6 +32,7 @@ function newBooks(): MemoryBooks {
   for (const organizationId of ORGANIZATION_IDS) {
     books.addOrganization(organizationId);
     books.capToken(organizationId, CAPPED_TOKEN, TOKEN_CAP);
+    books.shareCap(organizationId, CAPPED_TOKEN, SUCCESSOR_TOKEN);
   }
   return books;
 }
@@ -103,8 +105,9 @@ function checkInvariants(books: MemoryBooks): void {
 }
 
 function checkToken(books: MemoryBooks, { organizationId, tokenId, held, spent }: TokenBalanceRow): void {
+  const budgetOf = (id: string) => books.tokenBalances.get(keyOf(organizationId, id))?.budgetId ?? id;
   const holds = [...books.holds.values()].filter(
-    (hold) => hold.organizationId === organizationId && hold.tokenId === tokenId,
+    (hold) => hold.organizationId === organizationId && budgetOf(hold.tokenId) === tokenId,
   );
   const open = holds.filter(({ state }) => state === "open");
   must(held >= 0n && spent >= 0n, "no amount of a token is below 0");
@@ -155,7 +158,8 @@ function picture(books: MemoryBooks, organizationId: string) {
     const { state, amount, shortfall, credited, expiresAtMs, trace } = hold;
     return { id, state, amount, shortfall, credited, drawn, costs, expiresAtMs, trace };
   });
-  const tokens = own(books.tokenBalances).map(({ tokenId: id, cap, held, spent }) => ({ id, cap, held, spent }));
+  const budgets = own(books.tokenBalances).filter(({ budgetId }) => budgetId === null);
+  const tokens = budgets.map(({ tokenId: id, cap, held, spent }) => ({ id, cap, held, spent }));
   const keys = own(books.keys).map(({ key: id, holdId, answer }) => ({ id, holdId, answer }));
   return { balance, grants: byId(grants), holds: byId(holds), tokens, keys: byId(keys) };
 }
@@ -180,6 +184,7 @@ describe("a random history of the books", () => {
           for (const organizationId of ORGANIZATION_IDS) {
             model.addOrganization(organizationId);
             model.capToken(organizationId, CAPPED_TOKEN, TOKEN_CAP);
+            model.shareCap(organizationId, CAPPED_TOKEN, SUCCESSOR_TOKEN);
           }
           replay(books, steps, (transitions) => {
             const batch = [...transitions, ...refreshAll()];

@@ -1,4 +1,4 @@
-import type { AdjustmentRow, HoldRow, IdempotencyKeyRow, Transition } from "./books.ts";
+import type { AdjustmentRow, HoldRow, IdempotencyKeyRow, TokenBalanceRow, Transition } from "./books.ts";
 
 /** A row of an organization, by its id, its key or its reference. */
 export interface Name {
@@ -78,6 +78,11 @@ export function keysOf(holds: readonly HoldRow[]): Name[] {
 
 export function tokensOf(holds: readonly HoldRow[]): Name[] {
   return holds.map(({ organizationId, tokenId }) => ({ organizationId, id: tokenId }));
+}
+
+/** The rows where the caps of tokens are that share one. */
+export function budgetsOf(rows: readonly TokenBalanceRow[]): Name[] {
+  return rows.flatMap(({ organizationId, budgetId }) => (budgetId === null ? [] : [{ organizationId, id: budgetId }]));
 }
 
 /** The holds that were made with keys. */

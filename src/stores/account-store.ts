@@ -40,7 +40,7 @@ export interface TokenRow {
   lastUsedAtMs: number | null;
 }
 
-/** Of a token with a credit cap. */
+/** Of a token with a credit cap, and of all that share it by rotations. */
 export type TokenBudget = Pick<TokenBalanceRow, "cap" | "held" | "spent">;
 export type TokenWithBudget = TokenRow & { budget: TokenBudget | null };
 
@@ -74,8 +74,8 @@ export interface AccountRows {
   /** False where there is no such token or it was revoked before; then nothing is written. */
   revokeToken(id: string, atMs: number, audit?: AuditRow): Promise<boolean>;
   /**
-   * Writes the successor and ends the predecessor at `oldExpiresAtMs`, in one transaction. What is left of the
-   * predecessor's cap is the successor's.
+   * Writes the successor and ends the predecessor at `oldExpiresAtMs`, in one transaction. Where the predecessor has a
+   * cap, both share it.
    */
   replaceToken(oldId: string, oldExpiresAtMs: number, successor: TokenRow, audit?: AuditRow): Promise<void>;
   /** When tokens were last used; what is older than what is known is left out. */

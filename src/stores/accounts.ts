@@ -122,7 +122,7 @@ function tokenChanges({ kysely, write }: PortableDatabase) {
           .where((eb) => eb.or([eb("expires_at", "is", null), eb("expires_at", ">", BigInt(oldExpiresAtMs))]))
           .compile(),
         insertToken(successor),
-        leaveBudget(kysely, oldId, successor).compile(),
+        shareCap(kysely, oldId, successor).compile(),
         ...recordOf(kysely, audit),
       ]);
     },
@@ -184,30 +184,34 @@ async function tokenPage(
 export function tokensWithBudget(kysely: PortableDatabase["kysely"]) {
   return kysely
     .selectFrom("token")
-    .leftJoin("token_balance", (join) =>
+    .leftJoin("token_balance as own", (join) =>
+      join.onRef("own.organization_id", "=", "token.organization_id").onRef("own.token_id", "=", "token.id"),
+    )
+    .leftJoin("token_balance as shared", (join) =>
       join
-        .onRef("token_balance.organization_id", "=", "token.organization_id")
-        .onRef("token_balance.token_id", "=", "token.id"),
+        .onRef("shared.organization_id", "=", "own.organization_id")
+        .on("shared.token_id", "=", sql<string>`coalesce(own.budget_id, own.token_id)`),
     )
     .selectAll("token")
-    .select(["token_balance.cap", "token_balance.held", "token_balance.spent"]);
+    .select(["shared.cap", "shared.held", "shared.spent"]);
 }
 
-/** What the predecessor's cap leaves; nothing is inserted where it has none. */
-function leaveBudget(kysely: PortableDatabase["kysely"], oldId: string, { organizationId, id }: TokenRow) {
-  const left = sql<bigint>`case when cap > held + spent then cap - held - spent else 0 end`;
+/** The successor points to where its predecessor's cap is; nothing is inserted where that has none. */
+function shareCap(kysely: PortableDatabase["kysely"], oldId: string, { organizationId, id }: TokenRow) {
+  const nothing = sql<bigint>`0`;
   return kysely
     .insertInto("token_balance")
-    .columns(["organization_id", "token_id", "cap", "held", "spent"])
+    .columns(["organization_id", "token_id", "budget_id", "cap", "held", "spent"])
     .expression((from) =>
       from
         .selectFrom("token_balance")
         .select([
           "organization_id",
           sql<string>`${sql.lit(id)}`.as("token_id"),
-          left.as("cap"),
-          sql<bigint>`0`.as("held"),
-          sql<bigint>`0`.as("spent"),
+          sql<string>`coalesce(budget_id, token_id)`.as("budget_id"),
+          nothing.as("cap"),
+          nothing.as("held"),
+          nothing.as("spent"),
         ])
         .where("organization_id", "=", organizationId)
         .where("token_id", "=", oldId),

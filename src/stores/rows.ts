@@ -179,13 +179,13 @@ function traceToTable(trace: Trace | null) {
 }
 
 export function tokenBalanceFromTable(row: Selectable<TokenBalanceTable>): TokenBalanceRow {
-  const { organization_id: organizationId, token_id: tokenId, cap, held, spent } = row;
-  return { organizationId, tokenId, cap, held, spent };
+  const { organization_id: organizationId, token_id: tokenId, budget_id: budgetId, cap, held, spent } = row;
+  return { organizationId, tokenId, budgetId, cap, held, spent };
 }
 
 export function tokenBalanceToTable(row: TokenBalanceRow): Written<TokenBalanceTable> {
-  const { organizationId, tokenId, cap, held, spent } = row;
-  return { organization_id: organizationId, token_id: tokenId, cap, held, spent };
+  const { organizationId, tokenId, budgetId, cap, held, spent } = row;
+  return { organization_id: organizationId, token_id: tokenId, budget_id: budgetId, cap, held, spent };
 }
 
 export function keyFromTable(row: Selectable<IdempotencyKeyTable>): IdempotencyKeyRow {

@@ -77,6 +77,7 @@ export interface BalanceTable {
 export interface TokenBalanceTable {
   organization_id: string;
   token_id: string;
+  budget_id: string | null;
   cap: Integer;
   held: Integer;
   spent: Integer;

@@ -40,13 +40,21 @@ export function oldOpenHolds(range: Range, newestFrom: string) {
     where organization_id = ${range.organizationId} and ${isIn("id", range)} and id < ${newestFrom} and state = 'open'`;
 }
 
-/** What the tokens with a cap spent by holds that have ended and are older than the newest. */
+/** The tokens with a cap, each with the one in whose row the cap is. */
+function cappedTokens(organizationId: string) {
+  return sql`(
+    select token_id, coalesce(budget_id, token_id) as budget_id from token_balance
+    where organization_id = ${organizationId}
+  ) as capped`;
+}
+
+/** What the tokens of each cap spent by holds that have ended and are older than the newest. */
 export function oldTokenSums(range: Range, newestFrom: string) {
   return sql`
-    select token_id, cast(sum(charged - credited) as bigint) as spent from hold
+    select capped.budget_id as token_id, cast(sum(charged - credited) as bigint) as spent
+    from hold join ${cappedTokens(range.organizationId)} on capped.token_id = hold.token_id
     where organization_id = ${range.organizationId} and ${isIn("id", range)} and id < ${newestFrom} and state <> 'open'
-      and token_id in (select token_id from token_balance where organization_id = ${range.organizationId})
-    group by token_id`;
+    group by capped.budget_id`;
 }
 
 /** The newest holds, and those that are listed. */
@@ -61,19 +69,20 @@ export function openTotal(organizationId: string, newestFrom: string, listed: re
     where organization_id = ${organizationId} and ${isNewest(newestFrom, listed)} and state = 'open'`;
 }
 
-/** The balances of tokens with a cap, beside the sums of their newest holds. */
+/** The balances of tokens with a cap, beside the sums of the newest holds of all that share it. */
 export function tokenBalances(organizationId: string, newestFrom: string, listed: readonly string[]) {
   return sql`
     select token_balance.token_id, token_balance.cap, token_balance.held, token_balance.spent,
       coalesce(newest.held, 0) as newest_held, coalesce(newest.spent, 0) as newest_spent
     from token_balance
     left join (
-      select token_id, cast(sum(case state when 'open' then amount else 0 end) as bigint) as held,
+      select capped.budget_id, cast(sum(case state when 'open' then amount else 0 end) as bigint) as held,
         cast(sum(charged - credited) as bigint) as spent
-      from hold where organization_id = ${organizationId} and ${isNewest(newestFrom, listed)}
-      group by token_id
-    ) as newest on newest.token_id = token_balance.token_id
-    where token_balance.organization_id = ${organizationId}`;
+      from hold join ${cappedTokens(organizationId)} on capped.token_id = hold.token_id
+      where organization_id = ${organizationId} and ${isNewest(newestFrom, listed)}
+      group by capped.budget_id
+    ) as newest on newest.budget_id = token_balance.token_id
+    where token_balance.organization_id = ${organizationId} and token_balance.budget_id is null`;
 }
 
 /** What the newest events come to, and those that closings stand for. */

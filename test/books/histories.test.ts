@@ -10,7 +10,14 @@ import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import type { Books, Lane, Store, TokenRow } from "../../src/stores/store.ts";
 import { CoinModel } from "../support/coin-model.ts";
-import { CAPPED_TOKEN, histories, ORGANIZATION_IDS, type Step, TOKEN_CAP } from "../support/histories.ts";
+import {
+  CAPPED_TOKEN,
+  histories,
+  ORGANIZATION_IDS,
+  type Step,
+  SUCCESSOR_TOKEN,
+  TOKEN_CAP,
+} from "../support/histories.ts";
 import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
 
 /**
@@ -126,9 +133,11 @@ async function play(store: Store, books: Record<Lane, Together>, steps: Step[], 
   for (const id of ids) {
     await store.accounts.insertOrganization({ id, name: "Histories", kind: "standard", createdAtMs: baseMs });
     model.addOrganization(id);
-    const token = cappedTokenOf(id);
-    await store.accounts.insertToken(token, TOKEN_CAP);
-    model.capToken(id, token.id, TOKEN_CAP);
+    const [capped, successor] = [tokenOf(id, CAPPED_TOKEN), tokenOf(id, SUCCESSOR_TOKEN)];
+    await store.accounts.insertToken(capped, TOKEN_CAP);
+    await store.accounts.replaceToken(capped.id, baseMs + FAR_MS, successor);
+    model.capToken(id, capped.id, TOKEN_CAP);
+    model.shareCap(id, capped.id, successor.id);
   }
   for (const [index, { batch }] of steps.entries()) {
     const transitions: Transition[] = batch.map((transition) => settled(transition, run, baseMs));
@@ -182,11 +191,12 @@ function withoutTimes(outcome: Outcome): unknown {
     : { ...outcome, balance };
 }
 
-function cappedTokenOf(organizationId: string): TokenRow {
-  const hash = createHash("sha256").update(organizationId).digest();
+function tokenOf(organizationId: string, name: string): TokenRow {
+  const id = `${name}_${organizationId}`;
+  const hash = createHash("sha256").update(id).digest();
   const rights = { prefix: "sk-tg-", scopes: [], models: null, limits: null };
   const times = { createdAtMs: 0, expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null };
-  return { id: `${CAPPED_TOKEN}_${organizationId}`, organizationId, name: "capped", hash, ...rights, ...times };
+  return { id, organizationId, name, hash, ...rights, ...times };
 }
 
 /** Balance, grants and charges as they can be read, and books that the store itself finds sound. */

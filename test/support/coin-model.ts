@@ -5,6 +5,7 @@ import {
   type Coin,
   type CoinHold,
   type CoinOrganization,
+  capOf,
   count,
   hasLapsed,
   leftOf,
@@ -23,12 +24,16 @@ export class CoinModel {
   readonly organizations = new Map<string, CoinOrganization>();
 
   addOrganization(organizationId: string): void {
-    const empty = { grants: [], holds: new Map(), caps: new Map(), keys: new Map(), adjustments: [] };
-    this.organizations.set(organizationId, empty);
+    const empty = { grants: [], holds: new Map(), keys: new Map(), adjustments: [] };
+    this.organizations.set(organizationId, { ...empty, caps: new Map(), budgets: new Map() });
   }
 
   capToken(organizationId: string, tokenId: string, cap: bigint): void {
     this.organizations.get(organizationId)?.caps.set(tokenId, Number(cap));
+  }
+
+  shareCap(organizationId: string, tokenId: string, successorId: string): void {
+    this.organizations.get(organizationId)?.budgets.set(successorId, tokenId);
   }
 
   play(transition: Transition, nowMs: number): Outcome {
@@ -153,7 +158,7 @@ function shortage(organization: CoinOrganization, tokenId: string, least: number
   const there = purseOf(organization).length;
   const heldByAll = organization.grants.reduce((sum, { coins }) => sum + count(coins, "held"), 0);
   const { held: heldByToken, spent } = usedBy(organization, tokenId);
-  const unspent = (organization.caps.get(tokenId) ?? Number.POSITIVE_INFINITY) - spent;
+  const unspent = capOf(organization, tokenId) - spent;
   const reach = { available: BigInt(there), reach: BigInt(Math.min(there, leftOf(organization, tokenId))) };
   if (there + heldByAll < least) return { outcome: "insufficient", limitedBy: "organization", ...reach };
   if (unspent < least) return { outcome: "insufficient", limitedBy: "token", ...reach };

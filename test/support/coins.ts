@@ -42,6 +42,8 @@ export interface CoinOrganization {
   grants: CoinGrant[];
   holds: Map<string, CoinHold>;
   caps: Map<string, number>;
+  /** Of tokens that share the cap of another one. */
+  budgets: Map<string, string>;
   keys: Map<string, CoinKey>;
   adjustments: AdjustmentRow[];
 }
@@ -80,8 +82,10 @@ export function billed({ bills }: CoinHold): number {
   return bills.reduce((sum, bill) => sum + bill, 0);
 }
 
-export function usedBy({ holds }: CoinOrganization, tokenId: string): { held: number; spent: number } {
-  const own = [...holds.values()].filter((hold) => hold.tokenId === tokenId);
+/** Of all tokens that share a cap. */
+export function usedBy({ holds, budgets }: CoinOrganization, tokenId: string): { held: number; spent: number } {
+  const budgetOf = (id: string) => budgets.get(id) ?? id;
+  const own = [...holds.values()].filter((hold) => budgetOf(hold.tokenId) === budgetOf(tokenId));
   const open = own.filter(({ state }) => state === "open");
   const held = open.reduce((sum, { amount }) => sum + amount, 0);
   return { held, spent: own.reduce((sum, hold) => sum + billed(hold) - hold.credited, 0) };
@@ -89,9 +93,14 @@ export function usedBy({ holds }: CoinOrganization, tokenId: string): { held: nu
 
 /** What a token's cap leaves: without end where there is none. */
 export function leftOf(organization: CoinOrganization, tokenId: string): number {
-  const cap = organization.caps.get(tokenId);
+  const cap = capOf(organization, tokenId);
   const { held, spent } = usedBy(organization, tokenId);
-  return cap === undefined ? Number.POSITIVE_INFINITY : Math.max(0, cap - held - spent);
+  return Math.max(0, cap - held - spent);
+}
+
+/** Without end where there is none. */
+export function capOf({ caps, budgets }: CoinOrganization, tokenId: string): number {
+  return caps.get(budgets.get(tokenId) ?? tokenId) ?? Number.POSITIVE_INFINITY;
 }
 
 export function count(coins: Coin[], place: Coin["place"]): number {

@@ -12,8 +12,9 @@ export interface Step {
 }
 
 export const ORGANIZATION_IDS = ["org_a", "org_b"];
-/** The holds of one token of each organization are under a cap. */
+/** The holds of one token of each organization are under a cap, and those of its successor under the same one. */
 export const CAPPED_TOKEN = "tok_capped";
+export const SUCCESSOR_TOKEN = "tok_successor";
 export const TOKEN_CAP = 25n;
 const organizationId = fc.oneof(
   { weight: 20, arbitrary: fc.constant("org_a") },
@@ -21,6 +22,7 @@ const organizationId = fc.oneof(
   { weight: 1, arbitrary: fc.constant("org_unknown") },
 );
 const holdId = fc.constantFrom("hold_1", "hold_2", "hold_3", "hold_4", "hold_5", "hold_6", "hold_7", "hold_8");
+const TOKENS: Record<string, string> = { hold_1: CAPPED_TOKEN, hold_2: CAPPED_TOKEN, hold_3: SUCCESSOR_TOKEN };
 const unitPrice = fc.constantFrom(0n, 1n, 300_000n, 1_000_000n, 2_500_001n);
 const prices: fc.Arbitrary<UnitPrices> = fc.record({
   input: unitPrice,
@@ -40,7 +42,7 @@ const tokens: fc.Arbitrary<TokenCounts> = fc.record({
 const facts: fc.Arbitrary<HoldFacts> = fc
   .tuple(organizationId, holdId, prices, fc.constantFrom("sandbox/a", "sandbox/b"))
   .map(([organizationId, holdId, prices, upstream]) => {
-    const tokenId = /[1-3]$/.test(holdId) ? CAPPED_TOKEN : "tok_free";
+    const tokenId = TOKENS[holdId] ?? "tok_free";
     const request = { tokenId, requestId: `req_${holdId}`, model: "sandbox/a", metadata: { for: holdId } };
     return { organizationId, holdId, prices, upstream, ...request };
   });

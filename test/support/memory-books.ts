@@ -13,7 +13,7 @@ import type {
   UsageEventRow,
 } from "../../src/credits/books.ts";
 import { decide } from "../../src/credits/decide.ts";
-import { grantsOf, holdsOf, keysOf, type Name, namesOf, tokensOf } from "../../src/credits/names.ts";
+import { budgetsOf, grantsOf, holdsOf, keysOf, type Name, namesOf, tokensOf } from "../../src/credits/names.ts";
 import type { Books, HoldReference, Lane, OutcomesOf } from "../../src/stores/store.ts";
 
 /**
@@ -38,7 +38,13 @@ export class MemoryBooks
   }
 
   capToken(organizationId: string, tokenId: string, cap: bigint): void {
-    this.tokenBalances.set(keyOf(organizationId, tokenId), { organizationId, tokenId, cap, held: 0n, spent: 0n });
+    const empty = { budgetId: null, held: 0n, spent: 0n };
+    this.tokenBalances.set(keyOf(organizationId, tokenId), { organizationId, tokenId, cap, ...empty });
+  }
+
+  shareCap(organizationId: string, tokenId: string, successorId: string): void {
+    const row = { organizationId, tokenId: successorId, budgetId: tokenId, cap: 0n, held: 0n, spent: 0n };
+    this.tokenBalances.set(keyOf(organizationId, successorId), row);
   }
 
   /** Every table, for whoever compares two books. */
@@ -98,11 +104,13 @@ export class MemoryBooks
       (names.organizationIds.includes(row.organizationId) && (row.state === "pending" || row.remaining > 0n)) ||
       drawnOn.has(row) ||
       isOf(row, names.grantReferences);
+    const tokenBalances = pick(this.tokenBalances, [...names.tokens, ...tokensOf(holds)]);
+    const budgets = pick(this.tokenBalances, budgetsOf(tokenBalances));
     const adjusted = new Set(pick(this.adjustments, names.adjustments));
     return {
       nowMs: this.nowMs,
       balances: [...this.balances.values()].filter((row) => names.organizationIds.includes(row.organizationId)),
-      tokenBalances: pick(this.tokenBalances, [...names.tokens, ...tokensOf(holds)]),
+      tokenBalances: [...new Set([...tokenBalances, ...budgets])],
       grants: [...this.grants.values()].filter(isConcerned),
       holds,
       keys: pick(this.keys, [...names.keys, ...keysOf(holds)]),

@@ -11,7 +11,7 @@ import type {
   Transition,
 } from "../../credits/books.ts";
 import { FREE, NO_TOKENS, type TokenCounts } from "../../credits/price.ts";
-import type { Books, Lane, Store } from "../store.ts";
+import type { Books, Lane, Store, TokenRow } from "../store.ts";
 
 export interface ContractStore {
   store: Store;
@@ -68,11 +68,16 @@ export class Subject {
 
   /** A token with a cap. */
   async cappedToken(organizationId: string, cap: bigint): Promise<string> {
-    const [id, hash] = [randomId("tok"), new Uint8Array(randomBytes(32))];
-    const rights = { prefix: "sk-tg-capp", scopes: [], models: null, limits: null };
-    const times = { createdAtMs: 0, expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null };
-    await this.store.accounts.insertToken({ id, organizationId, name: "capped", hash, ...rights, ...times }, cap);
-    return id;
+    const token = newToken(organizationId);
+    await this.store.accounts.insertToken(token, cap);
+    return token.id;
+  }
+
+  /** A token that comes of a rotation of another one, which goes on working. */
+  async successor(organizationId: string, oldId: string): Promise<string> {
+    const token = newToken(organizationId);
+    await this.store.accounts.replaceToken(oldId, Date.now() + 3_600_000, token);
+    return token.id;
   }
 
   /** How requests went, as the rows of their holds tell it. */
@@ -115,6 +120,13 @@ export class Subject {
   async expectSound(organizationId: string): Promise<void> {
     expect((await this.books.verify(organizationId)).violations).toEqual([]);
   }
+}
+
+function newToken(organizationId: string): TokenRow {
+  const [id, hash] = [randomId("tok"), new Uint8Array(randomBytes(32))];
+  const rights = { prefix: "sk-tg-capp", scopes: [], models: null, limits: null };
+  const times = { createdAtMs: 0, expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null };
+  return { id, organizationId, name: "capped", hash, ...rights, ...times };
 }
 
 export async function one<T extends Transition>(books: Books, transition: T, lane: Lane): Promise<Outcomes[T["kind"]]> {

@@ -172,4 +172,27 @@ function capRaceCases(subject: Subject, both: () => readonly [Books, Books]): vo
     expect(await subject.books.balance(organizationId)).toMatchObject({ available: 99_990n, held: 10n });
     await subject.expectSound(organizationId);
   });
+
+  test("1,000 holds at once of three tokens, each the other's successor, with a cap of 10: exactly 10 are held", async () => {
+    const organizationId = await subject.organization(100_000n);
+    const first = await subject.cappedToken(organizationId, 10n);
+    const second = await subject.successor(organizationId, first);
+    const tokens = [first, second, await subject.successor(organizationId, second)];
+    const holds = Array.from({ length: 1_000 }, (_, i) => ({
+      ...holdOf(organizationId, 1n),
+      facts: factsOf(organizationId, { tokenId: tokens[i % 3] }),
+    }));
+    const [early, late] = [holds.slice(0, 500), holds.slice(500)];
+    const batches = Array.from({ length: 10 }, (_, i) => late.slice(i * 50, i * 50 + 50));
+    const outcomes = await Promise.all([
+      each(both(), early, "holds"),
+      ...batches.map((batch, i) => alternate(both(), i).apply("holds", batch)),
+    ]);
+    expect(outcomes.flat().filter(({ outcome }) => outcome === "held")).toHaveLength(10);
+    expect(await subject.books.balance(organizationId)).toMatchObject({ available: 99_990n, held: 10n });
+    for (const id of tokens) {
+      expect(await subject.store.accounts.token(id)).toMatchObject({ budget: { cap: 10n, held: 10n, spent: 0n } });
+    }
+    await subject.expectSound(organizationId);
+  });
 }

@@ -79,6 +79,13 @@ const DAMAGES: Damage[] = [
       `insert into token_balance (organization_id, token_id, cap, held, spent) values ('${organizationId}', 'tok_contract', 9, 10, 1)`,
   },
   {
+    what: "a token has spent less than was charged to one that shares its cap",
+    invariant: 3,
+    sql: ({ organizationId }) =>
+      `insert into token_balance (organization_id, token_id, budget_id, cap, held, spent) values
+        ('${organizationId}', 'tok_first', null, 9, 10, 1), ('${organizationId}', 'tok_contract', 'tok_first', 0, 0, 0)`,
+  },
+  {
     what: "an idempotency key is of a hold that was made without one",
     invariant: 9,
     sql: ({ organizationId, charged }) =>

@@ -10,7 +10,7 @@ import type {
   TokenBalanceRow,
   Transition,
 } from "../../credits/books.ts";
-import { grantsOf, keysOf, type Name, type Names, nameKey, namesOf } from "../../credits/names.ts";
+import { budgetsOf, grantsOf, keysOf, type Name, type Names, nameKey, namesOf } from "../../credits/names.ts";
 import {
   adjustmentFromTable,
   adjustmentToTable,
@@ -261,9 +261,16 @@ async function readTokenBalances(
   { tokens, holdsOfUnknownToken }: Names,
 ): Promise<TokenBalanceRow[]> {
   if (tokens.length === 0 && holdsOfUnknownToken.length === 0) return [];
-  const columns = [...columnsOf(tokens), ...columnsOf(holdsOfUnknownToken)];
-  const { rows } = await transaction.query<Selectable<TokenBalanceTable>>(LOCK_TOKEN_BALANCES, columns);
-  return rows.map(tokenBalanceFromTable);
+  const lock = async (names: readonly Name[], holds: readonly Name[]) => {
+    const columns = [...columnsOf(names), ...columnsOf(holds)];
+    const { rows } = await transaction.query<Selectable<TokenBalanceTable>>(LOCK_TOKEN_BALANCES, columns);
+    return rows.map(tokenBalanceFromTable);
+  };
+  const rows = await lock(tokens, holdsOfUnknownToken);
+  const known = new Set(rows.map(({ organizationId, tokenId }) => nameKey(organizationId, tokenId)));
+  const shared = budgetsOf(rows).filter(({ organizationId, id }) => !known.has(nameKey(organizationId, id)));
+  // Locked out of the order of ids, but under the lock of the balance that everybody who wants them takes first.
+  return shared.length === 0 ? rows : [...rows, ...(await lock(shared, []))];
 }
 
 /** By organization and id. */

@@ -1,7 +1,17 @@
 import type { SQLInputValue } from "node:sqlite";
 import type { Selectable } from "kysely";
 import type { AdjustmentRow, BookRows, BookWrites, GrantRow, HoldRow, Transition } from "../../credits/books.ts";
-import { grantsOf, holdsOf, keysOf, type Name, type Names, nameKey, namesOf, tokensOf } from "../../credits/names.ts";
+import {
+  budgetsOf,
+  grantsOf,
+  holdsOf,
+  keysOf,
+  type Name,
+  type Names,
+  nameKey,
+  namesOf,
+  tokensOf,
+} from "../../credits/names.ts";
 import {
   adjustmentFromTable,
   adjustmentToTable,
@@ -45,7 +55,7 @@ const TOKEN_BALANCE_CHANGES = [
   "organization_id",
   "token_id",
 ] as const satisfies (keyof TokenBalanceTable)[];
-const TOKEN_BALANCE_COLUMNS = ["cap", ...TOKEN_BALANCE_CHANGES] as const;
+const TOKEN_BALANCE_COLUMNS = ["budget_id", "cap", ...TOKEN_BALANCE_CHANGES] as const;
 
 /** What can change of a grant, and its key. */
 const GRANT_CHANGES = [
@@ -206,10 +216,13 @@ export function readRows(connection: Connection, transitions: readonly Transitio
   holds.push(...readEach(connection, SELECT_HOLD, without(holdsOf(keys), names.holds), holdFromTable));
   keys.push(...readEach(connection, SELECT_KEY, without(keysOf(holds), names.keys), keyFromTable));
   const tokens = without([...names.tokens, ...tokensOf(holds)], []);
+  const tokenBalances = readEach(connection, SELECT_TOKEN_BALANCE, tokens, tokenBalanceFromTable);
+  const shared = without(budgetsOf(tokenBalances), tokens);
+  tokenBalances.push(...readEach(connection, SELECT_TOKEN_BALANCE, shared, tokenBalanceFromTable));
   return {
     nowMs,
     balances,
-    tokenBalances: readEach(connection, SELECT_TOKEN_BALANCE, tokens, tokenBalanceFromTable),
+    tokenBalances,
     holds,
     keys,
     grants: readGrants(connection, names, holds),
