@@ -229,6 +229,8 @@ const OF_ORGANIZATIONS: Opening[] = [
       open: pressing("Add allowance", (dialog) => press(dialog, "Add allowance")),
     },
     { file: "pages/organizations/allowances.tsx", open: pressing("End the allowance") },
+    { file: "pages/organizations/conversations-section.tsx", open: pressing("Stop keeping them") },
+    { file: "pages/organizations/conversations-section.tsx", open: pressing("Remove what is kept") },
   ].map((opening) => ({ path: "/organizations/:id", ...opening })),
 ];
 
@@ -265,6 +267,15 @@ const OPENINGS: Opening[] = [
       await page.getByRole("status").getByText("1 to choose from").waitFor();
     },
   },
+  {
+    path: "/requests?organization_id=:id&model=sandbox%2Fecho",
+    file: "pages/requests/conversation.tsx",
+    open: async (page) => {
+      await page.getByRole("table").getByRole("link", { name: "sandbox/echo" }).first().click();
+      await press(page, "Show prompt and answer");
+      await page.getByText(/^Kept until/).waitFor();
+    },
+  },
   { path: "/playground", file: "pages/playground/code-dialog.tsx", open: pressing("View code") },
   {
     path: "/tokens",
@@ -281,6 +292,7 @@ const OPENINGS: Opening[] = [
 async function fill(service: RunningService, { id, token }: Organization): Promise<string> {
   const admin = operatorOf(service);
   const path = `/organizations/${id}`;
+  await admin.call("PATCH", path, { keeps_conversations: true });
   const soon = new Date(Date.now() + 86_400_000).toISOString();
   await admin.call("POST", `${path}/grants`, { amount: 5, reference: "not yet", effective_at: soon });
   await admin.call("POST", `${path}/grants`, { amount: 5, reference: "a long reference of many words ".repeat(5) });

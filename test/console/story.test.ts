@@ -8,6 +8,7 @@ import { type RunningService, send, startService } from "../support/service.ts";
 const STORES = ["SQLite", "PostgreSQL"] as const;
 /** Where markup would do harm if it were taken as such. */
 const NAME = `Northwind <img src=x onerror="document.title='broken'">`;
+const MARKUP = `**Bold** <script>document.title="broken"</script> <img src=x onerror="document.title='broken'"> [x](javascript:alert(1))`;
 const ECHO = { model: "sandbox/echo", messages: [{ role: "user", content: "Good morning" }] };
 
 describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
@@ -95,6 +96,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     const dialog = page.getByRole("dialog");
     await dialog.getByText(`${usage.cost} credits`).waitFor();
     await dialog.getByText(answer.headers.get("x-request-id") ?? "").waitFor();
+    await dialog.getByText("not kept for this organization").waitFor();
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "detached" });
   });
@@ -110,13 +112,37 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await expect.poll(() => used.textContent(), { timeout: 15_000 }).not.toBe(before);
   });
 
+  test.skipIf(isLeftOut)("has prompts and answers kept once that is confirmed, and shows them as text", async () => {
+    const section = page.locator(".card", { hasText: "Prompts and answers" });
+    await section.getByText("not kept", { exact: true }).waitFor();
+    await section.getByRole("button", { name: "Keep them" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("Tell those who use it").waitFor();
+    await dialog.getByRole("button", { name: "Keep them" }).click();
+    await section.getByText("kept for 30 days").waitFor();
+    // In force within a second.
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    const messages = [{ role: "user", content: MARKUP, name: "<b>x</b>" }];
+    const answer = await send(service, "/v1/chat/completions", secret, { ...ECHO, messages, instructions: MARKUP });
+    await page.goto(`/requests?request_id=${answer.headers.get("x-request-id")}`);
+    await row("sandbox/echo").getByRole("link").click();
+    await dialog.getByRole("button", { name: "Show prompt and answer" }).click();
+    const conversation = dialog.getByRole("region", { name: "Conversation" });
+    await conversation.getByText(/^Kept until/).waitFor();
+    expect(await conversation.locator("p", { hasText: MARKUP }).count()).toBe(2);
+    expect(await conversation.locator(".markdown strong").textContent()).toBe("Bold");
+    expect(await conversation.locator("script, img, a, b").count()).toBe(0);
+    expect(await page.title()).toBe("Requests · Tollgate");
+    await page.keyboard.press("Escape");
+    await page.getByRole("link", { name: "Changes" }).click();
+    await row("conversation.read").first().getByText("operator").waitFor();
+  });
+
   test.skipIf(isLeftOut)("talks with a model in the playground, and stops it", async () => {
     await page.getByRole("link", { name: "Playground" }).first().click();
     await pick(page, "Charged to", NAME);
     await page.getByLabel("Model", { exact: true }).selectOption("sandbox/echo");
-    await page
-      .getByLabel("Message", { exact: true })
-      .fill('**Bold** <script>document.title="broken"</script> [x](javascript:alert(1))');
+    await page.getByLabel("Message", { exact: true }).fill(MARKUP);
     await page.getByRole("button", { name: "Send", exact: true }).click();
     const log = page.getByRole("log", { name: "Conversation" });
     await log.getByText(/tokens out · .* credits · first token after/).waitFor();
@@ -174,6 +200,10 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await member.page.getByText("web <b>app</b>").first().waitFor();
     expect(await member.page.getByText("first token").count()).toBe(0);
     expect(await member.page.getByRole("button", { name: /Create|Rotate|Revoke/ }).count()).toBe(0);
+    await member.page.goto("/requests");
+    await member.page.getByRole("table").getByRole("link", { name: "sandbox/echo" }).last().click();
+    await member.page.getByRole("dialog").getByText("Prompt and answer").waitFor();
+    expect(await member.page.getByRole("button", { name: "Show prompt and answer" }).count()).toBe(0);
     await member.page.goto("/credits");
     await member.page.getByText("invoice <7>").first().waitFor();
     expect(await member.page.getByRole("button", { name: "Grant credits" }).count()).toBe(0);
@@ -193,9 +223,21 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await expect.poll(refused, { timeout: 5000 }).toBe(401);
   });
 
-  test.skipIf(isLeftOut)("pauses the organization and signs out", async () => {
+  test.skipIf(isLeftOut)("removes what was kept, and keeps no more", async () => {
     await page.getByRole("link", { name: "Organizations" }).click();
     await page.getByRole("link", { name: NAME }).click();
+    const section = page.locator(".card", { hasText: "Prompts and answers" });
+    await section.getByRole("button", { name: "Stop keeping them" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("until you remove it").waitFor();
+    await dialog.getByRole("button", { name: "Stop keeping them" }).click();
+    await section.getByText("not kept", { exact: true }).waitFor();
+    await section.getByRole("button", { name: "Remove what is kept" }).click();
+    await dialog.getByRole("button", { name: "Remove them" }).click();
+    await section.getByText(/^[1-9]\d* removed\.$/).waitFor();
+  });
+
+  test.skipIf(isLeftOut)("pauses the organization and signs out", async () => {
     await page.getByRole("button", { name: "Pause" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
     await page.getByText("new requests of its tokens get 403").waitFor();

@@ -1,6 +1,15 @@
 import { keepPreviousData, queryOptions, useInfiniteQuery } from "@tanstack/react-query";
 import { read, withQuery } from "./client.ts";
-import type { Model, Organization, Overview, PageOf, RequestDetail, ServiceFacts, Session } from "./types.ts";
+import type {
+  Conversation,
+  Model,
+  Organization,
+  Overview,
+  PageOf,
+  RequestDetail,
+  ServiceFacts,
+  Session,
+} from "./types.ts";
 
 /** While one watches. TanStack Query rests where the page is not seen. */
 const LIVE_MS = 3000;
@@ -67,7 +76,29 @@ export const request = (id: string) =>
   queryOptions({
     queryKey: ["requests", "one", id],
     queryFn: ({ signal }) => read<RequestDetail>(`/admin/v1/requests/${encodeURIComponent(id)}`, signal),
-    refetchInterval: ({ state }) => (state.data?.status === "running" ? LIVE_MS : false),
+    refetchInterval: ({ state: { data } }) => {
+      if (data?.status === "running") return LIVE_MS;
+      return data !== undefined && isAwaited(data) ? AWAITED_MS : false;
+    },
+  });
+
+/** What was asked and answered is written a moment after the end. */
+const AWAITED_MS = 1000;
+const WRITTEN_MS = 10_000;
+
+function isAwaited({ ended_at, keeps_conversations, has_conversation }: RequestDetail): boolean {
+  if (!keeps_conversations || has_conversation || ended_at === null) return false;
+  return Date.now() - Date.parse(ended_at) < WRITTEN_MS;
+}
+
+/** Read once each time that it is opened: every reading is recorded. */
+export const conversation = (id: string) =>
+  queryOptions({
+    queryKey: ["conversations", id],
+    queryFn: ({ signal }) => read<Conversation>(`/admin/v1/requests/${encodeURIComponent(id)}/conversation`, signal),
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: 0,
+    retry: false,
   });
 
 export const models = queryOptions({

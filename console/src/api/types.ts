@@ -1,6 +1,7 @@
 import type { Static } from "typebox";
 import type * as audit from "../../../src/contract/admin/audit.ts";
 import type * as common from "../../../src/contract/admin/common.ts";
+import type * as conversation from "../../../src/contract/admin/conversation.ts";
 import type * as credits from "../../../src/contract/admin/credits.ts";
 import type * as model from "../../../src/contract/admin/model.ts";
 import type * as organization from "../../../src/contract/admin/organization.ts";
@@ -36,6 +37,8 @@ export type TokenWithSecret = Static<typeof token.TokenWithSecret>;
 export type RotatedToken = Static<typeof token.RotatedToken>;
 export type RequestSummary = Static<typeof request.RequestSummary>;
 export type RequestDetail = Static<typeof request.RequestDetail>;
+export type Conversation = Static<typeof conversation.Conversation>;
+export type ConversationRemoval = Static<typeof conversation.ConversationRemoval>;
 export type Model = Static<typeof model.AdminModel>;
 export type PlaygroundToken = Static<typeof playground.PlaygroundToken>;
 export type AuditEntry = Static<typeof audit.AuditEntry>;

@@ -10,6 +10,7 @@ import { CopyIcon } from "../../ui/copy.tsx";
 import { Card, Facts, Page } from "../../ui/page.tsx";
 import { Badge, Failure, Note, Skeleton } from "../../ui/states.tsx";
 import { limitsInWords } from "../limits-fields.tsx";
+import { ConversationsSection } from "./conversations-section.tsx";
 import { CreditsSection } from "./credits-section.tsx";
 import { EditOrganization } from "./edit.tsx";
 import { PauseOrganization } from "./pause.tsx";
@@ -61,6 +62,7 @@ function Loaded({ organization }: { organization: Organization }) {
         <Note tone="warn">Paused: new requests of its tokens get 403 organization_paused. Its credits stay.</Note>
       )}
       <CreditsSection organization={organization} mayChange={organization.kind === "standard"} />
+      <ConversationsSection organization={organization} />
       <Card title="About">
         <Facts
           facts={[

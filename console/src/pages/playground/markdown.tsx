@@ -1,6 +1,7 @@
 import ReactMarkdown, { type Components } from "react-markdown";
 import rehypeSanitize from "rehype-sanitize";
 import remarkGfm from "remark-gfm";
+import "./markdown.css";
 
 /**
  * A model's words as Markdown. Markup in them stays text or is left out, an address that is no web or mail address leads

@@ -8,6 +8,7 @@ import { Dialog } from "../../ui/dialog.tsx";
 import { Facts } from "../../ui/page.tsx";
 import { Badge, Failure, Skeleton } from "../../ui/states.tsx";
 import { Costs } from "./costs.tsx";
+import { KeptConversation } from "./kept-conversation.tsx";
 import { STATUS_MEANINGS, StatusBadge } from "./status.tsx";
 
 /** One request explained. */
@@ -47,6 +48,7 @@ function Explained({ detail }: { detail: RequestDetail }) {
           <Facts facts={Object.entries(metadata)} />
         </section>
       )}
+      <KeptConversation detail={detail} />
     </>
   );
 }

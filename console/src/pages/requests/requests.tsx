@@ -34,7 +34,7 @@ export default function Requests() {
   return (
     <Page
       title="Requests"
-      about="What was asked, how it was answered, and what it cost. Prompts and answers are not stored, but for an answer under an Idempotency-Key, for 24 hours."
+      about="What was asked, how it was answered, and what it cost. Prompts and answers are kept only where the operator has turned it on, and an answer under an Idempotency-Key for 24 hours."
       actions={
         <Segments
           label="Pace"

@@ -1,0 +1,90 @@
+import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+import { conversation } from "../../api/queries.ts";
+import type { Conversation as Kept } from "../../api/types.ts";
+import { formatMoment } from "../../format/times.ts";
+import { Failure, Note, Skeleton } from "../../ui/states.tsx";
+import { Markdown } from "../playground/markdown.tsx";
+import "./conversation.css";
+
+type Message = Kept["request"]["messages"][number];
+type Reply = NonNullable<Kept["answer"]>["message"];
+
+/** What was asked and answered in one request. Nothing of it is taken for markup but what a model wrote, as Markdown. */
+export default function Conversation({ id }: { id: string }) {
+  const query = useQuery(conversation(id));
+  if (query.isError) {
+    return <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />;
+  }
+  if (query.data === undefined) return <Skeleton height="8rem" />;
+  const { request, answer, is_truncated, kept_until } = query.data;
+  const { messages, instructions, ...parameters } = request;
+  return (
+    <section className="stack-small" aria-label="Conversation">
+      {is_truncated && (
+        <Note tone="warn">It was too long to be kept whole: earlier messages, or the ends of texts, are missing.</Note>
+      )}
+      {instructions !== undefined && (
+        <Said who="instructions">
+          <p className="said-text">{instructions}</p>
+        </Said>
+      )}
+      {messages.map((message, index) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: what was said stays in its order
+        <Said key={index} who={message.name === undefined ? message.role : `${message.role}, ${message.name}`}>
+          <Words message={message} />
+        </Said>
+      ))}
+      {answer === null ? (
+        <p className="soft">Nothing of an answer was delivered.</p>
+      ) : (
+        <Said who={`answer, ${answer.finish_reason ?? "cut off"}`}>
+          <Words message={answer.message} />
+        </Said>
+      )}
+      <Said who="parameters">
+        <Code text={JSON.stringify(parameters, null, 2)} />
+      </Said>
+      <p className="small faint">Kept until {formatMoment(kept_until)}.</p>
+    </section>
+  );
+}
+
+function Said({ who, children }: { who: string; children: ReactNode }) {
+  return (
+    <div className="said">
+      <p className="small faint">{who}</p>
+      {children}
+    </div>
+  );
+}
+
+function Words({ message }: { message: Message | Reply }) {
+  const { role, content, refusal, reasoning_content, tool_calls } = message;
+  return (
+    <>
+      {reasoning_content && <p className="said-text faint">{reasoning_content}</p>}
+      {content &&
+        (role === "assistant" ? <Markdown text={textOf(content)} /> : <p className="said-text">{textOf(content)}</p>)}
+      {refusal && <p className="said-text">{refusal}</p>}
+      {tool_calls?.map((call) => (
+        <Code key={call.id} text={`${call.function.name}(${call.function.arguments})`} />
+      ))}
+    </>
+  );
+}
+
+/** Of an image only where it is: nothing is fetched. */
+function textOf(content: NonNullable<Message["content"]>): string {
+  if (typeof content === "string") return content;
+  return content.map((part) => (part.type === "text" ? part.text : `[image: ${part.image_url.url}]`)).join("\n");
+}
+
+function Code({ text }: { text: string }) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard
+    <pre className="code" tabIndex={0}>
+      {text}
+    </pre>
+  );
+}
