@@ -119,6 +119,7 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
 
   test.skipIf(isLeftOut)("are kept of nobody who did not ask for it", async () => {
     const { body: guest } = await new AdminClient(service, FROM_CONSOLE).call("POST", "/playground/token", {});
+    expect(guest.keeps_conversations).toBe(false);
     for (const id of [silent.id, kept.id, "org_playground"]) {
       expect((await admin.call("GET", `/organizations/${id}`)).body.keeps_conversations).toBe(false);
     }
@@ -287,6 +288,7 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
   test.skipIf(isLeftOut)("are kept of guests too where that was turned on", async () => {
     await turn("org_playground", true);
     const { body: guest } = await new AdminClient(service, FROM_CONSOLE).call("POST", "/playground/token", {});
+    expect(guest.keeps_conversations).toBe(true);
     const answer = await send(service, COMPLETIONS, String(guest.token), prompt("sandbox/echo", "a guest's"));
     expect(await conversationOf(answer)).toMatchObject({ organization_id: "org_playground" });
   });

@@ -145,6 +145,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.getByLabel("Message", { exact: true }).fill(MARKUP);
     await page.getByRole("button", { name: "Send", exact: true }).click();
     const log = page.getByRole("log", { name: "Conversation" });
+    await page.getByText("is stored for 30 days, for the operator to read").waitFor();
     await log.getByText(/tokens out · .* credits · first token after/).waitFor();
     expect(await log.locator(".answer strong").textContent()).toBe("Bold");
     expect(await log.locator("script, .answer a").count()).toBe(0);

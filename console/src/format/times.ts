@@ -41,6 +41,10 @@ export function formatDay(day: string): string {
   return utcDay.format(new Date(`${day.slice(0, 10)}T00:00:00Z`));
 }
 
+export function daysInWords(days: number): string {
+  return days === 1 ? "a day" : `${days} days`;
+}
+
 /** How long ago or how soon: `3 min. ago`, `in 2 days`. */
 export function formatDistance(at: string | number, nowMs: number): string {
   const distanceMs = new Date(at).getTime() - nowMs;

@@ -8,6 +8,9 @@ export const PlaygroundToken = Type.Object({
   object: Type.Literal("playground_token"),
   token: Type.String({ description: "An access token for `/v1` that lives for minutes." }),
   organization_id: Id,
+  keeps_conversations: Type.Boolean({
+    description: "Whether what is asked with it is stored, as its organization has it.",
+  }),
   expires_at: Time,
 });
 export type PlaygroundToken = Static<typeof PlaygroundToken>;

@@ -18,7 +18,14 @@ const createPlaygroundToken = adminEndpoint({
     if (who === null) countGuest(services, request.ip);
     const { token, organizationId, expiresAtMs } = await shortTokenFor(services, who, named);
     const expiresAt = new Date(expiresAtMs).toISOString();
-    return { object: "playground_token", token, organization_id: organizationId, expires_at: expiresAt };
+    const organization = await services.directory.organization(organizationId);
+    return {
+      object: "playground_token",
+      token,
+      organization_id: organizationId,
+      keeps_conversations: organization?.keeps_conversations === true,
+      expires_at: expiresAt,
+    };
   },
 });
 

@@ -47,14 +47,14 @@ function fittedAnswer(answer: KeptAnswer, limitBytes: number): Fitted {
 }
 
 function fittedRequest(request: ChatCompletionRequest, limitBytes: number): Fitted {
-  const whole = JSON.stringify(request);
-  if (bytesOf(whole) <= limitBytes) return { json: whole, isCut: false };
   const { messages, ...rest } = request;
+  const whole = sum(messages, leastLengthOf) > limitBytes ? undefined : JSON.stringify(request);
+  if (whole !== undefined && bytesOf(whole) <= limitBytes) return { json: whole, isCut: false };
   const fields = fittingFields(rest, limitBytes / 2);
   let left = limitBytes - bytesOf(JSON.stringify({ ...fields, messages: [] }));
   const kept: RequestMessage[] = [];
   for (const message of messages.toReversed()) {
-    const fits = bytesOf(JSON.stringify(message)) < left;
+    const fits = leastLengthOf(message) < left && bytesOf(JSON.stringify(message)) < left;
     const one = fits ? message : cutMessage(message, left - 1);
     const length = bytesOf(JSON.stringify(one)) + 1;
     if (length > left) break;
@@ -63,6 +63,15 @@ function fittedRequest(request: ChatCompletionRequest, limitBytes: number): Fitt
     if (!fits) break;
   }
   return { json: JSON.stringify({ ...fields, messages: kept }), isCut: true };
+}
+
+/** At least so many bytes of JSON, without making any: a long prompt is not written out to be thrown away. */
+function leastLengthOf({ content = "" }: RequestMessage): number {
+  return typeof content === "string" ? content.length : sum(content, (part) => ("text" in part ? part.text.length : 0));
+}
+
+function sum<One>(all: readonly One[], lengthOf: (one: One) => number): number {
+  return all.reduce((total, one) => total + lengthOf(one), 0);
 }
 
 /** The fields that fit together, the shortest first; the instructions come last, and are cut. */
@@ -123,20 +132,23 @@ class Budget {
 
   /** As much of the beginning of a text as fits. */
   cut(text: string): string {
-    let kept = text;
+    // No character takes less than a byte.
+    let kept = beginningOf(text, this.#leftBytes);
     for (;;) {
       // Its quotation marks are counted where it stands.
       const length = bytesOf(JSON.stringify(kept)) - 2;
       if (this.takes(length)) return kept;
       const share = Math.floor((kept.length * this.#leftBytes) / length);
-      kept = withoutHalf(kept.slice(0, Math.min(share, kept.length - 1)));
+      kept = beginningOf(kept, Math.min(share, kept.length - 1));
     }
   }
 }
 
-/** A cut may have gone through a character of two code units. */
-function withoutHalf(text: string): string {
-  return text.isWellFormed() ? text : text.slice(0, -1);
+const FIRST_HALF = /[\ud800-\udbff]$/;
+
+/** Never with half of a character of two code units at its end. */
+function beginningOf(text: string, length: number): string {
+  return length >= text.length ? text : text.slice(0, length).replace(FIRST_HALF, "");
 }
 
 function withoutImages(message: RequestMessage): RequestMessage {

@@ -265,6 +265,14 @@ describe("a store that stops working", () => {
     expect((await books.verify(id)).violations).toEqual([]);
   });
 
+  test("a disk that is nearly full takes no conversation any more, and still takes charges", async () => {
+    const store = await open({ conversationRoomLeastBytes: Number.MAX_SAFE_INTEGER });
+    const row = { organizationId: "org_playground", holdId: "h", endedAtMs: 1, isTruncated: false, request: "{}" };
+    await expect(store.conversations.insert([{ ...row, answer: null }])).rejects.toThrow(StoreUnavailableError);
+    expect(await one(store.books, grantOf("org_playground", 5n), "durable")).toMatchObject({ outcome: "granted" });
+    await store.ping();
+  });
+
   test("a writer that does not end makes the store unavailable until it does", async () => {
     const store = await open({ busyTimeoutMs: 100 });
     const id = await organization(store, 10n);

@@ -9,7 +9,7 @@ import { conversationRows } from "../conversation-rows.ts";
 import { directoryRows } from "../directory-rows.ts";
 import { bookReads } from "../queries.ts";
 import { requestRows } from "../request-rows.ts";
-import type { Books, Store } from "../store.ts";
+import type { Books, ConversationRows, Store } from "../store.ts";
 import type { PortableDatabase, Tables } from "../tables.ts";
 import { usageRows } from "../usage-rows.ts";
 import { Checkpoints } from "./checkpoints.ts";
@@ -19,6 +19,8 @@ import { WorkerLink } from "./link.ts";
 
 /** A batch writes less. */
 const ROOM_LEAST_BYTES = 65_536;
+/** Conversations leave so much of the disk to the books. */
+const CONVERSATION_ROOM_LEAST_BYTES = 256 * 1024 * 1024;
 
 export interface SqliteOptions {
   /** Made where it is missing, for its owner alone. */
@@ -29,6 +31,8 @@ export interface SqliteOptions {
   clock?: () => number;
   /** How long a transaction waits for one of another process. */
   busyTimeoutMs?: number;
+  /** With less of the disk left no conversation is written. */
+  conversationRoomLeastBytes?: number;
 }
 
 /** The store and what it is made of. */
@@ -86,11 +90,10 @@ export async function openSqliteParts(options: SqliteOptions): Promise<SqlitePar
     directory: directoryRows(database),
     requests: requestRows(database),
     usage: usageRows(database),
-    conversations: conversationRows(database),
+    conversations: conversations(database, dataDir, options.conversationRoomLeastBytes),
     async ping() {
       // What is left may hold this write, and not that of a batch.
-      const { bavail, bsize } = await statfs(dataDir);
-      if (bavail * bsize < ROOM_LEAST_BYTES) throw new StoreUnavailableError(`The disk under ${dataDir} is full.`);
+      await requireRoom(dataDir, ROOM_LEAST_BYTES);
       // A write that changes nothing: a full disk can still be read.
       const changeNothing = database.kysely
         .updateTable("schema_migration")
@@ -100,6 +103,28 @@ export async function openSqliteParts(options: SqliteOptions): Promise<SqlitePar
     close,
   };
   return { store, database, writer };
+}
+
+/** Rejects where the disk has no room for so much. */
+async function requireRoom(dataDir: string, leastBytes: number): Promise<void> {
+  const { bavail, bsize } = await statfs(dataDir);
+  if (bavail * bsize < leastBytes) throw new StoreUnavailableError(`The disk under ${dataDir} is full.`);
+}
+
+/** Nothing that may be dropped fills the disk that the books need. */
+function conversations(
+  database: PortableDatabase,
+  dataDir: string,
+  leastBytes = CONVERSATION_ROOM_LEAST_BYTES,
+): ConversationRows {
+  const rows = conversationRows(database);
+  return {
+    ...rows,
+    async insert(given) {
+      await requireRoom(dataDir, leastBytes);
+      await rows.insert(given);
+    },
+  };
 }
 
 function books(database: PortableDatabase, writer: WorkerLink, clock: () => number, noteWrite: () => void): Books {

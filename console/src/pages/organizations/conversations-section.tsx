@@ -5,6 +5,7 @@ import { send } from "../../api/client.ts";
 import { serviceFacts } from "../../api/queries.ts";
 import type { ConversationRemoval, Organization } from "../../api/types.ts";
 import { formatCount } from "../../format/numbers.ts";
+import { daysInWords } from "../../format/times.ts";
 import { Button } from "../../ui/button.tsx";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { Card } from "../../ui/page.tsx";
@@ -51,8 +52,7 @@ export function ConversationsSection({ organization }: SectionProps) {
 
 function useDaysInWords(): string {
   const { data } = useQuery(serviceFacts);
-  if (data === undefined) return "some days";
-  return data.conversation_days === 1 ? "a day" : `${data.conversation_days} days`;
+  return data === undefined ? "some days" : daysInWords(data.conversation_days);
 }
 
 interface DialogProps extends SectionProps {

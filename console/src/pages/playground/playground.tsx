@@ -4,6 +4,7 @@ import { useState } from "react";
 import { useSearchParams } from "wouter";
 import { choices, serviceFacts } from "../../api/queries.ts";
 import { formatCount } from "../../format/numbers.ts";
+import { daysInWords } from "../../format/times.ts";
 import { useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { Page } from "../../ui/page.tsx";
@@ -13,7 +14,7 @@ import { Composer } from "./composer.tsx";
 import { messagesOf } from "./conversation.ts";
 import { bodyOf, FIRST_SETTINGS, maxTokensError, type Settings } from "./settings.ts";
 import { mayPay, PAYERS, type Payer, SettingsForm } from "./settings-form.tsx";
-import { useTokens } from "./token.ts";
+import { useIsStored, useTokens } from "./token.ts";
 import { Turns } from "./turns.tsx";
 import { useConversation } from "./use-conversation.ts";
 import { usePlaygroundModels } from "./use-models.ts";
@@ -40,7 +41,7 @@ export default function Playground() {
   return (
     <Page
       title="Playground"
-      about="Ask a model as a program would. The conversation is kept on this page only."
+      about={<About organizationId={organizationId} />}
       actions={
         <>
           <Button icon={Eraser} onClick={conversation.clear} disabled={conversation.turns.length === 0}>
@@ -79,6 +80,19 @@ export default function Playground() {
       </div>
       {isShowingCode && <CodeDialog body={bodyOf(settings, shown)} onClose={() => setShowingCode(false)} />}
     </Page>
+  );
+}
+
+function About({ organizationId }: { organizationId: string | null }) {
+  const isStored = useIsStored(organizationId);
+  const { data } = useQuery(serviceFacts);
+  const days = data === undefined ? "some days" : daysInWords(data.conversation_days);
+  return (
+    <>
+      Ask a model as a program would.
+      {isStored === true && ` What you write and what it answers is stored for ${days}, for the operator to read.`}
+      {isStored === false && " The conversation is kept on this page only."}
+    </>
   );
 }
 
