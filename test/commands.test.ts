@@ -135,18 +135,22 @@ test("an allowance", async () => {
   const { id: org } = await json("org", "create", "Allowance");
   const made = await json("credits", "allowance", "create", "7", "--org", org);
   const nextAt = expect.stringMatching(/^\d{4}-/);
-  const terms = { organizationId: org, monthly: 7, lapses: true, from: nextAt, nextAt, endedAt: null };
-  expect(made).toEqual({ id: expect.stringMatching(/^allowance_[0-9a-z]+$/), ...terms });
+  const terms = { organizationId: org, monthly: 7, lapses: true, reference: null, from: nextAt, nextAt, endedAt: null };
+  expect(made).toEqual({ id: expect.stringMatching(/^allowance_[0-9a-z]+$/), ...terms, repeated: false });
   expect(await json("credits", "balance", "--org", org)).toMatchObject({ creditsTotal: 7, creditsAvailable: 7 });
   const { entries } = await json("credits", "statement", "--org", org);
   const day = made.from.slice(0, 10);
   expect(entries).toMatchObject([{ reference: `allowance/${made.id}/${day}`, expiresAt: made.nextAt }]);
-  const later = ["--from", "2100-01-31", "--keep"];
+  const later = ["--from", "2100-01-31", "--keep", "--reference", "contract 7"];
   const other = await json("credits", "allowance", "create", "9", "--org", org, ...later);
   expect(other).toMatchObject({ lapses: false, nextAt: "2100-01-31T00:00:00.000Z" });
+  expect(await json("credits", "allowance", "create", "8", "--org", org, ...later)).toEqual({
+    ...other,
+    repeated: true,
+  });
   expect((await json("credits", "allowance", "list", "--org", org)).length).toBe(2);
   const ended = await json("credits", "allowance", "end", other.id);
-  expect(ended).toMatchObject({ id: other.id, endedAt: nextAt, repeated: false });
+  expect(ended).toMatchObject({ id: other.id, reference: "contract 7", endedAt: nextAt, repeated: false });
   expect(await json("credits", "allowance", "end", other.id)).toEqual({ ...ended, repeated: true });
   expect((await run("credits", "allowance", "list")).stdout).toMatch(/7 +lapses +\d{4}.*\n?/);
   expect(await json("credits", "balance", "--org", org)).toMatchObject({ creditsTotal: 7, creditsAvailable: 7 });

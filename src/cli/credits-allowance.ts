@@ -6,7 +6,7 @@ import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
 import { createAllowance, endAllowance, findAllowance } from "../ledger/allowances.ts";
 import type { Store } from "../stores/store.ts";
-import { addCommand, type CommonFlags, creditsFlag, print, type Terminal } from "./command.ts";
+import { addCommand, type CommonFlags, creditsFlag, print, type Terminal, textFlag } from "./command.ts";
 import { facts, table } from "./table.ts";
 import { dateFlag, isoTime } from "./times.ts";
 import { unknownOrganization, withWorkspace } from "./workspace.ts";
@@ -17,6 +17,7 @@ interface CreateFlags extends CommonFlags {
   org: string;
   from?: string;
   keep?: boolean;
+  reference?: string;
 }
 
 export function addCreditsAllowance(credits: Command, terminal: Terminal): void {
@@ -25,6 +26,7 @@ export function addCreditsAllowance(credits: Command, terminal: Terminal): void 
     .requiredOption("--org <id>", "organization to grant them to")
     .option("--from <date>", "when the first month begins; the others begin on the same day (default: now)")
     .option("--keep", "keep what is left of a month when the next one begins (default: it lapses)")
+    .option("--reference <reference>", "what the allowance is for; the same reference twice makes one")
     .action((amount: string, flags: CreateFlags) => create(terminal, amount, flags));
   addCommand(allowance, "list", "List the allowances, those that have ended too")
     .option("--org <id>", "only those of this organization")
@@ -37,20 +39,23 @@ export function addCreditsAllowance(credits: Command, terminal: Terminal): void 
 async function create(terminal: Terminal, amountText: string, flags: CreateFlags): Promise<void> {
   const amount = creditsFlag("AMOUNT", amountText, { orNone: false });
   const nowMs = terminal.clock();
+  const reference = textFlag("--reference", flags.reference);
   const anchorAtMs = flags.from === undefined ? nowMs : dateFlag("--from", flags.from, nowMs);
   await withWorkspace(terminal, flags, async ({ store: { allowances, books }, accounts, record }) => {
     const { org: organizationId } = flags;
     if ((await accounts.organization(organizationId)) === undefined) throw unknownOrganization(organizationId);
     const id = makeId("allowance", terminal.random);
     const lapses = flags.keep !== true;
-    const terms = { organizationId, id, amount, lapses, anchorAtMs, createdAtMs: nowMs };
+    const terms = { organizationId, id, amount, lapses, reference, anchorAtMs, createdAtMs: nowMs };
     // Whether or not a service runs.
     const grant = (transition: GrantTransition) => books.apply("durable", [transition]);
-    const json = toJson(await createAllowance({ allowances, grant }, terms));
-    const after = { amount: formatCredits(amount), lapses, from: json.from };
-    await record({ action: "allowance.create", organizationId, subjectId: id, after });
-    const { nextAt, monthly } = json;
-    print(terminal, flags, { json, text: facts({ id, monthly: `${monthly}`, next: nextAt, lapses: String(lapses) }) });
+    const { row, repeated } = await createAllowance({ allowances, grant }, terms);
+    const json = { ...toJson(row), repeated };
+    const after = { amount: formatCredits(amount), lapses, reference, from: json.from };
+    if (!repeated) await record({ action: "allowance.create", organizationId, subjectId: id, after });
+    const monthly = repeated ? `${json.monthly}, made before under this reference` : `${json.monthly}`;
+    const text = facts({ id: json.id, monthly, next: json.nextAt, lapses: String(json.lapses) });
+    print(terminal, flags, { json, text });
   });
 }
 
@@ -101,7 +106,7 @@ async function* allowancesOf({ allowances }: Store, organizationId: string | nul
   }
 }
 
-function toJson({ id, organizationId, amount, lapses, anchorAtMs, nextAtMs, endedAtMs }: AllowanceRow) {
+function toJson({ id, organizationId, amount, lapses, reference, anchorAtMs, nextAtMs, endedAtMs }: AllowanceRow) {
   const times = { from: isoTime(anchorAtMs), nextAt: isoTime(nextAtMs), endedAt: isoTime(endedAtMs) };
-  return { id, organizationId, monthly: creditsFromMicro(amount), lapses, ...times };
+  return { id, organizationId, monthly: creditsFromMicro(amount), lapses, reference, ...times };
 }

@@ -40,6 +40,7 @@ const allowance: AllowanceRow = {
   amount: 5n,
   priority: 3,
   lapses: true,
+  reference: null,
   anchorAtMs: at("2026-01-31T08:00Z"),
   nextAtMs: at("2026-01-31T08:00Z"),
   createdAtMs: 0,

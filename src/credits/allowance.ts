@@ -9,6 +9,8 @@ export interface AllowanceRow {
   priority: number;
   /** Whether what is left of a month's grant lapses when the next month begins. */
   lapses: boolean;
+  /** What it is for; unique in its organization. */
+  reference: string | null;
   /** When the first month begins; the others begin on the same day of the month at the same time, in UTC. */
   anchorAtMs: number;
   /** When the first month begins that no grant was made for. */

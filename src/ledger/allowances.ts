@@ -47,15 +47,20 @@ async function grantMonths({ allowances, grant }: AllowanceOptions, row: Allowan
   await allowances.advance(row, nextAtMs);
 }
 
-/** Writes an allowance, and makes its first grant at once where its time has come. Rejects with StoreUnavailableError. */
+/**
+ * Writes an allowance, and makes its first grant at once where its time has come. Tells the row as it is then: that of the
+ * first allowance of the reference, where there was one before. Rejects with StoreUnavailableError.
+ */
 export async function createAllowance(
   options: AllowanceOptions & { allowances: AllowanceRows },
   terms: Omit<AllowanceRow, "priority" | "nextAtMs" | "endedAtMs">,
-): Promise<AllowanceRow> {
-  const row = { ...terms, priority: 0, nextAtMs: terms.anchorAtMs, endedAtMs: null };
-  await options.allowances.insert(row);
+): Promise<{ row: AllowanceRow; repeated: boolean }> {
+  const wanted = { ...terms, priority: 0, nextAtMs: terms.anchorAtMs, endedAtMs: null };
+  const first = await options.allowances.insert(wanted);
+  // Repeated, too: whoever made it may have died before its grant.
   await grantAllowances(options);
-  return (await findAllowance(options.allowances, row.organizationId, row.id)) ?? row;
+  const row = (await findAllowance(options.allowances, first.organizationId, first.id)) ?? first;
+  return { row, repeated: first.id !== wanted.id };
 }
 
 /**

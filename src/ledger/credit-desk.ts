@@ -67,14 +67,16 @@ export class CreditDesk {
     return (await this.#options.allowances.list({ organizationId, after, limit })).map(toAllowance);
   }
 
-  /** Grants every month from a time on, and at once where that has come. */
+  /** Grants every month from a time on, and at once where that has come; one of a reference in an organization. */
   async createAllowance(
-    terms: Pick<AllowanceRow, "organizationId" | "amount" | "lapses"> & { anchorAtMs: number | null },
-  ): Promise<Allowance> {
+    terms: Pick<AllowanceRow, "organizationId" | "amount" | "lapses" | "reference"> & { anchorAtMs: number | null },
+  ): Promise<{ allowance: Allowance; repeated: boolean }> {
     const { allowances, ledger, clock, makeId } = this.#options;
     const nowMs = clock();
-    const row = { ...terms, id: makeId("allowance"), anchorAtMs: terms.anchorAtMs ?? nowMs, createdAtMs: nowMs };
-    return toAllowance(await createAllowance({ allowances, grant: (grant) => ledger.grant(grant) }, row));
+    const times = { anchorAtMs: terms.anchorAtMs ?? nowMs, createdAtMs: nowMs };
+    const grant = (first: GrantTransition) => ledger.grant(first);
+    const made = await createAllowance({ allowances, grant }, { ...terms, id: makeId("allowance"), ...times });
+    return { allowance: toAllowance(made.row), repeated: made.repeated };
   }
 
   /** What was granted for the current month stays. Undefined for an allowance that the organization does not have. */
@@ -113,6 +115,7 @@ function toAllowance(row: AllowanceRow): Allowance {
     organization_id: row.organizationId,
     amount: creditsFromMicro(row.amount),
     lapses: row.lapses,
+    reference: row.reference,
     begins_at: isoTime(row.anchorAtMs),
     next_at: isoTime(row.nextAtMs),
     ended_at: row.endedAtMs === null ? null : isoTime(row.endedAtMs),

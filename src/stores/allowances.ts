@@ -9,7 +9,24 @@ export function allowanceRows(database: PortableDatabase): AllowanceRows {
   const { kysely } = database;
   return {
     async insert(row) {
-      await kysely.insertInto("allowance").values(toTable(row)).execute();
+      const { organizationId, reference } = row;
+      const insertion = kysely.insertInto("allowance").values(toTable(row));
+      if (reference === null) {
+        await insertion.execute();
+        return row;
+      }
+      await insertion
+        .onConflict((conflict) =>
+          conflict.columns(["organization_id", "reference"]).where("reference", "is not", null).doNothing(),
+        )
+        .execute();
+      const first = await kysely
+        .selectFrom("allowance")
+        .selectAll()
+        .where("organization_id", "=", organizationId)
+        .where("reference", "=", reference)
+        .executeTakeFirstOrThrow();
+      return fromTable(first);
     },
     async list({ organizationId, after, limit }) {
       let query = kysely.selectFrom("allowance").selectAll().orderBy("id").limit(limit);
@@ -59,6 +76,7 @@ function fromTable(row: Selectable<AllowanceTable>): AllowanceRow {
     amount: row.amount,
     priority: Number(row.priority),
     lapses: row.lapses === 1n,
+    reference: row.reference,
     anchorAtMs: Number(row.anchor_at),
     nextAtMs: Number(row.next_at),
     createdAtMs: Number(row.created_at),
@@ -73,6 +91,7 @@ function toTable(row: AllowanceRow) {
     amount: row.amount,
     priority: row.priority,
     lapses: row.lapses ? 1 : 0,
+    reference: row.reference,
     anchor_at: row.anchorAtMs,
     next_at: row.nextAtMs,
     created_at: row.createdAtMs,

@@ -113,7 +113,8 @@ export interface OrganizationVerification {
 
 /** Allowances: what is granted again every month. Their grants are made through the books. */
 export interface AllowanceRows {
-  insert(allowance: AllowanceRow): Promise<void>;
+  /** Gives the allowance that the organization has of the same reference, or else writes this one and gives it. */
+  insert(allowance: AllowanceRow): Promise<AllowanceRow>;
   /** Null: of every organization. */
   list(page: IdPage & { organizationId: string | null }): Promise<AllowanceRow[]>;
   /** False where there is no such allowance or it was ended before. */

@@ -181,6 +181,7 @@ export interface AllowanceTable {
   priority: Integer;
   /** 0 or 1. */
   lapses: Integer;
+  reference: string | null;
   anchor_at: Integer;
   next_at: Integer;
   created_at: Integer;

@@ -114,7 +114,7 @@ describe("credits", () => {
   test("come every month by an allowance, until it ends", async () => {
     const id = await made();
     const { status, body } = await book(id, "allowances", { amount: 30 });
-    expect([status, body]).toMatchObject([201, { amount: 30, lapses: true, ended_at: null }]);
+    expect([status, body]).toMatchObject([201, { amount: 30, lapses: true, reference: null, ended_at: null }]);
     expect((await admin().call("GET", `/organizations/${id}`)).body.credits).toMatchObject({ available: 30 });
     const path = `/organizations/${id}/allowances`;
     const ended = await admin().call("DELETE", `${path}/${body.id}`);
@@ -123,6 +123,16 @@ describe("credits", () => {
     for (const absent of ["", "none", "allowance_"])
       expect((await admin().call("DELETE", `${path}/${absent}`)).status).toBe(404);
     expect((await admin().call("DELETE", `/organizations/${owner.id}/allowances/${body.id}`)).status).toBe(404);
+  });
+
+  test("come by one allowance of a reference, however often it is asked for", async () => {
+    const id = await made();
+    const first = await book(id, "allowances", { amount: 30, reference: "contract 7" });
+    const again = await book(id, "allowances", { amount: 40, reference: "contract 7" });
+    expect([first.status, again.status]).toEqual([201, 200]);
+    expect(first.body).toMatchObject({ amount: 30, reference: "contract 7" });
+    expect(again.body).toEqual(first.body);
+    expect((await admin().call("GET", `/organizations/${id}`)).body.credits).toMatchObject({ available: 30 });
   });
 
   test.each([

@@ -51,7 +51,7 @@ async function play(first: Store, second: Store): Promise<void> {
     await first.accounts.insertOrganization({ id: organizationId, name: "A", kind: "standard", createdAtMs: 0 });
     const atMs = terms.anchorAtMs ?? Date.now() - 100 * DAY_MS;
     const row = { organizationId, id: `allowance_${made}`, amount: 10n, priority: 0, lapses: true, createdAtMs: 0 };
-    const allowance = { ...row, anchorAtMs: atMs, nextAtMs: atMs, endedAtMs: null, ...terms };
+    const allowance = { ...row, reference: null, anchorAtMs: atMs, nextAtMs: atMs, endedAtMs: null, ...terms };
     await first.allowances.insert(allowance);
     return allowance;
   };

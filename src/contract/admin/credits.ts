@@ -88,6 +88,7 @@ export const Allowance = Type.Object({
   organization_id: Id,
   amount: Type.Number({ description: "Credits a month." }),
   lapses: Type.Boolean({ description: "Whether what is left of a month lapses when the next one begins." }),
+  reference: Nullable(Type.String()),
   begins_at: Time,
   next_at: Time,
   ended_at: Nullable(Time),
@@ -100,6 +101,7 @@ export const NewAllowance = Strict({
   amount: PositiveAmount,
   begins_at: Type.Optional(Nullable(Time)),
   lapses: Type.Optional(Type.Boolean({ default: true })),
+  reference: Type.Optional(Reference),
 });
 
 export const STATEMENT_KINDS = ["grant", "charge", "revoke", "credit", "lapse", "closing"] as const;

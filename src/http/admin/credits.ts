@@ -128,21 +128,23 @@ const createAllowance = adminEndpoint({
   path: "/organizations/:id/allowances",
   access: "operator",
   operationId: "createAllowance",
-  summary: "Grant credits every month from a time on",
+  summary: "Grant credits every month from a time on; the same reference twice makes one allowance",
   body: NewAllowance,
   response: { status: 201, description: "The allowance.", schema: Allowance },
   async handle(services, call): Promise<Allowance> {
-    const { amount, begins_at, lapses = true } = call.body;
+    const { amount, begins_at, lapses = true, reference = null } = call.body;
     const organizationId = call.params.id;
     await creditedOf(services, organizationId);
     const anchorAtMs = timeToCome(services, "begins_at", begins_at);
-    const terms = { organizationId, amount: amountOf("amount", amount), anchorAtMs, lapses };
-    const allowance = await services.creditDesk.createAllowance(terms);
-    const change = { action: "allowance.create", organizationId, subjectId: allowance.id };
-    await services.audit.record(actorOf(call), {
-      ...change,
-      after: { amount, lapses, begins_at: allowance.begins_at },
-    });
+    const terms = { organizationId, amount: amountOf("amount", amount), anchorAtMs, lapses, reference };
+    const { allowance, repeated } = await services.creditDesk.createAllowance(terms);
+    if (repeated) {
+      call.reply.code(200);
+      return allowance;
+    }
+    const after = { amount, lapses, reference, begins_at: allowance.begins_at };
+    const change = { action: "allowance.create", organizationId, subjectId: allowance.id, after };
+    await services.audit.record(actorOf(call), change);
     return allowance;
   },
 });

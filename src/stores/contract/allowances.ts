@@ -6,7 +6,15 @@ const FAR_MS = 4_000_000_000_000;
 
 function allowanceOf(organizationId: string, rest: Partial<AllowanceRow> = {}): AllowanceRow {
   const terms = { amount: 2n ** 60n + 1n, priority: -3, lapses: true, createdAtMs: 5, endedAtMs: null };
-  return { organizationId, id: randomId("allowance"), ...terms, anchorAtMs: FAR_MS, nextAtMs: FAR_MS, ...rest };
+  return {
+    organizationId,
+    id: randomId("allowance"),
+    reference: null,
+    ...terms,
+    anchorAtMs: FAR_MS,
+    nextAtMs: FAR_MS,
+    ...rest,
+  };
 }
 
 export function allowanceCases(subject: Subject): void {
@@ -14,7 +22,7 @@ export function allowanceCases(subject: Subject): void {
     const { allowances } = subject.store;
     const organizationId = await subject.organization();
     const rows = [allowanceOf(organizationId), allowanceOf(organizationId, { lapses: false })];
-    for (const row of rows) await allowances.insert(row);
+    for (const row of rows) expect(await allowances.insert(row)).toEqual(row);
     const listed = await allowances.list({ organizationId, after: null, limit: 10 });
     expect(listed).toEqual(rows.sort((a, b) => (a.id < b.id ? -1 : 1)));
     const [first, second] = listed as [AllowanceRow, AllowanceRow];
@@ -27,6 +35,24 @@ export function allowanceCases(subject: Subject): void {
     expect(await allowances.end({ organizationId, id: "absent" }, 88)).toBe(false);
     const [ended] = await allowances.list({ organizationId, after: null, limit: 1 });
     expect(ended).toEqual({ ...first, endedAtMs: 77 });
+  });
+
+  test("an allowance of the same reference is made once, also by two at once and when the first has ended", async () => {
+    const { allowances } = subject.store;
+    const other = await subject.openAnother();
+    const [organizationId, elsewhere] = [await subject.organization(), await subject.organization()];
+    const wanted = () => allowanceOf(organizationId, { reference: "contract 7" });
+    const both = [allowances, other.allowances, allowances, other.allowances];
+    const made = await Promise.all(both.map((rows) => rows.insert(wanted())));
+    const [first] = await allowances.list({ organizationId, after: null, limit: 10 });
+    expect(made).toEqual(both.map(() => first));
+    await allowances.end(made[0] as AllowanceRow, 5);
+    expect(await allowances.insert(wanted())).toEqual({ ...first, endedAtMs: 5 });
+    expect(await allowances.list({ organizationId, after: null, limit: 10 })).toHaveLength(1);
+    for (const row of [allowanceOf(organizationId, { reference: "8" }), { ...wanted(), organizationId: elsewhere }]) {
+      expect(await allowances.insert(row)).toEqual(row);
+    }
+    await other.close();
   });
 
   test("due are those whose month begins in time, by the store's clock, and that have not ended", async () => {
