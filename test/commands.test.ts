@@ -68,6 +68,10 @@ test("tokens", async () => {
   expect(narrow.scopes).toEqual(["models:read", "usage:read"]);
   expect(Date.parse(narrow.expiresAt) - before - 30 * 86_400_000).toBeLessThan(60_000);
   const guest = await json("token", "create", "--org", "org_playground");
+  for (const words of [["grant"], ["allowance", "create"]]) {
+    const refused = await line(1, "credits", ...words, "1", "--org", "org_playground");
+    expect(refused).toBe("tollgate: The playground organization holds no credits.");
+  }
   expect(guest.scopes).toEqual(["chat.completions:write", "models:read", "usage:read"]);
 
   const rotated = await json("token", "rotate", made.id, "--overlap", "2h");

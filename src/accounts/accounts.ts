@@ -42,6 +42,9 @@ export type RotateOutcome =
 /** What is to be changed of an organization; what is absent stays. */
 export type OrganizationChange = Partial<Pick<OrganizationRow, "name" | "status" | "limits" | "keepsConversations">>;
 
+/** Why nothing is granted to guests. */
+export const PLAYGROUND_HOLDS_NOTHING = "The playground organization holds no credits.";
+
 const PAGE_ROWS = 500;
 const NAME = /^(?=.*\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,200}$/u;
 

@@ -9,7 +9,7 @@ import type { Store } from "../stores/store.ts";
 import { addCommand, type CommonFlags, creditsFlag, print, type Terminal, textFlag } from "./command.ts";
 import { facts, table } from "./table.ts";
 import { dateFlag, isoTime } from "./times.ts";
-import { unknownOrganization, withWorkspace } from "./workspace.ts";
+import { expectCredited, unknownOrganization, withWorkspace } from "./workspace.ts";
 
 const PAGE_ROWS = 500;
 
@@ -43,7 +43,7 @@ async function create(terminal: Terminal, amountText: string, flags: CreateFlags
   const anchorAtMs = flags.from === undefined ? nowMs : dateFlag("--from", flags.from, nowMs);
   await withWorkspace(terminal, flags, async ({ store: { allowances, books }, accounts, record }) => {
     const { org: organizationId } = flags;
-    if ((await accounts.organization(organizationId)) === undefined) throw unknownOrganization(organizationId);
+    await expectCredited(accounts, organizationId);
     const id = makeId("allowance", terminal.random);
     const lapses = flags.keep !== true;
     const terms = { organizationId, id, amount, lapses, reference, anchorAtMs, createdAtMs: nowMs };

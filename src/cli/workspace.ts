@@ -1,4 +1,4 @@
-import { Accounts } from "../accounts/accounts.ts";
+import { Accounts, PLAYGROUND_HOLDS_NOTHING } from "../accounts/accounts.ts";
 import { type Change, COMMAND_ACTOR } from "../accounts/audit.ts";
 import { AuditLog } from "../accounts/audit-log.ts";
 import { makeId } from "../accounts/token.ts";
@@ -62,15 +62,23 @@ export interface GrantRequest {
   reference: string | null;
 }
 
+/** That an organization can hold credits: it is there, and not the playground. */
+export async function expectCredited(accounts: Accounts, id: string): Promise<void> {
+  const organization = await accounts.organization(id);
+  if (organization === undefined) throw unknownOrganization(id);
+  if (organization.kind === "playground") throw new OperatorError(PLAYGROUND_HOLDS_NOTHING);
+}
+
 /** Grants credits from now on; the same reference of an organization grants once. */
 export async function grantCredits(
-  { store, record }: Workspace,
+  { store, accounts, record }: Workspace,
   { random }: Terminal,
   request: GrantRequest,
 ): Promise<GrantOutcome> {
   const grant = { kind: "grant" as const, grantId: makeId("grant", random), effectiveAtMs: null, priority: 0 };
-  const [outcome] = await store.books.apply("durable", [{ ...grant, ...request }]);
   const { organizationId, amount, expiresAtMs, reference } = request;
+  await expectCredited(accounts, organizationId);
+  const [outcome] = await store.books.apply("durable", [{ ...grant, ...request }]);
   if (outcome.outcome === "unknown_organization") throw unknownOrganization(organizationId);
   if (!outcome.repeated) {
     const after = { amount: formatCredits(amount), expiresAt: isoTime(expiresAtMs), reference };

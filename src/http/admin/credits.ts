@@ -1,3 +1,4 @@
+import { PLAYGROUND_HOLDS_NOTHING } from "../../accounts/accounts.ts";
 import {
   Allowance,
   AllowancePage,
@@ -185,7 +186,7 @@ async function organizationOf({ directory }: AdminServices, id: string): Promise
 
 async function creditedOf(services: AdminServices, id: string): Promise<void> {
   const { kind } = await organizationOf(services, id);
-  if (kind === "playground") throw new ApiError("invalid_value", "The playground organization holds no credits.");
+  if (kind === "playground") throw new ApiError("invalid_value", PLAYGROUND_HOLDS_NOTHING);
 }
 
 function timeToCome({ clock }: AdminServices, param: string, text: string | null | undefined): number | null {
