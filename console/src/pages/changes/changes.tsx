@@ -51,7 +51,7 @@ export default function Changes() {
   return (
     <Page
       title="Changes"
-      about="Every change that the operator, a command or the service made, with what was there before."
+      about="Every change that the operator, a command or the service made, with what was there before, and who read what was asked and answered."
       actions={
         <OrganizationFilter
           value={filters.organization_id}
