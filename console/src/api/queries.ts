@@ -54,6 +54,7 @@ export interface Choosable {
   id: string;
   name: string;
   kind?: Organization["kind"];
+  credits?: Organization["credits"];
 }
 
 /** Enough to choose one from; among more it is found by `search`. */

@@ -24,9 +24,9 @@ export function Chart(props: ChartProps) {
   );
 }
 
-function PlotArea({ title, kind, series, columns, format, formatTick, withTotal }: ChartProps) {
+function PlotArea({ title, kind, series, columns, format, formatTick, tickStep, withTotal }: ChartProps) {
   const [box, width] = useWidth();
-  const plot = plotOf(columns, kind, width);
+  const plot = plotOf(columns, kind, width, tickStep);
   const [shown, setShown] = useState<string | null>(null);
   const [home, setHome] = useState<string | null>(null);
   const reached = columns.some(({ key }) => key === home) ? home : columns.at(-1)?.key;

@@ -17,6 +17,16 @@ describe("the plot of a chart", () => {
     expect(plot.bottom).toBeLessThan(HEIGHT);
   });
 
+  test("tells what is counted in whole steps", () => {
+    const ticks = (value: number) => plotOf([column("a", value)], "lines", 400, 1).ticks;
+    expect([ticks(0.4), ticks(1), ticks(3), ticks(100)]).toEqual([
+      [0, 1],
+      [0, 1],
+      [0, 1, 2, 3],
+      [0, 20, 40, 60, 80, 100],
+    ]);
+  });
+
   test("has a line at nothing where nothing was measured", () => {
     const plot = plotOf([column("a", null)], "lines", 400);
     expect(plot.ticks).toEqual([0]);

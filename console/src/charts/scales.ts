@@ -30,6 +30,8 @@ export interface ChartProps {
   format: (value: number) => string;
   /** A value as it stands at the axis. */
   formatTick: (value: number) => string;
+  /** The least distance of two lines of the axis: of what is counted, 1. Absent: any. */
+  tickStep?: number;
   /** Whether the parts of a column make a sum that says something. */
   withTotal?: boolean;
 }
@@ -37,15 +39,16 @@ export interface ChartProps {
 export type Plot = ReturnType<typeof plotOf>;
 
 /** Where everything of a chart stands, in pixels. Bars lie on each other, lines do not. */
-export function plotOf(columns: readonly Column[], kind: Kind, width: number) {
+export function plotOf(columns: readonly Column[], kind: Kind, width: number, tickStep = 0) {
   const heights = columns.map(({ values }) => {
     const known = values.map((value) => value ?? 0);
     return kind === "bars" ? known.reduce((sum, value) => sum + value, 0) : Math.max(0, ...known);
   });
   const highest = Math.max(0, ...heights);
+  const count = tickStep === 0 ? TICKS : Math.max(1, Math.min(TICKS, Math.ceil(highest / tickStep)));
   const y = scaleLinear()
-    .domain([0, highest === 0 ? 1 : highest])
-    .nice(TICKS)
+    .domain([0, highest === 0 ? 1 : Math.max(highest, tickStep)])
+    .nice(count)
     .range([HEIGHT - MARGIN.bottom, MARGIN.top]);
   const x = scaleBand<string>()
     .domain(columns.map(({ key }) => key))
@@ -58,7 +61,7 @@ export function plotOf(columns: readonly Column[], kind: Kind, width: number) {
     step: x.step(),
     barWidth: Math.min(x.bandwidth(), 48),
     y: (value: number) => y(value),
-    ticks: highest === 0 ? [0] : y.ticks(TICKS),
+    ticks: highest === 0 ? [0] : y.ticks(count),
     left: MARGIN.left,
     right: width - MARGIN.right,
     top: MARGIN.top,

@@ -61,9 +61,16 @@ interface DialogFormProps extends DialogProps {
 
 /** A dialog that asks for something and then does it. */
 export function DialogForm({ action, busy, failure, danger, onSubmit, children, ...dialog }: DialogFormProps) {
-  const submit = (event: FormEvent) => {
+  const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
-    if (!busy) onSubmit();
+    if (busy) return;
+    const form = event.currentTarget;
+    onSubmit();
+    // Where something is wrong, that is where one goes on; it may be out of sight.
+    requestAnimationFrame(() => {
+      form.querySelector<HTMLElement>("[aria-invalid]")?.focus();
+      form.querySelector(".field-error, .notice-bad")?.scrollIntoView({ block: "nearest" });
+    });
   };
   return (
     <Dialog {...dialog}>

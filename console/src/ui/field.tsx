@@ -87,7 +87,7 @@ interface ChecksProps<T extends string> {
   options: readonly (readonly [value: T, label: ReactNode])[];
   chosen: ReadonlySet<T>;
   onChosen: (chosen: Set<T>) => void;
-  /** So many that they scroll in a box of their own. */
+  /** So many that they scroll in a box of their own, under a heading of its own. */
   isLong?: boolean;
 }
 
@@ -100,7 +100,7 @@ export function Checks<T extends string>({ label, hint, options, chosen, onChose
   };
   return (
     <fieldset className="field">
-      <legend>{label}</legend>
+      <legend className={isLong ? "visually-hidden" : undefined}>{label}</legend>
       <div className={isLong ? "checks-list" : "checks"}>
         {options.map(([value, text]) => (
           <label key={value} className="check">
@@ -125,7 +125,7 @@ interface SegmentsProps<T extends string> {
 export function Segments<T extends string>({ label, value, options, onValue }: SegmentsProps<T>) {
   const name = useId();
   return (
-    <fieldset className="segments">
+    <fieldset className="segments" title={label}>
       <legend className="visually-hidden">{label}</legend>
       {options.map(([option, text]) => (
         <label key={option} className="segment">

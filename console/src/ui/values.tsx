@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
 import { formatCredits, formatExactCredits } from "../format/numbers.ts";
-import { formatDistance, formatMoment } from "../format/times.ts";
+import { formatClock, formatDate, formatDistance, formatMoment } from "../format/times.ts";
 
 /** Credits at a glance, and exactly where the pointer rests. */
 export function Credits({ value }: { value: number }) {
@@ -43,6 +43,15 @@ export function Ago({ at, never = "never" }: { at: string | number | null; never
   return (
     <time className="nowrap" dateTime={new Date(at).toISOString()} title={formatMoment(at)}>
       {formatDistance(at, now)}
+    </time>
+  );
+}
+
+/** A moment, in two lines where the page is narrow. */
+export function Moment({ at }: { at: string }) {
+  return (
+    <time className="moment figures" dateTime={at}>
+      <span>{formatDate(at)},</span> <span>{formatClock(at)}</span>
     </time>
   );
 }

@@ -23,12 +23,15 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
   },
   {
     head: "What",
-    cell: ({ action, subject_id }) => (
+    cell: (entry) => (
       <span className="cell-two">
         <span>
-          <Badge>{action}</Badge>
+          <Badge>{entry.action}</Badge>
         </span>
-        <span className="mono faint wrap-anywhere">{subject_id}</span>
+        <span className="mono faint wrap-anywhere">{entry.subject_id}</span>
+        <span className="narrow-only">
+          <Differences entry={entry} />
+        </span>
       </span>
     ),
   },

@@ -6,6 +6,7 @@ import { Listing } from "../../ui/listing.tsx";
 import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Ago, Credits } from "../../ui/values.tsx";
+import { referenceInWords } from "./statement-words.ts";
 
 const TONES = { active: "good", pending: "accent", lapsed: "plain" } as const;
 
@@ -15,7 +16,7 @@ const COLUMNS: readonly Column<Grant>[] = [
     cell: ({ id, reference, source }) => (
       <span className="cell-two">
         <span className="wrap-anywhere">
-          {reference ?? (source === "credit" ? "Given back" : "Without a reference")}
+          {reference ? referenceInWords(reference) : source === "credit" ? "Given back" : "Without a reference"}
         </span>
         <span className="mono faint wrap-anywhere wide-only">{id}</span>
       </span>
@@ -63,7 +64,7 @@ function actions(onRevoke: (grant: Grant) => void): Column<Grant> {
       grant.remaining > 0 && (
         <IconButton
           icon={Undo2}
-          label={`Take back from ${grant.reference ?? grant.id}`}
+          label={`Take back from ${referenceInWords(grant.reference ?? grant.id)}`}
           onClick={() => onRevoke(grant)}
         />
       ),

@@ -41,7 +41,7 @@ function Loaded({ organization }: { organization: Organization }) {
     <Page
       title={organization.name}
       about={
-        <span className="row">
+        <span className="row row-tight">
           <span className="mono wrap-anywhere">{organization.id}</span>
           <CopyIcon text={organization.id} label="Copy the id" />
           {isPaused && <Badge tone="warn">paused</Badge>}

@@ -4,6 +4,7 @@ import { formatExactCredits } from "../../format/numbers.ts";
 import { TextField } from "../../ui/field.tsx";
 import { readOptionalCredits } from "../read-form.ts";
 import { BookingForm, lineOrNull, useBooking } from "./booking-form.tsx";
+import { referenceInWords } from "./statement-words.ts";
 
 interface RevokeFormProps {
   organizationId: string;
@@ -29,7 +30,7 @@ export function RevokeForm({ organizationId, grant, available, onClose }: Revoke
   const left = formatExactCredits(grant?.remaining ?? available);
   return (
     <BookingForm
-      title={grant === null ? "Take credits back" : `Take back from ${grant.reference ?? grant.id}`}
+      title={grant === null ? "Take credits back" : `Take back from ${referenceInWords(grant.reference ?? grant.id)}`}
       action="Take back"
       danger
       booking={revoke}

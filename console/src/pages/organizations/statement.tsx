@@ -5,11 +5,11 @@ import { withQuery } from "../../api/client.ts";
 import { useList } from "../../api/queries.ts";
 import type { StatementEntry, StatementPage } from "../../api/types.ts";
 import { formatChange, formatExactCredits } from "../../format/numbers.ts";
-import { formatMoment } from "../../format/times.ts";
 import { Listing } from "../../ui/listing.tsx";
 import { Card } from "../../ui/page.tsx";
 import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
+import { Moment } from "../../ui/values.tsx";
 import { Choice } from "../choice.tsx";
 import { type Days, lastWeek, periodOf } from "./period.ts";
 import { KIND_WORDS, wordsOf } from "./statement-words.ts";
@@ -55,7 +55,7 @@ export function Statement({ organizationId }: { organizationId: string }) {
 }
 
 const COLUMNS: readonly Column<StatementEntry>[] = [
-  { head: "When", cell: ({ at }) => <span className="figures">{formatMoment(at)}</span> },
+  { head: "When", cell: ({ at }) => <Moment at={at} /> },
   { head: "What", cell: (entry) => <What entry={entry} /> },
   {
     head: "Change",
@@ -68,7 +68,7 @@ const COLUMNS: readonly Column<StatementEntry>[] = [
 function What({ entry }: { entry: StatementEntry }) {
   const words = wordsOf(entry);
   return (
-    <span className="row">
+    <span className="row row-stacked">
       <Badge tone={entry.kind === "charge" ? "plain" : "accent"}>{KIND_WORDS[entry.kind]}</Badge>
       {entry.kind === "charge" && entry.id !== null ? (
         <Link className="row-link wrap-anywhere" href={`/requests/${encodeURIComponent(entry.id)}`}>

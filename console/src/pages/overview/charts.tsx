@@ -36,6 +36,7 @@ export function Charts({ figures }: { figures: Overview | undefined }) {
               {...requestsAndErrors(figures)}
               format={formatCount}
               formatTick={formatShort}
+              tickStep={1}
               withTotal
             />
           )}
@@ -50,6 +51,7 @@ export function Charts({ figures }: { figures: Overview | undefined }) {
               {...firstTokenTimes(figures)}
               format={formatDuration}
               formatTick={formatDuration}
+              tickStep={1}
             />
           )}
         </Card>

@@ -105,7 +105,7 @@ function useSettings(firstModel: string | undefined) {
 }
 
 /**
- * Who pays: for an operator one of all, the newest until one is chosen; for others the one that is implied. `payer`:
+ * Who pays: for an operator one of all, until one is chosen the newest that has credits; for others the one that is implied. `payer`:
  * whether there is something to choose, nothing to choose from, or that is not known yet.
  */
 function useOrganization() {
@@ -113,7 +113,9 @@ function useOrganization() {
   const isOperator = role === "operator";
   const { data } = useQuery({ ...choices("organizations", PAYERS), enabled: isOperator });
   const [picked, setPicked] = useState<string | null>(null);
-  const organizationId = isOperator ? (picked ?? data?.data.find(mayPay)?.id ?? null) : null;
+  const payers = data?.data.filter(mayPay);
+  const first = payers?.find(({ credits }) => credits !== undefined && credits.available > 0) ?? payers?.[0];
+  const organizationId = isOperator ? (picked ?? first?.id ?? null) : null;
   const unpaid = data === undefined ? "unknown" : "none";
   const payer: Payer = isOperator ? (organizationId === null ? unpaid : "chosen") : "implied";
   return { payer, organizationId, setOrganizationId: setPicked };

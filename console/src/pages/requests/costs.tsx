@@ -49,7 +49,7 @@ function charge(detail: RequestDetail) {
   if (shortfall > 0) facts.push(["Not covered", `${formatExactCredits(shortfall)} credits were beyond what was held`]);
   if (draws.length > 0) {
     const lines = draws.map(({ grant_id, amount }) => (
-      <span key={grant_id} className="row spread">
+      <span key={grant_id} className="row row-tight spread">
         <span className="mono wrap-anywhere">{grant_id}</span>
         <span className="figures">{formatExactCredits(amount)}</span>
       </span>

@@ -55,7 +55,7 @@ function Explained({ detail }: { detail: RequestDetail }) {
 
 function Identity({ detail }: { detail: RequestDetail }) {
   const withCopy = (text: string, label: string) => (
-    <span className="row">
+    <span className="row row-tight">
       <span className="mono wrap-anywhere">{text}</span>
       <CopyIcon text={text} label={label} />
     </span>
@@ -99,7 +99,7 @@ function Attempts({ detail: { attempts, status } }: { detail: RequestDetail }) {
 }
 
 function Timings({ detail }: { detail: RequestDetail }) {
-  const { created_at, ended_at, first_token_ms, duration_ms } = detail;
+  const { status, created_at, ended_at, first_token_ms, duration_ms } = detail;
   return (
     <section className="stack-small">
       <h3>Times</h3>
@@ -107,7 +107,7 @@ function Timings({ detail }: { detail: RequestDetail }) {
         facts={[
           ["Admitted", formatMoment(created_at)],
           ["First token", first_token_ms === null ? "–" : `after ${formatDuration(first_token_ms)}`],
-          ["Ended", ended_at === null ? "not yet" : formatMoment(ended_at)],
+          ["Ended", ended_at === null ? (status === "running" ? "not yet" : "–") : formatMoment(ended_at)],
           ["Took", duration_ms === null ? "–" : formatDuration(duration_ms)],
         ]}
       />

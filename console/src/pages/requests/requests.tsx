@@ -37,7 +37,7 @@ export default function Requests() {
       about="What was asked, how it was answered, and what it cost. Prompts and answers are kept only where the operator has turned it on, and an answer under an Idempotency-Key for 24 hours."
       actions={
         <Segments
-          label="Pace"
+          label="Live: read again every three seconds. Still: as it is"
           value={pace}
           options={[
             ["live", "Live"],
