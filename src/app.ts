@@ -109,7 +109,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
   usageDays.start();
   keeper.start();
   const [standing, adminToken] = await Promise.all([
-    firstRun({ ...surroundings, accounts, ledger, rows: store.accounts }),
+    firstRun({ ...surroundings, accounts, ledger, store }),
     firstAdminToken({ ...surroundings, rows: store.admin, newId: newIdOf(surroundings) }),
     catalog.start(),
   ]);
