@@ -151,6 +151,23 @@ describe("renewal", () => {
     expect(sizes.slice(0, 3)).toEqual([500, 500, 200]);
   });
 
+  test("goes on with the next chunk where one fails", async () => {
+    await grantTo(ledger, "grant_2", 10_000n);
+    await Promise.all(Array.from({ length: 1_200 }, (_, index) => hold(`hold_${index}`, 1n)));
+    books.failWith = (transitions) => {
+      const isSecond = transitions.some((one) => "facts" in one && one.facts.holdId === "hold_700");
+      return isSecond ? new StoreUnavailableError("too slow") : undefined;
+    };
+    books.nowMs += HOLD_LIFE_MS - 1;
+    ledger.start();
+    await until(() => renewed() >= 1_200);
+    await ledger.stop();
+    const ends = [0, 499, 500, 999, 1_000, 1_199].map((index) => row(`hold_${index}`)?.expiresAtMs);
+    const [late, early] = [books.nowMs + HOLD_LIFE_MS, books.nowMs + 1];
+    expect(ends).toEqual([late, late, early, early, late, late]);
+    expect(log.messages("error")).toEqual([expect.stringContaining("upkeep of the books failed")]);
+  });
+
   test("makes a hold again that the store has lost, as far as credits reach", async () => {
     await hold("a", 60n);
     const balance = books.balances.get(ORGANIZATION);

@@ -1,5 +1,5 @@
 import { createReadStream } from "node:fs";
-import { open } from "node:fs/promises";
+import { type FileHandle, open } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Log } from "../contract/log.ts";
 import { makeDirectory, syncDirectory } from "./spool/directory.ts";
@@ -12,17 +12,19 @@ export function quarantineFileOf(dataDir: string): string {
   return join(dataDir, "quarantine", "transitions.jsonl");
 }
 
-/** How many entries a quarantine file holds; 0 where there is none. */
+/** How many entries a quarantine file holds, torn ones too; 0 where there is none. */
 export async function countQuarantined(file: string): Promise<number> {
   let count = 0;
+  let last: number | undefined = LINE_END;
   try {
     for await (const chunk of createReadStream(file) as AsyncIterable<Buffer>) {
       for (let at = chunk.indexOf(LINE_END); at >= 0; at = chunk.indexOf(LINE_END, at + 1)) count += 1;
+      last = chunk.at(-1);
     }
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
   }
-  return count;
+  return last === LINE_END ? count : count + 1;
 }
 
 /** Keeps what no retry can book, for an operator to look at: nothing is thrown away, and nothing else waits for it. */
@@ -57,16 +59,26 @@ export class Quarantine {
 
   async #write(entry: object): Promise<void> {
     await makeDirectory(dirname(this.#file));
-    const handle = await open(this.#file, "a", 0o600);
+    const handle = await open(this.#file, "a+", 0o600);
     try {
       const at = new Date(this.#clock()).toISOString();
-      await handle.appendFile(`${JSON.stringify({ at, ...entry })}\n`);
+      // What a full disk or a crash has torn stays a line of its own.
+      const before = (await isTorn(handle)) ? "\n" : "";
+      await handle.appendFile(`${before}${JSON.stringify({ at, ...entry })}\n`);
       await handle.sync();
     } finally {
       await handle.close();
     }
     await syncDirectory(dirname(this.#file));
   }
+}
+
+/** Whether the last line of a file has no end. */
+async function isTorn(handle: FileHandle): Promise<boolean> {
+  const { size } = await handle.stat();
+  if (size === 0) return false;
+  const { buffer } = await handle.read(Buffer.alloc(1), 0, 1, size - 1);
+  return buffer[0] !== LINE_END;
 }
 
 function wordsOf(reason: unknown): string {

@@ -120,10 +120,13 @@ export class Upkeep {
 
   async #renewAll(): Promise<void> {
     const open = [...this.#open.values()];
+    const renewed: PromiseSettledResult<void>[] = [];
     for (let start = 0; start < open.length; start += RENEWAL_CHUNK) {
       const chunk = open.slice(start, start + RENEWAL_CHUNK);
-      throwFirst(await Promise.allSettled(chunk.map((hold) => this.#renewOne(hold))));
+      // What keeps one from its renewal keeps no other, of its chunk or of the next.
+      renewed.push(...(await Promise.allSettled(chunk.map((hold) => this.#renewOne(hold)))));
     }
+    throwFirst(renewed);
   }
 
   async #renewOne(hold: OpenHold): Promise<void> {

@@ -1,0 +1,29 @@
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { keepLog } from "../../test/support/log.ts";
+import { Quarantine, quarantineFileOf } from "./quarantine.ts";
+
+test("a line torn anywhere, by a full disk or a crash, is counted and spoils none after it", async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "tollgate-quarantine-"));
+  const file = quarantineFileOf(dataDir);
+  const quarantine = new Quarantine({ file, clock: () => 0, log: keepLog() });
+  const add = (holdId: string) => quarantine.add({ kind: "release", organizationId: "org_1", holdId }, new Error("no"));
+  expect(await quarantine.count()).toBe(0);
+  await add("a");
+  const whole = await readFile(file);
+  await add("b");
+  const both = await readFile(file);
+  for (let length = whole.length + 1; length < both.length; length += 1) {
+    await writeFile(file, both.subarray(0, length));
+    expect(await quarantine.count()).toBe(2);
+    await add("c");
+    const lines = (await readFile(file, "utf8")).trimEnd().split("\n");
+    expect(lines).toHaveLength(3);
+    expect([lines[0], lines[1]]).toEqual(both.toString("utf8", 0, length).split("\n"));
+    expect(JSON.parse(lines[2] ?? "")).toMatchObject({ reason: "no", transition: { holdId: "c" } });
+    expect(await quarantine.count()).toBe(3);
+  }
+  await rm(dataDir, { recursive: true });
+});
