@@ -1,6 +1,8 @@
 /**
  * `node bench/verify.ts --store sqlite --rows 2000000`: how long the check of the books takes for one organization with so
- * many holds and events, and the memory that it needs. `--store postgres` makes a PostgreSQL of its own.
+ * many holds and events, and the memory that it needs. `--store postgres` makes a PostgreSQL of its own. With
+ * `--beside 15` also what a ledger's holds and settlements lose to a check beside them: in turns of so many seconds,
+ * `--turns` without it and with it, by `--clients` at once, at `--rate` requests a second or as many as it takes.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,21 +15,38 @@ import { openSqliteStore } from "../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../src/stores/store.ts";
 import { bulkStatements } from "../test/support/bulk.ts";
 import { makePostgresServer } from "../test/support/postgres-server.ts";
+import { measureBeside } from "./beside.ts";
 
 const ORGANIZATION = "org_bench";
 const GRANT = "grant_bench";
 
 const { values } = parseArgs({
-  options: { store: { type: "string", default: "sqlite" }, rows: { type: "string", default: "2000000" } },
+  options: {
+    store: { type: "string", default: "sqlite" },
+    rows: { type: "string", default: "2000000" },
+    beside: { type: "string" },
+    turns: { type: "string", default: "3" },
+    clients: { type: "string", default: "32" },
+    rate: { type: "string" },
+  },
 });
 const rows = Number(values.rows);
+/** For what is held and charged beside the check. */
+const SPARE = 1_000_000_000_000n;
 
-async function check(store: Store, run: (statements: string[]) => Promise<void>): Promise<void> {
+interface Place {
+  store: Store;
+  dataDir: string;
+  databaseUrl: string | null;
+  run: (statements: string[]) => Promise<void>;
+}
+
+async function check({ store, dataDir, databaseUrl, run }: Place): Promise<void> {
   const createdAtMs = Date.now();
   await store.accounts.insertOrganization({ id: ORGANIZATION, name: "Bench", kind: "standard", createdAtMs });
   const terms = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
   const grant = { kind: "grant" as const, organizationId: ORGANIZATION, grantId: GRANT, ...terms };
-  await store.books.apply("durable", [{ ...grant, amount: 1_000n * BigInt(rows) }]);
+  await store.books.apply("durable", [{ ...grant, amount: 1_000n * BigInt(rows) + SPARE }]);
   const fromMs = createdAtMs - 1_000 * (rows + 100);
   await run(bulkStatements(store.kind, { organizationId: ORGANIZATION, grantId: GRANT, count: rows, fromMs }));
   const startedAtMs = performance.now();
@@ -36,31 +55,47 @@ async function check(store: Store, run: (statements: string[]) => Promise<void>)
   const mebibytes = Math.round(process.resourceUsage().maxRSS / 1_024);
   console.log(`${store.kind}: ${holds} holds, ${events} events, ${violations.length} violations`);
   console.log(`${seconds.toFixed(1)} s, ${Math.round(holds / seconds)} holds/s, at most ${mebibytes} MiB resident`);
+  if (values.beside === undefined) return;
+  await measureBeside(store, {
+    organizationId: ORGANIZATION,
+    dataDir,
+    databaseUrl,
+    turnMs: Number(values.beside) * 1_000,
+    turns: Number(values.turns),
+    clients: Number(values.clients),
+    rate: values.rate === undefined ? null : Number(values.rate),
+  });
+  const [violation] = (await store.books.verify(ORGANIZATION)).violations;
+  if (violation !== undefined) throw new Error(violation.message);
 }
 
 async function onSqlite(): Promise<void> {
   const dataDir = mkdtempSync(join(tmpdir(), "tollgate-bench-"));
   const store = await openSqliteStore({ dataDir, role: "service" });
-  await check(store, async (statements) => {
+  const run = async (statements: string[]) => {
     const beside = new DatabaseSync(join(dataDir, "tollgate.db"), { timeout: 5_000 });
     for (const statement of statements) beside.exec(statement);
     beside.close();
-  });
+  };
+  await check({ store, dataDir, databaseUrl: null, run });
   await store.close();
   rmSync(dataDir, { recursive: true });
 }
 
 async function onPostgres(): Promise<void> {
+  const dataDir = mkdtempSync(join(tmpdir(), "tollgate-bench-"));
   const server = await makePostgresServer();
   const store = await openPostgresStore({ url: server.url, role: "service" });
-  await check(store, async (statements) => {
+  const run = async (statements: string[]) => {
     const beside = new pg.Client({ connectionString: server.url });
     await beside.connect();
     for (const statement of statements) await beside.query(statement);
     await beside.end();
-  });
+  };
+  await check({ store, dataDir, databaseUrl: server.url, run });
   await store.close();
   await server.remove();
+  rmSync(dataDir, { recursive: true });
 }
 
 await (values.store === "postgres" ? onPostgres() : onSqlite());

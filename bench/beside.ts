@@ -1,0 +1,152 @@
+import { spawn } from "node:child_process";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { uuidV7 } from "../src/app/ids.ts";
+import type { HoldFacts } from "../src/credits/books.ts";
+import { FREE, NO_TOKENS } from "../src/credits/price.ts";
+import type { Ledger } from "../src/ledger/ledger.ts";
+import type { Store } from "../src/stores/store.ts";
+import { keepLog } from "../test/support/log.ts";
+import { openLedger } from "../test/support/open-ledger.ts";
+import { median } from "./report.ts";
+
+const MAIN = fileURLToPath(new URL("../src/main.ts", import.meta.url));
+const PRICES = { ...FREE, output: 1_000_000n };
+const HELD = 1_000n;
+const OUTPUT_TOKENS = 400;
+const WARM_UP_MS = 2_000;
+
+export interface BesidePlan {
+  organizationId: string;
+  dataDir: string;
+  /** Null: the store is in `dataDir`. */
+  databaseUrl: string | null;
+  turnMs: number;
+  /** Of each kind: without the check and with it, in turn. */
+  turns: number;
+  /** Requests at once. */
+  clients: number;
+  /** Requests a second; null: as many as the ledger takes. */
+  rate: number | null;
+}
+
+interface Turn {
+  pairsPerSecond: number;
+  holds: number[];
+  settlements: number[];
+}
+
+/**
+ * What a service's holds and settlements lose while `tollgate ledger verify` runs beside: a ledger in this process books
+ * both for one organization, as for requests that end at once, and every second turn the check runs in a process of its
+ * own, again and again. Prints a table and the ratio.
+ */
+export async function measureBeside(store: Store, plan: BesidePlan): Promise<void> {
+  const { books, allowances } = store;
+  const timing = { holdLifeMs: 120_000, renewEveryMs: 10_000, sweepEveryMs: 10_000 };
+  const parts = { books, allowances, dataDir: plan.dataDir, log: keepLog(), clock: Date.now, random: Math.random };
+  const ledger = await openLedger({ ...parts, ...timing });
+  ledger.start();
+  const alone: Turn[] = [];
+  const beside: Turn[] = [];
+  try {
+    await play(ledger, { ...plan, turnMs: WARM_UP_MS });
+    for (let turn = 0; turn < plan.turns; turn += 1) {
+      alone.push(await play(ledger, plan));
+      const check = keepChecking(plan);
+      try {
+        await check.begun;
+        beside.push(await play(ledger, plan));
+      } finally {
+        await check.end();
+      }
+    }
+  } finally {
+    await ledger.stop();
+  }
+  report(alone, beside);
+}
+
+/** Holds and settles, one after the other, with every client, for one turn. */
+async function play(ledger: Ledger, { organizationId, turnMs, clients, rate }: BesidePlan): Promise<Turn> {
+  const turn: Turn = { pairsPerSecond: 0, holds: [], settlements: [] };
+  const beganAtMs = performance.now();
+  const client = async (number: number) => {
+    for (let made = 0; performance.now() - beganAtMs < turnMs; made += 1) {
+      const dueAtMs = rate === null ? performance.now() : beganAtMs + ((made * clients + number) * 1_000) / rate;
+      if (dueAtMs > performance.now()) await sleep(dueAtMs - performance.now());
+      // Late requests have waited since they were due.
+      const facts = factsOf(organizationId);
+      const hold = await ledger.hold({ facts, least: HELD, most: HELD });
+      if (hold.outcome !== "held") throw new Error(`a hold was answered with ${hold.outcome}`);
+      const heldAtMs = performance.now();
+      turn.holds.push(heldAtMs - dueAtMs);
+      const tokens = { ...NO_TOKENS, output: OUTPUT_TOKENS };
+      const settled = await ledger.settle({ facts, tokens, basis: "reported", end: "complete" });
+      if (settled.outcome !== "charged") throw new Error(`a settlement was answered with ${settled.outcome}`);
+      turn.settlements.push(performance.now() - heldAtMs);
+    }
+  };
+  await Promise.all(Array.from({ length: clients }, (_, number) => client(number)));
+  turn.pairsPerSecond = (turn.settlements.length * 1_000) / (performance.now() - beganAtMs);
+  return turn;
+}
+
+function factsOf(organizationId: string): HoldFacts {
+  const request = { tokenId: "tok_bench", requestId: "req_bench", model: "sandbox/echo", upstream: "sandbox/echo" };
+  return { holdId: uuidV7(Date.now()), organizationId, prices: PRICES, metadata: null, ...request };
+}
+
+/** Runs the command over and over; `begun` resolves when the first one has had the time to open the store. */
+function keepChecking({ dataDir, databaseUrl }: BesidePlan): { begun: Promise<void>; end(): Promise<void> } {
+  const stop = new AbortController();
+  const env = { ...process.env, ...(databaseUrl !== null && { DATABASE_URL: databaseUrl }) };
+  const checkOnce = () =>
+    new Promise<void>((resolve, reject) => {
+      const words = [MAIN, "ledger", "verify", "--data-dir", dataDir];
+      const child = spawn(process.execPath, words, {
+        env,
+        signal: stop.signal,
+        stdio: ["ignore", "ignore", "inherit"],
+      });
+      child.once("error", (error) => (stop.signal.aborted ? resolve() : reject(error)));
+      child.once("exit", (code) => {
+        if (code === 0 || stop.signal.aborted) resolve();
+        else reject(new Error(`the check ended with ${code}`));
+      });
+    });
+  const running = (async () => {
+    while (!stop.signal.aborted) await checkOnce();
+  })();
+  running.catch(() => {});
+  return {
+    begun: sleep(WARM_UP_MS),
+    async end() {
+      stop.abort();
+      await running;
+    },
+  };
+}
+
+function report(alone: Turn[], beside: Turn[]): void {
+  const summed = (turns: Turn[]) => ({
+    rate: median(turns.map(({ pairsPerSecond }) => pairsPerSecond)),
+    holds: turns.flatMap(({ holds }) => holds).toSorted((a, b) => a - b),
+    settlements: turns.flatMap(({ settlements }) => settlements).toSorted((a, b) => a - b),
+  });
+  const [without, with_] = [summed(alone), summed(beside)];
+  const row = (name: string, { rate, holds, settlements }: typeof without) => {
+    const times = [holds, settlements].flatMap((all) => [at(all, 0.5), at(all, 0.99)].map((ms) => ms.toFixed(1)));
+    return `| ${[name, Math.round(rate), ...times].join(" | ")} |`;
+  };
+  console.log(
+    "| | pairs/s | hold p50 ms | p99 ms | settlement p50 ms | p99 ms |\n| --- | --: | --: | --: | --: | --: |",
+  );
+  console.log(row("alone", without));
+  console.log(row("beside the check", with_));
+  console.log(`rate beside the check / alone: ${(with_.rate / without.rate).toFixed(2)}`);
+}
+
+function at(sorted: readonly number[], share: number): number {
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
+}
