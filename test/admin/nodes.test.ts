@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AdminClient, operator, printedAdminToken, signIn } from "../support/admin.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../support/postgres.ts";
-import { makeOrganization, type RunningService, send, startService } from "../support/service.ts";
+import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 
 describe.skipIf(!hasPostgres)("two nodes on one PostgreSQL", () => {
   let database: TestDatabase;
@@ -29,6 +29,28 @@ describe.skipIf(!hasPostgres)("two nodes on one PostgreSQL", () => {
     expect((await there.call("GET", "/session")).body.role).toBe("operator");
     expect((await there.call("DELETE", "/session")).status).toBe(204);
     expect((await here.call("GET", "/session")).body.role).toBeNull();
+  });
+
+  test("what one is told to keep no more is not kept by the other either, from that moment on", async () => {
+    const [one, other] = [await makeOrganization(first, "5"), await makeOrganization(first, "5")];
+    const ask = async ({ token }: Organization) => {
+      const body = { model: "sandbox/echo", messages: [{ role: "user", content: "hello" }] };
+      const answer = await send(second, "/v1/chat/completions", token, body);
+      const path = `/requests?request_id=${answer.headers.get("x-request-id")}`;
+      const { body: found } = await operator(first).call<{ data: { id: string }[] }>("GET", path);
+      return found.data[0]?.id ?? "none";
+    };
+    const isKept = async (id: string) => (await operator(first).call("GET", `/requests/${id}`)).body.has_conversation;
+    const turn = ({ id }: Organization, keeps_conversations: boolean) =>
+      operator(first).call("PATCH", `/organizations/${id}`, { keeps_conversations });
+    await Promise.all([turn(one, true), turn(other, true)]);
+    const kept = await ask(one);
+    await expect.poll(() => isKept(kept), { timeout: 5_000 }).toBe(true);
+    await turn(one, false);
+    const [late, later] = [await ask(one), await ask(other)];
+    // What is handed over later is written later.
+    await expect.poll(() => isKept(later), { timeout: 5_000 }).toBe(true);
+    expect(await isKept(late)).toBe(false);
   });
 
   test("what is changed on one is in force on the other within 5 s, and all is told there", async () => {
