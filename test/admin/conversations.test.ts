@@ -38,7 +38,7 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
   let kept: Organization;
 
   const start = async () => {
-    const names = ["slow", "breaking"];
+    const names = ["slow", "mute", "breaking"];
     const models = names.map((id) => ({ id, price: PRICE, routes: [{ provider: "up", model: id }] }));
     const providers = [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }];
     const config = {
@@ -60,6 +60,7 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
     [upstream, dataDir] = await Promise.all([startUpstream(), makeDirectory()]);
     if (store === "PostgreSQL") database = await createTestDatabase();
     upstream.behave("slow", answering({ words: Array(200).fill("word "), usage, pauseMs: 20 }));
+    upstream.behave("mute", () => {});
     upstream.behave("breaking", ({ response }) => {
       response.writeHead(200, { "content-type": "text/event-stream" });
       response.write('data: {"choices":[{"index":0,"delta":{"content":"half an "}}]}\n\n');
@@ -83,8 +84,8 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
   }
   const detailOf = async (id: string) => (await admin.call("GET", `/requests/${id}`)).body;
   /** What is kept of a request, once it is. */
-  async function conversationOf(answer: Response): Promise<Body> {
-    const id = await idOf(answer);
+  async function conversationOf(answer: Response | string): Promise<Body> {
+    const id = typeof answer === "string" ? answer : await idOf(answer);
     await expect.poll(() => detailOf(id), { timeout: 5_000 }).toMatchObject({ has_conversation: true });
     const { status, body } = await admin.call("GET", `/requests/${id}/conversation`);
     expect([status, body]).toEqual([200, expect.objectContaining({ object: "conversation", id })]);
@@ -186,6 +187,14 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
       const { answer } = (await conversationOf(left)) as { answer: { message: Body; finish_reason: unknown } };
       expect(answer.message.content).toMatch(/^(word ){1,150}$/);
       expect(answer.finish_reason).toBeNull();
+      const options = { signal: AbortSignal.timeout(200) };
+      await expect(send(service, COMPLETIONS, kept.token, prompt("mute", "in one piece"), options)).rejects.toThrow();
+      const path = `/requests?organization_id=${kept.id}&model=mute&limit=1`;
+      const { body: newest } = await admin.call<{ data: { id: string }[] }>("GET", path);
+      expect(await conversationOf(newest.data[0]?.id ?? "none")).toMatchObject({
+        answer: null,
+        request: { messages: [{ content: "in one piece" }] },
+      });
       const failed = await ask(kept, prompt("sandbox/fault", "status 500"));
       expect(failed.status).toBe(502);
       expect(await conversationOf(failed)).toMatchObject({ answer: null, request: { model: "sandbox/fault" } });
