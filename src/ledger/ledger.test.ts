@@ -234,6 +234,18 @@ describe("the sweeper", () => {
     expect(books.balances.get(ORGANIZATION)).toMatchObject({ available: 10_099n, held: 1n, spent: 0n });
   });
 
+  test("goes on with the next page where one hold cannot be expired", async () => {
+    await grantTo(ledger, "grant_2", 10_000n);
+    for (let index = 0; index < 700; index += 1) leaveHold(`hold_${String(index).padStart(4, "0")}`);
+    books.failWith = (transitions) =>
+      transitions.some((one) => "holdId" in one && one.holdId === "hold_0007") ? new Error("broken row") : undefined;
+    books.nowMs += HOLD_LIFE_MS;
+    ledger.start();
+    await until(() => row("hold_0699")?.state === "expired");
+    const open = [...books.holds.values()].filter(({ state }) => state === "open");
+    expect(open.map(({ holdId }) => holdId)).toEqual(["hold_0007"]);
+  });
+
   test("tells of a shortfall", async () => {
     leaveHold("left");
     const left = row("left");

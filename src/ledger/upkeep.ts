@@ -149,6 +149,7 @@ export class Upkeep {
   async #expireOverdue(): Promise<void> {
     const { books, durable } = this.#options;
     let afterHoldId: string | null = null;
+    const failed: PromiseSettledResult<unknown>[] = [];
     for (;;) {
       const page: HoldReference[] = await books.overdueHolds({ afterHoldId, limit: SWEEP_PAGE });
       const expired = await Promise.allSettled(
@@ -156,12 +157,14 @@ export class Upkeep {
       );
       for (const [index, result] of expired.entries()) {
         if (result.status === "fulfilled") this.#report(page[index], result.value);
+        else failed.push(result);
       }
-      throwFirst(expired);
       const last = page.at(-1);
-      if (last === undefined || page.length < SWEEP_PAGE) return;
+      if (last === undefined || page.length < SWEEP_PAGE) break;
       afterHoldId = last.holdId;
     }
+    // One that can never be expired keeps no other open, on whichever page.
+    throwFirst(failed);
   }
 
   #report(hold: HoldReference | undefined, outcome: Outcomes["expire"]): void {

@@ -46,7 +46,7 @@ export function RotateToken({ token, onClose }: { token: Token; onClose: () => v
     >
       <p>
         A new token takes its place, with the same organization, scopes, models, limits and expiry. The old one goes on
-        working for a while, so that nothing stops before the new one is in place.
+        working for a while, so that nothing stops before the new one is in place. Both share one cap, where it has one.
       </p>
       <SelectField label="Overlap" value={overlap} options={OVERLAPS} onValue={setOverlap} />
     </DialogForm>
