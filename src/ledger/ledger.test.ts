@@ -235,6 +235,8 @@ describe("the sweeper", () => {
   });
 
   test("goes on with the next page where one hold cannot be expired", async () => {
+    await ledger.stop();
+    ledger = await ledgerOf({ renewEveryMs: 60_000, sweepEveryMs: 60_000 });
     await grantTo(ledger, "grant_2", 10_000n);
     for (let index = 0; index < 700; index += 1) leaveHold(`hold_${String(index).padStart(4, "0")}`);
     books.failWith = (transitions) =>
