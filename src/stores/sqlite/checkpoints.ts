@@ -1,13 +1,16 @@
 import type { WorkerLink } from "./link.ts";
 
 const EVERY_MS = 500;
-/** 64 MiB of log: from here on the writer itself pauses for the last pages, so that the log can begin anew. */
-const LOG_PAGES_MAX = 16_384;
+/** 32 MiB of log: from here on the writer itself pauses for the last pages, so that the log can begin anew. */
+const LOG_PAGES_MAX = 8_192;
+/** So many between two copies are written under load alone. */
+const LOG_PAGES_UNDER_LOAD = 256;
 
 /**
  * Copies the log into the database, on a connection of its own so that the writer does not wait for it. Between
  * writes no timer runs. While writes never cease the log cannot begin anew by this alone: the last pages are always
- * ahead. Past a size the writer therefore copies what little is left, between two batches.
+ * ahead. Past a size the writer therefore copies what little is left, between two batches. Once there is load, the log gets
+ * its size at once instead of growing by every commit.
  */
 export class Checkpoints {
   readonly #writer: WorkerLink;
@@ -15,6 +18,7 @@ export class Checkpoints {
   #timer: NodeJS.Timeout | undefined;
   #running: Promise<void> = Promise.resolve();
   #stopped = false;
+  #isLengthened = false;
 
   constructor(writer: WorkerLink, side: WorkerLink) {
     this.#writer = writer;
@@ -42,6 +46,10 @@ export class Checkpoints {
   async #run(): Promise<void> {
     try {
       const { logPages } = await this.#side.request({ kind: "checkpoint", mode: "PASSIVE" });
+      if (logPages > LOG_PAGES_UNDER_LOAD && !this.#isLengthened) {
+        this.#isLengthened = true;
+        await this.#writer.request({ kind: "lengthen" });
+      }
       if (logPages > LOG_PAGES_MAX) await this.#writer.request({ kind: "checkpoint", mode: "PASSIVE" });
     } catch {
       // The next write asks again; a store that does not work tells its callers so itself.

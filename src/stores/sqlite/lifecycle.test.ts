@@ -85,6 +85,34 @@ async function kill(child: ChildProcess): Promise<void> {
   await once(child, "exit");
 }
 
+/** Books 20 holds and ends ten of them at a time, for a child of startChild, until it is killed. */
+const BOOKING = `
+  const { books, accounts } = await openSqliteStore({ dataDir, role: "service" });
+  const organizationId = "org_child";
+  await accounts.insertOrganization({ id: organizationId, name: "", kind: "standard", createdAtMs: 1 });
+  await books.apply("durable", [{ kind: "grant", organizationId, grantId: "grant_child", amount: 1_000_000n,
+    effectiveAtMs: null, expiresAtMs: null, priority: 1, reference: null }]);
+  const price = 1_000_000n;
+  const prices = { input: price, cachedInput: price, cacheWrite: price, output: price, reasoning: price };
+  for (;;) {
+    const holds = Array.from({ length: 20 }, () => ({ kind: "hold", least: 5n, most: 5n, lifeMs: 60_000,
+      facts: { holdId: v7(), organizationId, tokenId: "t", requestId: "r", model: "m", upstream: "u", prices, metadata: null } }));
+    await books.apply("holds", holds);
+    await books.apply("durable", holds.slice(10).map(({ facts }) => ({ kind: "settle", facts, basis: "reported",
+      end: "complete", tokens: { input: 1, cachedInput: 0, cacheWrite: 0, output: 2, reasoning: 0 } })));
+    console.log("booked");
+  }`;
+
+/** What BOOKING said that it had booked is there, at least, and the books are right. */
+async function expectBooked(times: number): Promise<void> {
+  const store = await open();
+  const { holds, events, violations } = await store.books.verify("org_child");
+  expect(violations).toEqual([]);
+  expect(holds).toBeGreaterThanOrEqual(times * 20);
+  expect(events).toBeGreaterThanOrEqual(times * 10);
+  expect((await store.books.balance("org_child"))?.spent).toBe(BigInt(events) * 3n);
+}
+
 describe("one service owns a data directory", () => {
   test("a second service in the same process is refused, until the first is closed", async () => {
     const first = await open();
@@ -129,30 +157,20 @@ describe("what was written stays", () => {
   });
 
   test("what was acknowledged before kill -9 is there after it", async () => {
-    const { child, lines } = startChild(`
-      const { books, accounts } = await openSqliteStore({ dataDir, role: "service" });
-      const organizationId = "org_child";
-      await accounts.insertOrganization({ id: organizationId, name: "", kind: "standard", createdAtMs: 1 });
-      await books.apply("durable", [{ kind: "grant", organizationId, grantId: "grant_child", amount: 1_000_000n,
-        effectiveAtMs: null, expiresAtMs: null, priority: 1, reference: null }]);
-      const price = 1_000_000n;
-      const prices = { input: price, cachedInput: price, cacheWrite: price, output: price, reasoning: price };
-      for (;;) {
-        const holds = Array.from({ length: 20 }, () => ({ kind: "hold", least: 5n, most: 5n, lifeMs: 60_000,
-          facts: { holdId: v7(), organizationId, tokenId: "t", requestId: "r", model: "m", upstream: "u", prices, metadata: null } }));
-        await books.apply("holds", holds);
-        await books.apply("durable", holds.slice(10).map(({ facts }) => ({ kind: "settle", facts, basis: "reported",
-          end: "complete", tokens: { input: 1, cachedInput: 0, cacheWrite: 0, output: 2, reasoning: 0 } })));
-        console.log("booked");
-      }`);
+    const { child, lines } = startChild(BOOKING);
     for (let booked = 0; booked < 50; booked += 1) expect((await lines.next()).value).toBe("booked");
     await kill(child);
-    const store = await open();
-    const { holds, events, violations } = await store.books.verify("org_child");
-    expect(violations).toEqual([]);
-    expect(holds).toBeGreaterThanOrEqual(1_000);
-    expect(events).toBeGreaterThanOrEqual(500);
-    expect((await store.books.balance("org_child"))?.spent).toBe(BigInt(events) * 3n);
+    await expectBooked(50);
+  });
+
+  test("under load the log gets its whole size at once; what is acknowledged then survives kill -9 too", async () => {
+    const { child, lines } = startChild(BOOKING);
+    const log = join(dataDir, "tollgate.db-wal");
+    let booked = 0;
+    for (; booked < 20 || statSync(log).size < 64 * 1024 * 1024; booked += 1) await lines.next();
+    for (let more = 0; more < 20; more += 1, booked += 1) expect((await lines.next()).value).toBe("booked");
+    await kill(child);
+    await expectBooked(booked);
   });
 
   test("the log is copied into the database while the service runs", async () => {
@@ -228,9 +246,9 @@ describe("a file or directory that cannot be used", () => {
     await (await open()).close();
     const path = join(dataDir, "tollgate.db");
     const beside = new DatabaseSync(path);
-    beside.exec("INSERT INTO schema_migration VALUES (9, '0009_later.sql', 'x', 1)");
-    expect(await refusal()).toMatch(/^The database .* was written by a newer Tollgate: its schema is 9/);
-    beside.exec("DELETE FROM schema_migration WHERE version = 9; UPDATE schema_migration SET checksum = 'other'");
+    beside.exec("INSERT INTO schema_migration VALUES (9999, '9999_later.sql', 'x', 1)");
+    expect(await refusal()).toMatch(/^The database .* was written by a newer Tollgate: its schema is 9999/);
+    beside.exec("DELETE FROM schema_migration WHERE version = 9999; UPDATE schema_migration SET checksum = 'other'");
     expect(await refusal({ role: "command" })).toContain("another text of the migration 0001");
     beside.close();
   });

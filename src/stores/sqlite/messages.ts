@@ -27,6 +27,8 @@ interface Requests {
   write: { request: { statements: Statement[] }; result: number[] };
   snapshot: { request: { statements: Statement[] }; result: Record<string, unknown>[][] };
   checkpoint: { request: { mode: "PASSIVE" | "TRUNCATE" }; result: CheckpointResult };
+  /** Gives the log the size that it gets under load. */
+  lengthen: { request: object; result: null };
   close: { request: object; result: null };
 }
 

@@ -4,6 +4,7 @@ import { OperatorError } from "../../errors.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { Connection } from "./connection.ts";
 import { unavailableReason } from "./failure.ts";
+import { lengthenLog } from "./log-file.ts";
 import {
   type ReplyMessage,
   type Request,
@@ -52,6 +53,9 @@ function answer(request: Request): ResultOf<RequestKind> {
       );
     case "checkpoint":
       return connection.checkpoint(request.mode);
+    case "lengthen":
+      connection.transaction("BEGIN IMMEDIATE", false, () => lengthenLog(options.databasePath));
+      return null;
     case "close":
       connection.close();
       return null;
