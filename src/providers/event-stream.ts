@@ -63,7 +63,7 @@ export class EventStreamReader {
       }
       if (lineFeed >= 0 && lineFeed < start) lineFeed = text.indexOf("\n", start);
     }
-    if (start < text.length) this.#line += start === 0 ? text : text.slice(start);
+    if (start < text.length) this.#line += start === 0 ? text : copied(text.slice(start));
   }
 
   #endLine(text: string, start: number, end: number, events: string[]): void {
@@ -94,4 +94,9 @@ export class EventStreamReader {
     if (this.#data !== "") events.push(this.#data);
     this.#data = undefined;
   }
+}
+
+/** A part of a text holds on to the whole of it: this is for parts that stay longer. */
+export function copied(part: string): string {
+  return Buffer.from(part, "utf16le").toString("utf16le");
 }

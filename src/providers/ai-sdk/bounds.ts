@@ -45,12 +45,24 @@ function wholeEvents(): Bounds {
     } catch {
       throw tooLong();
     } finally {
-      if (events.length > 0) pass(Buffer.from(events.map(written).join("")));
+      passTogether(events, pass);
     }
   };
 }
 
-const written = (data: string) => `data: ${data.replaceAll("\n", "\ndata: ")}\n\n`;
+/** Each pipe of a package keeps a piece while nobody reads: this is what many small events may come to in one. */
+const PIECE_CHARACTERS = 4 * 1024;
+
+function passTogether(events: readonly string[], pass: (whole: Buffer) => void): void {
+  let together = "";
+  for (const data of events) {
+    together += `data: ${data.replaceAll("\n", "\ndata: ")}\n\n`;
+    if (together.length < PIECE_CHARACTERS) continue;
+    pass(Buffer.from(together));
+    together = "";
+  }
+  if (together !== "") pass(Buffer.from(together));
+}
 
 /**
  * Passes on only whole frames of Amazon's event stream (application/vnd.amazon.eventstream, "Event stream encoding" of

@@ -106,7 +106,9 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
     if (this.#state === "broken") this.#close();
   }
 
-  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+  onResponseStart(controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+    // They would hold on to all that was read together with them for as long as the answer lasts.
+    controller.rawHeaders = null;
     if (status < 200) {
       // Each sets undici's timeout anew.
       this.#interimAnswers += 1;
@@ -147,6 +149,8 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
     return new Promise((resolve, reject) => {
       this.#reader = { resolve, reject };
       this.#wake();
+      // Not before: what is read ahead waits for as long as the reader does.
+      if (this.#reader !== undefined) this.#controller?.resume();
     });
   }
 
@@ -205,7 +209,6 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
   #take(): Buffer[] {
     const taken = this.#waiting;
     this.#discard();
-    this.#controller?.resume();
     return taken;
   }
 }

@@ -1,3 +1,4 @@
+import { copied } from "../event-stream.ts";
 import { isObject } from "./json.ts";
 
 const PROBE = "probe of the template";
@@ -32,8 +33,8 @@ export class EventTemplate {
     const before = data.slice(0, at + field.length);
     const after = data.slice(before.length + content.length);
     if (!saysContentAlone(`${before}${PROBE}${after}`)) return;
-    this.#before = before;
-    this.#after = after;
+    this.#before = copied(before);
+    this.#after = copied(after);
   }
 }
 
