@@ -11,6 +11,8 @@ export interface Wire {
   /** Each connection's requests, as text. */
   requests: string[];
   connections: number;
+  /** By all open connections. */
+  sentBytes(): number;
   /** Resolves when the peer of the last connection has gone. */
   closed(): Promise<void>;
   end(): Promise<void>;
@@ -41,6 +43,7 @@ export async function startWire(answer: (socket: Socket, request: string) => voi
     port,
     requests: [],
     connections: 0,
+    sentBytes: () => [...sockets].reduce((sum, { bytesWritten }) => sum + bytesWritten, 0),
     closed: async () => closings.at(-1),
     end: async () => {
       for (const socket of sockets) socket.destroy();

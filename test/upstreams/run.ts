@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
 import { ErrorEnvelope } from "../../src/contract/error.ts";
 import { compileCheck } from "../../src/contract/validation.ts";
@@ -14,6 +13,7 @@ import {
 import type { Counted } from "../wires/fixture.ts";
 import { FIXTURES } from "../wires/fixtures.ts";
 import { type Case, MODES, type Mode, modesOf, type Outcome } from "./cases.ts";
+import { growthBytes, keptBytes, TELLS_ITS_MEMORY } from "./memory.ts";
 import { REPORTED } from "./scripts.ts";
 import { modelOf, OTHER_WIRES, providerAt, startServers, TIMEOUT_MS } from "./servers.ts";
 import { casesOf, NAMES, OWN_KIND, reasonAgainst } from "./wire-cases.ts";
@@ -58,14 +58,17 @@ export interface Bench {
   service: RunningService;
   /** Sends a request for each case and mode, and gives what the clients, the books and the clock have to say to it. */
   run(kinds: readonly string[]): Promise<Met[]>;
-  /** Sends as many requests for streams at once of a case, by turns to the kinds, and gives the most that the service's memory grew by meanwhile, in bytes. */
+  /** Sends as many requests at once for streams of a case, to the kinds in turn, and gives the most that the service's memory grew by meanwhile, in bytes. */
   growth(kinds: readonly string[], name: string, count: number): Promise<number>;
+  /** Sends as many and reads none of the answers; gives what the service keeps of each then, in bytes. */
+  kept(kinds: readonly string[], name: string, count: number): Promise<number>;
   end(): Promise<void>;
 }
 
 export async function startBench(): Promise<Bench> {
   const servers = await startServers();
   const service = await startService({
+    environment: TELLS_ITS_MEMORY,
     config: {
       limits: { requestsPerMinute: 100_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 1000 },
       providers: servers.providers,
@@ -81,7 +84,8 @@ export async function startBench(): Promise<Bench> {
   const asking = { service, organization };
   return {
     service,
-    growth: (kinds, name, count) => growth(asking, kinds, name, count),
+    growth: (kinds, name, count) => growthBytes(service, streams(asking, kinds, name, count)),
+    kept: (kinds, name, count) => keptBytes(service, streams(asking, kinds, name, count), servers.sentBytes),
     run: (kinds) => run(asking, kinds),
     end: async () => {
       await service.end();
@@ -114,26 +118,13 @@ function begin({ service, organization }: Asking, model: string, mode: Mode): Pr
   return send(service, "/v1/chat/completions", organization.token, body, options);
 }
 
-async function growth(asking: Asking, kinds: readonly string[], name: string, count: number): Promise<number> {
-  const before = residentBytes(asking.service);
-  let most = before;
-  const sampling = setInterval(() => {
-    most = Math.max(most, residentBytes(asking.service));
-  }, 5);
-  const read = async (kind = OWN_KIND) => {
+/** What asks for streams of a case. */
+function streams(asking: Asking, kinds: readonly string[], name: string, count: number): (() => Promise<Response>)[] {
+  return Array.from({ length: count }, (_none, turn) => {
+    const kind = kinds[turn % kinds.length] ?? "";
     const index = casesOf(kind).findIndex((one) => one.name === name);
-    const answer = await begin(asking, modelOf(kind, index), "streamed");
-    if (answer.body !== null) for await (const _bytes of answer.body);
-  };
-  await Promise.all(Array.from({ length: count }, (_one, index) => read(kinds[index % kinds.length])));
-  clearInterval(sampling);
-  return most - before;
-}
-
-/** Of the service's process (proc(5), VmRSS). */
-function residentBytes({ child }: RunningService): number {
-  const status = readFileSync(`/proc/${child.pid}/status`, "utf8");
-  return Number(/VmRSS\D+(\d+) kB/.exec(status)?.[1]) * 1024;
+    return () => begin(asking, modelOf(kind, index), "streamed");
+  });
 }
 
 /** All kinds, streamed and not, meet a case at once; one case follows another. */

@@ -26,6 +26,8 @@ const PATIENT_MS = 15_000;
 interface Servers {
   /** As the configuration lists them: of each kind one for each address. */
   providers: { id: string; kind: string; baseUrl: string }[];
+  /** By all open connections. */
+  sentBytes(): number;
   end(): Promise<void>;
 }
 
@@ -69,5 +71,5 @@ export async function startServers(): Promise<Servers> {
       return { ...settings, id, kind, baseUrl: `${origin}${basePath}`, timeouts: timeoutsAt(at) };
     }),
   );
-  return { providers, end };
+  return { providers, sentBytes: wire.sentBytes, end };
 }

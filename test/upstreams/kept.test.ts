@@ -1,0 +1,27 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Bench, OTHER_KINDS, startBench } from "./run.ts";
+import { OWN_KIND } from "./wire-cases.ts";
+
+const FLOOD = "a stream without end";
+const STREAMS = 64;
+const KEPT_BYTES_MAX = 256 * 1024;
+
+let bench: Bench;
+beforeAll(async () => {
+  bench = await startBench();
+});
+afterAll(() => bench?.end());
+
+test.each([
+  ["this service's own wire", [OWN_KIND], KEPT_BYTES_MAX],
+  ["the wires that packages speak, whose pipes keep a piece each", OTHER_KINDS, 2 * KEPT_BYTES_MAX],
+])(
+  "what is kept of a stream that nobody reads is bounded: %s",
+  async (_whose, kinds, bytesMax) => {
+    await bench.kept(kinds, FLOOD, STREAMS);
+    const kept = await bench.kept(kinds, FLOOD, STREAMS);
+    console.log("KEPT", kept / 1024);
+    expect(kept).toBeLessThan(bytesMax);
+  },
+  60_000,
+);

@@ -1,0 +1,77 @@
+import { readFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { RunningService } from "../support/service.ts";
+
+/** What a service runs first: it tells its memory, what is garbage taken off, whenever it is sent SIGUSR2. */
+const HOOK = `
+import v8 from "node:v8";
+import vm from "node:vm";
+v8.setFlagsFromString("--expose-gc");
+const collect = vm.runInNewContext("gc");
+process.on("SIGUSR2", async () => {
+  let least = Number.POSITIVE_INFINITY;
+  // Buffers are given back by a thread that may have to wait for its turn.
+  for (let turn = 0; turn < 10; turn += 1) {
+    collect();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const { heapUsed, external } = process.memoryUsage();
+    if (heapUsed + external < 0.99 * least) turn = 0;
+    least = Math.min(least, heapUsed + external);
+  }
+  process.stderr.write("MEMORY " + least + "\\n");
+});`;
+export const TELLS_ITS_MEMORY = { NODE_OPTIONS: `--import "data:text/javascript,${encodeURIComponent(HOOK)}"` };
+
+/** Bytes on the heap and beside it. */
+async function memoryBytes({ child, output }: RunningService): Promise<number> {
+  const told = output().length;
+  child.kill("SIGUSR2");
+  for (;;) {
+    const found = /^MEMORY (\d+)\n/m.exec(output().slice(told));
+    if (found !== null) return Number(found[1]);
+    await sleep(10);
+  }
+}
+
+/**
+ * What a service keeps of each answer that was begun and is not read, in bytes, once its upstreams have sent all that they
+ * can. It should have answered the same before: what it needs for its first answers stays.
+ */
+export async function keptBytes(
+  service: RunningService,
+  begin: (() => Promise<Response>)[],
+  sentBytes: () => number,
+): Promise<number> {
+  const answers = await Promise.all(begin.map((one) => one()));
+  // The buffers of all sockets fill up; then nothing moves any more.
+  const rest = async () => {
+    for (let last = -1; last !== sentBytes(); await sleep(500)) last = sentBytes();
+  };
+  await rest();
+  const withThem = await memoryBytes(service);
+  await Promise.all(answers.map(({ body }) => body?.cancel()));
+  await rest();
+  return (withThem - (await memoryBytes(service))) / begin.length;
+}
+
+/** The most that a service grows by while answers are read as they come, in bytes. */
+export async function growthBytes(service: RunningService, begin: (() => Promise<Response>)[]): Promise<number> {
+  const before = residentBytes(service);
+  let most = before;
+  const sampling = setInterval(() => {
+    most = Math.max(most, residentBytes(service));
+  }, 5);
+  const read = async (one: () => Promise<Response>) => {
+    const { body } = await one();
+    if (body !== null) for await (const _bytes of body);
+  };
+  await Promise.all(begin.map(read));
+  clearInterval(sampling);
+  return most - before;
+}
+
+/** Of the service's process (proc(5), VmRSS). */
+function residentBytes({ child }: RunningService): number {
+  const status = readFileSync(`/proc/${child.pid}/status`, "utf8");
+  return Number(/VmRSS\D+(\d+) kB/.exec(status)?.[1]) * 1024;
+}
