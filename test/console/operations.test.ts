@@ -107,7 +107,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     const dialog = page.getByRole("dialog");
     await press("Give back");
     await dialog.getByLabel("Credits", { exact: true }).fill("1");
-    await dialog.getByLabel("For the request").fill(charged?.id ?? "");
+    await dialog.getByLabel("For the request").fill(`${service.url}/requests/${charged?.id}?status=complete`);
     await dialog.getByRole("button", { name: "Give back" }).click();
     await dialog.getByRole("alert").getByText("The service refused this").waitFor();
     await dialog.getByLabel("Credits", { exact: true }).fill(charged?.charged.toFixed(6) ?? "");

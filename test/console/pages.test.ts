@@ -71,7 +71,12 @@ describe.skipIf(!hasBrowser)("the console", () => {
     expect(await page.evaluate("document.activeElement.id")).toBe("main");
     await page.getByRole("button", { name: "Create organization" }).focus();
     await page.keyboard.press("Enter");
-    await page.getByRole("dialog").getByLabel("Name").focus();
+    await page.getByRole("dialog").waitFor();
+    // A form is begun at its first field, and gone on with at what is wrong in it.
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await page.getByText("Give it a name.").waitFor();
+    await expect.poll(() => page.evaluate("document.activeElement.getAttribute('aria-invalid')")).toBe("true");
     await page.keyboard.type("Made by keyboard");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Made by keyboard" }).waitFor();

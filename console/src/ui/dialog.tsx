@@ -22,6 +22,8 @@ export function Dialog({ title, onClose, children, side = false, className = "" 
   useLayoutEffect(() => {
     const dialog = element.current;
     dialog?.showModal();
+    // A form is there to be filled in: the browser would begin with the button that closes it.
+    dialog?.querySelector<HTMLElement>("form :is(input, select, textarea)")?.focus();
     return () => dialog?.close();
   }, []);
   return (

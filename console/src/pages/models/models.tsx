@@ -6,7 +6,7 @@ import type { Model } from "../../api/types.ts";
 import { useSession } from "../../shell/session.ts";
 import { Card, Page } from "../../ui/page.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
-import { Empty, Failure } from "../../ui/states.tsx";
+import { Empty, Failure, Skeleton } from "../../ui/states.tsx";
 import { Table } from "../../ui/table.tsx";
 import { Choice } from "../choice.tsx";
 import { useFilters } from "../use-filters.ts";
@@ -46,6 +46,7 @@ export default function Models() {
         />
       </search>
       {query.isError && <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />}
+      {catalog === undefined && compared.length > 1 && <Skeleton height="37rem" />}
       <Compare
         models={(catalog ?? []).filter(({ id }) => compared.includes(id))}
         onClear={() => setFilters({ compare: "" })}

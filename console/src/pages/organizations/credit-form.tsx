@@ -16,7 +16,7 @@ export function CreditForm({ organizationId, onClose }: { organizationId: string
     const credits = readCredits(amount);
     setError("error" in credits ? credits.error : null);
     if ("error" in credits) return;
-    const why = { hold_id: lineOrNull(holdId), reference: lineOrNull(reference), note: lineOrNull(note) };
+    const why = { hold_id: lineOrNull(idOf(holdId)), reference: lineOrNull(reference), note: lineOrNull(note) };
     give.mutate({ amount: credits.value, ...why });
   };
   return (
@@ -25,7 +25,7 @@ export function CreditForm({ organizationId, onClose }: { organizationId: string
       <TextField label="Credits" inputMode="decimal" value={amount} error={error} onValue={setAmount} />
       <TextField
         label="For the request"
-        hint="Its id, as its page's address has it. Empty: goodwill."
+        hint="The address of its page, or the id in it. Empty: goodwill."
         value={holdId}
         onValue={setHoldId}
       />
@@ -39,4 +39,10 @@ export function CreditForm({ organizationId, onClose }: { organizationId: string
       <TextField label="Note" hint="Why." maxLength={200} value={note} onValue={setNote} />
     </BookingForm>
   );
+}
+
+/** The id in the address of a request's page, or as it was typed. */
+function idOf(text: string): string {
+  const [, id = text] = /\/requests\/([^/?#]+)/.exec(text) ?? [];
+  return id;
 }
