@@ -28,6 +28,8 @@ export interface Course {
 
 interface Request {
   model: CatalogModel;
+  /** Those of the model's that can take the request. */
+  routes: readonly Route[];
   prepared: PreparedRequest;
   admission: Admission;
   meter: Meter;
@@ -44,7 +46,7 @@ export async function attempt(
   request: Request,
   course: Course,
 ): Promise<ProviderAnswer> {
-  const routes = inOrder(request.model.routes, gateway.random);
+  const routes = inOrder(request.routes, gateway.random);
   let failure: UpstreamError | undefined;
   let refusal: UpstreamError | undefined;
   gateway.retryBudget.count(request.model.id, gateway.clock());

@@ -8,7 +8,7 @@ import { endOfAnswer, headOf } from "./head.ts";
 import { KeepingSink } from "./kept-answer.ts";
 import { keepConversation } from "./kept-conversation.ts";
 import { Meter } from "./meter.ts";
-import { type PreparedRequest, prepare } from "./prepare.ts";
+import { type PreparedRequest, prepare, routesFor } from "./prepare.ts";
 import { replay } from "./replay.ts";
 import { routeTo } from "./route.ts";
 import { delivered, type Ending, type Settlement, settle, totalTokens } from "./settle.ts";
@@ -22,7 +22,8 @@ import { toApiError } from "./upstream-errors.ts";
 export async function complete(gateway: Gateway, call: CompletionCall, client: AnswerSink): Promise<void> {
   const model = routeTo(gateway.catalog, call.principal, call.request.model);
   const prepared = prepare(call.request, model);
-  const [route] = model.routes as [Route, ...Route[]];
+  const routes = routesFor(gateway, model, prepared.request);
+  const [route] = routes;
   const admission = await admit(gateway, call, model, route, prepared.request);
   if ("answer" in admission) return replay(call, model, admission, client);
   const sink = sinkOf(call, client);
@@ -34,7 +35,7 @@ export async function complete(gateway: Gateway, call: CompletionCall, client: A
   let settlement: Settlement | undefined;
   try {
     if (call.signal.aborted) throw call.signal.reason;
-    const answer = await attempt(gateway, call, { model, prepared, admission, meter }, ending);
+    const answer = await attempt(gateway, call, { model, routes, prepared, admission, meter }, ending);
     sink.open(headOf(gateway, call, model, ending.route, ignoredOf(prepared, answer), admission));
     ending.isStreamed = sink.streams;
     await relay(answer, meter, sink, () => {

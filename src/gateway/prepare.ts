@@ -2,8 +2,10 @@ import type { CatalogModel, Route } from "../catalog/model.ts";
 import type { Capability } from "../contract/model.ts";
 import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../contract/request.ts";
 import { tooManyTokens } from "../contract/validation.ts";
-import { ApiError } from "../errors.ts";
+import { ApiError, type UpstreamError } from "../errors.ts";
 import type { UpstreamRequest } from "../providers/provider.ts";
+import type { Gateway } from "./gateway.ts";
+import { toApiError } from "./upstream-errors.ts";
 
 /** A request as a model can take it. */
 export interface PreparedRequest {
@@ -113,6 +115,23 @@ function unsupported(param: string, model: CatalogModel, value?: string): ApiErr
   const what = value === undefined ? `'${param}'` : `'${param}' to be ${value}`;
   const message = `The model '${model.id}' does not support ${what}. Its capabilities are: ${capabilities}.`;
   return new ApiError("unsupported_value", message, { param });
+}
+
+/** The routes whose upstreams can be told the request. Throws ApiError where none can: the caller then hears why the first one cannot. */
+export function routesFor(
+  { providers }: Pick<Gateway, "providers">,
+  model: CatalogModel,
+  request: ChatCompletionRequest,
+): [Route, ...Route[]] {
+  const maxTokens = request.max_tokens ?? request.max_completion_tokens ?? model.maxOutputTokens;
+  let refusal: UpstreamError | undefined;
+  const [first, ...others] = model.routes.filter((route) => {
+    const refused = providers.get(route.providerId)?.refusal?.(forUpstream(request, route, maxTokens));
+    refusal ??= refused;
+    return refused === undefined;
+  });
+  if (first !== undefined) return [first, ...others];
+  throw refusal === undefined ? new Error(`${model.id} has no route`) : toApiError(refusal);
 }
 
 /** The request as it goes upstream on a route, at most `maxTokens` long. */

@@ -17,6 +17,7 @@ import {
   type UpstreamChunk,
   UpstreamError,
   type UpstreamFailure,
+  type UpstreamRequest,
 } from "./provider.ts";
 import type { Environment, ProviderSettings } from "./settings.ts";
 
@@ -62,6 +63,16 @@ class AiSdk implements Provider {
       [...secrets, ...Object.values(settings.headers)].filter((secret) => typeof secret === "string"),
     );
     this.#connect = wire.connect(settings, this.#fetchToken);
+  }
+
+  refusal(request: UpstreamRequest): UpstreamError | undefined {
+    try {
+      toCall(this.#wire, request);
+      return undefined;
+    } catch (error) {
+      if (error instanceof UpstreamError) return error;
+      throw error;
+    }
   }
 
   async complete({ request, signal }: ProviderCall): Promise<ProviderAnswer> {

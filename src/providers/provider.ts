@@ -1,5 +1,6 @@
 import type { Delta, FinishReason } from "../contract/completion.ts";
 import type { ChatCompletionRequest } from "../contract/request.ts";
+import type { UpstreamError } from "../errors.ts";
 
 export { UpstreamError, type UpstreamFailure } from "../errors.ts";
 
@@ -11,6 +12,8 @@ export interface Provider {
   readonly id: string;
   /** Whether it fails because a request says so: a failure then tells nothing of the next request. */
   readonly isScripted?: boolean;
+  /** Why a request cannot be put into the upstream's words, found without asking it; undefined where it can, or where only asking tells. */
+  refusal?(request: UpstreamRequest): UpstreamError | undefined;
   /**
    * Resolves when the upstream has accepted the request and begun to answer; rejects with UpstreamError before that.
    * The chunks reject with UpstreamError when the answer breaks off. Aborting `signal` ends the upstream's

@@ -1,6 +1,6 @@
 import OpenAI from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { makeOrganization, type RunningService, send, startService } from "../support/service.ts";
+import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 import { converse } from "./conversation.ts";
 import { REASONING, TEXT } from "./fixture.ts";
 import { FIXTURES } from "./fixtures.ts";
@@ -13,6 +13,7 @@ const MODES = [false, true];
 let upstream: ScriptedServer;
 let service: RunningService;
 let token: string;
+let poor: Organization;
 let client: OpenAI;
 
 beforeAll(async () => {
@@ -21,11 +22,16 @@ beforeAll(async () => {
     return { id: kind, kind, baseUrl: `${upstream.origin}${basePath}`, ...settings };
   });
   const capabilities = ["tools", "structured_output", "vision", "reasoning"];
-  const models = FIXTURES.map(({ kind, model }) => {
-    return { id: `by-${kind}`, capabilities, price: PRICE, routes: [{ provider: kind, model }] };
-  });
+  const routesOf = (kinds: string[]) =>
+    FIXTURES.filter(({ kind }) => kinds.includes(kind)).map(({ kind, model }) => ({ provider: kind, model }));
+  const models = FIXTURES.flatMap(({ kind }) => [
+    { id: `by-${kind}`, capabilities, price: PRICE, routes: routesOf([kind]) },
+    // The one that can stands last.
+    { id: `by-${kind}-or-own`, capabilities, price: PRICE, routes: routesOf([kind, "openai-compatible"]).reverse() },
+  ]);
   service = await startService({ config: { providers, models } });
   ({ token } = await makeOrganization(service, "10"));
+  poor = await makeOrganization(service, "0");
   client = new OpenAI({ apiKey: token, baseURL: service.baseUrl, maxRetries: 0 });
 });
 afterAll(async () => {
@@ -68,6 +74,23 @@ describe.each(FIXTURES)("$kind", (fixture) => {
     expect(upstream.requests).toEqual([]);
   });
 
+  test("what only its wire knows is refused before anything is held, and another route takes it", async () => {
+    const words = { messages: [{ role: "user", content: "go" }, resultOfNothing], max_tokens: 10 };
+    const body = { model: `by-${kind}`, ...words };
+    const answer = await send(service, "/v1/chat/completions", poor.token, body);
+    const isOwn = kind === "openai-compatible";
+    // Who has no credits is told of them where a hold is tried.
+    expect(answer.status).toBe(isOwn ? 402 : 400);
+    const refused = { code: "unsupported_value", message: expect.stringContaining("messages[1].tool_call_id") };
+    if (!isOwn) expect(await answer.json()).toMatchObject({ error: refused });
+    expect(upstream.requests).toEqual([]);
+    const own = FIXTURES.find((one) => one.kind === "openai-compatible") ?? fixture;
+    upstream.answer(scripted(own, own.text, false));
+    const served = await ask(kind, { model: `by-${kind}-or-own`, ...words });
+    expect(served.status).toBe(200);
+    expect(served.headers.get("x-tollgate-route")).toBe(`${own.kind}/${own.model}`);
+  });
+
   test("a bad key is the operator's: 502, a loud line, and no word of it", async () => {
     const bad = fixture.errors.find(({ failure }) => failure === "credentials");
     upstream.answer({ status: bad?.status ?? 0, headers: bad?.headers ?? {}, body: JSON.stringify(bad?.body) });
@@ -81,6 +104,7 @@ describe.each(FIXTURES)("$kind", (fixture) => {
   });
 });
 
+const resultOfNothing = { role: "tool", tool_call_id: "call_of_nobody", content: "12 degrees" };
 const imageMessage = {
   role: "user",
   content: [{ type: "image_url", image_url: { url: "https://images.example/cat.png" } }],
