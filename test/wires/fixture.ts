@@ -68,6 +68,8 @@ export interface WireFixture {
   tools: Answer & Asked;
   /** What has to stand in the second request, after the calls were answered. */
   secondTurn: object;
+  /** Thinks before each of `CALLS`; absent: the wire does not sign what it thinks, or signs the calls themselves. */
+  interleaved?: Answer & { secondTurn: object };
   /** Answers `JSON_TEXT` to `JSON_SCHEMA`. */
   structured: Answer & Asked;
   /** Says `TEXT` with `LOGPROBS`; absent: the wire tells none. */

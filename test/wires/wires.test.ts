@@ -79,6 +79,15 @@ describe.each(FIXTURES)("$kind", (fixture: WireFixture) => {
     provider = createProvider(settingsOf(baseUrl, { kind: fixture.kind, apiKey, timeouts, ...settings }), {});
     return () => provider.close();
   });
+  /** The turn after tool calls, with their results. */
+  const answerCalls = (message: Awaited<ReturnType<typeof ask>>["message"], fields: Partial<UpstreamRequest>) => {
+    const results = ["12 degrees", "9 degrees"].map((content, index): RequestMessage => {
+      return { role: "tool", content, tool_call_id: message.tool_calls?.[index]?.id ?? "" };
+    });
+    const { content: _none, refusal: _no, ...reply } = message;
+    const messages: RequestMessage[] = [QUESTION, JSON.parse(JSON.stringify(reply)), ...results];
+    return ask(provider, { ...fields, tools: TOOLS, messages });
+  };
   const sent = (index = 0) => server.requests[index]?.body ?? {};
 
   describe.each(MODES)("%s", (mode, stream) => {
@@ -109,15 +118,19 @@ describe.each(FIXTURES)("$kind", (fixture: WireFixture) => {
       );
       expect(new Set(calls.map(({ id }) => id)).size).toBe(2);
       expect(sent()).toMatchObject(fixture.tools.sent);
-      const results = ["12 degrees", "9 degrees"].map((content, index): RequestMessage => {
-        return { role: "tool", content, tool_call_id: calls[index]?.id ?? "" };
-      });
-      const { content: _none, refusal: _no, ...reply } = first.message;
-      const messages: RequestMessage[] = [QUESTION, JSON.parse(JSON.stringify(reply)), ...results];
-      const second = await ask(provider, { model, stream, tools: TOOLS, messages });
+      const second = await answerCalls(first.message, { model, stream });
       expect(second.error).toBeUndefined();
       expect(second.message.content).toBe(TEXT);
       expect(sent(1)).toMatchObject(fixture.secondTurn);
+    });
+
+    const { interleaved } = fixture;
+    test.runIf(interleaved !== undefined)("reasoning between two calls goes back in its place", async () => {
+      const { secondTurn = {}, whole, events = [] } = interleaved ?? {};
+      server.answer(scripted(fixture, { whole, events }, stream), scripted(fixture, fixture.text, stream));
+      const first = await ask(provider, { model, stream, tools: TOOLS });
+      await answerCalls(first.message, { model, stream });
+      expect(sent(1)).toMatchObject(secondTurn);
     });
 
     test("structured output", async () => {

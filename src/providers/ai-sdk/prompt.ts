@@ -79,19 +79,36 @@ class ConversationReader {
   }
 
   #assistantParts(message: RequestMessage, at: string): AssistantPart[] {
-    const { metadataKey, reasoningFields, prompt: rules } = this.#wire;
+    const { prompt: rules } = this.#wire;
     const { reasoning_content: reasoning, refusal, tool_calls: calls = [] } = message;
     const text = `${message.content === undefined ? "" : textOf(message.content, at)}${refusal ?? ""}`;
-    const parts: AssistantPart[] = [];
-    if (rules.takesPlainReasoning && reasoning) parts.push({ type: "reasoning", text: reasoning });
-    for (const { extra_content: extra } of calls) {
-      for (const { text: signed, fields } of readExtraContent(extra, metadataKey, reasoningFields).reasoning) {
-        parts.push({ type: "reasoning", text: signed, providerOptions: { [metadataKey]: fields } });
-      }
-    }
+    const parts = calls.flatMap((call, index) => [
+      ...this.#signedReasoning(call),
+      this.#call(call, `${at}.tool_calls[${index}]`),
+    ]);
+    // Where the text stood is not told: it mostly stands between what was thought first and the first call.
+    const thought = parts.slice(
+      0,
+      Math.max(
+        0,
+        parts.findIndex(({ type }) => type === "tool-call"),
+      ),
+    );
+    const said: AssistantPart[] = [];
+    if (rules.takesPlainReasoning && reasoning) said.push({ type: "reasoning", text: reasoning });
     if (text !== "" && calls.length > 0 && !rules.takesTextWithCalls) this.#ignored.add("messages.content");
-    else if (text !== "") parts.push({ type: "text", text });
-    return [...parts, ...calls.map((call, index) => this.#call(call, `${at}.tool_calls[${index}]`))];
+    else if (text !== "") said.push({ type: "text", text });
+    return [...thought, ...said, ...parts.slice(thought.length)];
+  }
+
+  /** What was thought before a call, in its place: providers refuse it in another order. */
+  #signedReasoning({ extra_content: extra }: ToolCall): AssistantPart[] {
+    const { metadataKey, reasoningFields } = this.#wire;
+    return readExtraContent(extra, metadataKey, reasoningFields).reasoning.map(({ text, fields }) => ({
+      type: "reasoning",
+      text,
+      providerOptions: { [metadataKey]: fields },
+    }));
   }
 
   #call({ id, function: { name, arguments: given }, extra_content: extra }: ToolCall, at: string): AssistantPart {
