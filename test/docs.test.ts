@@ -7,6 +7,7 @@ import { promisify } from "node:util";
 import { Ajv } from "ajv";
 import type { Command } from "commander";
 import { describe, expect, test } from "vitest";
+import packageJson from "../package.json" with { type: "json" };
 import { withTables } from "../scripts/providers-table.ts";
 import { PROVIDER_KEY_VARIABLES } from "../src/catalog/known-providers.ts";
 import { createProgram } from "../src/cli/program.ts";
@@ -138,6 +139,13 @@ test("every error code beside a status is one of the catalog's, with that status
 test("the guide lists every variable that a provider's key is looked for in", () => {
   const named = document("docs/guide.md").text.match(/\b[A-Z]+_API_KEY\b/g) ?? [];
   expect([...new Set(named)].sort()).toEqual([...PROVIDER_KEY_VARIABLES].sort());
+});
+
+test("the guide updates a package of which newer patches may be taken", () => {
+  const guide = documents.find(({ path }) => path === "docs/guide.md");
+  const updated = /^npm update (\S+)$/m.exec(guide?.text ?? "")?.[1] ?? "";
+  const dependencies: Record<string, string> = packageJson.dependencies;
+  expect(dependencies[updated]).toMatch(/^\^/);
 });
 
 test("providers.md has its tables as the code has them: node scripts/providers-table.ts", () => {
