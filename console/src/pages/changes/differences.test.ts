@@ -3,10 +3,20 @@ import { differences } from "./differences.ts";
 
 test("a change tells the fields that differ", () => {
   expect(
-    differences({ name: "a", status: "active", limits: null }, { name: "a", status: "paused", limits: { x: 1 } }),
+    differences(
+      { name: "a", status: "active", limits: null },
+      { name: "a", status: "paused", limits: { requests_per_minute: 1, at_once: 2 } },
+    ),
   ).toEqual([
     { name: "status", from: "active", to: "paused" },
-    { name: "limits", from: "none", to: '{"x":1}' },
+    { name: "limits", from: "none", to: "requests per minute 1, at once 2" },
+  ]);
+});
+
+test("a list is told one by one", () => {
+  expect(differences(null, { scopes: ["models:read", "usage:read"], is_kept: false })).toEqual([
+    { name: "scopes", from: null, to: "models:read, usage:read" },
+    { name: "is kept", from: null, to: "false" },
   ]);
 });
 

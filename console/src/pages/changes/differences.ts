@@ -20,5 +20,9 @@ function spaced(name: string): string {
 
 function inWords(value: unknown): string {
   if (value === undefined || value === null) return NONE;
-  return typeof value === "string" ? value : JSON.stringify(value);
+  if (Array.isArray(value)) return value.map(inWords).join(", ");
+  if (typeof value !== "object") return String(value);
+  return Object.entries(value)
+    .map(([name, part]) => `${spaced(name)} ${inWords(part)}`)
+    .join(", ");
 }
