@@ -215,15 +215,16 @@ const LOST: Record<string, Partial<Outcomes>> = {
   "google-vertex": lostWith(brokenOff("nothing")),
   "": lostWith(brokenOff("2 pieces")),
 };
-const overloaded = (pieces: string) => ({ "": { streamed: brokenOff(pieces, "overloaded") } });
 
 type Outcomes = Pick<Case, "streamed" | "unstreamed">;
 
 /** What differs from this service's own wire, by kind; "" is every other kind. */
 const OTHERWISE: Record<string, Record<string, Partial<Outcomes>>> = {
-  "an error inside a 200": overloaded("a piece"),
+  // What each says in it is its own.
+  "an error inside a 200": { azure: {}, "": { streamed: brokenOff("a piece", "overloaded") } },
   "an error inside a 200, before the first word": {
     anthropic: { streamed: refusedWith(503, "overloaded") },
+    azure: { streamed: brokenOff("nothing") },
   },
   "usage: absent": {
     anthropic: lostWith(FAILED),

@@ -1,5 +1,6 @@
 import { EVENT_LENGTH_MAX, EventStreamReader } from "../event-stream.ts";
 import { answerTooLong, BODY_BYTES_MAX } from "../http/body.ts";
+import { failureInside, type Scrub } from "../openai/errors.ts";
 import { UpstreamError } from "../provider.ts";
 
 /** A frame's length, the length of its headers and their checksum; the shortest frame has a checksum more. */
@@ -9,9 +10,9 @@ const FRAME_BYTES_MIN = 16;
 type Bounds = (piece: Buffer, pass: (whole: Buffer) => void) => void;
 
 /** The bounds of an answer of a media type: the packages keep an unfinished event, however long it grows. */
-export function boundsOf(mediaType: string): Bounds {
+export function boundsOf(mediaType: string, scrub: Scrub): Bounds {
   const total = boundTotal();
-  const whole = WHOLE[mediaType]?.();
+  const whole = WHOLE[mediaType]?.(scrub);
   return (piece, pass) => {
     total(piece);
     if (whole === undefined) pass(piece);
@@ -19,7 +20,7 @@ export function boundsOf(mediaType: string): Bounds {
   };
 }
 
-const WHOLE: Readonly<Record<string, () => Bounds>> = {
+const WHOLE: Readonly<Record<string, (scrub: Scrub) => Bounds>> = {
   "text/event-stream": wholeEvents,
   "application/vnd.amazon.eventstream": wholeFrames,
 };
@@ -34,20 +35,35 @@ function boundTotal(): (piece: Buffer) => void {
 
 /**
  * Passes on only whole events, each written in the plainest way: the packages make an error of an event without data, and
- * lose the last one of a stream whose lines end in CR.
+ * lose the last one of a stream whose lines end in CR. Some of them also pass over an event that is an error and nothing
+ * else: that ends the answer here.
  */
-function wholeEvents(): Bounds {
+function wholeEvents(scrub: Scrub): Bounds {
   const reader = new EventStreamReader();
   return (piece, pass) => {
     const events: string[] = [];
+    let failure: UpstreamError | undefined;
     try {
       reader.push(piece, events);
     } catch {
-      throw tooLong();
-    } finally {
-      passTogether(events, pass);
+      failure = tooLong();
     }
+    const end = events.findIndex((data) => IS_ERROR.test(data));
+    passTogether(end < 0 ? events : events.slice(0, end), pass);
+    failure = toldBy(events[end], scrub) ?? failure;
+    if (failure !== undefined) throw failure;
   };
+}
+
+const IS_ERROR = /^\s*\{\s*"error"\s*:\s*\{/;
+
+function toldBy(data: string | undefined, scrub: Scrub): UpstreamError | undefined {
+  if (data === undefined) return undefined;
+  try {
+    return failureInside(JSON.parse(data), scrub);
+  } catch {
+    return new UpstreamError("malformed", "The upstream sent an error that is not JSON");
+  }
 }
 
 /** Each pipe of a package keeps a piece while nobody reads: this is what many small events may come to in one. */

@@ -84,7 +84,7 @@ export class CallFetch {
    */
   #stream(body: HttpBody, headers: IncomingHttpHeaders): ReadableStream<Uint8Array> {
     const type = mediaType(headers);
-    const bounds = boundsOf(type);
+    const bounds = boundsOf(type, this.#scrub);
     const end = (controller: ReadableStreamDefaultController<Uint8Array>) => {
       if (type === EVENT_STREAM && this.#closing !== undefined) controller.enqueue(Buffer.from(this.#closing));
       controller.close();
