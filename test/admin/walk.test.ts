@@ -4,6 +4,9 @@ import { adminEndpoints } from "../../src/http/admin/index.ts";
 import { AdminClient, FROM_CONSOLE, operator, signIn } from "../support/admin.ts";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 
+/** Six digits behind the point, so that no id or time holds them by chance. */
+const FOREIGN_CREDITS = "777.314159";
+
 let service: RunningService;
 let mine: Organization;
 let foreign: Organization;
@@ -12,7 +15,7 @@ let member: AdminClient;
 beforeAll(async () => {
   service = await startService();
   mine = await makeOrganization(service, "10");
-  foreign = await makeOrganization(service, "777");
+  foreign = await makeOrganization(service, FOREIGN_CREDITS);
   member = await signIn(service, mine.token);
   for (const organization of [mine, foreign]) {
     await operator(service).call("PATCH", `/organizations/${organization.id}`, { keeps_conversations: true });
@@ -111,7 +114,7 @@ describe("a member", () => {
       const plain = await ask(member, endpoint, mine);
       expect(plain.status).toBe(200);
       const text = JSON.stringify(plain.body);
-      for (const secret of [foreign.id, foreign.tokenId, mine.token, "777"]) expect(text).not.toContain(secret);
+      for (const secret of [foreign.id, foreign.tokenId, mine.token, FOREIGN_CREDITS]) expect(text).not.toContain(secret);
       const takesOrganization = Object.hasOwn(
         (endpoint.query as { properties?: object })?.properties ?? {},
         "organization_id",
