@@ -141,3 +141,25 @@ describe("a client that reads nothing of a finished answer", () => {
     expect(responses[1]?.writableFinished).toBe(true);
   });
 });
+
+test("every text arrives as it is, whatever is written beside it", async () => {
+  const texts = ["plain", "Gr\u00fc\u00dfe", "plain again", "\u4f60\u597d \u{1F642}", "\ud83d", "end"];
+  const { socket, response } = await respond("GET / HTTP/1.0\r\n\r\n");
+  const { sink } = sinkOn(response);
+  sink.open(HEAD);
+  // Some go out together, some alone.
+  for (const [index, content] of texts.entries()) {
+    sink.push([{ delta: { content } }]);
+    if (index % 2 === 0) await sleep(5);
+  }
+  sink.close({
+    finishReason: "stop",
+    usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2, cost: 0 },
+    headers: {},
+  });
+  let received = "";
+  for await (const data of socket.setEncoding("utf8")) received += data;
+  const events = received.split("\n\n").filter((event) => event.includes('"content":"'));
+  const contents = events.map((event) => JSON.parse(event.slice(event.indexOf("{"))).choices[0].delta.content);
+  expect(contents).toEqual(["", ...texts]);
+});
