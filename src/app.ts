@@ -147,7 +147,14 @@ function openStoreOf(config: Config, { clock, log, out }: Surroundings): Promise
   return openServiceStore({ ...config, clock, onAbsent, longestWaitMs: storeWaitSeconds * 1000 });
 }
 
-async function createLedger(config: Config, surroundings: Surroundings, { books, allowances }: Store): Promise<Ledger> {
+/** Of batches for a thread of this process; PostgreSQL mostly waits for the network, whatever their length. */
+const SQLITE_BATCH_SHARE = 1 / 2;
+
+async function createLedger(
+  config: Config,
+  surroundings: Surroundings,
+  { kind, books, allowances }: Store,
+): Promise<Ledger> {
   const { clock, log } = surroundings;
   const { dataDir, ledger } = config;
   const random = fractions(surroundings.random);
@@ -163,6 +170,7 @@ async function createLedger(config: Config, surroundings: Surroundings, { books,
     holdLifeMs: ledger.holdSeconds * 1000,
     renewEveryMs: ledger.renewSeconds * 1000,
     sweepEveryMs: ledger.sweepSeconds * 1000,
+    batchShare: kind === "sqlite" ? SQLITE_BATCH_SHARE : 1,
     clock,
     random,
     log,

@@ -24,6 +24,7 @@ function laneOf(options: Partial<LaneOptions> = {}): Lane {
     books,
     name: "durable",
     retryMs: 0,
+    batchShare: 1,
     clock: () => performance.now(),
     random: () => 0,
     log,
@@ -76,6 +77,15 @@ describe("batching", () => {
     const lane = laneOf();
     await Promise.all(numbers(2_500).map((number) => lane.push(holding(number))));
     expect(books.sizes("durable")).toEqual([1_000, 1_000, 500]);
+  });
+
+  test("takes its share of what waits, where that pays", async () => {
+    const lane = laneOf({ batchShare: 1 / 2 });
+    const outcomes = await Promise.all(numbers(100).map((number) => lane.push(holding(number))));
+    expect(books.sizes("durable")).toEqual([50, 25, 13, 8, 4]);
+    expect(outcomes.map((outcome) => "available" in outcome && outcome.available)).toEqual(
+      numbers(100).map((number) => 999_999n - BigInt(number)),
+    );
   });
 
   test("never names a hold twice in a batch, and keeps the order of what concerns it", async () => {

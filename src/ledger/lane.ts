@@ -5,6 +5,8 @@ import { StoreUnavailableError } from "../errors.ts";
 import type { Books, Lane as LaneName } from "../stores/store.ts";
 
 const BATCH_SIZE_MAX = 1_000;
+/** A share that is smaller would not pay for its transaction. */
+const SHARE_SIZE_LEAST = 8;
 const BACKOFF_FIRST_MS = 50;
 const BACKOFF_MAX_MS = 1_000;
 
@@ -13,6 +15,8 @@ export interface LaneOptions {
   name: LaneName;
   /** How long an absent store is asked again before all that waits for it is rejected; 0: not at all. */
   retryMs: number;
+  /** What part of the transitions that wait one batch takes. */
+  batchShare: number;
   clock: () => number;
   /** Numbers from 0 up to 1. */
   random: () => number;
@@ -70,9 +74,11 @@ export class Lane {
     const batch: Waiting[] = [];
     const later: Waiting[] = [];
     const holdIds = new Set<string>();
+    const share = Math.max(SHARE_SIZE_LEAST, Math.ceil(this.#waiting.length * this.#options.batchShare));
+    const size = Math.min(BATCH_SIZE_MAX, share);
     let seen = 0;
     for (const entry of this.#waiting) {
-      if (batch.length === BATCH_SIZE_MAX) break;
+      if (batch.length === size) break;
       seen += 1;
       if (entry.holdId !== null && holdIds.has(entry.holdId)) later.push(entry);
       else batch.push(entry);

@@ -36,6 +36,11 @@ export interface LedgerOptions {
   sweepEveryMs: number;
   /** How long the store is asked again before the spool takes what must be durable. */
   settleRetryMs?: number;
+  /**
+   * What part of the transitions that wait goes into one batch; all where it is not stated. Less suits a store whose thread
+   * is busy for as long as the batch is long: it works on the second part while the answers to the first are made use of.
+   */
+  batchShare?: number;
   clock: () => number;
   /** Numbers from 0 up to 1. */
   random: () => number;
@@ -74,13 +79,14 @@ export class Ledger {
   readonly #ending = new Set<Promise<unknown>>();
 
   constructor(options: LedgerOptions) {
-    const { books, spool, clock, random, log, settleRetryMs = 1_000 } = options;
+    const { books, spool, clock, random, log, settleRetryMs = 1_000, batchShare = 1 } = options;
+    const lane = { books, batchShare, clock, random, log };
     this.#options = options;
     this.#spool = spool;
     // A hold is refused at once while the store is away: a request that nobody can admit is not kept waiting.
-    this.#holds = new Lane({ books, name: "holds", retryMs: 0, clock, random, log });
-    this.#durable = new Lane({ books, name: "durable", retryMs: settleRetryMs, clock, random, log });
-    this.#replays = new Lane({ books, name: "durable", retryMs: 0, clock, random, log });
+    this.#holds = new Lane({ ...lane, name: "holds", retryMs: 0 });
+    this.#durable = new Lane({ ...lane, name: "durable", retryMs: settleRetryMs });
+    this.#replays = new Lane({ ...lane, name: "durable", retryMs: 0 });
     const beforeSweep = () => spool.replay();
     this.#upkeep = new Upkeep({ ...options, holds: this.#holds, durable: this.#durable, beforeSweep });
   }

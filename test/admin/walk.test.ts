@@ -114,7 +114,8 @@ describe("a member", () => {
       const plain = await ask(member, endpoint, mine);
       expect(plain.status).toBe(200);
       const text = JSON.stringify(plain.body);
-      for (const secret of [foreign.id, foreign.tokenId, mine.token, FOREIGN_CREDITS]) expect(text).not.toContain(secret);
+      for (const secret of [foreign.id, foreign.tokenId, mine.token, FOREIGN_CREDITS])
+        expect(text).not.toContain(secret);
       const takesOrganization = Object.hasOwn(
         (endpoint.query as { properties?: object })?.properties ?? {},
         "organization_id",
