@@ -101,22 +101,36 @@ export async function startPortkey(processes: Processes, upstream: string): Prom
   };
 }
 
-/** Tollgate as it is run: its own process, SQLite with its durable lane, logging as by default, limits out of reach. */
-export async function startTollgate(processes: Processes, upstream: string, folder: string): Promise<Tollgate> {
+/**
+ * Tollgate as it is run: its own process, SQLite with its durable lane, logging as by default, limits out of reach. Of
+ * this checkout, or of another one.
+ */
+export async function startTollgate(
+  processes: Processes,
+  upstream: string,
+  folder: string,
+  { name, checkout }: { name: string; checkout: string } = { name: "Tollgate", checkout: root },
+): Promise<Tollgate> {
   const url = `http://127.0.0.1:${await freePort()}`;
+  mkdirSync(folder, { recursive: true });
   const file = join(folder, "tollgate.yaml");
   writeFileSync(file, JSON.stringify(tollgateConfiguration(upstream), undefined, 2));
-  const main = join(root, "src", "main.ts");
+  const main = join(checkout, "src", "main.ts");
   const common = ["--config", file, "--data-dir", join(folder, "data")];
   const port = new URL(url).port;
-  await processes.start("tollgate", process.execPath, [main, "serve", "--port", port, ...common], `${url}/readyz`);
+  await processes.start(
+    name.replaceAll(" ", "-"),
+    process.execPath,
+    [main, "serve", "--port", port, ...common],
+    `${url}/readyz`,
+  );
   const command = async <T>(...words: string[]): Promise<T> =>
     JSON.parse(await run(process.execPath, [main, ...words, ...common, "--json"])) as T;
   const { id } = await command<{ id: string }>("org", "create", "Bench", "--credits", CREDITS);
   const { token } = await command<{ token: string }>("token", "create", "--org", id);
   const headers = { "content-type": "application/json", authorization: `Bearer ${token}` };
   return {
-    name: "Tollgate",
+    name,
     url: () => `${url}/v1/chat/completions`,
     headers: () => headers,
     audit: async () => {

@@ -1,10 +1,11 @@
 /**
  * `npm run bench`: what the gate costs. A bare proxy, Portkey's gateway and Tollgate in front of the same upstream, in
- * turns, each with the same load; prints a table. Options: --seconds of a round, --rounds, --connections 32,256.
+ * turns, each with the same load; prints a table. Options: --seconds of a round, --rounds, --connections 32,256, and
+ * --before FOLDER: another checkout of Tollgate, with its packages, that takes part as well.
  */
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { checkAnswer } from "./answers.ts";
@@ -29,6 +30,7 @@ interface Plan {
   seconds: number;
   rounds: number;
   connections: number[];
+  before: string | undefined;
 }
 
 /** One kind of answer: who takes part, how long an answer is, and who was left out and why. */
@@ -43,12 +45,14 @@ function readPlan(): Plan {
       seconds: { type: "string", default: "5" },
       rounds: { type: "string", default: "5" },
       connections: { type: "string", default: "32,256" },
+      before: { type: "string" },
     },
   });
   const plan = {
     seconds: Number(values.seconds),
     rounds: Number(values.rounds),
     connections: values.connections.split(",").map(Number),
+    before: values.before,
   };
   const all = [plan.seconds, plan.rounds, ...plan.connections];
   if (!all.every((one) => Number.isInteger(one) && one > 0)) {
@@ -133,12 +137,16 @@ async function main(processes: Processes, folder: string): Promise<void> {
   const plan = readPlan();
   const notes: string[] = [];
   const upstream = await startUpstream(processes, folder);
-  const tollgate = await startTollgate(processes, upstream.url, folder);
+  const tollgate = await startTollgate(processes, upstream.url, join(folder, "now"));
   const contenders = [
     await startBareProxy(processes, upstream.url),
     await startPortkey(processes, upstream.url),
     tollgate,
   ];
+  if (plan.before !== undefined) {
+    const other = { name: "Tollgate before", checkout: resolve(plan.before) };
+    contenders.push(await startTollgate(processes, upstream.url, join(folder, "before"), other));
+  }
   let answers = 0;
   let cutOffMost = 0;
   const cells: Cell[] = [];
