@@ -1,7 +1,7 @@
 import { createServer, type ServerResponse } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
-import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, describe, expect, test } from "vitest";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { closeWhenUnread } from "./connection.ts";
 import { EventStreamSink } from "./event-stream-sink.ts";
 
@@ -12,6 +12,7 @@ const PIECE = [{ delta: { content: "x".repeat(16 * 1024) } }];
 
 const closings: (() => void)[] = [];
 afterEach(() => {
+  vi.useRealTimers();
   for (const close of closings.splice(0)) close();
 });
 
@@ -162,4 +163,43 @@ test("every text arrives as it is, whatever is written beside it", async () => {
   const events = received.split("\n\n").filter((event) => event.includes('"content":"'));
   const contents = events.map((event) => JSON.parse(event.slice(event.indexOf("{"))).choices[0].delta.content);
   expect(contents).toEqual(["", ...texts]);
+});
+
+describe("the last words", () => {
+  const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2, cost: 0 };
+
+  test("go out with the end of the answer, in one write", async () => {
+    const { socket, response } = await respond();
+    const write = vi.spyOn(response, "write");
+    // On a busy machine the end may come later than it is waited for.
+    vi.useFakeTimers({ toFake: ["setTimeout"] });
+    const { sink } = sinkOn(response);
+    sink.open(HEAD);
+    sink.push([{ delta: { content: "all of it" } }, { finish_reason: "stop" }]);
+    await nextTurn();
+    sink.push([{ usage: {} }]);
+    await nextTurn();
+    sink.close({ finishReason: "stop", usage, headers: {} });
+    let received = "";
+    for await (const data of socket.setEncoding("utf8")) {
+      received += data;
+      if (received.endsWith("0\r\n\r\n")) break;
+    }
+    expect(received).toContain("all of it");
+    expect(received).toContain("data: [DONE]");
+    expect(write).not.toHaveBeenCalled();
+  });
+
+  test("do not wait for an end that is not near", async () => {
+    const { socket, response } = await respond();
+    const { sink } = sinkOn(response);
+    sink.open(HEAD);
+    sink.push([{ delta: { content: "all of it" }, finish_reason: "stop" }]);
+    let received = "";
+    for await (const data of socket.setEncoding("utf8")) {
+      received += data;
+      if (received.includes("all of it")) break;
+    }
+    expect(received).not.toContain("[DONE]");
+  });
 });

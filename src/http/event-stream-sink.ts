@@ -26,6 +26,8 @@ export class EventStreamSink implements AnswerSink {
   readonly #events: EventWriter;
   #prefix = "";
   #prefixBytes = 0;
+  /** Whether the last words were said: what is to come is the usage and the end. */
+  #isFinished = false;
   #keepAlive: NodeJS.Timeout | undefined;
 
   constructor(options: EventStreamOptions) {
@@ -57,11 +59,13 @@ export class EventStreamSink implements AnswerSink {
   }
 
   push(chunks: readonly AnswerPiece[]): Promise<void> | undefined {
-    for (const { delta, logprobs } of chunks) {
+    for (const { delta, logprobs, finish_reason: reason } of chunks) {
+      if (reason !== undefined) this.#isFinished = true;
       const told = delta === undefined ? undefined : withoutRole(delta);
       if (told !== undefined) this.#addChoice(told, null, logprobs);
     }
-    this.#events.flush();
+    if (this.#isFinished) this.#events.flushWithEnd();
+    else this.#events.flush();
     this.#keepAlive?.refresh();
     return this.#response.writableNeedDrain ? this.#drained() : undefined;
   }

@@ -2,6 +2,8 @@ import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 
 /** As much as waits for the end of a turn: from here on a slow reader is noticed at once. */
 const PENDING_CHARACTERS_MAX = 16 * 1024;
+/** The last words wait no longer than this for what ends the answer. */
+const END_AWAITED_MS = 10;
 
 /**
  * Writes server-sent events, each a chunk of its own on the wire (RFC 9112, section 7.1), but all that are at hand in one
@@ -15,10 +17,13 @@ export class EventWriter {
   #pending = "";
   /** Of what is pending: where every character is one byte, Node writes it several times faster by this name. */
   #encoding: "latin1" | "utf8" = "latin1";
-  #isFlushing = false;
-  readonly #flush = () => {
-    this.#isFlushing = false;
-    this.#send();
+  #atEndOfTurn: NodeJS.Immediate | undefined;
+  #atLast: NodeJS.Timeout | undefined;
+  readonly #send = () => {
+    this.#unschedule();
+    if (this.#pending === "") return;
+    this.#response.write(this.#pending, this.#encoding);
+    this.#clear();
   };
 
   constructor(response: ServerResponse) {
@@ -44,24 +49,33 @@ export class EventWriter {
 
   /** Sends what was added, and what is added until the end of this turn of the event loop with it. */
   flush(): void {
+    if (this.#pending.length > PENDING_CHARACTERS_MAX) this.#send();
+    else this.#atEndOfTurn ??= setImmediate(this.#send);
+  }
+
+  /** The same for the last words: where the end of the answer is near, they go out with it. */
+  flushWithEnd(): void {
     if (this.#pending.length > PENDING_CHARACTERS_MAX) {
       this.#send();
       return;
     }
-    if (this.#isFlushing) return;
-    this.#isFlushing = true;
-    setImmediate(this.#flush);
-  }
-
-  #send(): void {
-    if (this.#pending !== "") this.#response.write(this.#pending, this.#encoding);
-    this.#clear();
+    clearImmediate(this.#atEndOfTurn);
+    this.#atEndOfTurn = undefined;
+    this.#atLast ??= setTimeout(this.#send, END_AWAITED_MS);
   }
 
   /** Sends what was added, and ends the answer. */
   end(): void {
+    this.#unschedule();
     this.#response.end(this.#isChunked ? `${this.#pending}0\r\n\r\n` : this.#pending, this.#encoding);
     this.#clear();
+  }
+
+  #unschedule(): void {
+    clearImmediate(this.#atEndOfTurn);
+    clearTimeout(this.#atLast);
+    this.#atEndOfTurn = undefined;
+    this.#atLast = undefined;
   }
 
   #clear(): void {
