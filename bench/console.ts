@@ -1,7 +1,7 @@
 /**
  * `node bench/console.ts`: how fast the console's figures and lists come from a store with a history. Fills a new store with
  * organizations, tokens and the holds of 30 days, sums up their days as a service does, and asks as the console does.
- * Options: --holds, --organizations, --tokens, --asks, --database postgres://… (an empty database; absent: SQLite).
+ * Options: --store sqlite|postgres (one of its own), --holds, --organizations, --tokens, --asks.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,6 +15,7 @@ import { Overviews } from "../src/ledger/overview.ts";
 import { Requests } from "../src/ledger/requests.ts";
 import { DAY_MS, dayOf, UsageDays } from "../src/ledger/usage-days.ts";
 import { openStore } from "../src/stores/open.ts";
+import { makePostgresServer } from "../test/support/postgres-server.ts";
 
 const DAYS = 30;
 const { values } = parseArgs({
@@ -23,7 +24,7 @@ const { values } = parseArgs({
     organizations: { type: "string", default: "1000" },
     tokens: { type: "string", default: "10000" },
     asks: { type: "string", default: "100" },
-    database: { type: "string" },
+    store: { type: "string", default: "sqlite" },
   },
 });
 const [holds, organizations, tokens, asks] = [values.holds, values.organizations, values.tokens, values.asks].map(
@@ -53,8 +54,8 @@ function statements(hex: (number: string, digits: number) => string, series: (co
   ];
 }
 
-async function fill(dataDir: string): Promise<void> {
-  if (values.database === undefined) {
+async function fill(dataDir: string, url: string | undefined): Promise<void> {
+  if (url === undefined) {
     const database = new DatabaseSync(join(dataDir, "tollgate.db"));
     database.exec("PRAGMA synchronous = OFF");
     const series = (count: number) =>
@@ -64,7 +65,7 @@ async function fill(dataDir: string): Promise<void> {
     database.close();
     return;
   }
-  const client = new pg.Client({ connectionString: values.database });
+  const client = new pg.Client({ connectionString: url });
   await client.connect();
   const series = (count: number) => `generate_series(0, ${count - 1}) AS s (n)`;
   const texts = statements((number, digits) => `lpad(to_hex(${number}), ${digits}, '0')`, series);
@@ -87,9 +88,10 @@ async function measure(name: string, ask: () => Promise<unknown>): Promise<void>
 }
 
 const dataDir = mkdtempSync(join(tmpdir(), "tollgate-console-"));
-const open = () => openStore({ database: values.database ?? null, dataDir, role: "service", clock: Date.now });
+const server = values.store === "postgres" ? await makePostgresServer() : undefined;
+const open = () => openStore({ database: server?.url ?? null, dataDir, role: "service", clock: Date.now });
 await (await open()).close();
-await fill(dataDir);
+await fill(dataDir, server?.url);
 const store = await open();
 try {
   const days = new UsageDays({ rows: store.usage, clock: Date.now, log: console });
@@ -129,5 +131,6 @@ try {
   await measure("tokens, searched", () => directory.tokens({ ...page, search: "99", organizationId: null }));
 } finally {
   await store.close();
+  await server?.remove();
   rmSync(dataDir, { recursive: true, force: true });
 }
