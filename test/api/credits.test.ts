@@ -139,7 +139,7 @@ test("creditsTotal and creditsAvailable at every moment: grants, holds, charges,
     service.tollgate<{ id: string; creditsTotal: number }>("credits", verb, "--org", organization.id, ...words);
   expect(await usageOf(organization)).toEqual([100, 100, 0, 0]);
   // Used first, for it lapses; only of what is not held at that moment something lapses.
-  const lapsesAtMs = Date.now() + 2_500;
+  const lapsesAtMs = Date.now() + 6_000;
   await credits("grant", "50", "--expires", new Date(lapsesAtMs).toISOString());
   expect(await usageOf(organization)).toEqual([150, 150, 0, 0]);
   const leave = await running(organization, 30);
@@ -170,7 +170,7 @@ test("a month's allowance is granted at once, and while the service runs", async
   const words = ["credits", "allowance", "create", "25", "--org", organization.id];
   await service.tollgate(...words);
   expect(await usageOf(organization)).toEqual([25, 25, 0, 0]);
-  await service.tollgate(...words, "--from", new Date(Date.now() + 3_000).toISOString());
+  await service.tollgate(...words, "--from", new Date(Date.now() + 6_000).toISOString());
   expect(await usageOf(organization)).toEqual([25, 25, 0, 0]);
   while ((await usageOf(organization))[0] === 25) await new Promise((resolve) => setTimeout(resolve, 100));
   expect(await usageOf(organization)).toEqual([50, 50, 0, 0]);
