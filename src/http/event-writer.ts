@@ -15,7 +15,7 @@ export class EventWriter {
   /** False for clients of HTTP/1.0, which know no chunks. */
   #isChunked = false;
   #pending = "";
-  /** Of what is pending: where every character is one byte, Node writes it several times faster by this name. */
+  /** Of what is pending: by this name, text of one-byte characters is written as it is, without a look at each. */
   #encoding: "latin1" | "utf8" = "latin1";
   #atEndOfTurn: NodeJS.Immediate | undefined;
   #atLast: NodeJS.Timeout | undefined;

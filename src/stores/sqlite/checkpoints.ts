@@ -18,6 +18,7 @@ export class Checkpoints {
   #timer: NodeJS.Timeout | undefined;
   #running: Promise<void> = Promise.resolve();
   #stopped = false;
+  /** Tried once: without it commits are slower, and nothing else. */
   #isLengthened = false;
 
   constructor(writer: WorkerLink, side: WorkerLink) {

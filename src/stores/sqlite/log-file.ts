@@ -1,20 +1,19 @@
 import { closeSync, fstatSync, openSync, statfsSync, writeSync } from "node:fs";
 
 /** The log under load, between two copies of it into the database. */
-const LOG_BYTES = 64 * 1024 * 1024;
+export const LOG_BYTES = 64 * 1024 * 1024;
 const PIECE_BYTES = 1024 * 1024;
-/** A disk with less room than this many logs is left as it is. */
-const ROOM_LOGS = 16;
+const ROOM_LEAST_BYTES = 16 * LOG_BYTES;
 
 /**
  * Fills the write-ahead log of a database up with zeros, to the size that it grows to under load; called inside a write
  * transaction, so that nobody else writes to it. SQLite takes a frame of zeros for the log's end (SQLite's file format,
- * section 4.4). A file system that has to lengthen a file at every commit makes each wait for its own journal as well,
- * several times as long as for the data.
+ * section 4.4). A file system that has to lengthen a file at every commit makes each wait for its own journal as well. A disk
+ * with less room than `roomLeastBytes` is left as it is.
  */
-export function lengthenLog(databasePath: string): void {
+export function lengthenLog(databasePath: string, roomLeastBytes: number = ROOM_LEAST_BYTES): void {
   const { bavail, bsize } = statfsSync(databasePath);
-  if (bavail * bsize < ROOM_LOGS * LOG_BYTES) return;
+  if (bavail * bsize < roomLeastBytes) return;
   const file = openSync(`${databasePath}-wal`, "r+");
   try {
     const zeros = Buffer.alloc(PIECE_BYTES);
