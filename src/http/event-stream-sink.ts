@@ -18,14 +18,18 @@ export interface EventStreamOptions {
   slowClientMs?: number;
 }
 
-/** Writes an answer as server-sent events, one write an event, as OpenAI's clients read them. */
+/** Writes an answer as server-sent events, as OpenAI's clients read them. */
 export class EventStreamSink implements AnswerSink {
   readonly streams = true;
   readonly #options: EventStreamOptions;
   readonly #response: ServerResponse;
   readonly #events: EventWriter;
+  /** What every event begins with, before its choice. */
   #prefix = "";
-  #prefixBytes = 0;
+  /** What stands around the content of an event that has nothing else to say: most are of this kind. */
+  #beforeContent = "";
+  #afterContent = "";
+  #aroundContentBytes = 0;
   /** Whether the last words were said: what is to come is the usage and the end. */
   #isFinished = false;
   #keepAlive: NodeJS.Timeout | undefined;
@@ -46,7 +50,9 @@ export class EventStreamSink implements AnswerSink {
     });
     const common = { id, object: "chat.completion.chunk", created, model, organization_id: organizationId };
     this.#prefix = `data: ${JSON.stringify(common).slice(0, -1)},"choices":[`;
-    this.#prefixBytes = Buffer.byteLength(this.#prefix);
+    this.#beforeContent = `${this.#prefix}{"index":0,"delta":{"content":`;
+    this.#afterContent = `},"finish_reason":null}${this.#suffix}`;
+    this.#aroundContentBytes = Buffer.byteLength(this.#beforeContent + this.#afterContent);
     this.#addChoice({ role: "assistant", content: "" }, null);
     this.#events.flush();
     // A client that has left already closes nothing any more that could end the interval.
@@ -61,8 +67,10 @@ export class EventStreamSink implements AnswerSink {
   push(chunks: readonly AnswerPiece[]): Promise<void> | undefined {
     for (const { delta, logprobs, finish_reason: reason } of chunks) {
       if (reason !== undefined) this.#isFinished = true;
-      const told = delta === undefined ? undefined : withoutRole(delta);
-      if (told !== undefined) this.#addChoice(told, null, logprobs);
+      if (delta === undefined) continue;
+      const content = logprobs === undefined ? contentAlone(delta) : undefined;
+      if (content !== undefined) this.#addContent(content);
+      else this.#addDelta(delta, logprobs);
     }
     if (this.#isFinished) this.#events.flushWithEnd();
     else this.#events.flush();
@@ -88,11 +96,23 @@ export class EventStreamSink implements AnswerSink {
     this.#events.end();
   }
 
+  #addContent(content: string): void {
+    const text = JSON.stringify(content);
+    const byteLength = this.#aroundContentBytes + Buffer.byteLength(text);
+    this.#events.add(this.#beforeContent + text + this.#afterContent, byteLength);
+  }
+
+  #addDelta(delta: Delta, logprobs: unknown): void {
+    const told = withoutRole(delta);
+    if (told !== undefined) this.#addChoice(told, null, logprobs);
+  }
+
   #addChoice(delta: Delta, finishReason: string | null, logprobs?: unknown): void {
-    const end = this.#options.includeUsage ? '],"usage":null}\n\n' : "]}\n\n";
-    const choice = choiceOf(delta, finishReason, logprobs);
-    const byteLength = this.#prefixBytes + Buffer.byteLength(choice) + end.length;
-    this.#events.add(`${this.#prefix}${choice}${end}`, byteLength);
+    this.#events.add(`${this.#prefix}${choiceOf(delta, finishReason, logprobs)}${this.#suffix}`);
+  }
+
+  get #suffix(): string {
+    return this.#options.includeUsage ? '],"usage":null}\n\n' : "]}\n\n";
   }
 
   #drained(): Promise<void> {
@@ -116,13 +136,13 @@ export class EventStreamSink implements AnswerSink {
 function choiceOf(delta: Delta, finishReason: string | null, logprobs?: unknown): string {
   const told = logprobs === undefined || logprobs === null ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
   const reason = finishReason === null ? "null" : `"${finishReason}"`;
-  return `{"index":0,"delta":${textOf(delta)}${told},"finish_reason":${reason}}`;
+  return `{"index":0,"delta":${JSON.stringify(delta)}${told},"finish_reason":${reason}}`;
 }
 
-/** JSON of a delta; most have content alone, and a text is written several times faster than an object. */
-function textOf(delta: Delta): string {
-  for (const field in delta) if (field !== "content") return JSON.stringify(delta);
-  return typeof delta.content === "string" ? `{"content":${JSON.stringify(delta.content)}}` : JSON.stringify(delta);
+/** The content of a delta that says nothing else; undefined for any other, and where there is none. */
+function contentAlone(delta: Delta): string | undefined {
+  for (const field in delta) if (field !== "content") return undefined;
+  return delta.content || undefined;
 }
 
 /** The role was told when the stream opened; a delta that says nothing else is not passed on. */

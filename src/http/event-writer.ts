@@ -3,27 +3,26 @@ import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 /** As much as waits for the end of a turn: from here on a slow reader is noticed at once. */
 const PENDING_CHARACTERS_MAX = 16 * 1024;
 /** The last words wait no longer than this for what ends the answer. */
-const END_AWAITED_MS = 10;
+const END_AWAITED_MS = 25;
 
 /**
- * Writes server-sent events, each a chunk of its own on the wire (RFC 9112, section 7.1), but all that are at hand in one
- * write to the socket. Node's own chunking makes three buffers of every event, and a stream of small events then spends
- * most of its time on them; so the chunks are framed here, and Node is told to leave them as they are.
+ * Writes server-sent events: all that are at hand in one write to the socket, and in one chunk (RFC 9112, section 7.1).
+ * Node's own chunking makes three buffers of every write, and a stream of small events then spends most of its time on
+ * them; so the chunks are framed here, and Node is told to leave them as they are.
  */
 export class EventWriter {
   readonly #response: ServerResponse;
   /** False for clients of HTTP/1.0, which know no chunks. */
   #isChunked = false;
   #pending = "";
-  /** Of what is pending: by this name, text of one-byte characters is written as it is, without a look at each. */
-  #encoding: "latin1" | "utf8" = "latin1";
+  #pendingBytes = 0;
   #atEndOfTurn: NodeJS.Immediate | undefined;
   #atLast: NodeJS.Timeout | undefined;
   readonly #send = () => {
     this.#unschedule();
     if (this.#pending === "") return;
-    this.#response.write(this.#pending, this.#encoding);
-    this.#clear();
+    const { text, encoding } = this.#take("");
+    this.#response.write(text, encoding);
   };
 
   constructor(response: ServerResponse) {
@@ -39,12 +38,11 @@ export class EventWriter {
 
   /**
    * Adds an event to what goes out next: whole lines, with the empty one that ends it. Who knows its length in bytes
-   * spares a look at every character.
+   * spares a copy of it, which a look at every character makes.
    */
   add(event: string, byteLength: number = Buffer.byteLength(event)): void {
-    if (this.#isChunked) this.#pending += `${byteLength.toString(16)}\r\n${event}\r\n`;
-    else this.#pending += event;
-    if (byteLength !== event.length) this.#encoding = "utf8";
+    this.#pending += event;
+    this.#pendingBytes += byteLength;
   }
 
   /** Sends what was added, and what is added until the end of this turn of the event loop with it. */
@@ -67,8 +65,8 @@ export class EventWriter {
   /** Sends what was added, and ends the answer. */
   end(): void {
     this.#unschedule();
-    this.#response.end(this.#isChunked ? `${this.#pending}0\r\n\r\n` : this.#pending, this.#encoding);
-    this.#clear();
+    const { text, encoding } = this.#take("0\r\n\r\n");
+    this.#response.end(text, encoding);
   }
 
   #unschedule(): void {
@@ -78,8 +76,16 @@ export class EventWriter {
     this.#atLast = undefined;
   }
 
-  #clear(): void {
+  /** What is pending as it goes out, with the chunk that ends the answer, where there are chunks and it is given. */
+  #take(end: string): { text: string; encoding: "latin1" | "utf8" } {
+    const pending = this.#pending;
+    const byteLength = this.#pendingBytes;
     this.#pending = "";
-    this.#encoding = "latin1";
+    this.#pendingBytes = 0;
+    // By this name text of one-byte characters is written as it is, without a look at each.
+    const encoding = byteLength === pending.length ? "latin1" : "utf8";
+    if (!this.#isChunked) return { text: pending, encoding };
+    const chunk = byteLength === 0 ? "" : `${byteLength.toString(16)}\r\n${pending}\r\n`;
+    return { text: chunk + end, encoding };
   }
 }
