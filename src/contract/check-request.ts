@@ -3,8 +3,10 @@ import { compileCheck, type ValidationIssue } from "./validation.ts";
 import { typeOf } from "./wording.ts";
 
 const checkSchema = compileCheck(ChatCompletionRequest);
-const REQUEST_FIELDS = Object.keys(ChatCompletionRequest.properties) as (keyof ChatCompletionRequest)[];
-const MESSAGE_FIELDS = Object.keys(RequestMessage.properties) as (keyof RequestMessage)[];
+const REQUEST_FIELDS = new Set(Object.keys(ChatCompletionRequest.properties));
+const MESSAGE_FIELDS = new Set(Object.keys(RequestMessage.properties));
+const IMAGE_FIELDS = new Set(["url", "detail"]);
+const FUNCTION_FIELDS = new Set(["name", "description", "parameters", "strict"]);
 
 /**
  * Checks a parsed body against the schema and the rules that no schema can say. Returns the request with the fields of the
@@ -38,11 +40,11 @@ function known(request: ChatCompletionRequest): ChatCompletionRequest {
 
 function knownPart(part: ContentPart): ContentPart {
   if (part.type === "text") return { type: "text", text: part.text };
-  return { type: "image_url", image_url: pick(part.image_url, ["url", "detail"]) };
+  return { type: "image_url", image_url: pick(part.image_url, IMAGE_FIELDS) };
 }
 
 function knownTool({ function: named }: Tool): Tool {
-  return { type: "function", function: pick(named, ["name", "description", "parameters", "strict"]) };
+  return { type: "function", function: pick(named, FUNCTION_FIELDS) };
 }
 
 function knownCall({ id, type, function: { name, arguments: text }, extra_content }: ToolCall): ToolCall {
@@ -50,14 +52,17 @@ function knownCall({ id, type, function: { name, arguments: text }, extra_conten
   return extra_content === undefined ? call : { ...call, extra_content };
 }
 
-function pick<T extends object>(value: T, fields: readonly (keyof T)[]): T {
+/** A copy with the named fields alone. It goes by what is there: most requests state few of the fields that there are. */
+function pick<T extends object>(value: T, fields: ReadonlySet<string>): T {
   const picked: Partial<T> = {};
-  for (const field of fields) if (value[field] !== undefined) picked[field] = value[field];
+  for (const field in value) {
+    if (fields.has(field) && value[field] !== undefined) picked[field] = value[field];
+  }
   return picked as T;
 }
 
 function takeOffNulls(body: Record<string, unknown>): void {
-  dropNulls(body, REQUEST_FIELDS);
+  dropNulls(body);
   for (const message of recordsIn(body.messages)) {
     dropNulls(message);
     for (const call of recordsIn(message.tool_calls)) dropNulls(call);
@@ -69,8 +74,8 @@ function takeOffNulls(body: Record<string, unknown>): void {
 }
 
 /** Sets to undefined, which both the validator and JSON.stringify take for absent, and which keeps the object's shape. */
-function dropNulls(record: Record<string, unknown>, fields: readonly string[] = Object.keys(record)): void {
-  for (const field of fields) if (record[field] === null) record[field] = undefined;
+function dropNulls(record: Record<string, unknown>): void {
+  for (const field in record) if (record[field] === null) record[field] = undefined;
 }
 
 function checkTogether(request: ChatCompletionRequest): ValidationIssue | undefined {

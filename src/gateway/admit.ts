@@ -51,9 +51,8 @@ export async function admit(
   const { principal } = call;
   const estimate = estimatePrompt(request, model.imageTokensMax);
   const wish = outputWish(gateway, principal, model, request, estimate);
-  const keys = limitKeys(gateway, principal);
   const tokens = estimate.likely + wish.most;
-  const taken = takeTokens(gateway, principal, keys.tokens, tokens);
+  const taken = takeTokens(gateway, principal, tokens);
   let exit: (() => void) | undefined;
   const leave = (tokensUsed: number) => {
     exit?.();
@@ -61,7 +60,7 @@ export async function admit(
     if (unused > 0) for (const { giveBack } of taken) giveBack(unused);
   };
   try {
-    exit = gateway.limits.enter(keys.running);
+    exit = gateway.limits.enter(limitKeys(gateway, principal, "concurrentRequests"));
     const isFree = principal.organizationKind === "playground";
     const prices = isFree ? FREE : pricesAt(model, estimate.most);
     const need = {
@@ -121,29 +120,22 @@ function refuseTooLong(model: CatalogModel, { least }: PromptEstimate, asked: nu
   );
 }
 
-/** What a token and its organization are limited by, the token's own limits first. */
-export function limitKeys(gateway: Gateway, principal: Principal) {
-  const { limitSettings } = gateway;
-  const pair = (unit: keyof typeof limitSettings): LimitKey[] => {
-    const organizationLimit = principal.organizationLimits?.[unit] ?? limitSettings[unit];
-    return [
-      { key: `token:${principal.tokenId}`, limit: principal.limits?.[unit] ?? organizationLimit },
-      { key: `organization:${principal.organizationId}`, limit: organizationLimit },
-    ];
-  };
-  return {
-    requests: pair("requestsPerMinute"),
-    tokens: pair("tokensPerMinute"),
-    running: pair("concurrentRequests"),
-  };
+/** What a token and its organization are limited by, the token's own limit first. */
+export function limitKeys(
+  { limitSettings }: Pick<Gateway, "limitSettings">,
+  { tokenId, organizationId, limits, organizationLimits }: Principal,
+  unit: keyof Gateway["limitSettings"],
+): [LimitKey, LimitKey] {
+  const organizationLimit = organizationLimits?.[unit] ?? limitSettings[unit];
+  return [
+    { key: `token:${tokenId}`, limit: limits?.[unit] ?? organizationLimit },
+    { key: `organization:${organizationId}`, limit: organizationLimit },
+  ];
 }
 
-function takeTokens(
-  { limits, playground }: Gateway,
-  principal: Principal,
-  keys: LimitKey[],
-  tokens: number,
-): [TakenTokens, ...TakenTokens[]] {
+function takeTokens(gateway: Gateway, principal: Principal, tokens: number): [TakenTokens, ...TakenTokens[]] {
+  const { limits, playground } = gateway;
+  const keys = limitKeys(gateway, principal, "tokensPerMinute");
   const minute = limits.takeTokens("minute", keys, tokens);
   if (principal.organizationKind !== "playground") return [minute];
   const dayKey = { key: `organization:${principal.organizationId}`, limit: playground.tokensPerDay };

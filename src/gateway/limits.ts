@@ -167,14 +167,31 @@ function exceeded(standing: Standing, asked: number): ApiError {
 /** Both header families: OpenAI's, and the IETF draft's (draft-ietf-httpapi-ratelimit-headers). */
 export function rateLimitHeaders(standings: readonly Standing[]): Record<string, string> {
   const headers: Record<string, string> = {};
-  for (const { unit, limit, remaining, resetSeconds } of standings) {
-    headers[`x-ratelimit-limit-${unit}`] = String(limit);
-    headers[`x-ratelimit-remaining-${unit}`] = String(remaining);
-    headers[`x-ratelimit-reset-${unit}`] = `${resetSeconds}s`;
+  let policy = "";
+  let standing = "";
+  for (const { unit, limit, remaining, resetSeconds, windowSeconds } of standings) {
+    const names = HEADER_NAMES[unit];
+    headers[names.limit] = String(limit);
+    headers[names.remaining] = String(remaining);
+    headers[names.reset] = `${resetSeconds}s`;
+    const separator = policy === "" ? "" : ", ";
+    policy += `${separator}"${unit}";q=${limit};w=${windowSeconds}`;
+    standing += `${separator}"${unit}";r=${remaining};t=${resetSeconds}`;
   }
-  headers["ratelimit-policy"] = standings
-    .map((one) => `"${one.unit}";q=${one.limit};w=${one.windowSeconds}`)
-    .join(", ");
-  headers.ratelimit = standings.map((one) => `"${one.unit}";r=${one.remaining};t=${one.resetSeconds}`).join(", ");
+  headers["ratelimit-policy"] = policy;
+  headers.ratelimit = standing;
   return headers;
 }
+
+const HEADER_NAMES = {
+  requests: {
+    limit: "x-ratelimit-limit-requests",
+    remaining: "x-ratelimit-remaining-requests",
+    reset: "x-ratelimit-reset-requests",
+  },
+  tokens: {
+    limit: "x-ratelimit-limit-tokens",
+    remaining: "x-ratelimit-remaining-tokens",
+    reset: "x-ratelimit-reset-tokens",
+  },
+} as const;

@@ -15,7 +15,7 @@ export interface PreparedRequest {
 }
 
 /** Fields that may be left out without changing what was asked for. */
-const HINTS = [
+const HINTS: ReadonlySet<keyof ChatCompletionRequest> = new Set([
   "user",
   "seed",
   "logit_bias",
@@ -25,7 +25,7 @@ const HINTS = [
   "temperature",
   "top_p",
   "reasoning_effort",
-] as const;
+] as const);
 
 /** OpenAI's defaults: a field that states one says nothing. */
 const DEFAULTS: { [Field in keyof ChatCompletionRequest]?: (value: ChatCompletionRequest[Field]) => boolean } = {
@@ -50,17 +50,15 @@ const DEFAULTS: { [Field in keyof ChatCompletionRequest]?: (value: ChatCompletio
 export function prepare(request: ChatCompletionRequest, model: CatalogModel): PreparedRequest {
   refuseTooManyTokens(request, model);
   const fitted: ChatCompletionRequest = { ...request };
-  for (const field of Object.keys(DEFAULTS) as (keyof ChatCompletionRequest)[]) {
+  const stated = Object.keys(request) as (keyof ChatCompletionRequest)[];
+  const excess = stated.filter((field) => fitted[field] !== undefined && cannotTake(model, field));
+  for (const field of excess) {
     const isDefault = DEFAULTS[field] as ((value: unknown) => boolean) | undefined;
-    if (cannotTake(model, field) && fitted[field] !== undefined && isDefault?.(fitted[field])) delete fitted[field];
+    if (isDefault?.(fitted[field])) delete fitted[field];
   }
   refuseUnsupported(fitted, model);
-  const ignored: string[] = [];
-  for (const hint of HINTS) {
-    if (fitted[hint] === undefined || !cannotTake(model, hint)) continue;
-    delete fitted[hint];
-    ignored.push(hint);
-  }
+  const ignored = excess.filter((field) => HINTS.has(field) && fitted[field] !== undefined);
+  for (const hint of ignored) delete fitted[hint];
   return { request: fitted, ignored };
 }
 

@@ -31,7 +31,7 @@ async function principalFor(authenticator: TokenAuthenticator, token: string): P
 
 /** A guest of the playground shares its token with all others, so there the address is counted too. */
 function requestKeys(gateway: Gateway, principal: Principal, address: string): LimitKey[] {
-  const keys = limitKeys(gateway, principal).requests;
+  const keys = limitKeys(gateway, principal, "requestsPerMinute");
   if (principal.organizationKind !== "playground") return keys;
   return [{ key: `address:${address}`, limit: gateway.playground.requestsPerMinute }, ...keys];
 }

@@ -7,7 +7,7 @@ import { detailsOf } from "./reasoning-details.ts";
 /** The body of a request, in an API's own words. Usage is asked for always, because it is what is charged. */
 export function toRequestBody(request: UpstreamRequest, dialect: Dialect): string {
   const { max_tokens, stream_options: _asked, messages, reasoning_effort: effort, ...rest } = request;
-  const body: Record<string, unknown> = { ...rest };
+  const body: Record<string, unknown> = rest;
   body.messages = messages.map((message) => toMessage(message, dialect));
   body[dialect.maxTokens] = max_tokens;
   if (effort === "none" && dialect.withoutReasoning !== null) Object.assign(body, dialect.withoutReasoning);
