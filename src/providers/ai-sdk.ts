@@ -94,10 +94,11 @@ class AiSdk implements Provider {
       }
       const { stream } = await model.doStream({ ...options, abortSignal });
       const parts = stream.getReader();
+      const read = () => http.demand.during(parts.read());
       // The package's account of what it left out comes first, before anything of the upstream's.
-      const { value: first } = await parts.read();
+      const { value: first } = await read();
       const left = first?.type === "stream-start" ? leftOut(first.warnings) : [];
-      const chunks = readParts({ parts, reader, failure: () => http.failure, fail, end: () => ended.abort() });
+      const chunks = readParts({ read, reader, failure: () => http.failure, fail, end: () => ended.abort() });
       return { ignored: [...ignored, ...left], chunks };
     } catch (error) {
       ended.abort();

@@ -7,7 +7,8 @@ import { UpstreamError } from "../provider.ts";
 const FRAME_BYTES_MIN = 16;
 
 /** Takes a piece of an answer and passes on what of it is whole; throws UpstreamError where the answer grows beyond its bounds. */
-type Bounds = (piece: Buffer, pass: (whole: Buffer) => void) => void;
+type Bounds = (piece: Buffer, pass: Pass) => void;
+type Pass = (whole: Uint8Array) => void;
 
 /** The bounds of an answer of a media type: the packages keep an unfinished event, however long it grows. */
 export function boundsOf(mediaType: string, scrub: Scrub): Bounds {
@@ -66,18 +67,20 @@ function toldBy(data: string | undefined, scrub: Scrub): UpstreamError | undefin
   }
 }
 
-/** Each pipe of a package keeps a piece while nobody reads: this is what many small events may come to in one. */
-const PIECE_CHARACTERS = 4 * 1024;
+/** What small events may come to that a package is given at once: its pipes keep that much while nobody reads. */
+export const PIECE_BYTES = 4 * 1024;
+/** Small buffers share one of 64 KiB, which any of them keeps; what this makes keeps itself alone. */
+const encoder = new TextEncoder();
 
-function passTogether(events: readonly string[], pass: (whole: Buffer) => void): void {
+function passTogether(events: readonly string[], pass: Pass): void {
   let together = "";
   for (const data of events) {
     together += `data: ${data.replaceAll("\n", "\ndata: ")}\n\n`;
-    if (together.length < PIECE_CHARACTERS) continue;
-    pass(Buffer.from(together));
+    if (together.length < PIECE_BYTES) continue;
+    pass(encoder.encode(together));
     together = "";
   }
-  if (together !== "") pass(Buffer.from(together));
+  if (together !== "") pass(encoder.encode(together));
 }
 
 /**

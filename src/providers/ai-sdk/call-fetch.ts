@@ -7,7 +7,8 @@ import { OWN_HEADERS } from "../http/own-headers.ts";
 import { type Scrub, statusFailure } from "../openai/errors.ts";
 import { UpstreamError } from "../provider.ts";
 import type { Environment, ProviderTimeouts } from "../settings.ts";
-import { boundsOf } from "./bounds.ts";
+import { boundsOf, PIECE_BYTES } from "./bounds.ts";
+import { Demand } from "./demand.ts";
 import type { Fetch } from "./wire.ts";
 
 /** Connections of one provider, to each origin that its package talks to. */
@@ -41,7 +42,7 @@ export class Connections {
   #dispatcherOf(url: URL): Dispatcher {
     const known = this.#dispatchers.get(url.origin);
     if (known !== undefined) return known;
-    const dispatcher = createDispatcher(url, this.#timeouts, this.#environment);
+    const dispatcher = createDispatcher(url, this.#timeouts, this.#environment, { readsAhead: false });
     this.#dispatchers.set(url.origin, dispatcher);
     return dispatcher;
   }
@@ -53,6 +54,8 @@ export class Connections {
  */
 export class CallFetch {
   failure: unknown;
+  /** Who reads the package's answer piece by piece tells it of every read. */
+  readonly demand = new Demand();
   readonly #connections: Connections;
   readonly #scrub: Scrub;
   readonly #signal: AbortSignal;
@@ -85,6 +88,21 @@ export class CallFetch {
   #stream(body: HttpBody, headers: IncomingHttpHeaders): ReadableStream<Uint8Array> {
     const type = mediaType(headers);
     const bounds = boundsOf(type, this.#scrub);
+    const pieces: Uint8Array[] = [];
+    let isOver = false;
+    const read = async () => {
+      try {
+        while (pieces.length === 0 && !isOver) {
+          const bytes = await body.read();
+          for (const piece of bytes ?? []) bounds(piece, (whole) => pieces.push(whole));
+          isOver = bytes === undefined;
+        }
+      } catch (error) {
+        body.destroy();
+        this.failure = error;
+        isOver = true;
+      }
+    };
     const end = (controller: ReadableStreamDefaultController<Uint8Array>) => {
       if (type === EVENT_STREAM && this.#closing !== undefined) controller.enqueue(Buffer.from(this.#closing));
       controller.close();
@@ -92,21 +110,12 @@ export class CallFetch {
     return new ReadableStream<Uint8Array>(
       {
         pull: async (controller) => {
-          let isFed = false;
-          const pass = (whole: Buffer) => {
-            controller.enqueue(whole);
-            isFed = true;
-          };
-          try {
-            while (!isFed) {
-              const bytes = await body.read();
-              if (bytes === undefined) return end(controller);
-              for (const piece of bytes) bounds(piece, pass);
-            }
-          } catch (error) {
-            body.destroy();
-            this.failure = error;
-            end(controller);
+          await this.demand.unmet();
+          await read();
+          if (pieces.length === 0) end(controller);
+          for (let fedBytes = 0; fedBytes < PIECE_BYTES && pieces[0] !== undefined; pieces.shift()) {
+            controller.enqueue(pieces[0]);
+            fedBytes += pieces[0].length;
           }
         },
         cancel: () => body.destroy(),

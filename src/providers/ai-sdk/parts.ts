@@ -3,7 +3,7 @@ import { type UpstreamChunk, UpstreamError } from "../provider.ts";
 import type { AnswerReader } from "./answer.ts";
 
 export interface PartsOptions {
-  parts: ReadableStreamDefaultReader<LanguageModelV4StreamPart>;
+  read(): ReturnType<ReadableStreamDefaultReader<LanguageModelV4StreamPart>["read"]>;
   reader: AnswerReader;
   /** What broke the connection, if it broke. */
   failure(): unknown;
@@ -15,9 +15,9 @@ export interface PartsOptions {
 
 /** A streamed answer as chunks: all that came before a failure, then the failure. Ending it early closes the connection. */
 export async function* readParts(options: PartsOptions): AsyncGenerator<readonly UpstreamChunk[]> {
-  const { parts, reader, failure, fail, end } = options;
+  const { read, reader, failure, fail, end } = options;
   try {
-    for (let next = await parts.read(); !next.done; next = await parts.read()) {
+    for (let next = await read(); !next.done; next = await read()) {
       const part = next.value;
       if (part.type === "error") throw part.error;
       if (part.type === "finish" && failure() !== undefined && !hasEnded(part.finishReason)) break;

@@ -6,9 +6,16 @@ import type { Environment, ProviderTimeouts } from "../settings.ts";
  * Connections to one origin, kept alive and as many as there are requests at once, each with one request at a time.
  * They go through a proxy where HTTPS_PROXY or HTTP_PROXY name one and neither NO_PROXY nor a loopback address says
  * otherwise (a pool alone would ignore all three); small letters count as well, and first, as with other tools.
+ * A socket reads up to 128 KiB ahead of its reader, or nothing: then each read costs about a microsecond more.
  */
-export function createDispatcher(origin: URL, timeouts: ProviderTimeouts, environment: Environment): Dispatcher {
+export function createDispatcher(
+  origin: URL,
+  timeouts: ProviderTimeouts,
+  environment: Environment,
+  { readsAhead = true }: { readsAhead?: boolean } = {},
+): Dispatcher {
   const options = {
+    ...(!readsAhead && { connect: WITHOUT_READING_AHEAD, proxyTls: WITHOUT_READING_AHEAD }),
     connectTimeout: timeouts.connectMs,
     headersTimeout: timeouts.firstByteMs,
     bodyTimeout: timeouts.idleMs,
@@ -29,6 +36,9 @@ export function createDispatcher(origin: URL, timeouts: ProviderTimeouts, enviro
     clientFactory: (proxy, proxyOptions) => new Pool(proxy, { ...proxyOptions, headersTimeout: timeouts.connectMs }),
   });
 }
+
+/** A stream's own option, which is passed on to the socket and has no type among those of a connection. */
+const WITHOUT_READING_AHEAD: object = { highWaterMark: 0 };
 
 const loopback = new BlockList();
 loopback.addSubnet("127.0.0.0", 8, "ipv4");
