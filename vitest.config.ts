@@ -6,7 +6,10 @@ export default defineConfig({
     globalSetup: ["test/support/global-setup.ts"],
     pool: "forks",
     maxWorkers: 3,
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    // Only what hangs is to fail by these, on a machine that is busy with other things as well.
+    testTimeout: 180_000,
+    hookTimeout: 180_000,
+    teardownTimeout: 60_000,
+    expect: { poll: { timeout: 60_000 } },
   },
 });

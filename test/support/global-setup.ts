@@ -1,3 +1,6 @@
+import { chmod, mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { TestProject } from "vitest/node";
 import { buildConsole } from "../../scripts/build-console.ts";
 import { findChromium } from "./chromium.ts";
@@ -20,7 +23,29 @@ export default async function setup(project: TestProject): Promise<() => Promise
     console.warn("Left out: the tests in a browser, because there is no Chromium on the PATH or at CHROMIUM_PATH.");
   }
   project.provide("chromiumPath", chromiumPath);
-  return startPostgres(project);
+  const removeDirectory = await makeTemporaryDirectory();
+  const stopPostgres = await startPostgres(project);
+  return async () => {
+    await stopPostgres();
+    await removeDirectory();
+  };
+}
+
+/** The logs of a trial that went wrong lie in one of these, and stay. */
+const KEPT = /^tollgate-crash-/;
+
+/** Whatever the run, and what it starts, puts into the system's temporary directory goes into one that ends with it. */
+async function makeTemporaryDirectory(): Promise<() => Promise<void>> {
+  const directory = await mkdtemp(join(tmpdir(), "tollgate-tests-"));
+  // PostgreSQL runs as another user, who finds its own in it and need not see the rest.
+  await chmod(directory, 0o711);
+  process.env.TMPDIR = directory;
+  return async () => {
+    const names = await readdir(directory);
+    const gone = names.filter((name) => !KEPT.test(name));
+    const places = gone.length === names.length ? [directory] : gone.map((name) => join(directory, name));
+    for (const place of places) await rm(place, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
+  };
 }
 
 /**

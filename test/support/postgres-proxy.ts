@@ -1,5 +1,6 @@
 import { createServer, connect as dial, type Server, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { freePort } from "./service.ts";
 
 /** The end of a simple query of this text on the wire (PostgreSQL's protocol, message `Q`). */
 const COMMIT = Buffer.from("COMMIT\0");
@@ -15,6 +16,8 @@ export class PostgresProxy {
    * never comes back.
    */
   cuts: "before" | "during" | "after" = "before";
+  /** COMMITs that went to the server. */
+  commitsPassed = 0;
   /** Every answer of the server comes so much later. */
   delayMs = 0;
   /** Passes nothing on any more, and breaks nothing off. */
@@ -36,10 +39,10 @@ export class PostgresProxy {
 
   static async open(url: string): Promise<PostgresProxy> {
     const server = createServer({ noDelay: true });
-    await listen(server, 0);
-    const address = server.address();
-    if (address === null || typeof address === "string") throw new Error("the proxy has no port");
-    return new PostgresProxy(server, address.port, new URL(url));
+    // Nobody else takes it while the proxy is away.
+    const port = await freePort();
+    await listen(server, port);
+    return new PostgresProxy(server, port, new URL(url));
   }
 
   /** From now on nobody is there. */
@@ -86,7 +89,7 @@ export class PostgresProxy {
         if (this.cuts === "before") return void near.destroy();
         if (this.cuts === "during") return void far.end(data, () => near.destroy());
         answerIsCut = true;
-      }
+      } else if (data.includes(COMMIT)) this.commitsPassed += 1;
       far.write(data);
     });
     far.on("data", (data: Buffer) => {

@@ -47,7 +47,7 @@ kill -INT $server
 wait $server
 [ "$order" = keep ] || rm -rf "$directory"
 `;
-const START_TIMEOUT_MS = 30_000;
+const START_TIMEOUT_MS = 120_000;
 /** Whoever connects too early is told a FATAL of its own. */
 const CANNOT_START = /FATAL: +(?! |the database system is)|lock file/;
 /** The sessions of a server that was killed have not all gone yet. */

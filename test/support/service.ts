@@ -1,4 +1,5 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -6,7 +7,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
-const START_TIMEOUT_MS = 20_000;
+const START_TIMEOUT_MS = 120_000;
+/** The line that a start ends with. */
+const LAST_TOLD = /^curl .*\n/m;
 
 export interface ServiceOptions {
   /** The configuration file, as data. Absent: the service starts without one. */
@@ -19,7 +22,7 @@ export interface ServiceOptions {
   environment?: Record<string, string>;
   /** A program that runs the service, and its arguments: `nice -n 19`, say. */
   launcher?: string[];
-  /** `/healthz`: do not wait for the store. */
+  /** What is waited for alone: `/healthz` answers without the store. Absent: it takes requests and has told all that it tells. */
   awaits?: "/readyz" | "/healthz";
 }
 
@@ -41,13 +44,29 @@ export async function makeDirectory(): Promise<string> {
   return mkdtemp(join(tmpdir(), "tollgate-test-"));
 }
 
+/** Below the ports that systems give to connections, any of which could take a port that is free only for now. */
+const PORTS_FROM = 20_000;
+const PORTS_A_WORKER = 2_000;
+const WORKERS_MAX = 6;
+let portsGiven = randomInt(PORTS_A_WORKER);
+
+/** A port that nobody listens on, and that nobody else is given: each of the run's processes has a stretch of its own. */
 export async function freePort(): Promise<number> {
+  const worker = Number(process.env.VITEST_POOL_ID ?? 0) % WORKERS_MAX;
+  for (let tries = 0; tries < PORTS_A_WORKER; tries += 1) {
+    portsGiven += 1;
+    const port = PORTS_FROM + worker * PORTS_A_WORKER + (portsGiven % PORTS_A_WORKER);
+    if (await isFree(port)) return port;
+  }
+  throw new Error("No port is free");
+}
+
+function isFree(port: number): Promise<boolean> {
   const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (address === null || typeof address === "string") throw new Error("No port");
-  return address.port;
+  return new Promise((resolve) => {
+    server.once("error", () => resolve(false));
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
+  });
 }
 
 /** Environment of a child: ours, without what would change the service's configuration. */
@@ -74,9 +93,11 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
   const child = spawn(program, [...before, "serve", "--port", String(port), ...words], { env, cwd: dataDir });
   let printed = "";
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (printed += data));
-  const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
+  // Then all that it printed has been read, too.
+  const exited = new Promise<number | null>((resolve) => child.once("close", resolve));
   const url = `http://127.0.0.1:${port}`;
-  await ready(`${url}${options.awaits ?? "/readyz"}`, child, () => printed);
+  const hasTold = () => options.awaits !== undefined || LAST_TOLD.test(printed);
+  await ready(`${url}${options.awaits ?? "/readyz"}`, child, { hasTold, printed: () => printed });
   return {
     url,
     baseUrl: `${url}/v1`,
@@ -93,15 +114,25 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
   };
 }
 
-async function ready(probe: string, child: ChildProcess, printed: () => string): Promise<void> {
-  const until = Date.now() + START_TIMEOUT_MS;
-  while (Date.now() < until && child.exitCode === null) {
-    const answer = await fetch(probe).catch(() => undefined);
-    if (answer?.status === 200) return;
+async function ready(
+  probe: string,
+  child: ChildProcess,
+  { hasTold, printed }: { hasTold: () => boolean; printed: () => string },
+): Promise<void> {
+  const until = performance.now() + START_TIMEOUT_MS;
+  while (performance.now() < until && child.exitCode === null && child.signalCode === null) {
+    const status = await statusOf(probe).catch(() => undefined);
+    if (status === 200 && hasTold()) return;
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
   child.kill("SIGKILL");
   throw new Error(`The service did not start:\n${printed()}`);
+}
+
+async function statusOf(url: string): Promise<number> {
+  const answer = await fetch(url);
+  await answer.arrayBuffer();
+  return answer.status;
 }
 
 /** Runs a command and returns the JSON document it prints; rejects with what it says on standard error. */

@@ -5,6 +5,8 @@ export interface UpstreamRequest {
   body: { model: string; stream?: boolean; [field: string]: unknown };
   headers: IncomingMessage["headers"];
   response: ServerResponse;
+  /** How many words of a streamed answer it was sent so far. */
+  words: number;
   /** Resolves with the time when the caller's connection is gone. */
   closed: Promise<number>;
 }
@@ -27,7 +29,7 @@ export async function startUpstream(): Promise<Upstream> {
     let text = "";
     for await (const chunk of request) text += chunk;
     const closed = new Promise<number>((resolve) => response.once("close", () => resolve(Date.now())));
-    const received = { body: JSON.parse(text || "{}"), headers: request.headers, response, closed };
+    const received = { body: JSON.parse(text || "{}"), headers: request.headers, response, words: 0, closed };
     requests.push(received);
     const behaviour = behaviours.get(received.body.model);
     if (behaviour === undefined)
@@ -66,7 +68,8 @@ export interface Answer {
 
 /** Answers as OpenAI does, streamed where the request asks for it. */
 export function answering({ words, usage, finishReason = "stop", pauseMs = 0 }: Answer): Behaviour {
-  return async ({ body, response }) => {
+  return async (request) => {
+    const { body, response } = request;
     const common = { id: "chatcmpl-upstream", created: 1_700_000_000, model: `${body.model}-2026-01-01` };
     if (body.stream !== true) {
       const message = { role: "assistant", content: words.join("") };
@@ -80,6 +83,7 @@ export function answering({ words, usage, finishReason = "stop", pauseMs = 0 }: 
     event({ choices: [{ index: 0, delta: { role: "assistant", content: "" }, finish_reason: null }] });
     for (const content of words) {
       if (response.destroyed) return;
+      request.words += 1;
       event({ choices: [{ index: 0, delta: { content }, finish_reason: null }] });
       if (pauseMs > 0) await new Promise((resolve) => setTimeout(resolve, pauseMs));
     }

@@ -103,7 +103,8 @@ export function settingsOf(baseUrl: string, fields: Partial<ProviderSettings> = 
     baseUrl,
     apiKey: null,
     headers: {},
-    timeouts: { connectMs: 2_000, firstByteMs: 5_000, idleMs: 5_000 },
+    // Nothing is given up because a machine is busy.
+    timeouts: { connectMs: 60_000, firstByteMs: 60_000, idleMs: 60_000 },
     ...fields,
   };
 }

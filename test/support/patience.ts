@@ -1,0 +1,41 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { RunningService } from "./service.ts";
+import type { UpstreamRequest } from "./upstream.ts";
+
+const STEP_MS = 10;
+const DAY_MS = 86_400_000;
+/** More than any test takes for what is to fall on one day. */
+const DAY_ENDS_WITHIN_MS = 30_000;
+
+/**
+ * Resolves when this process has had so long for whatever else it does: however long a busy machine keeps it waiting, that
+ * counts as one step, after which all that has come meanwhile has its turn.
+ */
+export async function served(ms: number): Promise<void> {
+  for (let passed = 0; passed < ms; passed += STEP_MS) await sleep(STEP_MS);
+}
+
+/**
+ * Leaves, and tells how much later than the service answers what is asked of it at that moment an upstream's connection is
+ * gone, in ms: what a busy machine takes for anything at all is no delay of the service's.
+ */
+export async function cutOffMs(
+  { url }: Pick<RunningService, "url">,
+  request: UpstreamRequest | undefined,
+  leave: () => void,
+): Promise<number> {
+  if (request === undefined) throw new Error("The upstream was not asked");
+  leave();
+  const answered = fetch(`${url}/healthz`).then(async (answer) => {
+    await answer.arrayBuffer();
+    return Date.now();
+  });
+  const [goneAtMs, answeredAtMs] = await Promise.all([request.closed, answered]);
+  return goneAtMs - answeredAtMs;
+}
+
+/** Waits for the next day (UTC) where this one is about to end, so that what follows falls on one. */
+export async function onOneDay(): Promise<void> {
+  const leftMs = DAY_MS - (Date.now() % DAY_MS);
+  if (leftMs < DAY_ENDS_WITHIN_MS) await sleep(leftMs + STEP_MS);
+}
