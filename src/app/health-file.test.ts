@@ -28,10 +28,10 @@ afterEach(async () => {
 test("tells what a running service knows, and nothing of one that has stopped or died", async () => {
   expect(readHealth(dataDir, at.ms)).toBeUndefined();
   file.start();
-  await expect.poll(() => readHealth(dataDir, at.ms), { timeout: 5_000 }).toEqual([circuit.health(at.ms)]);
+  await expect.poll(() => readHealth(dataDir, at.ms)).toEqual([circuit.health(at.ms)]);
   circuit.failed(new UpstreamError("timeout", "late"), at.ms, at.ms);
   await expect
-    .poll(() => readHealth(dataDir, at.ms)?.[0]?.lastFailure, { timeout: 5_000 })
+    .poll(() => readHealth(dataDir, at.ms)?.[0]?.lastFailure)
     .toEqual({
       failure: "timeout",
       atMs: at.ms,
@@ -46,7 +46,7 @@ test("tells what a running service knows, and nothing of one that has stopped or
 test("says once that it cannot be written, and what is no such file tells nothing", async () => {
   await rm(dataDir, { recursive: true });
   file.start();
-  await expect.poll(() => warnings, { timeout: 5_000 }).toHaveLength(1);
+  await expect.poll(() => warnings).toHaveLength(1);
   await new Promise((resolve) => setTimeout(resolve, 1_500));
   expect(warnings).toHaveLength(1);
   await file.stop();

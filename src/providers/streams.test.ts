@@ -1,11 +1,13 @@
 import type { Socket } from "node:net";
 import { describe, expect, test } from "vitest";
+import { served } from "../../test/support/patience.ts";
 import {
   CHUNKED_HEAD,
   chunked,
   DONE,
   event,
   finish,
+  head,
   hear,
   hearBytes,
   LAST_CHUNK,
@@ -161,7 +163,7 @@ describe("ending an answer early", () => {
     await wire.end();
   }
   const closesInTime = async (wire: Wire) => {
-    const late = new Promise((resolve) => setTimeout(resolve, CLOSES_WITHIN_MS, "late"));
+    const late = served(CLOSES_WITHIN_MS).then(() => "late");
     expect(await Promise.race([wire.closed().then(() => "closed"), late])).toBe("closed");
   };
   const until = async (condition: () => boolean) => {
@@ -182,17 +184,37 @@ describe("ending an answer early", () => {
     );
   });
 
-  test.each([true, false])("an abort in the middle closes the connection; streamed: %s", async (stream) => {
-    const begun = stream
-      ? CHUNKED_HEAD + chunked(word("a"))
-      : "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{";
+  test("an abort in the middle of a stream closes the connection", async () => {
     await withWire(
-      (socket) => void socket.write(begun),
+      (socket) => void socket.write(CHUNKED_HEAD + chunked(word("a"))),
       async (provider, wire) => {
         const leaving = new AbortController();
-        setTimeout(() => leaving.abort(new Error("left")), 50);
-        const heard = await hear(provider, { stream }, leaving.signal);
-        expect(heard).toMatchObject({ text: stream ? "a" : "", error: new Error("left") });
+        const { chunks } = await provider.complete({ request: requestOf(), signal: leaving.signal });
+        const heard: string[] = [];
+        const reading = async () => {
+          for await (const item of chunks) {
+            heard.push(...item.map(({ delta }) => delta?.content ?? ""));
+            leaving.abort(new Error("left"));
+          }
+        };
+        await expect(reading()).rejects.toThrow("left");
+        expect(heard).toEqual(["a"]);
+        await closesInTime(wire);
+      },
+    );
+  });
+
+  test("an abort in the middle of a whole answer closes the connection", async () => {
+    const written = Promise.withResolvers<void>();
+    await withWire(
+      (socket) => void socket.write(`${head(200, { "content-type": "application/json" })}{`, () => written.resolve()),
+      async (provider, wire) => {
+        const leaving = new AbortController();
+        const heard = hear(provider, { stream: false }, leaving.signal);
+        await written.promise;
+        await served(50);
+        leaving.abort(new Error("left"));
+        expect(await heard).toMatchObject({ text: "", error: new Error("left") });
         await closesInTime(wire);
       },
     );

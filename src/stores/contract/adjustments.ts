@@ -1,6 +1,16 @@
 import { expect, test } from "vitest";
 import type { CreditTransition, RevokeTransition } from "../../credits/books.ts";
-import { factsOf, grantOf, holdOf, randomId, referenceOf, renewOf, type Subject, settleOf, wait } from "./fixture.ts";
+import {
+  factsOf,
+  grantOf,
+  HOUR_MS,
+  holdOf,
+  randomId,
+  referenceOf,
+  renewOf,
+  type Subject,
+  settleOf,
+} from "./fixture.ts";
 
 function revokeOf(organizationId: string, amount: bigint, rest: Partial<RevokeTransition> = {}): RevokeTransition {
   const named = { kind: "revoke" as const, organizationId, adjustmentId: randomId("adjustment"), amount };
@@ -37,7 +47,7 @@ function revokeCases(subject: Subject): void {
 
   test("a revocation of a grant leaves the others alone; a grant that waits is revoked before it takes effect", async () => {
     const organizationId = await subject.organization(100n);
-    const atMs = Date.now() + 400;
+    const atMs = Date.now() + HOUR_MS / 2;
     const [named, pending] = [grantOf(organizationId, 50n), grantOf(organizationId, 30n, { effectiveAtMs: atMs })];
     await subject.books.apply("durable", [named, pending]);
     const ofNamed = await subject.one(revokeOf(organizationId, 80n, { grantId: named.grantId }));
@@ -47,7 +57,7 @@ function revokeCases(subject: Subject): void {
       outcome: "unknown_grant",
     });
     await subject.expectSound(organizationId);
-    await wait(600);
+    await subject.passHour(organizationId);
     const refreshed = await subject.one({ kind: "refresh", organizationId });
     expect(refreshed).toMatchObject({ balance: { granted: 110n, available: 110n } });
     await subject.expectSound(organizationId);
@@ -104,8 +114,8 @@ function creditCases(subject: Subject): void {
   test("a credit lapses where it is said to", async () => {
     const organizationId = await subject.organization(10n);
     await subject.one(settleOf(holdOf(organizationId, 10n), 10));
-    await subject.one(creditOf(organizationId, 10n, { expiresAtMs: Date.now() + 200 }));
-    await wait(400);
+    await subject.one(creditOf(organizationId, 10n, { expiresAtMs: Date.now() + HOUR_MS / 2 }));
+    await subject.passHour(organizationId);
     const refreshed = await subject.one({ kind: "refresh", organizationId });
     expect(refreshed).toMatchObject({ balance: { granted: 10n, available: 0n, spent: 0n, expired: 10n } });
     await subject.expectSound(organizationId);

@@ -5,6 +5,7 @@ import { StoreUnavailableError } from "../../errors.ts";
 import {
   factsOf,
   grantOf,
+  HOUR_MS,
   holdOf,
   PRICES,
   randomId,
@@ -12,7 +13,6 @@ import {
   renewOf,
   type Subject,
   settleOf,
-  wait,
 } from "./fixture.ts";
 
 export function transitionCases(subject: Subject): void {
@@ -209,12 +209,13 @@ function grantCases(subject: Subject): void {
   test("a grant takes effect and lapses at its dates; what a hold gives back after that has expired", async () => {
     const organizationId = await subject.organization();
     const nowMs = Date.now();
-    await subject.one(grantOf(organizationId, 40n, { effectiveAtMs: nowMs + 400, expiresAtMs: nowMs + 1_500 }));
-    expect(await subject.books.balance(organizationId)).toMatchObject({ granted: 0n, nextChangeAtMs: nowMs + 400 });
+    const [effectiveAtMs, expiresAtMs] = [nowMs + HOUR_MS / 2, nowMs + (3 * HOUR_MS) / 2];
+    await subject.one(grantOf(organizationId, 40n, { effectiveAtMs, expiresAtMs }));
+    expect(await subject.books.balance(organizationId)).toMatchObject({ granted: 0n, nextChangeAtMs: effectiveAtMs });
     expect(await subject.one(holdOf(organizationId, 10n))).toMatchObject({ outcome: "insufficient", available: 0n });
-    await wait(600);
+    await subject.passHour(organizationId);
     const hold = await subject.held(holdOf(organizationId, 10n));
-    await wait(1_200);
+    await subject.passHour(organizationId);
     const refreshed = await subject.one({ kind: "refresh", organizationId });
     expect(refreshed).toMatchObject({ balance: { granted: 40n, available: 0n, held: 10n, expired: 30n } });
     await subject.one(settleOf(hold, 4));

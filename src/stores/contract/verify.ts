@@ -245,7 +245,7 @@ export function verifyCases(subject: Subject): void {
 
   test("a hold that waits for the sweeper a little is no violation", async () => {
     const organizationId = await subject.organization(10n);
-    await subject.held(holdOf(organizationId, 1n, -20_000));
+    await subject.held(holdOf(organizationId, 1n, -5_000));
     await subject.expectSound(organizationId);
     await subject.held(holdOf(organizationId, 1n, -40_000));
     expect((await subject.books.verify(organizationId)).violations).toMatchObject([{ invariant: 8 }]);

@@ -1,7 +1,7 @@
-import { createServer } from "node:net";
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
+import { freePort } from "../../../test/support/service.ts";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import { grantOf, one, randomId } from "../contract/fixture.ts";
 import { type Migration, readMigrations } from "../migrations.ts";
@@ -43,10 +43,7 @@ describe.skipIf(!hasPostgres)("a PostgreSQL database is opened", () => {
   }
 
   test("not where nobody listens", async () => {
-    const server = createServer().listen(0, "127.0.0.1");
-    await new Promise((resolve) => server.once("listening", resolve));
-    const { port } = server.address() as { port: number };
-    await new Promise((resolve) => server.close(resolve));
+    const port = await freePort();
     const url = addressed((address) => Object.assign(address, { port: String(port), password: PASSWORD }));
     const name = new URL(url).pathname.slice(1);
     expect(await refusal(url)).toBe(

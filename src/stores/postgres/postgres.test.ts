@@ -23,6 +23,9 @@ async function openForContract(): Promise<ContractStore> {
       stores.push(another);
       return another;
     },
+    async write(statement) {
+      await beside.query(statement);
+    },
     async tamper(statement) {
       if (hasChecks) await dropChecks(beside);
       hasChecks = false;

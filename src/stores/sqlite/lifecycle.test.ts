@@ -18,8 +18,9 @@ import { DatabaseSync } from "node:sqlite";
 import { sql } from "kysely";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
-import { grantOf, holdOf, one, randomId, settleOf, wait } from "../contract/fixture.ts";
+import { grantOf, holdOf, one, randomId, settleOf } from "../contract/fixture.ts";
 import type { Store } from "../store.ts";
+import { LOG_BYTES } from "./log-file.ts";
 import { openSqliteParts, openSqliteStore, type SqliteOptions, type SqliteParts } from "./sqlite.ts";
 
 let parent: string;
@@ -85,8 +86,8 @@ async function kill(child: ChildProcess): Promise<void> {
   await once(child, "exit");
 }
 
-/** Books 20 holds and ends ten of them at a time, for a child of startChild, until it is killed. */
-const BOOKING = `
+/** Books an even number of holds at a time and ends half of them, for a child of startChild, until it is killed. */
+const booking = (count: number) => `
   const { books, accounts } = await openSqliteStore({ dataDir, role: "service" });
   const organizationId = "org_child";
   await accounts.insertOrganization({ id: organizationId, name: "", kind: "standard", createdAtMs: 1 });
@@ -95,21 +96,21 @@ const BOOKING = `
   const price = 1_000_000n;
   const prices = { input: price, cachedInput: price, cacheWrite: price, output: price, reasoning: price };
   for (;;) {
-    const holds = Array.from({ length: 20 }, () => ({ kind: "hold", least: 5n, most: 5n, lifeMs: 60_000,
+    const holds = Array.from({ length: ${count} }, () => ({ kind: "hold", least: 5n, most: 5n, lifeMs: 60_000,
       facts: { holdId: v7(), organizationId, tokenId: "t", requestId: "r", model: "m", upstream: "u", prices, metadata: null } }));
     await books.apply("holds", holds);
-    await books.apply("durable", holds.slice(10).map(({ facts }) => ({ kind: "settle", facts, basis: "reported",
+    await books.apply("durable", holds.slice(${count} / 2).map(({ facts }) => ({ kind: "settle", facts, basis: "reported",
       end: "complete", tokens: { input: 1, cachedInput: 0, cacheWrite: 0, output: 2, reasoning: 0 } })));
     console.log("booked");
   }`;
 
-/** What BOOKING said that it had booked is there, at least, and the books are right. */
-async function expectBooked(times: number): Promise<void> {
+/** So many of the holds that were said to be booked are there, at least, and the books are right. */
+async function expectBooked(count: number): Promise<void> {
   const store = await open();
   const { holds, events, violations } = await store.books.verify("org_child");
   expect(violations).toEqual([]);
-  expect(holds).toBeGreaterThanOrEqual(times * 20);
-  expect(events).toBeGreaterThanOrEqual(times * 10);
+  expect(holds).toBeGreaterThanOrEqual(count);
+  expect(events).toBeGreaterThanOrEqual(count / 2);
   expect((await store.books.balance("org_child"))?.spent).toBe(BigInt(events) * 3n);
 }
 
@@ -157,20 +158,21 @@ describe("what was written stays", () => {
   });
 
   test("what was acknowledged before kill -9 is there after it", async () => {
-    const { child, lines } = startChild(BOOKING);
+    const { child, lines } = startChild(booking(20));
     for (let booked = 0; booked < 50; booked += 1) expect((await lines.next()).value).toBe("booked");
     await kill(child);
-    await expectBooked(50);
+    await expectBooked(50 * 20);
   });
 
   test("under load the log gets its whole size at once; what is acknowledged then survives kill -9 too", async () => {
-    const { child, lines } = startChild(BOOKING);
+    // Each batch is load enough, however few of them a busy machine comes to.
+    const { child, lines } = startChild(booking(1_000));
     const log = join(dataDir, "tollgate.db-wal");
     let booked = 0;
-    for (; booked < 20 || statSync(log).size < 64 * 1024 * 1024; booked += 1) await lines.next();
-    for (let more = 0; more < 20; more += 1, booked += 1) expect((await lines.next()).value).toBe("booked");
+    for (; booked < 1 || statSync(log).size < LOG_BYTES; booked += 1) expect((await lines.next()).value).toBe("booked");
+    for (let more = 0; more < 4; more += 1, booked += 1) expect((await lines.next()).value).toBe("booked");
     await kill(child);
-    await expectBooked(booked);
+    await expectBooked(booked * 1_000);
   });
 
   test("the log is copied into the database while the service runs", async () => {
@@ -182,8 +184,7 @@ describe("what was written stays", () => {
       "holds",
       Array.from({ length: 500 }, () => holdOf(id, 1n)),
     );
-    for (let waited = 0; statSync(database).size === before && waited < 10_000; waited += 50) await wait(50);
-    expect(statSync(database).size).toBeGreaterThan(before);
+    await expect.poll(() => statSync(database).size).toBeGreaterThan(before);
   });
 });
 
@@ -310,8 +311,8 @@ describe("a store that stops working", () => {
 
   test("a worker that dies fails what it was asked, and the next call finds another", async () => {
     const { store, writer } = await openParts();
-    const id = await organization(store, 1_000n);
-    const asked = Array.from({ length: 50 }, () => one(store.books, holdOf(id, 1n), "durable"));
+    const id = await organization(store, 1_000_000n);
+    const asked = Array.from({ length: 2_000 }, () => one(store.books, holdOf(id, 1n), "durable"));
     const killed = writer.kill();
     const results = await Promise.allSettled(asked);
     await killed;

@@ -12,7 +12,7 @@ storeContract("SQLite", openForContract);
 async function openForContract(): Promise<ContractStore> {
   const dataDir = await mkdtemp(join(tmpdir(), "tollgate-sqlite-"));
   const stores: Store[] = [await openSqliteStore({ dataDir, role: "service" })];
-  const beside = new DatabaseSync(join(dataDir, "tollgate.db"), { timeout: 5_000 });
+  const beside = new DatabaseSync(join(dataDir, "tollgate.db"), { timeout: 60_000 });
   beside.exec("PRAGMA ignore_check_constraints = ON");
   return {
     store: stores[0] as Store,
@@ -20,6 +20,9 @@ async function openForContract(): Promise<ContractStore> {
       const another = await openSqliteStore({ dataDir, role: "command" });
       stores.push(another);
       return another;
+    },
+    async write(statement) {
+      beside.exec(statement);
     },
     async tamper(statement) {
       beside.exec(statement);
