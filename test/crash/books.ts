@@ -103,7 +103,7 @@ export function toText(books: Books): string {
 
 /** Reads a file that this process can see. */
 export function readFile(path: string, organizationIds: string[]): Books {
-  const database = new DatabaseSync(path, { readOnly: true, readBigInts: true, timeout: 10_000 });
+  const database = new DatabaseSync(path, { readOnly: true, readBigInts: true, timeout: 60_000 });
   try {
     database.exec("BEGIN");
     const marks = organizationIds.map(() => "?").join(", ");

@@ -10,7 +10,7 @@ export function scriptOf(id: string, fields: Partial<Script> = {}): Script {
     completion_tokens: words + 3,
     prompt_tokens_details: { cached_tokens: words % 7 },
   };
-  return { id, words, paceMs: 10, usage, silence: null, paddingBytes: 0, ...fields };
+  return { id, words, paceMs: 10, usage, waitsFor: null, silence: null, paddingBytes: 0, ...fields };
 }
 
 /** Requests as they come to a service: streamed and not, short and long, some whose clients leave. */

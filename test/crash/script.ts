@@ -11,6 +11,8 @@ export interface Script {
   paceMs: number;
   /** What the upstream reports; null: nothing. */
   usage: Usage | null;
+  /** Half of the pieces of a stream wait until this file is there; null: for nothing. */
+  waitsFor: string | null;
   /** Where the upstream falls silent for good: before it answers, after half of its pieces, or after its usage. */
   silence: "start" | "middle" | "usage" | null;
   /** Text that makes an unstreamed answer so much longer. */

@@ -139,6 +139,7 @@ export class Site {
       configDir: this.directory,
       launcher: this.disk?.launcher,
       config: this.#config(),
+      awaits: "/readyz",
     };
   }
 

@@ -3,7 +3,7 @@
  * appended to a file of the request's trial in the directory that it is given, before anything else happens.
  * It prints its port, and ends with its standard input.
  */
-import { closeSync, openSync, writeSync } from "node:fs";
+import { closeSync, existsSync, openSync, writeSync } from "node:fs";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -44,7 +44,10 @@ async function stream(script: Script, response: ServerResponse): Promise<void> {
   piece({ role: "assistant", content: "" });
   for (let sent = 0; sent < script.words; sent += 1) {
     if (response.destroyed) return;
-    if (script.silence === "middle" && sent >= script.words / 2) return;
+    if (sent >= script.words / 2) {
+      if (script.silence === "middle") return;
+      await appeared(script.waitsFor, response);
+    }
     log(script.id, "sent a word");
     piece({ content: WORD });
     await sleep(script.paceMs);
@@ -56,6 +59,10 @@ async function stream(script: Script, response: ServerResponse): Promise<void> {
   if (script.silence === "usage") return;
   log(script.id, "sent all");
   response.end("data: [DONE]\n\n");
+}
+
+async function appeared(path: string | null, response: ServerResponse): Promise<void> {
+  while (path !== null && !response.destroyed && !existsSync(path)) await sleep(20);
 }
 
 async function answerWhole(script: Script, response: ServerResponse): Promise<void> {

@@ -10,7 +10,6 @@ import type { Site } from "../site.ts";
 const REQUESTS_A_POINT = 5;
 /** More than a connection holds between two processes: the rest waits in the one that sends. */
 const UNREAD_BYTES = 12_000_000;
-const REACHED_WITHIN_MS = 20_000;
 
 type Point = "before the hold" | "after the hold" | "mid-stream" | "usage seen" | "settled, not answered";
 
@@ -66,7 +65,7 @@ function callsAt(point: Point, { site, random, trial, killed }: Place): Call[] {
 
 /** Waits until every request stands at its point. */
 async function reached(site: Site, trial: string, points: Point[]): Promise<void> {
-  const until = Date.now() + REACHED_WITHIN_MS;
+  const until = Date.now() + site.options.patienceMs;
   for (;;) {
     const { holds } = await site.readBooks();
     const records = readRecords(site.directory, trial);

@@ -7,6 +7,8 @@ import type { Site } from "../site.ts";
 const REQUESTS = 200;
 const CUT_REQUESTS = 100;
 const CUTS = 20;
+/** Between two cuts: the attempt after the first comes through. */
+const COMMITS_BETWEEN = 3;
 const LASTING_MS = 4_000;
 
 function serverOf(site: Site): NonNullable<Site["postgres"]> {
@@ -47,31 +49,48 @@ async function killSession(url: string): Promise<void> {
     "SELECT pid FROM pg_stat_activity WHERE application_name = 'tollgate' LIMIT 1",
   );
   const [session] = rows;
-  if (session !== undefined) process.kill(session.pid, "SIGKILL");
+  if (session !== undefined) killIfThere(session.pid);
   await client.end().catch(() => {});
+}
+
+function killIfThere(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
 }
 
 /** Cuts the service's connection at twenty COMMITs under a steady load. */
 export function cutCommits(cuts: "before" | "during" | "after") {
   return async (site: Site, random: Random, trial: string): Promise<void> => {
     const { proxy } = serverOf(site);
-    const { organizations } = site;
-    const calls = longStreams(random, trial, CUT_REQUESTS / 2, { lastingMs: LASTING_MS, organizations });
-    const sent = site.send([...calls, ...mixedCalls(random, `${trial}.mixed`, CUT_REQUESTS / 2, organizations)]);
     let isOver = false;
-    const ended = Promise.all(sent.map((one) => one.ended)).then(() => {
-      isOver = true;
-    });
-    for (let made = 0; made < CUTS && !isOver; made += 1) {
+    const loaded = load(site, random, trial, () => !isOver);
+    for (let made = 0; made < CUTS; made += 1) {
       Object.assign(proxy, { cuts, commitsToCut: 1 });
-      while (proxy.commitsToCut > 0 && !isOver) await sleep(5);
-      // Long enough for the next attempt: five in a row would be an outage.
+      while (proxy.commitsToCut > 0) await sleep(5);
+      // Five attempts in a row that are cut would be an outage.
+      const { commitsPassed } = proxy;
       await sleep(random.between(80, 160));
+      while (proxy.commitsPassed < commitsPassed + COMMITS_BETWEEN) await sleep(5);
     }
-    if (proxy.commitsToCut > 0) throw new Error("the load ended before twenty COMMITs were cut");
-    await ended;
-    site.addTrial(trial, {});
-    site.addTrial(`${trial}.mixed`, {});
+    isOver = true;
+    for (const name of await loaded) site.addTrial(name, {});
     await site.judge();
   };
+}
+
+/** Sends a hundred requests, and as many again when they have ended, while that is wanted; gives the trials that they are logged under. */
+async function load(site: Site, random: Random, trial: string, isWanted: () => boolean): Promise<string[]> {
+  const { organizations } = site;
+  const names: string[] = [];
+  while (isWanted()) {
+    const [long, mixed] = [`${trial}.${names.length}`, `${trial}.${names.length}.mixed`];
+    names.push(long, mixed);
+    const calls = longStreams(random, long, CUT_REQUESTS / 2, { lastingMs: LASTING_MS, organizations });
+    const sent = site.send([...calls, ...mixedCalls(random, mixed, CUT_REQUESTS / 2, organizations)]);
+    await Promise.all(sent.map(({ ended }) => ended));
+  }
+  return names;
 }
