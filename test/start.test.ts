@@ -216,6 +216,8 @@ describe("a signal", () => {
     const body = { model: "sandbox/fault", messages: [{ role: "user", content: "silence after 5 tokens 60s" }] };
     const answer = await complete(printed, { ...body, stream: true });
     service.child.kill(signal);
+    await expect.poll(() => service.stderr()).toContain("stopping: ");
+    // Longer than two that come close together are taken for one.
     await new Promise((resolve) => setTimeout(resolve, 300));
     expect(service.child.exitCode).toBeNull();
     service.child.kill(signal);

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { operator, signIn } from "../support/admin.ts";
+import { onOneDay } from "../support/patience.ts";
 import {
   makeOrganization,
   makeToken,
@@ -197,6 +198,7 @@ describe("requests", () => {
 });
 
 test("the overview tells credits, pace, days, and who spends most, of one organization and of all", async () => {
+  await onOneDay();
   const organization = await makeOrganization(service, "5");
   const { usage } = (await (await complete(organization.token)).json()) as { usage: { cost: number } };
   await complete(organization.token, { model: "sandbox/fault", messages: [{ role: "user", content: "status 500" }] });

@@ -3,6 +3,8 @@ import { AdminClient, operator, printedAdminToken, signIn } from "../support/adm
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../support/postgres.ts";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 
+const IN_FORCE_MS = 5_000;
+
 describe.skipIf(!hasPostgres)("two nodes on one PostgreSQL", () => {
   let database: TestDatabase;
   let first: RunningService;
@@ -45,11 +47,11 @@ describe.skipIf(!hasPostgres)("two nodes on one PostgreSQL", () => {
       operator(first).call("PATCH", `/organizations/${id}`, { keeps_conversations });
     await Promise.all([turn(one, true), turn(other, true)]);
     const kept = await ask(one);
-    await expect.poll(() => isKept(kept), { timeout: 5_000 }).toBe(true);
+    await expect.poll(() => isKept(kept)).toBe(true);
     await turn(one, false);
     const [late, later] = [await ask(one), await ask(other)];
     // What is handed over later is written later.
-    await expect.poll(() => isKept(later), { timeout: 5_000 }).toBe(true);
+    await expect.poll(() => isKept(later)).toBe(true);
     expect(await isKept(late)).toBe(false);
   });
 
@@ -63,7 +65,14 @@ describe.skipIf(!hasPostgres)("two nodes on one PostgreSQL", () => {
     expect((await ask(second)).status).toBe(200);
     const { headers } = operator(first);
     await operator(first).call("PATCH", `/organizations/${organization.id}`, { status: "paused" });
-    await expect.poll(async () => (await ask(second)).status, { timeout: 5_000 }).toBe(403);
+    const changedAtMs = performance.now();
+    let [status, askedAtMs] = [200, changedAtMs];
+    // Whoever asks later than that is refused, however long a busy machine takes for an answer.
+    while (status === 200 && askedAtMs - changedAtMs < IN_FORCE_MS) {
+      askedAtMs = performance.now();
+      status = (await ask(second)).status;
+    }
+    expect(status).toBe(403);
     const there = new AdminClient(second, headers);
     const paths = [
       `/overview?organization_id=${organization.id}`,

@@ -27,7 +27,7 @@ beforeAll(async () => {
     const { body } = await operator(service).call<{ data: { id: string }[] }>("GET", `/requests?${filter}`);
     const id = body.data[0]?.id ?? "none";
     const show = () => operator(service).call("GET", `/requests/${id}/conversation`);
-    await vi.waitFor(async () => expect((await show()).status).toBe(200), { timeout: 5_000 });
+    await vi.waitFor(async () => expect((await show()).status).toBe(200), { timeout: 60_000 });
     requestIds.set(organization.id, id);
   }
 });

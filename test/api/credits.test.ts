@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { operator } from "../support/admin.ts";
 import {
   makeOrganization,
   makeToken,
@@ -42,6 +43,12 @@ const complete = (token: string, model: string, maxTokens: number, options: Requ
     { model, messages: [{ role: "user", content: "go" }], max_tokens: maxTokens },
     options,
   );
+/** Long enough for a few requests on a busy machine, and not for a command. */
+const SOON_MS = 6_000;
+async function book(organization: Organization, what: string, terms: object): Promise<void> {
+  const { status } = await operator(service).call("POST", `/organizations/${organization.id}/${what}`, terms);
+  expect(status).toBe(201);
+}
 const errorOf = async (answer: Response) => ((await answer.json()) as { error: Record<string, unknown> }).error;
 
 interface Usage {
@@ -139,8 +146,8 @@ test("creditsTotal and creditsAvailable at every moment: grants, holds, charges,
     service.tollgate<{ id: string; creditsTotal: number }>("credits", verb, "--org", organization.id, ...words);
   expect(await usageOf(organization)).toEqual([100, 100, 0, 0]);
   // Used first, for it lapses; only of what is not held at that moment something lapses.
-  const lapsesAtMs = Date.now() + 6_000;
-  await credits("grant", "50", "--expires", new Date(lapsesAtMs).toISOString());
+  const lapsesAtMs = Date.now() + SOON_MS;
+  await book(organization, "grants", { amount: 50, expires_at: new Date(lapsesAtMs).toISOString() });
   expect(await usageOf(organization)).toEqual([150, 150, 0, 0]);
   const leave = await running(organization, 30);
   expect(await usageOf(organization)).toEqual([150, 120, 0, 30]);
@@ -167,10 +174,9 @@ test("creditsTotal and creditsAvailable at every moment: grants, holds, charges,
 
 test("a month's allowance is granted at once, and while the service runs", async () => {
   const organization = await makeOrganization(service, "0");
-  const words = ["credits", "allowance", "create", "25", "--org", organization.id];
-  await service.tollgate(...words);
+  await service.tollgate("credits", "allowance", "create", "25", "--org", organization.id);
   expect(await usageOf(organization)).toEqual([25, 25, 0, 0]);
-  await service.tollgate(...words, "--from", new Date(Date.now() + 6_000).toISOString());
+  await book(organization, "allowances", { amount: 25, begins_at: new Date(Date.now() + SOON_MS).toISOString() });
   expect(await usageOf(organization)).toEqual([25, 25, 0, 0]);
   while ((await usageOf(organization))[0] === 25) await new Promise((resolve) => setTimeout(resolve, 100));
   expect(await usageOf(organization)).toEqual([50, 50, 0, 0]);

@@ -32,7 +32,7 @@ beforeAll(async () => {
   const logprobs = { content: [{ token: "one", logprob: -0.5, bytes: null, top_logprobs: [] }] };
   upstream.behave("plain", answering({ words: ["one ", "two ", "thr\u2028ee"], usage }));
   upstream.behave("long", answering({ words: Array(LONG / 100).fill("word ".repeat(20)), usage }));
-  const words = answering({ words: Array(200).fill("word "), usage, pauseMs: 50 });
+  const words = answering({ words: Array(2_000).fill("word "), usage, pauseMs: 50 });
   // Streamed, it writes for a long time; otherwise it never answers.
   upstream.behave("slow", (request) => (request.body.stream === true ? words(request) : undefined));
   upstream.behave("gated", async (request) => {
@@ -260,14 +260,11 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
       service = await start();
       const statuses = new Set<unknown>();
       await expect
-        .poll(
-          async () => {
-            const [, code] = await codeOf(await asking("killed", body("slow")));
-            statuses.add(code);
-            return code;
-          },
-          { timeout: 20_000 },
-        )
+        .poll(async () => {
+          const [, code] = await codeOf(await asking("killed", body("slow")));
+          statuses.add(code);
+          return code;
+        })
         .toBe("idempotency_interrupted");
       statuses.delete("idempotency_in_progress");
       expect([...statuses]).toEqual(["idempotency_interrupted"]);
@@ -334,7 +331,7 @@ describe.skipIf(!hasPostgres)("an answer that ends while the store is away", () 
       const answer = await told(await first);
       expect(await codeOf(await ask(asked))).toEqual([503, "store_unavailable"]);
       await proxy.comeBack();
-      await expect.poll(async () => (await usedBy(service, token)).creditsUsed, { timeout: 10_000 }).toBe(COST);
+      await expect.poll(async () => (await usedBy(service, token)).creditsUsed).toBe(COST);
       const again = await ask(asked);
       expect(replayed(again)).toBe("true");
       expect(await told(again)).toEqual(answer);

@@ -12,6 +12,8 @@ import type { Store } from "../../src/stores/store.ts";
 import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
 
 const DAY_MS = 86_400_000;
+/** Less than the minute that grants are made ahead of their time. */
+const SOON_MS = 55_000;
 
 describe("months are granted", () => {
   test("on SQLite", async () => {
@@ -57,7 +59,7 @@ async function play(first: Store, second: Store): Promise<void> {
   };
   const lapsing = await organization({});
   const staying = await organization({ lapses: false });
-  const soon = await organization({ anchorAtMs: Date.now() + 30_000 });
+  const soon = await organization({ anchorAtMs: Date.now() + SOON_MS });
   const far = await organization({ anchorAtMs: Date.now() + 10 * DAY_MS });
   const ended = await organization({});
   await first.allowances.end(ended, Date.now());
@@ -86,7 +88,7 @@ async function play(first: Store, second: Store): Promise<void> {
   }
 
   // Ended while another node is about to make the next month's grant.
-  const late = await organization({ anchorAtMs: Date.now() + 30_000 });
+  const late = await organization({ anchorAtMs: Date.now() + SOON_MS });
   const due: typeof allowances.due = async (options) => {
     const found = await allowances.due(options);
     const grant = (next: GrantTransition) => books.apply("durable", [next]);

@@ -6,7 +6,7 @@ import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { entriesOf } from "../../src/ledger/statement.ts";
-import { grantOf, holdOf, one, settleOf } from "../../src/stores/contract/fixture.ts";
+import { grantOf, HOUR_MS, holdOf, hourPassed, one, settleOf } from "../../src/stores/contract/fixture.ts";
 import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../../src/stores/store.ts";
@@ -38,7 +38,7 @@ async function openSqlite(): Promise<Subject> {
     environment: {},
     cwd,
     async run(statements) {
-      const beside = new DatabaseSync(join(dataDir, "tollgate.db"), { timeout: 5_000 });
+      const beside = new DatabaseSync(join(dataDir, "tollgate.db"), { timeout: 60_000 });
       for (const statement of statements) beside.exec(statement);
       beside.close();
     },
@@ -87,12 +87,13 @@ async function fill({ store, run }: Subject): Promise<void> {
   ]);
   const nowMs = Date.now();
   const [kept, lapsing] = [holdOf(id, 70n), holdOf(id, 30n)];
-  await one(books, grantOf(id, 100n, { grantId: "grant_short", expiresAtMs: nowMs + 400, priority: 0 }), "durable");
+  const expiresAtMs = nowMs + HOUR_MS / 2;
+  await one(books, grantOf(id, 100n, { grantId: "grant_short", expiresAtMs, priority: 0 }), "durable");
   await books.apply("holds", [kept, lapsing]);
   await one(books, grantOf(id, 500n, { grantId: "grant_later", effectiveAtMs: nowMs + 86_400_000 }), "durable");
   const asked = { organizationId: id, reference: null, note: "-1+1", grantId: null };
   await one(books, { kind: "revoke", adjustmentId: "adjustment_1", amount: 5n, ...asked }, "durable");
-  while (Date.now() <= nowMs + 400) await new Promise((resolve) => setTimeout(resolve, 50));
+  await run(hourPassed(id));
   await one(books, settleOf(lapsing, 12), "durable");
   const terms = { holdId: null, expiresAtMs: null, priority: 0 };
   await one(books, { kind: "credit", adjustmentId: "adjustment_2", amount: 7n, ...asked, ...terms }, "durable");

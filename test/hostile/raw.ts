@@ -4,7 +4,7 @@ import { ErrorEnvelope } from "../../src/contract/error.ts";
 import { compileCheck } from "../../src/contract/validation.ts";
 import { type ErrorCode, errorCatalog } from "../../src/errors.ts";
 
-const HANG_MS = 15_000;
+const HANG_MS = 120_000;
 const envelopeIssue = compileCheck(ErrorEnvelope);
 
 export interface RawAnswer {

@@ -19,6 +19,8 @@ const USAGE = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
 const PRICE = { input: 1_000_000, output: 1_000_000 };
 const ASKED = 100;
 const WORDS = Array.from({ length: 20 }, (_, index) => `w${index} `);
+/** More than are said in the time of any test. */
+const LONG = Array.from({ length: 10_000 }, (_, index) => `w${index} `);
 
 let healthy: Upstream;
 let servers: Awaited<ReturnType<typeof startServers>>;
@@ -44,7 +46,7 @@ async function startMortal(behaviour: Behaviour): Promise<Mortal> {
         let text = "";
         for await (const chunk of request.on("error", () => {})) text += chunk;
         const body = JSON.parse(text);
-        void behaviour({ body, headers: request.headers, response, closed: Promise.resolve(0) });
+        void behaviour({ body, headers: request.headers, response, words: 0, closed: Promise.resolve(0) });
       });
       await new Promise<void>((resolve) => server?.listen(port, "127.0.0.1", resolve));
     },
@@ -60,11 +62,13 @@ beforeAll(async () => {
   servers = await startServers();
   healthy = await startUpstream();
   healthy.behave("spare", answering({ words: ["the ", "spare"], usage: USAGE }));
-  const speak = answering({ words: WORDS, usage: USAGE, pauseMs: 50 });
-  // While it is being asked half of its answers begin, and half do not; afterwards all do.
+  const speak = answering({ words: WORDS, usage: USAGE });
+  const begin = answering({ words: LONG, pauseMs: 50 });
+  // While it is being asked half of its answers begin, none of which ends, and half do not; afterwards all end.
   mortal = await startMortal(async (request) => {
     called += 1;
-    if (called > ASKED || called % 4 < 2) await speak(request);
+    if (called > ASKED) await speak(request);
+    else if (called % 4 < 2) await begin(request);
   });
   await mortal.live();
   const well = (id: string, baseUrl: string) => ({ id, kind: "openai-compatible", baseUrl, apiKey: "k" });
@@ -116,7 +120,6 @@ describe.each(["streamed", "unstreamed"] as const)("one of two upstreams dies be
 test("killed under a hundred requests: none fails that had not begun; while it is dead none waits; alive, it is taken back", async () => {
   const running = Array.from({ length: ASKED }, (_, index) => ask("two", index % 2 === 0));
   while (called < ASKED) await sleep(10);
-  await sleep(100);
   await mortal.die();
   const first = await Promise.all(running);
   const failed = first.filter(({ text }) => text.includes('"error"'));
@@ -126,7 +129,7 @@ test("killed under a hundred requests: none fails that had not begun; while it i
   for (let count = 0; count < 60; count += 1) {
     expect(await ask("two", count % 2 === 0)).toMatchObject({ status: 200, route: "healthy/spare" });
   }
-  expect(service.output()).toContain('"route":"mortal/m","msg":"an upstream fails again and again');
+  await expect.poll(() => service.output()).toContain('"route":"mortal/m","msg":"an upstream fails again and again');
   await mortal.live();
   let route: string | null = null;
   while (route !== "mortal/m") {
@@ -135,7 +138,7 @@ test("killed under a hundred requests: none fails that had not begun; while it i
     route = answer.route;
     await sleep(50);
   }
-  expect(service.output()).toContain('"route":"mortal/m","msg":"an upstream answers again"');
+  await expect.poll(() => service.output()).toContain('"route":"mortal/m","msg":"an upstream answers again"');
 });
 
 test("nothing was charged twice, and each charge is of the route that served", async () => {

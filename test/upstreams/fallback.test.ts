@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { operator } from "../support/admin.ts";
+import { cutOffMs } from "../support/patience.ts";
 import {
   freePort,
   makeOrganization,
@@ -38,7 +39,7 @@ beforeAll(async () => {
   upstream.behave("spare", answering({ words: ["from ", "the spare"], usage }));
   upstream.behave("well", answering({ words: ["well"], usage }));
   for (const [model, status] of Object.entries(FAILING)) {
-    const headers: Record<string, string> = model === "limited" ? { "retry-after": "3" } : {};
+    const headers: Record<string, string> = model === "limited" ? { "retry-after": "40" } : {};
     upstream.behave(model, ({ response }) => sendJson(response, status, { error: { message: "no" } }, headers));
   }
   for (const [model, code] of Object.entries(REFUSING)) {
@@ -161,11 +162,9 @@ describe.each([false, true])("streamed: %s", (stream) => {
     const leaving = new AbortController();
     const answer = ask("hanging", stream, rich.token, { signal: leaving.signal }).catch(() => "left");
     while (calls("hanging") === before.hanging) await sleep(5);
-    const leftAtMs = Date.now();
-    leaving.abort();
-    expect(await answer).toBe("left");
     const request = upstream.requests.findLast(({ body }) => body.model === "hanging");
-    expect(((await request?.closed) ?? Number.POSITIVE_INFINITY) - leftAtMs).toBeLessThan(500);
+    expect(await cutOffMs(service, request, () => leaving.abort())).toBeLessThan(500);
+    expect(await answer).toBe("left");
     expect(calls("spare")).toBe(before.spare);
   });
 });
@@ -188,7 +187,7 @@ test("an upstream that names a time is left alone until then, and the answer tel
   await ask("limited", false);
   const before = calls("limited");
   const answer = await ask("limited-alone", false);
-  expect([answer.status, answer.headers.get("retry-after")]).toEqual([503, expect.stringMatching(/^[123]$/)]);
+  expect([answer.status, answer.headers.get("retry-after")]).toEqual([503, expect.stringMatching(/^([1-3]?\d|40)$/)]);
   expect(await answer.json()).toMatchObject({ error: { code: "overloaded" } });
   expect((await ask("limited", true)).headers.get("x-tollgate-route")).toBe("up/spare");
   expect(calls("limited")).toBe(before);
@@ -236,9 +235,9 @@ test("credits are held for the dearest route", async () => {
   expect(await required("well")).toBe(2 * (await required("all-down")));
 });
 
-test("an operator's mistakes are loud in the log though another route has served", () => {
-  expect(service.output()).toContain("an upstream refused the service's own credentials");
-  expect(service.output()).toContain("an upstream has no such model or address");
+test("an operator's mistakes are loud in the log though another route has served", async () => {
+  await expect.poll(() => service.output()).toContain("an upstream refused the service's own credentials");
+  await expect.poll(() => service.output()).toContain("an upstream has no such model or address");
 });
 
 test("each attempt stands in the request's record", async () => {
@@ -261,7 +260,7 @@ test("models list tells beside the running service how its routes fare", async (
     return models.flatMap(({ routes }) => routes).find(({ route }) => route === name);
   };
   await expect
-    .poll(() => healthOf("up/broken"), { timeout: 10_000 })
+    .poll(() => healthOf("up/broken"))
     .toMatchObject({
       weight: null,
       prices: { input: 1, cached_input: 1, cache_write: 1, output: 0, reasoning: 0 },

@@ -21,7 +21,7 @@ export const modelOf = (kind: string, index: number): string => `case-${index}-o
 /** Of upstreams that are to be given up; undici looks at its timeouts twice a second. */
 export const TIMEOUT_MS = 900;
 /** Of all others, so that none is given up because a machine is busy. */
-const PATIENT_MS = 15_000;
+const PATIENT_MS = 60_000;
 
 interface Servers {
   /** As the configuration lists them: of each kind one for each address. */
@@ -50,6 +50,7 @@ export async function startServers(): Promise<Servers> {
   const addresses: Record<string, string> = {
     wire: `http://127.0.0.1:${wire.port}`,
     silent: `http://127.0.0.1:${wire.port}`,
+    "silent-later": `http://127.0.0.1:${wire.port}`,
     nobody: `http://127.0.0.1:${await freePort()}`,
     "no-such-name": "http://upstream.invalid",
     "no-tls": await at("https", plain),
@@ -61,8 +62,8 @@ export async function startServers(): Promise<Servers> {
     await Promise.all([plain, bare, mute].map((server) => new Promise((resolve) => server.close(resolve))));
   };
   const timeoutsAt = (at: string) => {
-    const ms = at.startsWith("silent") ? TIMEOUT_MS : PATIENT_MS;
-    return { connectMs: ms, firstByteMs: ms, idleMs: ms };
+    const beginsMs = ["silent", "silent-tls"].includes(at) ? TIMEOUT_MS : PATIENT_MS;
+    return { connectMs: beginsMs, firstByteMs: beginsMs, idleMs: at === "silent-later" ? TIMEOUT_MS : PATIENT_MS };
   };
   const compatible = { kind: OWN_KIND, settings: { apiKey: "k" }, basePath: "/v1" };
   const providers = [compatible, ...OTHER_WIRES].flatMap(({ kind, settings, basePath }) =>

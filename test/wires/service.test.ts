@@ -97,9 +97,9 @@ describe.each(FIXTURES)("$kind", (fixture) => {
     const answer = await ask(kind);
     expect(answer.status).toBe(502);
     expect(await answer.json()).toMatchObject({ error: { code: "upstream_error", type: "server_error" } });
-    expect(service.output()).toMatch(
-      new RegExp(`"level":"error".*"route":"${kind}/.*an upstream refused the service's own`),
-    );
+    await expect
+      .poll(() => service.output())
+      .toMatch(new RegExp(`"level":"error".*"route":"${kind}/.*an upstream refused the service's own`));
     expect(service.output()).not.toContain(String(fixture.settings.apiKey ?? fixture.settings.secretAccessKey));
   });
 });

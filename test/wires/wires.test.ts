@@ -29,6 +29,9 @@ const JSON_FORMAT = {
   json_schema: { name: "city", schema: JSON_SCHEMA, strict: true },
 };
 
+/** Where nothing is to be given up because a machine is busy. */
+const PATIENT_MS = 60_000;
+
 let server: ScriptedServer;
 beforeAll(async () => {
   server = await startScriptedServer();
@@ -71,12 +74,15 @@ function folded(chunks: UpstreamChunk[]) {
 describe.each(FIXTURES)("$kind", (fixture: WireFixture) => {
   const { model } = fixture;
   let provider: Provider;
-  beforeEach(async () => {
-    server.reset();
+  const providerWith = (idleMs: number) => {
     const { apiKey = null, ...settings } = fixture.settings;
     const baseUrl = `${server.origin}${fixture.basePath}`;
-    const timeouts = { connectMs: 2_000, firstByteMs: 5_000, idleMs: 200 };
-    provider = createProvider(settingsOf(baseUrl, { kind: fixture.kind, apiKey, timeouts, ...settings }), {});
+    const timeouts = { connectMs: PATIENT_MS, firstByteMs: PATIENT_MS, idleMs };
+    return createProvider(settingsOf(baseUrl, { kind: fixture.kind, apiKey, timeouts, ...settings }), {});
+  };
+  beforeEach(async () => {
+    server.reset();
+    provider = providerWith(PATIENT_MS);
     return () => provider.close();
   });
   /** The turn after tool calls, with their results. */
@@ -191,6 +197,10 @@ describe.each(FIXTURES)("$kind", (fixture: WireFixture) => {
       ["by silence", "hold", "timeout"],
       ["by ending too early", "whole", "failed"],
     ] as const)("%s: what came before it, then the failure", async (_how, ending, failure) => {
+      if (ending === "hold") {
+        await provider.close();
+        provider = providerWith(200);
+      }
       server.answer({ ...whole, body: begun, ending });
       const heard = await ask(provider, { model, stream: true });
       expect(heard.error).toMatchObject({ failure });
