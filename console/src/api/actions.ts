@@ -1,4 +1,16 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { type QueryClient, useMutation, useQueryClient } from "@tanstack/react-query";
+
+/**
+ * What was read counts as old, and is read anew where it is shown. What is on its way is given up: it may have been
+ * answered before the change, and nothing would tell.
+ */
+export async function renew(client: QueryClient, keys: readonly string[]): Promise<void> {
+  const renewed = keys.map(async (key) => {
+    await client.cancelQueries({ queryKey: [key] });
+    await client.invalidateQueries({ queryKey: [key] });
+  });
+  await Promise.all(renewed);
+}
 
 /**
  * Something that changes the service. What was read before counts as old after it.
@@ -13,7 +25,7 @@ export function useAction<Input, Output>(
   return useMutation({
     mutationFn: run,
     onSuccess: (output) => {
-      for (const key of keys) void client.invalidateQueries({ queryKey: [key] });
+      void renew(client, keys);
       onDone?.(output);
     },
   });

@@ -1,5 +1,6 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useReducer, useRef } from "react";
+import { renew } from "../../api/actions.ts";
 import { complete } from "./complete.ts";
 import { converse, type Event, messagesOf, NO_TURNS } from "./conversation.ts";
 import { bodyOf, type Settings } from "./settings.ts";
@@ -36,7 +37,7 @@ export function useConversation({ settings, token }: Surroundings) {
       if (controller.signal.aborted) tell({ kind: "ended", figures, state: "stopped" });
       else tell({ kind: "failed", failure });
     }
-    for (const key of ["overview", "organizations", "requests"]) void client.invalidateQueries({ queryKey: [key] });
+    void renew(client, ["overview", "organizations", "requests"]);
   };
 
   return {
