@@ -128,11 +128,10 @@ function useSignOut(): () => Promise<void> {
   const [, go] = useLocation();
   return async () => {
     await send("DELETE", "/admin/v1/session");
+    // Asked for anew and not taken away: the page is shown by it.
+    await client.invalidateQueries({ queryKey: sessionQuery.queryKey });
     go("/");
     // What was read as somebody is not for the next one.
-    const facts = client.getQueryData(serviceFacts.queryKey);
-    client.clear();
-    client.setQueryData(serviceFacts.queryKey, facts);
-    await client.fetchQuery(sessionQuery);
+    client.removeQueries({ predicate: ({ queryKey: [what] }) => what !== "session" && what !== "service" });
   };
 }
