@@ -208,8 +208,10 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await page.getByLabel("Request id").fill(asked.at(-1)?.request_id ?? "");
     await expect.poll(rows, WITHIN).toBe(1);
     expect(new URL(page.url()).search).toBe(`?request_id=${asked.at(-1)?.request_id}`);
-    await page.getByLabel("Request id").fill("nothing like it");
+    await page.getByLabel("Request id").fill("nothing like it ");
     await page.getByText("No request is like this").waitFor();
+    // Another word may follow: what is being typed stays as it is.
+    expect(await page.getByLabel("Request id").inputValue()).toBe("nothing like it ");
   });
 
   test("limits an organization, pauses it and resumes it", async () => {

@@ -1,5 +1,5 @@
 import { Search } from "lucide-react";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 
 const PAUSE_MS = 250;
 
@@ -22,12 +22,21 @@ interface SearchFieldProps {
 /** A search that is passed on when the typing rests. */
 export function SearchField({ label, value, onValue }: SearchFieldProps) {
   const [typed, setTyped] = useState(value);
-  // What was set elsewhere, such as by a button that clears it.
-  useEffect(() => setTyped(value), [value]);
+  const passedOn = useRef(value);
+  // What was set elsewhere, such as by a button that clears it. What comes back of what was typed here takes nothing of
+  // what was typed since.
+  useEffect(() => {
+    if (value === passedOn.current) return;
+    passedOn.current = value;
+    setTyped(value);
+  }, [value]);
   // biome-ignore lint/correctness/useExhaustiveDependencies: it waits for the typing alone
   useEffect(() => {
     if (typed.trim() === value) return;
-    const timer = setTimeout(() => onValue(typed.trim()), PAUSE_MS);
+    const timer = setTimeout(() => {
+      passedOn.current = typed.trim();
+      onValue(passedOn.current);
+    }, PAUSE_MS);
     return () => clearTimeout(timer);
   }, [typed]);
   return (
