@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ADDRESSES } from "../../console/src/addresses.ts";
 import { operator as operatorOf } from "../support/admin.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
-import { adminTokenOf, pick, problemsOf, settled, signIn, visit, WINDOWS } from "../support/console.ts";
+import { adminTokenOf, found, pick, problemsOf, settled, signIn, visit, WINDOWS } from "../support/console.ts";
 import { ROOT } from "../support/documents.ts";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 
@@ -19,7 +19,7 @@ const patternsOf = (role: Role): Pattern[] =>
     "one" in address ? [address.path, address.one] : [address.path],
   );
 
-describe.skipIf(!hasBrowser)("by axe's rules, in both themes, wide and 360 pixels wide", { timeout: 120_000 }, () => {
+describe.skipIf(!hasBrowser)("by axe's rules, in both themes, wide and 360 pixels wide", { timeout: 300_000 }, () => {
   let browser: Browser;
   let service: RunningService;
   let organization: Organization;
@@ -186,11 +186,17 @@ const pressing = (name: string, then?: (dialog: Locator) => Promise<void>) => as
   await then?.(dialog);
 };
 
+/** Sends what cannot be taken, and waits for the complaint. */
+const refused = async (dialog: Locator, name: string) => {
+  await press(dialog, name);
+  await dialog.locator("[aria-invalid]").first().waitFor();
+};
+
 const OF_ORGANIZATIONS: Opening[] = [
   {
     path: "/organizations",
     file: "pages/organizations/create.tsx",
-    open: pressing("Create organization", (dialog) => press(dialog, "Create organization")),
+    open: pressing("Create organization", (dialog) => refused(dialog, "Create organization")),
   },
   ...[
     {
@@ -198,7 +204,7 @@ const OF_ORGANIZATIONS: Opening[] = [
       open: pressing("Name and limits", async (dialog) => {
         await dialog.getByLabel("Name").fill("");
         await dialog.getByLabel("Requests a minute").fill("many");
-        await press(dialog, "Save");
+        await refused(dialog, "Save");
       }),
     },
     { file: "pages/organizations/pause.tsx", open: pressing("Pause") },
@@ -206,14 +212,14 @@ const OF_ORGANIZATIONS: Opening[] = [
       file: "pages/organizations/grant-form.tsx",
       open: pressing("Grant credits", async (dialog) => {
         await dialog.getByLabel("Lapses").selectOption("date");
-        await press(dialog, "Grant credits");
+        await refused(dialog, "Grant credits");
       }),
     },
     {
       file: "pages/organizations/revoke-form.tsx",
       open: pressing("Take back", async (dialog) => {
         await dialog.getByLabel("Credits").fill("some");
-        await press(dialog, "Take back");
+        await refused(dialog, "Take back");
       }),
     },
     {
@@ -226,7 +232,7 @@ const OF_ORGANIZATIONS: Opening[] = [
     },
     {
       file: "pages/organizations/allowances.tsx",
-      open: pressing("Add allowance", (dialog) => press(dialog, "Add allowance")),
+      open: pressing("Add allowance", (dialog) => refused(dialog, "Add allowance")),
     },
     { file: "pages/organizations/allowances.tsx", open: pressing("End the allowance") },
     { file: "pages/organizations/conversations-section.tsx", open: pressing("Stop keeping them") },
@@ -243,7 +249,7 @@ const OPENINGS: Opening[] = [
       await dialog.getByRole("radio", { name: "Only these" }).check();
       await dialog.getByLabel("Cap").fill("much");
       await dialog.getByLabel("Expires").selectOption("date");
-      await press(dialog, "Create token");
+      await refused(dialog, "Create token");
     }),
   },
   {
@@ -263,6 +269,7 @@ const OPENINGS: Opening[] = [
     file: "pages/pick.tsx",
     open: async (page) => {
       await page.getByRole("combobox", { name: "Organization" }).fill("Donau");
+      await found(page).getByRole("option").waitFor();
       await page.keyboard.press("ArrowDown");
       await page.getByRole("status").getByText("1 to choose from").waitFor();
     },

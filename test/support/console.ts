@@ -6,7 +6,8 @@ import type { RunningService } from "./service.ts";
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 /** Those of them that look at colours, in which alone the themes differ. */
 const RULES_OF_COLOR = { type: "rule", values: ["color-contrast", "link-in-text-block"] };
-const WAIT_MS = 15_000;
+/** What takes a moment takes many of them on a machine that is busy with other tests. */
+const WAIT_MS = 30_000;
 
 /** A page of the console in a browser of its own, and everything that it must not do. */
 export interface Visit {
@@ -33,6 +34,14 @@ export async function visit(browser: Browser, service: RunningService, options: 
   return { page, mishaps, close: () => context.close() } satisfies Visit;
 }
 
+/**
+ * Looks again until it is so. What was so before something was done proves nothing of it: look for what can only be so
+ * after it.
+ */
+export function eventually<T>(look: () => T, options: { interval?: number } = {}) {
+  return expect.poll(look, { timeout: WAIT_MS, ...options });
+}
+
 /** The admin token, which the first start prints a moment after it takes requests. */
 export async function adminTokenOf(service: RunningService): Promise<string> {
   const printed = () => {
@@ -56,7 +65,13 @@ export async function pick(place: Page | Locator, label: string, name: string): 
   // Nobody types what stands there already.
   await field.clear();
   await field.fill(name);
-  await place.getByRole("option", { name }).click();
+  await found(place).getByRole("option", { name }).click();
+  await place.getByRole("listbox").waitFor({ state: "detached" });
+}
+
+/** What a picker offers, once that is what fits all that was typed: until then it may still move. */
+export function found(place: Page | Locator): Locator {
+  return place.locator("[role=listbox][aria-busy=false]");
 }
 
 interface Finding {
@@ -91,13 +106,17 @@ const RULES_BY_THEME = [
   ["dark", RULES_OF_COLOR],
 ] as const;
 
+/** How many charts are still drawn for a width that they had before. */
+const MISFITS = `[...document.querySelectorAll(".chart-plot")].filter(
+  (plot) => plot.querySelector("svg").viewBox.baseVal.width !== Math.max(200, plot.clientWidth)).length`;
+
 /** What is wrong with the page as it stands, in each theme, wide and narrow: by axe, and by what does not fit. */
 export async function problemsOf({ page, mishaps }: Visit, name: string): Promise<string[]> {
   const problems: string[] = [];
   for (const [size, viewport] of Object.entries(WINDOWS)) {
     await page.setViewportSize(viewport);
-    // What measures itself, such as a chart, has been told of the new size by then.
-    await page.evaluate("new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))");
+    await eventually(() => page.evaluate("innerWidth")).toBe(viewport.width);
+    await eventually(() => page.evaluate(MISFITS)).toBe(0);
     const overflow = await overflowOf(page);
     if (overflow > 0) problems.push(`${size}: wider than the window by ${overflow}`);
     for (const [colorScheme, rules] of RULES_BY_THEME) {
@@ -111,5 +130,5 @@ export async function problemsOf({ page, mishaps }: Visit, name: string): Promis
 /** Waits until nothing holds the place of what is on its way. */
 export async function settled(page: Page): Promise<void> {
   await page.locator("main").waitFor();
-  await expect.poll(() => page.locator(".skeleton").count(), { timeout: WAIT_MS }).toBe(0);
+  await eventually(() => page.locator(".skeleton").count()).toBe(0);
 }
