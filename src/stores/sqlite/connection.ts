@@ -49,12 +49,13 @@ export class Connection {
     return { rows: [], changed: Number(prepared.run(...values).changes) };
   }
 
-  /** A prepared statement, made once a connection. */
-  prepare(sql: string): StatementSync {
+  /** A prepared statement, made once a connection. A text gives its rows always as objects, or always as arrays. */
+  prepare(sql: string, rowsAs: "objects" | "arrays" = "objects"): StatementSync {
     const kept = this.#statements.get(sql);
     if (kept !== undefined) return kept;
     if (this.#statements.size >= STATEMENTS_KEPT_MAX) this.#statements.clear();
     const prepared = this.#open().prepare(sql);
+    prepared.setReturnArrays(rowsAs === "arrays");
     this.#statements.set(sql, prepared);
     return prepared;
   }
