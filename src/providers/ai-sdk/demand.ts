@@ -6,16 +6,16 @@ export class Demand {
   /** From the beginning: some packages look at what comes first before they give anything to read. */
   #isThere = true;
   #arise = () => {};
+  readonly #meet = <T>(value: T): T => {
+    this.#isThere = false;
+    return value;
+  };
 
-  /** Waits for what the package gives; there is a demand until it comes. */
-  async during<T>(read: Promise<T>): Promise<T> {
+  /** Waits for what the package gives; there is a demand until it comes. Not an async function: this is done for every part. */
+  during<T>(read: Promise<T>): Promise<T> {
     this.#isThere = true;
     this.#arise();
-    try {
-      return await read;
-    } finally {
-      this.#isThere = false;
-    }
+    return read.then(this.#meet);
   }
 
   /** Resolves when there is a demand, and the pipes have had a turn of the event loop to meet it with what they keep. */
