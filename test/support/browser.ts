@@ -1,9 +1,6 @@
 import { type Browser, chromium } from "playwright-core";
-import { inject, vi } from "vitest";
+import { inject } from "vitest";
 import { CHROMIUM_FLAGS } from "./chromium.ts";
-
-// Tests in a browser do many things, each of which may take long on a machine that is busy with other tests.
-vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
 /** Whether this machine has a browser; the run's setup says so where it does not. */
 export const hasBrowser = inject("chromiumPath") !== undefined;
