@@ -1,4 +1,15 @@
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
+
+/** These take longest, and wait more than they work: what begins with them is not waited for at the end. */
+const LONGEST = /\/test\/(crash|model\.test)/;
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const isLong = ({ moduleId }: TestSpecification) => Number(LONGEST.test(moduleId));
+    return (await super.sort(files)).toSorted((a, b) => isLong(b) - isLong(a));
+  }
+}
 
 export default defineConfig({
   test: {
@@ -6,6 +17,7 @@ export default defineConfig({
     globalSetup: ["test/support/global-setup.ts"],
     pool: "forks",
     maxWorkers: 3,
+    sequence: { sequencer: LongestFirst },
     // Only what hangs is to fail by these, on a machine that is busy with other things as well.
     testTimeout: 180_000,
     hookTimeout: 180_000,

@@ -5,8 +5,9 @@
  */
 import { parseArgs } from "node:util";
 import { Campaign, TrialError } from "../test/crash/campaign.ts";
-import { NotHereError, type StoreKind } from "../test/crash/site.ts";
+import type { StoreKind } from "../test/crash/site.ts";
 import { type Trial, trialsOf } from "../test/crash/trials.ts";
+import { NoSmallDiskError } from "../test/support/small-disk.ts";
 
 const READY_LONGEST_MS = 3_000;
 
@@ -59,14 +60,14 @@ async function soak({
   trials,
   shortenedBy,
 }: Order): Promise<{ campaign: Campaign; faults: Map<string, number> }> {
-  const campaign = new Campaign(seed, { store, shortenedBy, slackMs: 1_000, patienceMs: 10_000 });
+  const campaign = new Campaign(seed, { store, shortenedBy, streamShare: 1, slackMs: 1_000, patienceMs: 10_000 });
   const faults = new Map<string, number>();
   const left = new Set(trials);
   const attempt = async (trial: Trial, work: () => Promise<void>) => {
     try {
       await work();
     } catch (error) {
-      if (error instanceof NotHereError) {
+      if (error instanceof NoSmallDiskError) {
         console.log(`Left out: ${trial.name}, because ${error.message}.`);
         left.delete(trial);
         return;

@@ -18,6 +18,7 @@ import { UsageReport } from "../src/contract/usage.ts";
 import { errorCatalog, UpstreamError } from "../src/errors.ts";
 import { adminEndpoints } from "../src/http/admin/index.ts";
 import { readFault } from "../src/providers/sandbox/fault.ts";
+import { TRIALS } from "./crash/trials.ts";
 import { blocksOf, codeOf, headingsOf, linksOf, ROOT, readDocuments, tableOf } from "./support/documents.ts";
 
 const documents = readDocuments();
@@ -146,6 +147,18 @@ test("the guide updates a package of which newer patches may be taken", () => {
   const updated = /^npm update (\S+)$/m.exec(guide?.text ?? "")?.[1] ?? "";
   const dependencies: Record<string, string> = packageJson.dependencies;
   expect(dependencies[updated]).toMatch(/^\^/);
+});
+
+test("reliability.md tells how often the tests run each trial", () => {
+  const rows = tableOf(document("docs/reliability.md"), "trial");
+  const told = rows.flatMap(([keys = "", ...runs]) => keys.split(", ").map((key) => [key, ...runs.slice(0, 2)]));
+  const tested = TRIALS.filter(({ runs }) => runs.sqlite !== 0);
+  const real = tested.map(({ key, runs: { sqlite = "–", postgres = "–" } }) => [
+    `\`${key}\``,
+    `${sqlite}`,
+    `${postgres}`,
+  ]);
+  expect(told).toEqual(real);
 });
 
 test("providers.md has its tables as the code has them: node scripts/providers-table.ts", () => {

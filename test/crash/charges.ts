@@ -84,13 +84,13 @@ function partialFaults({ record, events, doings, limits }: Case, hold: Hold, tok
   if (output > upstream.words) faults.push(`${output} tokens are charged of ${upstream.words} that were produced`);
   // The last sign of life of a hold that nobody settled; a settlement knows all that was delivered.
   const isRecovered = events[0]?.ending === "recovered";
-  const knownAt = isRecovered ? Number(hold.expires_at) - limits.holdLifeMs - limits.slackMs : client.endedAt;
+  const renewedAt = Number(hold.expires_at) - limits.holdLifeMs;
+  const knownAt = isRecovered ? Math.max(renewedAt - limits.slackMs, doings.bookedAt ?? 0) : client.endedAt;
   const known = hold.state === "released" ? client.wordsAt.length : countUntil(client.wordsAt, knownAt);
   if (output < known) faults.push(`${output} tokens are charged of ${known} that were delivered`);
   if (known > 0 && tokens.input_tokens + tokens.cached_input_tokens === 0n) faults.push("its input is not charged");
   if (isRecovered && doings.killedAt !== undefined && client.end === "cut") {
-    const lateMs =
-      doings.killedAt - limits.renewEveryMs - limits.slackMs - (Number(hold.expires_at) - limits.holdLifeMs);
+    const lateMs = doings.killedAt - limits.renewEveryMs - limits.slackMs - renewedAt;
     if (lateMs > 0) faults.push(`its hold was renewed last ${lateMs} ms too long before the kill`);
   }
   return faults;

@@ -83,18 +83,31 @@ function world() {
   const doings: Doings = {
     records: new Map(records.map((record) => [record.id, record])),
     repeated: new Map([[whole, structuredClone(records[0] as Record)]]),
-    ...{ killedAt: KILLED_AT, storeWasAway: true },
+    ...{ killedAt: KILLED_AT, bookedAt: undefined, storeWasAway: true },
   };
   return { books, doings, balance, whole: records[0] as Record, cut: records[1] as Record };
 }
 
-function judge({ books, doings }: ReturnType<typeof world>): string[] {
-  const checker = new Checker(LIMITS);
+function judge({ books, doings }: ReturnType<typeof world>, limits = LIMITS): string[] {
+  const checker = new Checker(limits);
   return [...checker.checkBooks(books), ...checker.checkCharges(books, doings)];
 }
 
 test("the judge finds nothing wrong where all is right", () => {
   expect(judge(world())).toEqual([]);
+});
+
+test("without a clock, the judge asks for what was found in the books and for no more", () => {
+  const limits = { ...LIMITS, slackMs: Number.POSITIVE_INFINITY };
+  const late = world();
+  for (const hold of late.books.holds) hold.expires_at = 4_000n;
+  Object.assign(late.books.events[1] ?? {}, tokens(12n, 0n, 3n));
+  const own = (faults: string[]) => faults.filter((fault) => fault.startsWith("t-cut"));
+  expect(own(judge(late, limits))).toEqual([]);
+  late.doings.bookedAt = 9_250;
+  expect(own(judge(late, limits))).toEqual([]);
+  late.doings.bookedAt = 9_300;
+  expect(own(judge(late, limits)).join()).toMatch(/3 tokens are charged of 4 that were delivered/);
 });
 
 describe("the judge finds", () => {
@@ -207,5 +220,30 @@ describe("the judge finds", () => {
     forgotten.books.holds = forgotten.books.holds.filter(({ id }) => id !== "other");
     expect(checker.checkBooks(forgotten.books).join()).toContain("hold other went from open to undefined");
     expect(checker.checkBooks(forgotten.books, { mayForgetOpenHolds: true }).join()).not.toContain("hold other");
+  });
+
+  const CHARGED = eventOf(holdOf({ id: "other" }), tokens(12n, 0n, 4n), { ending: "recovered" });
+  const laterStates: [string, Partial<Hold>, Event[], { mayForgetOpenHolds?: boolean }, string][] = [
+    [
+      "a renewal that goes back",
+      { state: "open", output_tokens: 4n },
+      [],
+      {},
+      "had delivered 5 tokens, and has 4 as open",
+    ],
+    ["an expiry that goes back", { state: "expired" }, [CHARGED], {}, "had delivered 5 tokens, and has 4 as expired"],
+    ["not a crash of the store", { state: "open", output_tokens: 4n }, [], { mayForgetOpenHolds: true }, ""],
+    ["not a settlement", { state: "charged" }, [{ ...CHARGED, ending: "complete" }], {}, ""],
+  ];
+  test.each(laterStates)("of what was delivered: %s", (_name, fields, events, options, fault) => {
+    const checker = new Checker(LIMITS);
+    const before = world();
+    hold(before, OTHER).output_tokens = 5n;
+    checker.checkBooks(before.books);
+    const after = world();
+    Object.assign(hold(after, OTHER), fields);
+    after.books.events.push(...events);
+    const found = checker.checkBooks(after.books, options).filter((one) => one.includes("had delivered"));
+    expect(found.join()).toBe(fault === "" ? "" : `hold other ${fault}`);
   });
 });

@@ -12,6 +12,8 @@ export class Checker {
   readonly #limits: Limits;
   readonly #states = new Map<string, string>();
   readonly #events = new Map<string, string>();
+  /** What each open hold was known to have delivered. */
+  readonly #delivered = new Map<string, bigint>();
 
   constructor(limits: Limits) {
     this.#limits = limits;
@@ -29,6 +31,7 @@ export class Checker {
       ...holdFaults(books),
       ...repetitions(books),
       ...this.#changes(books, mayForgetOpenHolds),
+      ...this.#forgotten(books, mayForgetOpenHolds),
     ];
   }
 
@@ -67,6 +70,25 @@ export class Checker {
       if (events.get(key) !== before) faults.push(`event ${key} was ${before}, and is ${events.get(key)}`);
     }
     for (const [key, text] of events) this.#events.set(key, text);
+    return faults;
+  }
+
+  /** Of what an open hold was known to have delivered, nothing is forgotten: neither by a renewal nor by an expiry. */
+  #forgotten({ holds, events }: Books, mayForgetOpenHolds: boolean): string[] {
+    const faults: string[] = [];
+    const recovered = new Map(
+      events.filter(({ ending }) => ending === "recovered").map((event) => [event.hold_id, event]),
+    );
+    for (const hold of holds) {
+      const known = mayForgetOpenHolds ? 0n : (this.#delivered.get(hold.id) ?? 0n);
+      this.#delivered.delete(hold.id);
+      const told = hold.state === "open" ? hold : recovered.get(hold.id);
+      if (told === undefined) continue;
+      const delivered = told.output_tokens + told.reasoning_tokens;
+      if (delivered < known)
+        faults.push(`hold ${hold.id} had delivered ${known} tokens, and has ${delivered} as ${hold.state}`);
+      if (hold.state === "open") this.#delivered.set(hold.id, delivered);
+    }
     return faults;
   }
 }

@@ -5,7 +5,7 @@ import type { Record } from "./records.ts";
 export interface Limits {
   holdLifeMs: number;
   renewEveryMs: number;
-  /** Between an event and its mark in a log or in the store. */
+  /** Between an event and its mark in a log or in the store; Infinity: nothing is judged by the clock. */
   slackMs: number;
 }
 
@@ -16,6 +16,8 @@ export interface Doings {
   repeated: Map<string, Record>;
   /** When the service that served it was killed; undefined where it lived. */
   killedAt: number | undefined;
+  /** All that was delivered by then was found in the books while its holds were open; undefined where nobody looked. */
+  bookedAt: number | undefined;
   /** Whether requests may have been answered 503 because the store was away. */
   storeWasAway: boolean;
 }

@@ -1,6 +1,12 @@
-import type { Call } from "./client.ts";
+import type { Call, Sent } from "./client.ts";
 import type { Random } from "./random.ts";
 import type { Script } from "./script.ts";
+
+/** Who sends, and how long that lasts. */
+export interface Senders {
+  organizations: Call["organization"][];
+  options: { streamShare: number };
+}
 
 /** A request's script with nothing odd about it. */
 export function scriptOf(id: string, fields: Partial<Script> = {}): Script {
@@ -10,38 +16,57 @@ export function scriptOf(id: string, fields: Partial<Script> = {}): Script {
     completion_tokens: words + 3,
     prompt_tokens_details: { cached_tokens: words % 7 },
   };
-  return { id, words, paceMs: 10, usage, waitsFor: null, silence: null, paddingBytes: 0, ...fields };
+  return { id, words, paceMs: 10, usage, silence: null, waitsAfterWords: null, paddingBytes: 0, ...fields };
 }
 
 /** Requests as they come to a service: streamed and not, short and long, some whose clients leave. */
-export function mixedCalls(
-  random: Random,
-  trial: string,
-  count: number,
-  organizations: Call["organization"][],
-): Call[] {
-  return Array.from({ length: count }, (_, index) => {
-    const words = random.chance(0.3) ? random.between(1, 10) : random.between(20, 90);
-    const script = scriptOf(`${trial}-${index}`, { words, paceMs: random.between(10, 35) });
-    if (random.chance(0.15)) script.usage = null;
-    const organization = organizations[index % organizations.length];
-    if (organization === undefined) throw new Error("there is no organization");
-    const leaves = random.chance(0.08) ? { leavesAfterWords: random.between(1, words) } : {};
-    const key = random.chance(0.3) ? { idempotencyKey: script.id } : {};
-    return { script, streamed: random.chance(0.7), organization, ...leaves, ...key };
+export function mixedCalls(random: Random, trial: string, count: number, senders: Senders): Call[] {
+  return Array.from({ length: count }, (_, index) => mixedCall(random, trial, index, senders));
+}
+
+function mixedCall(random: Random, trial: string, index: number, { organizations, options }: Senders): Call {
+  const long = () => Math.ceil(random.between(20, 90) * options.streamShare);
+  const words = random.chance(0.3) ? random.between(1, 10) : long();
+  const script = scriptOf(`${trial}-${index}`, { words, paceMs: random.between(10, 35) });
+  if (random.chance(0.15)) script.usage = null;
+  const organization = organizations[index % organizations.length];
+  if (organization === undefined) throw new Error("there is no organization");
+  const leaves = random.chance(0.08) ? { leavesAfterWords: random.between(1, words) } : {};
+  const key = random.chance(0.3) ? { idempotencyKey: script.id } : {};
+  return { script, streamed: random.chance(0.7), organization, ...leaves, ...key };
+}
+
+/** Streams that stop somewhere between their first and their last word, until their trial is let go. */
+export function waitingStreams(random: Random, trial: string, count: number, senders: Senders): Call[] {
+  return mixedCalls(random, trial, count, senders).map(({ script, organization }) => {
+    const words = random.between(10, 30);
+    const fields = { words, paceMs: random.between(10, 35), waitsAfterWords: random.between(1, words - 1) };
+    return { script: scriptOf(script.id, fields), streamed: true, organization };
   });
 }
 
-/** Streams that run for about so long. */
-export function longStreams(
+/**
+ * Keeps so many requests under way, each that ends followed by another, until the function that it gives is called, which
+ * resolves when all have ended.
+ */
+export function keepCalling(
+  site: Senders & { send(calls: Call[]): Sent[] },
   random: Random,
   trial: string,
   count: number,
-  { lastingMs, organizations }: { lastingMs: number; organizations: Call["organization"][] },
-): Call[] {
-  return mixedCalls(random, trial, count, organizations).map(({ script, organization }) => {
-    const paceMs = random.between(30, 60);
-    const words = Math.ceil(random.between(lastingMs / 2, lastingMs) / paceMs);
-    return { script: scriptOf(script.id, { words, paceMs }), streamed: true, organization };
-  });
+): () => Promise<void> {
+  let isOver = false;
+  let sent = 0;
+  const callOn = async () => {
+    while (!isOver) {
+      const [one] = site.send([mixedCall(random, trial, sent, site)]);
+      sent += 1;
+      await one?.ended;
+    }
+  };
+  const calling = Promise.all(Array.from({ length: count }, callOn));
+  return async () => {
+    isOver = true;
+    await calling;
+  };
 }

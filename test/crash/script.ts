@@ -11,10 +11,10 @@ export interface Script {
   paceMs: number;
   /** What the upstream reports; null: nothing. */
   usage: Usage | null;
-  /** Half of the pieces of a stream wait until this file is there; null: for nothing. */
-  waitsFor: string | null;
   /** Where the upstream falls silent for good: before it answers, after half of its pieces, or after its usage. */
   silence: "start" | "middle" | "usage" | null;
+  /** After so many pieces of a stream the upstream waits until the trial is let go; null: it does not. */
+  waitsAfterWords: number | null;
   /** Text that makes an unstreamed answer so much longer. */
   paddingBytes: number;
 }
@@ -26,6 +26,8 @@ export interface Usage {
 }
 
 export const WORD = "word ";
+/** The upstream's path for the trials whose streams wait, followed by the trial. */
+export const LETS_GO = "/lets-go/";
 
 export function trialOf(id: string): string {
   return id.slice(0, id.lastIndexOf("-"));

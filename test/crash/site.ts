@@ -5,13 +5,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { PostgresProxy } from "../support/postgres-proxy.ts";
 import { makePostgresServer, type PostgresServer } from "../support/postgres-server.ts";
 import { makeOrganization, type RunningService, type ServiceOptions, startService } from "../support/service.ts";
+import { mountSmallDisk, type SmallDisk } from "../support/small-disk.ts";
 import { type Books, readBooks, type Source } from "./books.ts";
 import { Checker } from "./checker.ts";
 import { type Call, Clients, MODEL, repeatedOf, type Sent } from "./client.ts";
 import type { Doings, Limits } from "./doings.ts";
 import { PRICES } from "./prices.ts";
 import { readRecords } from "./records.ts";
-import { lockBalances, lockFile, mountSmallDisk, type SmallDisk, slowFile } from "./stores.ts";
+import { lockBalances, lockFile, slowFile } from "./stores.ts";
 import { startUpstreamProcess, type UpstreamProcess } from "./upstream.ts";
 
 export type StoreKind = "sqlite" | "postgres";
@@ -20,16 +21,15 @@ export interface SiteOptions {
   store: StoreKind;
   /** By how much the lives of holds, their renewals and sweeps are shorter than by default. */
   shortenedBy: number;
-  /** What is granted between an event and its mark on a busy machine. */
+  /** How long requests last, as a share of what they last in a soak. */
+  streamShare: number;
+  /** What is granted between an event and its mark on a busy machine; Infinity: nothing is judged by the clock. */
   slackMs: number;
   /** How long the service may take for what it has to do at all. */
   patienceMs: number;
-  /** Puts the data directory on a disk of so many megabytes. */
+  /** Puts the store on a disk of so many megabytes. */
   diskMegabytes?: number;
 }
-
-/** This machine cannot do what a trial needs; says why. */
-export class NotHereError extends Error {}
 
 /** By default, in seconds. */
 const HOLD_LIFE = 120;
@@ -88,10 +88,12 @@ export class Site {
   static async open(options: SiteOptions): Promise<Site> {
     const directory = await mkdtemp(join(tmpdir(), `tollgate-crash-${options.store}-`));
     for (const name of ["data", "other"]) await mkdir(join(directory, name));
-    const disk = options.diskMegabytes === undefined ? undefined : await mount(directory, options.diskMegabytes);
+    const place = await openPlace(directory, options).catch(async (error: unknown) => {
+      await rm(directory, { recursive: true });
+      throw error;
+    });
     const upstream = await startUpstreamProcess(directory);
-    const postgres = options.store === "postgres" ? await openPostgres() : undefined;
-    const site = new Site(directory, options, { upstream, postgres, disk });
+    const site = new Site(directory, options, { upstream, ...place });
     await site.start();
     await site.makeOrganizations();
     return site;
@@ -105,6 +107,11 @@ export class Site {
   /** The data directory, as the service sees it. */
   get dataDir(): string {
     return join(this.directory, "data");
+  }
+
+  /** Runs a program where it sees the data directory, if that is not everywhere. */
+  get #launcher(): string[] | undefined {
+    return this.postgres === undefined ? this.disk?.launcher : undefined;
   }
 
   /** Of a second service on the same database. */
@@ -137,7 +144,7 @@ export class Site {
     return {
       dataDir: this.dataDir,
       configDir: this.directory,
-      launcher: this.disk?.launcher,
+      launcher: this.#launcher,
       config: this.#config(),
       awaits: "/readyz",
     };
@@ -166,6 +173,11 @@ export class Site {
   /** Starts the service again after a kill. */
   async restart(): Promise<void> {
     this.readyAfterMs.push(await this.start());
+  }
+
+  /** Lets the streams of a trial go on that wait. */
+  letGo(trial: string): Promise<void> {
+    return this.#upstream.letGo(trial);
   }
 
   send(calls: Call[]): Sent[] {
@@ -222,7 +234,10 @@ export class Site {
   }
 
   /** Hands a trial to the checker; its charges are judged when its holds have ended. */
-  addTrial(trial: string, { killedAt, storeWasAway = false }: { killedAt?: number; storeWasAway?: boolean }): void {
+  addTrial(
+    trial: string,
+    { killedAt, bookedAt, storeWasAway = false }: { killedAt?: number; bookedAt?: number; storeWasAway?: boolean },
+  ): void {
     const records = readRecords(this.directory, trial);
     const repeated = readRecords(this.directory, repeatedOf(trial));
     for (const { client } of [...records.values(), ...repeated.values()]) {
@@ -230,7 +245,7 @@ export class Site {
       this.answers.set(became, (this.answers.get(became) ?? 0) + 1);
     }
     const dueAt = Date.now() + (LOCKED_LONGEST * 1000) / this.options.shortenedBy + this.options.patienceMs;
-    this.#pending.push({ trial, records, repeated, killedAt, storeWasAway, dueAt });
+    this.#pending.push({ trial, records, repeated, killedAt, bookedAt, storeWasAway, dueAt });
   }
 
   /**
@@ -270,7 +285,7 @@ export class Site {
 
   #source(): Source {
     if (this.postgres !== undefined) return { kind: "postgres", url: this.postgres.server.url };
-    return { kind: "sqlite", path: join(this.dataDir, "tollgate.db"), launcher: this.disk?.launcher };
+    return { kind: "sqlite", path: join(this.dataDir, "tollgate.db"), launcher: this.#launcher };
   }
 
   #config(): object {
@@ -290,16 +305,20 @@ export class Site {
   }
 }
 
-async function openPostgres(): Promise<NonNullable<Site["postgres"]>> {
-  const server = await makePostgresServer();
-  return { server, proxy: await PostgresProxy.open(server.url) };
-}
-
-async function mount(directory: string, megabytes: number): Promise<SmallDisk> {
-  const disk = await mountSmallDisk(join(directory, "data"), megabytes);
-  if (disk !== undefined) return disk;
-  await rm(directory, { recursive: true });
-  throw new NotHereError("this machine lets no program mount a file system of its own");
+/** What stands beside the data directory, or under it. */
+async function openPlace(
+  directory: string,
+  { store, diskMegabytes }: SiteOptions,
+): Promise<Pick<Site, "postgres" | "disk">> {
+  if (store === "postgres") {
+    const server = await makePostgresServer({ diskMegabytes });
+    return { postgres: { server, proxy: await PostgresProxy.open(server.url) }, disk: server.disk };
+  }
+  const data = join(directory, "data");
+  return {
+    postgres: undefined,
+    disk: diskMegabytes === undefined ? undefined : await mountSmallDisk(data, diskMegabytes),
+  };
 }
 
 /** What the checker found. */

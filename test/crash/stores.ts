@@ -1,7 +1,3 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
@@ -43,53 +39,4 @@ export function slowFile(path: string, eachMs: number): () => Promise<void> {
     isOver = true;
     return working;
   };
-}
-
-/** A file system of its own, of a fixed size, which only programs that `launcher` starts see. */
-export interface SmallDisk {
-  /** A command that runs another one where the file system is mounted. */
-  launcher: string[];
-  /** Takes every byte that is left. */
-  fill(): Promise<void>;
-  /** Gives back what `fill` took. */
-  free(): Promise<void>;
-  remove(): Promise<void>;
-}
-
-const KEEPER = `mount -t tmpfs -o "size=$2" tmpfs "$1" && echo mounted && cat`;
-
-/**
- * Mounts a file system of `megabytes` at a directory, in a name space of its own, so that neither rights nor a trace are
- * needed. Resolves with undefined where the machine does not allow that.
- */
-export async function mountSmallDisk(directory: string, megabytes: number): Promise<SmallDisk | undefined> {
-  const words = ["--user", "--map-root-user", "--mount", "sh", "-c", KEEPER, "sh", directory, `${megabytes}m`];
-  const keeper = spawn("unshare", words, { stdio: ["pipe", "pipe", "ignore"] });
-  const exited = once(keeper, "exit").catch(() => undefined);
-  const first = await Promise.race([once(keeper.stdout, "data"), exited]);
-  if (first === undefined || String(first[0]).trim() !== "mounted") return undefined;
-  // The directory as this process reaches it.
-  const filler = join(`/proc/${keeper.pid}/root${directory}`, "filler");
-  const enter = ["--user", "--mount", "--preserve-credentials", "--target", String(keeper.pid)];
-  return {
-    launcher: ["nsenter", ...enter, "--"],
-    async fill() {
-      for (const chunkBytes of [1 << 16, 1 << 12]) {
-        await writeUntilFull(filler, chunkBytes);
-      }
-    },
-    free: () => rm(filler, { force: true }),
-    async remove() {
-      keeper.stdin.end();
-      await exited;
-    },
-  };
-}
-
-async function writeUntilFull(path: string, chunkBytes: number): Promise<void> {
-  try {
-    for (;;) await writeFile(path, Buffer.alloc(chunkBytes), { flag: "a" });
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
-  }
 }

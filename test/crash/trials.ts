@@ -28,14 +28,14 @@ export const TRIALS: readonly Trial[] = [
   {
     key: "kill",
     name: "kill -9 of the service at a random moment under 200 requests",
-    runs: { sqlite: 10, postgres: 10 },
+    runs: { sqlite: 20, postgres: 20 },
     soak: { runs: 1000, share: 20 },
     run: killAtRandomMoment,
   },
   {
     key: "points",
     name: "kill -9 of the service with five requests at each of five named points",
-    runs: { sqlite: 3, postgres: 2 },
+    runs: { sqlite: 5, postgres: 5 },
     soak: { runs: 50, share: 4 },
     run: killAtNamedPoints,
   },
@@ -77,8 +77,7 @@ export const TRIALS: readonly Trial[] = [
   ...[50, 500, 5_000].map((eachMs) => ({
     key: `slow-${eachMs}`,
     name: `a store that is ${eachMs} ms slower, under 100 requests`,
-    // PostgreSQL is asked several times for a transaction: the slowest takes most of a minute.
-    runs: { sqlite: 1, postgres: eachMs < 5_000 ? 1 : 0 },
+    runs: { sqlite: 1, postgres: 1 },
     soak: { runs: 10, share: 1 },
     run: slowStore(eachMs),
   })),
@@ -92,7 +91,7 @@ export const TRIALS: readonly Trial[] = [
   {
     key: "full-disk",
     name: "a disk that is full under 250 requests",
-    runs: { sqlite: 1 },
+    runs: { sqlite: 1, postgres: 1 },
     soak: { runs: 10, share: 2 },
     site: { diskMegabytes: 48 },
     run: fillDisk,
@@ -100,7 +99,7 @@ export const TRIALS: readonly Trial[] = [
   {
     key: "terminate",
     name: "SIGTERM under 200 streams",
-    runs: { sqlite: 2, postgres: 1 },
+    runs: { sqlite: 3, postgres: 3 },
     soak: { runs: 50, share: 3 },
     run: terminateUnderStreams,
   },

@@ -3,12 +3,12 @@
  * appended to a file of the request's trial in the directory that it is given, before anything else happens.
  * It prints its port, and ends with its standard input.
  */
-import { closeSync, existsSync, openSync, writeSync } from "node:fs";
+import { closeSync, openSync, writeSync } from "node:fs";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Script, trialOf, type UpstreamLine, WORD } from "./script.ts";
+import { LETS_GO, type Script, trialOf, type UpstreamLine, WORD } from "./script.ts";
 
 const [directory = "."] = process.argv.slice(2);
 const FILES_OPEN_MAX = 16;
@@ -32,6 +32,15 @@ function fileOf(trial: string): number {
   return file;
 }
 
+/** Of the trials whose streams wait, each until it is let go. */
+const waiting = new Map<string, PromiseWithResolvers<void>>();
+
+function waitingOf(trial: string): PromiseWithResolvers<void> {
+  const known = waiting.get(trial) ?? Promise.withResolvers<void>();
+  waiting.set(trial, known);
+  return known;
+}
+
 const common = { id: "chatcmpl-upstream", created: 1_700_000_000, model: "upstream-model" };
 
 async function stream(script: Script, response: ServerResponse): Promise<void> {
@@ -44,10 +53,8 @@ async function stream(script: Script, response: ServerResponse): Promise<void> {
   piece({ role: "assistant", content: "" });
   for (let sent = 0; sent < script.words; sent += 1) {
     if (response.destroyed) return;
-    if (sent >= script.words / 2) {
-      if (script.silence === "middle") return;
-      await appeared(script.waitsFor, response);
-    }
+    if (script.silence === "middle" && sent >= script.words / 2) return;
+    if (script.waitsAfterWords === sent) await waitingOf(trialOf(script.id)).promise;
     log(script.id, "sent a word");
     piece({ content: WORD });
     await sleep(script.paceMs);
@@ -59,10 +66,6 @@ async function stream(script: Script, response: ServerResponse): Promise<void> {
   if (script.silence === "usage") return;
   log(script.id, "sent all");
   response.end("data: [DONE]\n\n");
-}
-
-async function appeared(path: string | null, response: ServerResponse): Promise<void> {
-  while (path !== null && !response.destroyed && !existsSync(path)) await sleep(20);
 }
 
 async function answerWhole(script: Script, response: ServerResponse): Promise<void> {
@@ -78,6 +81,11 @@ async function answerWhole(script: Script, response: ServerResponse): Promise<vo
 }
 
 const server = createServer(async (request, response) => {
+  if (request.url?.startsWith(LETS_GO) === true) {
+    waitingOf(request.url.slice(LETS_GO.length)).resolve();
+    response.end();
+    return;
+  }
   let text = "";
   for await (const chunk of request) text += chunk;
   const body: { stream?: boolean; messages: { content: string }[] } = JSON.parse(text);

@@ -16,8 +16,8 @@ export class PostgresProxy {
    * never comes back.
    */
   cuts: "before" | "during" | "after" = "before";
-  /** COMMITs that went to the server. */
-  commitsPassed = 0;
+  /** After a COMMIT that is cut, let the next one pass of a session of the same settings: it may be the same once more. */
+  sparesNext = false;
   /** Every answer of the server comes so much later. */
   delayMs = 0;
   /** Passes nothing on any more, and breaks nothing off. */
@@ -25,6 +25,8 @@ export class PostgresProxy {
   readonly #server: Server;
   readonly #port: number;
   readonly #sockets = new Set<Socket>();
+  /** How sessions began whose next COMMIT passes. */
+  readonly #spared = new Set<string>();
 
   private constructor(server: Server, port: number, target: URL) {
     this.#server = server;
@@ -68,9 +70,17 @@ export class PostgresProxy {
     near.write(data);
   }
 
+  #isToCut(settings: string): boolean {
+    if (this.commitsToCut === 0 || this.#spared.delete(settings)) return false;
+    this.commitsToCut -= 1;
+    if (this.sparesNext) this.#spared.add(settings);
+    return true;
+  }
+
   #join(near: Socket, far: Socket): void {
     let answerIsCut = false;
     let late: Promise<void> | undefined;
+    let settings: string | undefined;
     for (const [socket, other] of [
       [near, far],
       [far, near],
@@ -84,12 +94,13 @@ export class PostgresProxy {
     }
     near.on("data", (data: Buffer) => {
       if (this.isFrozen) return;
-      if (this.commitsToCut > 0 && data.includes(COMMIT)) {
-        this.commitsToCut -= 1;
+      // A session begins with them (StartupMessage).
+      settings ??= data.toString("latin1");
+      if (data.includes(COMMIT) && this.#isToCut(settings)) {
         if (this.cuts === "before") return void near.destroy();
         if (this.cuts === "during") return void far.end(data, () => near.destroy());
         answerIsCut = true;
-      } else if (data.includes(COMMIT)) this.commitsPassed += 1;
+      }
       far.write(data);
     });
     far.on("data", (data: Buffer) => {

@@ -1,11 +1,12 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { chownSync, constants, cpSync, statSync } from "node:fs";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { freePort } from "./service.ts";
+import { mountSmallDisk, type SmallDisk } from "./small-disk.ts";
 
 export const PASSWORD = "swordfish";
 
@@ -13,6 +14,8 @@ export interface PostgresServer {
   /** The database `postgres`, as its superuser. */
   url: string;
   port: number;
+  /** What its data stand on, where it was made for them. */
+  disk: SmallDisk | undefined;
   start(): Promise<void>;
   /** Ends all its sessions and itself; its data stay. */
   stop(): Promise<void>;
@@ -54,44 +57,62 @@ const CANNOT_START = /FATAL: +(?! |the database system is)|lock file/;
 const ORPHANS = /pre-existing shared memory block/;
 const START_ATTEMPTS = 100;
 
+/** PostgreSQL runs as root of no name space either. */
+const NOT_AS_ROOT = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--"];
+
 /**
- * Makes a PostgreSQL server of its own directory and port, and starts it. Without `fsync` it is faster, and loses its
- * data with the machine. Rejects with NoPostgresError where there is none for this machine.
+ * Makes a PostgreSQL server of its own directory and port, and starts it. `diskMegabytes` puts its data on a disk of that
+ * size. Rejects with NoPostgresError where there is none for this machine, with NoSmallDiskError where there is no such disk.
  */
-export async function makePostgresServer({ fsync = true } = {}): Promise<PostgresServer> {
+export async function makePostgresServer({ diskMegabytes }: { diskMegabytes?: number } = {}): Promise<PostgresServer> {
   const user = unprivilegedUser();
   const directory = await mkdtemp(join(tmpdir(), "tollgate-postgres-"));
+  let disk: SmallDisk | undefined;
   try {
     if (user !== undefined) chownSync(directory, user.uid, user.gid);
     const binaries = await reachableBinaries(directory, user);
-    const data = join(directory, "data");
-    await initialize(join(binaries, "initdb"), data, directory, user);
+    if (diskMegabytes !== undefined) disk = await makeDisk(directory, diskMegabytes, user);
+    const launcher = disk === undefined ? [] : [...disk.launcher, ...NOT_AS_ROOT];
+    const data = join(directory, "disk", "data");
+    // Small files of its log: a full disk stops them as well as the tables.
+    const initdb = [...launcher, join(binaries, "initdb"), ...(disk === undefined ? [] : ["--wal-segsize=1"])];
+    await initialize(initdb, data, directory, user);
     const port = await freePort();
-    const settings = { fsync: fsync ? "on" : "off", max_connections: "200", listen_addresses: "127.0.0.1" };
+    const settings = { max_connections: "200", listen_addresses: "127.0.0.1" };
     const flags = Object.entries({ ...settings, unix_socket_directories: "" }).flatMap(([name, value]) => [
       "-c",
       `${name}=${value}`,
     ]);
-    const command = [join(binaries, "postgres"), "-D", data, "-p", String(port), ...flags];
-    const server = serverOf(command, { directory, port, user });
+    const command = [...launcher, join(binaries, "postgres"), "-D", data, "-p", String(port), ...flags];
+    const server = serverOf(command, { directory, port, user, disk });
     await server.start();
     return server;
   } catch (error) {
+    await disk?.remove();
     await rm(directory, { recursive: true, force: true });
     throw error;
   }
 }
 
+async function makeDisk(directory: string, megabytes: number, user: User | undefined): Promise<SmallDisk> {
+  const place = join(directory, "disk");
+  await mkdir(place);
+  if (user !== undefined) chownSync(place, user.uid, user.gid);
+  return mountSmallDisk(place, megabytes, user);
+}
+
 interface Place {
+  disk: SmallDisk | undefined;
   directory: string;
   port: number;
   user: User | undefined;
 }
 
-function serverOf(command: string[], { directory, port, user }: Place): PostgresServer {
+function serverOf(command: string[], { directory, port, user, disk }: Place): PostgresServer {
   let keeper: ChildProcess | undefined;
   const signal = async (name: NodeJS.Signals) => {
-    const [pid] = (await readFile(join(directory, "data", "postmaster.pid"), "utf8")).split("\n");
+    const place = disk?.outside ?? join(directory, "disk");
+    const [pid] = (await readFile(join(place, "data", "postmaster.pid"), "utf8")).split("\n");
     process.kill(Number(pid), name);
     await stop("keep");
   };
@@ -106,6 +127,7 @@ function serverOf(command: string[], { directory, port, user }: Place): Postgres
   return {
     url: `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/postgres`,
     port,
+    disk,
     async start() {
       for (let attempts = 1; ; attempts += 1) {
         keeper = spawn("sh", ["-c", KEEPER, "sh", directory, ...command], {
@@ -128,6 +150,7 @@ function serverOf(command: string[], { directory, port, user }: Place): Postgres
     kill: () => signal("SIGKILL"),
     async remove() {
       await stop("");
+      await disk?.remove();
       await rm(directory, { recursive: true, force: true });
     },
   };
@@ -199,12 +222,13 @@ function isOpenToAll(path: string): boolean {
   return dirname(path) === path || isOpenToAll(dirname(path));
 }
 
-async function initialize(initdb: string, data: string, directory: string, user: User | undefined): Promise<void> {
+async function initialize(command: string[], data: string, directory: string, user: User | undefined): Promise<void> {
   const passwordFile = join(directory, "password");
   await writeFile(passwordFile, PASSWORD);
   if (user !== undefined) chownSync(passwordFile, user.uid, user.gid);
   const flags = ["--username=postgres", "--auth=scram-sha-256", `--pwfile=${passwordFile}`, "--encoding=UTF8"];
-  execFileSync(initdb, [...flags, "--locale=C", "--no-sync", "--no-instructions", "-D", data], {
+  const [program = "", ...before] = command;
+  execFileSync(program, [...before, ...flags, "--locale=C", "--no-sync", "--no-instructions", "-D", data], {
     ...user,
     cwd: directory,
     stdio: "pipe",

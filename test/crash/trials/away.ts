@@ -1,22 +1,25 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { longStreams, mixedCalls } from "../load.ts";
+import type { Sent } from "../client.ts";
+import { mixedCalls, waitingStreams } from "../load.ts";
 import type { Random } from "../random.ts";
 import type { Site } from "../site.ts";
 
 const STREAMS = 50;
-const LASTING_MS = 3_000;
 
-/** Slows the store down while streams run and requests come, and lets it go again. */
+/**
+ * Slows the store down while streams run and requests come, and lets it go again when the streams and half of the requests
+ * have ended.
+ */
 export function slowStore(eachMs: number) {
   return async (site: Site, random: Random, trial: string): Promise<void> => {
-    const running = site.send(
-      longStreams(random, trial, STREAMS, { lastingMs: LASTING_MS, organizations: site.organizations }),
-    );
+    const running = site.send(waitingStreams(random, trial, STREAMS, site));
     await Promise.all(running.map(({ status }) => status));
-    const letGo = site.slowStore(eachMs);
-    const sent = site.send(mixedCalls(random, `${trial}.slow`, STREAMS, site.organizations));
-    await Promise.all([...running, ...sent].map(({ ended }) => ended));
-    await letGo();
+    const makeFast = site.slowStore(eachMs);
+    const sent = site.send(mixedCalls(random, `${trial}.slow`, STREAMS, site));
+    await site.letGo(trial);
+    await Promise.all([...running.map(({ ended }) => ended), ended(sent, STREAMS / 2)]);
+    await makeFast();
+    await Promise.all(sent.map(({ ended }) => ended));
     await site.untilReady();
     site.addTrial(trial, { storeWasAway: false });
     site.addTrial(`${trial}.slow`, { storeWasAway: true });
@@ -24,19 +27,28 @@ export function slowStore(eachMs: number) {
   };
 }
 
-/** What /readyz says may be a tenth of a second old. */
-const READINESS_AGE_MS = 150;
+/** Resolves when so many of the requests have ended, whichever they are. */
+function ended(sent: Sent[], count: number): Promise<void> {
+  const enough = Promise.withResolvers<void>();
+  let found = 0;
+  for (const one of sent) {
+    void one.ended.then(() => {
+      found += 1;
+      if (found === count) enough.resolve();
+    });
+  }
+  return enough.promise;
+}
 
 /** Takes PostgreSQL away while streams run; kills the service then, and starts it while the store is still away. */
 export async function absentStore(site: Site, random: Random, trial: string): Promise<void> {
   const { proxy } = site.postgres ?? {};
   if (proxy === undefined) throw new Error("this trial is for PostgreSQL");
-  const running = site.send(
-    longStreams(random, trial, STREAMS, { lastingMs: LASTING_MS, organizations: site.organizations }),
-  );
+  const running = site.send(waitingStreams(random, trial, STREAMS, site));
   await Promise.all(running.map(({ status }) => status));
   await proxy.leave();
   await refuses(site, random, `${trial}.away`);
+  await site.letGo(trial);
   await Promise.all(running.map(({ ended }) => ended));
   site.addTrial(trial, {});
   await site.kill();
@@ -49,12 +61,21 @@ export async function absentStore(site: Site, random: Random, trial: string): Pr
 
 /** The service says that it cannot work, and refuses requests with 503. */
 async function refuses(site: Site, random: Random, trial: string): Promise<void> {
-  await sleep(READINESS_AGE_MS);
-  const answer = await fetch(`${site.service.url}/readyz`);
-  if (answer.status !== 503) throw new Error(`/readyz is ${answer.status} while the store is away`);
-  const sent = site.send(mixedCalls(random, trial, 10, site.organizations));
+  await untilNotReady(site);
+  const sent = site.send(mixedCalls(random, trial, 10, site));
   const statuses = await Promise.all(sent.map(({ status }) => status));
   if (statuses.some((status) => status !== 503)) throw new Error(`answered ${statuses.join()} while the store is away`);
   await Promise.all(sent.map(({ ended }) => ended));
   site.addTrial(trial, { storeWasAway: true });
+}
+
+/** What /readyz says was found a moment ago. */
+async function untilNotReady({ service, options }: Site): Promise<void> {
+  const until = Date.now() + options.patienceMs;
+  for (;;) {
+    const { status } = await fetch(`${service.url}/readyz`);
+    if (status === 503) return;
+    if (Date.now() > until) throw new Error(`/readyz is ${status} while the store is away`);
+    await sleep(20);
+  }
 }

@@ -1,39 +1,86 @@
-import { longStreams, mixedCalls } from "../load.ts";
+import pg from "pg";
+import type { PostgresServer } from "../../support/postgres-server.ts";
+import type { Sent } from "../client.ts";
+import { mixedCalls, waitingStreams } from "../load.ts";
 import type { Random } from "../random.ts";
 import type { Site } from "../site.ts";
 
 const STREAMS = 50;
-const LASTING_MS = 2_000;
+const REQUESTS = 200;
+/** What is left in files that have room inside is used up by then. */
+const ROUNDS_MAX = 10;
+const LOG_FILES_MAX = 100;
 
-/** Fills the disk under the data directory while streams run, lets requests come, and makes room again. Every one of the streams ends whole. */
+/**
+ * Fills the disk under the store while streams run, lets requests come until one of them is refused, and makes room again.
+ * PostgreSQL refuses first, and ends when its log has no room either. Every one of the streams ends whole.
+ */
 export async function fillDisk(site: Site, random: Random, trial: string): Promise<void> {
-  const { disk } = site;
+  const { disk, postgres } = site;
   if (disk === undefined) throw new Error("this trial needs a disk that can be filled");
-  // Its log begins anew: on a disk that is full, SQLite writes on as long as there is room in an old one.
-  await site.terminate();
-  await site.start();
-  const streams = longStreams(random, trial, STREAMS, { lastingMs: LASTING_MS, organizations: site.organizations });
-  const running = site.send(streams);
+  if (postgres === undefined) {
+    // Its log begins anew: on a disk that is full, SQLite writes on as long as there is room in an old one.
+    await site.terminate();
+    await site.start();
+  }
+  const running = site.send(waitingStreams(random, trial, STREAMS, site));
   await Promise.all(running.map(({ status }) => status));
   await disk.fill();
-  const sent = site.send(mixedCalls(random, `${trial}.full`, 4 * STREAMS, site.organizations));
-  await Promise.all(running.map(({ ended }) => ended));
-  await Promise.all(sent.map(({ ended }) => ended));
-  const statuses = await Promise.all(sent.map(({ status }) => status));
-  if (!statuses.includes(503)) throw new Error("the disk was full, and nobody noticed");
+  const [sent, rounds] = await sendUntilRefused(site, random, trial);
+  if (postgres !== undefined) await exhaustLog(postgres.server);
+  await site.letGo(trial);
+  await Promise.all([...running, ...sent].map(({ ended }) => ended));
   await tellsTheTruth(site, random, `${trial}.after`);
   await disk.free();
+  // What could not write its log may not even have come up again.
+  await postgres?.server.stop();
+  await postgres?.server.start();
   await site.untilReady();
   site.addTrial(trial, {});
-  site.addTrial(`${trial}.full`, { storeWasAway: true });
-  await site.judge();
+  for (const round of rounds) site.addTrial(round, { storeWasAway: true });
+  await site.judge({ mayForgetOpenHolds: postgres !== undefined });
+}
+
+/** The requests, and the trials that they belong to. */
+async function sendUntilRefused(site: Site, random: Random, trial: string): Promise<[Sent[], string[]]> {
+  const all: Sent[] = [];
+  const rounds: string[] = [];
+  while (rounds.length < ROUNDS_MAX) {
+    const round = `${trial}.full${rounds.length}`;
+    const sent = site.send(mixedCalls(random, round, REQUESTS, site));
+    rounds.push(round);
+    all.push(...sent);
+    const statuses = await Promise.all(sent.map(({ status }) => status));
+    if (statuses.includes(503)) return [all, rounds];
+  }
+  throw new Error("the disk was full, and nobody noticed");
+}
+
+/** Lets PostgreSQL begin files of its log until it finds no room for one. */
+async function exhaustLog({ url }: PostgresServer): Promise<void> {
+  const client = new pg.Client({ connectionString: url });
+  const lost = new Promise<"lost">((resolve) => client.on("error", () => resolve("lost")));
+  await client.connect();
+  const begin = "SELECT pg_logical_emit_message(false, 'trial', 'full'), pg_switch_wal()";
+  for (let begun = 0; begun < LOG_FILES_MAX; begun += 1) {
+    const outcome = await Promise.race([
+      lost,
+      client.query(begin).then(
+        () => "begun",
+        () => "lost",
+      ),
+    ]);
+    if (outcome === "lost") return;
+  }
+  await client.end();
+  throw new Error("the disk was full, and PostgreSQL wrote its log on");
 }
 
 /** Whoever is answered 503 finds it said by /readyz too: a moment before, or a moment after. */
 async function tellsTheTruth(site: Site, random: Random, trial: string): Promise<void> {
   const readiness = async () => (await fetch(`${site.service.url}/readyz`)).status;
   const before = await readiness();
-  const [sent] = site.send(mixedCalls(random, trial, 1, site.organizations));
+  const [sent] = site.send(mixedCalls(random, trial, 1, site));
   const status = await sent?.status;
   const after = await readiness();
   await sent?.ended;

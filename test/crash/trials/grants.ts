@@ -11,7 +11,7 @@ const KILL_WITHIN_MS = 2_000;
 
 /** Kills commands that grant credits with SIGKILL, and gives each order again: every reference grants once. */
 export async function killCommands(site: Site, random: Random, trial: string): Promise<void> {
-  const sent = site.send(mixedCalls(random, trial, REQUESTS, site.organizations));
+  const sent = site.send(mixedCalls(random, trial, REQUESTS, site));
   const references = Array.from({ length: GRANTS }, (_, index) => `${trial}-${index}`);
   await Promise.all(
     references.map(async (reference) => {

@@ -11,8 +11,10 @@ const KILL_WITHIN_MS = 3_000;
  * all trials whoever sent a key comes again.
  */
 export async function killAtRandomMoment(site: Site, random: Random, trial: string): Promise<void> {
-  const sent = site.send(mixedCalls(random, trial, REQUESTS, site.organizations));
-  await sleep(random.between(0, KILL_WITHIN_MS));
+  const sent = site.send(mixedCalls(random, trial, REQUESTS, site));
+  await sleep(random.between(0, KILL_WITHIN_MS * site.options.streamShare));
+  // What the books tell now must hold afterwards.
+  await site.judge();
   const killedAt = await site.kill();
   await Promise.all(sent.map(({ ended }) => ended));
   await site.restart();

@@ -20,22 +20,24 @@ type Point = "before the hold" | "after the hold" | "mid-stream" | "usage seen" 
 export async function killAtNamedPoints(site: Site, random: Random, trial: string): Promise<void> {
   const killed = Promise.withResolvers<void>();
   const waiting: Point[] = ["after the hold", "mid-stream", "usage seen", "settled, not answered"];
-  const calls = (point: Point) => callsAt(point, { site, random, trial, killed: killed.promise });
-  const sent = site.send(waiting.flatMap(calls));
+  const calls = (point: Point, name = trial) => callsAt(point, { site, random, trial: name, killed: killed.promise });
+  const sent = site.send(waiting.flatMap((point) => calls(point)));
   await reached(site, trial, waiting);
-  // What was delivered by now must be in the books when the service is killed.
-  await sleep(site.limits.renewEveryMs + site.limits.slackMs);
+  const bookedAt = Date.now();
   const unlock = await site.lockStore();
-  sent.push(...site.send(calls("before the hold")));
+  const early = `${trial}.early`;
+  sent.push(...site.send(calls("before the hold", early)));
   await sleep(random.between(100, 400));
   const killedAt = await site.kill();
   killed.resolve();
   await unlock();
   await Promise.all(sent.map(({ ended }: Sent) => ended));
-  const strayed = strayedFrom("before the hold", readRecords(site.directory, trial), []);
+  const strayed = strayedFrom("before the hold", readRecords(site.directory, early), []);
   if (strayed.length > 0) throw new Error(`${strayed.join()} got past a locked store`);
   await site.restart();
-  site.addTrial(trial, { killedAt });
+  site.addTrial(trial, { killedAt, bookedAt });
+  // Nobody waits for a lock for ever.
+  site.addTrial(early, { killedAt, storeWasAway: true });
   await site.judge();
 }
 
@@ -63,7 +65,7 @@ function callsAt(point: Point, { site, random, trial, killed }: Place): Call[] {
   });
 }
 
-/** Waits until every request stands at its point. */
+/** Waits until every request stands at its point, with all in the books that was delivered to it. */
 async function reached(site: Site, trial: string, points: Point[]): Promise<void> {
   const until = Date.now() + site.options.patienceMs;
   for (;;) {
@@ -78,17 +80,22 @@ async function reached(site: Site, trial: string, points: Point[]): Promise<void
 
 /** The requests that do not stand at their point. */
 function strayedFrom(point: Point, records: Map<string, Record>, holds: Hold[]): string[] {
-  const states = new Map(holds.map((hold) => [requestOf(hold), hold.state]));
+  const byRequest = new Map(holds.map((hold) => [requestOf(hold), hold]));
   const own = [...records.values()].filter(({ id }) => id.includes(`-${point.replaceAll(/\W+/g, "_")}_`));
-  return own.filter((record) => !STANDS_AT[point](record, states.get(record.id))).map(({ id }) => id);
+  return own.filter((record) => !STANDS_AT[point](record, byRequest.get(record.id))).map(({ id }) => id);
 }
 
-const STANDS_AT: { [point in Point]: (record: Record, state: string | undefined) => boolean } = {
-  "before the hold": ({ upstream, client }) => upstream.asked === 0 && client.status === undefined,
-  "after the hold": ({ upstream }, state) => upstream.asked === 1 && state === "open",
-  "mid-stream": ({ script, client }, state) =>
-    client.wordsAt.length === Math.ceil(script.words / 2) && state === "open",
-  "usage seen": ({ script, client, upstream }, state) =>
-    upstream.sentUsage && client.wordsAt.length === script.words && state === "open",
-  "settled, not answered": ({ client }, state) => client.end === undefined && state === "charged",
+const STANDS_AT: { [point in Point]: (record: Record, hold: Hold | undefined) => boolean } = {
+  "before the hold": ({ upstream, client }) => upstream.asked === 0 && client.status !== 200,
+  "after the hold": ({ upstream }, hold) => upstream.asked === 1 && hold?.state === "open",
+  "mid-stream": ({ script, client }, hold) =>
+    client.wordsAt.length === Math.ceil(script.words / 2) && knowsAll(client.wordsAt.length, hold),
+  "usage seen": ({ script, client, upstream }, hold) =>
+    upstream.sentUsage && client.wordsAt.length === script.words && knowsAll(script.words, hold),
+  "settled, not answered": ({ client }, hold) => client.end === undefined && hold?.state === "charged",
 };
+
+/** Whether a renewal has told the books of every word that was delivered. */
+function knowsAll(words: number, hold: Hold | undefined): boolean {
+  return hold?.state === "open" && hold.output_tokens >= words;
+}

@@ -1,15 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
-import { longStreams, mixedCalls } from "../load.ts";
+import { keepCalling, mixedCalls, waitingStreams } from "../load.ts";
 import type { Random } from "../random.ts";
 import type { Site } from "../site.ts";
 
 const REQUESTS = 200;
+const KILL_WITHIN_MS = 2_000;
 const CUT_REQUESTS = 100;
 const CUTS = 20;
-/** Between two cuts: the attempt after the first comes through. */
-const COMMITS_BETWEEN = 3;
-const LASTING_MS = 4_000;
+const PAUSE_MS = 100;
 
 function serverOf(site: Site): NonNullable<Site["postgres"]> {
   if (site.postgres === undefined) throw new Error("this trial is for PostgreSQL");
@@ -22,17 +21,17 @@ function serverOf(site: Site): NonNullable<Site["postgres"]> {
  */
 export async function killPostgres(site: Site, random: Random, trial: string): Promise<void> {
   const { server } = serverOf(site);
-  const sent = site.send(mixedCalls(random, trial, REQUESTS, site.organizations));
-  await sleep(random.between(0, 2_000));
+  const sent = site.send(mixedCalls(random, trial, REQUESTS, site));
+  await sleep(random.between(0, KILL_WITHIN_MS * site.options.streamShare));
   await site.judge();
   if (random.chance(0.5)) {
     await server.kill();
-    sent.push(...site.send(mixedCalls(random, `${trial}.away`, 20, site.organizations)));
+    sent.push(...site.send(mixedCalls(random, `${trial}.away`, 20, site)));
     await sleep(random.between(0, 1_500));
     await server.start();
   } else {
     await killSession(server.url);
-    sent.push(...site.send(mixedCalls(random, `${trial}.away`, 20, site.organizations)));
+    sent.push(...site.send(mixedCalls(random, `${trial}.away`, 20, site)));
   }
   await Promise.all(sent.map(({ ended }) => ended));
   await site.untilReady();
@@ -61,36 +60,27 @@ function killIfThere(pid: number): void {
   }
 }
 
-/** Cuts the service's connection at twenty COMMITs under a steady load. */
+/**
+ * Cuts the service's connection at twenty COMMITs, under streams that wait and requests that follow one another. None is cut
+ * twice in a row: five times would be an outage.
+ */
 export function cutCommits(cuts: "before" | "during" | "after") {
   return async (site: Site, random: Random, trial: string): Promise<void> => {
     const { proxy } = serverOf(site);
-    let isOver = false;
-    const loaded = load(site, random, trial, () => !isOver);
+    const running = site.send(waitingStreams(random, trial, CUT_REQUESTS / 2, site));
+    const mixed = `${trial}.mixed`;
+    const stopCalling = keepCalling(site, random, mixed, CUT_REQUESTS / 2);
+    Object.assign(proxy, { cuts, sparesNext: true });
     for (let made = 0; made < CUTS; made += 1) {
-      Object.assign(proxy, { cuts, commitsToCut: 1 });
+      proxy.commitsToCut = 1;
       while (proxy.commitsToCut > 0) await sleep(5);
-      // Five attempts in a row that are cut would be an outage.
-      const { commitsPassed } = proxy;
-      await sleep(random.between(80, 160));
-      while (proxy.commitsPassed < commitsPassed + COMMITS_BETWEEN) await sleep(5);
+      await sleep(random.between(0, PAUSE_MS));
     }
-    isOver = true;
-    for (const name of await loaded) site.addTrial(name, {});
+    await stopCalling();
+    await site.letGo(trial);
+    await Promise.all(running.map(({ ended }) => ended));
+    site.addTrial(trial, {});
+    site.addTrial(mixed, {});
     await site.judge();
   };
-}
-
-/** Sends a hundred requests, and as many again when they have ended, while that is wanted; gives the trials that they are logged under. */
-async function load(site: Site, random: Random, trial: string, isWanted: () => boolean): Promise<string[]> {
-  const { organizations } = site;
-  const names: string[] = [];
-  while (isWanted()) {
-    const [long, mixed] = [`${trial}.${names.length}`, `${trial}.${names.length}.mixed`];
-    names.push(long, mixed);
-    const calls = longStreams(random, long, CUT_REQUESTS / 2, { lastingMs: LASTING_MS, organizations });
-    const sent = site.send([...calls, ...mixedCalls(random, mixed, CUT_REQUESTS / 2, organizations)]);
-    await Promise.all(sent.map(({ ended }) => ended));
-  }
-  return names;
 }

@@ -1,30 +1,39 @@
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { longStreams } from "../load.ts";
+import { waitingStreams } from "../load.ts";
 import type { Random } from "../random.ts";
 import type { Site } from "../site.ts";
 
 const STREAMS = 200;
-const LASTING_MS = 3_000;
+const LET_GO_WITHIN_MS = 500;
 
-/** Asks the service to stop under 200 streams: every one of them comes to its end, and the service ends with 0. */
+/**
+ * Asks the service to stop while 200 streams are in their middle: every one of them comes to its end, and the service ends
+ * with 0.
+ */
 export async function terminateUnderStreams(site: Site, random: Random, trial: string): Promise<void> {
-  const { organizations } = site;
-  const stopped = join(site.directory, `${trial}.stopped`);
-  const calls = longStreams(random, trial, STREAMS, { lastingMs: LASTING_MS, organizations });
-  const sent = site.send(calls.map((call) => ({ ...call, script: { ...call.script, waitsFor: stopped } })));
+  const sent = site.send(waitingStreams(random, trial, STREAMS, site));
   await Promise.all(sent.map(({ status }) => status));
-  await sleep(random.between(0, LASTING_MS / 3));
-  const ending = site.terminate();
-  // None has ended by now, however long a busy machine took until here.
-  await writeFile(stopped, "");
-  const exitCode = await ending;
+  const { url } = site.service;
+  const ended = site.terminate();
+  await untilStopping(url);
+  await sleep(random.between(0, LET_GO_WITHIN_MS));
+  await site.letGo(trial);
+  const exitCode = await ended;
   if (exitCode !== 0) throw new Error(`the service ended with ${exitCode}`);
-  const ends = await Promise.all(sent.map(({ ended }) => ended));
+  const ends = await Promise.all(sent.map((one) => one.ended));
   const cut = ends.filter((end) => end !== "all").length;
   if (cut > 0) throw new Error(`${cut} of ${STREAMS} streams were cut`);
   await site.start();
   site.addTrial(trial, {});
   await site.judge();
+}
+
+/** Resolves when the service is ready for nothing new, or no longer heard. */
+async function untilStopping(url: string): Promise<void> {
+  for (;;) {
+    const answer = await fetch(`${url}/readyz`).catch(() => undefined);
+    await answer?.arrayBuffer().catch(() => undefined);
+    if (answer?.status !== 200) return;
+    await sleep(20);
+  }
 }

@@ -11,10 +11,10 @@ const KILL_WITHIN_MS = 3_000;
 export async function killOneOfTwo(site: Site, random: Random, trial: string): Promise<void> {
   const other = await startService({ ...site.serviceOptions, dataDir: site.otherDataDir });
   try {
-    const living = mixedCalls(random, `${trial}.living`, REQUESTS, site.organizations);
+    const living = mixedCalls(random, `${trial}.living`, REQUESTS, site);
     const notice = living.map((call) => site.clients.send(other.baseUrl, call));
-    const sent = site.send(mixedCalls(random, trial, REQUESTS, site.organizations));
-    await sleep(random.between(0, KILL_WITHIN_MS));
+    const sent = site.send(mixedCalls(random, trial, REQUESTS, site));
+    await sleep(random.between(0, KILL_WITHIN_MS * site.options.streamShare));
     const killedAt = await site.kill();
     await Promise.all([...sent, ...notice].map(({ ended }) => ended));
     site.addTrial(trial, { killedAt });
