@@ -61,7 +61,7 @@ describe.skipIf(!hasSpin)("spin explores the model of the ledger", { timeout: TA
   });
 
   test.each(BROKEN)("and it fails with %s: %s", async (macro) => {
-    const exploration = await explore(MODEL, [macro, "FAULTS=1", "CRASHES=1", "KILLS=1"]);
+    const exploration = await explore(MODEL, [macro, "FAULTS=1", "CRASHES=1", "KILLS=1"], { isShort: true });
     expect(exploration.violation).toMatch(/assertion violated|invalid end state/);
   });
 });
