@@ -108,9 +108,12 @@ export async function startService(config: Config, surroundings: Surroundings): 
   healthFile.start();
   usageDays.start();
   keeper.start();
-  const [standing, adminToken] = await Promise.all([
-    firstRun({ ...surroundings, accounts, ledger, store }),
-    firstAdminToken({ ...surroundings, rows: store.admin, newId: newIdOf(surroundings) }),
+  const [{ standing, adminToken }] = await Promise.all([
+    // Of several that start at once on an empty store one makes all of it; the others find it finished.
+    store.inTurn(async () => ({
+      standing: await firstRun({ ...surroundings, accounts, ledger, store }),
+      adminToken: await firstAdminToken({ ...surroundings, rows: store.admin, newId: newIdOf(surroundings) }),
+    })),
     catalog.start(),
   ]);
   const facts = { version: surroundings.version, url, store: store.kind, models: catalog.list().length, adminToken };

@@ -24,7 +24,7 @@ export interface Standing {
   token: string | null;
 }
 
-/** Finds the organizations of a store; in an empty one makes the first, with credits and a token. */
+/** Finds the organizations of a store; in an empty one makes the first, with credits and a token. For one process at a time. */
 export async function firstRun(services: FirstRunServices): Promise<Standing> {
   const page = await services.store.accounts.organizations({ after: null, limit: 3 });
   const [first, other] = page.filter(({ kind }) => kind === "standard");

@@ -55,6 +55,7 @@ export function awaitStore({ kind, open, longestMs }: WaitOptions): AwaitedStore
     requests: verbsOf(() => current().requests),
     usage: verbsOf(() => current().usage),
     conversations: verbsOf(() => current().conversations),
+    inTurn: async (work) => current().inTurn(work),
     ping: async () => current().ping(),
     async close() {
       isClosed = true;

@@ -38,6 +38,11 @@ export interface Store {
   readonly requests: RequestRows;
   readonly usage: UsageRows;
   readonly conversations: ConversationRows;
+  /**
+   * Does work of a start while no other service does any on this store: of several that start at once, one after the
+   * other. A process that dies ends its turn. Rejects with OperatorError when it waited for a minute.
+   */
+  inTurn<T>(work: () => Promise<T>): Promise<T>;
   /** Resolves when the store answers and takes writes. */
   ping(): Promise<void>;
   close(): Promise<void>;

@@ -22,6 +22,7 @@ import { overdueHolds } from "./overdue.ts";
 import { keepPartitions } from "./partitions.ts";
 import { closePools, openPools, type Pools } from "./pools.ts";
 import { query, transact } from "./transact.ts";
+import { inTurn } from "./turn.ts";
 
 export interface PostgresOptions {
   /** postgres://… */
@@ -80,6 +81,7 @@ function storeOver(pools: Pools, stopPartitions: () => void): Store {
     requests: requestRows(database),
     usage: usageRows(database),
     conversations: conversationRows(database),
+    inTurn: (work) => inTurn(pools.durable, work),
     async ping() {
       const text = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean AS refuses";
       const { rows } = await query<{ refuses: boolean }>(pools.durable, { text, isRepeatable: true });

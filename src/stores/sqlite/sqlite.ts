@@ -91,6 +91,8 @@ export async function openSqliteParts(options: SqliteOptions): Promise<SqlitePar
     requests: requestRows(database),
     usage: usageRows(database),
     conversations: conversations(database, dataDir, options.conversationRoomLeastBytes),
+    // No other service is on this directory.
+    inTurn: (work) => work(),
     async ping() {
       // What is left may hold this write, and not that of a batch.
       await requireRoom(dataDir, ROOM_LEAST_BYTES);

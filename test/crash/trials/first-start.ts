@@ -28,6 +28,9 @@ export async function killFirstStarts(site: Site, random: Random, trial: string)
   try {
     const verified = await service.tollgate("ledger", "verify");
     if (verified.ok !== true) throw new Error(`the books do not balance: ${JSON.stringify(verified)}`);
+    const listed = await service.tollgate<{ kind: string }[]>("org", "list");
+    const made = listed.filter(({ kind }) => kind === "standard");
+    if (made.length !== 1) throw new Error(`several first starts made ${JSON.stringify(made)}`);
   } finally {
     await service.end("SIGKILL");
   }
