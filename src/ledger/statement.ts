@@ -33,10 +33,13 @@ export async function* entriesOf(
   }
 }
 
-export interface StatementRequest extends Period {
+export interface StatementSelection extends Period {
   organizationId: string;
   /** Null: every kind. */
   kind: WireEntry["kind"] | null;
+}
+
+export interface StatementRequest extends StatementSelection {
   /** `nextCursor` of the page before. */
   cursor: string | null;
   limit: number;
@@ -69,8 +72,8 @@ export class Statements {
     return page(null);
   }
 
-  /** Lines of comma-separated values, each with its end. */
-  async *csv(organizationId: string, period: Period): AsyncGenerator<string> {
+  /** Lines of comma-separated values, each with its end. Of one kind or of all, each balance is that after every entry. */
+  async *csv({ organizationId, kind: chosen, ...period }: StatementSelection): AsyncGenerator<string> {
     let { balance } = await this.#opening(organizationId, period);
     yield `${CSV_HEADINGS}\n`;
     const total = (atMs: number, kind: string) =>
@@ -78,7 +81,7 @@ export class Statements {
     if (period.fromMs !== undefined) yield total(period.fromMs, "opening");
     for await (const entry of entriesOf(this.#books, organizationId, period)) {
       balance += entry.amount;
-      yield `${csvOfEntry(entry, balance)}\n`;
+      if (chosen === null || entry.kind === chosen) yield `${csvOfEntry(entry, balance)}\n`;
     }
     if (period.toMs !== undefined) yield total(period.toMs, "closing");
   }

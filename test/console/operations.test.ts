@@ -170,6 +170,17 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     expect(balance).toBe(inMicroCredits(await available()));
   });
 
+  test("downloads of it what is shown: one kind alone, each line with the balance after it", async () => {
+    await page.getByLabel("Kind").selectOption("revoke");
+    const downloading = page.waitForEvent("download");
+    await page.getByRole("link", { name: "CSV" }).click();
+    const download = await downloading;
+    expect(download.suggestedFilename()).toBe("statement-revoke.csv");
+    const lines = (await readFile(await download.path(), "utf8")).trimEnd().split("\r\n");
+    expect(lines.map((line) => line.split(",")[1])).toEqual(["kind", "opening", "revoke", "revoke", "closing"]);
+    expect(inMicroCredits(lines.at(-1)?.split(",")[3] ?? "")).toBe(inMicroCredits(await available()));
+  });
+
   test("rotates a token: the new one is shown once, and the old one works on for as long as was said", async () => {
     await page.goto("/tokens");
     const dialog = page.getByRole("dialog");

@@ -125,16 +125,13 @@ export const StatementEntry = Type.Object({
   note: Nullable(Type.String()),
 });
 export type StatementEntry = Static<typeof StatementEntry>;
-const Period = {
+const Selection = {
   from: Type.Optional(Time),
   to: Type.Optional(TimeOf("A time such as 2030-01-31T18:00:00Z, which no longer belongs to it.")),
-};
-export const StatementQuery = Strict({
-  ...PageQuery,
-  ...Period,
   kind: Type.Optional(Type.Enum([...STATEMENT_KINDS])),
-});
-export const StatementCsvQuery = Strict(Period);
+};
+export const StatementQuery = Strict({ ...PageQuery, ...Selection });
+export const StatementCsvQuery = Strict(Selection);
 export const StatementPage = Type.Object({
   ...PageOf(StatementEntry).properties,
   opening: Type.Number({ description: "Credits before the first entry that was looked at." }),

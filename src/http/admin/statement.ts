@@ -1,7 +1,7 @@
 import { Readable } from "node:stream";
-import { Type } from "typebox";
+import { type Static, Type } from "typebox";
 import { StatementCsvQuery, StatementPage, StatementQuery } from "../../contract/admin/credits.ts";
-import type { Period } from "../../ledger/statement.ts";
+import type { StatementSelection } from "../../ledger/statement.ts";
 import { nothingThere, orRefuse, pageOf, requireOwn, timeOf } from "./answers.ts";
 import { type AdminCall, type AdminServices, adminEndpoint } from "./endpoint.ts";
 
@@ -15,9 +15,7 @@ const showStatement = adminEndpoint({
   response: { status: 200, description: "A page.", schema: StatementPage },
   async handle(services, call) {
     await requireVisible(services, call);
-    const { params, query } = call;
-    const request = { organizationId: params.id, kind: query.kind ?? null, ...periodOf(query), ...pageOf(query) };
-    return orRefuse(services.statements.page(request));
+    return orRefuse(services.statements.page({ ...selectionOf(call), ...pageOf(call.query) }));
   },
 });
 
@@ -31,12 +29,13 @@ const exportStatement = adminEndpoint({
   response: { status: 200, description: "The lines.", schema: Type.String(), contentType: "text/csv" },
   async handle(services, call) {
     await requireVisible(services, call);
-    const { params, query, reply } = call;
-    reply.headers({
+    const selection = selectionOf(call);
+    const name = selection.kind === null ? "statement" : `statement-${selection.kind}`;
+    call.reply.headers({
       "content-type": "text/csv; charset=utf-8",
-      "content-disposition": `attachment; filename="statement.csv"`,
+      "content-disposition": `attachment; filename="${name}.csv"`,
     });
-    return reply.send(Readable.from(services.statements.csv(params.id, periodOf(query))));
+    return call.reply.send(Readable.from(services.statements.csv(selection)));
   },
 });
 
@@ -47,6 +46,13 @@ async function requireVisible({ directory }: AdminServices, { who, params }: Adm
   if ((await directory.organization(params.id)) === undefined) throw nothingThere();
 }
 
-function periodOf({ from, to }: { from?: string | undefined; to?: string | undefined }): Period {
-  return { fromMs: timeOf("from", from) ?? undefined, toMs: timeOf("to", to) ?? undefined };
+interface StatementCall {
+  params: { id: string };
+  query: Static<typeof StatementCsvQuery>;
+}
+
+function selectionOf({ params, query }: StatementCall): StatementSelection {
+  const { from, to, kind = null } = query;
+  const period = { fromMs: timeOf("from", from) ?? undefined, toMs: timeOf("to", to) ?? undefined };
+  return { organizationId: params.id, kind, ...period };
 }

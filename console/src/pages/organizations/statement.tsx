@@ -32,7 +32,7 @@ export function Statement({ organizationId }: { organizationId: string }) {
         <>
           <Choice label="Kind" all="Every entry" value={kind} options={Object.entries(KIND_WORDS)} onValue={setKind} />
           <DayFields days={days} onDays={setDays} />
-          <a className="button button-plain" href={withQuery(`${base}.csv`, period)} download>
+          <a className="button button-plain" href={withQuery(`${base}.csv`, filter)} download>
             <Download size={15} strokeWidth={1.9} aria-hidden="true" />
             <span>CSV</span>
           </a>
