@@ -190,7 +190,7 @@ function keptMsOf({ keepDays }: Config["conversations"]): number {
 }
 
 function createHealthFile({ dataDir }: Config, { clock, log }: Surroundings, circuits: Circuits): HealthFile {
-  return new HealthFile({ dataDir, health: (nowMs) => circuits.health(nowMs), clock, log });
+  return new HealthFile({ dataDir, name: uuidV7(clock()), health: (nowMs) => circuits.health(nowMs), clock, log });
 }
 
 /** Numbers from 0 up to 1. */

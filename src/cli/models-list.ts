@@ -9,7 +9,7 @@ import { table } from "./table.ts";
 
 const HEADINGS = ["ID", "CATEGORY", "CONTEXT", "CUT-OFF", "ROUTE", "INPUT", "OUTPUT", "HEALTH"];
 const LEGEND = `INPUT and OUTPUT are credits per million tokens, where long prompts are dearer those of the longest.
-HEALTH is what the service on this data directory has seen of a route since its start.`;
+HEALTH is what the services on this data directory have seen of a route since their start.`;
 
 export function addModelsList(models: Command, terminal: Terminal): void {
   addCommand(models, "list", "List the models that a service with this configuration offers, and their routes").action(
