@@ -94,6 +94,9 @@ describe("refuses, and says why", () => {
   });
 });
 
+/** Without the names that the validator takes for methods where it compares objects. */
+const comparable = fc.jsonValue().filter((value) => !/"(constructor|toString|valueOf)":/.test(JSON.stringify(value)));
+
 test("what it makes is valid, by a validator that knows the whole standard", () => {
   const { schema } = fc.letrec<{ schema: object }>((tie) => ({
     schema: fc.oneof(
@@ -113,7 +116,7 @@ test("what it makes is valid, by a validator that knows the whole standard", () 
         exclusiveMaximum: fc.integer({ min: -9, max: 9 }),
         multipleOf: fc.integer({ min: 1, max: 5 }),
       }),
-      fc.record({ enum: fc.array(fc.jsonValue(), { minLength: 1, maxLength: 3 }) }),
+      fc.record({ enum: fc.array(comparable, { minLength: 1, maxLength: 3 }) }),
       fc.constantFrom({ type: "boolean" }, { type: "null" }, { const: [1] }, { type: ["integer", "null"], minimum: 5 }),
       fc.record({ type: fc.constant("array"), items: tie("schema"), minItems: fc.nat(3) }),
       fc.record({ anyOf: fc.array(tie("schema"), { minLength: 1, maxLength: 3 }) }),
