@@ -112,6 +112,7 @@ async function photograph(browser: Browser, service: RunningService, admin: stri
         tokens: "/tokens",
         requests: "/requests",
         models: "/models",
+        compared: "/models?compare=assistant,assistant-mini,long-reader",
         changes: "/changes",
       })) {
         await show(page, path);

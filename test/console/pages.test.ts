@@ -94,6 +94,27 @@ describe.skipIf(!hasBrowser)("the console", () => {
     await eventually(focused("textContent")).toBe("Create organization");
   });
 
+  test("compares models on a narrow screen: what a row tells stays while the models move, by keyboard too", async () => {
+    const wide = page.viewportSize();
+    await page.setViewportSize({ width: 360, height: 780 });
+    await page.goto("/models");
+    for (const name of ["Sandbox Echo", "Sandbox Fault", "Sandbox Story"]) {
+      const box = page.getByRole("checkbox", { name: `Compare ${name}` });
+      await box.click();
+      await eventually(() => box.isChecked()).toBe(true);
+    }
+    const region = page.getByRole("region", { name: "Compared models" });
+    const leftOf = async (role: "rowheader" | "columnheader", name: string) =>
+      (await region.getByRole(role, { name }).boundingBox())?.x;
+    const [told, moved] = [await leftOf("rowheader", "Context window"), await leftOf("columnheader", "Sandbox Story")];
+    await region.focus();
+    await page.keyboard.press("ArrowRight");
+    await eventually(() => leftOf("columnheader", "Sandbox Story")).toBeLessThan(moved ?? 0);
+    expect(await leftOf("rowheader", "Context window")).toBe(told);
+    expect(told).toBeGreaterThanOrEqual(0);
+    await page.setViewportSize(wide ?? { width: 1280, height: 720 });
+  });
+
   test("says what happened where the service is gone", async () => {
     await page.goto("/models");
     await settled(page);

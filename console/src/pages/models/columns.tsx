@@ -17,7 +17,6 @@ export function columnsOf({ compared, isFull, withRoutes, onToggle }: ColumnChoi
   const columns: (Column<Model> | false)[] = [
     {
       head: "Compare",
-      wideOnly: true,
       cell: ({ id, name }) => (
         <input
           type="checkbox"

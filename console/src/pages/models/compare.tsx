@@ -14,6 +14,7 @@ export function Compare({ models, onClear }: { models: readonly Model[]; onClear
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard */}
       <section className="table-scroll" tabIndex={0} aria-label="Compared models">
         <table className="table compare">
+          <caption className="visually-hidden">Compared models</caption>
           <thead>
             <tr>
               <td />
