@@ -147,9 +147,9 @@ describe("a client that reads nothing of a finished answer", () => {
   });
 });
 
-test("every text arrives as it is, whatever is written beside it", async () => {
+test.each(["1.0", "1.1"])("every text arrives as it is, whatever is written beside it: HTTP/%s", async (version) => {
   const texts = ["plain", "Gr\u00fc\u00dfe", "plain again", "\u4f60\u597d \u{1F642}", "\ud83d", "end"];
-  const { socket, response } = await respond("GET / HTTP/1.0\r\n\r\n");
+  const { socket, response } = await respond(`GET / HTTP/${version}\r\nHost: x\r\nConnection: close\r\n\r\n`);
   const { sink } = sinkOn(response);
   sink.open(HEAD);
   // Some go out together, some alone.
@@ -162,12 +162,29 @@ test("every text arrives as it is, whatever is written beside it", async () => {
     usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2, cost: 0 },
     headers: {},
   });
-  let received = "";
-  for await (const data of socket.setEncoding("utf8")) received += data;
-  const events = received.split("\n\n").filter((event) => event.includes('"content":"'));
+  const received: Buffer[] = [];
+  for await (const data of socket) received.push(data);
+  const events = bodyOf(Buffer.concat(received), version)
+    .split("\n\n")
+    .filter((event) => event.includes('"content":"'));
   const contents = events.map((event) => JSON.parse(event.slice(event.indexOf("{"))).choices[0].delta.content);
   expect(contents).toEqual(["", ...texts]);
 });
+
+/** What follows the headers; where it comes in chunks, each has to be as long as it says (RFC 9112, section 7.1). */
+function bodyOf(answer: Buffer, version: string): string {
+  let rest = answer.subarray(answer.indexOf("\r\n\r\n") + 4);
+  if (version === "1.0") return rest.toString();
+  let body = "";
+  for (;;) {
+    const start = rest.indexOf("\r\n") + 2;
+    const end = start + Number.parseInt(rest.toString("latin1", 0, start), 16);
+    expect(rest.toString("latin1", end, end + 2)).toBe("\r\n");
+    if (end === start) return body;
+    body += rest.toString("utf8", start, end);
+    rest = rest.subarray(end + 2);
+  }
+}
 
 describe("the last words", () => {
   const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2, cost: 0 };
