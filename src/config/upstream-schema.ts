@@ -1,0 +1,116 @@
+import { type Static, Type } from "typebox";
+import { CAPABILITIES, CATEGORIES } from "../contract/model.ts";
+import { Count, Decimal, Group, Name, ONE_BILLION } from "./schema-parts.ts";
+
+/** The settings of providers and models. */
+
+const Milliseconds = (options: object) => Count(3_600_000, options);
+
+/** It becomes part of an address, so that nothing else may stand in it. */
+const HostPart = (options: object) =>
+  Type.String({ pattern: "^[0-9A-Za-z][0-9A-Za-z-]{0,62}$", allowed: "letters, digits and hyphens", ...options });
+const Secret = (options: object) => Type.String({ minLength: 1, ...options });
+
+export const Provider = Type.Object(
+  {
+    id: Name({ description: "The name that routes use." }),
+    kind: Type.String({ minLength: 1, description: "What the upstream speaks." }),
+    baseUrl: Type.Optional(Type.String({ format: "http-url", description: "Address that paths are added to." })),
+    apiKey: Type.Optional(
+      Type.String({ minLength: 1, description: "Usually the name of a variable, as in the example." }),
+    ),
+    region: Type.Optional(HostPart({ description: "Region of Amazon Web Services." })),
+    accessKeyId: Type.Optional(Secret({ description: "Of Amazon Web Services, instead of apiKey." })),
+    secretAccessKey: Type.Optional(Secret({ description: "Belongs to accessKeyId." })),
+    sessionToken: Type.Optional(Secret({ description: "Belongs to temporary keys of Amazon Web Services." })),
+    project: Type.Optional(HostPart({ description: "Project of Google Cloud." })),
+    location: Type.Optional(HostPart({ description: "Location of Google Cloud, such as global." })),
+    credentialsFile: Type.Optional(
+      Type.String({
+        minLength: 1,
+        description: "Credentials of Google Cloud; absent: those of the machine or of `gcloud auth`.",
+      }),
+    ),
+    resourceName: Type.Optional(HostPart({ description: "Resource of Azure OpenAI." })),
+    headers: Type.Record(Type.String(), Type.String({ format: "header-value" }), {
+      default: {},
+      propertyNames: { format: "header-name" },
+      allowed: "header names and their values, as text",
+      description: "Further headers of every request to this provider.",
+    }),
+    timeouts: Group({
+      connectMs: Milliseconds({ default: 5_000, description: "Until the connection stands." }),
+      firstByteMs: Milliseconds({ default: 600_000, description: "Until the answer begins." }),
+      idleMs: Milliseconds({ default: 300_000, description: "Longest silence in the middle of an answer." }),
+    }),
+  },
+  { additionalProperties: false },
+);
+
+const PRICE = {
+  input: Decimal({ description: "Prompt tokens." }),
+  cachedInput: Type.Optional(
+    Decimal({ description: "Prompt tokens that the provider had cached; as input if absent." }),
+  ),
+  cacheWrite: Type.Optional(Decimal({ description: "Prompt tokens that it put into its cache; as input if absent." })),
+  output: Decimal({ description: "Completion tokens." }),
+  reasoning: Type.Optional(Decimal({ description: "Completion tokens of its reasoning; as output if absent." })),
+};
+const ONE_PRICE = Type.Object(PRICE, { additionalProperties: false });
+const DATED_PRICE = Type.Object(
+  {
+    from: Type.Optional(
+      Type.String({
+        format: "date",
+        description: "Day, in UTC, on which the price takes effect; the first may do without.",
+      }),
+    ),
+    ...PRICE,
+  },
+  { additionalProperties: false },
+);
+
+/** One price, or a list of them: both forms in one schema, so that a mistake in either names its own key. */
+const Price = (description: string) =>
+  Type.Unsafe<Static<typeof ONE_PRICE> | Static<typeof DATED_PRICE>[]>({
+    ...ONE_PRICE,
+    type: ["object", "array"],
+    items: DATED_PRICE,
+    minItems: 1,
+    allowed: "input and output, or a list of such prices with the day (from) on which each takes effect",
+    description,
+  });
+
+export const Model = Type.Object(
+  {
+    id: Name({ description: "What callers send as `model`." }),
+    routes: Type.Array(
+      Type.Object(
+        {
+          provider: Name({ description: "Id of a provider." }),
+          model: Name({ description: "The provider's own name of the model." }),
+          price: Type.Optional(Price("Price of this route alone.")),
+          weight: Type.Optional(
+            Count(1_000, {
+              description: "How often it comes first beside the others; stated for all routes of a model or for none.",
+            }),
+          ),
+        },
+        { additionalProperties: false },
+      ),
+      { minItems: 1, description: "Upstreams that serve the model, tried in this order, or by weight." },
+    ),
+    price: Type.Optional(Price("Credits per million tokens, on every route that states no price of its own.")),
+    name: Type.Optional(Type.String({ minLength: 1, description: "Display name." })),
+    category: Type.Optional(Type.Enum([...CATEGORIES], { description: "Kind of model." })),
+    description: Type.Optional(Type.String({ minLength: 1, description: "Short description." })),
+    capabilities: Type.Optional(Type.Array(Type.Enum([...CAPABILITIES]), { uniqueItems: true })),
+    contextWindow: Type.Optional(Count(ONE_BILLION, { description: "Tokens of prompt and answer together." })),
+    maxOutputTokens: Type.Optional(
+      Count(ONE_BILLION, { description: "Longest answer; the service gives at most 4096." }),
+    ),
+    cutoffDate: Type.Optional(Type.String({ format: "date", description: "What the model knows of, YYYY-MM-DD." })),
+    playground: Type.Optional(Type.Boolean({ description: "Whether guests may use it." })),
+  },
+  { additionalProperties: false },
+);
