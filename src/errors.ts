@@ -65,7 +65,7 @@ export const errorCatalog = {
   csrf_check_failed: permission("The request did not come from the console's own pages."),
   usage_not_available_for_playground: permission("Usage is not available for the playground organization."),
   model_not_found: invalid(404, "The model does not exist or you do not have access to it."),
-  not_found: invalid(404, "There is nothing at this address."),
+  not_found: invalid(404, "Route not found."),
   method_not_allowed: invalid(405, "This method is not allowed here."),
   token_ended: invalid(409, "The token was revoked or has expired."),
   idempotency_in_progress: invalid(409, "A request with this Idempotency-Key is still running.", true),

@@ -2,8 +2,9 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import fastifyStatic from "@fastify/static";
-import type { FastifyInstance, FastifyReply } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
+import { answerUnknown, lacksApiPrefix, pathOf } from "./unknown-route.ts";
 
 /** Beside src/ in a clone, beside dist/ in the packed package. */
 const BUILD = fileURLToPath(new URL("../../console/dist", import.meta.url));
@@ -51,11 +52,26 @@ export async function serveConsole(server: FastifyInstance, build = BUILD): Prom
     cacheControl: false,
     setHeaders: (reply, path) => prepare(reply, path),
   });
-  const sendPage = (_request: unknown, reply: FastifyReply) => reply.sendFile("index.html");
+  const sendPage = (request: FastifyRequest, reply: FastifyReply) => {
+    // `/models` is also what a client calls whose base URL lacks `/v1`.
+    if (!lacksApiPrefix(pathOf(request))) return reply.sendFile("index.html");
+    reply.header("vary", "Accept, Sec-Fetch-Dest");
+    return isNavigation(request) ? reply.sendFile("index.html") : answerUnknown(request, reply);
+  };
   for (const path of PAGES) {
     server.get(path, sendPage);
     server.get(`${path}/*`, sendPage);
   }
+}
+
+/**
+ * Whether a browser loads a page. Browsers say so in `Sec-Fetch-Dest` (Fetch Metadata), but not to plain HTTP from
+ * another machine; there the accepted types tell.
+ */
+function isNavigation({ headers }: FastifyRequest): boolean {
+  const destination = headers["sec-fetch-dest"];
+  if (destination !== undefined) return destination === "document";
+  return headers.accept?.includes("text/html") === true;
 }
 
 /** What has its content's hash in its name never changes; the rest is asked for anew each time. */

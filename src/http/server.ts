@@ -2,12 +2,11 @@ import type { AddressInfo } from "node:net";
 import cors from "@fastify/cors";
 import swagger from "@fastify/swagger";
 import swaggerUi from "@fastify/swagger-ui";
-import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
 import type { Log } from "../contract/log.ts";
 import { ApiError } from "../errors.ts";
 import type { LedgerStanding } from "../ledger/ledger.ts";
 import type { AdminServices } from "./admin/endpoint.ts";
-import { adminEndpoints } from "./admin/index.ts";
 import { ADMIN_PREFIX, serveAdmin } from "./admin/serve.ts";
 import { takeJsonBodies } from "./body.ts";
 import {
@@ -18,13 +17,14 @@ import {
   takeOddRequests,
 } from "./connection.ts";
 import { serveConsole } from "./console.ts";
-import type { Endpoint, EndpointServices } from "./endpoints/endpoint.ts";
+import type { EndpointServices } from "./endpoints/endpoint.ts";
 import { endpoints } from "./endpoints/index.ts";
 import { errorHandler, sendError } from "./errors.ts";
 import { gatekeeper, type TokenAuthenticator } from "./gatekeeper.ts";
 import { serveHealth } from "./health.ts";
 import { documentationOf, documentBase } from "./openapi.ts";
 import { RunningCompletions } from "./running-completions.ts";
+import { answerUnknown, isPublicPath, pathOf } from "./unknown-route.ts";
 
 export interface ServerOptions extends Omit<EndpointServices, "running"> {
   authenticator: TokenAuthenticator;
@@ -88,6 +88,8 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     trustProxy: options.trustProxy,
     genReqId: options.newRequestId,
     requestIdHeader: false,
+    // Clients join base URLs and paths in many ways: a trailing or a doubled slash makes no difference.
+    routerOptions: { ignoreTrailingSlash: true, ignoreDuplicateSlashes: true },
     clientErrorHandler: answerUnreadable,
     requestTimeout: REQUEST_TIMEOUT_MS,
     return503OnClosing: false,
@@ -152,50 +154,9 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
   }
 }
 
-/** What no route takes: 405 with the methods of a path that exists, else 404, under `/v1` with the paths that do. */
-function answerUnknown(request: FastifyRequest, reply: FastifyReply) {
-  const path = pathOf(request);
-  const isPublic = isPublicPath(path);
-  if (isPublic) reply.header("access-control-allow-origin", "*");
-  const methods = isPublic
-    ? endpoints.filter((endpoint) => isAt(endpoint, path)).map((endpoint) => endpoint.method)
-    : adminEndpoints.filter((endpoint) => isAtAdmin(endpoint.path, path)).map((endpoint) => endpoint.method);
-  if (methods.length > 0) {
-    const further = [...(methods.includes("GET") ? ["HEAD"] : []), ...(isPublic ? ["OPTIONS"] : [])];
-    const allow = [...methods, ...further].join(", ");
-    const message = `The method ${request.method} is not allowed here. Allowed: ${allow}.`;
-    return sendError(reply, new ApiError("method_not_allowed", message, { headers: { allow } }));
-  }
-  if (!isPublic) return sendError(reply, new ApiError("not_found"));
-  const known = endpoints.map(({ method, path, wildcard }) => `${method} ${path.replace("*", `{${wildcard?.name}}`)}`);
-  return sendError(
-    reply,
-    new ApiError("not_found", `There is nothing at this address. There is: ${known.join(", ")}.`),
-  );
-}
-
-function pathOf({ url }: FastifyRequest): string {
-  return url.split("?")[0] ?? "";
-}
-
-/** Of the API that browsers may call from any origin. */
-function isPublicPath(path: string): boolean {
-  return path === "/v1" || path.startsWith("/v1/");
-}
-
 /** The plugin answers a preflight of every path, but only `/v1` may be called from elsewhere. */
 function isForeignPreflight(request: FastifyRequest): boolean {
   return request.method === "OPTIONS" && !isPublicPath(pathOf(request));
-}
-
-function isAt({ path }: Endpoint, found: string): boolean {
-  return path.endsWith("*") ? found.startsWith(path.slice(0, -1)) && found.length >= path.length : found === path;
-}
-
-function isAtAdmin(path: string, found: string): boolean {
-  const steps = `${ADMIN_PREFIX}${path}`.split("/");
-  const given = found.split("/");
-  return given.length === steps.length && steps.every((step, index) => step.startsWith(":") || step === given[index]);
 }
 
 async function document(server: FastifyInstance, version: string): Promise<void> {

@@ -22,7 +22,7 @@ describe("the console", () => {
   test.each([...PATHS, "/organizations/org_x", "/requests/a", "/models/a/b"])(
     "is one document, asked for anew each time: %s",
     async (path) => {
-      const answer = await get(path);
+      const answer = await get(path, { accept: "text/html" });
       expect(answer.status).toBe(200);
       expect(answer.headers.get("content-type")).toBe("text/html; charset=utf-8");
       expect(answer.headers.get("cache-control")).toBe("no-store");

@@ -18,7 +18,7 @@ export function pageOf({ cursor, limit }: { cursor?: string | undefined; limit?:
 
 /** What is not there and what is another organization's: the same answer. */
 export function nothingThere(): ApiError {
-  return new ApiError("not_found", "There is nothing of this id, or it is none of yours.");
+  return new ApiError("not_found", "The resource does not exist or you do not have access to it.");
 }
 
 /** Throws not_found where a member asks for another organization than their own. */

@@ -1,0 +1,96 @@
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { ApiError } from "../errors.ts";
+import { adminEndpoints } from "./admin/index.ts";
+import { ADMIN_PREFIX } from "./admin/serve.ts";
+import type { Endpoint } from "./endpoints/endpoint.ts";
+import { endpoints } from "./endpoints/index.ts";
+import { sendError } from "./errors.ts";
+
+const API_PREFIX = "/v1";
+
+/** First segments of the paths under `/v1` that clients of OpenAI and Anthropic call, also those that are not served here. */
+const API_SEGMENTS: ReadonlySet<string> = new Set([
+  ...endpoints.map(({ path }) => path.split("/")[2] ?? ""),
+  ...[
+    "assistants",
+    "audio",
+    "batches",
+    "chat",
+    "completions",
+    "embeddings",
+    "files",
+    "fine_tuning",
+    "images",
+    "messages",
+  ],
+  ...["moderations", "realtime", "responses", "threads", "uploads", "vector_stores"],
+]);
+
+/** What a `Host` header may hold to be repeated in a message. */
+const HOST = /^[\w.:[\]-]{1,255}$/;
+
+/**
+ * Answers a request that no route takes: 405 with the methods of a path that exists, else 404. The 404 names the base URL
+ * where the path lacks `/v1`, and the available routes where it has it.
+ */
+export function answerUnknown(request: FastifyRequest, reply: FastifyReply) {
+  const path = pathOf(request);
+  const isPublic = isPublicPath(path);
+  if (isPublic) reply.header("access-control-allow-origin", "*");
+  const methods = isPublic
+    ? endpoints.filter((endpoint) => isAt(endpoint, path)).map((endpoint) => endpoint.method)
+    : adminEndpoints.filter((endpoint) => isAtAdmin(endpoint.path, path)).map((endpoint) => endpoint.method);
+  if (methods.length > 0) {
+    const further = [...(methods.includes("GET") ? ["HEAD"] : []), ...(isPublic ? ["OPTIONS"] : [])];
+    const allow = [...methods, ...further].join(", ");
+    const message = `The method ${request.method} is not allowed here. Allowed: ${allow}.`;
+    return sendError(reply, new ApiError("method_not_allowed", message, { headers: { allow } }));
+  }
+  return sendError(reply, new ApiError("not_found", notFoundMessage(request, path)));
+}
+
+function notFoundMessage(request: FastifyRequest, path: string): string | undefined {
+  if (lacksApiPrefix(path)) {
+    return `Route not found. The path lacks ${API_PREFIX}: set the base URL to ${baseUrlOf(request)}.`;
+  }
+  if (!isPublicPath(path)) return undefined;
+  if (isPublicPath(path.slice(API_PREFIX.length))) {
+    return `Route not found. The path repeats ${API_PREFIX}: set the base URL to ${baseUrlOf(request)}.`;
+  }
+  const known = endpoints.map(({ method, path, wildcard }) => `${method} ${path.replace("*", `{${wildcard?.name}}`)}`);
+  return `Route not found. Available routes: ${known.join(", ")}.`;
+}
+
+/** Whether a path would be one of the API's if `/v1` stood before it. */
+export function lacksApiPrefix(path: string): boolean {
+  return API_SEGMENTS.has(path.split("/")[1] ?? "");
+}
+
+/** The base URL for a client that reached the service the way this request did. */
+function baseUrlOf({ protocol, host }: FastifyRequest): string {
+  return HOST.test(host) ? `${protocol}://${host}${API_PREFIX}` : API_PREFIX;
+}
+
+/**
+ * The path of a request as the router matches it: without the query, repeated slashes and a trailing slash, and without
+ * the origin where the target is a whole URL (RFC 9112, section 3.2.2).
+ */
+export function pathOf({ url }: Pick<FastifyRequest, "url">): string {
+  const path = (url.startsWith("/") ? url : url.replace(/^[^/?]*:\/\/[^/?]*/, "")).split(/[?#]/, 1)[0] ?? "";
+  return path.replace(/\/{2,}/g, "/").replace(/(.)\/$/, "$1");
+}
+
+/** Whether a path belongs to the API that browsers may call from any origin. */
+export function isPublicPath(path: string): boolean {
+  return path === API_PREFIX || path.startsWith(`${API_PREFIX}/`);
+}
+
+function isAt({ path }: Endpoint, found: string): boolean {
+  return path.endsWith("*") ? found.startsWith(path.slice(0, -1)) && found.length >= path.length : found === path;
+}
+
+function isAtAdmin(path: string, found: string): boolean {
+  const steps = `${ADMIN_PREFIX}${path}`.split("/");
+  const given = found.split("/");
+  return given.length === steps.length && steps.every((step, index) => step.startsWith(":") || step === given[index]);
+}
