@@ -10,11 +10,11 @@ import type { AdminServices } from "./admin/endpoint.ts";
 import { ADMIN_PREFIX, serveAdmin } from "./admin/serve.ts";
 import { takeJsonBodies } from "./body.ts";
 import {
-  answererOfUnreadable,
   closeWhenUnread,
   HEADERS_TIMEOUT_MS,
+  handleConnections,
+  parseErrorHandler,
   REQUEST_TIMEOUT_MS,
-  takeOddRequests,
 } from "./connection.ts";
 import { serveConsole } from "./console.ts";
 import type { EndpointServices } from "./endpoints/endpoint.ts";
@@ -82,7 +82,6 @@ const EXPOSED_HEADERS = [
 export async function createServer(options: ServerOptions): Promise<Server> {
   const { log, bodyLimitBytes } = options;
   const running = new RunningCompletions();
-  const answerUnreadable = answererOfUnreadable(options.newRequestId);
   const server = fastify({
     bodyLimit: bodyLimitBytes,
     trustProxy: options.trustProxy,
@@ -90,7 +89,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     requestIdHeader: false,
     // Clients join base URLs and paths in many ways: a trailing or a doubled slash makes no difference.
     routerOptions: { ignoreTrailingSlash: true, ignoreDuplicateSlashes: true },
-    clientErrorHandler: answerUnreadable,
+    clientErrorHandler: parseErrorHandler(options.newRequestId),
     requestTimeout: REQUEST_TIMEOUT_MS,
     return503OnClosing: false,
     forceCloseConnections: "idle",
@@ -103,7 +102,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     frameworkErrors: (_error, request, reply) =>
       sendError(reply.header("x-request-id", request.id), new ApiError("not_found")),
   });
-  takeOddRequests(server.server, answerUnreadable);
+  handleConnections(server.server, options.newRequestId);
   server.decorateRequest("caller", null);
   server.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);

@@ -5,7 +5,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { cutOffMs } from "../support/patience.ts";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
-import { answersIn, dial, expectEnvelope } from "./raw.ts";
+import { expectEnvelope } from "./envelope.ts";
+import { answersIn, dial } from "./raw-http.ts";
 
 /** A credit a token of output; the input costs a thousandth of it. */
 const PRICE = { input: 1_000, output: 1_000_000 };

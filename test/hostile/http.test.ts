@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
-import { exchangeRaw, expectEnvelope } from "./raw.ts";
+import { expectEnvelope } from "./envelope.ts";
+import { exchangeRaw } from "./raw-http.ts";
 
 const COMPLETIONS = "/v1/chat/completions";
 

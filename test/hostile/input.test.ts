@@ -9,7 +9,7 @@ import {
   send,
   startService,
 } from "../support/service.ts";
-import { expectEnvelope } from "./raw.ts";
+import { expectEnvelope } from "./envelope.ts";
 
 const COMPLETIONS = "/v1/chat/completions";
 /** Twenty bodies a run. */

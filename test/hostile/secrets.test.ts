@@ -12,7 +12,8 @@ import {
   startService,
 } from "../support/service.ts";
 import { answering, type Behaviour, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
-import { dial, exchangeRaw, expectEnvelope } from "./raw.ts";
+import { expectEnvelope } from "./envelope.ts";
+import { dial, exchangeRaw } from "./raw-http.ts";
 
 const COMPLETIONS = "/v1/chat/completions";
 /** One in every place that could leak; none of them may be seen anywhere but where it belongs. */

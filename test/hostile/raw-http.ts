@@ -1,26 +1,21 @@
 import { connect, type Socket } from "node:net";
-import { expect } from "vitest";
-import { ErrorEnvelope } from "../../src/contract/error.ts";
-import { compileCheck } from "../../src/contract/validation.ts";
-import { type ErrorCode, errorCatalog } from "../../src/errors.ts";
 
 const HANG_MS = 120_000;
-const envelopeIssue = compileCheck(ErrorEnvelope);
 
 export interface RawAnswer {
   status: number;
-  /** Names in small letters. */
+  /** Names in lower case. */
   headers: Record<string, string>;
   body: string;
 }
 
-/** A connection below HTTP, to say what no HTTP client would. */
+/** Opens a TCP connection, to send what no HTTP client would send. */
 export function dial(url: string): Socket {
   const { port, hostname } = new URL(url);
   return connect(Number(port), hostname).on("error", () => {});
 }
 
-/** Sends bytes on a connection of their own and gives the final answers to them, in order. Rejects where none comes. */
+/** Sends bytes on a new connection and resolves with the first `count` final answers. Rejects when none comes. */
 export function exchangeRaw(url: string, bytes: string | Buffer, count = 1): Promise<RawAnswer[]> {
   return new Promise((resolve, reject) => {
     const socket = dial(url);
@@ -41,7 +36,7 @@ export function exchangeRaw(url: string, bytes: string | Buffer, count = 1): Pro
   });
 }
 
-/** The answers that are complete, interim ones left out. */
+/** The complete answers in what was received, without interim ones (1xx). */
 export function answersIn(received: Buffer): RawAnswer[] {
   const answers: RawAnswer[] = [];
   for (let rest = received; ; ) {
@@ -60,17 +55,4 @@ export function answersIn(received: Buffer): RawAnswer[] {
     if (status >= 200) answers.push({ status, headers, body: rest.subarray(start, start + length).toString("utf8") });
     rest = rest.subarray(start + length);
   }
-}
-
-/** That an answer is the error envelope with a code of the catalog, under the status of that code unless another is due. */
-export function expectEnvelope(status: number, body: string, due?: number): ErrorCode {
-  const envelope = JSON.parse(body) as ErrorEnvelope;
-  expect(envelopeIssue(envelope)).toBeUndefined();
-  const code = envelope.error.code as ErrorCode;
-  expect(Object.keys(errorCatalog)).toContain(code);
-  expect(envelope.error.type).toBe(errorCatalog[code].type);
-  expect(status).toBe(due ?? errorCatalog[code].status);
-  expect(envelope.error.message).not.toMatch(/\p{Cc}|node:|\.ts:| {4}at /u);
-  expect(envelope.error.message.isWellFormed()).toBe(true);
-  return code;
 }

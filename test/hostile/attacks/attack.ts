@@ -1,0 +1,53 @@
+import assert from "node:assert/strict";
+
+/** A running service under attack, given by its address, and the credentials that the attacker has. */
+export interface Target {
+  /** Without a slash at the end: `http://127.0.0.1:8484`. */
+  url: string;
+  /** An access token of an organization with credits. */
+  token?: string;
+  adminToken?: string;
+}
+
+/** What an attacker must have. */
+export type Needs = "nothing" | "token" | "admin token";
+
+/** One network attack. It opens a bounded number of connections and ends within a minute. */
+export interface Attack {
+  /** A full sentence that says what must hold. */
+  title: string;
+  needs: Needs;
+  /** Rejects where the title does not hold. It leaves the service usable for the attacks after it. */
+  play(target: Target): Promise<void>;
+}
+
+/** The header that authenticates as the holder of a credential of the target. */
+export function authorization(target: Target, needs: Exclude<Needs, "nothing">): { authorization: string } {
+  const credential = needs === "token" ? target.token : target.adminToken;
+  assert.ok(credential !== undefined, `This attack needs the ${needs} of the target.`);
+  return { authorization: `Bearer ${credential}` };
+}
+
+/** Sends a JSON body; a string or bytes are sent as they are. */
+export function post(
+  { url }: Target,
+  path: string,
+  body: unknown,
+  headers: Record<string, string> = {},
+): Promise<Response> {
+  return fetch(`${url}${path}`, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...headers },
+    body: typeof body === "string" || body instanceof Uint8Array ? (body as string) : JSON.stringify(body),
+    signal: AbortSignal.timeout(60_000),
+  });
+}
+
+/** Asserts that an answer is the error envelope with this status and code, and reads its message. */
+export async function assertRefused(answer: Response, status: number, code: string): Promise<string> {
+  const text = await answer.text();
+  assert.equal(answer.status, status, text.slice(0, 300));
+  const { error } = JSON.parse(text) as { error: { code: string; message: string } };
+  assert.equal(error.code, code);
+  return error.message;
+}
