@@ -34,7 +34,7 @@ async function startAtOnce(): Promise<void> {
     expect(nodes.filter(({ facts }) => facts.adminToken !== null)).toEqual(makers);
     expect(await rowsIn(database.url)).toEqual({ organizations: 1, tokens: 1, grants: 1, adminTokens: 1 });
   } finally {
-    await Promise.all(nodes.map((node) => node.stop(0)));
+    await Promise.all(nodes.map((node) => node.stop({ delayMs: 0, drainMs: 0 })));
     await database.drop();
     rmSync(directory, { recursive: true });
   }

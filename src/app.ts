@@ -25,6 +25,7 @@ import { Limits } from "./gateway/limits.ts";
 import { RetryBudget } from "./gateway/retry-budget.ts";
 import type { AdminServices } from "./http/admin/endpoint.ts";
 import { createServer, type Server } from "./http/server.ts";
+import type { ShutdownOptions } from "./http/shutdown.ts";
 import { Conversations } from "./ledger/conversations/conversations.ts";
 import { ConversationKeeper } from "./ledger/conversations/keeper.ts";
 import { CreditDesk } from "./ledger/credit-desk.ts";
@@ -68,8 +69,8 @@ export interface StartFacts {
 export interface RunningService {
   url: string;
   facts: StartFacts;
-  /** Takes nothing new, lets running answers end for at most `drainMs`, books what is left, and closes everything. */
-  stop(drainMs: number): Promise<void>;
+  /** Takes nothing new, lets running answers end, books what is left, and closes everything. */
+  stop(options: ShutdownOptions): Promise<void>;
 }
 
 /**
@@ -79,7 +80,7 @@ export interface RunningService {
 export async function startService(config: Config, surroundings: Surroundings): Promise<RunningService> {
   // Whatever is open when a step fails is closed again, the last first; so does a stop.
   await using parts = new AsyncDisposableStack();
-  let drainMs = 0;
+  let shutdown: ShutdownOptions = { delayMs: 0, drainMs: 0 };
   const upstreams = parts.adopt(createUpstreams(config), (opened) => opened.close());
   let ownPort: number | undefined;
   const catalog = createCatalog(config, upstreams, { ...surroundings, ownPort: () => ownPort });
@@ -98,7 +99,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
   const usageDays = parts.adopt(new UsageDays({ ...surroundings, rows: store.usage }), (opened) => opened.stop());
   const services = { store, ledger, keeper, catalog, upstreams, circuits, accounts, lastUses, usageDays };
   const server = await createHttp(config, surroundings, services);
-  parts.defer(() => server.close(drainMs));
+  parts.defer(() => server.close(shutdown));
   const address = await listen(server, config.server);
   ownPort = address.port;
   const url = urlOf(address);
@@ -122,8 +123,8 @@ export async function startService(config: Config, surroundings: Surroundings): 
   return {
     url,
     facts: { ...facts, organizationId: standing.organization.id, token: standing.token },
-    stop: async (longestMs) => {
-      drainMs = longestMs;
+    stop: async (options) => {
+      shutdown = options;
       await running.disposeAsync();
     },
   };

@@ -24,22 +24,29 @@ export function addServe(program: Command, terminal: Terminal, version: string):
       };
       const service = await startService(config, { ...terminal, log, out, version });
       if (flags.json === true) terminal.out(JSON.stringify(service.facts));
-      const drainMs = config.server.drainSeconds * 1000;
-      terminal.exitWith(await untilStopped(service, drainMs, { terminal, log }));
+      const { drainDelaySeconds, drainSeconds } = config.server;
+      const times = { delayMs: drainDelaySeconds * 1000, drainMs: drainSeconds * 1000 };
+      terminal.exitWith(await untilStopped(service, times, { terminal, log }));
     });
 }
 
-/** Runs until a signal or a defect stops the service; gives the code to exit with. */
+/**
+ * Runs until a signal or a defect stops the service; gives the code to exit with. A second signal ends the drain delay,
+ * or the process where that is over.
+ */
 function untilStopped(
   service: RunningService,
-  drainMs: number,
+  { delayMs, drainMs }: { delayMs: number; drainMs: number },
   { terminal, log }: { terminal: Terminal; log: Log },
 ): Promise<number> {
   return new Promise((resolve) => {
     let stoppingSinceMs: number | undefined;
-    const stop = (exitCode: number) => {
+    let signalledAtMs = Number.NEGATIVE_INFINITY;
+    const skipDelay = new AbortController();
+    const isDelayed = (sinceMs: number) => !skipDelay.signal.aborted && terminal.clock() - sinceMs < delayMs;
+    const stop = (exitCode: number, delayMs: number) => {
       stoppingSinceMs = terminal.clock();
-      service.stop(drainMs).then(
+      service.stop({ delayMs, drainMs, skipDelay: skipDelay.signal }).then(
         () => resolve(exitCode),
         (error: unknown) => {
           log.error({ err: error }, "the service could not be stopped cleanly");
@@ -49,17 +56,23 @@ function untilStopped(
     };
     for (const [signal, exitCode] of Object.entries(EXIT_CODES)) {
       process.on(signal, () => {
+        const nowMs = terminal.clock();
         if (stoppingSinceMs === undefined) {
-          log.info({ signal }, "stopping: running answers are finished, nothing new is taken");
-          stop(0);
-        } else if (terminal.clock() - stoppingSinceMs > SAME_SIGNAL_MS) {
+          log.info({ signal, delayMs, drainMs }, "stopping: running answers are finished, nothing new is taken");
+          stop(0, delayMs);
+        } else if (nowMs - signalledAtMs <= SAME_SIGNAL_MS) {
+          return;
+        } else if (isDelayed(stoppingSinceMs)) {
+          skipDelay.abort();
+        } else {
           process.exit(exitCode);
         }
+        signalledAtMs = nowMs;
       });
     }
     const fail = (error: unknown) => {
       log.error({ err: error }, "a defect stops the service");
-      if (stoppingSinceMs === undefined) stop(1);
+      if (stoppingSinceMs === undefined) stop(1, 0);
     };
     process.on("uncaughtException", fail);
     process.on("unhandledRejection", fail);

@@ -38,6 +38,13 @@ const Server = Group({
     maximum: ONE_BILLION,
     description: "Largest request body.",
   }),
+  drainDelaySeconds: Type.Number({
+    default: 0,
+    minimum: 0,
+    maximum: 3_600,
+    description:
+      "How long a stop still accepts new connections, with `/readyz` at 503 (draining), before running answers are waited for.",
+  }),
   drainSeconds: Type.Number({
     default: 600,
     minimum: 0,

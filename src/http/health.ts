@@ -8,6 +8,9 @@ export interface HealthSources {
   standing(): Promise<LedgerStanding>;
 }
 
+/** Where the health of the process is asked for. */
+export const HEALTH_PATHS: ReadonlySet<string> = new Set(["/healthz", "/readyz"]);
+
 /** Asking makes the store write, and anybody may ask: it is asked ten times a second at most. */
 const GOOD_FOR_MS = 100;
 

@@ -24,6 +24,7 @@ import { gatekeeper, type TokenAuthenticator } from "./gatekeeper.ts";
 import { serveHealth } from "./health.ts";
 import { documentationOf, documentBase } from "./openapi.ts";
 import { RunningCompletions } from "./running-completions.ts";
+import { Shutdown, type ShutdownOptions } from "./shutdown.ts";
 import { answerUnknown, isPublicPath, pathOf } from "./unknown-route.ts";
 
 export interface ServerOptions extends Omit<EndpointServices, "running"> {
@@ -44,16 +45,12 @@ export interface ServerOptions extends Omit<EndpointServices, "running"> {
 export interface Server {
   /** Resolves with the address that it listens on; rejects as node:net does (EADDRINUSE …). */
   listen(options: { host: string; port: number }): Promise<AddressInfo>;
-  /**
-   * Stops taking requests, lets the running ones finish and settle for at most `drainMs`, then cuts what is left and
-   * waits for its settlement.
-   */
-  close(drainMs: number): Promise<void>;
+  /** Stops taking requests, lets the running ones finish and settle, cuts what is left, and waits for its settlement. */
+  close(options: ShutdownOptions): Promise<void>;
   /** For tests: requests without a socket, and the document. */
   readonly instance: FastifyInstance;
 }
 
-const CLOSE_IDLE_EVERY_MS = 50;
 const EXPOSED_HEADERS = [
   "x-request-id",
   "x-credits-available",
@@ -102,11 +99,13 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     frameworkErrors: (_error, request, reply) =>
       sendError(reply.header("x-request-id", request.id), new ApiError("not_found")),
   });
+  const shutdown = new Shutdown(server, running);
   handleConnections(server.server, options.newRequestId);
   server.decorateRequest("caller", null);
   server.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);
     closeWhenUnread(reply.raw);
+    shutdown.follow(request, reply);
     if (request.raw.httpVersion === "1.1" && request.headers.host === undefined) {
       done(new ApiError("invalid_value", "A request needs the header `Host` (RFC 9112, section 3.2)."));
     } else if (request.is404 || isForeignPreflight(request)) {
@@ -131,7 +130,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
       await server.listen(address);
       return server.server.address() as AddressInfo;
     },
-    close: (drainMs) => close(server, running, health, drainMs),
+    close: (closing) => shutdown.run(health, closing),
   };
 }
 
@@ -173,29 +172,4 @@ async function document(server: FastifyInstance, version: string): Promise<void>
     uiConfig: { validatorUrl: null, persistAuthorization: false },
   });
   server.get("/openapi.json", async () => server.swagger());
-}
-
-async function close(
-  server: FastifyInstance,
-  running: RunningCompletions,
-  health: { drain(): void },
-  drainMs: number,
-): Promise<void> {
-  health.drain();
-  let cut: NodeJS.Timeout | undefined;
-  const cutting = new Promise<void>((resolve) => {
-    cut = setTimeout(() => {
-      running.cut();
-      server.server.closeAllConnections();
-      resolve();
-    }, drainMs);
-  });
-  const closed = server.close();
-  // A client that keeps its connection open after its last answer would keep the service open as well.
-  const closingIdle = setInterval(() => server.server.closeIdleConnections(), CLOSE_IDLE_EVERY_MS);
-  await Promise.race([Promise.all([closed, running.ended()]), cutting]);
-  clearTimeout(cut);
-  await closed;
-  clearInterval(closingIdle);
-  await running.ended();
 }

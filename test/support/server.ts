@@ -65,6 +65,6 @@ export async function createTestServer(failing: { catalogFails?: boolean; storeF
     });
     return new Response(await answer.text(), answer);
   } finally {
-    await server.close(1000);
+    await server.close({ delayMs: 0, drainMs: 1000 });
   }
 }

@@ -1,0 +1,98 @@
+import type { Server as HttpServer, ServerResponse } from "node:http";
+import { Server as NetServer } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { HEADERS_TIMEOUT_MS } from "./connection.ts";
+import { HEALTH_PATHS } from "./health.ts";
+import type { RunningCompletions } from "./running-completions.ts";
+
+export interface ShutdownOptions {
+  /** How long new connections are still accepted, so that a balancer sees `draining` before they are refused. */
+  delayMs: number;
+  /** How long running answers may finish, counted from the end of the delay. */
+  drainMs: number;
+  /** Ends the delay early. */
+  skipDelay?: AbortSignal;
+}
+
+const CLOSE_IDLE_EVERY_MS = 50;
+
+/**
+ * Shuts the HTTP server down in steps: `/readyz` answers `draining` while the listener still accepts connections; then
+ * the listener closes, and requests on open connections are answered until the last one has ended; then every
+ * connection is closed.
+ */
+export class Shutdown {
+  readonly #server: FastifyInstance;
+  readonly #running: RunningCompletions;
+  /** Requests that have not been answered to the end, without those for the health of the process. */
+  readonly #open = new Set<ServerResponse>();
+  #isListenerClosed = false;
+  #noneOpen: (() => void) | undefined;
+
+  constructor(server: FastifyInstance, running: RunningCompletions) {
+    this.#server = server;
+    this.#running = running;
+  }
+
+  /** Follows a request to its end. Once the listener is closed its connection takes no further one. */
+  follow(request: FastifyRequest, reply: FastifyReply): void {
+    if (HEALTH_PATHS.has(request.routeOptions.url ?? "")) return;
+    if (this.#isListenerClosed) reply.header("connection", "close");
+    const { raw } = reply;
+    this.#open.add(raw);
+    raw.once("close", () => {
+      this.#open.delete(raw);
+      if (this.#open.size === 0) this.#noneOpen?.();
+    });
+  }
+
+  /** Resolves when the server is closed and every completion has settled. */
+  async run(health: { drain(): void }, { delayMs, drainMs, skipDelay }: ShutdownOptions): Promise<void> {
+    health.drain();
+    if (delayMs > 0) await sleep(delayMs, undefined, { signal: skipDelay }).catch(() => undefined);
+    const { server } = this.#server;
+    this.#closeListener(server);
+    let cut: NodeJS.Timeout | undefined;
+    const cutting = new Promise<void>((resolve) => {
+      cut = setTimeout(() => {
+        this.#running.cut();
+        server.closeAllConnections();
+        resolve();
+      }, drainMs);
+    });
+    await Promise.race([this.#allEnded(), cutting]);
+    clearTimeout(cut);
+    await this.#closeConnections(server);
+    await this.#running.ended();
+  }
+
+  /** Closes the listener alone: http.Server.close would also close idle connections, where health is still asked for. */
+  #closeListener(server: HttpServer): void {
+    this.#isListenerClosed = true;
+    NetServer.prototype.close.call(server);
+  }
+
+  async #allEnded(): Promise<void> {
+    while (this.#open.size > 0 || this.#running.count > 0) {
+      if (this.#open.size > 0) {
+        await new Promise<void>((resolve) => {
+          this.#noneOpen = resolve;
+        });
+      }
+      await this.#running.ended();
+    }
+  }
+
+  /** Connections without a request end now; one whose request is still arriving after a while is cut. */
+  async #closeConnections(server: HttpServer): Promise<void> {
+    const closingIdle = setInterval(() => server.closeIdleConnections(), CLOSE_IDLE_EVERY_MS);
+    const cut = setTimeout(() => server.closeAllConnections(), HEADERS_TIMEOUT_MS);
+    try {
+      await this.#server.close();
+    } finally {
+      clearInterval(closingIdle);
+      clearTimeout(cut);
+    }
+  }
+}
