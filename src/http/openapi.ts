@@ -1,4 +1,5 @@
-import type { FastifySchema } from "fastify";
+import { createHash } from "node:crypto";
+import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from "fastify";
 import { type TSchema, Type } from "typebox";
 import { ErrorEnvelope } from "../contract/error.ts";
 import { type ErrorCode, errorCatalog } from "../errors.ts";
@@ -32,6 +33,29 @@ export function documentBase(version: string) {
     },
     security: [{ token: [] }],
   };
+}
+
+/**
+ * Answers requests for the OpenAPI document. It is serialized once, at the first request, when all routes are known; a
+ * client that has it already gets 304 (RFC 9110, section 13.1.2).
+ */
+export function documentHandler(server: FastifyInstance) {
+  let document: { text: string; etag: string } | undefined;
+  const make = () => {
+    const text = JSON.stringify(server.swagger());
+    return { text, etag: `"${createHash("sha256").update(text).digest("base64url")}"` };
+  };
+  return async (request: FastifyRequest, reply: FastifyReply) => {
+    document ??= make();
+    reply.headers({ etag: document.etag, "cache-control": "no-cache" });
+    if (matchesEtag(request.headers["if-none-match"], document.etag)) return reply.code(304).send();
+    return reply.type("application/json; charset=utf-8").send(document.text);
+  };
+}
+
+function matchesEtag(header: string | undefined, etag: string): boolean {
+  if (header === undefined) return false;
+  return header.trim() === "*" || header.split(",").some((one) => one.trim().replace(/^W\//, "") === etag);
 }
 
 /** An endpoint's schemas as Fastify's documentation plugin reads them. They document; nothing is validated by them. */

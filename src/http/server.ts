@@ -22,7 +22,7 @@ import { endpoints } from "./endpoints/index.ts";
 import { errorHandler, sendError } from "./errors.ts";
 import { gatekeeper, type TokenAuthenticator } from "./gatekeeper.ts";
 import { serveHealth } from "./health.ts";
-import { documentationOf, documentBase } from "./openapi.ts";
+import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
 import { RunningCompletions } from "./running-completions.ts";
 import { Shutdown, type ShutdownOptions } from "./shutdown.ts";
 import { answerUnknown, isPublicPath, pathOf } from "./unknown-route.ts";
@@ -166,10 +166,17 @@ async function document(server: FastifyInstance, version: string): Promise<void>
       return { schema: { ...schema, hide: !isApi || undefined }, url: url.replace("*", `:${wildcard?.name}`) };
     },
   });
+  const sendDocument = documentHandler(server);
   await server.register(swaggerUi, {
     routePrefix: "/docs",
     staticCSP: true,
     uiConfig: { validatorUrl: null, persistAuthorization: false },
+    uiHooks: {
+      // The plugin would serialize the document for every request.
+      onRequest: async (request, reply) => {
+        if (request.routeOptions.url?.endsWith("/docs/json")) return sendDocument(request, reply);
+      },
+    },
   });
-  server.get("/openapi.json", async () => server.swagger());
+  server.get("/openapi.json", sendDocument);
 }

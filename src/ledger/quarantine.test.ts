@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { appendFile, mkdtemp, open, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -25,5 +25,24 @@ test("a line torn anywhere, by a full disk or a crash, is counted and spoils non
     expect(JSON.parse(lines[2] ?? "")).toMatchObject({ reason: "no", transition: { holdId: "c" } });
     expect(await quarantine.count()).toBe(3);
   }
+  await rm(dataDir, { recursive: true });
+});
+
+test("entries that were counted once are not read again", async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "tollgate-quarantine-"));
+  const file = quarantineFileOf(dataDir);
+  const quarantine = new Quarantine({ file, clock: () => 0, log: keepLog() });
+  await quarantine.addLine("a");
+  await quarantine.addLine("b");
+  expect(await quarantine.count()).toBe(2);
+  const handle = await open(file, "r+");
+  const { size } = await handle.stat();
+  await handle.write(Buffer.alloc(size, "\n"), 0, size, 0);
+  await handle.close();
+  expect(await quarantine.count()).toBe(2);
+  await appendFile(file, "c\nd");
+  expect(await Promise.all([quarantine.count(), quarantine.count()])).toEqual([4, 4]);
+  await rm(file);
+  expect(await quarantine.count()).toBe(0);
   await rm(dataDir, { recursive: true });
 });

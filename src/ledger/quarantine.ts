@@ -1,5 +1,5 @@
 import { createReadStream } from "node:fs";
-import { type FileHandle, open } from "node:fs/promises";
+import { type FileHandle, open, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Log } from "../contract/log.ts";
 import { makeDirectory, syncDirectory } from "./spool/directory.ts";
@@ -12,19 +12,42 @@ export function quarantineFileOf(dataDir: string): string {
   return join(dataDir, "quarantine", "transitions.jsonl");
 }
 
-/** How many entries a quarantine file holds, torn ones too; 0 where there is none. */
+/** What a count has read of a dead-letter file. A file that only grew is read on from there. */
+interface Counted {
+  inode: number;
+  bytes: number;
+  lineEnds: number;
+  endsWithLine: boolean;
+}
+
+const NOTHING_COUNTED: Counted = { inode: 0, bytes: 0, lineEnds: 0, endsWithLine: true };
+
+/** Number of entries of a dead-letter file, torn ones included; 0 where there is no file. */
 export async function countQuarantined(file: string): Promise<number> {
-  let count = 0;
-  let last: number | undefined = LINE_END;
+  return entriesOf(await countOn(file, NOTHING_COUNTED));
+}
+
+function entriesOf({ lineEnds, endsWithLine }: Counted): number {
+  return endsWithLine ? lineEnds : lineEnds + 1;
+}
+
+/** Counts what was appended to a file since an earlier count; all of it when the file was replaced or cut. */
+async function countOn(file: string, earlier: Counted): Promise<Counted> {
   try {
-    for await (const chunk of createReadStream(file) as AsyncIterable<Buffer>) {
-      for (let at = chunk.indexOf(LINE_END); at >= 0; at = chunk.indexOf(LINE_END, at + 1)) count += 1;
-      last = chunk.at(-1);
+    const { ino: inode, size } = await stat(file);
+    if (inode === earlier.inode && size === earlier.bytes) return earlier;
+    const isGrown = inode === earlier.inode && size > earlier.bytes;
+    const counted = { ...(isGrown ? earlier : NOTHING_COUNTED), inode };
+    for await (const chunk of createReadStream(file, { start: counted.bytes }) as AsyncIterable<Buffer>) {
+      for (let at = chunk.indexOf(LINE_END); at >= 0; at = chunk.indexOf(LINE_END, at + 1)) counted.lineEnds += 1;
+      counted.bytes += chunk.length;
+      counted.endsWithLine = chunk.at(-1) === LINE_END;
     }
+    return counted;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    return NOTHING_COUNTED;
   }
-  return last === LINE_END ? count : count + 1;
 }
 
 /** Keeps what no retry can book, for an operator to look at: nothing is thrown away, and nothing else waits for it. */
@@ -32,6 +55,8 @@ export class Quarantine {
   readonly #file: string;
   readonly #clock: () => number;
   readonly #log: Log;
+  #counted = NOTHING_COUNTED;
+  #counting: Promise<number> | undefined;
 
   constructor({ file, clock, log }: { file: string; clock: () => number; log: Log }) {
     this.#file = file;
@@ -53,8 +78,17 @@ export class Quarantine {
     this.#log.error({ file: this.#file }, "a damaged line of a spool was put into quarantine");
   }
 
+  /** Number of entries. It is kept in memory; only what was appended since the last count is read. */
   count(): Promise<number> {
-    return countQuarantined(this.#file);
+    this.#counting ??= this.#countOn().finally(() => {
+      this.#counting = undefined;
+    });
+    return this.#counting;
+  }
+
+  async #countOn(): Promise<number> {
+    this.#counted = await countOn(this.#file, this.#counted);
+    return entriesOf(this.#counted);
   }
 
   async #write(entry: object): Promise<void> {

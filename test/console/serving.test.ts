@@ -97,6 +97,8 @@ describe("beside the console", () => {
     expect((await get("/openapi.json")).status).toBe(200);
     expect((await get("/docs")).status).toBe(200);
     const document = (await (await get("/openapi.json")).json()) as { paths: object };
+    const { etag } = Object.fromEntries((await get("/openapi.json")).headers);
+    expect((await get("/docs/json")).headers.get("etag")).toBe(etag);
     expect(Object.keys(document.paths).every((path) => path.includes("/v1/"))).toBe(true);
   });
 });

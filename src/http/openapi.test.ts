@@ -1,0 +1,35 @@
+import swagger from "@fastify/swagger";
+import fastify from "fastify";
+import { expect, test, vi } from "vitest";
+import { documentHandler } from "./openapi.ts";
+
+async function serverWithDocument() {
+  const server = fastify();
+  await server.register(swagger);
+  server.get("/openapi.json", documentHandler(server));
+  await server.ready();
+  const serialize = vi.spyOn(server, "swagger");
+  const get = (etag?: string) =>
+    server.inject({ url: "/openapi.json", headers: etag === undefined ? {} : { "if-none-match": etag } });
+  return { get, serialize };
+}
+
+test("the OpenAPI document is made once for all requests", async () => {
+  const { get, serialize } = await serverWithDocument();
+  const answers = [await get(), await get(), await get()];
+  expect(answers.map(({ statusCode }) => statusCode)).toEqual([200, 200, 200]);
+  expect(answers[0]?.json()).toMatchObject({ paths: {} });
+  expect(answers[2]?.body).toBe(answers[0]?.body);
+  expect(serialize).toHaveBeenCalledTimes(1);
+});
+
+test("a client that has the OpenAPI document gets 304 without a body", async () => {
+  const { get } = await serverWithDocument();
+  const etag = (await get()).headers.etag as string;
+  expect(etag).toMatch(/^"[\w-]{43}"$/);
+  for (const known of [etag, `W/${etag}`, `"other", ${etag}`, "*"]) {
+    const answer = await get(known);
+    expect([answer.statusCode, answer.body, answer.headers.etag]).toEqual([304, "", etag]);
+  }
+  for (const unknown of ['"other"', "", etag.slice(1, -1)]) expect((await get(unknown)).statusCode).toBe(200);
+});
