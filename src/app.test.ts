@@ -58,6 +58,7 @@ function startNode(databaseUrl: string, dataDir: string) {
     version: "0.0.0",
     log: createLog("silent"),
     out: () => {},
+    adminTokenTo: "output" as const,
     clock: Date.now,
     random: randomBytes,
   };

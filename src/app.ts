@@ -51,6 +51,8 @@ export interface Surroundings {
   /** Milliseconds since 1970. */
   clock: () => number;
   random: RandomBytes;
+  /** Where a first start shows the admin token: in a line of `out`, or in a file of the data directory. */
+  adminTokenTo: "output" | "file";
 }
 
 /** What a start tells, for programs. */
@@ -118,7 +120,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
     catalog.start(),
   ]);
   const facts = { version: surroundings.version, url, store: store.kind, models: catalog.list().length, adminToken };
-  printStart(config, surroundings.out, { ...facts, catalog, standing });
+  printStart(config, surroundings.out, { ...facts, ...surroundings, catalog, standing });
   const running = parts.move();
   return {
     url,

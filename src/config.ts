@@ -43,7 +43,8 @@ export interface ConfigSources {
   providerKeyVariables?: readonly string[];
 }
 
-const DEFAULT_FILE = "tollgate.yaml";
+export const DEFAULT_FILE = "tollgate.yaml";
+export const DEFAULT_DATA_DIRECTORY = ".tollgate";
 const VARIABLES: Record<string, Path> = {
   PORT: ["server", "port"],
   HOST: ["server", "host"],

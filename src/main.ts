@@ -23,6 +23,7 @@ const exitCode = await runCommandLine(
     error: (line) => process.stderr.write(`${line}\n`),
     clock: Date.now,
     random: randomBytes,
+    isInteractive: process.stdout.isTTY,
   },
   version,
 );

@@ -1,7 +1,9 @@
+import { execFile } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { promisify } from "node:util";
 import { afterAll, expect, test } from "vitest";
 import { runTollgate } from "./support/command-line.ts";
 
@@ -47,8 +49,8 @@ test("organizations", async () => {
   expect(stdout).toMatch(/^ID +NAME +KIND +CREDITS +AVAILABLE\n/);
   expect(stdout).toContain("Research");
   expect(await line(1, "org", "create", "")).toContain('name: found ""; allowed: 1 to 200 characters');
-  expect(await line(1, "org", "show", "org_none")).toBe(
-    'tollgate: organization: found "org_none"; allowed: an id that `tollgate org list` shows',
+  expect(await line(1, "org", "show", "org_none")).toMatch(
+    /^tollgate: organization: found "org_none"; allowed: an id that `\S+ \S+\/bin\/tollgate\.js org list` shows$/,
   );
 });
 
@@ -101,7 +103,7 @@ test("tokens", async () => {
   expect(await line(1, "token", "rotate", narrow.id)).toMatch(
     /^tollgate: token: found tok_.*, revoked at .*; allowed: /,
   );
-  expect(await line(1, "token", "revoke", "tok_none")).toContain("tollgate token list");
+  expect(await line(1, "token", "revoke", "tok_none")).toContain("/bin/tollgate.js token list");
 });
 
 test("a token with a cap of credits", async () => {
@@ -158,7 +160,9 @@ test("an allowance", async () => {
   expect(await json("credits", "allowance", "end", other.id)).toEqual({ ...ended, repeated: true });
   expect((await run("credits", "allowance", "list")).stdout).toMatch(/7 +lapses +\d{4}.*\n?/);
   expect(await json("credits", "balance", "--org", org)).toMatchObject({ creditsTotal: 7, creditsAvailable: 7 });
-  expect(await line(1, "credits", "allowance", "end", "allowance_none")).toContain("tollgate credits allowance list");
+  expect(await line(1, "credits", "allowance", "end", "allowance_none")).toContain(
+    "/bin/tollgate.js credits allowance list",
+  );
 });
 
 test("credits", async () => {
@@ -193,7 +197,7 @@ test("credits", async () => {
   const { stdout } = await run("credits", "statement", "--org", org);
   expect(stdout).toContain("+12.000001");
   expect(stdout).toContain("13.000001 credits are available.");
-  expect(await line(1, "credits", "balance", "--org", "org_none")).toContain("tollgate org list");
+  expect(await line(1, "credits", "balance", "--org", "org_none")).toContain("/bin/tollgate.js org list");
 });
 
 test("the books of a new store balance", async () => {
@@ -283,9 +287,19 @@ test("the configuration", async () => {
   expect(await line(1, "config", "check", "--config", file)).toMatch(/telepathy/);
 });
 
+test("the command that a message names works when it is pasted", async () => {
+  const dataDir = join(directory, "it's a folder");
+  await json("org", "create", "Pasted", "--data-dir", dataDir);
+  const message = await line(1, "token", "create", "--org", "org_none", "--data-dir", dataDir);
+  const command = /`(.+)` shows$/.exec(message)?.[1] ?? "";
+  // Neither Node nor the launcher needs to be on the PATH.
+  const pasted = await promisify(execFile)("/bin/sh", ["-c", `${command} --json`], { cwd: directory, env: {} });
+  expect(JSON.parse(pasted.stdout)).toContainEqual(expect.objectContaining({ name: "Pasted" }));
+});
+
 test("wrong usage ends with 2, one line and a hint", async () => {
   expect(await line(2, "org", "creat")).toBe(
-    "tollgate: unknown command 'creat' (Did you mean create?); see tollgate --help, or --help after a command",
+    "tollgate: unknown command 'creat' (Did you mean create?); add --help to see what is allowed",
   );
 });
 

@@ -102,6 +102,7 @@ const terminal = {
   drained: () => Promise.resolve(),
   clock: () => 0,
   random: (size: number) => Buffer.alloc(size),
+  isInteractive: false,
   exitWith() {},
 };
 const program = createProgram(terminal, "0.0.0");

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -32,6 +32,8 @@ function start(words: string[] = [], environment: Record<string, string> = {}): 
   return service;
 }
 
+/** The flag by which Node runs a text as a module before the service. */
+const asModule = (text: string) => `--import=data:text/javascript,${encodeURIComponent(text)}`;
 const urlIn = (printed: string) => /^URL +(\S+)$/m.exec(printed)?.[1] ?? "";
 const tokenIn = (printed: string) => /sk-tg-[0-9A-Za-z]{49}/.exec(printed)?.[0] ?? "";
 
@@ -59,7 +61,9 @@ describe("a start", () => {
       "URL",
       "curl",
     ]);
-    expect(lines[3]).toMatch(/^Organization +default \(org_[0-9a-z]+\), made now, with 100 credits$/);
+    expect(lines[3]).toMatch(/^Organization +default \(org_[0-9a-z]+\), created with 100 credits$/);
+    const tokenFile = join(directory, ".tollgate", "admin-token");
+    expect(lines[5]).toBe(`Admin token   in ${tokenFile} (keep it elsewhere, then delete the file)`);
     const { stdout, stderr } = await execute("sh", ["-c", CURL.exec(printed)?.[0] ?? ""]);
     const answer = JSON.parse(stdout);
     expect(answer.choices[0].message.content).toBe("Hello, Tollgate!");
@@ -76,10 +80,58 @@ describe("a start", () => {
     const printed = await second.prints(CURL);
     expect(tokenIn(printed)).toBe("");
     expect(printed).not.toContain("tg-admin-");
-    expect(printed).toMatch(/^Token +for a new one: npx tollgate token create --org org_[0-9a-z]+$/m);
+    const hint = /^Token +to create one: (.+ token create --org org_[0-9a-z]+)$/m.exec(printed)?.[1] ?? "";
+    const pasted = await execute("sh", ["-c", `${hint} --json`], { cwd: directory, env: {} });
+    expect(JSON.parse(pasted.stdout)).toMatchObject({ token: expect.stringMatching(/^sk-tg-/) });
     const curl = CURL.exec(printed)?.[0] ?? "";
     const { stdout } = await execute("sh", ["-c", curl], { env: { PATH: process.env.PATH, TOLLGATE_TOKEN: token } });
     expect(JSON.parse(stdout).choices[0].message.content).toBe("Hello, Tollgate!");
+  });
+
+  test("names the configuration and the data directory in the commands that it prints", async () => {
+    mkdirSync(join(directory, "an other"));
+    writeFileSync(join(directory, "an other", "own.yaml"), "log: { level: warn }");
+    const words = ["--config", "an other/own.yaml", "--data-dir", "an other/it's"];
+    const first = start(words);
+    await first.prints(CURL);
+    const run = async (...more: string[]) => {
+      const { stdout } = await runTollgate([...more, ...words, "--json"], directory);
+      return JSON.parse(stdout);
+    };
+    await run("org", "create", "Second");
+    first.child.kill("SIGTERM");
+    await first.ended;
+    const printed = await start(words).prints(CURL);
+    const hints = ["Organization +more than one; list them", "Token +to create one"].map(
+      (fact) => new RegExp(`^${fact}: (.+)$`, "m").exec(printed)?.[1] ?? "",
+    );
+    for (const hint of hints) {
+      const pasted = await execute("sh", ["-c", `${hint} --json`], { cwd: directory, env: {} });
+      expect(JSON.parse(pasted.stdout)).toBeTruthy();
+      expect(hint).toContain("--config '");
+    }
+    expect(await run("token", "list")).toHaveLength(2);
+  });
+
+  test("without a terminal writes the admin token to a file of its owner, until another is made", async () => {
+    const printed = await start().prints(CURL);
+    expect(printed).not.toContain("tg-admin-");
+    const file = join(directory, ".tollgate", "admin-token");
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    const token = readFileSync(file, "utf8").trim();
+    expect(token).toMatch(/^tg-admin-[0-9A-Za-z]{49}$/);
+    const organizations = (secret: string) =>
+      fetch(`${urlIn(printed)}/admin/v1/organizations`, { headers: { authorization: `Bearer ${secret}` } });
+    expect((await organizations(token)).status).toBe(200);
+    const { stdout } = await runTollgate(["admin", "token", "--json"], directory);
+    expect((await organizations(JSON.parse(stdout).token)).status).toBe(200);
+    expect(existsSync(file)).toBe(false);
+  });
+
+  test("in a terminal prints the admin token and writes no file", async () => {
+    const service = start([], { NODE_OPTIONS: asModule("process.stdout.isTTY = true") });
+    expect(await service.prints(CURL)).toMatch(/^Admin token +tg-admin-[0-9A-Za-z]{49} \(shown only once\)$/m);
+    expect(existsSync(join(directory, ".tollgate", "admin-token"))).toBe(false);
   });
 
   test("with --json prints one document once it takes requests", async () => {
@@ -95,6 +147,7 @@ describe("a start", () => {
       adminToken: expect.stringMatching(/^tg-admin-/),
     });
     expect((await fetch(`${facts.url}/readyz`)).status).toBe(200);
+    expect(existsSync(join(directory, ".tollgate", "admin-token"))).toBe(false);
   });
 
   test("commands work beside it, and it sees what they changed within a second", async () => {
@@ -193,19 +246,22 @@ describe("a start that cannot be ends with 1 and one line", () => {
 });
 
 describe("a signal", () => {
-  test("lets a running stream end, charges it, and exits with 0", async () => {
-    const service = start();
-    const printed = await service.prints(CURL);
-    const body = { model: "sandbox/fault", messages: [{ role: "user", content: "silence after 5 tokens 1s" }] };
-    const answer = await complete(printed, { ...body, stream: true });
-    expect(answer.status).toBe(200);
-    service.child.kill("SIGTERM");
-    expect(await answer.text()).toContain("data: [DONE]");
-    const { code, signal } = await service.ended;
-    expect({ code, signal }).toEqual({ code: 0, signal: null });
-    const verified = await runTollgate(["ledger", "verify", "--json"], directory);
-    expect(JSON.parse(verified.stdout)).toMatchObject({ ok: true, holds: 1, events: 1 });
-  });
+  test.each(["SIGTERM", "SIGHUP"] as const)(
+    "lets a running stream end, charges it, and exits with 0: %s",
+    async (name) => {
+      const service = start();
+      const printed = await service.prints(CURL);
+      const body = { model: "sandbox/fault", messages: [{ role: "user", content: "silence after 5 tokens 1s" }] };
+      const answer = await complete(printed, { ...body, stream: true });
+      expect(answer.status).toBe(200);
+      service.child.kill(name);
+      expect(await answer.text()).toContain("data: [DONE]");
+      const { code, signal } = await service.ended;
+      expect({ code, signal }).toEqual({ code: 0, signal: null });
+      const verified = await runTollgate(["ledger", "verify", "--json"], directory);
+      expect(JSON.parse(verified.stdout)).toMatchObject({ ok: true, holds: 1, events: 1 });
+    },
+  );
 
   test.each([
     ["SIGTERM", 143],
@@ -225,6 +281,20 @@ describe("a signal", () => {
     await expect(answer.text()).rejects.toThrow();
   });
 
+  test("SIGHUP, however often it comes, never cuts off a stream", async () => {
+    const service = start();
+    const printed = await service.prints(CURL);
+    const body = { model: "sandbox/fault", messages: [{ role: "user", content: "silence after 5 tokens 2s" }] };
+    const answer = await complete(printed, { ...body, stream: true });
+    service.child.kill("SIGHUP");
+    await expect.poll(() => service.stderr()).toContain("stopping: ");
+    // Longer than two that come close together are taken for one.
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    service.child.kill("SIGHUP");
+    expect(await answer.text()).toContain("data: [DONE]");
+    expect(await service.ended).toMatchObject({ code: 0, signal: null });
+  });
+
   test("waits no longer than server.drainSeconds, and charges what was sent", async () => {
     writeFileSync(join(directory, "tollgate.yaml"), "server: { drainSeconds: 0.5 }");
     const service = start();
@@ -241,7 +311,7 @@ describe("a signal", () => {
 
 test("a defect is logged, running answers end and are charged, and the exit code is 1", async () => {
   const trap = "process.on('SIGUSR2', () => { throw new Error('a defect of this test'); })";
-  const service = start([], { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(trap)}` });
+  const service = start([], { NODE_OPTIONS: asModule(trap) });
   const printed = await service.prints(CURL);
   const body = { model: "sandbox/fault", messages: [{ role: "user", content: "silence after 5 tokens 1s" }] };
   const answer = await complete(printed, { ...body, stream: true });

@@ -1,7 +1,10 @@
+import { resolve } from "node:path";
 import type { LiveCatalog } from "../catalog/live.ts";
 import { sandboxModels } from "../catalog/sandbox.ts";
-import type { Config } from "../config.ts";
+import { type Config, DEFAULT_DATA_DIRECTORY, DEFAULT_FILE } from "../config.ts";
 import type { Store } from "../stores/store.ts";
+import { writeAdminToken } from "./admin-token-file.ts";
+import { commandText, type PlaceFlags } from "./command-text.ts";
 import { FIRST_CREDITS, type Standing } from "./first-run.ts";
 
 /** Facts of a start that are reported on the terminal. */
@@ -13,16 +16,19 @@ interface StartReport {
   catalog: LiveCatalog;
   standing: Standing;
   adminToken: string | null;
+  /** Where the admin token goes: to `out`, or to a file in the data directory. */
+  adminTokenTo: "output" | "file";
 }
 
 /** Prints one line for each fact of a start; the last line is a command to paste. */
 export function printStart(
   config: Config,
   out: (line: string) => void,
-  { version, url, store, catalog, standing, adminToken }: StartReport,
+  { version, url, store, catalog, standing, adminToken, adminTokenTo }: StartReport,
 ): void {
   const { organization, isOnlyOne, token } = standing;
   const providers = new Set(catalog.list().flatMap(({ routes }) => routes.map(({ providerId }) => providerId)));
+  const flags = placeFlags(config);
   const fact = (name: string, text: string) => out(`${name.padEnd(13)} ${text}`);
   out(`Tollgate ${version}`);
   if (config.file !== null) fact("Configuration", config.file);
@@ -30,15 +36,40 @@ export function printStart(
   fact("Models", `${catalog.list().length}, from ${[...providers].join(", ")}`);
   for (const note of catalog.notes) fact("Note", note);
   if (token === null) {
-    fact("Organization", isOnlyOne ? `${organization.name} (${organization.id})` : "several: tollgate org list");
-    fact("Token", `for a new one: npx tollgate token create --org ${organization.id}`);
+    const single = `${organization.name} (${organization.id})`;
+    fact("Organization", isOnlyOne ? single : `more than one; list them: ${commandText("org list", flags)}`);
+    fact("Token", `to create one: ${commandText(`token create --org ${organization.id}`, flags)}`);
   } else {
-    fact("Organization", `${organization.name} (${organization.id}), made now, with ${FIRST_CREDITS} credits`);
-    fact("Token", `${token} (shown this once: keep it)`);
+    fact("Organization", `${organization.name} (${organization.id}), created with ${FIRST_CREDITS} credits`);
+    fact("Token", `${token} (shown only once)`);
   }
-  if (adminToken !== null) fact("Admin token", `${adminToken} (shown this once: keep it)`);
+  if (adminToken !== null) {
+    fact(
+      "Admin token",
+      adminTokenTo === "output" ? `${adminToken} (shown only once)` : adminTokenPlace(config, adminToken),
+    );
+  }
   fact("URL", url);
   out(curlLine(url, token));
+}
+
+/** Flags that name the same store to a command in this directory, beyond what it finds there by itself. */
+function placeFlags({ file, dataDir }: Config): PlaceFlags {
+  return {
+    ...(file !== null && file !== DEFAULT_FILE && { config: resolve(file) }),
+    ...(dataDir !== resolve(DEFAULT_DATA_DIRECTORY) && { dataDir }),
+  };
+}
+
+/** Writes the token to its file and says where; standard output may be a log that others read. */
+function adminTokenPlace(config: Config, token: string): string {
+  try {
+    return `in ${writeAdminToken(config.dataDir, token)} (keep it elsewhere, then delete the file)`;
+  } catch (error) {
+    const reason = (error as NodeJS.ErrnoException).code ?? "unknown error";
+    const another = commandText("admin token", placeFlags(config));
+    return `could not be written to the data directory (${reason}); to create another: ${another}`;
+  }
 }
 
 /** A completion that works as printed; after the first start, once a token stands in the variable. */

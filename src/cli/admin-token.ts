@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import { replaceAdminToken } from "../accounts/admin-tokens.ts";
 import { COMMAND_ACTOR } from "../accounts/audit.ts";
+import { removeAdminToken } from "../app/admin-token-file.ts";
 import { uuidV7 } from "../app/ids.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { facts } from "./table.ts";
@@ -13,10 +14,11 @@ export function addAdminToken(admin: Command, terminal: Terminal): void {
     "token",
     "Make a new admin token, shown once; earlier ones and the sessions that they began end",
   ).action(async (flags: CommonFlags) => {
-    await withWorkspace(terminal, flags, async ({ store }) => {
+    await withWorkspace(terminal, flags, async ({ config, store }) => {
       const { clock, random } = terminal;
       const options = { rows: store.admin, clock, random, newId: () => uuidV7(clock()) };
       const { row, token } = await replaceAdminToken(options, COMMAND_ACTOR);
+      removeAdminToken(config.dataDir);
       print(terminal, flags, {
         json: { id: row.id, token, createdAt: isoTime(row.createdAtMs) },
         text: facts({ id: row.id, token }),

@@ -13,6 +13,8 @@ export interface Terminal {
   /** Milliseconds since 1970. */
   clock: () => number;
   random: RandomBytes;
+  /** Whether a person reads standard output, so that a secret in it is in no log. */
+  isInteractive: boolean;
   /** Sets what the process ends with; without it, 0. */
   exitWith(code: number): void;
 }
@@ -28,6 +30,17 @@ export interface CommonFlags {
 export interface Report {
   json: unknown;
   text: string;
+}
+
+/** An id that the store does not have; the message that a person sees adds the command that lists those that it has. */
+export class UnknownIdError extends OperatorError {
+  readonly listedBy: string;
+
+  constructor(what: string, id: string, listedBy: string) {
+    super(`${what}: found ${JSON.stringify(id)}`);
+    this.name = "UnknownIdError";
+    this.listedBy = listedBy;
+  }
 }
 
 /** Adds a command with the flags that every command has. */

@@ -3,10 +3,17 @@ import { makeId } from "../accounts/token.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
 import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
-import { OperatorError } from "../errors.ts";
 import { createAllowance, endAllowance, findAllowance } from "../ledger/allowances.ts";
 import type { Store } from "../stores/store.ts";
-import { addCommand, type CommonFlags, creditsFlag, print, type Terminal, textFlag } from "./command.ts";
+import {
+  addCommand,
+  type CommonFlags,
+  creditsFlag,
+  print,
+  type Terminal,
+  textFlag,
+  UnknownIdError,
+} from "./command.ts";
 import { facts, table } from "./table.ts";
 import { dateFlag, isoTime } from "./times.ts";
 import { expectCredited, unknownOrganization, withWorkspace } from "./workspace.ts";
@@ -78,7 +85,7 @@ async function list(terminal: Terminal, flags: CommonFlags & { org?: string }): 
 async function end(terminal: Terminal, id: string, flags: CommonFlags): Promise<void> {
   await withWorkspace(terminal, flags, async ({ store: { allowances, books }, record }) => {
     const found = await findAllowance(allowances, null, id);
-    if (found === undefined) throw unknownAllowance(id);
+    if (found === undefined) throw new UnknownIdError("allowance", id, "credits allowance list");
     const grant = (transition: GrantTransition) => books.apply("durable", [transition]);
     const revoke = (transition: RevokeTransition) => books.apply("durable", [transition]);
     const { row, repeated } = await endAllowance({ allowances, grant, revoke }, found, terminal.clock());
@@ -88,12 +95,6 @@ async function end(terminal: Terminal, id: string, flags: CommonFlags): Promise<
     const text = repeated ? `${id} had ended before, at ${json.endedAt}.` : `${id} has ended.`;
     print(terminal, flags, { json: { ...json, repeated }, text });
   });
-}
-
-function unknownAllowance(id: string): OperatorError {
-  return new OperatorError(
-    `allowance: found ${JSON.stringify(id)}; allowed: an id that \`tollgate credits allowance list\` shows`,
-  );
 }
 
 async function* allowancesOf({ allowances }: Store, organizationId: string | null): AsyncGenerator<AllowanceRow> {

@@ -1,9 +1,16 @@
 import type { Command } from "commander";
 import { makeId } from "../accounts/token.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
-import { OperatorError } from "../errors.ts";
 import { usageReport } from "../ledger/report.ts";
-import { addCommand, type CommonFlags, creditsFlag, print, type Terminal, textFlag } from "./command.ts";
+import {
+  addCommand,
+  type CommonFlags,
+  creditsFlag,
+  print,
+  type Terminal,
+  textFlag,
+  UnknownIdError,
+} from "./command.ts";
 import { facts } from "./table.ts";
 import { unknownOrganization, withWorkspace } from "./workspace.ts";
 
@@ -28,7 +35,8 @@ export function addCreditsRevoke(credits: Command, terminal: Terminal): void {
         const terms = { organizationId: flags.org, amount: asked, grantId: flags.grant ?? null, reference, note };
         const [outcome] = await store.books.apply("durable", [{ kind: "revoke", adjustmentId, ...terms }]);
         if (outcome.outcome === "unknown_organization") throw unknownOrganization(flags.org);
-        if (outcome.outcome === "unknown_grant") throw unknownGrant(flags.grant);
+        if (outcome.outcome === "unknown_grant")
+          throw new UnknownIdError("--grant", flags.grant ?? "", `credits statement --org ${flags.org}`);
         const { adjustment, balance, repeated } = outcome;
         if (!repeated) {
           const after = { ...terms, amount: formatCredits(adjustment.amount) };
@@ -48,10 +56,4 @@ export function addCreditsRevoke(credits: Command, terminal: Terminal): void {
         print(terminal, flags, { json: { ...json, ...left }, text });
       });
     });
-}
-
-function unknownGrant(id: string | undefined): OperatorError {
-  return new OperatorError(
-    `--grant: found ${JSON.stringify(id)}; allowed: a grant that \`tollgate credits statement\` shows`,
-  );
 }

@@ -18,6 +18,7 @@ async function run(...words: string[]) {
     drained: () => Promise.resolve(),
     clock: Date.now,
     random: randomBytes,
+    isInteractive: false,
   };
   const code = await runCommandLine(words, terminal, "1.2.3");
   return { code, out: out.join("\n"), errors };
@@ -67,7 +68,7 @@ describe("help", () => {
 });
 
 describe("wrong usage ends with 2, in one line with a hint", () => {
-  const hint = "; see tollgate --help, or --help after a command";
+  const hint = "; add --help to see what is allowed";
   test.each([
     ["nonsense", "tollgate: unknown command 'nonsense'"],
     ["org creat", "tollgate: unknown command 'creat' (Did you mean create?)"],

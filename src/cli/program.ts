@@ -1,7 +1,8 @@
 import { Command, CommanderError } from "commander";
+import { commandText, type PlaceFlags } from "../app/command-text.ts";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
 import { addAdminToken } from "./admin-token.ts";
-import type { Terminal } from "./command.ts";
+import { type Terminal, UnknownIdError } from "./command.ts";
 import { addConfigCheck } from "./config-check.ts";
 import { addCreditsAllowance } from "./credits-allowance.ts";
 import { addCreditsBalance } from "./credits-balance.ts";
@@ -75,30 +76,37 @@ export async function runCommandLine(
       exitCode = code;
     },
   };
+  let flags: PlaceFlags = {};
   try {
-    await createProgram(terminal, version).parseAsync(words, { from: "user" });
+    const program = createProgram(terminal, version).hook("preAction", (_program, command) => {
+      flags = command.opts();
+    });
+    await program.parseAsync(words, { from: "user" });
     return exitCode;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
-    terminal.error(failureLine(error));
+    terminal.error(failureLine(error, flags));
     return EXIT_FAILURE;
   }
 }
 
-/** Commander's message in one line, with where to read on. */
+/** Commander's message in one line, with where to find the usage. */
 function usageLine(text: string): string {
   const message = text
     .trim()
     .replace(/^error: /, "")
     .replace(/\.$/, "")
     .replaceAll(/\s*\n\s*/g, " ");
-  return `tollgate: ${message}; see tollgate --help, or --help after a command`;
+  return `tollgate: ${message}; add --help to see what is allowed`;
 }
 
-/** What went wrong, in one line. */
-export function failureLine(error: unknown): string {
+/** Describes what went wrong in one line; commands that it names are about the store of these flags. */
+export function failureLine(error: unknown, flags: PlaceFlags = {}): string {
   const message = error instanceof Error ? error.message : String(error);
   const line = message.replaceAll(/\s*\n\s*/g, " ");
+  if (error instanceof UnknownIdError) {
+    return `tollgate: ${line}; allowed: an id that \`${commandText(error.listedBy, flags)}\` shows`;
+  }
   if (error instanceof OperatorError) return `tollgate: ${line}`;
   if (error instanceof StoreUnavailableError) return `tollgate: the store cannot be reached: ${line}`;
   return `tollgate: this should not have happened: ${line}`;

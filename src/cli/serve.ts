@@ -6,7 +6,8 @@ import { readConfig } from "./configuration.ts";
 
 /** npm hands a signal on that the terminal has sent to the whole group already: so close together, two are one. */
 const SAME_SIGNAL_MS = 100;
-const EXIT_CODES = { SIGINT: 130, SIGTERM: 143 } as const;
+/** What a repeated signal ends the process with. A hangup never cuts off running answers: a terminal can send several. */
+const SIGNALS: Record<"SIGINT" | "SIGTERM" | "SIGHUP", number | null> = { SIGINT: 130, SIGTERM: 143, SIGHUP: null };
 
 type Flags = CommonFlags & { host?: string; port?: string };
 
@@ -22,7 +23,8 @@ export function addServe(program: Command, terminal: Terminal, version: string):
       const out = (line: string) => {
         if (flags.json !== true) terminal.out(line);
       };
-      const service = await startService(config, { ...terminal, log, out, version });
+      const adminTokenTo = flags.json === true || terminal.isInteractive ? "output" : "file";
+      const service = await startService(config, { ...terminal, log, out, version, adminTokenTo });
       if (flags.json === true) terminal.out(JSON.stringify(service.facts));
       const { drainDelaySeconds, drainSeconds } = config.server;
       const times = { delayMs: drainDelaySeconds * 1000, drainMs: drainSeconds * 1000 };
@@ -54,13 +56,13 @@ function untilStopped(
         },
       );
     };
-    for (const [signal, exitCode] of Object.entries(EXIT_CODES)) {
+    for (const [signal, exitCode] of Object.entries(SIGNALS)) {
       process.on(signal, () => {
         const nowMs = terminal.clock();
         if (stoppingSinceMs === undefined) {
           log.info({ signal, delayMs, drainMs }, "stopping: running answers are finished, nothing new is taken");
           stop(0, delayMs);
-        } else if (nowMs - signalledAtMs <= SAME_SIGNAL_MS) {
+        } else if (exitCode === null || nowMs - signalledAtMs <= SAME_SIGNAL_MS) {
           return;
         } else if (isDelayed(stoppingSinceMs)) {
           skipDelay.abort();

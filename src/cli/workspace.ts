@@ -9,7 +9,7 @@ import type { BalanceRow, GrantOutcome } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
-import type { CommonFlags, Terminal } from "./command.ts";
+import { type CommonFlags, type Terminal, UnknownIdError } from "./command.ts";
 import { readConfig } from "./configuration.ts";
 import { isoTime } from "./times.ts";
 
@@ -88,11 +88,9 @@ export async function grantCredits(
 }
 
 export function unknownOrganization(id: string): OperatorError {
-  return new OperatorError(
-    `organization: found ${JSON.stringify(id)}; allowed: an id that \`tollgate org list\` shows`,
-  );
+  return new UnknownIdError("organization", id, "org list");
 }
 
 export function unknownToken(id: string): OperatorError {
-  return new OperatorError(`token: found ${JSON.stringify(id)}; allowed: an id that \`tollgate token list\` shows`);
+  return new UnknownIdError("token", id, "token list");
 }

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { AdminClient, cookieOf, FROM_CONSOLE, operator, printedAdminToken, signIn } from "../support/admin.ts";
+import { AdminClient, cookieOf, FROM_CONSOLE, firstAdminToken, operator, signIn } from "../support/admin.ts";
 import {
   makeOrganization,
   makeToken,
@@ -17,7 +17,7 @@ beforeAll(async () => {
   // The proxy's word is taken, so that each case may come from an address of its own.
   service = await startService({ config: { server: { trustProxy: true } }, environment: { LOG_LEVEL: "debug" } });
   owner = await makeOrganization(service, "10");
-  adminToken = printedAdminToken(service);
+  adminToken = firstAdminToken(service);
 });
 afterAll(() => service?.end());
 
@@ -58,7 +58,7 @@ describe("signing in", () => {
   });
 
   const refused: [string, () => string | Promise<string>, number, string][] = [
-    ["a mistyped admin token", () => `${printedAdminToken(service).slice(0, -1)}!`, 401, "invalid_token"],
+    ["a mistyped admin token", () => `${firstAdminToken(service).slice(0, -1)}!`, 401, "invalid_token"],
     ["no token at all", () => "", 400, "invalid_value"],
     [
       "a token without usage:read",

@@ -1,3 +1,5 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import type { RunningService } from "./service.ts";
 
 export interface Answer<Body = Record<string, unknown>> {
@@ -33,18 +35,16 @@ export class AdminClient {
   }
 }
 
-/** The admin token that a service printed on its first start. */
-export function printedAdminToken(service: RunningService): string {
-  const [token] = /tg-admin-\w+/.exec(service.output()) ?? [];
-  if (token === undefined) throw new Error(`No admin token was printed:\n${service.output()}`);
-  return token;
+/** The admin token that a service without a terminal wrote to its data directory on its first start. */
+export function firstAdminToken({ dataDir }: Pick<RunningService, "dataDir">): string {
+  return readFileSync(join(dataDir, "admin-token"), "utf8").trim();
 }
 
 /** With the header that the console's own pages send, and nobody signed in. */
 export const FROM_CONSOLE = { "x-tollgate-console": "1" };
 
 export function operator(service: RunningService): AdminClient {
-  return new AdminClient(service, { authorization: `Bearer ${printedAdminToken(service)}` });
+  return new AdminClient(service, { authorization: `Bearer ${firstAdminToken(service)}` });
 }
 
 /** Signs in as a browser does; the session's cookie goes with every call. */

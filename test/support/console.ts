@@ -1,6 +1,7 @@
 import axeCore from "axe-core";
 import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core";
 import { expect, vi } from "vitest";
+import { firstAdminToken } from "./admin.ts";
 import type { RunningService } from "./service.ts";
 
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
@@ -42,14 +43,9 @@ export function eventually<T>(look: () => T, options: { interval?: number } = {}
   return expect.poll(look, { timeout: WAIT_MS, ...options });
 }
 
-/** The admin token, which the first start prints a moment after it takes requests. */
+/** The admin token, which the first start writes a moment after it takes requests. */
 export async function adminTokenOf(service: RunningService): Promise<string> {
-  const printed = () => {
-    const token = /tg-admin-[0-9A-Za-z]{49}/.exec(service.output())?.[0];
-    if (token === undefined) throw new Error("No admin token was printed");
-    return token;
-  };
-  return vi.waitFor(printed, { timeout: WAIT_MS });
+  return vi.waitFor(() => firstAdminToken(service), { timeout: WAIT_MS });
 }
 
 export async function signIn(page: Page, token: string): Promise<void> {
