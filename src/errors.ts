@@ -172,19 +172,22 @@ export class UpstreamError extends Error {
   readonly retryAfterSeconds: number | undefined;
   /** A sentence that may be shown to the caller: scrubbed of keys, addresses and account names. */
   readonly publicReason: string | undefined;
+  /** The field of the request at fault, as `messages[0].content`. */
+  readonly param: string | undefined;
   /** The upstream's own words, scrubbed. They may quote a prompt: for the operator's eyes, and for no log. */
   readonly said: string | undefined;
 
   constructor(
     failure: UpstreamFailure,
     message: string,
-    options: { retryAfterSeconds?: number; publicReason?: string; said?: string; cause?: unknown } = {},
+    options: { retryAfterSeconds?: number; publicReason?: string; param?: string; said?: string; cause?: unknown } = {},
   ) {
     super(message, { cause: options.cause });
     this.name = "UpstreamError";
     this.failure = failure;
     this.retryAfterSeconds = options.retryAfterSeconds;
     this.publicReason = options.publicReason;
+    this.param = options.param;
     this.said = options.said;
   }
 }

@@ -26,5 +26,6 @@ export function toApiError(error: UpstreamError): ApiError {
     headers["retry-after"] = String(Math.min(error.retryAfterSeconds, RETRY_AFTER_SECONDS_MAX));
     if (error.retryAfterSeconds > RETRY_AFTER_SECONDS_MAX) headers["x-should-retry"] = "false";
   }
-  return new ApiError(CODES[failure], message, { cause: error, headers });
+  const param = error.param === undefined ? {} : { param: error.param };
+  return new ApiError(CODES[failure], message, { ...param, cause: error, headers });
 }

@@ -3,6 +3,7 @@ import { hear, requestOf, settingsOf } from "../../test/support/wire.ts";
 import type { RequestMessage, Tool } from "../contract/request.ts";
 import { createProvider } from "./index.ts";
 import type { UpstreamChunk, UpstreamRequest } from "./provider.ts";
+import { WORK_STEPS_MAX } from "./sandbox/work.ts";
 
 const timeouts = { connectMs: 1_000, firstByteMs: 300, idleMs: 300 };
 const sandbox = createProvider(settingsOf("", { kind: "sandbox", baseUrl: null, timeouts }), {});
@@ -75,6 +76,11 @@ describe("story", () => {
     expect(reason(first.chunks)).toEqual(["length"]);
     expect(usage(first.chunks)).toEqual([{ prompt_tokens: 1, completion_tokens: 500 }]);
     expect(first.items).toBeGreaterThan(1);
+  });
+
+  test("is refused where it would be longer than the work budget allows", async () => {
+    const { error } = await say("story", "go", { max_tokens: WORK_STEPS_MAX });
+    expect(error).toMatchObject({ failure: "rejected", param: "max_tokens" });
   });
 
   test("stops at a stop sequence", async () => {
@@ -161,6 +167,29 @@ describe("tools", () => {
   test("is cut by max_tokens like text", async () => {
     const { chunks } = await say("echo", "x", { tools, max_tokens: 1 });
     expect([calls(chunks).arguments, reason(chunks)]).toEqual(["", ["length"]]);
+  });
+
+  test("a name is found in a sentence, whatever stands around it", async () => {
+    for (const content of ["what does the clock say?", "call clock().", "Use 'clock'", "the clock."]) {
+      expect(calls((await say("echo", content, { tools })).chunks).name).toBe("clock");
+    }
+  });
+
+  test("each schema is followed in a round of the event loop of its own", async () => {
+    let round = 0;
+    const count = () => {
+      round += 1;
+      counter = setImmediate(count);
+    };
+    let counter = setImmediate(count);
+    const rounds: number[] = [];
+    const follow = async () => {
+      await sandbox.complete({ request: requestOf({ model: "echo", tools }), signal: new AbortController().signal });
+      rounds.push(round);
+    };
+    await Promise.all(Array.from({ length: 10 }, follow));
+    clearImmediate(counter);
+    expect(new Set(rounds).size).toBe(10);
   });
 
   test("a schema that cannot be followed is refused with the reason", async () => {

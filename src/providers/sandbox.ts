@@ -9,9 +9,10 @@ import {
 } from "./provider.ts";
 import { type Fault, readFault } from "./sandbox/fault.ts";
 import { countPromptTokens, lastUserText } from "./sandbox/messages.ts";
-import { type Script, toRefusal, toScript } from "./sandbox/script.ts";
+import { followsSchema, type Script, toRefusal, toScript } from "./sandbox/script.ts";
 import { story } from "./sandbox/story.ts";
 import { tokensOf } from "./sandbox/tokens.ts";
+import { Work } from "./sandbox/work.ts";
 import type { Environment, ProviderSettings, ProviderTimeouts } from "./settings.ts";
 
 /** Pieces in one item of the answer: after each, others have their turn. */
@@ -22,33 +23,55 @@ const MODELS = ["echo", "story", "fault"] as const;
 /**
  * Makes the provider of the sandbox models: deterministic, without a network, with honest usage. `echo` answers with the
  * last user message, `story` writes until `max_tokens`, `fault` does what its message says (sandbox/fault.ts). All three
- * call tools (sandbox/tools.ts) and answer in JSON where a `response_format` asks for it.
+ * call tools (sandbox/tools.ts) and answer in JSON where a `response_format` asks for it. What they make is bounded by a
+ * work budget (sandbox/work.ts).
  */
 export function createSandbox({ id, timeouts }: ProviderSettings, _environment: Environment): Provider {
+  const turns = new Turns();
   return {
     id,
     isScripted: true,
-    complete: (call) => complete(call, timeouts),
+    complete: (call) => complete(call, timeouts, turns),
     listModels: async () => [...MODELS],
     close: async () => {},
   };
 }
 
-async function complete({ request, signal }: ProviderCall, timeouts: ProviderTimeouts): Promise<ProviderAnswer> {
+/** Lets one caller at a time go on, each in a round of the event loop of its own, so that others are served between them. */
+class Turns {
+  #last: Promise<void> = Promise.resolve();
+
+  next(): Promise<void> {
+    this.#last = this.#last.then(() => new Promise<void>((resolve) => setImmediate(resolve)));
+    return this.#last;
+  }
+}
+
+async function complete(
+  { request, signal }: ProviderCall,
+  timeouts: ProviderTimeouts,
+  turns: Turns,
+): Promise<ProviderAnswer> {
   signal.throwIfAborted();
   const fault = request.model === "fault" ? readFault(lastUserText(request.messages)) : undefined;
+  if (fault !== undefined) {
+    await wait(fault.delayMs, timeouts.firstByteMs, signal);
+    if (fault.failure !== undefined) throw fault.failure;
+  }
+  if (followsSchema(request)) {
+    await turns.next();
+    signal.throwIfAborted();
+  }
   if (fault === undefined) return { chunks: perform(request, scriptOf(request), signal) };
-  await wait(fault.delayMs, timeouts.firstByteMs, signal);
-  if (fault.failure !== undefined) throw fault.failure;
   return { chunks: performFaulty(request, faultScript(request, fault), fault, signal, timeouts.idleMs) };
 }
 
 function scriptOf(request: UpstreamRequest): Script {
   switch (request.model) {
     case "echo":
-      return toScript(request, tokensOf(lastUserText(request.messages)));
+      return toScript(request, tokensOf(lastUserText(request.messages)), new Work());
     case "story":
-      return toScript(request, story(request.seed ?? 0));
+      return toScript(request, story(request.seed ?? 0), new Work());
     default: {
       const reason = `The sandbox has the models ${MODELS.join(", ")}.`;
       throw new UpstreamError("misconfigured", reason, { said: reason });
@@ -59,7 +82,7 @@ function scriptOf(request: UpstreamRequest): Script {
 function faultScript(request: UpstreamRequest, fault: Fault): Script {
   const last = fault.events.at(-1)?.afterTokens ?? 0;
   const tokens = story(request.seed ?? 0).take(fault.tokens ?? Math.max(FAULT_TOKENS, last));
-  const script = toScript(request, tokens);
+  const script = toScript(request, tokens, new Work());
   return fault.isRefusal ? toRefusal(script) : script;
 }
 

@@ -91,10 +91,12 @@ const PHRASES: readonly Phrase[] = [
   }),
 ];
 
+const MESSAGE_LENGTH_MAX = 2_000;
 const EXAMPLES = PHRASES.map(({ example }) => `'${example}'`).join(", ");
 
 /** Reads what the message asks for. Throws UpstreamError `rejected` that lists what is understood. */
 export function readFault(message: string): Fault {
+  if (message.length > MESSAGE_LENGTH_MAX) throw notUnderstood(`more than ${MESSAGE_LENGTH_MAX} characters`);
   const fault: Fault = {
     delayMs: 0,
     failure: undefined,

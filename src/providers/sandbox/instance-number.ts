@@ -1,4 +1,4 @@
-import { type Schema, UnsupportedSchemaError } from "./unsupported.ts";
+import { type Schema, UnsupportedSchemaError } from "./work.ts";
 
 /** The number nearest to 0 that a schema allows, or the `variant`th after it. Throws UnsupportedSchemaError. */
 export function minimalNumber(schema: Schema, variant: number): number {

@@ -1,28 +1,108 @@
-import { UnsupportedSchemaError } from "./unsupported.ts";
+import { UnsupportedSchemaError, type Work } from "./work.ts";
 
-/** No text longer than this is made up. */
+/** Characters of the longest text that the sandbox writes for one value. */
 export const TEXT_LENGTH_MAX = 10_000;
 const PATTERN_LENGTH_MAX = 500;
 
-/** Makes a text of one part of a pattern; `extra` is how often more than the least its repeatable parts are repeated. */
-type Part = (extra: number) => string;
+/**
+ * A part of a pattern that can write a text that it matches. `extra` says how often more than the least its repeatable
+ * parts are repeated. Lengths are numbers of code points, and are known without writing the text.
+ */
+interface Part {
+  /** Length with an `extra` of 0. */
+  readonly shortest: number;
+  lengthWith(extra: number): number;
+  write(extra: number): string;
+}
 
 /**
- * Makes texts that a regular expression matches, the shortest first. It knows literals, classes, groups, alternatives,
- * anchors at the ends and all quantifiers; anything else it refuses. The caller's pattern is never run: one that
- * takes forever must not stop the service. Throws UnsupportedSchemaError.
+ * Parses a regular expression into parts that write texts that it matches, the shortest first. Supports literals,
+ * classes, groups, alternatives, anchors at the ends and all quantifiers, and refuses anything else. The pattern is
+ * never run as a regular expression. Throws UnsupportedSchemaError.
  */
-export function readPattern(pattern: string): Part {
+export function parsePattern(pattern: string, work: Work): Part {
   if (pattern.length > PATTERN_LENGTH_MAX) throw new UnsupportedSchemaError("a pattern is too long");
-  return new PatternParser(pattern).parse();
+  work.spend(pattern.length * STEPS_A_CHARACTER);
+  return new PatternParser(pattern, work).parse();
+}
+
+const STEPS_A_CHARACTER = 8;
+
+class Literal implements Part {
+  readonly shortest = 1;
+  readonly #text: string;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  lengthWith(): number {
+    return 1;
+  }
+
+  write(): string {
+    return this.#text;
+  }
+}
+
+class Sequence implements Part {
+  readonly shortest: number;
+  readonly #parts: readonly Part[];
+  readonly #work: Work;
+
+  constructor(parts: readonly Part[], work: Work) {
+    this.#parts = parts;
+    this.#work = work;
+    this.shortest = parts.reduce((length, part) => length + part.shortest, 0);
+  }
+
+  lengthWith(extra: number): number {
+    this.#work.spend(this.#parts.length + 1);
+    return this.#parts.reduce((length, part) => length + part.lengthWith(extra), 0);
+  }
+
+  write(extra: number): string {
+    this.#work.spend(this.#parts.length + 1);
+    return this.#parts.map((part) => part.write(extra)).join("");
+  }
+}
+
+class Repeated implements Part {
+  readonly shortest: number;
+  readonly #part: Part;
+  readonly #least: number;
+  readonly #most: number;
+
+  constructor(part: Part, [least, most]: readonly [number, number]) {
+    this.#part = part;
+    this.#least = least;
+    this.#most = most;
+    this.shortest = least * part.shortest;
+  }
+
+  lengthWith(extra: number): number {
+    return this.#countWith(extra) * this.#part.shortest;
+  }
+
+  write(extra: number): string {
+    const count = this.#countWith(extra);
+    return count === 0 || this.#part.shortest === 0 ? "" : this.#part.write(0).repeat(count);
+  }
+
+  #countWith(extra: number): number {
+    return Math.min(this.#most, this.#least + extra);
+  }
 }
 
 class PatternParser {
   readonly #characters: readonly string[];
+  readonly #work: Work;
   #at = 0;
+  #depth = 0;
 
-  constructor(pattern: string) {
+  constructor(pattern: string, work: Work) {
     this.#characters = [...pattern];
+    this.#work = work;
   }
 
   parse(): Part {
@@ -31,54 +111,52 @@ class PatternParser {
     return part;
   }
 
-  /** The first alternative stands for all. */
+  /** Keeps the first alternative: a text that it matches is enough. */
   #alternatives(): Part {
     const first = this.#sequence();
     while (this.#take("|")) this.#sequence();
     return first;
   }
 
+  /** Takes anchors only outside of groups, where they are surely at an end of the text. */
   #sequence(): Part {
     const parts: Part[] = [];
-    this.#take("^");
+    if (this.#depth === 0) this.#take("^");
     while (this.#at < this.#characters.length && !this.#isAhead("|") && !this.#isAhead(")")) {
       if (this.#take("$")) {
-        const isLast = this.#at === this.#characters.length || this.#isAhead("|") || this.#isAhead(")");
-        if (!isLast) this.#refuse();
+        const isLast = this.#at === this.#characters.length || this.#isAhead("|");
+        if (!isLast || this.#depth > 0) this.#refuse();
       } else parts.push(this.#quantified(this.#atom()));
     }
-    return (extra) => parts.map((part) => part(extra)).join("");
+    return new Sequence(parts, this.#work);
   }
 
   #quantified(part: Part): Part {
-    const [least, most] = this.#quantifier();
-    return (extra) => {
-      const count = Math.min(most, least + extra);
-      const text = count === 0 ? "" : part(0);
-      if (text.length * count > TEXT_LENGTH_MAX) throw new UnsupportedSchemaError("a text must be too long");
-      return text.repeat(count);
-    };
+    const quantifier = this.#quantifier();
+    return quantifier === undefined ? part : new Repeated(part, quantifier);
   }
 
-  #quantifier(): [number, number] {
+  #quantifier(): [number, number] | undefined {
     const rest = this.#characters.slice(this.#at, this.#at + 24).join("");
     const found = /^(?:([*+?])|\{(\d{1,6})(,(\d{0,6}))?\})\??/.exec(rest);
-    if (found === null) return [1, 1];
+    if (found === null) return undefined;
     this.#at += found[0].length;
     const [, sign, least, comma, most] = found;
     if (sign !== undefined) return [sign === "+" ? 1 : 0, sign === "?" ? 1 : Number.POSITIVE_INFINITY];
     if (comma === undefined) return [Number(least), Number(least)];
-    return [Number(least), most === "" ? Number.POSITIVE_INFINITY : Number(most)];
+    if (most === "") return [Number(least), Number.POSITIVE_INFINITY];
+    if (Number(most) < Number(least)) this.#refuse();
+    return [Number(least), Number(most)];
   }
 
   #atom(): Part {
     const character = this.#next();
     if (character === "(") return this.#group();
-    if (character === "[") return literal(this.#class());
-    if (character === ".") return literal("a");
-    if (character === "\\") return literal(firstOf(this.#escape()));
+    if (character === "[") return new Literal(this.#class());
+    if (character === ".") return new Literal("a");
+    if (character === "\\") return new Literal(firstOf(this.#escape()));
     if ("*+?{}^]".includes(character)) this.#refuse();
-    return literal(character);
+    return new Literal(character);
   }
 
   #group(): Part {
@@ -86,7 +164,9 @@ class PatternParser {
       if (!this.#take("<") || this.#isAhead("=") || this.#isAhead("!")) this.#refuse();
       while (!this.#take(">")) this.#next();
     }
+    this.#depth += 1;
     const part = this.#alternatives();
+    this.#depth -= 1;
     if (!this.#take(")")) this.#refuse();
     return part;
   }
@@ -103,6 +183,8 @@ class PatternParser {
       }
       this.#next();
       const last = this.#member();
+      // A class escape is no end of a range: with the flag u such a pattern is a mistake.
+      if (first.length !== 1 || last.length !== 1) this.#refuse();
       ranges.push([first[0]?.[0] ?? 0, last[0]?.[1] ?? 0]);
     }
     if (!isNegated) return firstOf(ranges);
@@ -112,7 +194,9 @@ class PatternParser {
 
   /** One character of a class, or those that an escape stands for. */
   #member(): Range[] {
-    return this.#take("\\") ? this.#escape() : rangeOf(this.#next());
+    if (!this.#take("\\")) return rangeOf(this.#next());
+    if (["S", "D", "W"].some((character) => this.#isAhead(character))) this.#refuse();
+    return this.#escape();
   }
 
   /** The characters that an escape stands for; the backslash was read. */
@@ -159,11 +243,6 @@ class PatternParser {
 /** The first and the last code point. */
 type Range = [number, number];
 const DIGITS: Range[] = [[48, 57]];
-
-const literal =
-  (text: string): Part =>
-  () =>
-    text;
 
 function rangeOf(character: string): Range[] {
   const point = character.codePointAt(0) ?? 0;

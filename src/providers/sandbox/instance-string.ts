@@ -1,5 +1,5 @@
-import { readPattern, TEXT_LENGTH_MAX } from "./instance-pattern.ts";
-import { type Schema, UnsupportedSchemaError } from "./unsupported.ts";
+import { parsePattern, TEXT_LENGTH_MAX } from "./instance-pattern.ts";
+import { type Schema, UnsupportedSchemaError, type Work } from "./work.ts";
 
 /** One value of each format that tools' schemas use. */
 const FORMATS: Readonly<Record<string, (variant: number) => string>> = {
@@ -16,51 +16,71 @@ const FORMATS: Readonly<Record<string, (variant: number) => string>> = {
 };
 const VARIANTS_MAX = 256;
 
-/** The shortest text that a schema allows, or one that differs by `variant`. Throws UnsupportedSchemaError. */
-export function minimalString(schema: Schema, variant: number): string {
-  const { format, pattern, minLength, maxLength } = schema;
-  const least = typeof minLength === "number" ? minLength : 0;
-  const most = typeof maxLength === "number" ? Math.min(maxLength, TEXT_LENGTH_MAX) : TEXT_LENGTH_MAX;
-  if (least > TEXT_LENGTH_MAX) throw new UnsupportedSchemaError("a text must be too long");
-  const text = makeText(format, pattern, least, variant);
-  const length = [...text].length;
-  if (length >= least && length <= most) return text;
-  throw new UnsupportedSchemaError("it allows no text in one place");
-}
+/** Writes the texts of one example. It remembers which text it wrote for which pattern, because no pattern is ever run. */
+export class TextWriter {
+  readonly #work: Work;
+  readonly #parsed = new Map<string, ReturnType<typeof parsePattern>>();
+  readonly #written = new Map<string, Set<string>>();
 
-function makeText(format: unknown, pattern: unknown, least: number, variant: number): string {
-  if (typeof pattern === "string") return matching(pattern, least, variant);
-  const make = typeof format === "string" && Object.hasOwn(FORMATS, format) ? FORMATS[format] : undefined;
-  if (make === undefined) return (variant === 0 ? "" : String(variant)).padEnd(least, "a");
-  if (variant >= VARIANTS_MAX) throw new UnsupportedSchemaError("an array must have too many items");
-  return make(variant);
-}
-
-/**
- * A text that the pattern matches, grown until it is long enough and differs from the variants before it. Its length
- * grows with the repetitions or stays, so their least number is found by halving.
- */
-function matching(pattern: string, least: number, variant: number): string {
-  const make = readPattern(pattern);
-  let low = 0;
-  let high = TEXT_LENGTH_MAX;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (isLongEnough(make, middle, least)) high = middle;
-    else low = middle + 1;
+  constructor(work: Work) {
+    this.#work = work;
   }
-  const text = make(low + variant);
-  const isNew = variant === 0 || text !== make(low + variant - 1);
-  if (isNew && [...text].length >= least) return text;
-  throw new UnsupportedSchemaError("a pattern allows no text that is long enough");
+
+  /** Writes the shortest text that a schema allows, or one that differs by `variant`. Throws UnsupportedSchemaError. */
+  write({ format, pattern, minLength, maxLength }: Schema, variant: number): string {
+    const least = typeof minLength === "number" ? minLength : 0;
+    const most = typeof maxLength === "number" ? Math.min(maxLength, TEXT_LENGTH_MAX) : TEXT_LENGTH_MAX;
+    if (least > TEXT_LENGTH_MAX) throw tooLong();
+    const text =
+      typeof pattern === "string" ? this.#matching(pattern, least, variant) : this.#plain(format, least, variant);
+    const length = [...text].length;
+    if (length >= least && length <= most) return text;
+    throw new UnsupportedSchemaError("it allows no text in one place");
+  }
+
+  /** Whether the text was written for this pattern; of other texts it is not known whether they match. */
+  hasWritten(text: string, pattern: string): boolean {
+    return this.#written.get(pattern)?.has(text) === true;
+  }
+
+  #plain(format: unknown, least: number, variant: number): string {
+    this.#work.spend(Math.max(least, FORMAT_STEPS));
+    const make = typeof format === "string" && Object.hasOwn(FORMATS, format) ? FORMATS[format] : undefined;
+    if (make === undefined) return (variant === 0 ? "" : String(variant)).padEnd(least, "a");
+    if (variant >= VARIANTS_MAX) throw new UnsupportedSchemaError("an array must have too many items");
+    return make(variant);
+  }
+
+  /**
+   * Repeats the pattern's parts until the text is long enough and differs from the variants before it. Its length grows
+   * with the repetitions or stays, so their least number is found by halving.
+   */
+  #matching(pattern: string, least: number, variant: number): string {
+    const part = this.#parsed.get(pattern) ?? parsePattern(pattern, this.#work);
+    this.#parsed.set(pattern, part);
+    let low = 0;
+    let high = least;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (part.lengthWith(middle) >= least) high = middle;
+      else low = middle + 1;
+    }
+    const length = part.lengthWith(low + variant);
+    if (length > TEXT_LENGTH_MAX) throw tooLong();
+    const isNew = variant === 0 || length > part.lengthWith(low + variant - 1);
+    if (length < least || !isNew) throw new UnsupportedSchemaError("a pattern allows no text that is long enough");
+    this.#work.spend(length * WRITTEN_STEPS);
+    const text = part.write(low + variant);
+    const written = this.#written.get(pattern) ?? new Set();
+    this.#written.set(pattern, written.add(text));
+    return text;
+  }
 }
 
-function isLongEnough(make: (extra: number) => string, extra: number, least: number): boolean {
-  if (least === 0) return true;
-  try {
-    return [...make(extra)].length >= least;
-  } catch (error) {
-    if (!(error instanceof UnsupportedSchemaError)) throw error;
-    return true;
-  }
+const FORMAT_STEPS = 32;
+/** A character is written, counted and remembered. */
+const WRITTEN_STEPS = 2;
+
+function tooLong(): UnsupportedSchemaError {
+  return new UnsupportedSchemaError("a text must be too long");
 }

@@ -1,58 +1,75 @@
 import type { Delta, FinishReason } from "../../contract/completion.ts";
 import { UpstreamError, type UpstreamRequest } from "../provider.ts";
+import { indexOfFirst } from "./find-text.ts";
 import { minimalInstance } from "./instance.ts";
+import { toJson } from "./json.ts";
 import { tokensOf } from "./tokens.ts";
 import { calledTool, callId } from "./tools.ts";
-import { UnsupportedSchemaError } from "./unsupported.ts";
+import { UnsupportedSchemaError, type Work, WorkExceededError } from "./work.ts";
 
-/** An answer as the sandbox will give it: one piece a token. */
+/** An answer that the sandbox will give: one piece a token. */
 export interface Script {
   pieces: Delta[];
   finishReason: FinishReason;
 }
 
-/**
- * Writes an answer's script, at most `max_tokens` long: a tool call where one is due, JSON where a format asks for it,
- * else the given tokens up to a stop sequence.
- */
-export function toScript(request: UpstreamRequest, tokens: Iterable<string>): Script {
-  const tool = calledTool(request);
-  if (tool !== undefined) {
-    const { name, parameters } = tool.function;
-    return toolScript(request, name, jsonOf(parameters ?? { type: "object" }));
-  }
-  const format = request.response_format;
-  if (format?.type === "json_object") return textScript(request, tokensOf(jsonOf({ type: "object" })));
-  if (format?.type === "json_schema") {
-    return textScript(request, tokensOf(jsonOf(format.json_schema.schema ?? { type: "object" })));
-  }
-  return textScript(request, tokens);
+const STEPS_A_TOKEN = 8;
+
+/** Whether the answer to a request may follow a schema of the caller's, which takes more work than other answers do. */
+export function followsSchema(request: UpstreamRequest): boolean {
+  return request.tools !== undefined || request.response_format?.type === "json_schema";
 }
 
-/** The tokens that a script has at most, as a refusal. */
+/**
+ * Writes an answer's script, at most `max_tokens` long: a tool call where one is due, JSON where a format asks for it,
+ * else the given tokens up to a stop sequence. Throws UpstreamError `rejected` where it would cost more than the work
+ * budget, or where the sandbox cannot follow the schema.
+ */
+export function toScript(request: UpstreamRequest, tokens: Iterable<string>, work: Work): Script {
+  try {
+    const tool = calledTool(request);
+    if (tool !== undefined) {
+      const param = `tools[${request.tools?.indexOf(tool)}].function.parameters`;
+      const { name, parameters } = tool.function;
+      return toolScript(request, name, jsonOf(parameters ?? { type: "object" }, param, work), work);
+    }
+    const format = request.response_format;
+    if (format === undefined || format.type === "text") return textScript(request, tokens, work);
+    const schema = format.type === "json_schema" ? format.json_schema.schema : undefined;
+    const json = jsonOf(schema ?? { type: "object" }, "response_format.json_schema.schema", work);
+    return textScript(request, tokensOf(json), work);
+  } catch (error) {
+    if (!(error instanceof WorkExceededError)) throw error;
+    const reason = "The sandbox would need too much work for this answer. Ask for fewer tokens.";
+    throw new UpstreamError("rejected", reason, { publicReason: reason, param: "max_tokens", cause: error });
+  }
+}
+
+/** The same answer as a refusal. */
 export function toRefusal(script: Script): Script {
   const pieces = script.pieces.map((delta) => (typeof delta.content === "string" ? { refusal: delta.content } : delta));
   return { ...script, pieces };
 }
 
-function textScript(request: UpstreamRequest, tokens: Iterable<string>): Script {
-  const { taken, isCut } = take(tokens, request.max_tokens);
+function textScript(request: UpstreamRequest, tokens: Iterable<string>, work: Work): Script {
+  const { taken, isCut } = take(tokens, request.max_tokens, work);
   const stopped = upToStop(taken, request.stop);
   const pieces = (stopped ?? taken).map((content) => ({ content }));
   return { pieces, finishReason: isCut && stopped === undefined ? "length" : "stop" };
 }
 
-function toolScript(request: UpstreamRequest, name: string, json: string): Script {
-  const { taken, isCut } = take(tokensOf(json), request.max_tokens - 1);
+function toolScript(request: UpstreamRequest, name: string, json: string, work: Work): Script {
+  const { taken, isCut } = take(tokensOf(json), request.max_tokens - 1, work);
   const id = callId(request.messages);
   const head: Delta = { tool_calls: [{ index: 0, id, type: "function", function: { name, arguments: "" } }] };
   const rest = taken.map((piece): Delta => ({ tool_calls: [{ index: 0, function: { arguments: piece } }] }));
   return { pieces: [head, ...rest], finishReason: isCut ? "length" : "tool_calls" };
 }
 
-function take(tokens: Iterable<string>, count: number): { taken: string[]; isCut: boolean } {
+function take(tokens: Iterable<string>, count: number, work: Work): { taken: string[]; isCut: boolean } {
   const taken: string[] = [];
   for (const token of tokens) {
+    work.spend(STEPS_A_TOKEN);
     if (taken.length >= count) return { taken, isCut: true };
     taken.push(token);
   }
@@ -64,17 +81,18 @@ function upToStop(tokens: readonly string[], stop: string | readonly string[] | 
   const stops = (typeof stop === "string" ? [stop] : (stop ?? [])).filter((sequence) => sequence !== "");
   if (stops.length === 0) return undefined;
   const text = tokens.join("");
-  const found = stops.map((sequence) => text.indexOf(sequence)).filter((index) => index >= 0);
+  const found = stops.map((sequence) => indexOfFirst(sequence, text)).filter((index) => index >= 0);
   return found.length === 0 ? undefined : [...tokensOf(text.slice(0, Math.min(...found)))];
 }
 
-/** A minimal instance of a schema as JSON with white space in it, so that it has more tokens than one. */
-function jsonOf(schema: unknown): string {
+/** A minimal instance of a schema as JSON. `param` is where the schema stands in the request. */
+function jsonOf(schema: unknown, param: string, work: Work): string {
   try {
-    return JSON.stringify(minimalInstance(schema), null, 1).replace(/\n\s*/g, " ");
+    return toJson(minimalInstance(schema, work), work);
   } catch (error) {
     if (!(error instanceof UnsupportedSchemaError)) throw error;
-    const reason = `The sandbox cannot make an example of this JSON schema: ${error.message}.`;
-    throw new UpstreamError("rejected", reason, { publicReason: reason, cause: error });
+    const place = error.place === undefined ? "" : ` (at ${error.place})`;
+    const reason = `The sandbox cannot make an example of the JSON schema in '${param}': ${error.message}${place}.`;
+    throw new UpstreamError("rejected", reason, { publicReason: reason, param, cause: error });
   }
 }
