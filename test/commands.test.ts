@@ -124,13 +124,22 @@ test("credits that are revoked", async () => {
   const { id: org } = await json("org", "create", "Revoked", "--credits", "10");
   const { id: grant } = await json("credits", "grant", "--org", org, "5");
   const revoke = ["credits", "revoke", "--org", org];
-  const first = await json(...revoke, "8", "--grant", grant, "--reference", "chargeback", "--note", "it bounced");
+  expect(await line(1, ...revoke, "8", "--grant", grant)).toContain(
+    `allowed: at most 5 credits, which are left of ${grant}`,
+  );
+  const first = await json(...revoke, "5", "--grant", grant, "--reference", "chargeback", "--note", "it bounced");
   const left = { creditsTotal: 10, creditsAvailable: 10 };
   const id = expect.stringMatching(/^adjustment_[0-9a-z]+$/);
   const told = { organizationId: org, amount: 5, reference: "chargeback", repeated: false };
   expect(first).toEqual({ id, ...told, ...left });
   expect(await json(...revoke, "3", "--reference", "chargeback")).toEqual({ ...first, repeated: true });
-  expect((await run(...revoke, "40")).stdout).toContain("10, all that was available");
+  expect(await line(1, ...revoke, "10.000001")).toContain(
+    'AMOUNT: found "10.000001"; allowed: at most 10 credits, which are available, or --all',
+  );
+  expect(await line(1, ...revoke)).toContain("AMOUNT: found none; allowed: a number of credits, or --all");
+  expect(await line(1, ...revoke, "1", "--all")).toContain("--all: found with AMOUNT");
+  expect(await json("credits", "balance", "--org", org)).toMatchObject({ creditsAvailable: 10 });
+  expect(await json(...revoke, "--all")).toMatchObject({ amount: 10, creditsAvailable: 0 });
   expect(await json("credits", "balance", "--org", org)).toMatchObject({ creditsTotal: 0, creditsAvailable: 0 });
   expect(await line(1, ...revoke, "1", "--grant", "grant_none")).toContain('--grant: found "grant_none"');
   expect(await line(1, "credits", "credit", "--org", org, "1")).toContain("allowed: at most 0, which was charged");

@@ -3,19 +3,21 @@ import { type Batch, holdOf, tokenBalanceOf } from "./batch.ts";
 import type { AdjustmentRow, CreditTransition, HoldRow, Outcomes, RevokeTransition } from "./books.ts";
 import { assertAmount } from "./checks.ts";
 import { sumOf } from "./draws.ts";
-import { giveCredit, type Purse, revoke as revokeFrom } from "./purse.ts";
+import { giveCredit, type Purse, revocableIn, revoke as revokeFrom } from "./purse.ts";
 
-/** Takes back at most what is available. */
+/** Takes back what is asked for, or all that is available where no amount is named. */
 export function revoke(batch: Batch, purse: Purse, transition: RevokeTransition): Outcomes["revoke"] {
   const earlier = findEarlier(batch, transition);
   if (earlier !== undefined) {
     return { outcome: "revoked", adjustment: earlier, balance: { ...purse.balance }, repeated: true };
   }
-  assertAmount(transition.amount);
-  const { grantId } = transition;
+  const { amount, grantId } = transition;
+  if (amount !== null) assertAmount(amount);
   const named = grantId === null ? null : purse.grants.get(grantId);
   if (named === undefined) return { outcome: "unknown_grant" };
-  const draws = revokeFrom(purse, transition.amount, named);
+  const most = revocableIn(purse, named);
+  if (amount !== null && amount > most) return { outcome: "excessive", most };
+  const draws = revokeFrom(purse, amount ?? most, named);
   const adjustment = { ...newAdjustment(batch, transition), amount: sumOf(draws), draws };
   batch.adjustments.push(adjustment);
   return { outcome: "revoked", adjustment, balance: { ...purse.balance }, repeated: false };

@@ -217,12 +217,13 @@ export interface GrantTransition {
   priority: number;
   reference: string | null;
 }
-/** Takes back what was granted and is neither held nor spent, at most `amount`, in the order in which grants are drawn down. */
+/** Takes back credits that are neither held nor spent, in the order in which grants are drawn down: all of `amount` or nothing. */
 export interface RevokeTransition {
   kind: "revoke";
   organizationId: string;
   adjustmentId: string;
-  amount: MicroCredits;
+  /** Null: all that is available, which may be 0. */
+  amount: MicroCredits | null;
   /** Null: of every grant in force. Named, also of one that has not taken effect yet. */
   grantId: string | null;
   reference: string | null;
@@ -300,6 +301,8 @@ export type ExpireOutcome =
 export type GrantOutcome = { outcome: "granted"; grantId: string; balance: BalanceRow; repeated: boolean };
 export type RevokeOutcome =
   | { outcome: "revoked"; adjustment: AdjustmentRow; balance: BalanceRow; repeated: boolean }
+  /** More than is available, or than is left of the grant. */
+  | { outcome: "excessive"; most: MicroCredits }
   | { outcome: "unknown_grant" };
 export type CreditOutcome =
   | { outcome: "credited"; adjustment: AdjustmentRow; balance: BalanceRow; repeated: boolean }

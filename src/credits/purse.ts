@@ -103,16 +103,21 @@ export function addGrant(
   return { grant, first: true };
 }
 
+/** The largest amount that can be revoked: of a grant, or of all grants in force. */
+export function revocableIn({ balance }: Purse, named: GrantRow | null): MicroCredits {
+  if (named === null) return balance.available;
+  return named.state === "pending" ? named.amount - named.revoked : named.remaining;
+}
+
 /**
- * Takes back at most `amount`: of a grant that is named, or of what is available in the order of drawing. What is pending
- * is taken off before it is granted.
+ * Takes back `amount`, which is at most what `revocableIn` allows: from the named grant, or from the grants in force in the
+ * order of drawing. A pending grant is reduced before it takes effect.
  */
 export function revoke(purse: Purse, amount: MicroCredits, named: GrantRow | null): Draw[] {
   const { balance } = purse;
   if (named !== null && named.state === "pending") {
-    const revoked = minimum(amount, named.amount - named.revoked);
-    named.revoked += revoked;
-    return revoked === 0n ? [] : [{ grantId: named.id, amount: revoked }];
+    named.revoked += amount;
+    return amount === 0n ? [] : [{ grantId: named.id, amount }];
   }
   const draws: Draw[] = [];
   let left = amount;
@@ -126,6 +131,7 @@ export function revoke(purse: Purse, amount: MicroCredits, named: GrantRow | nul
     balance.granted -= revoked;
     draws.push({ grantId: grant.id, amount: revoked });
   }
+  if (left !== 0n) throw new Error("grants hold less than the balance says is available");
   return draws;
 }
 

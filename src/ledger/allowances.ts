@@ -85,10 +85,10 @@ export async function endAllowance(
   // The next month's grant stands in the books a little before it takes effect.
   const startMs = nowMs < anchorAtMs ? anchorAtMs : periodAt(anchorAtMs, nowMs).endMs;
   const next = grantOfPeriod(row, periodAt(anchorAtMs, startMs));
-  const { grantId, amount } = next;
+  const { grantId } = next;
   // Another process may be about to make it: it is booked once, and so only here, to be taken back.
   if (isEnded && startMs <= nowMs + 2 * AHEAD_MS) await grant(next);
-  const terms = { grantId, amount, reference: grantId, note: "the allowance has ended" };
+  const terms = { grantId, amount: null, reference: grantId, note: "the allowance has ended" };
   await revoke({ kind: "revoke", organizationId, adjustmentId: `${grantId}_ended`, ...terms });
   return { row: (await findAllowance(allowances, organizationId, id)) ?? row, repeated: !isEnded };
 }

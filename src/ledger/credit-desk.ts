@@ -1,6 +1,6 @@
 import type { Allowance, Booking } from "../contract/admin/credits.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
-import { creditsFromMicro, MICRO_CREDITS_MAX, type MicroCredits } from "../credits/amount.ts";
+import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
 import type { BalanceRow, CreditTransition, GrantTransition, RevokeTransition } from "../credits/books.ts";
 import { creditsOf } from "../credits/shown.ts";
 import type { AllowanceRows, DirectoryRows } from "../stores/store.ts";
@@ -40,13 +40,13 @@ export class CreditDesk {
     return bookingOf({ id, amount: first?.amount ?? terms.amount, balance, repeated });
   }
 
-  /** Null: all that is neither spent nor held. */
+  /** Takes back credits that are neither spent nor held; `excessive` names the most that can be taken, in credits. */
   async revoke(
-    terms: Terms<RevokeTransition, "adjustmentId" | "amount"> & { amount: MicroCredits | null },
-  ): Promise<Booked<"unknown_organization" | "unknown_grant">> {
+    terms: Terms<RevokeTransition, "adjustmentId">,
+  ): Promise<Booked<"unknown_organization" | "unknown_grant"> | { outcome: "excessive"; most: number }> {
     const { ledger, makeId } = this.#options;
-    const amount = terms.amount ?? MICRO_CREDITS_MAX;
-    const outcome = await ledger.revoke({ ...terms, amount, adjustmentId: makeId("adjustment") });
+    const outcome = await ledger.revoke({ ...terms, adjustmentId: makeId("adjustment") });
+    if (outcome.outcome === "excessive") return { outcome: "excessive", most: creditsFromMicro(outcome.most) };
     if (outcome.outcome !== "revoked") return outcome;
     const { adjustment, balance, repeated } = outcome;
     return bookingOf({ id: adjustment.id, amount: adjustment.amount, balance, repeated });

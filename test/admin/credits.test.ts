@@ -54,7 +54,8 @@ describe("credits", () => {
     ]);
     const taken = await book(id, "revocations", { amount: 2, grant_id: first.body.id, note: "a mistake" });
     expect(taken.body).toMatchObject({ amount: 2, credits: { available: 10.500001 } });
-    expect((await book(id, "revocations", {})).body).toMatchObject({ amount: 10.500001, credits: { available: 0 } });
+    const all = await book(id, "revocations", { all: true });
+    expect(all.body).toMatchObject({ amount: 10.500001, credits: { available: 0 } });
     expect((await book(id, "credits", { amount: 1 })).status).toBe(400);
     const { body: audit } = await admin().call<Listed>("GET", `/audit?organization_id=${id}`);
     const actions = audit.data.map(({ action }) => action);
@@ -64,6 +65,29 @@ describe("credits", () => {
       "credits.grant",
       "credits.grant",
     ]);
+  });
+
+  test("are revoked in full only where that is asked for", async () => {
+    const id = await made();
+    const { body: grant } = await book(id, "grants", { amount: 810 });
+    await book(id, "grants", { amount: 40 });
+    const refused = async (body: object) => (await book(id, "revocations", body)).body.error;
+    expect(await refused({ amount: 5_000_000 })).toMatchObject({
+      code: "invalid_value",
+      param: "amount",
+      message: expect.stringContaining("850 credits are available"),
+    });
+    expect(await refused({ amount: 811, grant_id: grant.id })).toMatchObject({
+      param: "amount",
+      message: expect.stringContaining("810 credits are left of this grant"),
+    });
+    for (const body of [{}, { amount: null }, { all: false }]) {
+      expect(await refused(body)).toMatchObject({ code: "missing_required_parameter", param: "amount" });
+    }
+    expect(await refused({ amount: 1, all: true })).toMatchObject({ code: "invalid_value", param: "all" });
+    expect((await admin().call("GET", `/organizations/${id}`)).body.credits).toMatchObject({ available: 850 });
+    const ofGrant = await book(id, "revocations", { all: true, grant_id: grant.id });
+    expect([ofGrant.status, ofGrant.body]).toMatchObject([201, { amount: 810, credits: { available: 40 } }]);
   });
 
   test("that were charged are given back, no more than were charged", async () => {

@@ -167,7 +167,7 @@ test("creditsTotal and creditsAvailable at every moment: grants, holds, charges,
   await credits("revoke", "20", "--reference", "refund");
   await credits("revoke", "20", "--reference", "refund");
   expect(await usageOf(organization)).toEqual([80, 75, 5, 0]);
-  await credits("revoke", "1000");
+  await credits("revoke", "--all");
   expect(await usageOf(organization)).toEqual([5, 0, 5, 0]);
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
 });

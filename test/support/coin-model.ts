@@ -242,7 +242,10 @@ function revoke(
   const adjustment = first ?? { ...emptyAdjustment(organizationId, transition, nowMs) };
   if (first === undefined) {
     const free = named?.coins.filter(({ place }) => place === "pending" || place === "available");
-    const coins = (free ?? purseOf(organization)).slice(0, Number(transition.amount));
+    const there = free ?? purseOf(organization);
+    const asked = Number(transition.amount ?? there.length);
+    if (asked > there.length) return { outcome: "excessive", most: BigInt(there.length) };
+    const coins = there.slice(0, asked);
     for (const coin of coins) coin.place = "revoked";
     Object.assign(adjustment, { amount: BigInt(coins.length), draws: tally(coins) });
     organization.adjustments.push(adjustment);

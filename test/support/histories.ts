@@ -103,6 +103,7 @@ const revoke = fc.record({
   kind: fc.constant("revoke" as const),
   ...adjustment,
   adjustmentId: adjustment.adjustmentId.map((id) => `revoked_${id}`),
+  amount: fc.option(adjustment.amount, { freq: 3 }),
   grantId: fc.option(grantId, { freq: 2 }),
 });
 const credit = fc.record({

@@ -66,10 +66,14 @@ export type Booking = Static<typeof Booking>;
 
 export const NewRevocation = Strict({
   amount: Type.Optional(Nullable(PositiveAmount)),
+  all: Type.Optional(
+    Type.Boolean({ default: false, description: "Revoke everything that is available; without `amount`." }),
+  ),
   grant_id: Type.Optional(Nullable(Id)),
   reference: Type.Optional(Reference),
   note: Type.Optional(Note),
 });
+export type NewRevocation = Static<typeof NewRevocation>;
 export const NewCredit = Strict({
   amount: PositiveAmount,
   hold_id: Type.Optional(

@@ -61,16 +61,21 @@ const createRevocation = adminEndpoint({
   path: "/organizations/:id/revocations",
   access: "operator",
   operationId: "createRevocation",
-  summary: "Take back credits that are neither spent nor held; without an amount all of them",
+  summary: "Revoke credits that are neither spent nor held: an `amount` of them, or `all`",
   body: NewRevocation,
-  response: { status: 201, description: "What was taken back, which may be less than was asked for.", schema: Booking },
+  response: { status: 201, description: "What was revoked.", schema: Booking },
   async handle(services, call) {
-    const { amount, grant_id = null, reference = null, note = null } = call.body;
-    const terms = { organizationId: call.params.id, amount: amountOf("amount", amount), grantId: grant_id };
+    const { grant_id = null, reference = null, note = null } = call.body;
+    const terms = { organizationId: call.params.id, amount: amountToRevoke(call.body), grantId: grant_id };
     const outcome = await services.creditDesk.revoke({ ...terms, reference, note });
     if (outcome.outcome === "unknown_organization") throw nothingThere();
     if (outcome.outcome === "unknown_grant") {
       throw new ApiError("invalid_value", "The organization has no grant of this id.", { param: "grant_id" });
+    }
+    if (outcome.outcome === "excessive") {
+      const where = grant_id === null ? "are available" : "are left of this grant";
+      const message = `Invalid 'amount': ${outcome.most} credits ${where}. Revoke at most as many, or send \`"all": true\`.`;
+      throw new ApiError("invalid_value", message, { param: "amount" });
     }
     return recorded(services, call, "credits.revoke", outcome.booking);
   },
@@ -187,6 +192,18 @@ async function organizationOf({ directory }: AdminServices, id: string): Promise
 async function creditedOf(services: AdminServices, id: string): Promise<void> {
   const { kind } = await organizationOf(services, id);
   if (kind === "playground") throw new ApiError("invalid_value", PLAYGROUND_HOLDS_NOTHING);
+}
+
+/** The amount of a revocation in micro-credits; null for all that is available, which has to be asked for. */
+function amountToRevoke({ amount, all = false }: NewRevocation): bigint | null {
+  const asked = amountOf("amount", amount);
+  if (all && asked !== null) {
+    const message = "Invalid 'all': send either `amount` or `\"all\": true`, not both.";
+    throw new ApiError("invalid_value", message, { param: "all" });
+  }
+  if (all || asked !== null) return asked;
+  const message = "Missing required parameter: 'amount'. To revoke everything that is available, send `\"all\": true`.";
+  throw new ApiError("missing_required_parameter", message, { param: "amount" });
 }
 
 function timeToCome({ clock }: AdminServices, param: string, text: string | null | undefined): number | null {

@@ -12,7 +12,11 @@ import {
   settleOf,
 } from "./fixture.ts";
 
-function revokeOf(organizationId: string, amount: bigint, rest: Partial<RevokeTransition> = {}): RevokeTransition {
+function revokeOf(
+  organizationId: string,
+  amount: bigint | null,
+  rest: Partial<RevokeTransition> = {},
+): RevokeTransition {
   const named = { kind: "revoke" as const, organizationId, adjustmentId: randomId("adjustment"), amount };
   return { ...named, grantId: null, reference: null, note: null, ...rest };
 }
@@ -30,10 +34,26 @@ export function adjustmentCases(subject: Subject): void {
 }
 
 function revokeCases(subject: Subject): void {
-  test("a revocation takes back what is available and no more, once for its reference", async () => {
+  test("a revocation of more than is available is refused with what is available, and books nothing", async () => {
+    const organizationId = await subject.organization(100n);
+    const { holdId } = (await subject.held(holdOf(organizationId, 70n))).facts;
+    const revoke = revokeOf(organizationId, 31n, { reference: "chargeback" });
+    expect(await subject.one(revoke)).toEqual({ outcome: "excessive", most: 30n });
+    expect(await subject.books.balance(organizationId)).toMatchObject({ granted: 100n, available: 30n, held: 70n });
+    // A refusal does not take the reference.
+    await subject.one({ kind: "release", organizationId, holdId });
+    expect(await subject.one(revoke)).toMatchObject({
+      outcome: "revoked",
+      repeated: false,
+      adjustment: { amount: 31n },
+    });
+    await subject.expectSound(organizationId);
+  });
+
+  test("a revocation of everything takes what is available, once for its reference", async () => {
     const organizationId = await subject.organization(100n);
     await subject.held(holdOf(organizationId, 70n));
-    const revoke = revokeOf(organizationId, 50n, { reference: "chargeback 'x'", note: "bounced" });
+    const revoke = revokeOf(organizationId, null, { reference: "chargeback 'x'", note: "bounced" });
     const first = await subject.one(revoke);
     expect(first).toMatchObject({ outcome: "revoked", repeated: false, adjustment: { amount: 30n, note: "bounced" } });
     expect(await subject.books.balance(organizationId)).toMatchObject({ granted: 70n, available: 0n, held: 70n });
@@ -50,9 +70,13 @@ function revokeCases(subject: Subject): void {
     const atMs = Date.now() + HOUR_MS / 2;
     const [named, pending] = [grantOf(organizationId, 50n), grantOf(organizationId, 30n, { effectiveAtMs: atMs })];
     await subject.books.apply("durable", [named, pending]);
-    const ofNamed = await subject.one(revokeOf(organizationId, 80n, { grantId: named.grantId }));
+    const excessive = await subject.one(revokeOf(organizationId, 51n, { grantId: named.grantId }));
+    expect(excessive).toEqual({ outcome: "excessive", most: 50n });
+    const ofNamed = await subject.one(revokeOf(organizationId, 50n, { grantId: named.grantId }));
     expect(ofNamed).toMatchObject({ adjustment: { amount: 50n, draws: [{ grantId: named.grantId, amount: 50n }] } });
     await subject.one(revokeOf(organizationId, 20n, { grantId: pending.grantId }));
+    const ofPending = await subject.one(revokeOf(organizationId, 11n, { grantId: pending.grantId }));
+    expect(ofPending).toEqual({ outcome: "excessive", most: 10n });
     expect(await subject.one(revokeOf(organizationId, 1n, { grantId: "absent" }))).toEqual({
       outcome: "unknown_grant",
     });

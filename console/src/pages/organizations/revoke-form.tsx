@@ -25,7 +25,8 @@ export function RevokeForm({ organizationId, grant, available, onClose }: Revoke
     const credits = readOptionalCredits(amount);
     setError("error" in credits ? credits.error : null);
     if ("error" in credits) return;
-    revoke.mutate({ amount: credits.value, grant_id: grant?.id ?? null, note: lineOrNull(note) });
+    const wanted = credits.value === null ? { all: true } : { amount: credits.value };
+    revoke.mutate({ ...wanted, grant_id: grant?.id ?? null, note: lineOrNull(note) });
   };
   const left = formatExactCredits(grant?.remaining ?? available);
   return (
