@@ -1,22 +1,22 @@
 /**
  * Runs before `npm start` and `npm test`: installs the packages of package-lock.json where they are missing or differ.
- * Plain JavaScript, for the Node that is at hand in a fresh clone (20 or later) runs it before the project's own is
- * there. Argument: a folder with packages of its own, such as `bench`; absent: the project.
+ * Plain JavaScript, because in a fresh clone any Node from version 20 on runs it, before the project's own runtime is
+ * installed. Argument: a folder with its own packages, such as `bench`; default: the project.
  */
 import { spawn } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync } from "node:fs";
 import { basename, delimiter, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const project = dirname(dirname(fileURLToPath(import.meta.url)));
 const root = resolve(project, process.argv[2] ?? ".");
 
-/** What differs between the lock and what npm noted as installed, in words; undefined where nothing does. */
+/** Describes the first difference between the lock file and the installed packages; undefined when they agree. */
 function findMissing() {
   const wanted = readPackages(join(root, "package-lock.json"));
   const installed = readPackages(join(root, "node_modules", ".package-lock.json"));
   if (installed === undefined) return "there are no packages yet";
-  // Of what is optional, only what this project names itself: the rest is for other platforms.
+  // Optional packages that the project does not name itself are for other platforms.
   const ownOptional = new Set(
     Object.keys(wanted?.[""]?.optionalDependencies ?? {}).map((name) => `node_modules/${name}`),
   );
@@ -36,13 +36,13 @@ function readPackages(path) {
 
 const ownNode = join(project, "node_modules", ".bin", process.platform === "win32" ? "node.cmd" : "node");
 
-/** The package `node` fetches the runtime in its install script, which npm can be told not to run. */
+/** Whether a Node that is new enough is installed: the project's own, or the one that runs this script. */
 function hasRuntime() {
   if (existsSync(ownNode)) return true;
   return Number(process.versions.node.split(".")[0]) >= 24;
 }
 
-/** Runs npm by the Node that ran it, or by another; resolves with its exit code. What it prints is shown only where it fails. */
+/** Runs npm with the given Node (default: the one that runs npm now); resolves with its exit code and its output. */
 function runNpm(commandArguments, node = process.env.npm_node_execpath ?? process.execPath) {
   const npmScript = process.env.npm_execpath;
   const isNpm = npmScript !== undefined && basename(npmScript) === "npm-cli.js";
@@ -65,17 +65,18 @@ function runNpm(commandArguments, node = process.env.npm_node_execpath ?? proces
 async function install(reason) {
   const startedAtMs = Date.now();
   console.error(`Installing packages from the npm registry (${reason}); this takes about a minute ...`);
-  // Development packages hold the runtime, so that neither NODE_ENV=production nor omit=dev may leave them out. Not
-  // `npm ci`: it refuses a lock that was made on one platform and lacks the optional binaries of another.
-  const wanted = ["--include=dev", "--include=optional", "--no-audit", "--no-fund", "--loglevel=error"];
-  const command = ["install", "--no-save", ...wanted];
-  let { code, printed } = await runNpm(command);
-  // Under an older Node npm leaves out optional packages that ask for a newer one: the one that it has brought takes them.
+  // Neither NODE_ENV=production nor omit=dev may leave out the development packages: the runtime is one of them.
+  const flags = ["--include=dev", "--include=optional", "--no-audit", "--no-fund", "--loglevel=error"];
+  // Left by an interrupted `npm pack`, it would take the place of package-lock.json.
+  rmSync(join(root, "npm-shrinkwrap.json"), { force: true });
+  let { code, printed } = await runNpm(["ci", ...flags]);
+  // Under an older Node npm leaves out optional packages that require a newer one. The runtime that it has just
+  // installed adds them from the same lock file; a second `npm ci` would delete that runtime while it runs.
   if (code === 0 && findMissing() !== undefined && existsSync(ownNode))
-    ({ code, printed } = await runNpm(command, ownNode));
+    ({ code, printed } = await runNpm(["install", "--no-save", ...flags], ownNode));
   if (code !== 0) {
     console.error(printed.trimEnd());
-    console.error("The packages could not be installed: npm's own words stand above.");
+    console.error("The packages could not be installed. The output of npm is above.");
     process.exit(code);
   }
   console.error(`Installed in ${Math.round((Date.now() - startedAtMs) / 1000)} s.`);
@@ -85,8 +86,8 @@ const reason = findMissing();
 if (reason !== undefined) await install(reason);
 if (!hasRuntime()) {
   console.error(
-    `Tollgate needs Node 24 or later, this is ${process.versions.node}, and npm did not run the install script of the ` +
-      "package `node` that brings one. Run: npm rebuild node --ignore-scripts=false",
+    `Tollgate needs Node 24 or later; this is ${process.versions.node}, and the package of the runtime ` +
+      `(scripts/runtime/package.json) has no build for ${process.platform} ${process.arch}. Install Node 24 or later.`,
   );
   process.exit(1);
 }

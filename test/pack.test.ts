@@ -1,5 +1,5 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
-import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -44,8 +44,19 @@ describe("the packed package, installed into an empty folder", () => {
     expect(paths.filter((path) => extname(path) === ".ts")).toEqual([]);
     expect(paths.filter((path) => /(^|[./])(test|contract\/fixture)\b/.test(path))).toEqual([]);
     expect(
-      paths.filter((path) => !/^(bin|dist|docs|console\/dist)\/|^[A-Z]+(\.md)?$|^package\.json$/.test(path)),
+      paths.filter(
+        (path) => !/^(bin|dist|docs|console\/dist)\/|^[A-Z]+(\.md)?$|^(package|npm-shrinkwrap)\.json$/.test(path),
+      ),
     ).toEqual([]);
+  });
+
+  test("contains the locked version and integrity of every package that it needs, and of no other", async () => {
+    const shrinkwrap = await readLock(join(folder, "node_modules", "tollgate", "npm-shrinkwrap.json"));
+    const lock = await readLock(join(root, "package-lock.json"));
+    const needed = Object.entries(lock).filter(([path, { dev, link }]) => path !== "" && !dev && !link);
+    const { "": own, ...others } = shrinkwrap;
+    expect(Object.keys(own ?? {})).not.toContain("devDependencies");
+    expect(others).toEqual(Object.fromEntries(needed));
   });
 
   test("brings no development package", async () => {
@@ -74,6 +85,10 @@ describe("the packed package, installed into an empty folder", () => {
     expect(JSON.parse(books.stdout)).toMatchObject({ ok: true });
   });
 });
+
+async function readLock(file: string): Promise<Record<string, { dev?: boolean; link?: boolean }>> {
+  return JSON.parse(await readFile(file, "utf8")).packages;
+}
 
 /** Runs a program to its end; what the compiler finds wrong stands on its standard output. */
 async function run(command: string, words: string[], cwd: string) {
