@@ -218,7 +218,8 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
   const { store, ledger, keeper, catalog, upstreams, circuits, lastUses } = services;
   const limits = new Limits(clock);
   const { providers } = upstreams;
-  const settings = { limits, limitSettings: config.limits, playground: config.playground };
+  const { limits: limitSettings, playground, completions } = config;
+  const settings = { limits, limitSettings, playground, completionMaxTokens: completions.maxTokens };
   const routing = { circuits, retryBudget: new RetryBudget(), random: fractions(surroundings.random) };
   return createServer({
     gateway: {
@@ -258,7 +259,7 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
 }
 
 function adminServices(
-  { limits, playground, conversations: settings }: Config,
+  { limits, playground, completions, conversations: settings }: Config,
   surroundings: Surroundings,
   { store, ledger, accounts, usageDays }: Services,
 ): Omit<AdminServices, "gateway"> {
@@ -293,6 +294,7 @@ function adminServices(
         tokens_per_minute: limits.tokensPerMinute,
         concurrent_requests: limits.concurrentRequests,
       },
+      completions: { max_tokens: completions.maxTokens === "model" ? null : completions.maxTokens },
       conversation_days: settings.keepDays,
     },
   };

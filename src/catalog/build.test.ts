@@ -73,7 +73,7 @@ describe("a configured model", () => {
       ownedBy: "openai",
       category: "reasoning",
       contextWindow: 400_000,
-      maxOutputTokens: 4096,
+      maxOutputTokens: 128_000,
       cutoffDate: "2024-05-30",
       cutoffBasis: "stated",
       created: Date.parse("2025-08-07") / 1000,
@@ -129,9 +129,9 @@ describe("a configured model", () => {
     expect(model).toMatchObject({ name: "gpt-oss-20b", cutoffDate: "2024-06-30", deprecatedSince: null });
   });
 
-  test("never gives more than 4096 tokens, nor more than its context", () => {
+  test("gives as many tokens as are stated or known, never more than its context", () => {
     const price = { input: "1", output: "1" };
-    expect(configured({ price, maxOutputTokens: 100_000 }).maxOutputTokens).toBe(4096);
+    expect(configured({ price, maxOutputTokens: 100_000 }).maxOutputTokens).toBe(100_000);
     expect(configured({ price, contextWindow: 1000 }).maxOutputTokens).toBe(1000);
   });
 

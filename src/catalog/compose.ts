@@ -36,8 +36,8 @@ export interface Stated {
   playground?: boolean;
 }
 
-/** The contract's bound of an answer. */
-const MAX_OUTPUT_TOKENS = 4_096;
+/** Output limit of a model of which none is known: nearly every model takes that much. */
+const ASSUMED_MAX_OUTPUT_TOKENS = 4_096;
 /** Of a model of which nothing is known: most take that much, and an upstream that takes less says so itself. */
 const ASSUMED_CONTEXT_WINDOW_TOKENS = 32_768;
 /** Of a model of which nothing is known: old enough to be true of nearly every one in use. */
@@ -68,7 +68,7 @@ export function compose(knowledge: Knowledge): CatalogModel {
     description: stated.description ?? describe(knowledge, category, capabilities, known),
     capabilities,
     contextWindow: known,
-    maxOutputTokens: Math.min(MAX_OUTPUT_TOKENS, stated.maxOutputTokens ?? facts?.maxOutputTokens ?? known, known),
+    maxOutputTokens: Math.min(stated.maxOutputTokens ?? facts?.maxOutputTokens ?? ASSUMED_MAX_OUTPUT_TOKENS, known),
     cutoffDate: cutoff.date,
     cutoffBasis: cutoff.basis,
     created: Date.parse(facts?.released ?? knowledge.fileDate ?? cutoff.date) / 1000,

@@ -11,7 +11,7 @@ export interface CatalogModel {
   capabilities: ReadonlySet<Capability>;
   /** Tokens. */
   contextWindow: number;
-  /** At most 4096. */
+  /** The model's own maximum, in tokens. */
   maxOutputTokens: number;
   /** YYYY-MM-DD. */
   cutoffDate: string;

@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { Ajv, type ValidateFunction } from "ajv";
 import { type Static, Type } from "typebox";
-import { MAX_TOKENS_LIMIT } from "../contract/request.ts";
+import { MAX_TOKENS_DEFAULT } from "../contract/request.ts";
 import { parseDecimal } from "../credits/amount.ts";
 import { Count, DECIMAL_WORDS, Decimal, Group, ONE_BILLION } from "./schema-parts.ts";
 import { Model, Provider } from "./upstream-schema.ts";
@@ -73,7 +73,7 @@ const Playground = Group(
   {
     requestsPerMinute: Count(ONE_BILLION, { default: 10, description: "Requests a minute of one address." }),
     tokensPerDay: Count(ONE_BILLION, { default: 100_000, description: "Tokens a day of all guests together." }),
-    maxTokens: Count(MAX_TOKENS_LIMIT, { default: 512, description: "Largest max_tokens." }),
+    maxTokens: Count(MAX_TOKENS_DEFAULT, { default: 512, description: "Largest max_tokens." }),
     openToGuests: Type.Boolean({
       default: false,
       description: "Whether the console's playground serves guests who have no token.",
@@ -145,6 +145,16 @@ export const ConfigSchema = Group({
     messages: Type.Enum(["reply", "conversation"], {
       default: "reply",
       description: "What `messages` of an answer holds: the reply, or the conversation with the reply last.",
+    }),
+    maxTokens: Type.Unsafe<number | "model">({
+      type: ["integer", "string"],
+      minimum: 1,
+      maximum: ONE_BILLION,
+      pattern: "^model$",
+      default: MAX_TOKENS_DEFAULT,
+      allowed: `an integer from 1 to ${ONE_BILLION}, or model`,
+      description:
+        "Highest max_tokens, also for requests that state none; model: each model's own maximum. max_completion_tokens always goes up to that.",
     }),
   }),
   conversations: Conversations,

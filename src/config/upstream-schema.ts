@@ -107,7 +107,7 @@ export const Model = Type.Object(
     capabilities: Type.Optional(Type.Array(Type.Enum([...CAPABILITIES]), { uniqueItems: true })),
     contextWindow: Type.Optional(Count(ONE_BILLION, { description: "Tokens of prompt and answer together." })),
     maxOutputTokens: Type.Optional(
-      Count(ONE_BILLION, { description: "Longest answer; the service gives at most 4096." }),
+      Count(ONE_BILLION, { description: "Longest answer of the model; absent and not known: 4096." }),
     ),
     cutoffDate: Type.Optional(Type.String({ format: "date", description: "What the model knows of, YYYY-MM-DD." })),
     playground: Type.Optional(Type.Boolean({ description: "Whether guests may use it." })),

@@ -81,7 +81,7 @@ function dropNulls(record: Record<string, unknown>): void {
 function checkTogether(request: ChatCompletionRequest): ValidationIssue | undefined {
   if (request.max_tokens !== undefined && request.max_completion_tokens !== undefined) {
     const message =
-      "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported: they are two names of one limit.";
+      "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported: send one of them.";
     return { code: "invalid_value", param: "max_tokens", message };
   }
   if (request.n !== undefined && request.n > 1) {

@@ -26,7 +26,7 @@ export const Model = Type.Object({
   description: Type.String(),
   capabilities: Type.Array(Type.Enum([...CAPABILITIES])),
   context_window: Type.Integer({ minimum: 1, description: "Tokens." }),
-  max_output_tokens: Type.Integer({ minimum: 1, maximum: 4096 }),
+  max_output_tokens: Type.Integer({ minimum: 1, description: "The model's own maximum." }),
   cutoff_date: CalendarDate,
   cutoff_basis: Type.Enum([...CUTOFF_BASES]),
   pricing: Type.String(),

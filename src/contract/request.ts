@@ -1,7 +1,7 @@
 import { type Static, type TSchema, Type } from "typebox";
 
-/** Highest value of `max_tokens` that any model takes. */
-export const MAX_TOKENS_LIMIT = 4096;
+/** Highest `max_tokens` unless the operator sets another bound. */
+export const MAX_TOKENS_DEFAULT = 4096;
 export const MESSAGE_ROLES = ["system", "developer", "user", "assistant", "tool"] as const;
 
 /** One of several object shapes, told apart by `tag`; named so in the schema that validators and generators can follow. */
@@ -97,9 +97,18 @@ export const ChatCompletionRequest = Type.Object({
   messages: Type.Array(RequestMessage, { minItems: 1 }),
   instructions: Type.Optional(Type.String({ description: "Placed before all messages as a system message." })),
   temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
-  max_tokens: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_TOKENS_LIMIT })),
+  max_tokens: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      description:
+        "Maximum tokens to generate; at most the model's own maximum and `completions.maxTokens` of the configuration.",
+    }),
+  ),
   max_completion_tokens: Type.Optional(
-    Type.Integer({ minimum: 1, maximum: MAX_TOKENS_LIMIT, description: "Another name for max_tokens." }),
+    Type.Integer({
+      minimum: 1,
+      description: "Maximum tokens to generate; at most the model's own maximum. Not together with max_tokens.",
+    }),
   ),
   stream: Type.Optional(Type.Boolean()),
   stream_options: Type.Optional(Type.Object({ include_usage: Type.Optional(Type.Boolean()) })),

@@ -148,19 +148,11 @@ function outOfRange(param: string, error: ErrorObject): ValidationIssue {
   const found = error.data as number;
   const above = error.keyword === "maximum";
   const isInteger = error.parentSchema?.type === "integer";
-  if (above && (param === "max_tokens" || param === "max_completion_tokens")) {
-    return invalidValue(param, tooManyTokens(param, found, limit));
-  }
   const kind = isInteger ? "integer" : "decimal";
   const where = above ? "above maximum" : "below minimum";
   const message = `Invalid '${param}': ${kind} ${where} value. Expected a value ${above ? "<=" : ">="} ${limit}, but got ${shown(found)} instead.`;
   if (isInteger) return invalidValue(param, message);
   return { code: above ? "decimal_above_max_value" : "decimal_below_min_value", param, message };
-}
-
-/** The sentence for a `max_tokens` above what a model gives, in the wording that clients know. */
-export function tooManyTokens(param: string, found: number, limit: number): string {
-  return `${param} is too large: ${found}. This model supports at most ${limit} completion tokens, whereas you provided ${found}.`;
 }
 
 function tagValues(error: ErrorObject): unknown[] {

@@ -10,6 +10,7 @@ import { ApiError } from "../errors.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
 import { KEY_KEPT_MS } from "./kept-answer.ts";
 import type { LimitKey, Standing, TakenTokens } from "./limits.ts";
+import { defaultOutputTokens, outputParam } from "./output-bounds.ts";
 
 /** A request that may run: its credits are held, its tokens counted, its place taken. */
 export interface Admission {
@@ -77,7 +78,7 @@ export async function admit(
       leave(0);
       return { ...outcome, tokenStanding };
     }
-    if (outcome.outcome !== "held") throw refusal(outcome, need);
+    if (outcome.outcome !== "held") throw refusal(outcome, need, outputParam(request));
     const maxTokens = Math.max(1, affordableOutputTokens(outcome.amount, need));
     const isShortened = maxTokens < wish.wanted;
     return { facts, estimate, maxTokens, isShortened, available: outcome.available, isFree, tokenStanding, leave };
@@ -101,13 +102,19 @@ function outputWish(
   request: ChatCompletionRequest,
   estimate: PromptEstimate,
 ): OutputWish {
-  const asked = request.max_tokens ?? request.max_completion_tokens;
+  const asked = request[outputParam(request)];
   refuseTooLong(model, estimate, asked);
-  const room = Math.max(1, model.contextWindow - estimate.likely);
-  const wanted = asked ?? Math.min(model.maxOutputTokens, room);
+  const wanted =
+    asked ?? Math.min(defaultOutputTokens(gateway, model, estimate), minuteRoom(gateway, principal, estimate));
   const bound = principal.organizationKind === "playground" ? gateway.playground.maxTokens : wanted;
   const most = Math.min(wanted, bound);
   return { least: asked === undefined ? Math.min(most, OUTPUT_TOKENS_LEAST) : most, most, wanted };
+}
+
+/** Output tokens that the tokens a minute leave beside the prompt, when none of them are used. */
+function minuteRoom(gateway: Gateway, principal: Principal, { likely }: PromptEstimate): number {
+  const limits = limitKeys(gateway, principal, "tokensPerMinute").map(({ limit }) => limit);
+  return Math.max(1, Math.min(...limits) - likely);
 }
 
 function refuseTooLong(model: CatalogModel, { least }: PromptEstimate, asked: number | undefined): void {
@@ -177,7 +184,11 @@ function keyRefusal(outcome: string): ApiError | undefined {
   return outcome === "mismatch" ? new ApiError("idempotency_mismatch") : undefined;
 }
 
-function refusal(outcome: Exclude<Outcomes["hold"], { outcome: "held" | "replayed" }>, need: HoldNeed): Error {
+function refusal(
+  outcome: Exclude<Outcomes["hold"], { outcome: "held" | "replayed" }>,
+  need: HoldNeed,
+  param: ReturnType<typeof outputParam>,
+): Error {
   if (outcome.outcome !== "insufficient" && outcome.outcome !== "busy") {
     return keyRefusal(outcome.outcome) ?? new Error(`A new hold was answered with ${outcome.outcome}`);
   }
@@ -196,7 +207,7 @@ function refusal(outcome: Exclude<Outcomes["hold"], { outcome: "held" | "replaye
   }
   const affordable = affordableOutputTokens(reach, need);
   fields.affordable_max_tokens = affordable;
-  const hint = affordable > 0 ? ` They pay for a max_tokens of ${affordable}.` : "";
+  const hint = affordable > 0 ? ` They pay for a ${param} of ${affordable}.` : "";
   const message = `${credits} do not cover this request: ${figures}.${hint}`;
   return new ApiError("insufficient_credits", message, { fields, headers: { ...headers, "x-should-retry": "false" } });
 }

@@ -8,6 +8,7 @@ import { endOfAnswer, headOf } from "./head.ts";
 import { KeepingSink } from "./kept-answer.ts";
 import { keepConversation } from "./kept-conversation.ts";
 import { Meter } from "./meter.ts";
+import { refuseAboveSetting } from "./output-bounds.ts";
 import { type PreparedRequest, prepare, routesFor } from "./prepare.ts";
 import { replay } from "./replay.ts";
 import { routeTo } from "./route.ts";
@@ -20,6 +21,7 @@ import { toApiError } from "./upstream-errors.ts";
  * where the client can still be told by a status; what breaks later goes into the stream.
  */
 export async function complete(gateway: Gateway, call: CompletionCall, client: AnswerSink): Promise<void> {
+  refuseAboveSetting(gateway, call.request);
   const model = routeTo(gateway.catalog, call.principal, call.request.model);
   const prepared = prepare(call.request, model);
   const routes = routesFor(gateway, model, prepared.request);

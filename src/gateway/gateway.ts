@@ -28,6 +28,8 @@ export interface Gateway {
   limits: Limits;
   limitSettings: LimitSettings;
   playground: PlaygroundSettings;
+  /** Highest `max_tokens`, also for requests that state none; `model`: each model's own maximum. */
+  completionMaxTokens: number | "model";
   /** Milliseconds since 1970. */
   clock: () => number;
   /** Numbers from 0 up to 1. */

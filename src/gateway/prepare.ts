@@ -1,10 +1,10 @@
 import type { CatalogModel, Route } from "../catalog/model.ts";
 import type { Capability } from "../contract/model.ts";
 import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../contract/request.ts";
-import { tooManyTokens } from "../contract/validation.ts";
 import { ApiError, type UpstreamError } from "../errors.ts";
 import type { UpstreamRequest } from "../providers/provider.ts";
 import type { Gateway } from "./gateway.ts";
+import { outputParam, refuseAboveModel } from "./output-bounds.ts";
 import { toApiError } from "./upstream-errors.ts";
 
 /** A request as a model can take it. */
@@ -48,7 +48,7 @@ const DEFAULTS: { [Field in keyof ChatCompletionRequest]?: (value: ChatCompletio
  * refused with unsupported_value naming the model's capabilities. Throws ApiError.
  */
 export function prepare(request: ChatCompletionRequest, model: CatalogModel): PreparedRequest {
-  refuseTooManyTokens(request, model);
+  refuseAboveModel(request, model);
   const fitted: ChatCompletionRequest = { ...request };
   const stated = Object.keys(request) as (keyof ChatCompletionRequest)[];
   const excess = stated.filter((field) => fitted[field] !== undefined && cannotTake(model, field));
@@ -74,13 +74,6 @@ const NEEDED: Partial<Record<keyof ChatCompletionRequest, Capability>> = {
 function cannotTake(model: CatalogModel, field: keyof ChatCompletionRequest): boolean {
   const needed = NEEDED[field];
   return model.refusedParameters.has(field) || (needed !== undefined && !model.capabilities.has(needed));
-}
-
-function refuseTooManyTokens(request: ChatCompletionRequest, model: CatalogModel): void {
-  const param = request.max_completion_tokens === undefined ? "max_tokens" : "max_completion_tokens";
-  const asked = request[param];
-  if (asked === undefined || asked <= model.maxOutputTokens) return;
-  throw new ApiError("invalid_value", tooManyTokens(param, asked, model.maxOutputTokens), { param });
 }
 
 function refuseUnsupported(request: ChatCompletionRequest, model: CatalogModel): void {
@@ -121,7 +114,7 @@ export function routesFor(
   model: CatalogModel,
   request: ChatCompletionRequest,
 ): [Route, ...Route[]] {
-  const maxTokens = request.max_tokens ?? request.max_completion_tokens ?? model.maxOutputTokens;
+  const maxTokens = request[outputParam(request)] ?? model.maxOutputTokens;
   let refusal: UpstreamError | undefined;
   const [first, ...others] = model.routes.filter((route) => {
     const refused = providers.get(route.providerId)?.refusal?.(forUpstream(request, route, maxTokens));

@@ -58,15 +58,18 @@ function matchesEtag(header: string | undefined, etag: string): boolean {
   return header.trim() === "*" || header.split(",").some((one) => one.trim().replace(/^W\//, "") === etag);
 }
 
-/** An endpoint's schemas as Fastify's documentation plugin reads them. They document; nothing is validated by them. */
-export function documentationOf(endpoint: Endpoint): FastifySchema {
+/**
+ * An endpoint's schemas as Fastify's documentation plugin reads them, with the configured bound of `max_tokens`. They
+ * document; nothing is validated by them.
+ */
+export function documentationOf(endpoint: Endpoint, maxTokens: number | "model"): FastifySchema {
   const { operationId, summary, description, headers, body, wildcard, response } = endpoint;
   return {
     operationId,
     summary,
     description: `${description} Needs the scope \`${endpoint.scope}\`.`,
     ...(headers !== undefined && { headers }),
-    ...(body !== undefined && { body: withNulls(body) }),
+    ...(body !== undefined && { body: withNulls(withBound(body, maxTokens)) }),
     ...(wildcard !== undefined && {
       params: Type.Object({ [wildcard.name]: Type.String({ description: wildcard.description }) }),
     }),
@@ -149,6 +152,16 @@ function responsesOf(isOf: (code: ErrorCode, status: number) => boolean): Record
     responses[status] = { description, content: { "application/json": { schema: ErrorEnvelope } } };
   }
   return responses;
+}
+
+/** A request's schema with the bound of `max_tokens` that the configuration sets. */
+function withBound(schema: TSchema, maxTokens: number | "model"): TSchema {
+  const { properties } = schema as TSchema & { properties: Record<string, TSchema> };
+  if (maxTokens === "model" || properties.max_tokens === undefined) return schema;
+  return {
+    ...schema,
+    properties: { ...properties, max_tokens: { ...properties.max_tokens, maximum: maxTokens } },
+  } as TSchema;
 }
 
 /** A request's schema as callers may send it: optional fields also as null, which counts as absent. */

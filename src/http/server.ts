@@ -145,7 +145,7 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
     api.route({
       method: endpoint.method,
       url: endpoint.path,
-      schema: documentationOf(endpoint),
+      schema: documentationOf(endpoint, options.gateway.completionMaxTokens),
       onRequest: gatekeeper(options.gateway, options.authenticator, endpoint.scope),
       handler: (request, reply) => endpoint.handle(options, request, reply),
     });

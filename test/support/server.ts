@@ -20,6 +20,7 @@ export async function createTestServer(failing: { catalogFails?: boolean; storeF
     },
     limits: new Limits(() => Date.now()),
     limitSettings: { requestsPerMinute: 10, tokensPerMinute: 10, concurrentRequests: 10 },
+    completionMaxTokens: 4096,
     playground: { requestsPerMinute: 10, tokensPerDay: 10, maxTokens: 10 },
     clock: () => Date.now(),
     newId: () => "00000000-0000-7000-8000-000000000000",

@@ -16,6 +16,11 @@ export const ServiceFacts = Type.Object({
     tokens_per_minute: Type.Integer(),
     concurrent_requests: Type.Integer(),
   }),
+  completions: Type.Object({
+    max_tokens: Type.Union([Type.Integer(), Type.Null()], {
+      description: "Highest `max_tokens` of a request; null: each model's own maximum.",
+    }),
+  }),
   conversation_days: Type.Integer({
     description:
       "How long prompts and answers are kept, only of organizations that the operator has turned it on for. Beside it the answer under an Idempotency-Key is kept for 24 h.",

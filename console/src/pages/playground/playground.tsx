@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Code, Eraser } from "lucide-react";
 import { useState } from "react";
 import { useSearchParams } from "wouter";
+import type { Model } from "../../../../src/contract/model.ts";
 import { choices, serviceFacts } from "../../api/queries.ts";
 import { formatCount } from "../../format/numbers.ts";
 import { daysInWords } from "../../format/times.ts";
@@ -12,7 +13,7 @@ import { Failure, Note } from "../../ui/states.tsx";
 import { CodeDialog } from "./code-dialog.tsx";
 import { Composer } from "./composer.tsx";
 import { messagesOf } from "./conversation.ts";
-import { bodyOf, FIRST_SETTINGS, maxTokensError, type Settings } from "./settings.ts";
+import { bodyOf, FIRST_SETTINGS, maxTokensBound, maxTokensError, type Settings } from "./settings.ts";
 import { mayPay, PAYERS, type Payer, SettingsForm } from "./settings-form.tsx";
 import { useIsStored, useTokens } from "./token.ts";
 import { Turns } from "./turns.tsx";
@@ -30,7 +31,9 @@ export default function Playground() {
   const [isShowingCode, setShowingCode] = useState(false);
   const [draft, setDraft] = useState("");
   const conversation = useConversation({ settings, token });
-  const mayAsk = settings.model !== "" && maxTokensError(settings.maxTokens) === null && !conversation.isStreaming;
+  const maxTokens = useMaxTokens(catalog.data, settings.model);
+  const isRight = settings.model !== "" && maxTokensError(settings.maxTokens, maxTokens) === null;
+  const mayAsk = isRight && !conversation.isStreaming;
   const send = () => {
     if (!mayAsk || draft.trim() === "") return;
     void conversation.ask(draft);
@@ -73,6 +76,7 @@ export default function Playground() {
           settings={settings}
           onSettings={(changes) => setSettings({ ...settings, ...changes })}
           models={catalog.data ?? (catalog.isError || payer === "none" ? [] : undefined)}
+          maxTokens={maxTokens}
           payer={payer}
           organizationId={organizationId}
           onOrganization={setOrganizationId}
@@ -94,6 +98,14 @@ function About({ organizationId }: { organizationId: string | null }) {
       {isStored === false && " The conversation is kept on this page only."}
     </>
   );
+}
+
+/** The highest `max_tokens` of the chosen model; null until the service and the model are known. */
+function useMaxTokens(models: readonly Model[] | undefined, id: string): number | null {
+  const { data: service } = useQuery(serviceFacts);
+  const model = models?.find((one) => one.id === id);
+  if (service === undefined || model === undefined) return null;
+  return maxTokensBound(service.completions.max_tokens, model);
 }
 
 /** The settings; the model is the one of the address, or the first, until one is chosen. */

@@ -4,7 +4,7 @@ import type { Choosable } from "../../api/queries.ts";
 import { Field, SelectField, TextField } from "../../ui/field.tsx";
 import { Note, Skeleton } from "../../ui/states.tsx";
 import { Pick } from "../pick.tsx";
-import { MAX_TOKENS, maxTokensError, type Settings } from "./settings.ts";
+import { maxTokensError, type Settings } from "./settings.ts";
 
 /** Whether who pays is chosen here, is clear without, cannot be chosen because there is nobody, or is being found out. */
 export type Payer = "chosen" | "implied" | "none" | "unknown";
@@ -17,13 +17,15 @@ interface SettingsFormProps {
   settings: Settings;
   onSettings: (changes: Partial<Settings>) => void;
   models: readonly Model[] | undefined;
+  /** The highest `max_tokens`; null until it is known. */
+  maxTokens: number | null;
   payer: Payer;
   organizationId: string | null;
   onOrganization: (id: string) => void;
 }
 
 export function SettingsForm(props: SettingsFormProps) {
-  const { settings, onSettings, models, payer, organizationId, onOrganization } = props;
+  const { settings, onSettings, models, maxTokens, payer, organizationId, onOrganization } = props;
   const model = models?.find(({ id }) => id === settings.model);
   return (
     <section className="playground-settings card" aria-label="Settings">
@@ -67,12 +69,12 @@ export function SettingsForm(props: SettingsFormProps) {
       </Field>
       <Temperature value={settings.temperature} onValue={(temperature) => onSettings({ temperature })} />
       <TextField
-        label="Longest answer, in tokens"
-        hint="max_tokens. Empty: as many as the model and the credits allow."
+        label="Max output tokens"
+        hint="max_tokens. Leave blank for as many as the model and the credits allow."
         inputMode="numeric"
-        placeholder={`1 to ${MAX_TOKENS}`}
+        placeholder={maxTokens === null ? "" : `1 to ${maxTokens}`}
         value={settings.maxTokens}
-        error={maxTokensError(settings.maxTokens)}
+        error={maxTokensError(settings.maxTokens, maxTokens)}
         onValue={(text) => onSettings({ maxTokens: text.trim() })}
       />
     </section>

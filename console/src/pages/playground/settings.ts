@@ -1,6 +1,5 @@
+import type { Model } from "../../../../src/contract/model.ts";
 import type { CallBody } from "../../snippets/snippets.ts";
-
-export const MAX_TOKENS = 4096;
 
 /** How the next answer is asked for. */
 export interface Settings {
@@ -8,15 +7,22 @@ export interface Settings {
   instructions: string;
   /** Null: the model's own. */
   temperature: number | null;
-  /** As it stands in its field; empty: as many as the model and the credits allow. */
+  /** As typed; empty: as many as the service, the model and the credits allow. */
   maxTokens: string;
 }
 
 export const FIRST_SETTINGS: Settings = { model: "", instructions: "", temperature: null, maxTokens: "" };
 
-export function maxTokensError(text: string): string | null {
-  const isRight = text === "" || (/^\d+$/.test(text) && Number(text) >= 1 && Number(text) <= MAX_TOKENS);
-  return isRight ? null : `A whole number from 1 to ${MAX_TOKENS}, or nothing.`;
+/** The highest `max_tokens` that the service takes for a model; `setting` is null where each model's own maximum holds. */
+export function maxTokensBound(setting: number | null, model: Pick<Model, "max_output_tokens">): number {
+  return Math.min(setting ?? model.max_output_tokens, model.max_output_tokens);
+}
+
+/** What is wrong with a `max_tokens` as typed, null where nothing is. A null `bound` is not known yet. */
+export function maxTokensError(text: string, bound: number | null): string | null {
+  const isRight = text === "" || (/^\d+$/.test(text) && Number(text) >= 1 && (bound === null || Number(text) <= bound));
+  const range = bound === null ? "from 1" : `from 1 to ${bound}`;
+  return isRight ? null : `Enter a whole number ${range}, or leave blank.`;
 }
 
 export function bodyOf(settings: Settings, messages: CallBody["messages"]): CallBody {

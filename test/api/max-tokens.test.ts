@@ -1,0 +1,236 @@
+import OpenAI from "openai";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { ModelList } from "../../src/contract/model.ts";
+import { operator } from "../support/admin.ts";
+import { makeOrganization, makeToken, type RunningService, send, startService } from "../support/service.ts";
+import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
+
+/** A credit an output token; the input is as good as free. */
+const PRICE = { input: 0.000001, output: 1_000_000 };
+const usage = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 };
+const MODELS = [
+  { id: "large", contextWindow: 200_000, maxOutputTokens: 64_000 },
+  { id: "small", contextWindow: 8_000, maxOutputTokens: 2_000 },
+  { id: "unknown", contextWindow: 100_000 },
+  { id: "all-output", contextWindow: 20_000, maxOutputTokens: 20_000 },
+];
+
+let upstream: Upstream;
+const running: RunningService[] = [];
+
+interface Asker {
+  service: RunningService;
+  token: string;
+  ask(fields: Record<string, unknown>, token?: string): Promise<Response>;
+}
+
+/** A service with the setting, and an organization with plenty of credits. */
+async function serve(maxTokens?: number | "model"): Promise<Asker> {
+  const service = await startService({
+    config: {
+      ...(maxTokens !== undefined && { completions: { maxTokens } }),
+      providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+      models: MODELS.map((model) => ({
+        ...model,
+        price: PRICE,
+        playground: true,
+        routes: [{ provider: "up", model: model.id }],
+      })),
+    },
+  });
+  running.push(service);
+  const { token } = await makeOrganization(service, "1000000");
+  const messages = [{ role: "user", content: "go" }];
+  const ask = (fields: Record<string, unknown>, by = token) =>
+    send(service, "/v1/chat/completions", by, { model: "large", messages, ...fields });
+  return { service, token, ask };
+}
+
+beforeAll(async () => {
+  upstream = await startUpstream();
+  for (const { id } of MODELS) upstream.behave(id, answering({ words: ["a ", "b"], usage }));
+});
+
+afterAll(async () => {
+  for (const service of running) await service.end();
+  await upstream?.close();
+});
+
+interface Failure {
+  error: { message: string; code: string; param: string; affordable_max_tokens?: number };
+}
+const failureOf = async (answer: Response) => ((await answer.json()) as Failure).error;
+
+/** The `max_tokens` that reached the upstream. */
+async function sentFor({ ask }: Asker, fields: Record<string, unknown>, token?: string): Promise<unknown> {
+  const before = upstream.requests.length;
+  const answer = await ask(fields, token);
+  expect([answer.status, await answer.text()]).toEqual([200, expect.any(String)]);
+  expect(upstream.requests.length).toBe(before + 1);
+  return upstream.requests[before]?.body.max_tokens;
+}
+
+describe("by default", () => {
+  let asker: Asker;
+  beforeAll(async () => {
+    asker = await serve();
+  });
+
+  test("max_tokens goes up to 4096, and the 400 above it names the bound and the setting", async () => {
+    expect(await sentFor(asker, { max_tokens: 4096 })).toBe(4096);
+    for (const asked of [4097, 16_384, 32_000]) {
+      const answer = await asker.ask({ max_tokens: asked });
+      expect(answer.status).toBe(400);
+      expect(await failureOf(answer)).toMatchObject({
+        code: "invalid_value",
+        param: "max_tokens",
+        message: `max_tokens is too large: ${asked}. This service allows at most 4096 (its setting completions.maxTokens). Use max_completion_tokens to ask for up to the model's own maximum.`,
+      });
+    }
+  });
+
+  test("the 400 for max_tokens comes before any look at the model", async () => {
+    expect(await failureOf(await asker.ask({ model: "none", max_tokens: 4097 }))).toMatchObject({
+      param: "max_tokens",
+    });
+  });
+
+  test("max_completion_tokens goes up to the model's own maximum", async () => {
+    expect(await sentFor(asker, { max_completion_tokens: 32_000 })).toBe(32_000);
+    expect(await sentFor(asker, { max_completion_tokens: 64_000 })).toBe(64_000);
+    for (const [model, bound] of [
+      ["large", 64_000],
+      ["small", 2_000],
+      ["unknown", 4_096],
+    ] as const) {
+      const answer = await asker.ask({ model, max_completion_tokens: bound + 1 });
+      expect(answer.status).toBe(400);
+      const { message, param } = await failureOf(answer);
+      expect(param).toBe("max_completion_tokens");
+      expect(message).toContain(`This model supports at most ${bound} completion tokens`);
+    }
+  });
+
+  test("max_tokens above a model's own maximum is refused with that", async () => {
+    const { message } = await failureOf(await asker.ask({ model: "small", max_tokens: 2_001 }));
+    expect(message).toContain("This model supports at most 2000 completion tokens");
+  });
+
+  test("both at once are refused", async () => {
+    const answer = await asker.ask({ max_tokens: 10, max_completion_tokens: 10 });
+    expect(answer.status).toBe(400);
+    expect(await failureOf(answer)).toMatchObject({ code: "invalid_value", param: "max_tokens" });
+  });
+
+  test("a request that states neither gets the smallest of 4096, the model's maximum and what the context leaves", async () => {
+    expect(await sentFor(asker, {})).toBe(4096);
+    expect(await sentFor(asker, { model: "small" })).toBe(2000);
+    const messages = [{ role: "user", content: "x".repeat(7_000 * 4) }];
+    const left = await sentFor(asker, { model: "small", messages });
+    expect(left).toBeLessThan(1_000);
+    expect(left).toBeGreaterThan(900);
+  });
+
+  test("the models tell their own maximum, and the OpenAPI document and the console's facts the service's", async () => {
+    const { data } = (await (await send(asker.service, "/v1/models", asker.token)).json()) as ModelList;
+    const found = Object.fromEntries(data.map(({ id, max_output_tokens }) => [id, max_output_tokens]));
+    expect(found).toMatchObject({ large: 64_000, small: 2_000, unknown: 4_096, "all-output": 20_000 });
+    expect(await documentedBound(asker)).toBe(4096);
+    const facts = await (await send(asker.service, "/admin/v1/service", null)).json();
+    expect(facts).toMatchObject({ completions: { max_tokens: 4096 } });
+  });
+
+  test("credits hold what max_completion_tokens asks for, and 402 tells how much of it they pay for", async () => {
+    const { token } = await makeOrganization(asker.service, "20000.5");
+    const refused = await asker.ask({ max_completion_tokens: 30_000 }, token);
+    expect(refused.status).toBe(402);
+    const { message, affordable_max_tokens: affordable } = await failureOf(refused);
+    expect(affordable).toBe(20_000);
+    expect(message).toContain("They pay for a max_completion_tokens of 20000.");
+    expect(await sentFor(asker, { max_completion_tokens: affordable }, token)).toBe(20_000);
+    expect(await asker.service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
+  });
+
+  test("guests of the playground keep their own bound under either name", async () => {
+    const { token } = await makeToken(asker.service, "org_playground");
+    expect(await sentFor(asker, { max_tokens: 4096 }, token)).toBe(512);
+    expect(await sentFor(asker, { max_completion_tokens: 32_000 }, token)).toBe(512);
+    expect(await sentFor(asker, {}, token)).toBe(512);
+  });
+});
+
+describe("with completions.maxTokens: 32000", () => {
+  let asker: Asker;
+  beforeAll(async () => {
+    asker = await serve(32_000);
+  });
+
+  test("max_tokens goes up to it, also for requests that state none", async () => {
+    expect(await sentFor(asker, { max_tokens: 16_384 })).toBe(16_384);
+    expect(await sentFor(asker, { max_tokens: 32_000 })).toBe(32_000);
+    expect(await sentFor(asker, {})).toBe(32_000);
+    expect(await sentFor(asker, { model: "small" })).toBe(2_000);
+    const { message } = await failureOf(await asker.ask({ max_tokens: 32_001 }));
+    expect(message).toContain("at most 32000 (its setting completions.maxTokens)");
+    expect(await documentedBound(asker)).toBe(32_000);
+  });
+
+  test("a request that states none gets what its credits pay for", async () => {
+    const { token } = await makeOrganization(asker.service, "9000.5");
+    expect(await sentFor(asker, {}, token)).toBe(9_000);
+  });
+
+  test("a request that states none fits into the tokens a minute of its token", async () => {
+    const { id, token } = await makeOrganization(asker.service, "100000");
+    const limits = { tokens_per_minute: 10_000 };
+    const changed = await operator(asker.service).call("PATCH", `/organizations/${id}`, { limits });
+    expect(changed.status).toBe(200);
+    const sent = await sentFor(asker, {}, token);
+    expect(sent).toBeGreaterThan(9_900);
+    expect(sent).toBeLessThan(10_000);
+  });
+
+  test("a client of OpenAI works unchanged with 16,384 tokens, streamed and not", async () => {
+    const client = new OpenAI({ apiKey: asker.token, baseURL: asker.service.baseUrl, maxRetries: 0 });
+    const fields = { model: "large", messages: [{ role: "user" as const, content: "go" }], max_tokens: 16_384 };
+    expect((await client.chat.completions.create(fields)).choices[0]?.message.content).toBe("a b");
+    const stream = client.chat.completions.stream(fields);
+    expect(await stream.finalContent()).toBe("a b");
+  });
+});
+
+describe("with completions.maxTokens: model", () => {
+  let asker: Asker;
+  beforeAll(async () => {
+    asker = await serve("model");
+  });
+
+  test("max_tokens goes up to each model's own maximum, also for requests that state none", async () => {
+    expect(await sentFor(asker, { max_tokens: 64_000 })).toBe(64_000);
+    expect(await sentFor(asker, {})).toBe(64_000);
+    expect(await sentFor(asker, { model: "unknown" })).toBe(4_096);
+    const { message } = await failureOf(await asker.ask({ max_tokens: 64_001 }));
+    expect(message).toContain("This model supports at most 64000 completion tokens");
+    expect(await documentedBound(asker)).toBeUndefined();
+    const facts = await (await send(asker.service, "/admin/v1/service", null)).json();
+    expect(facts).toMatchObject({ completions: { max_tokens: null } });
+  });
+
+  test("a request that states none leaves room for twice the likely prompt", async () => {
+    const messages = [{ role: "user", content: "x".repeat(4_000) }];
+    const sent = await sentFor(asker, { model: "all-output", messages });
+    expect(sent).toBeGreaterThan(17_900);
+    expect(sent).toBeLessThan(18_000);
+  });
+});
+
+async function documentedBound({ service }: Asker): Promise<number | undefined> {
+  const document = (await (await fetch(`${service.url}/openapi.json`)).json()) as {
+    paths: Record<string, { post: { requestBody: { content: Record<string, { schema: Schema }> } } }>;
+  };
+  interface Schema {
+    properties: Record<string, { anyOf: { maximum?: number }[] }>;
+  }
+  const body = document.paths["/v1/chat/completions"]?.post.requestBody.content["application/json"]?.schema;
+  return body?.properties.max_tokens?.anyOf[0]?.maximum;
+}
