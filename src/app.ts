@@ -248,6 +248,7 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
     version,
     trustProxy: config.server.trustProxy,
     bodyLimitBytes: config.server.bodyLimitBytes,
+    bodiesInFlightBytes: config.server.bodiesInFlightBytes,
     ping: async () => {
       if (ledger.isRefusing) throw new StoreUnavailableError("The store takes no holds.");
       await store.ping();

@@ -25,7 +25,14 @@ const lineOf = (sources: () => unknown): string => {
 describe("what holds", () => {
   test("without anything, the defaults", () => {
     expect(loadConfig({ environment: {}, readFile: noFile })).toMatchObject({
-      server: { host: "127.0.0.1", port: 8484, trustProxy: false, bodyLimitBytes: 20_971_520, drainSeconds: 600 },
+      server: {
+        host: "127.0.0.1",
+        port: 8484,
+        trustProxy: false,
+        bodyLimitBytes: 20_971_520,
+        bodiesInFlightBytes: 268_435_456,
+        drainSeconds: 600,
+      },
       database: null,
       credits: { perDollar: "1", markup: "0" },
       limits: { requestsPerMinute: 600, tokensPerMinute: 1_000_000, concurrentRequests: 100 },
@@ -134,7 +141,7 @@ describe("a mistake in the file is told in one line", () => {
   test.each([
     [
       "server: { porr: 1 }",
-      "1: server.porr: unknown key; did you mean server.port? allowed: host, port, trustProxy, bodyLimitBytes, drainSeconds, storeWaitSeconds",
+      "1: server.porr: unknown key; did you mean server.port? allowed: host, port, trustProxy, bodyLimitBytes, bodiesInFlightBytes, drainDelaySeconds, drainSeconds, storeWaitSeconds",
     ],
     ["port: 1", `1: port: unknown key; did you mean server.port? allowed: ${groups}`],
     ["data_dir: x", `1: data_dir: unknown key; did you mean dataDir? allowed: ${groups}`],
@@ -144,7 +151,7 @@ describe("a mistake in the file is told in one line", () => {
     ["server: { port: 65536 }", "1: server.port: found 65536; allowed: an integer from 0 to 65535"],
     [
       "server: 3",
-      "1: server: found 3; allowed: keys and values: host, port, trustProxy, bodyLimitBytes, drainSeconds, storeWaitSeconds",
+      "1: server: found 3; allowed: keys and values: host, port, trustProxy, bodyLimitBytes, bodiesInFlightBytes, drainDelaySeconds, drainSeconds, storeWaitSeconds",
     ],
     [
       "server: { trustProxy: 10.0.0.0/33 }",

@@ -38,6 +38,13 @@ const Server = Group({
     maximum: ONE_BILLION,
     description: "Largest request body.",
   }),
+  bodiesInFlightBytes: Type.Integer({
+    default: 256 * 1024 * 1024,
+    minimum: 1024,
+    maximum: 1000 * ONE_BILLION,
+    description:
+      "All request bodies that the process holds at once, one organization at most half of it; above it: 503. At least twice `server.bodyLimitBytes` is taken.",
+  }),
   drainDelaySeconds: Type.Number({
     default: 0,
     minimum: 0,

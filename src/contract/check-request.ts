@@ -1,3 +1,4 @@
+import { MESSAGES_MAX, TOOLS_MAX } from "./bounds.ts";
 import { ChatCompletionRequest, type ContentPart, RequestMessage, type Tool, type ToolCall } from "./request.ts";
 import { compileCheck, type ValidationIssue } from "./validation.ts";
 import { typeOf } from "./wording.ts";
@@ -17,6 +18,8 @@ export function checkRequest(body: unknown): { request: ChatCompletionRequest } 
     const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
     return { issue: { code: "invalid_type", param: null, message } };
   }
+  const excess = tooMany(body, "messages", MESSAGES_MAX) ?? tooMany(body, "tools", TOOLS_MAX);
+  if (excess !== undefined) return { issue: excess };
   takeOffNulls(body);
   const issue = checkSchema(body);
   if (issue !== undefined) return { issue };
@@ -99,6 +102,14 @@ function checkTogether(request: ChatCompletionRequest): ValidationIssue | undefi
     return { code: "invalid_value", param: "tool_choice.function.name", message };
   }
   return undefined;
+}
+
+/** Before anything walks the list. */
+function tooMany(body: Record<string, unknown>, param: string, limit: number): ValidationIssue | undefined {
+  const list = body[param];
+  if (!Array.isArray(list) || list.length <= limit) return undefined;
+  const message = `Invalid '${param}': ${list.length} entries are too many. At most ${limit} are allowed.`;
+  return { code: "body_too_large", param, message };
 }
 
 function firstIssue(messages: RequestMessage[]): ValidationIssue | undefined {

@@ -1,4 +1,5 @@
 import { type Static, type TSchema, Type } from "typebox";
+import { MESSAGES_MAX, TOOLS_MAX } from "./bounds.ts";
 
 /** Highest `max_tokens` unless the operator sets another bound. */
 export const MAX_TOKENS_DEFAULT = 4096;
@@ -94,7 +95,7 @@ const Metadata = Type.Unsafe<Record<string, string>>({
  */
 export const ChatCompletionRequest = Type.Object({
   model: Type.String({ minLength: 1, description: "A model's id, as in GET /v1/models." }),
-  messages: Type.Array(RequestMessage, { minItems: 1 }),
+  messages: Type.Array(RequestMessage, { minItems: 1, maxItems: MESSAGES_MAX }),
   instructions: Type.Optional(Type.String({ description: "Placed before all messages as a system message." })),
   temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
   max_tokens: Type.Optional(
@@ -118,7 +119,7 @@ export const ChatCompletionRequest = Type.Object({
   seed: Type.Optional(Type.Integer()),
   presence_penalty: Type.Optional(Type.Number({ minimum: -2, maximum: 2 })),
   frequency_penalty: Type.Optional(Type.Number({ minimum: -2, maximum: 2 })),
-  tools: Type.Optional(Type.Array(Tool)),
+  tools: Type.Optional(Type.Array(Tool, { maxItems: TOOLS_MAX })),
   tool_choice: Type.Optional(ToolChoice),
   parallel_tool_calls: Type.Optional(Type.Boolean()),
   response_format: Type.Optional(ResponseFormat),

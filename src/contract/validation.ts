@@ -8,6 +8,7 @@ export interface ValidationIssue {
     | "missing_required_parameter"
     | "unknown_parameter"
     | "invalid_type"
+    | "body_too_large"
     | "invalid_value"
     | "unsupported_value"
     | "decimal_above_max_value"

@@ -1,23 +1,162 @@
 import { isUtf8 } from "node:buffer";
-import type { FastifyInstance } from "fastify";
+import type { IncomingMessage } from "node:http";
+import type { FastifyInstance, FastifyRequest } from "fastify";
+import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from "../contract/bounds.ts";
 import { ApiError } from "../errors.ts";
+import { ANONYMOUS, type BodyBudget, type BodyReservation } from "./body-budget.ts";
+import { JsonScanner } from "./json-scanner.ts";
 
-/** Takes JSON bodies only: any other content type or encoding is 415, what does not parse is 400 invalid_json. */
-export function takeJsonBodies(server: FastifyInstance): void {
-  server.removeAllContentTypeParsers();
-  server.addContentTypeParser<Buffer>("application/json", { parseAs: "buffer" }, (request, body, done) => {
-    try {
-      done(null, parseJson(body, request.headers["content-encoding"]));
-    } catch (error) {
-      done(error as Error);
+declare module "fastify" {
+  interface FastifyRequest {
+    bodyReservation: BodyReservation | null;
+  }
+}
+
+const ANONYMOUS_LIMIT_BYTES = 16 * 1024;
+const ADMINISTRATOR_LIMIT_BYTES = 1024 * 1024;
+const FIRST_CAPACITY_BYTES = 4 * 1024;
+/** Bodies above this size are parsed one in a turn of the event loop, so that other connections are served in between. */
+const LARGE_BYTES = 32 * 1024;
+
+interface BodyLimits {
+  /** Largest body of an authenticated call of the API. */
+  bodyLimitBytes: number;
+  budget: BodyBudget;
+}
+
+/**
+ * Accepts JSON bodies only: any other content type or encoding is 415, what does not parse is 400 invalid_json. A body
+ * that is too large, nested too deeply or of too many values is refused with 413 as soon as it shows while it arrives;
+ * bodies that do not fit the budget with 503.
+ */
+export function acceptJsonBodies(server: FastifyInstance, limits: BodyLimits): void {
+  const turns = new Turns();
+  server.decorateRequest("bodyReservation", null);
+  server.addHook("preParsing", (request, reply, payload, done) => {
+    const { headers } = request;
+    if (headers["content-length"] !== undefined || headers["transfer-encoding"] !== undefined) {
+      const reservation = limits.budget.reserve(senderOf(request, limits).owner);
+      request.bodyReservation = reservation;
+      reply.raw.once("close", () => reservation.release());
     }
+    done(null, payload);
+  });
+  server.removeAllContentTypeParsers();
+  server.addContentTypeParser("application/json", async (request: FastifyRequest) => {
+    refuseEncoding(request.headers["content-encoding"]);
+    const body = await readBody(request, senderOf(request, limits).limitBytes);
+    if (body.length > LARGE_BYTES) await turns.next();
+    return parseJson(body);
   });
 }
 
-function parseJson(body: Buffer, encoding: string | undefined): unknown {
-  if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
-    throw new ApiError("unsupported_media_type", "Send the request body without a `Content-Encoding`.");
+/** Who a body is counted for, and how large it may be. The sender is authenticated by now where the route asks for it. */
+function senderOf(request: FastifyRequest, { bodyLimitBytes }: BodyLimits): { owner: string; limitBytes: number } {
+  const { caller, administrator } = request;
+  if (caller !== null) return { owner: caller.principal.organizationId, limitBytes: bodyLimitBytes };
+  // Only the routes of the admin API have the property.
+  if (administrator === null || administrator === undefined)
+    return { owner: ANONYMOUS, limitBytes: ANONYMOUS_LIMIT_BYTES };
+  const { id } = administrator.role === "operator" ? administrator.adminToken : administrator.token;
+  return { owner: id, limitBytes: ADMINISTRATOR_LIMIT_BYTES };
+}
+
+function refuseEncoding(encoding: string | undefined): void {
+  if (encoding === undefined || encoding.toLowerCase() === "identity") return;
+  throw new ApiError("unsupported_media_type", "Send the request body without a `Content-Encoding`.");
+}
+
+/** Reads the whole body, or rejects with the first bound that it exceeds; what follows is left unread. */
+function readBody({ raw, headers, bodyReservation }: FastifyRequest, limitBytes: number): Promise<Buffer> {
+  if (Number(headers["content-length"]) > limitBytes) return Promise.reject(tooManyBytes(limitBytes));
+  return new Promise((resolve, reject) => {
+    const body = new GrowingBuffer(limitBytes);
+    const scanner = new JsonScanner({ depth: JSON_DEPTH_MAX, values: JSON_VALUES_MAX });
+    const stop = () => raw.off("data", onData).off("end", onEnd).off("error", onError).off("close", onClose);
+    const refuse = (error: Error) => {
+      stop();
+      bodyReservation?.release();
+      reject(error);
+    };
+    const onData = (chunk: Buffer) => {
+      if (body.length + chunk.length > limitBytes) return refuse(tooManyBytes(limitBytes));
+      if (bodyReservation?.add(chunk.length) === false) return refuse(tooManyBodies());
+      const excess = scanner.scan(chunk);
+      if (excess !== undefined) return refuse(EXCESSES[excess]());
+      body.append(chunk);
+    };
+    const onEnd = () => {
+      stop();
+      resolve(body.bytes);
+    };
+    const onError = (error: Error) => refuse(error);
+    const onClose = () => refuse(Object.assign(new Error("The connection was closed"), { code: "ECONNRESET" }));
+    if (raw.destroyed) onClose();
+    else listen(raw, { data: onData, end: onEnd, error: onError, close: onClose });
+  });
+}
+
+function listen(raw: IncomingMessage, listeners: Record<string, (...values: never[]) => void>): void {
+  for (const [event, listener] of Object.entries(listeners)) raw.on(event, listener as () => void);
+}
+
+const tooManyBytes = (limitBytes: number) =>
+  new ApiError("body_too_large", `The request body is too large: at most ${limitBytes} bytes are allowed.`);
+const tooManyBodies = () =>
+  new ApiError("overloaded", "The service holds too many request bodies at the moment. Try again.", {
+    headers: { "retry-after": "1" },
+  });
+const EXCESSES = {
+  depth: () =>
+    new ApiError(
+      "body_too_large",
+      `The request body is nested too deeply: at most ${JSON_DEPTH_MAX} levels of arrays and objects are allowed.`,
+    ),
+  values: () =>
+    new ApiError(
+      "body_too_large",
+      `The request body has too many values: at most ${JSON_VALUES_MAX} are allowed, arrays and objects included.`,
+    ),
+};
+
+/** A buffer that grows with what arrives. A list of chunks would let a client choose how many objects are kept. */
+class GrowingBuffer {
+  readonly #limitBytes: number;
+  #buffer = Buffer.alloc(0);
+  length = 0;
+
+  constructor(limitBytes: number) {
+    this.#limitBytes = limitBytes;
   }
+
+  get bytes(): Buffer {
+    return this.#buffer.subarray(0, this.length);
+  }
+
+  append(chunk: Buffer): void {
+    const length = this.length + chunk.length;
+    if (length > this.#buffer.length) {
+      const doubled = Math.min(Math.max(FIRST_CAPACITY_BYTES, this.#buffer.length * 2), this.#limitBytes);
+      const grown = Buffer.allocUnsafe(Math.max(doubled, length));
+      this.bytes.copy(grown);
+      this.#buffer = grown;
+    }
+    chunk.copy(this.#buffer, this.length);
+    this.length = length;
+  }
+}
+
+/** Hands out turns of the event loop one after another: incoming data and other connections are served between them. */
+class Turns {
+  #last: Promise<void> = Promise.resolve();
+
+  next(): Promise<void> {
+    this.#last = this.#last.then(() => new Promise((resolve) => setImmediate(resolve)));
+    return this.#last;
+  }
+}
+
+function parseJson(body: Buffer): unknown {
   if (body.length === 0) throw new ApiError("invalid_json", "The request body is empty. Send a JSON object.");
   if (!isUtf8(body)) throw new ApiError("invalid_json", "The request body is not valid UTF-8.");
   try {
@@ -27,7 +166,7 @@ function parseJson(body: Buffer, encoding: string | undefined): unknown {
   }
 }
 
-/** Where parsing stopped, from V8's message; the rest of the message quotes the body and is not repeated. */
+/** The position at which parsing stopped, from V8's message; the rest of that message quotes the body. */
 function positionIn(error: unknown): string {
   const position = /at position (\d+)/.exec(error instanceof Error ? error.message : "")?.[1];
   return position === undefined ? "" : `: it breaks at position ${position}`;

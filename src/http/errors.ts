@@ -5,9 +5,7 @@ import { rateLimitHeaders } from "../gateway/limits.ts";
 
 /** What Fastify itself refuses, by its own codes (https://fastify.dev/docs/latest/Reference/Errors/). */
 const FASTIFY_CODES: Record<string, ErrorCode> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: "body_too_large",
   FST_ERR_CTP_INVALID_MEDIA_TYPE: "unsupported_media_type",
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: "invalid_json",
   FST_ERR_CTP_EMPTY_JSON_BODY: "invalid_json",
   FST_STATIC_FORBIDDEN_PATH: "not_found",
 };
@@ -18,21 +16,18 @@ function hasLeft(error: unknown, request: FastifyRequest): boolean {
 }
 
 /** Any error as the one that the caller is told; what is not meant for callers becomes its cause. */
-export function toPublicError(error: unknown, bodyLimitBytes: number): ApiError {
+export function toPublicError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof StoreUnavailableError) return new ApiError("store_unavailable", undefined, { cause: error });
   const code = FASTIFY_CODES[(error as FastifyError | undefined)?.code ?? ""];
-  if (code === "body_too_large") {
-    return new ApiError(code, `The request body is too large: at most ${bodyLimitBytes} bytes are allowed.`);
-  }
   if (code !== undefined) return new ApiError(code);
   return new ApiError("internal_error", undefined, { cause: error });
 }
 
 /** Fastify's error handler: the envelope, its headers, and a log line where the fault is ours. */
-export function errorHandler(log: Log, bodyLimitBytes: number) {
+export function errorHandler(log: Log) {
   return (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
-    const publicError = toPublicError(error, bodyLimitBytes);
+    const publicError = toPublicError(error);
     if (hasLeft(error, request)) {
       log.debug({ requestId: request.id, status: 499 }, "the client left");
     } else if (publicError.code === "internal_error") {
@@ -45,14 +40,22 @@ export function errorHandler(log: Log, bodyLimitBytes: number) {
   };
 }
 
+/** A client that goes on sending its body after it was refused is cut off after so much. */
+const DISCARDED_BYTES_MAX = 32 * 1024 * 1024;
+
 /**
  * A connection that is closed while its client still sends is reset, and the answer lost. So the rest is read and thrown
- * away, for as long as a request may take, and also where the client asked for the end of the connection.
+ * away, up to a bound and for as long as a request may take, also where the client asked for the end of the connection.
  */
 function readOn({ raw: request }: FastifyRequest, reply: FastifyReply): void {
   if (request.complete || request.destroyed) return;
   reply.removeHeader("connection");
   reply.raw.shouldKeepAlive = true;
+  let discardedBytes = 0;
+  request.on("data", (chunk: Buffer) => {
+    discardedBytes += chunk.length;
+    if (discardedBytes > DISCARDED_BYTES_MAX) request.destroy();
+  });
   request.resume();
 }
 

@@ -133,7 +133,6 @@ const CODES_OF_COMPLETIONS = new Set<ErrorCode>([
   "organization_paused",
   "credits_held",
   "upstream_unavailable",
-  "overloaded",
 ]);
 
 function errorResponses(endpoint: Endpoint): Record<number, unknown> {

@@ -8,7 +8,8 @@ import { ApiError } from "../errors.ts";
 import type { LedgerStanding } from "../ledger/ledger.ts";
 import type { AdminServices } from "./admin/endpoint.ts";
 import { ADMIN_PREFIX, serveAdmin } from "./admin/serve.ts";
-import { takeJsonBodies } from "./body.ts";
+import { acceptJsonBodies } from "./body.ts";
+import { BodyBudget } from "./body-budget.ts";
 import {
   closeWhenUnread,
   HEADERS_TIMEOUT_MS,
@@ -34,6 +35,8 @@ export interface ServerOptions extends Omit<EndpointServices, "running"> {
   /** Whose word on a caller's address is taken: Fastify's `trustProxy`. */
   trustProxy: boolean | string;
   bodyLimitBytes: number;
+  /** Bytes of all request bodies that are held at once. */
+  bodiesInFlightBytes: number;
   /** Rejects when the store does not answer. */
   ping(): Promise<void>;
   /** What waits to be booked, and what cannot be; told at `/readyz`. */
@@ -113,10 +116,11 @@ export async function createServer(options: ServerOptions): Promise<Server> {
       answerUnknown(request, reply);
     } else done();
   });
-  server.setErrorHandler(errorHandler(log, bodyLimitBytes));
+  server.setErrorHandler(errorHandler(log));
   server.setValidatorCompiler(() => () => true);
   server.setSerializerCompiler(() => JSON.stringify);
-  takeJsonBodies(server);
+  const budget = new BodyBudget(Math.max(options.bodiesInFlightBytes, 2 * bodyLimitBytes));
+  acceptJsonBodies(server, { bodyLimitBytes, budget });
   server.setNotFoundHandler(answerUnknown);
   await document(server, options.version);
   const health = serveHealth(server, options);

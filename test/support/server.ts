@@ -52,6 +52,7 @@ export async function createTestServer(failing: { catalogFails?: boolean; storeF
     version: "0.0.0",
     trustProxy: false,
     bodyLimitBytes: 1024,
+    bodiesInFlightBytes: 1024 * 1024,
     ping: async () => {},
     standing: async () => ({ spool: { entries: 0 }, quarantine: { entries: 0 } }),
     newRequestId: () => "req_test",

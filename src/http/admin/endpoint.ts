@@ -55,6 +55,8 @@ export interface AdminCall<Query = unknown, Body = unknown> {
 /** An operation of the admin API. It declares itself; the server adds the check of who may call, and documentation. */
 export interface AdminEndpoint {
   method: "GET" | "POST" | "PATCH" | "DELETE";
+  /** Runs before the body is read, and throws where the caller has made too many attempts. */
+  countAttempt?(services: AdminServices, call: { who: Administrator | null; request: FastifyRequest }): void;
   /** Under `/admin/v1`, as Fastify writes it: `/tokens/:id`. */
   path: string;
   access: Access;

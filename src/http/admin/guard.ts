@@ -42,14 +42,18 @@ export async function administratorOf(
   throw new ApiError("missing_token", "Sign in first: nobody is signed in, or the session is over.");
 }
 
-/**
- * Counts a try to sign in; throws rate_limit_exceeded after too many from one address. Returns what takes the count back:
- * those who had the right token were not guessing.
- */
-export function countGuess(limits: Limits, request: FastifyRequest): () => void {
-  const key = `sign-in:${request.ip}`;
-  limits.countRequest([{ key, limit: GUESSES_A_MINUTE }]);
-  return () => limits.uncountRequest(key);
+/** Counts an attempt to sign in; throws rate_limit_exceeded after too many from one address. */
+export function countGuess(limits: Limits, request: FastifyRequest): void {
+  limits.countRequest([{ key: guessKey(request), limit: GUESSES_A_MINUTE }]);
+}
+
+/** Takes an attempt off the count: its token was right, so it was no guess. */
+export function uncountGuess(limits: Limits, request: FastifyRequest): void {
+  limits.uncountRequest(guessKey(request));
+}
+
+function guessKey({ ip }: FastifyRequest): string {
+  return `sign-in:${ip}`;
 }
 
 /**

@@ -13,9 +13,11 @@ const createPlaygroundToken = adminEndpoint({
   summary: "Get an access token for `/v1` that lives for minutes; guests get one where the playground is open to them",
   body: PlaygroundTokenRequest,
   response: { status: 201, description: "The token.", schema: PlaygroundToken },
-  async handle(services, { who, body, request }): Promise<PlaygroundToken> {
-    const named = body.organization_id ?? null;
+  countAttempt(services, { who, request }) {
     if (who === null) countGuest(services, request.ip);
+  },
+  async handle(services, { who, body }): Promise<PlaygroundToken> {
+    const named = body.organization_id ?? null;
     const { token, organizationId, expiresAtMs } = await shortTokenFor(services, who, named);
     const expiresAt = new Date(expiresAtMs).toISOString();
     const organization = await services.directory.organization(organizationId);

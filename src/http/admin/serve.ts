@@ -28,6 +28,7 @@ export async function serveAdmin(api: FastifyInstance, services: AdminServices):
         reply.headers({ "cache-control": "no-store", "x-content-type-options": "nosniff" });
         const guards = { sessions: services.sessions, limits: services.gateway.limits };
         request.administrator = await administratorOf(guards, request, endpoint.access);
+        endpoint.countAttempt?.(services, { who: request.administrator, request });
       },
       handler: handlerOf(services, endpoint),
     });

@@ -3,7 +3,7 @@ import { Session, SignIn } from "../../contract/admin/session.ts";
 import { ApiError } from "../../errors.ts";
 import { clearSessionCookie, sessionSecret, setSessionCookie } from "./cookie.ts";
 import { type AdminServices, adminEndpoint } from "./endpoint.ts";
-import { countGuess } from "./guard.ts";
+import { countGuess, uncountGuess } from "./guard.ts";
 
 const REFUSALS = {
   unknown: () => new ApiError("invalid_token", "The token is not valid."),
@@ -20,12 +20,12 @@ const signIn = adminEndpoint({
   summary: "Sign in: with the admin token, or as a member with an organization's token",
   body: SignIn,
   response: { status: 200, description: "The session; its cookie is set.", schema: Session },
+  countAttempt: ({ gateway }, { request }) => countGuess(gateway.limits, request),
   async handle(services, { request, reply, body }) {
     const { sessions, gateway, clock } = services;
-    const forgive = countGuess(gateway.limits, request);
     const outcome = await sessions.signIn(body.token);
     if (outcome.outcome !== "signed_in") throw REFUSALS[outcome.outcome]();
-    forgive();
+    uncountGuess(gateway.limits, request);
     const earlier = sessionSecret(request);
     if (earlier !== undefined) await sessions.end(earlier);
     setSessionCookie(request, reply, outcome.secret, outcome.expiresAtMs - clock());
