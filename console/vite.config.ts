@@ -7,6 +7,8 @@ const SERVICE = "http://127.0.0.1:8484";
 
 export default defineConfig({
   root: import.meta.dirname,
+  // The service puts the path in front under which it is published.
+  base: "./",
   build: {
     target: BROWSERS,
     // The policy of the page takes nothing inline.

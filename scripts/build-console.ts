@@ -13,7 +13,7 @@ import { brotliCompressSync, gzipSync } from "node:zlib";
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const folder = join(root, "console");
 const STAMP = ".sources";
-const COMPRESSED = new Set([".html", ".js", ".css", ".svg"]);
+const COMPRESSED = new Set([".js", ".css", ".svg"]);
 
 /** Builds what is out of date; resolves with whether there was anything to build. */
 export async function buildConsole(): Promise<boolean> {

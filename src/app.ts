@@ -104,7 +104,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
   parts.defer(() => server.close(shutdown));
   const address = await listen(server, config.server);
   ownPort = address.port;
-  const url = urlOf(address);
+  const url = `${urlOf(address)}${config.server.basePath}`;
   await arrived;
   ledger.start();
   lastUses.start();
@@ -247,6 +247,7 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
     },
     version,
     trustProxy: config.server.trustProxy,
+    basePath: config.server.basePath,
     bodyLimitBytes: config.server.bodyLimitBytes,
     bodiesInFlightBytes: config.server.bodiesInFlightBytes,
     ping: async () => {

@@ -141,7 +141,7 @@ describe("a mistake in the file is told in one line", () => {
   test.each([
     [
       "server: { porr: 1 }",
-      "1: server.porr: unknown key; did you mean server.port? allowed: host, port, trustProxy, bodyLimitBytes, bodiesInFlightBytes, drainDelaySeconds, drainSeconds, storeWaitSeconds",
+      "1: server.porr: unknown key; did you mean server.port? allowed: host, port, trustProxy, basePath, bodyLimitBytes, bodiesInFlightBytes, drainDelaySeconds, drainSeconds, storeWaitSeconds",
     ],
     ["port: 1", `1: port: unknown key; did you mean server.port? allowed: ${groups}`],
     ["data_dir: x", `1: data_dir: unknown key; did you mean dataDir? allowed: ${groups}`],
@@ -151,7 +151,27 @@ describe("a mistake in the file is told in one line", () => {
     ["server: { port: 65536 }", "1: server.port: found 65536; allowed: an integer from 0 to 65535"],
     [
       "server: 3",
-      "1: server: found 3; allowed: keys and values: host, port, trustProxy, bodyLimitBytes, bodiesInFlightBytes, drainDelaySeconds, drainSeconds, storeWaitSeconds",
+      "1: server: found 3; allowed: keys and values: host, port, trustProxy, basePath, bodyLimitBytes, bodiesInFlightBytes, drainDelaySeconds, drainSeconds, storeWaitSeconds",
+    ],
+    [
+      'server: { basePath: "tollgate" }',
+      '1: server.basePath: found "tollgate"; allowed: a path such as /tollgate, without a slash at its end, that does not begin with a path of the service itself',
+    ],
+    [
+      'server: { basePath: "/tollgate/" }',
+      '1: server.basePath: found "/tollgate/"; allowed: a path such as /tollgate, without a slash at its end, that does not begin with a path of the service itself',
+    ],
+    [
+      'server: { basePath: "/a/../b" }',
+      '1: server.basePath: found "/a/../b"; allowed: a path such as /tollgate, without a slash at its end, that does not begin with a path of the service itself',
+    ],
+    [
+      'server: { basePath: "/v1" }',
+      '1: server.basePath: found "/v1"; allowed: a path such as /tollgate, without a slash at its end, that does not begin with a path of the service itself',
+    ],
+    [
+      'server: { basePath: "//evil.example" }',
+      '1: server.basePath: found "//evil.example"; allowed: a path such as /tollgate, without a slash at its end, that does not begin with a path of the service itself',
     ],
     [
       "server: { trustProxy: 10.0.0.0/33 }",

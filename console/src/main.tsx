@@ -6,8 +6,10 @@ import "./styles/data.css";
 import "./styles/charts.css";
 import { MutationCache, QueryCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { createRoot } from "react-dom/client";
+import { Router } from "wouter";
 import { ApiFailure } from "./api/client.ts";
 import { App } from "./app.tsx";
+import { addressUnderBasePath, BASE_PATH } from "./base-path.ts";
 
 const RETRIES = 2;
 
@@ -30,10 +32,16 @@ const client: QueryClient = new QueryClient({
 });
 
 const root = document.getElementById("root");
-if (root !== null) {
+const elsewhere = addressUnderBasePath(location);
+if (elsewhere !== null) {
+  // The session's cookie and the routes of the pages belong to the base path.
+  location.replace(elsewhere);
+} else if (root !== null) {
   createRoot(root).render(
     <QueryClientProvider client={client}>
-      <App />
+      <Router base={BASE_PATH}>
+        <App />
+      </Router>
     </QueryClientProvider>,
   );
 }

@@ -32,6 +32,12 @@ const Server = Group({
     description:
       "Whose X-Forwarded-For names the caller's address: nobody's, everybody's, or that of the named proxies.",
   }),
+  basePath: Type.String({
+    default: "",
+    format: "base-path",
+    description:
+      "Path under which a proxy publishes the service, such as /tollgate; empty: the root. Requests are answered with and without it.",
+  }),
   bodyLimitBytes: Type.Integer({
     default: 20 * 1024 * 1024,
     minimum: 1024,
@@ -194,12 +200,24 @@ export interface SchemaNode {
 
 export const configNode = ConfigSchema as unknown as SchemaNode;
 
+/** First segments of the service's own paths. A base path must not begin with one of them. */
+export const OWN_SEGMENTS: ReadonlySet<string> = new Set([
+  ...["v1", "admin", "docs", "openapi.json", "healthz", "readyz"],
+  ...["organizations", "credits", "tokens", "requests", "models", "playground", "changes"],
+  ...["assets", "index.html", "favicon.svg", "theme.js"],
+]);
+
 const FORMATS: Record<string, { words: string; test: (text: string) => boolean }> = {
   host: { words: "a host name or an IP address", test: (text) => /^[0-9A-Za-z.:_-]{1,253}$/.test(text) },
   "http-url": { words: "an http:// or https:// address", test: (text) => hasScheme(text, ["http:", "https:"]) },
   "postgres-url": {
     words: "a postgres:// or postgresql:// address",
     test: (text) => hasScheme(text, ["postgres:", "postgresql:"]),
+  },
+  "base-path": {
+    words:
+      "a path such as /tollgate, without a slash at its end, that does not begin with a path of the service itself",
+    test: isBasePath,
   },
   date: { words: "a date as YYYY-MM-DD", test: isCalendarDate },
   decimal: { words: DECIMAL_WORDS, test: (text) => parseDecimal(text, 0) !== undefined },
@@ -241,6 +259,11 @@ export function allowedWords(schema: SchemaNode): string {
 function hasScheme(text: string, schemes: string[]): boolean {
   const url = URL.parse(text);
   return url !== null && schemes.includes(url.protocol) && (schemes.includes("postgres:") || url.hostname !== "");
+}
+
+function isBasePath(text: string): boolean {
+  const isPath = /^(\/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$/.test(text) && text.length <= 200;
+  return isPath && !OWN_SEGMENTS.has(text.split("/")[1] ?? "");
 }
 
 function isCalendarDate(text: string): boolean {

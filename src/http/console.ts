@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import fastifyStatic from "@fastify/static";
@@ -37,27 +37,35 @@ const HEADERS = {
 };
 const A_YEAR_S = 31_536_000;
 
-/** Serves the web console at `/`, from its build. */
+/** Serves the web console at `/`, from its build, whose page names its files relative to the root of the service. */
 export async function serveConsole(server: FastifyInstance, build = BUILD): Promise<void> {
   if (!existsSync(join(build, "index.html"))) {
     const message = "The console is not built yet: run `npm start`, or `node scripts/build-console.ts`.";
     server.get("/", () => Promise.reject(new ApiError("not_found", message)));
     return;
   }
+  const page = pageAt(server.basePath, readFileSync(join(build, "index.html"), "utf8"));
   await server.register(fastifyStatic, {
     root: build,
+    globIgnore: ["index.html"],
     // A route for each file, so that what is no file of the build stays what it was: not found.
     wildcard: false,
     preCompressed: true,
     cacheControl: false,
     setHeaders: (reply, path) => prepare(reply, path),
   });
+  const send = (reply: FastifyReply) =>
+    reply
+      .headers({ ...HEADERS, "cache-control": "no-store" })
+      .type("text/html; charset=utf-8")
+      .send(page);
   const sendPage = (request: FastifyRequest, reply: FastifyReply) => {
     // `/models` is also what a client calls whose base URL lacks `/v1`.
-    if (!lacksApiPrefix(pathOf(request))) return reply.sendFile("index.html");
+    if (!lacksApiPrefix(pathOf(request))) return send(reply);
     reply.header("vary", "Accept, Sec-Fetch-Dest");
-    return isNavigation(request) ? reply.sendFile("index.html") : answerUnknown(request, reply);
+    return isNavigation(request) ? send(reply) : answerUnknown(request, reply);
   };
+  server.get("/", sendPage);
   for (const path of PAGES) {
     server.get(path, sendPage);
     server.get(`${path}/*`, sendPage);
@@ -74,10 +82,14 @@ function isNavigation({ headers }: FastifyRequest): boolean {
   return headers.accept?.includes("text/html") === true;
 }
 
-/** What has its content's hash in its name never changes; the rest is asked for anew each time. */
+/** The page for a base path: it tells the path to its scripts, and loads its files from there. */
+function pageAt(basePath: string, page: string): string {
+  return page.replaceAll('="./', `="${basePath}/`).replace('data-base-path=""', `data-base-path="${basePath}"`);
+}
+
+/** A file with a hash of its content in its name never changes; browsers ask for the others again each time. */
 function prepare(reply: FastifyReply, path: string): void {
-  const isPage = path.includes("index.html");
   const isHashed = /[\\/]assets[\\/]/.test(path);
-  const cacheControl = isHashed ? `public, max-age=${A_YEAR_S}, immutable` : isPage ? "no-store" : "no-cache";
+  const cacheControl = isHashed ? `public, max-age=${A_YEAR_S}, immutable` : "no-cache";
   reply.headers({ ...HEADERS, "cache-control": cacheControl });
 }

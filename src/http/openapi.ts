@@ -8,7 +8,7 @@ import { createChatCompletion } from "./endpoints/create-chat-completion.ts";
 import type { Endpoint } from "./endpoints/endpoint.ts";
 
 /** The parts of the OpenAPI document that no endpoint says. */
-export function documentBase(version: string) {
+export function documentBase(version: string, basePath: string) {
   return {
     openapi: "3.1.0",
     info: {
@@ -17,7 +17,7 @@ export function documentBase(version: string) {
       description: "A self-hosted chat completion service: every model through one API, charged to prepaid credits.",
       license: { name: "Apache-2.0", identifier: "Apache-2.0" },
     },
-    servers: [{ url: "/" }],
+    servers: [{ url: basePath || "/" }],
     components: {
       securitySchemes: {
         token: { type: "http" as const, scheme: "bearer", description: "An access token of an organization." },

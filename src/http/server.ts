@@ -8,6 +8,7 @@ import { ApiError } from "../errors.ts";
 import type { LedgerStanding } from "../ledger/ledger.ts";
 import type { AdminServices } from "./admin/endpoint.ts";
 import { ADMIN_PREFIX, serveAdmin } from "./admin/serve.ts";
+import { rewriteUrlFor, sendStrictTransportSecurity } from "./base-path.ts";
 import { acceptJsonBodies } from "./body.ts";
 import { BodyBudget } from "./body-budget.ts";
 import {
@@ -34,6 +35,8 @@ export interface ServerOptions extends Omit<EndpointServices, "running"> {
   version: string;
   /** Whose word on a caller's address is taken: Fastify's `trustProxy`. */
   trustProxy: boolean | string;
+  /** Path under which a proxy publishes the service, without a slash at its end; empty: the root. */
+  basePath: string;
   bodyLimitBytes: number;
   /** Bytes of all request bodies that are held at once. */
   bodiesInFlightBytes: number;
@@ -80,11 +83,12 @@ const EXPOSED_HEADERS = [
 
 /** The HTTP server over all endpoints. */
 export async function createServer(options: ServerOptions): Promise<Server> {
-  const { log, bodyLimitBytes } = options;
+  const { log, bodyLimitBytes, basePath } = options;
   const running = new RunningCompletions();
   const server = fastify({
     bodyLimit: bodyLimitBytes,
     trustProxy: options.trustProxy,
+    rewriteUrl: rewriteUrlFor(basePath),
     genReqId: options.newRequestId,
     requestIdHeader: false,
     // Clients join base URLs and paths in many ways: a trailing or a doubled slash makes no difference.
@@ -104,6 +108,8 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   });
   const shutdown = new Shutdown(server, running);
   handleConnections(server.server, options.newRequestId);
+  server.decorate("basePath", basePath);
+  if (options.trustProxy !== false) sendStrictTransportSecurity(server);
   server.decorateRequest("caller", null);
   server.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);
@@ -163,7 +169,7 @@ function isForeignPreflight(request: FastifyRequest): boolean {
 
 async function document(server: FastifyInstance, version: string): Promise<void> {
   await server.register(swagger, {
-    openapi: documentBase(version),
+    openapi: documentBase(version, server.basePath),
     transform: ({ schema, url, route }) => {
       const wildcard = endpoints.find((endpoint) => endpoint.path === url)?.wildcard;
       const isApi = route.url.startsWith("/v1/") || route.url.startsWith(ADMIN_PREFIX);
@@ -173,7 +179,10 @@ async function document(server: FastifyInstance, version: string): Promise<void>
   const sendDocument = documentHandler(server);
   await server.register(swaggerUi, {
     routePrefix: "/docs",
+    indexPrefix: server.basePath,
     staticCSP: true,
+    // Over plain HTTP the page would ask for its own parts over TLS.
+    transformStaticCSP: (header) => header.replace(" upgrade-insecure-requests;", ""),
     uiConfig: { validatorUrl: null, persistAuthorization: false },
     uiHooks: {
       // The plugin would serialize the document for every request.

@@ -67,8 +67,9 @@ export function lacksApiPrefix(path: string): boolean {
 }
 
 /** The base URL for a client that reached the service the way this request did. */
-function baseUrlOf({ protocol, host }: FastifyRequest): string {
-  return HOST.test(host) ? `${protocol}://${host}${API_PREFIX}` : API_PREFIX;
+function baseUrlOf({ protocol, host, server }: FastifyRequest): string {
+  const path = `${server.basePath}${API_PREFIX}`;
+  return HOST.test(host) ? `${protocol}://${host}${path}` : path;
 }
 
 /**

@@ -2,6 +2,7 @@ import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ADDRESSES } from "../../console/src/addresses.ts";
+import { OWN_SEGMENTS } from "../../src/config/schema.ts";
 import { ROOT } from "../support/documents.ts";
 import { type RunningService, startService } from "../support/service.ts";
 
@@ -70,6 +71,15 @@ describe("the console", () => {
       expect((await get(address)).status).toBe(200);
     }
   });
+});
+
+test("no base path can begin with a path of the service itself", async () => {
+  const { paths } = (await (await get("/openapi.json")).json()) as { paths: object };
+  const files = readdirSync(BUILD).filter((name) => !/^\.|\.(br|gz)$/.test(name));
+  const own = [...Object.keys(paths), ...PATHS, "/docs", "/openapi.json", "/healthz", "/readyz"];
+  const segments = [...own.map((path) => path.split("/")[1] ?? ""), ...files].filter((segment) => segment !== "");
+  expect(segments.length).toBeGreaterThan(10);
+  expect(segments.filter((segment) => !OWN_SEGMENTS.has(segment))).toEqual([]);
 });
 
 describe("beside the console", () => {

@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import { chmod, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,6 +13,8 @@ declare module "vitest" {
     postgresUrl: string | undefined;
     /** Path of a Chromium; undefined where this machine has none. */
     chromiumPath: string | undefined;
+    /** Whether this machine has nginx, and openssl for its certificate. */
+    hasNginx: boolean;
   }
 }
 
@@ -23,12 +26,19 @@ export default async function setup(project: TestProject): Promise<() => Promise
     console.warn("Left out: the tests in a browser, because there is no Chromium on the PATH or at CHROMIUM_PATH.");
   }
   project.provide("chromiumPath", chromiumPath);
+  const hasNginx = isOnPath("nginx", "-v") && isOnPath("openssl", "version");
+  if (!hasNginx) console.warn("Left out: the tests behind nginx, because nginx or openssl is not on the PATH.");
+  project.provide("hasNginx", hasNginx);
   const removeDirectory = await makeTemporaryDirectory();
   const stopPostgres = await startPostgres(project);
   return async () => {
     await stopPostgres();
     await removeDirectory();
   };
+}
+
+function isOnPath(program: string, word: string): boolean {
+  return spawnSync(program, [word], { stdio: "ignore" }).status === 0;
 }
 
 /** The logs of a trial that went wrong lie in one of these, and stay. */

@@ -51,6 +51,7 @@ export async function createTestServer(failing: { catalogFails?: boolean; storeF
     usageReport: () => Promise.reject(new ApiError("internal_error")),
     version: "0.0.0",
     trustProxy: false,
+    basePath: "",
     bodyLimitBytes: 1024,
     bodiesInFlightBytes: 1024 * 1024,
     ping: async () => {},

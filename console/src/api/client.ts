@@ -1,3 +1,5 @@
+import { BASE_PATH } from "../base-path.ts";
+
 /** What the service refused or failed to do, in its own words. */
 export class ApiFailure extends Error {
   readonly status: number;
@@ -35,12 +37,12 @@ export function withQuery(path: string, values: Values): string {
 const OWN_PAGE = { "x-tollgate-console": "1" };
 
 export async function read<T>(path: string, signal?: AbortSignal): Promise<T> {
-  return (await answerOf(await fetch(path, { headers: { accept: "application/json" }, signal }))) as T;
+  return (await answerOf(await fetch(`${BASE_PATH}${path}`, { headers: { accept: "application/json" }, signal }))) as T;
 }
 
 export async function send<T>(method: "POST" | "PATCH" | "DELETE", path: string, body?: object): Promise<T> {
   const withBody = method !== "DELETE";
-  const answer = await fetch(path, {
+  const answer = await fetch(`${BASE_PATH}${path}`, {
     method,
     headers: { ...OWN_PAGE, accept: "application/json", ...(withBody && { "content-type": "application/json" }) },
     body: withBody ? JSON.stringify(body ?? {}) : undefined,

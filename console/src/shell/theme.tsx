@@ -1,5 +1,6 @@
 import { Monitor, Moon, Sun } from "lucide-react";
 import { useState } from "react";
+import { BASE_PATH } from "../base-path.ts";
 import { IconButton } from "../ui/button.tsx";
 
 type Theme = "system" | "light" | "dark";
@@ -17,7 +18,7 @@ function keep(theme: Theme): void {
   const { dataset } = document.documentElement;
   const lifeS = theme === "system" ? 0 : A_YEAR_S;
   // biome-ignore lint/suspicious/noDocumentCookie: the Cookie Store API is not in every browser that the console is for
-  document.cookie = `tollgate_theme=${theme}; Path=/; Max-Age=${lifeS}; SameSite=Strict`;
+  document.cookie = `tollgate_theme=${theme}; Path=${BASE_PATH || "/"}; Max-Age=${lifeS}; SameSite=Strict`;
   if (theme === "system") delete dataset.theme;
   else dataset.theme = theme;
 }

@@ -1,8 +1,12 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 
-/** With this prefix a browser takes the cookie from this very host alone, and over TLS (RFC 6265bis, section 4.1.3.2). */
-const SECURE_NAME = "__Host-tollgate_session";
-const PLAIN_NAME = "tollgate_session";
+const NAME = "tollgate_session";
+/**
+ * With these prefixes a browser accepts the cookie over TLS only; with `__Host-` also only with the path `/` (RFC
+ * 6265bis, section 4.1.3).
+ */
+const HOST_PREFIX = "__Host-";
+const SECURE_PREFIX = "__Secure-";
 const VALUE = /^[0-9A-Za-z]{43}$/;
 
 /** The secret of the session cookie; undefined where there is none, or more than one. */
@@ -23,16 +27,22 @@ export function clearSessionCookie(request: FastifyRequest, reply: FastifyReply)
   reply.header("set-cookie", cookie(request, "", 0));
 }
 
+/** The cookie is sent to the service's base path only: other services of the same host do not receive it. */
 function cookie(request: FastifyRequest, value: string, maxAgeSeconds: number): string {
+  const path = request.server.basePath || "/";
   const secure = isSecure(request) ? "; Secure" : "";
-  return `${nameFor(request)}=${value}; Path=/; Max-Age=${maxAgeSeconds}; HttpOnly; SameSite=Strict${secure}`;
+  return `${nameFor(request)}=${value}; Path=${path}; Max-Age=${maxAgeSeconds}; HttpOnly; SameSite=Strict${secure}`;
 }
 
+/** The base path is part of the name, so that services under several paths of one host do not share a cookie. */
 function nameFor(request: FastifyRequest): string {
-  return isSecure(request) ? SECURE_NAME : PLAIN_NAME;
+  const { basePath } = request.server;
+  const name = `${NAME}${basePath.replaceAll("/", "_")}`;
+  if (!isSecure(request)) return name;
+  return `${basePath === "" ? HOST_PREFIX : SECURE_PREFIX}${name}`;
 }
 
-/** The service itself speaks plain HTTP; a proxy whose word is taken says when the browser speaks TLS. */
+/** The service itself speaks plain HTTP; a trusted proxy says in `X-Forwarded-Proto` that the browser uses TLS. */
 function isSecure(request: FastifyRequest): boolean {
   return request.protocol === "https";
 }

@@ -4,6 +4,7 @@ import { Link } from "wouter";
 import { withQuery } from "../../api/client.ts";
 import { useList } from "../../api/queries.ts";
 import type { StatementEntry, StatementPage } from "../../api/types.ts";
+import { BASE_PATH } from "../../base-path.ts";
 import { formatChange, formatExactCredits } from "../../format/numbers.ts";
 import { Listing } from "../../ui/listing.tsx";
 import { Card } from "../../ui/page.tsx";
@@ -32,7 +33,7 @@ export function Statement({ organizationId }: { organizationId: string }) {
         <>
           <Choice label="Kind" all="Every entry" value={kind} options={Object.entries(KIND_WORDS)} onValue={setKind} />
           <DayFields days={days} onDays={setDays} />
-          <a className="button button-plain" href={withQuery(`${base}.csv`, filter)} download>
+          <a className="button button-plain" href={`${BASE_PATH}${withQuery(`${base}.csv`, filter)}`} download>
             <Download size={15} strokeWidth={1.9} aria-hidden="true" />
             <span>CSV</span>
           </a>

@@ -1,4 +1,5 @@
 import { useState } from "react";
+import { apiBaseUrl } from "../../base-path.ts";
 import { type CallBody, curlOf, pythonOf, typescriptOf } from "../../snippets/snippets.ts";
 import { CopyButton } from "../../ui/copy.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
@@ -23,7 +24,7 @@ type Language = keyof typeof LANGUAGES;
 export function CodeDialog({ body, onClose }: { body: CallBody; onClose: () => void }) {
   const [language, setLanguage] = useState<Language>("curl");
   const { write, needs } = LANGUAGES[language];
-  const code = write({ baseUrl: `${location.origin}/v1`, body: { ...body, stream: true } });
+  const code = write({ baseUrl: apiBaseUrl(), body: { ...body, stream: true } });
   return (
     <Dialog title="The same request as code" onClose={onClose} className="dialog-wide">
       <div className="dialog-body">

@@ -1,6 +1,7 @@
 import { EventSourceParserStream } from "eventsource-parser/stream";
 import type { ChatCompletionChunk, CompletionUsage } from "../../../../src/contract/completion.ts";
 import { ApiFailure, failureOf } from "../../api/client.ts";
+import { apiBaseUrl } from "../../base-path.ts";
 import type { CallBody } from "../../snippets/snippets.ts";
 import type { Figures } from "./conversation.ts";
 
@@ -14,7 +15,7 @@ interface Asked {
 /** Asks for a streamed answer as any client of `/v1` does, and tells its pieces as they come. */
 export async function complete({ body, token, signal, onPiece }: Asked): Promise<Figures> {
   const startedAt = performance.now();
-  const answer = await fetch("/v1/chat/completions", {
+  const answer = await fetch(`${apiBaseUrl()}/chat/completions`, {
     method: "POST",
     // The token alone speaks for the one who asks: /v1 takes no cookie.
     credentials: "omit",

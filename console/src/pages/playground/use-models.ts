@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import type { ModelList } from "../../../../src/contract/model.ts";
 import { failureOf } from "../../api/client.ts";
+import { apiBaseUrl } from "../../base-path.ts";
 import { useSession } from "../../shell/session.ts";
 
 /** The models that the playground's token may ask, from `/v1` itself. */
@@ -12,7 +13,7 @@ export function usePlaygroundModels(organizationId: string | null, token: () => 
     staleTime: 60_000,
     queryFn: async ({ signal }) => {
       const headers = { authorization: `Bearer ${await token()}` };
-      const answer = await fetch("/v1/models", { credentials: "omit", headers, signal });
+      const answer = await fetch(`${apiBaseUrl()}/models`, { credentials: "omit", headers, signal });
       if (!answer.ok) throw await failureOf(answer);
       return ((await answer.json()) as ModelList).data;
     },

@@ -1,5 +1,6 @@
 import type { ReactNode } from "react";
 import type { TokenWithSecret } from "../../api/types.ts";
+import { apiBaseUrl } from "../../base-path.ts";
 import { curlOf } from "../../snippets/snippets.ts";
 import { Button } from "../../ui/button.tsx";
 import { CopyButton } from "../../ui/copy.tsx";
@@ -17,7 +18,7 @@ interface SecretProps {
 export function Secret({ title, token, children, onClose }: SecretProps) {
   const [model = "sandbox/echo"] = token.models ?? [];
   const example = curlOf({
-    baseUrl: `${location.origin}/v1`,
+    baseUrl: apiBaseUrl(),
     token: token.secret,
     body: { model, messages: [{ role: "user", content: "Hello, Tollgate!" }] },
   });
