@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
-import { dial } from "../raw-http.ts";
+import { answersIn, dial } from "../raw-http.ts";
 import type { Attack, Target } from "./attack.ts";
+import { fuzzConnections } from "./fuzz.ts";
 
 const CONNECT = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n";
 const HEALTH = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -33,5 +34,26 @@ export const connectionAttacks: readonly Attack[] = [
       }
       await assertAlive(target);
     },
+  },
+  {
+    title: "A CONNECT is refused, and its connection is closed although the client leaves it open.",
+    needs: "nothing",
+    async play(target) {
+      const socket = dial(target.url);
+      const received: Buffer[] = [];
+      socket.on("data", (data: Buffer) => received.push(data));
+      socket.write(CONNECT);
+      await once(socket, "close");
+      assert.deepEqual(
+        answersIn(Buffer.concat(received)).map(({ status }) => status),
+        [400],
+      );
+    },
+  },
+  {
+    title:
+      "Connections that break off at any byte of CONNECT, Upgrade, HTTP/2, chunked and pipelined requests harm nobody.",
+    needs: "nothing",
+    play: (target) => fuzzConnections(target, { connections: 200, seed: Date.now() % 1_000_000 }),
   },
 ];
