@@ -68,6 +68,7 @@ export const errorCatalog = {
   not_found: invalid(404, "Route not found."),
   method_not_allowed: invalid(405, "This method is not allowed here."),
   token_ended: invalid(409, "The token was revoked or has expired."),
+  reference_mismatch: invalid(409, "The reference was used with other terms."),
   idempotency_in_progress: invalid(409, "A request with this Idempotency-Key is still running.", true),
   idempotency_interrupted: invalid(
     409,

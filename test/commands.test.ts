@@ -132,7 +132,11 @@ test("credits that are revoked", async () => {
   const id = expect.stringMatching(/^adjustment_[0-9a-z]+$/);
   const told = { organizationId: org, amount: 5, reference: "chargeback", repeated: false };
   expect(first).toEqual({ id, ...told, ...left });
-  expect(await json(...revoke, "3", "--reference", "chargeback")).toEqual({ ...first, repeated: true });
+  const again = [...revoke, "5", "--grant", grant, "--reference", "chargeback"];
+  expect(await json(...again)).toEqual({ ...first, repeated: true });
+  expect(await line(1, ...revoke, "3", "--reference", "chargeback")).toMatch(
+    /The reference "chargeback" was used with other terms: revocation adjustment_\w+ of 5 credits from grant_\w+, made at /,
+  );
   expect(await line(1, ...revoke, "10.000001")).toContain(
     'AMOUNT: found "10.000001"; allowed: at most 10 credits, which are available, or --all',
   );
@@ -159,10 +163,13 @@ test("an allowance", async () => {
   const later = ["--from", "2100-01-31", "--keep", "--reference", "contract 7"];
   const other = await json("credits", "allowance", "create", "9", "--org", org, ...later);
   expect(other).toMatchObject({ lapses: false, nextAt: "2100-01-31T00:00:00.000Z" });
-  expect(await json("credits", "allowance", "create", "8", "--org", org, ...later)).toEqual({
+  expect(await json("credits", "allowance", "create", "9", "--org", org, ...later)).toEqual({
     ...other,
     repeated: true,
   });
+  expect(await line(1, "credits", "allowance", "create", "8", "--org", org, ...later)).toContain(
+    `allowance ${other.id} of 9 credits a month from 2100-01-31T00:00:00.000Z, of which the rest stays, made at `,
+  );
   expect((await json("credits", "allowance", "list", "--org", org)).length).toBe(2);
   const ended = await json("credits", "allowance", "end", other.id);
   expect(ended).toMatchObject({ id: other.id, reference: "contract 7", endedAt: nextAt, repeated: false });
@@ -188,7 +195,10 @@ test("credits", async () => {
     creditsTotal: 12.000001,
     creditsAvailable: 12.000001,
   });
-  expect(await json(...grant, "50")).toEqual({ ...first, repeated: true });
+  expect(await json(...grant, "12.000001", "--expires", "2100-01-01")).toEqual({ ...first, repeated: true });
+  const granted = `grant ${first.id} of 12.000001 credits, expiring at 2100-01-01T00:00:00.000Z, made at `;
+  expect(await line(1, ...grant, "50", "--expires", "2100-01-01")).toContain(granted);
+  expect(await line(1, ...grant, "12.000001")).toContain(granted);
   await json("credits", "grant", "--org", org, "1");
   expect(await json("credits", "balance", "--org", org)).toEqual({
     organizationId: org,

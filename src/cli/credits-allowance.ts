@@ -3,7 +3,9 @@ import { makeId } from "../accounts/token.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
 import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
+import { OperatorError } from "../errors.ts";
 import { createAllowance, endAllowance, findAllowance } from "../ledger/allowances.ts";
+import { allowanceMismatch } from "../ledger/references.ts";
 import type { Store } from "../stores/store.ts";
 import {
   addCommand,
@@ -56,7 +58,9 @@ async function create(terminal: Terminal, amountText: string, flags: CreateFlags
     const terms = { organizationId, id, amount, lapses, reference, anchorAtMs, createdAtMs: nowMs };
     // Whether or not a service runs.
     const grant = (transition: GrantTransition) => books.apply("durable", [transition]);
-    const { row, repeated } = await createAllowance({ allowances, grant }, terms);
+    const made = await createAllowance({ allowances, grant }, terms);
+    if (made.outcome === "reference_mismatch") throw new OperatorError(allowanceMismatch(reference, made.row));
+    const { row, repeated } = made;
     const json = { ...toJson(row), repeated };
     const after = { amount: formatCredits(amount), lapses, reference, from: json.from };
     if (!repeated) await record({ action: "allowance.create", organizationId, subjectId: id, after });

@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import { makeId } from "../accounts/token.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
+import { adjustmentMismatch } from "../ledger/references.ts";
 import { usageReport } from "../ledger/report.ts";
 import { addCommand, type CommonFlags, creditsFlag, print, type Terminal, textFlag } from "./command.ts";
 import { facts } from "./table.ts";
@@ -38,6 +39,9 @@ export function addCreditsCredit(credits: Command, terminal: Terminal): void {
         if (outcome.outcome === "unknown_organization") throw unknownOrganization(flags.org);
         if (outcome.outcome === "missing") throw unknownCompletion(flags.completion ?? "");
         if (outcome.outcome === "excessive") throw excessive(amountText, outcome.most);
+        if (outcome.outcome === "reference_mismatch") {
+          throw new OperatorError(adjustmentMismatch(reference, outcome.first));
+        }
         const { adjustment, balance, repeated } = outcome;
         if (!repeated) {
           const after = { ...terms, amount: formatCredits(adjustment.amount) };

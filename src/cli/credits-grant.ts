@@ -1,12 +1,10 @@
 import type { Command } from "commander";
 import { creditsFromMicro } from "../credits/amount.ts";
-import type { GrantRow } from "../credits/books.ts";
 import { usageReport } from "../ledger/report.ts";
-import { entriesOf } from "../ledger/statement.ts";
 import { addCommand, type CommonFlags, creditsFlag, print, type Terminal, textFlag } from "./command.ts";
 import { facts } from "./table.ts";
 import { dateFlag, isoTime } from "./times.ts";
-import { grantCredits, type Workspace, withWorkspace } from "./workspace.ts";
+import { grantCredits, withWorkspace } from "./workspace.ts";
 
 interface Flags extends CommonFlags {
   org: string;
@@ -27,13 +25,12 @@ export function addCreditsGrant(credits: Command, terminal: Terminal): void {
         const terms = { amount, expiresAtMs, reference };
         const outcome = await grantCredits(workspace, terminal, { organizationId: flags.org, ...terms });
         const { grantId, repeated, balance } = outcome;
-        const grant = repeated ? await findGrant(workspace, flags.org, grantId) : terms;
         const { creditsTotal, creditsAvailable } = usageReport(balance);
         const json = {
           id: grantId,
           organizationId: flags.org,
-          amount: creditsFromMicro(grant.amount),
-          expiresAt: isoTime(grant.expiresAtMs),
+          amount: creditsFromMicro(amount),
+          expiresAt: isoTime(expiresAtMs),
           reference,
           repeated,
           creditsTotal,
@@ -48,12 +45,4 @@ export function addCreditsGrant(credits: Command, terminal: Terminal): void {
         print(terminal, flags, { json, text });
       });
     });
-}
-
-/** The grant that an earlier command made: it may be of another amount than was asked for now. */
-async function findGrant({ store }: Workspace, organizationId: string, grantId: string): Promise<GrantRow> {
-  for await (const entry of entriesOf(store.books, organizationId)) {
-    if (entry.kind === "grant" && entry.grant.id === grantId) return entry.grant;
-  }
-  throw new Error(`The statement of ${organizationId} does not list its grant ${grantId}`);
 }

@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import { makeId } from "../accounts/token.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
+import { adjustmentMismatch } from "../ledger/references.ts";
 import { usageReport } from "../ledger/report.ts";
 import {
   addCommand,
@@ -41,6 +42,9 @@ export function addCreditsRevoke(credits: Command, terminal: Terminal): void {
         if (outcome.outcome === "unknown_grant")
           throw new UnknownIdError("--grant", flags.grant ?? "", `credits statement --org ${flags.org}`);
         if (outcome.outcome === "excessive") throw excessive(amountText, flags, outcome.most);
+        if (outcome.outcome === "reference_mismatch") {
+          throw new OperatorError(adjustmentMismatch(reference, outcome.first));
+        }
         const { adjustment, balance, repeated } = outcome;
         if (!repeated) {
           const after = { ...terms, amount: formatCredits(adjustment.amount) };

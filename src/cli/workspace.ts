@@ -7,6 +7,7 @@ import type { Config } from "../config.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { BalanceRow, GrantOutcome } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
+import { grantMismatch } from "../ledger/references.ts";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
 import { type CommonFlags, type Terminal, UnknownIdError } from "./command.ts";
@@ -69,17 +70,18 @@ export async function expectCredited(accounts: Accounts, id: string): Promise<vo
   if (organization.kind === "playground") throw new OperatorError(PLAYGROUND_HOLDS_NOTHING);
 }
 
-/** Grants credits from now on; the same reference of an organization grants once. */
+/** Grants credits from now on; the same reference of an organization grants once, and with other terms is refused. */
 export async function grantCredits(
   { store, accounts, record }: Workspace,
   { random }: Terminal,
   request: GrantRequest,
-): Promise<GrantOutcome> {
+): Promise<Extract<GrantOutcome, { outcome: "granted" }>> {
   const grant = { kind: "grant" as const, grantId: makeId("grant", random), effectiveAtMs: null, priority: 0 };
   const { organizationId, amount, expiresAtMs, reference } = request;
   await expectCredited(accounts, organizationId);
   const [outcome] = await store.books.apply("durable", [{ ...grant, ...request }]);
   if (outcome.outcome === "unknown_organization") throw unknownOrganization(organizationId);
+  if (outcome.outcome === "reference_mismatch") throw new OperatorError(grantMismatch(reference, outcome.first));
   if (!outcome.repeated) {
     const after = { amount: formatCredits(amount), expiresAt: isoTime(expiresAtMs), reference };
     await record({ action: "credits.grant", organizationId, subjectId: outcome.grantId, after });

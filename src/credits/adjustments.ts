@@ -9,6 +9,7 @@ import { giveCredit, type Purse, revocableIn, revoke as revokeFrom } from "./pur
 export function revoke(batch: Batch, purse: Purse, transition: RevokeTransition): Outcomes["revoke"] {
   const earlier = findEarlier(batch, transition);
   if (earlier !== undefined) {
+    if (!isRepetition(earlier, transition)) return { outcome: "reference_mismatch", first: earlier };
     return { outcome: "revoked", adjustment: earlier, balance: { ...purse.balance }, repeated: true };
   }
   const { amount, grantId } = transition;
@@ -18,7 +19,8 @@ export function revoke(batch: Batch, purse: Purse, transition: RevokeTransition)
   const most = revocableIn(purse, named);
   if (amount !== null && amount > most) return { outcome: "excessive", most };
   const draws = revokeFrom(purse, amount ?? most, named);
-  const adjustment = { ...newAdjustment(batch, transition), amount: sumOf(draws), draws };
+  const terms = { isAll: amount === null, grantId, amount: sumOf(draws), draws };
+  const adjustment = { ...newAdjustment(batch, transition), ...terms };
   batch.adjustments.push(adjustment);
   return { outcome: "revoked", adjustment, balance: { ...purse.balance }, repeated: false };
 }
@@ -27,9 +29,10 @@ export function revoke(batch: Batch, purse: Purse, transition: RevokeTransition)
 export function credit(batch: Batch, purse: Purse, transition: CreditTransition): Outcomes["credit"] {
   const earlier = findEarlier(batch, transition);
   if (earlier !== undefined) {
+    if (!isRepetition(earlier, transition)) return { outcome: "reference_mismatch", first: earlier };
     return { outcome: "credited", adjustment: earlier, balance: { ...purse.balance }, repeated: true };
   }
-  const { amount, holdId, organizationId } = transition;
+  const { amount, holdId, organizationId, expiresAtMs } = transition;
   assertAmount(amount);
   const row = holdId === null ? null : holdOf(batch, { organizationId, holdId });
   if (row === undefined) return { outcome: "missing" };
@@ -39,7 +42,7 @@ export function credit(batch: Batch, purse: Purse, transition: CreditTransition)
   purse.balance.spent -= amount;
   if (row !== null) correct(batch, row, amount);
   const tokenId = row?.tokenId ?? null;
-  const adjustment = { ...newAdjustment(batch, transition), amount, draws, holdId, tokenId };
+  const adjustment = { ...newAdjustment(batch, transition), amount, draws, holdId, tokenId, expiresAtMs };
   batch.adjustments.push(adjustment);
   return { outcome: "credited", adjustment, balance: { ...purse.balance }, repeated: false };
 }
@@ -60,9 +63,25 @@ function findEarlier(batch: Batch, transition: RevokeTransition | CreditTransiti
   return own.find(({ id }) => id === adjustmentId) ?? own.find(alike);
 }
 
+/**
+ * Whether a transition is the one that made the adjustment, sent again: the same id, or the same reference and the same
+ * terms. Its note says why and is not compared.
+ */
+function isRepetition(row: AdjustmentRow, transition: RevokeTransition | CreditTransition): boolean {
+  if (row.id === transition.adjustmentId) return true;
+  if (transition.kind === "credit") {
+    const { amount, holdId, expiresAtMs } = transition;
+    return row.amount === amount && row.holdId === holdId && row.expiresAtMs === expiresAtMs;
+  }
+  const { amount, grantId } = transition;
+  const isSameAmount = amount === null ? row.isAll : !row.isAll && row.amount === amount;
+  return isSameAmount && row.grantId === grantId;
+}
+
 function newAdjustment(
   { nowMs }: Batch,
   { organizationId, adjustmentId: id, kind, reference, note }: RevokeTransition | CreditTransition,
 ): Omit<AdjustmentRow, "amount" | "draws"> {
-  return { organizationId, id, kind, holdId: null, tokenId: null, reference, note, madeAtMs: nowMs };
+  const terms = { isAll: false, grantId: null, expiresAtMs: null, holdId: null, tokenId: null };
+  return { organizationId, id, kind, ...terms, reference, note, madeAtMs: nowMs };
 }

@@ -97,7 +97,8 @@ export function writesOf(batch: Batch, rows: BookRows): BookWrites {
 
 /** What has expired only grows, so that it makes an id. */
 function lapsesOf({ purses, nowMs }: Batch): AdjustmentRow[] {
-  const noted = { holdId: null, tokenId: null, reference: null, note: null, madeAtMs: nowMs };
+  const terms = { isAll: false, grantId: null, expiresAtMs: null, holdId: null, tokenId: null };
+  const noted = { ...terms, reference: null, note: null, madeAtMs: nowMs };
   return [...purses].flatMap(([organizationId, { lapses }]) =>
     lapses.map(({ grantId, amount, expired }) => {
       return { organizationId, id: `lapse_${expired}`, kind: "lapse", amount, draws: [{ grantId, amount }], ...noted };

@@ -126,6 +126,12 @@ export interface AdjustmentRow {
   amount: MicroCredits;
   /** Revoked or lapsed: from which grants. Credited: to the grant that was made for it. */
   draws: Draw[];
+  /** Whether a revocation asked for everything that was available, and not for an amount. */
+  isAll: boolean;
+  /** The grant that a revocation named. */
+  grantId: string | null;
+  /** When what is left of a credit lapses. */
+  expiresAtMs: number | null;
   /** Of a credit that corrects a charge. */
   holdId: string | null;
   tokenId: string | null;
@@ -298,16 +304,25 @@ export type ExpireOutcome =
   /** Renewed, or ended by its owner, since the sweeper read it. */
   | { outcome: "kept"; state: HoldState }
   | Missing;
-export type GrantOutcome = { outcome: "granted"; grantId: string; balance: BalanceRow; repeated: boolean };
+export type GrantOutcome =
+  | { outcome: "granted"; grantId: string; balance: BalanceRow; repeated: boolean }
+  /** The organization has another grant under this reference. */
+  | { outcome: "reference_mismatch"; first: GrantTerms };
+/** What a grant was made with. */
+export type GrantTerms = Pick<GrantRow, "id" | "amount" | "effectiveAtMs" | "expiresAtMs" | "priority" | "createdAtMs">;
+/** The organization has another adjustment of the same kind under this reference. */
+export type AdjustmentMismatch = { outcome: "reference_mismatch"; first: AdjustmentRow };
 export type RevokeOutcome =
   | { outcome: "revoked"; adjustment: AdjustmentRow; balance: BalanceRow; repeated: boolean }
   /** More than is available, or than is left of the grant. */
   | { outcome: "excessive"; most: MicroCredits }
+  | AdjustmentMismatch
   | { outcome: "unknown_grant" };
 export type CreditOutcome =
   | { outcome: "credited"; adjustment: AdjustmentRow; balance: BalanceRow; repeated: boolean }
   /** More than was spent, or than the hold was charged and not credited yet. */
   | { outcome: "excessive"; most: MicroCredits }
+  | AdjustmentMismatch
   | Missing;
 export type RefreshOutcome = { outcome: "refreshed"; balance: BalanceRow };
 type Missing = { outcome: "missing" };

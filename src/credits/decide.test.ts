@@ -287,10 +287,33 @@ describe("a key that another hold has by now", () => {
 describe("grants", () => {
   test("are granted once by reference and once by id", () => {
     expect(grant("g1", 5n, { reference: "invoice" })).toMatchObject({ grantId: "g1", repeated: false });
-    expect(grant("g2", 9n, { reference: "invoice" })).toMatchObject({ grantId: "g1", repeated: true });
+    expect(grant("g2", 5n, { reference: "invoice" })).toMatchObject({ grantId: "g1", repeated: true });
     expect(grant("g3", 7n)).toMatchObject({ grantId: "g3", repeated: false });
     books.bookOne(holding("a", 12n));
     expect(grant("g3", 7n)).toMatchObject({ grantId: "g3", repeated: true, balance: { granted: 12n, held: 12n } });
+  });
+
+  test("under a used reference are refused where the terms differ, and change nothing", () => {
+    const terms = { effectiveAtMs: 5_000, expiresAtMs: 9_000, priority: 2, reference: "invoice" };
+    grant("g1", 5n, terms);
+    const before = structuredClone(books.tables);
+    const first = { id: "g1", amount: 5n, effectiveAtMs: 5_000, expiresAtMs: 9_000, priority: 2, createdAtMs: 1_000 };
+    for (const [amount, other] of [
+      [6n, {}],
+      [5n, { effectiveAtMs: null }],
+      [5n, { effectiveAtMs: 5_001 }],
+      [5n, { expiresAtMs: null }],
+      [5n, { expiresAtMs: 9_001 }],
+      [5n, { priority: 1 }],
+    ] as const) {
+      expect(grant("g2", amount, { ...terms, ...other })).toEqual({ outcome: "reference_mismatch", first });
+    }
+    expect(books.tables).toEqual(before);
+    books.nowMs += 60_000;
+    expect(grant("g2", 5n, terms)).toMatchObject({ grantId: "g1", repeated: true });
+    grant("g3", 5n, { reference: "at once" });
+    books.nowMs += 60_000;
+    expect(grant("g4", 5n, { reference: "at once" })).toMatchObject({ grantId: "g3", repeated: true });
   });
 
   test("take effect on their day, and are not granted before", () => {

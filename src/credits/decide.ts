@@ -1,6 +1,6 @@
 import { credit, revoke } from "./adjustments.ts";
 import { type Batch, openBatch, purseOf, writesOf } from "./batch.ts";
-import type { BookRows, Decision, GrantTransition, Outcome, Outcomes, Transition } from "./books.ts";
+import type { BookRows, Decision, GrantRow, GrantTransition, Outcome, Outcomes, Transition } from "./books.ts";
 import { expire, settle } from "./charges.ts";
 import { assertAmount } from "./checks.ts";
 import { hold, release, renew } from "./holds.ts";
@@ -47,5 +47,19 @@ function decideOne(batch: Batch, transition: Transition): Outcome {
 function grant(batch: Batch, purse: Purse, transition: GrantTransition): Outcomes["grant"] {
   assertAmount(transition.amount);
   const { grant, first } = addGrant(purse, transition, batch.nowMs);
+  if (!first && !isRepetition(grant, transition)) {
+    const { id, amount, effectiveAtMs, expiresAtMs, priority, createdAtMs } = grant;
+    return { outcome: "reference_mismatch", first: { id, amount, effectiveAtMs, expiresAtMs, priority, createdAtMs } };
+  }
   return { outcome: "granted", grantId: grant.id, balance: { ...purse.balance }, repeated: !first };
+}
+
+/** Whether a transition is the one that made the grant, sent again: the same id, or the same reference and terms. */
+function isRepetition(grant: GrantRow, transition: GrantTransition): boolean {
+  if (grant.id === transition.grantId) return true;
+  const { amount, effectiveAtMs, expiresAtMs, priority } = transition;
+  // A grant that named no time took effect when it was booked.
+  const isSameStart = grant.effectiveAtMs === (effectiveAtMs ?? grant.createdAtMs);
+  const isSameEnd = grant.expiresAtMs === expiresAtMs;
+  return grant.amount === amount && grant.priority === priority && isSameStart && isSameEnd;
 }

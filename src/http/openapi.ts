@@ -122,6 +122,7 @@ const CODES_OF_ADMIN = new Set<ErrorCode>([
   "insufficient_role",
   "csrf_check_failed",
   "token_ended",
+  "reference_mismatch",
 ]);
 const CODES_OF_COMPLETIONS = new Set<ErrorCode>([
   "unsupported_value",

@@ -47,20 +47,34 @@ async function grantMonths({ allowances, grant }: AllowanceOptions, row: Allowan
   await allowances.advance(row, nextAtMs);
 }
 
+/** What became of an allowance that was asked for. */
+export type AllowanceCreation =
+  | { outcome: "created"; row: AllowanceRow; repeated: boolean }
+  /** The organization has this other allowance under the reference. */
+  | { outcome: "reference_mismatch"; row: AllowanceRow };
+
 /**
- * Writes an allowance, and makes its first grant at once where its time has come. Tells the row as it is then: that of the
- * first allowance of the reference, where there was one before. Rejects with StoreUnavailableError.
+ * Writes an allowance, and makes its first grant at once where its time has come. Gives the row as it is then: that of the
+ * first allowance of the reference, where there was one of the same terms before. Rejects with StoreUnavailableError.
  */
 export async function createAllowance(
   options: AllowanceOptions & { allowances: AllowanceRows },
   terms: Omit<AllowanceRow, "priority" | "nextAtMs" | "endedAtMs">,
-): Promise<{ row: AllowanceRow; repeated: boolean }> {
+): Promise<AllowanceCreation> {
   const wanted = { ...terms, priority: 0, nextAtMs: terms.anchorAtMs, endedAtMs: null };
   const first = await options.allowances.insert(wanted);
-  // Repeated, too: whoever made it may have died before its grant.
+  if (!hasTermsOf(first, wanted)) return { outcome: "reference_mismatch", row: first };
+  // Repeated, too: the process that wrote it may have died before its grant.
   await grantAllowances(options);
   const row = (await findAllowance(options.allowances, first.organizationId, first.id)) ?? first;
-  return { row, repeated: first.id !== wanted.id };
+  return { outcome: "created", row, repeated: first.id !== wanted.id };
+}
+
+/** An allowance that names no time begins when it is created. */
+function hasTermsOf(first: AllowanceRow, wanted: AllowanceRow): boolean {
+  const beginsAtOnce = ({ anchorAtMs, createdAtMs }: AllowanceRow) => anchorAtMs === createdAtMs;
+  const isSameStart = beginsAtOnce(wanted) ? beginsAtOnce(first) : first.anchorAtMs === wanted.anchorAtMs;
+  return first.amount === wanted.amount && first.lapses === wanted.lapses && isSameStart;
 }
 
 /**

@@ -1,16 +1,22 @@
 import type { Allowance, Booking } from "../contract/admin/credits.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
 import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
-import type { BalanceRow, CreditTransition, GrantTransition, RevokeTransition } from "../credits/books.ts";
+import type {
+  AdjustmentRow,
+  BalanceRow,
+  CreditTransition,
+  GrantTransition,
+  RevokeTransition,
+} from "../credits/books.ts";
 import { creditsOf } from "../credits/shown.ts";
-import type { AllowanceRows, DirectoryRows } from "../stores/store.ts";
+import type { AllowanceRows } from "../stores/store.ts";
 import { createAllowance, endAllowance, findAllowance } from "./allowances.ts";
 import type { Ledger } from "./ledger.ts";
+import { adjustmentMismatch, allowanceMismatch, grantMismatch } from "./references.ts";
 
 export interface CreditDeskOptions {
   ledger: Pick<Ledger, "grant" | "revoke" | "credit">;
   allowances: AllowanceRows;
-  directory: Pick<DirectoryRows, "grants">;
   /** Milliseconds since 1970. */
   clock: () => number;
   /** A new id, such as `grant_…`. */
@@ -20,7 +26,15 @@ export interface CreditDeskOptions {
 type Terms<Transition, Given extends keyof Transition> = Omit<Transition, "kind" | Given>;
 
 type Refused<Outcome extends string> = Outcome extends string ? { outcome: Outcome } : never;
-export type Booked<Refusal extends string> = { outcome: "booked"; booking: Booking } | Refused<Refusal>;
+/** The reference is taken; the message says by what. */
+interface ReferenceMismatch {
+  outcome: "reference_mismatch";
+  message: string;
+}
+export type Booked<Refusal extends string> =
+  | { outcome: "booked"; booking: Booking }
+  | ReferenceMismatch
+  | Refused<Refusal>;
 
 /** What an operator books by hand: grants, revocations, credits, and allowances that grant every month. */
 export class CreditDesk {
@@ -31,13 +45,14 @@ export class CreditDesk {
   }
 
   async grant(terms: Terms<GrantTransition, "grantId">): Promise<Booked<"unknown_organization">> {
-    const { ledger, directory, makeId } = this.#options;
+    const { ledger, makeId } = this.#options;
     const outcome = await ledger.grant({ ...terms, grantId: makeId("grant") });
+    if (outcome.outcome === "reference_mismatch") {
+      return { outcome: "reference_mismatch", message: grantMismatch(terms.reference, outcome.first) };
+    }
     if (outcome.outcome !== "granted") return outcome;
     const { grantId: id, balance, repeated } = outcome;
-    const search = { organizationId: terms.organizationId, id, before: null, limit: 1 };
-    const [first] = repeated ? await directory.grants(search) : [];
-    return bookingOf({ id, amount: first?.amount ?? terms.amount, balance, repeated });
+    return bookingOf({ id, amount: terms.amount, balance, repeated });
   }
 
   /** Takes back credits that are neither spent nor held; `excessive` names the most that can be taken, in credits. */
@@ -47,6 +62,7 @@ export class CreditDesk {
     const { ledger, makeId } = this.#options;
     const outcome = await ledger.revoke({ ...terms, adjustmentId: makeId("adjustment") });
     if (outcome.outcome === "excessive") return { outcome: "excessive", most: creditsFromMicro(outcome.most) };
+    if (outcome.outcome === "reference_mismatch") return refusedReference(terms, outcome.first);
     if (outcome.outcome !== "revoked") return outcome;
     const { adjustment, balance, repeated } = outcome;
     return bookingOf({ id: adjustment.id, amount: adjustment.amount, balance, repeated });
@@ -58,6 +74,7 @@ export class CreditDesk {
     const { ledger, makeId } = this.#options;
     const outcome = await ledger.credit({ ...terms, priority: 0, adjustmentId: makeId("credit") });
     if (outcome.outcome === "excessive") return { outcome: "excessive", most: creditsFromMicro(outcome.most) };
+    if (outcome.outcome === "reference_mismatch") return refusedReference(terms, outcome.first);
     if (outcome.outcome !== "credited") return outcome;
     const { adjustment, balance, repeated } = outcome;
     return bookingOf({ id: adjustment.id, amount: adjustment.amount, balance, repeated });
@@ -67,16 +84,19 @@ export class CreditDesk {
     return (await this.#options.allowances.list({ organizationId, after, limit })).map(toAllowance);
   }
 
-  /** Grants every month from a time on, and at once where that has come; one of a reference in an organization. */
+  /** Grants every month from a time on, and at once where that has come; once for a reference of an organization. */
   async createAllowance(
     terms: Pick<AllowanceRow, "organizationId" | "amount" | "lapses" | "reference"> & { anchorAtMs: number | null },
-  ): Promise<{ allowance: Allowance; repeated: boolean }> {
+  ): Promise<{ outcome: "created"; allowance: Allowance; repeated: boolean } | ReferenceMismatch> {
     const { allowances, ledger, clock, makeId } = this.#options;
     const nowMs = clock();
     const times = { anchorAtMs: terms.anchorAtMs ?? nowMs, createdAtMs: nowMs };
     const grant = (first: GrantTransition) => ledger.grant(first);
     const made = await createAllowance({ allowances, grant }, { ...terms, id: makeId("allowance"), ...times });
-    return { allowance: toAllowance(made.row), repeated: made.repeated };
+    if (made.outcome === "reference_mismatch") {
+      return { outcome: "reference_mismatch", message: allowanceMismatch(terms.reference, made.row) };
+    }
+    return { outcome: "created", allowance: toAllowance(made.row), repeated: made.repeated };
   }
 
   /** What was granted for the current month stays. Undefined for an allowance that the organization does not have. */
@@ -92,6 +112,10 @@ export class CreditDesk {
     const { row, repeated } = await endAllowance({ allowances, grant, revoke }, found, clock());
     return { allowance: toAllowance(row), repeated };
   }
+}
+
+function refusedReference({ reference }: { reference: string | null }, first: AdjustmentRow): ReferenceMismatch {
+  return { outcome: "reference_mismatch", message: adjustmentMismatch(reference, first) };
 }
 
 interface Done {

@@ -167,6 +167,10 @@ export interface AdjustmentTable {
   amount: Integer;
   /** As in `hold`. */
   draws: string;
+  /** 0 or 1. */
+  is_all: Integer;
+  grant_id: string | null;
+  expires_at: OptionalInteger;
   hold_id: string | null;
   token_id: string | null;
   reference: string | null;

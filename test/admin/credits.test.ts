@@ -44,7 +44,7 @@ describe("credits", () => {
       201,
       { amount: 12.5, repeated: false, credits: { total: 12.5 } },
     ]);
-    const again = await book(id, "grants", { ...terms, amount: 99 });
+    const again = await book(id, "grants", terms);
     expect([again.status, again.body]).toMatchObject([200, { id: first.body.id, amount: 12.5, repeated: true }]);
     await book(id, "grants", { amount: 0.000001 });
     const { body: grants } = await admin().call<Listed>("GET", `/organizations/${id}/grants`);
@@ -64,6 +64,46 @@ describe("credits", () => {
       "credits.revoke",
       "credits.grant",
       "credits.grant",
+    ]);
+  });
+
+  test("under a reference with other terms are refused, naming what was booked", async () => {
+    const id = await made();
+    const refused = async (what: string, body: object) => {
+      const { status, body: answer } = await book(id, what, body);
+      return { status, error: answer.error };
+    };
+    const mismatch = (message: string) => ({
+      status: 409,
+      error: { code: "reference_mismatch", param: "reference", message: expect.stringContaining(message) },
+    });
+    const expires_at = "2090-01-01T00:00:00.000Z";
+    const { body: grant } = await book(id, "grants", { amount: 12.5, reference: "a", expires_at });
+    const granted = mismatch(
+      `"a" was used with other terms: grant ${grant.id} of 12.5 credits, expiring at ${expires_at}`,
+    );
+    for (const other of [{ amount: 99 }, { expires_at: null }, { priority: 1 }, { effective_at: expires_at }]) {
+      const body = { amount: 12.5, reference: "a", expires_at, ...other };
+      expect(await refused("grants", body)).toMatchObject(granted);
+    }
+    const { body: revocation } = await book(id, "revocations", { all: true, reference: "b" });
+    expect(await refused("revocations", { amount: 12.5, reference: "b" })).toMatchObject(
+      mismatch(`revocation ${revocation.id} of 12.5 credits, everything that was available,`),
+    );
+    const { body: allowance } = await book(id, "allowances", { amount: 30, reference: "c" });
+    for (const other of [{ amount: 40 }, { lapses: false }, { begins_at: expires_at }]) {
+      const body = { amount: 30, reference: "c", ...other };
+      expect(await refused("allowances", body)).toMatchObject(
+        mismatch(`allowance ${allowance.id} of 30 credits a month`),
+      );
+    }
+    expect((await admin().call("GET", `/organizations/${id}`)).body.credits).toMatchObject({ available: 30 });
+    const { body: audit } = await admin().call<Listed>("GET", `/audit?organization_id=${id}`);
+    expect(audit.data.map(({ action }) => action)).toEqual([
+      "allowance.create",
+      "credits.revoke",
+      "credits.grant",
+      "organization.create",
     ]);
   });
 
@@ -96,8 +136,21 @@ describe("credits", () => {
     const { body: listed } = await admin().call<Listed>("GET", `/requests?organization_id=${id}`);
     const hold_id = listed.data[0]?.id;
     expect((await book(id, "credits", { amount: usage.cost + 1, hold_id })).status).toBe(400);
-    const given = await book(id, "credits", { amount: usage.cost, hold_id, note: "a bad answer" });
+    const terms = { amount: usage.cost, hold_id, reference: "case 7" };
+    const given = await book(id, "credits", { ...terms, note: "a bad answer" });
     expect([given.status, given.body]).toMatchObject([201, { amount: usage.cost, credits: { available: 5, used: 0 } }]);
+    expect(await book(id, "credits", terms)).toMatchObject({
+      status: 200,
+      body: { id: given.body.id, repeated: true },
+    });
+    const refused = await book(id, "credits", { ...terms, hold_id: null });
+    expect([refused.status, refused.body.error]).toMatchObject([
+      409,
+      {
+        code: "reference_mismatch",
+        message: expect.stringContaining(`credits for the request ${hold_id}, without expiry`),
+      },
+    ]);
     expect((await admin().call("GET", `/requests/${hold_id}`)).body).toMatchObject({ credited: usage.cost });
     expect((await book(id, "credits", { amount: 1, hold_id: "none" })).status).toBe(400);
     expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
@@ -149,7 +202,7 @@ describe("credits", () => {
     const ended = await admin().call("DELETE", `${path}/${body.id}`);
     expect([ended.status, ended.body.ended_at]).toEqual([200, expect.any(String)]);
     expect((await admin().call<Listed>("GET", path)).body.data).toEqual([ended.body]);
-    for (const absent of ["", "none", "allowance_"])
+    for (const absent of ["none", "allowance_"])
       expect((await admin().call("DELETE", `${path}/${absent}`)).status).toBe(404);
     expect((await admin().call("DELETE", `/organizations/${owner.id}/allowances/${body.id}`)).status).toBe(404);
   });
@@ -157,7 +210,7 @@ describe("credits", () => {
   test("come by one allowance of a reference, however often it is asked for", async () => {
     const id = await made();
     const first = await book(id, "allowances", { amount: 30, reference: "contract 7" });
-    const again = await book(id, "allowances", { amount: 40, reference: "contract 7" });
+    const again = await book(id, "allowances", { amount: 30, reference: "contract 7" });
     expect([first.status, again.status]).toEqual([201, 200]);
     expect(first.body).toMatchObject({ amount: 30, reference: "contract 7" });
     expect(again.body).toEqual(first.body);

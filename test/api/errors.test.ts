@@ -141,6 +141,12 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
     return administer("POST", `/tokens/${tokenId}/rotate`, {});
   },
   method_not_allowed: () => send(service, COMPLETIONS, rich.token),
+  reference_mismatch: async () => {
+    const grant = (amount: number) =>
+      administer("POST", `/organizations/${rich.id}/grants`, { amount, reference: "invoice 1" });
+    expect((await grant(1)).status).toBe(201);
+    return grant(2);
+  },
   idempotency_in_progress: async () => {
     const running = new AbortController();
     const asked = { model: "slow", stream: true };

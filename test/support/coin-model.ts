@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type { AdjustmentRow, Draw, Outcome, Transition } from "../../src/credits/books.ts";
 import {
   balanceOf,
@@ -107,13 +108,24 @@ function grant(
   const same = organization.grants.find(({ id }) => id === transition.grantId);
   const alike = organization.grants.find(({ reference }) => reference !== null && reference === transition.reference);
   const first = same ?? alike;
+  if (first !== undefined && first !== same) {
+    const { id, priority, effectiveAtMs, expiresAtMs, createdAtMs } = first;
+    const terms = { priority, expiresAtMs, effectiveAtMs: effectiveAtMs - createdAtMs, amount: first.coins.length };
+    const { effectiveAtMs: startsAtMs } = transition;
+    const asked = { priority: transition.priority, expiresAtMs: transition.expiresAtMs };
+    const delayMs = startsAtMs === null ? 0 : startsAtMs - createdAtMs;
+    if (!isDeepStrictEqual(terms, { ...asked, effectiveAtMs: delayMs, amount: Number(transition.amount) })) {
+      const told = { id, priority, effectiveAtMs, expiresAtMs, createdAtMs, amount: BigInt(terms.amount) };
+      return { outcome: "reference_mismatch", first: told };
+    }
+  }
   if (first === undefined) {
     const coins = Array.from({ length: Number(transition.amount) }, (): Coin => {
       return { grantId: transition.grantId, place: "pending" };
     });
     const { grantId: id, priority, expiresAtMs, reference, effectiveAtMs } = transition;
     const terms = { id, isCredit: false, priority, expiresAtMs, reference, effectiveAtMs: effectiveAtMs ?? nowMs };
-    organization.grants.push({ ...terms, isInForce: false, coins });
+    organization.grants.push({ ...terms, createdAtMs: nowMs, isInForce: false, coins });
     letTimePass(organization, nowMs);
   }
   const grantId = first?.id ?? transition.grantId;
@@ -237,6 +249,11 @@ function revoke(
   nowMs: number,
 ): Outcome {
   const first = earlierAdjustment(organization, transition);
+  if (first !== undefined && first.id !== transition.adjustmentId) {
+    const asked = transition.amount === null ? "all" : transition.amount;
+    const isSame = (first.isAll ? "all" : first.amount) === asked && first.grantId === transition.grantId;
+    if (!isSame) return { outcome: "reference_mismatch", first };
+  }
   const named = organization.grants.find(({ id }) => id === transition.grantId);
   if (first === undefined && transition.grantId !== null && named === undefined) return { outcome: "unknown_grant" };
   const adjustment = first ?? { ...emptyAdjustment(organizationId, transition, nowMs) };
@@ -247,7 +264,8 @@ function revoke(
     if (asked > there.length) return { outcome: "excessive", most: BigInt(there.length) };
     const coins = there.slice(0, asked);
     for (const coin of coins) coin.place = "revoked";
-    Object.assign(adjustment, { amount: BigInt(coins.length), draws: tally(coins) });
+    const terms = { isAll: transition.amount === null, grantId: transition.grantId };
+    Object.assign(adjustment, { ...terms, amount: BigInt(coins.length), draws: tally(coins) });
     organization.adjustments.push(adjustment);
   }
   const balance = balanceOf(organizationId, organization);
@@ -262,6 +280,10 @@ function credit(
 ): Outcome {
   const { amount, holdId, adjustmentId: id, priority, expiresAtMs } = transition;
   const first = earlierAdjustment(organization, transition);
+  if (first !== undefined && first.id !== id) {
+    const terms = [first.amount, first.holdId, first.expiresAtMs];
+    if (!isDeepStrictEqual(terms, [amount, holdId, expiresAtMs])) return { outcome: "reference_mismatch", first };
+  }
   const adjustment = first ?? emptyAdjustment(organizationId, transition, nowMs);
   if (first === undefined) {
     const hold = holdId === null ? undefined : organization.holds.get(holdId);
@@ -272,10 +294,10 @@ function credit(
     if (hold !== undefined) hold.credited += Number(amount);
     const coins = Array.from({ length: Number(amount) }, (): Coin => ({ grantId: id, place: "available" }));
     const terms = { id, isCredit: true, reference: null, priority, expiresAtMs, effectiveAtMs: nowMs };
-    organization.grants.push({ ...terms, isInForce: true, coins });
+    organization.grants.push({ ...terms, createdAtMs: nowMs, isInForce: true, coins });
     letTimePass(organization, nowMs);
     const draws: Draw[] = [{ grantId: id, amount }];
-    Object.assign(adjustment, { amount, draws, holdId, tokenId: hold?.tokenId ?? null });
+    Object.assign(adjustment, { amount, draws, holdId, expiresAtMs, tokenId: hold?.tokenId ?? null });
     organization.adjustments.push(adjustment);
   }
   const balance = balanceOf(organizationId, organization);
@@ -293,7 +315,8 @@ function earlierAdjustment({ adjustments }: CoinOrganization, transition: Of<"re
 
 function emptyAdjustment(organizationId: string, transition: Of<"revoke" | "credit">, nowMs: number): AdjustmentRow {
   const { adjustmentId: id, kind, reference, note } = transition;
-  const nothing = { amount: 0n, draws: [], holdId: null, tokenId: null };
+  const terms = { isAll: false, grantId: null, expiresAtMs: null };
+  const nothing = { ...terms, amount: 0n, draws: [], holdId: null, tokenId: null };
   return { organizationId, id, kind, ...nothing, reference, note, madeAtMs: nowMs };
 }
 

@@ -14,6 +14,7 @@ interface CoinGrant {
   priority: number;
   effectiveAtMs: number;
   expiresAtMs: number | null;
+  createdAtMs: number;
   isInForce: boolean;
   coins: Coin[];
 }

@@ -17,7 +17,8 @@ const LINE = "^[^\\p{Cc}]{1,200}$";
 const Reference = Nullable(
   Type.String({
     pattern: LINE,
-    description: "1 to 200 characters on one line: what it is for. The same reference of an organization books once.",
+    description:
+      "1 to 200 characters on one line: what it is for. The same reference of an organization books once; with other terms it is refused.",
   }),
 );
 const Note = Nullable(Type.String({ pattern: LINE, description: "1 to 200 characters on one line: why." }));

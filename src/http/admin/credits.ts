@@ -52,6 +52,7 @@ const createGrant = adminEndpoint({
       reference,
     });
     if (outcome.outcome === "unknown_organization") throw nothingThere();
+    if (outcome.outcome === "reference_mismatch") throw referenceMismatch(outcome);
     return recorded(services, call, "credits.grant", outcome.booking);
   },
 });
@@ -61,7 +62,8 @@ const createRevocation = adminEndpoint({
   path: "/organizations/:id/revocations",
   access: "operator",
   operationId: "createRevocation",
-  summary: "Revoke credits that are neither spent nor held: an `amount` of them, or `all`",
+  summary:
+    "Revoke credits that are neither spent nor held: an `amount` of them, or `all`; the same reference twice revokes once",
   body: NewRevocation,
   response: { status: 201, description: "What was revoked.", schema: Booking },
   async handle(services, call) {
@@ -77,6 +79,7 @@ const createRevocation = adminEndpoint({
       const message = `Invalid 'amount': ${outcome.most} credits ${where}. Revoke at most as many, or send \`"all": true\`.`;
       throw new ApiError("invalid_value", message, { param: "amount" });
     }
+    if (outcome.outcome === "reference_mismatch") throw referenceMismatch(outcome);
     return recorded(services, call, "credits.revoke", outcome.booking);
   },
 });
@@ -86,7 +89,7 @@ const createCredit = adminEndpoint({
   path: "/organizations/:id/credits",
   access: "operator",
   operationId: "createCredit",
-  summary: "Give back credits that were spent, as goodwill or to correct a charge",
+  summary: "Give back credits that were spent, as goodwill or to correct a charge; the same reference twice books once",
   body: NewCredit,
   response: { status: 201, description: "What was given back.", schema: Booking },
   async handle(services, call) {
@@ -107,6 +110,7 @@ const createCredit = adminEndpoint({
       const message = `Invalid 'amount': at most ${outcome.most} were charged and not given back yet.`;
       throw new ApiError("invalid_value", message, { param: "amount" });
     }
+    if (outcome.outcome === "reference_mismatch") throw referenceMismatch(outcome);
     return recorded(services, call, "credits.credit", outcome.booking);
   },
 });
@@ -143,7 +147,9 @@ const createAllowance = adminEndpoint({
     await creditedOf(services, organizationId);
     const anchorAtMs = timeToCome(services, "begins_at", begins_at);
     const terms = { organizationId, amount: amountOf("amount", amount), anchorAtMs, lapses, reference };
-    const { allowance, repeated } = await services.creditDesk.createAllowance(terms);
+    const made = await services.creditDesk.createAllowance(terms);
+    if (made.outcome === "reference_mismatch") throw referenceMismatch(made);
+    const { allowance, repeated } = made;
     if (repeated) {
       call.reply.code(200);
       return allowance;
@@ -192,6 +198,10 @@ async function organizationOf({ directory }: AdminServices, id: string): Promise
 async function creditedOf(services: AdminServices, id: string): Promise<void> {
   const { kind } = await organizationOf(services, id);
   if (kind === "playground") throw new ApiError("invalid_value", PLAYGROUND_HOLDS_NOTHING);
+}
+
+function referenceMismatch({ message }: { message: string }): ApiError {
+  return new ApiError("reference_mismatch", message, { param: "reference" });
 }
 
 /** The amount of a revocation in micro-credits; null for all that is available, which has to be asked for. */

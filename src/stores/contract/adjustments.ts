@@ -58,8 +58,13 @@ function revokeCases(subject: Subject): void {
     expect(first).toMatchObject({ outcome: "revoked", repeated: false, adjustment: { amount: 30n, note: "bounced" } });
     expect(await subject.books.balance(organizationId)).toMatchObject({ granted: 70n, available: 0n, held: 70n });
     await subject.one(grantOf(organizationId, 40n));
-    for (const again of [revoke, { ...revoke, adjustmentId: randomId("adjustment") }, { ...revoke, reference: null }]) {
+    const later = { ...revoke, adjustmentId: randomId("adjustment") };
+    for (const again of [revoke, later, { ...later, note: "another note" }, { ...revoke, reference: null }]) {
       expect(await subject.one(again)).toMatchObject({ repeated: true, adjustment: { amount: 30n } });
+    }
+    for (const other of [{ amount: 30n }, { grantId: "grant_other" }]) {
+      const refused = await subject.one({ ...later, ...other });
+      expect(refused).toMatchObject({ outcome: "reference_mismatch", first: { amount: 30n, isAll: true } });
     }
     expect(await subject.books.balance(organizationId)).toMatchObject({ granted: 110n, available: 40n });
     await subject.expectSound(organizationId);
@@ -98,6 +103,11 @@ function creditCases(subject: Subject): void {
       repeated: true,
       adjustment: { id: credit.adjustmentId, amount: 50n, note: "a bad answer" },
     });
+    const later = { ...credit, adjustmentId: randomId("adjustment") };
+    for (const other of [{ amount: 5n }, { holdId: "hold_other" }, { expiresAtMs: Date.now() + HOUR_MS }]) {
+      const refused = await subject.one({ ...later, ...other });
+      expect(refused).toMatchObject({ outcome: "reference_mismatch", first: { id: credit.adjustmentId, amount: 50n } });
+    }
     const balance = { granted: 100n, available: 90n, held: 0n, spent: 10n, expired: 0n };
     expect(await subject.books.balance(organizationId)).toMatchObject(balance);
     expect(await subject.one(creditOf(organizationId, 11n))).toEqual({ outcome: "excessive", most: 10n });

@@ -187,8 +187,13 @@ function grantCases(subject: Subject): void {
     const organizationId = await subject.organization();
     const grant = grantOf(organizationId, 50n, { reference: "invoice 7 'x'" });
     expect(await subject.one(grant)).toMatchObject({ outcome: "granted", grantId: grant.grantId, repeated: false });
-    const again = { ...grant, grantId: randomId("grant"), amount: 70n };
+    const again = { ...grant, grantId: randomId("grant") };
     expect(await subject.one(again)).toMatchObject({ grantId: grant.grantId, repeated: true });
+    const first = { id: grant.grantId, amount: 50n, expiresAtMs: null, priority: grant.priority };
+    for (const other of [{ amount: 70n }, { expiresAtMs: Date.now() + HOUR_MS }, { priority: 1 }]) {
+      const refused = await subject.one({ ...again, ...other });
+      expect(refused).toMatchObject({ outcome: "reference_mismatch", first });
+    }
     expect(await subject.one({ ...grant, reference: null })).toMatchObject({ repeated: true });
     expect((await subject.books.balance(organizationId))?.granted).toBe(50n);
     const other = grantOf(await subject.organization(), 50n, { reference: grant.reference });

@@ -1,0 +1,109 @@
+import { rmSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import pg from "pg";
+import { describe, expect, test } from "vitest";
+import { createTestDatabase, hasPostgres } from "../../test/support/postgres.ts";
+import type { Transition } from "../credits/books.ts";
+import { readRows as readPostgresRows } from "./postgres/book-rows.ts";
+import { closePools, openPools } from "./postgres/pools.ts";
+import { openPostgresStore } from "./postgres/postgres.ts";
+import { transact } from "./postgres/transact.ts";
+import { readRows as readSqliteRows } from "./sqlite/book-rows.ts";
+import { Connection } from "./sqlite/connection.ts";
+import { openSqliteStore } from "./sqlite/sqlite.ts";
+
+const ORGANIZATION = "org_indexed";
+const ROWS = 20_000;
+
+/** One transition of each kind that names a reference. */
+function referring(): Transition[] {
+  const common = { organizationId: ORGANIZATION, amount: 1n, reference: "reference 7" };
+  const adjustment = { ...common, adjustmentId: "adjustment_new", note: null };
+  const times = { effectiveAtMs: null, expiresAtMs: null, priority: 0 };
+  return [
+    { kind: "grant", ...common, grantId: "grant_new", ...times },
+    { kind: "revoke", ...adjustment, grantId: null },
+    { kind: "credit", ...adjustment, adjustmentId: "credit_new", holdId: null, expiresAtMs: null, priority: 0 },
+  ];
+}
+
+/** SQL that fills an organization with grants and adjustments that have references, and nothing left of them. */
+function filling(series: string, n: string): string[] {
+  return [
+    `INSERT INTO credit_grant
+       (organization_id, id, amount, remaining, state, effective_at, priority, reference, created_at)
+     ${series} SELECT '${ORGANIZATION}', 'grant_' || ${n}, 1, 0, 'active', 1, 0, 'reference ' || ${n}, 1 FROM series`,
+    `INSERT INTO adjustment (organization_id, id, kind, amount, draws, reference, made_at)
+     ${series} SELECT '${ORGANIZATION}', 'adjustment_' || ${n}, 'revoke', 1, '[]', 'reference ' || ${n}, 1 FROM series`,
+    "ANALYZE",
+  ];
+}
+
+describe("a reference is looked up in an index, however many there are", () => {
+  test("on SQLite", async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), "tollgate-references-"));
+    await (await openSqliteStore({ dataDir, role: "service" })).close();
+    const texts = new Set<string>();
+    class Recording extends Connection {
+      override prepare(...words: Parameters<Connection["prepare"]>) {
+        texts.add(words[0]);
+        return super.prepare(...words);
+      }
+    }
+    const connection = new Recording({ databasePath: join(dataDir, "tollgate.db"), busyTimeoutMs: 1_000 });
+    const series = `WITH RECURSIVE series (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM series WHERE n < ${ROWS})`;
+    for (const statement of filling(series, "n")) connection.script(statement);
+    const rows = readSqliteRows(connection, referring(), 1);
+    expect(rows.grants.map(({ id }) => id)).toEqual(["grant_7"]);
+    expect(rows.adjustments.map(({ id }) => id)).toEqual(["adjustment_7"]);
+    const plans = [...texts].map((text) => {
+      const steps = connection.prepare(`EXPLAIN QUERY PLAN ${text}`).all(...Array.from(text.matchAll(/\?/g), () => ""));
+      return steps.map(({ detail }) => String(detail)).join("; ");
+    });
+    connection.close();
+    rmSync(dataDir, { recursive: true });
+    expect(plans.filter((plan) => plan.includes("SCAN"))).toEqual([]);
+    expect(plans).toContainEqual(
+      "SEARCH credit_grant USING INDEX credit_grant_reference (organization_id=? AND reference=?)",
+    );
+    expect(plans).toContainEqual(
+      "SEARCH adjustment USING INDEX adjustment_reference (organization_id=? AND kind=? AND reference=?)",
+    );
+  });
+
+  test.skipIf(!hasPostgres)("on PostgreSQL", async () => {
+    const database = await createTestDatabase();
+    await (await openPostgresStore({ url: database.url, role: "service" })).close();
+    const beside = new pg.Client({ connectionString: database.url });
+    await beside.connect();
+    const series = `WITH series (n) AS (SELECT generate_series(1, ${ROWS}))`;
+    for (const statement of filling(series, "n")) await beside.query(statement);
+    const asked: { text: string; values: unknown[] }[] = [];
+    const pools = openPools(database.url);
+    const rows = await transact(pools.durable, { kind: "booking", isRepeatable: true }, (transaction) => {
+      const query = transaction.query.bind(transaction);
+      transaction.query = (statement, values) => {
+        const text = String(statement);
+        if (text.includes("reference")) asked.push({ text, values: values ?? [] });
+        return query(statement, values);
+      };
+      return readPostgresRows(transaction, referring());
+    });
+    expect(rows.grants.map(({ id }) => id)).toEqual(["grant_7"]);
+    expect(rows.adjustments.map(({ id }) => id)).toEqual(["adjustment_7"]);
+    const plans = [];
+    for (const { text, values } of asked) {
+      const { rows: lines } = await beside.query<Record<string, string>>(`EXPLAIN ${text}`, values);
+      plans.push(lines.map((line) => line["QUERY PLAN"]).join("\n"));
+    }
+    await beside.end();
+    await closePools(pools);
+    await database.drop();
+    expect(plans).toHaveLength(2);
+    expect(plans.filter((plan) => plan.includes("Seq Scan"))).toEqual([]);
+    expect(plans).toContainEqual(expect.stringContaining("using credit_grant_reference on credit_grant"));
+    expect(plans).toContainEqual(expect.stringContaining("using adjustment_reference on adjustment"));
+  });
+});
