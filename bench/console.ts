@@ -107,7 +107,7 @@ try {
   await measure("overview of all", () => overviews.overview({ organizationId: null, ...range }));
   await measure("overview of one organization", () => overviews.overview({ organizationId: one, ...range }));
   const conversations = new Conversations({ rows: store.conversations, keptMs: DAY_MS, clock: Date.now });
-  const requests = new Requests(store.requests, conversations);
+  const requests = new Requests({ holds: store.requests, refusals: store.refusals, conversations });
   const any = {
     organizationId: null,
     tokenId: null,

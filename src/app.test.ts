@@ -57,6 +57,7 @@ function startNode(databaseUrl: string, dataDir: string) {
   const surroundings = {
     version: "0.0.0",
     log: createLog("silent"),
+    accessLog: { record: () => undefined },
     out: () => {},
     adminTokenTo: "output" as const,
     clock: Date.now,

@@ -15,9 +15,10 @@ import { HealthFile } from "./app/health-file.ts";
 import { requestId, uuidV7 } from "./app/ids.ts";
 import { printStart } from "./app/start-report.ts";
 import { createCatalog, createUpstreams, type Upstreams } from "./app/upstreams.ts";
+import { watchStore } from "./app/watched-store.ts";
 import type { LiveCatalog } from "./catalog/live.ts";
 import type { Config } from "./config.ts";
-import type { Log } from "./contract/log.ts";
+import type { AccessLog, Log } from "./contract/log.ts";
 import { PLAYGROUND_ID } from "./contract/principal.ts";
 import { OperatorError, StoreUnavailableError } from "./errors.ts";
 import { Circuits } from "./gateway/circuits.ts";
@@ -32,6 +33,7 @@ import { CreditDesk } from "./ledger/credit-desk.ts";
 import { Ledger } from "./ledger/ledger.ts";
 import { Overviews } from "./ledger/overview.ts";
 import { Quarantine, quarantineFileOf } from "./ledger/quarantine.ts";
+import { RefusalLog } from "./ledger/refusals.ts";
 import { usageReport } from "./ledger/report.ts";
 import { Requests } from "./ledger/requests.ts";
 import { Spool } from "./ledger/spool/spool.ts";
@@ -46,6 +48,7 @@ import type { Store } from "./stores/store.ts";
 export interface Surroundings {
   version: string;
   log: Log;
+  accessLog: AccessLog;
   /** Takes what a person at the terminal is told, line by line. */
   out(line: string): void;
   /** Milliseconds since 1970. */
@@ -87,8 +90,9 @@ export async function startService(config: Config, surroundings: Surroundings): 
   let ownPort: number | undefined;
   const catalog = createCatalog(config, upstreams, { ...surroundings, ownPort: () => ownPort });
   parts.defer(() => catalog.stop());
-  const { store, arrived } = await openStoreOf(config, surroundings);
-  parts.defer(() => store.close());
+  const { store: opened, arrived } = await openStoreOf(config, surroundings);
+  parts.defer(() => opened.close());
+  const store = watchStore(opened, surroundings);
   // Stopped after the ledger: what is owed is booked before anything else is written.
   const keeper = parts.adopt(createKeeper(config, surroundings, store), (opened) => opened.stop());
   const ledger = parts.adopt(await createLedger(config, surroundings, store), (opened) => opened.stop());
@@ -99,7 +103,8 @@ export async function startService(config: Config, surroundings: Surroundings): 
   const circuits = new Circuits();
   const healthFile = parts.adopt(createHealthFile(config, surroundings, circuits), (opened) => opened.stop());
   const usageDays = parts.adopt(new UsageDays({ ...surroundings, rows: store.usage }), (opened) => opened.stop());
-  const services = { store, ledger, keeper, catalog, upstreams, circuits, accounts, lastUses, usageDays };
+  const refusals = parts.adopt(createRefusalLog(surroundings, store), (log) => log.stop());
+  const services = { store, refusals, ledger, keeper, catalog, upstreams, circuits, accounts, lastUses, usageDays };
   const server = await createHttp(config, surroundings, services);
   parts.defer(() => server.close(shutdown));
   const address = await listen(server, config.server);
@@ -110,6 +115,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
   lastUses.start();
   healthFile.start();
   usageDays.start();
+  refusals.start();
   keeper.start();
   const [{ standing, adminToken }] = await Promise.all([
     // Of several that start at once on an empty store one makes all of it; the others find it finished.
@@ -201,8 +207,13 @@ function fractions(random: RandomBytes): () => number {
   return () => Buffer.from(random(6)).readUIntBE(0, 6) / 2 ** 48;
 }
 
+function createRefusalLog(surroundings: Surroundings, store: Store): RefusalLog {
+  return new RefusalLog({ ...surroundings, rows: store.refusals, newId: newIdOf(surroundings) });
+}
+
 interface Services {
   store: Store;
+  refusals: RefusalLog;
   ledger: Ledger;
   keeper: ConversationKeeper;
   catalog: LiveCatalog;
@@ -256,6 +267,8 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
     },
     standing: () => ledger.standing(),
     newRequestId: requestId,
+    accessLog: surroundings.accessLog,
+    refusals: services.refusals,
     log,
   });
 }
@@ -275,7 +288,7 @@ function adminServices(
     accounts,
     directory: new Directory({ rows: store.directory, clock }),
     audit: new AuditLog({ rows, clock, newId }),
-    requests: new Requests(store.requests, conversations),
+    requests: new Requests({ holds: store.requests, refusals: store.refusals, conversations }),
     conversations,
     statements: new Statements(store.books),
     creditDesk: new CreditDesk({ ...store, ledger, clock, makeId: (kind) => makeId(kind, random) }),

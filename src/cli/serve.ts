@@ -18,13 +18,18 @@ export function addServe(program: Command, terminal: Terminal, version: string):
     .action(async (flags: Flags) => {
       const config = readConfig(flags);
       // Loaded when they are needed, so that no other command waits for them.
-      const [{ startService }, { createLog }] = await Promise.all([import("../app.ts"), import("../telemetry/log.ts")]);
+      const [{ startService }, { createLog }, { openAccessLog }] = await Promise.all([
+        import("../app.ts"),
+        import("../telemetry/log.ts"),
+        import("../telemetry/access-log.ts"),
+      ]);
       const log = createLog(config.log.level);
+      const accessLog = openAccessLog({ ...config.log, random: Math.random });
       const out = (line: string) => {
         if (flags.json !== true) terminal.out(line);
       };
       const adminTokenTo = flags.json === true || terminal.isInteractive ? "output" : "file";
-      const service = await startService(config, { ...terminal, log, out, version, adminTokenTo });
+      const service = await startService(config, { ...terminal, log, accessLog, out, version, adminTokenTo });
       if (flags.json === true) terminal.out(JSON.stringify(service.facts));
       const { drainDelaySeconds, drainSeconds } = config.server;
       const times = { delayMs: drainDelaySeconds * 1000, drainMs: drainSeconds * 1000 };
@@ -73,7 +78,7 @@ function untilStopped(
       });
     }
     const fail = (error: unknown) => {
-      log.error({ err: error }, "a defect stops the service");
+      log.error({ defect: error }, "a defect stops the service");
       if (stoppingSinceMs === undefined) stop(1, 0);
     };
     process.on("uncaughtException", fail);

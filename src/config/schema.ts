@@ -177,6 +177,16 @@ export const ConfigSchema = Group({
       default: "info",
       description: "Least level that is logged. Also LOG_LEVEL.",
     }),
+    sampleRate: Type.Number({
+      default: 1,
+      minimum: 0,
+      maximum: 1,
+      description: "Share of successful requests that get a line in the log. Failed ones get one in any case.",
+    }),
+    failuresPerMinute: Count(ONE_BILLION, {
+      default: 600,
+      description: "Lines of failed requests a minute at most; what is above is counted by error code.",
+    }),
   }),
   providers: Type.Array(Provider, { default: [], description: "Upstreams." }),
   models: Type.Array(Model, { default: [], description: "Models that callers may name." }),

@@ -126,7 +126,7 @@ async function ask(
 /** Notes a failed attempt; gives what is to be told of it, or throws where there is nobody to tell. */
 function failed(
   gateway: Gateway,
-  { signal, requestId }: CompletionCall,
+  { signal, requestId, principal, request }: CompletionCall,
   { route, attempts }: Course,
   circuit: Circuit,
   startedMs: number,
@@ -136,7 +136,8 @@ function failed(
   const note = (outcome: Outcome) => {
     const durationMs = nowMs - startedMs;
     attempts.push({ route: upstreamOf(route), outcome, durationMs });
-    return { requestId, route: upstreamOf(route), outcome, durationMs };
+    const { organizationId, tokenId } = principal;
+    return { requestId, organizationId, tokenId, model: request.model, route: upstreamOf(route), outcome, durationMs };
   };
   if (signal.aborted) {
     note(signal.reason instanceof StoppedError ? "stopped" : "client_left");

@@ -28,6 +28,7 @@ export async function complete(gateway: Gateway, call: CompletionCall, client: A
   const [route] = routes;
   const admission = await admit(gateway, call, model, route, prepared.request);
   if ("answer" in admission) return replay(call, model, admission, client);
+  call.onHeld();
   const sink = sinkOf(call, client);
   const meter = new Meter(admission.estimate.likely);
   const ending = beginning(route, sink);
@@ -126,15 +127,19 @@ function publicError(failure: unknown): ApiError {
   return new ApiError("internal_error", undefined, { cause: failure });
 }
 
-function logFailure({ log }: Gateway, { requestId }: CompletionCall, error: ApiError, ending: Ending): void {
-  if (ending.end === "client_left" && !(error.cause instanceof StoreUnavailableError)) {
-    log.debug({ requestId, status: 499 }, "the client left");
-    return;
-  }
-  // A reason that the caller is told may quote what the caller wrote: it is no matter of the log.
-  const isTold = error.cause instanceof UpstreamError && error.cause.publicReason !== undefined;
+/** The code is in the access log; this line adds which upstreams were tried, or where in the code it failed. */
+function logFailure(
+  { log }: Gateway,
+  { requestId, principal, request }: CompletionCall,
+  error: ApiError,
+  ending: Ending,
+) {
   const { end, attempts } = ending;
-  const fields = { requestId, code: error.code, end, attempts, ...(!isTold && { err: error.cause }) };
-  if (error.code === "internal_error") log.error(fields, "a completion failed inside the service");
+  const { organizationId, tokenId } = principal;
+  const fields = { requestId, organizationId, tokenId, model: request.model, code: error.code, end, attempts };
+  if (end === "client_left") log.debug(fields, "the client disconnected");
+  else if (error.code === "internal_error") {
+    log.error({ ...fields, defect: error.cause }, "a completion failed inside the service");
+  } else if (error.status < 500) log.debug(fields, "an upstream refused a completion");
   else log.warn(fields, "a completion failed");
 }

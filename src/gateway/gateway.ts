@@ -47,6 +47,8 @@ export interface CompletionCall {
   requestStanding: Standing;
   /** What makes it the same request as an earlier one of its organization; null where the caller names none. */
   idempotency: { key: string; fingerprint: string } | null;
+  /** Called once credits are held: from then on it is listed among the requests. */
+  onHeld: () => void;
   /** Aborted when the client leaves; by a StoppedError when the service cuts it off. */
   signal: AbortSignal;
 }

@@ -24,16 +24,15 @@ export function toPublicError(error: unknown): ApiError {
   return new ApiError("internal_error", undefined, { cause: error });
 }
 
-/** Fastify's error handler: the envelope, its headers, and a log line where the fault is ours. */
+/** Fastify's error handler: the envelope, its headers, and a log line for a defect of the service. */
 export function errorHandler(log: Log) {
   return (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
     const publicError = toPublicError(error);
-    if (hasLeft(error, request)) {
-      log.debug({ requestId: request.id, status: 499 }, "the client left");
-    } else if (publicError.code === "internal_error") {
-      log.error({ requestId: request.id, err: publicError.cause }, "a request failed inside the service");
-    } else if (publicError.code === "store_unavailable") {
-      log.warn({ requestId: request.id, err: publicError.cause }, "the store is unavailable");
+    // A failure that is known is in the access log; one that should not happen also shows where.
+    if (!hasLeft(error, request) && publicError.code === "internal_error") {
+      const { organizationId, tokenId } = request.principal ?? {};
+      const fields = { requestId: request.id, organizationId, tokenId, model: request.modelName };
+      log.error({ ...fields, defect: publicError.cause }, "a request failed inside the service");
     }
     if (request.caller?.isToldLimits) reply.headers(rateLimitHeaders([request.caller.requestStanding]));
     return sendError(reply, publicError);
@@ -61,5 +60,6 @@ function readOn({ raw: request }: FastifyRequest, reply: FastifyReply): void {
 
 export function sendError(reply: FastifyReply, error: ApiError) {
   readOn(reply.request, reply);
+  reply.request.failure = error;
   return reply.code(error.status).headers(error.headers).send(error.toEnvelope());
 }

@@ -12,6 +12,8 @@ export interface EventStreamOptions {
   /** Headers of the answer beside those of the stream itself. */
   headers: OutgoingHttpHeaders;
   includeUsage: boolean;
+  /** Called with the error that ends a stream which has begun. */
+  onFailed?: (error: ApiError) => void;
   /** Called when the client reads too slowly to go on. */
   onStalled: () => void;
   /** How long a client may read nothing; a minute where it is not stated. */
@@ -91,6 +93,7 @@ export class EventStreamSink implements AnswerSink {
   }
 
   fail(error: ApiError): void {
+    this.#options.onFailed?.(error);
     clearInterval(this.#keepAlive);
     this.#events.add(`data: ${JSON.stringify(error.toEnvelope())}\n\n`);
     this.#events.end();

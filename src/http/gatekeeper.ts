@@ -15,6 +15,7 @@ export interface TokenAuthenticator {
 export function gatekeeper(gateway: Gateway, authenticator: TokenAuthenticator, scope: Scope) {
   return async (request: FastifyRequest): Promise<void> => {
     const principal = await principalFor(authenticator, bearerToken(request));
+    request.principal = principal;
     requireScope(principal, scope);
     const requestStanding = gateway.limits.countRequest(requestKeys(gateway, principal, request.ip));
     request.caller = { principal, requestStanding, isToldLimits: scope === "chat.completions:write" };

@@ -6,6 +6,7 @@ import fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
 import type { Log } from "../contract/log.ts";
 import { ApiError } from "../errors.ts";
 import type { LedgerStanding } from "../ledger/ledger.ts";
+import { type AccessSources, decorateForAccess, recordAccess } from "./access.ts";
 import type { AdminServices } from "./admin/endpoint.ts";
 import { ADMIN_PREFIX, serveAdmin } from "./admin/serve.ts";
 import { rewriteUrlFor, sendStrictTransportSecurity } from "./base-path.ts";
@@ -45,6 +46,8 @@ export interface ServerOptions extends Omit<EndpointServices, "running"> {
   /** What waits to be booked, and what cannot be; told at `/readyz`. */
   standing(): Promise<LedgerStanding>;
   newRequestId: () => string;
+  accessLog: AccessSources["accessLog"];
+  refusals: AccessSources["refusals"];
   log: Log;
 }
 
@@ -111,10 +114,13 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   server.decorate("basePath", basePath);
   if (options.trustProxy !== false) sendStrictTransportSecurity(server);
   server.decorateRequest("caller", null);
+  decorateForAccess(server);
+  const access = { ...options, clock: options.gateway.clock, isCut: () => running.isCut };
   server.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);
     closeWhenUnread(reply.raw);
     shutdown.follow(request, reply);
+    recordAccess(access, request, reply);
     if (request.raw.httpVersion === "1.1" && request.headers.host === undefined) {
       done(new ApiError("invalid_value", "A request needs the header `Host` (RFC 9112, section 3.2)."));
     } else if (request.is404 || isForeignPreflight(request)) {

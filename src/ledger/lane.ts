@@ -146,7 +146,7 @@ export class Lane {
 
   #refuse({ transition, holdId, reject }: Waiting, error: unknown): void {
     const organizationId = organizationIdOf(transition);
-    this.#options.log.error({ kind: transition.kind, organizationId, holdId, err: error }, "transition not booked");
+    this.#options.log.error({ kind: transition.kind, organizationId, holdId, defect: error }, "transition not booked");
     reject(error);
   }
 }

@@ -3,8 +3,9 @@ import type { RequestDetail, RequestStatus, RequestSummary } from "../contract/a
 import { creditsFromMicro } from "../credits/amount.ts";
 import type { HoldState, UsageEventRow } from "../credits/books.ts";
 import { pricePerMillion, type TokenCounts, type UnitPrices } from "../credits/price.ts";
-import type { RequestRow, RequestRows } from "../stores/store.ts";
+import type { RefusalRows, RequestRow, RequestRows } from "../stores/store.ts";
 import type { Conversations } from "./conversations/conversations.ts";
+import { refusalDetail, refusalSummary, timeOfUuidV7 } from "./refused-requests.ts";
 
 /** What is asked of the list of requests; null: any. */
 export interface RequestFilter {
@@ -21,7 +22,7 @@ export interface RequestFilter {
 }
 
 /** Which holds may be of a status, before their events are known. */
-const HOLDS_OF: Record<RequestStatus, { states: HoldState[]; hasFailed: boolean | null }> = {
+const HOLDS_OF: Record<Exclude<RequestStatus, "refused">, { states: HoldState[]; hasFailed: boolean | null }> = {
   running: { states: ["open"], hasFailed: null },
   complete: { states: ["charged"], hasFailed: false },
   client_left: { states: ["charged", "released"], hasFailed: false },
@@ -29,34 +30,63 @@ const HOLDS_OF: Record<RequestStatus, { states: HoldState[]; hasFailed: boolean 
   recovered: { states: ["charged", "expired"], hasFailed: null },
 };
 
-/** Requests as the admin API shows them. Those that were refused before anything was held for them are not among them. */
-export class Requests {
-  readonly #rows: RequestRows;
-  readonly #conversations: Pick<Conversations, "standing">;
+export interface RequestSources {
+  holds: RequestRows;
+  refusals: Pick<RefusalRows, "search" | "find">;
+  conversations: Pick<Conversations, "standing">;
+}
 
-  constructor(rows: RequestRows, conversations: Pick<Conversations, "standing">) {
-    this.#rows = rows;
-    this.#conversations = conversations;
+/** Requests as the admin API shows them: holds, and requests that were refused before anything was held for them. */
+export class Requests {
+  readonly #sources: RequestSources;
+
+  constructor(sources: RequestSources) {
+    this.#sources = sources;
   }
 
   /** The newest first. Throws RangeError for a cursor that is none. */
-  async list({
-    status,
-    cursor,
-    ...filter
-  }: RequestFilter): Promise<{ data: RequestSummary[]; nextCursor: string | null }> {
-    const holds = status === null ? { states: null, hasFailed: null } : HOLDS_OF[status];
-    const keep = (row: RequestRow) => status === null || statusOf(row) === status;
-    const { rows, next } = await this.#rows.requests({ ...filter, ...holds, before: cursor, keep });
-    return { data: rows.map(toSummary), nextCursor: next };
+  async list(filter: RequestFilter): Promise<{ data: RequestSummary[]; nextCursor: string | null }> {
+    const [holds, refusals] = await Promise.all([this.#holds(filter), this.#refusals(filter)]);
+    // Ids are UUIDv7. Below the place that either search has come to, nothing is known yet of what lies between.
+    const reached = [holds.next, refusals.next].reduce((one, other) => ((one ?? "") > (other ?? "") ? one : other));
+    const all = [...holds.data, ...refusals.data].filter(({ id }) => reached === null || id >= reached);
+    const data = all.sort((one, other) => (one.id < other.id ? 1 : -1)).slice(0, filter.limit);
+    const nextCursor = data.length < all.length ? (data.at(-1)?.id ?? null) : reached;
+    return { data, nextCursor };
   }
 
   async find(id: string): Promise<RequestDetail | undefined> {
-    const row = await this.#rows.request(id);
-    if (row === undefined) return undefined;
-    const { isKeeping, isKept } = await this.#conversations.standing(row.hold.organizationId, id);
+    const { holds, refusals, conversations } = this.#sources;
+    const row = await holds.request(id);
+    if (row === undefined) {
+      const refusal = await refusals.find(id);
+      return refusal && refusalDetail(refusal);
+    }
+    const { isKeeping, isKept } = await conversations.standing(row.hold.organizationId, id);
     return { ...toDetail(row), keeps_conversations: isKeeping, has_conversation: isKept };
   }
+
+  async #holds({ status, cursor, ...filter }: RequestFilter): Promise<Part> {
+    if (status === "refused") return { data: [], next: null };
+    const holds = status === null ? { states: null, hasFailed: null } : HOLDS_OF[status];
+    const keep = (row: RequestRow) => status === null || statusOf(row) === status;
+    const { rows, next } = await this.#sources.holds.requests({ ...filter, ...holds, before: cursor, keep });
+    return { data: rows.map(toSummary), next };
+  }
+
+  async #refusals({ status, cursor, ...filter }: RequestFilter): Promise<Part> {
+    if (status !== null && status !== "refused") return { data: [], next: null };
+    if (cursor !== null) timeOfUuidV7(cursor);
+    const rows = await this.#sources.refusals.search({ ...filter, before: cursor });
+    const next = rows.length < filter.limit ? null : (rows.at(-1)?.id ?? null);
+    return { data: rows.map(refusalSummary), next };
+  }
+}
+
+/** Requests of one source, and the id down to which it was searched; null: to its end. */
+interface Part {
+  data: RequestSummary[];
+  next: string | null;
 }
 
 function statusOf({ hold, events }: RequestRow): RequestStatus {
@@ -83,6 +113,7 @@ function toSummary(row: RequestRow): RequestSummary {
     route: hold.upstream,
     status: statusOf(row),
     failure: hold.trace?.failure ?? null,
+    refusal: null,
     is_streamed: hold.trace?.isStreamed ?? null,
     tokens: tokensOf(hold.tokens),
     held: creditsFromMicro(hold.amount),

@@ -53,6 +53,7 @@ export function awaitStore({ kind, open, longestMs }: WaitOptions): AwaitedStore
     admin: verbsOf(() => current().admin),
     directory: verbsOf(() => current().directory),
     requests: verbsOf(() => current().requests),
+    refusals: verbsOf(() => current().refusals),
     usage: verbsOf(() => current().usage),
     conversations: verbsOf(() => current().conversations),
     inTurn: async (work) => current().inTurn(work),

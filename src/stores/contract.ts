@@ -8,6 +8,7 @@ import { type ContractStore, Subject } from "./contract/fixture.ts";
 import { keyCases } from "./contract/keys.ts";
 import { raceCases } from "./contract/races.ts";
 import { readCases } from "./contract/reads.ts";
+import { refusalCases } from "./contract/refusals.ts";
 import { requestCases } from "./contract/requests.ts";
 import { transitionCases } from "./contract/transitions.ts";
 import { usageCases } from "./contract/usage.ts";
@@ -33,6 +34,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("races", () => raceCases(subject));
     describe("reads", () => readCases(subject));
     describe("requests", () => requestCases(subject));
+    describe("refusals", () => refusalCases(subject));
     describe("usage", () => usageCases(subject));
     describe("conversations", () => conversationCases(subject));
     describe("verification", () => verifyCases(subject));

@@ -5,6 +5,7 @@ import type { AccountRows, IdPage } from "./account-store.ts";
 import type { AdminRows } from "./admin-store.ts";
 import type { ConversationRows } from "./conversation-store.ts";
 import type { DirectoryRows } from "./directory-store.ts";
+import type { RefusalRows } from "./refusal-store.ts";
 import type { RequestRows } from "./request-store.ts";
 import type { UsageRows } from "./usage-store.ts";
 
@@ -21,6 +22,7 @@ export type {
 export type { ActorKind, AdminRows, AdminTokenRow, AuditRow, SessionRow } from "./admin-store.ts";
 export type { ConversationRow, ConversationRows } from "./conversation-store.ts";
 export type { DirectoryRows, ListedOrganization, ListedToken } from "./directory-store.ts";
+export type { RefusalEntry, RefusalRow, RefusalRows, RefusalSearch } from "./refusal-store.ts";
 export type { RequestRow, RequestRows, RequestSearch } from "./request-store.ts";
 export type { HoldSum, UsageCounts, UsageDayRow, UsageRows } from "./usage-store.ts";
 
@@ -36,6 +38,7 @@ export interface Store {
   readonly admin: AdminRows;
   readonly directory: DirectoryRows;
   readonly requests: RequestRows;
+  readonly refusals: RefusalRows;
   readonly usage: UsageRows;
   readonly conversations: ConversationRows;
   /**

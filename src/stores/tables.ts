@@ -28,6 +28,7 @@ export interface Tables {
   usage_day: UsageDayTable;
   usage_day_done: UsageDayDoneTable;
   conversation: ConversationTable;
+  refusal: RefusalTable;
   schema_migration: SchemaMigrationTable;
 }
 
@@ -268,6 +269,20 @@ export interface ConversationTable {
   answer: string | null;
 }
 
+export interface RefusalTable {
+  organization_id: string;
+  id: string;
+  token_id: string;
+  request_id: string;
+  endpoint: string;
+  model: string | null;
+  status: Integer;
+  code: string;
+  message: string;
+  duration_ms: Integer;
+  count: Integer;
+}
+
 export interface SchemaMigrationTable {
   version: Integer;
   name: string;
@@ -281,8 +296,11 @@ export interface SchemaMigrationTable {
 export interface PortableDatabase {
   /** Runs single statements, each a transaction of its own, durable where it writes. */
   readonly kysely: Kysely<Tables>;
-  /** Runs writes in one durable transaction, in their order; gives the number of rows that each changed. */
-  write(queries: CompiledQuery[]): Promise<number[]>;
+  /**
+   * Runs writes in one transaction, in their order; gives the number of rows that each changed. Lazy: what may be lost in
+   * a crash of the store, so that nothing waits for the disk.
+   */
+  write(queries: CompiledQuery[], durability?: "durable" | "lazy"): Promise<number[]>;
   /** Runs reads in one snapshot that is as short as they are; gives the rows of each. */
   snapshot(queries: CompiledQuery[]): Promise<Record<string, unknown>[][]>;
   /** The store's clock in milliseconds, as an expression. */

@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { createLog } from "./log.ts";
 
 function logged(level: Parameters<typeof createLog>[0], write: (log: ReturnType<typeof createLog>) => void) {
@@ -38,13 +38,46 @@ test.each([
   expect(JSON.stringify(logged("debug", (log) => log.error(fields, "m")))).not.toContain("SECRET");
 });
 
-test("an error is told with its causes, and with nothing that hangs on it", () => {
-  const cause = Object.assign(new Error("connection refused"), { code: "ECONNREFUSED", address: "10.0.0.1" });
+const cause = Object.assign(new Error("connection refused"), { code: "ECONNREFUSED", address: "10.0.0.1" });
+
+test("a known failure is logged with its causes, without a stack and without other properties", () => {
   const [line] = logged("info", (log) => log.error({ err: new Error("upstream failed", { cause }) }, "m"));
   expect(line?.err).toEqual({
     name: "Error",
     message: "upstream failed",
-    stack: expect.any(String),
-    cause: { name: "Error", message: "connection refused", code: "ECONNREFUSED", stack: expect.any(String) },
+    cause: { name: "Error", message: "connection refused", code: "ECONNREFUSED" },
   });
+});
+
+test("a defect is logged with the positions in the code, and with nothing that a message repeats of a request", () => {
+  const quoting = new Error("broken\n    at SECRET (file:///x.ts:1:2)");
+  const [line] = logged("info", (log) => log.error({ defect: quoting }, "m"));
+  const { stack } = (line?.defect ?? {}) as { stack: string[] };
+  expect(stack[0]).toMatch(/^at .*log\.test\.ts:\d+:\d+/);
+  expect(stack.join()).not.toContain("SECRET");
+  let thrown: unknown;
+  try {
+    JSON.parse('{"prompt": SECRET}');
+  } catch (error) {
+    thrown = error;
+  }
+  expect(JSON.stringify(logged("info", (log) => log.error({ defect: thrown }, "m")))).not.toContain("SECRET");
+});
+
+test("of a warning or error that repeats the first 20 in a minute are written, and the rest is counted", () => {
+  vi.useFakeTimers();
+  const lines: string[] = [];
+  const log = createLog("info", (line) => lines.push(line));
+  for (let round = 0; round < 1_000; round += 1) log.warn({ round }, "it failed");
+  log.error({}, "something else");
+  expect(lines).toHaveLength(21);
+  vi.advanceTimersByTime(60_000);
+  expect(lines.slice(21).map((line) => JSON.parse(line))).toMatchObject([
+    { level: "warn", repeated: 980, seconds: 60, msg: "it failed" },
+  ]);
+  log.warn({}, "it failed");
+  expect(lines).toHaveLength(23);
+  vi.advanceTimersByTime(60_000);
+  expect(lines).toHaveLength(23);
+  vi.useRealTimers();
 });

@@ -8,29 +8,98 @@ const SECRET_NAMES = ["authorization", "apiKey", "token", "messages", "password"
 /** The last guard, over the written line: the service's own tokens and whatever followed a `Bearer`. */
 const TOKENS = /((?:sk-tg|tg-admin)-[0-9A-Za-z]{6})[0-9A-Za-z]+|([Bb]earer\s+)[\w\-.~+/]+=*/g;
 
-/** A log of JSON lines, by default to standard error. Each line is written before the call returns: the last one before a crash counts most. */
+const WINDOW_MS = 60_000;
+const SAME_LINES_MAX = 20;
+const MESSAGE_CHARACTERS_MAX = 500;
+
+/**
+ * A log of JSON lines, by default to standard error. Each line is written before the call returns: the last one before a
+ * crash counts most. Of warnings and errors with the same message the first 20 in a minute are written, the rest is
+ * counted. The field `err` shows an error without its stack; `defect` shows where in the code it was thrown.
+ */
 export function createLog(level: LogLevel, write: (line: string) => void = writeToStandardError): Log {
-  return pino(
+  const logger = pino(
     {
       level,
       base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
       redact: { paths: SECRET_NAMES.flatMap((name) => [name, `*.${name}`, `*.*.${name}`]), censor: "[redacted]" },
-      serializers: { err: errorFacts },
+      serializers: { err: (error) => errorFacts(error, false), defect: (error) => errorFacts(error, true) },
     },
-    { write: (line: string) => write(line.replace(TOKENS, "$1$2…")) },
+    { write: (line: string) => write(withoutTokens(line)) },
   );
+  const bounded = (name: "warn" | "error"): Log["warn"] => {
+    const repeats = new Repeats((message, repeated) => {
+      logger[name]({ repeated, seconds: WINDOW_MS / 1000 }, message);
+    });
+    return (fields, message) => {
+      if (repeats.admits(message)) logger[name](fields, message);
+    };
+  };
+  return {
+    debug: (fields, message) => logger.debug(fields, message),
+    info: (fields, message) => logger.info(fields, message),
+    warn: bounded("warn"),
+    error: bounded("error"),
+  };
+}
+
+/** Text without what follows the first characters of a token. */
+export function withoutTokens(text: string): string {
+  return text.replace(TOKENS, "$1$2…");
 }
 
 function writeToStandardError(line: string): void {
   process.stderr.write(line);
 }
 
-/** What a line tells of an error; not its other properties, which may hold anything. */
-function errorFacts(error: unknown): object {
-  if (!(error instanceof Error)) return { message: String(error) };
+/** Bounds how often the same message is written in a minute. */
+class Repeats {
+  readonly #counts = new Map<string, number>();
+  readonly #tell: (message: string, repeated: number) => void;
+
+  constructor(tell: (message: string, repeated: number) => void) {
+    this.#tell = tell;
+  }
+
+  admits(message: string): boolean {
+    const count = (this.#counts.get(message) ?? 0) + 1;
+    if (count === 1) setTimeout(() => this.#endWindow(message), WINDOW_MS).unref();
+    this.#counts.set(message, count);
+    return count <= SAME_LINES_MAX;
+  }
+
+  #endWindow(message: string): void {
+    const repeated = (this.#counts.get(message) ?? 0) - SAME_LINES_MAX;
+    this.#counts.delete(message);
+    if (repeated > 0) this.#tell(message, repeated);
+  }
+}
+
+/**
+ * What a line shows of an error: not its other properties, which may hold anything. Messages of parsers quote what they
+ * read, so those of a SyntaxError are left out.
+ */
+function errorFacts(error: unknown, withFrames: boolean): object {
+  if (!(error instanceof Error)) return { message: shortened(String(error)) };
   const { name, message, stack, cause } = error;
-  const code = "code" in error ? { code: String(error.code) } : {};
-  return { name, message, ...code, stack, ...(cause === undefined ? {} : { cause: errorFacts(cause) }) };
+  return {
+    name,
+    ...(!(error instanceof SyntaxError) && { message: shortened(message) }),
+    ...("code" in error && { code: String(error.code) }),
+    ...(withFrames && { stack: framesOf(stack, message) }),
+    ...(cause !== undefined && { cause: errorFacts(cause, withFrames) }),
+  };
+}
+
+function shortened(text: string): string {
+  return text.length > MESSAGE_CHARACTERS_MAX ? `${text.slice(0, MESSAGE_CHARACTERS_MAX)}…` : text;
+}
+
+/** The positions in the code alone: a stack begins with the message, which may quote a request. */
+function framesOf(stack: string | undefined, message: string): string[] {
+  const text = stack ?? "";
+  const frames = text.slice(text.includes(message) ? text.indexOf(message) + message.length : 0).split("\n");
+  return frames.filter((line) => /^ {4}at .*:\d+:\d+\)?$/.test(line)).map((line) => line.trim());
 }

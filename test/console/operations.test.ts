@@ -242,13 +242,13 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await pick(page, "Token", token?.id ?? "");
     const newest = asked.slice(0, 1);
     await shows({ ...echo, since: "1", token_id: token?.id ?? "" }, newest);
-    await press("Clear");
+    await press("Clear filters");
     await shows({}, await listOf<RequestOfList>("/requests"));
     const oldest = asked.slice(-1);
     await page.getByLabel("Request id").fill(oldest[0]?.request_id ?? "");
     await shows({ request_id: oldest[0]?.request_id ?? "" }, oldest);
     await page.getByLabel("Request id").fill("nothing like it ");
-    await page.getByText("No request is like this").waitFor();
+    await page.getByText("No matching requests").waitFor();
     await shows({ request_id: "nothing like it" }, []);
     // Another word may follow: what is being typed stays as it is.
     expect(await page.getByLabel("Request id").inputValue()).toBe("nothing like it ");

@@ -90,7 +90,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
 
   test.skipIf(isLeftOut)("watches a request appear, and explains it", async () => {
     await page.getByRole("link", { name: "Requests" }).first().click();
-    await page.getByText("No request yet").waitFor();
+    await page.getByText("No requests yet").waitFor();
     const answer = await send(service, "/v1/chat/completions", secret, ECHO);
     const { usage } = (await answer.json()) as { usage: { cost: number } };
     // Nobody reloads.

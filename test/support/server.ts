@@ -57,6 +57,8 @@ export async function createTestServer(failing: { catalogFails?: boolean; storeF
     ping: async () => {},
     standing: async () => ({ spool: { entries: 0 }, quarantine: { entries: 0 } }),
     newRequestId: () => "req_test",
+    accessLog: { record: () => undefined },
+    refusals: { note: () => undefined },
     log: silent,
   });
   const { port } = await server.listen({ host: "127.0.0.1", port: 0 });

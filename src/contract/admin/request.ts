@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { Amount, Id, Nullable, PageOf, PageQuery, PricesByClass, Strict, Time, TokensByClass } from "./common.ts";
 
-export const REQUEST_STATUSES = ["running", "complete", "client_left", "failed", "recovered"] as const;
+export const REQUEST_STATUSES = ["running", "complete", "client_left", "failed", "recovered", "refused"] as const;
 export type RequestStatus = (typeof REQUEST_STATUSES)[number];
 
 export const RequestSummary = Type.Object({
@@ -12,10 +12,23 @@ export const RequestSummary = Type.Object({
   organization_name: Type.String(),
   token_id: Id,
   token_name: Nullable(Type.String()),
-  model: Type.String(),
-  route: Type.String({ description: "Provider and its own name of the model." }),
-  status: Type.Enum([...REQUEST_STATUSES]),
+  model: Nullable(Type.String({ description: "Null for a refused request that named none." })),
+  route: Nullable(Type.String({ description: "Provider and its own name of the model; null for a refused request." })),
+  status: Type.Enum([...REQUEST_STATUSES], {
+    description: "`refused`: answered with an error before any credits were held; kept for seven days, in samples.",
+  }),
   failure: Nullable(Type.String({ description: "The error's code." })),
+  refusal: Nullable(
+    Type.Object(
+      {
+        status: Type.Integer({ description: "The HTTP status." }),
+        message: Type.String({ description: "The error's message." }),
+        endpoint: Type.String({ description: "Method and route." }),
+        count: Type.Integer({ description: "How many requests of the same token with the same error it stands for." }),
+      },
+      { description: "Of a refused request; null for others." },
+    ),
+  ),
   is_streamed: Nullable(Type.Boolean()),
   tokens: TokensByClass,
   held: Amount,
@@ -29,7 +42,7 @@ export const RequestSummary = Type.Object({
 /** One request explained. */
 export const RequestDetail = Type.Object({
   ...RequestSummary.properties,
-  prices: PricesByClass,
+  prices: Nullable(PricesByClass),
   basis: Nullable(Type.Enum(["reported", "counted"])),
   ending: Nullable(Type.String({ description: "complete, client_left, upstream_failed, timed_out or recovered." })),
   shortfall: Amount,

@@ -7,6 +7,7 @@ import { ChatCompletionRequest } from "../../contract/request.ts";
 import { ApiError, StoppedError } from "../../errors.ts";
 import { complete } from "../../gateway/complete.ts";
 import type { CompletionCall } from "../../gateway/gateway.ts";
+import { modelIn } from "../access.ts";
 import { EventStreamSink } from "../event-stream-sink.ts";
 import { FoldingSink } from "../folding-sink.ts";
 import { IDEMPOTENCY_HEADER, idempotencyOf } from "../idempotency.ts";
@@ -35,13 +36,17 @@ export const createChatCompletion: Endpoint = {
   body: ChatCompletionRequest,
   response: { description: "The answer, or its events.", schema: ChatCompletion, eventSchema: ChatCompletionChunk },
   async handle(services, request, reply) {
+    request.modelName = modelIn(request.body);
     const checked = checkRequest(request.body);
     if ("issue" in checked) {
       const { code, message, param } = checked.issue;
       throw new ApiError(code, message, { param: param ?? undefined });
     }
     const idempotency = idempotencyOf(request, checked.request);
-    const asked = { request: checked.request, requestId: request.id, idempotency };
+    const onHeld = () => {
+      request.isHeld = true;
+    };
+    const asked = { request: checked.request, requestId: request.id, idempotency, onHeld };
     const call = { ...callerOf(request), ...asked, ...departure(reply, services.running) };
     return checked.request.stream === true ? stream(services, call, reply) : answer(services, call, reply);
   },
@@ -76,6 +81,9 @@ async function stream(services: EndpointServices, call: CompletionCall & Departu
     response: reply.raw,
     headers: reply.getHeaders() as OutgoingHttpHeaders,
     includeUsage: call.request.stream_options?.include_usage === true,
+    onFailed: (error) => {
+      reply.request.failure = error;
+    },
     onStalled: () => {
       call.abort();
       reply.raw.destroy();

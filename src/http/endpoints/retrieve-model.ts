@@ -15,6 +15,7 @@ export const retrieveModel: Endpoint = {
   response: { description: "The model.", schema: Model },
   async handle({ gateway }, request): Promise<Model> {
     const { "*": id } = request.params as { "*": string };
+    request.modelName = id;
     const model = gateway.catalog.find(id);
     if (model === undefined || !mayUse(principalOf(request), model)) throw modelNotFound(id);
     return toContractModel(model);

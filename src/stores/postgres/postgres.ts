@@ -1,5 +1,4 @@
 import { type CompiledQuery, Kysely, sql } from "kysely";
-import type pg from "pg";
 import type { Transition } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
@@ -10,6 +9,7 @@ import { conversationRows } from "../conversation-rows.ts";
 import { directoryRows } from "../directory-rows.ts";
 import { readMigrations } from "../migrations.ts";
 import { bookReads } from "../queries.ts";
+import { refusalRows } from "../refusal-rows.ts";
 import { requestRows } from "../request-rows.ts";
 import type { Books, Lane, Store } from "../store.ts";
 import type { PortableDatabase, Tables } from "../tables.ts";
@@ -69,7 +69,7 @@ async function checkServer({ durable, place }: Pools): Promise<void> {
 }
 
 function storeOver(pools: Pools, stopPartitions: () => void): Store {
-  const database = portableDatabase(pools.durable);
+  const database = portableDatabase(pools);
   let closed: Promise<void> | undefined;
   return {
     kind: "postgres",
@@ -81,6 +81,7 @@ function storeOver(pools: Pools, stopPartitions: () => void): Store {
     requests: requestRows(database),
     usage: usageRows(database),
     conversations: conversationRows(database),
+    refusals: refusalRows(database),
     inTurn: (work) => inTurn(pools.durable, work),
     async ping() {
       const text = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean AS refuses";
@@ -107,13 +108,13 @@ function books(pools: Pools, database: PortableDatabase): Books {
   return { ...bookReads(database), overdueHolds: overdueHolds(pools.durable), apply: apply as Books["apply"] };
 }
 
-function portableDatabase(pool: pg.Pool): PortableDatabase {
+function portableDatabase({ durable: pool, holds }: Pools): PortableDatabase {
   const kysely = new Kysely<Tables>({ dialect: poolDialect(pool) });
   return {
     kysely,
     // Rows that are made twice, because the first COMMIT's answer was lost, would look like a defect.
-    write: (queries: CompiledQuery[]) =>
-      transact(pool, { kind: "booking", isRepeatable: false }, async (client) => {
+    write: (queries: CompiledQuery[], durability = "durable") =>
+      transact(durability === "durable" ? pool : holds, { kind: "booking", isRepeatable: false }, async (client) => {
         const changed: number[] = [];
         for (const { sql: text, parameters } of queries) {
           changed.push((await client.query(text, [...parameters])).rowCount ?? 0);

@@ -24,7 +24,7 @@ interface Requests {
   open: { request: object; result: null };
   apply: { request: { lane: Lane; nowMs: number; transitions: Transition[] }; result: Outcome[] };
   run: { request: { statement: Statement }; result: StatementResult };
-  write: { request: { statements: Statement[] }; result: number[] };
+  write: { request: { statements: Statement[]; isDurable: boolean }; result: number[] };
   snapshot: { request: { statements: Statement[] }; result: Record<string, unknown>[][] };
   checkpoint: { request: { mode: "PASSIVE" | "TRUNCATE" }; result: CheckpointResult };
   /** Gives the log the size that it gets under load. */

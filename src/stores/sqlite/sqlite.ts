@@ -8,8 +8,9 @@ import { allowanceRows } from "../allowances.ts";
 import { conversationRows } from "../conversation-rows.ts";
 import { directoryRows } from "../directory-rows.ts";
 import { bookReads } from "../queries.ts";
+import { refusalRows } from "../refusal-rows.ts";
 import { requestRows } from "../request-rows.ts";
-import type { Books, ConversationRows, Store } from "../store.ts";
+import type { Books, Store } from "../store.ts";
 import type { PortableDatabase, Tables } from "../tables.ts";
 import { usageRows } from "../usage-rows.ts";
 import { Checkpoints } from "./checkpoints.ts";
@@ -20,7 +21,7 @@ import { WorkerLink } from "./link.ts";
 /** A batch writes less. */
 const ROOM_LEAST_BYTES = 65_536;
 /** Conversations leave so much of the disk to the books. */
-const CONVERSATION_ROOM_LEAST_BYTES = 256 * 1024 * 1024;
+const DROPPABLE_ROOM_LEAST_BYTES = 256 * 1024 * 1024;
 
 export interface SqliteOptions {
   /** Made where it is missing, for its owner alone. */
@@ -90,7 +91,8 @@ export async function openSqliteParts(options: SqliteOptions): Promise<SqlitePar
     directory: directoryRows(database),
     requests: requestRows(database),
     usage: usageRows(database),
-    conversations: conversations(database, dataDir, options.conversationRoomLeastBytes),
+    conversations: withRoom(conversationRows(database), dataDir, options.conversationRoomLeastBytes),
+    refusals: withRoom(refusalRows(database), dataDir),
     // No other service is on this directory.
     inTurn: (work) => work(),
     async ping() {
@@ -114,15 +116,14 @@ async function requireRoom(dataDir: string, leastBytes: number): Promise<void> {
 }
 
 /** Nothing that may be dropped fills the disk that the books need. */
-function conversations(
-  database: PortableDatabase,
+function withRoom<Row, Rows extends { insert(rows: readonly Row[]): Promise<void> }>(
+  rows: Rows,
   dataDir: string,
-  leastBytes = CONVERSATION_ROOM_LEAST_BYTES,
-): ConversationRows {
-  const rows = conversationRows(database);
+  leastBytes = DROPPABLE_ROOM_LEAST_BYTES,
+): Rows {
   return {
     ...rows,
-    async insert(given) {
+    async insert(given: readonly Row[]) {
       await requireRoom(dataDir, leastBytes);
       await rows.insert(given);
     },
@@ -146,8 +147,9 @@ function portableDatabase(
 ): PortableDatabase {
   return {
     kysely: new Kysely<Tables>({ dialect: workerDialect(writer) }),
-    async write(queries: CompiledQuery[]) {
-      const changed = await writer.request({ kind: "write", statements: queries.map(toStatement) });
+    async write(queries: CompiledQuery[], durability = "durable") {
+      const isDurable = durability === "durable";
+      const changed = await writer.request({ kind: "write", statements: queries.map(toStatement), isDurable });
       noteWrite();
       return changed;
     },

@@ -44,7 +44,7 @@ function answer(request: Request): ResultOf<RequestKind> {
     case "run":
       return connection.run(request.statement, true);
     case "write":
-      return connection.transaction("BEGIN IMMEDIATE", true, () =>
+      return connection.transaction("BEGIN IMMEDIATE", request.isDurable, () =>
         request.statements.map((statement) => connection.step(statement).changed),
       );
     case "snapshot":

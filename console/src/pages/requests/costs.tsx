@@ -12,7 +12,7 @@ const BASES = {
 
 /** Tokens by class at their prices, what was held, and what was charged on what grounds. */
 export function Costs({ detail }: { detail: RequestDetail }) {
-  const lines = costLines(detail.tokens, detail.prices);
+  const lines = detail.prices === null ? [] : costLines(detail.tokens, detail.prices);
   return (
     <section className="stack-small">
       <h3>Cost</h3>

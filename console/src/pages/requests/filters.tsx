@@ -67,14 +67,14 @@ export function Filters({ values, onValues }: FiltersProps) {
       />
       <Choice
         label="Status"
-        all="Every status"
+        all="All statuses"
         value={values.status}
         options={Object.entries(STATUS_WORDS)}
         onValue={(status) => onValues({ status })}
       />
       <Choice
         label="Time"
-        all="Any time"
+        all="All time"
         value={values.since}
         options={SINCE}
         onValue={(since) => onValues({ since })}
@@ -85,7 +85,7 @@ export function Filters({ values, onValues }: FiltersProps) {
           icon={X}
           onClick={() => onValues(Object.fromEntries(NAMES.map((name) => [name, ""])) as Values)}
         >
-          Clear
+          Clear filters
         </Button>
       )}
     </search>

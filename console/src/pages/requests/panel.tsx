@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { request } from "../../api/queries.ts";
 import type { RequestDetail } from "../../api/types.ts";
-import { formatDuration } from "../../format/numbers.ts";
+import { formatCount, formatDuration } from "../../format/numbers.ts";
 import { formatMoment } from "../../format/times.ts";
 import { CopyIcon } from "../../ui/copy.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
@@ -26,14 +26,15 @@ export function RequestPanel({ id, onClose }: { id: string; onClose: () => void 
 }
 
 function Explained({ detail }: { detail: RequestDetail }) {
-  const { status, failure, metadata } = detail;
+  const { status, failure, refusal, metadata } = detail;
+  if (refusal !== null) return <Refused detail={detail} refusal={refusal} />;
   return (
     <>
       <div className="stack-small">
         <div className="row">
           <StatusBadge status={status} />
           {failure !== null && <Badge tone="bad">{failure}</Badge>}
-          {detail.is_streamed !== null && <Badge>{detail.is_streamed ? "streamed" : "in one piece"}</Badge>}
+          {detail.is_streamed !== null && <Badge>{detail.is_streamed ? "Streamed" : "Not streamed"}</Badge>}
           {detail.is_idempotent && <Badge>Idempotency-Key: the answer is kept for 24 h</Badge>}
         </div>
         <p className="soft">{STATUS_MEANINGS[status]}</p>
@@ -53,6 +54,32 @@ function Explained({ detail }: { detail: RequestDetail }) {
   );
 }
 
+function Refused({ detail, refusal }: { detail: RequestDetail; refusal: NonNullable<RequestDetail["refusal"]> }) {
+  const { status, message, endpoint, count } = refusal;
+  return (
+    <>
+      <div className="stack-small">
+        <div className="row">
+          <StatusBadge status={detail.status} />
+          <Badge tone="bad">
+            {status} {detail.failure}
+          </Badge>
+        </div>
+        <p className="soft">{STATUS_MEANINGS.refused}</p>
+      </div>
+      <Facts
+        facts={[
+          ["Error message", message],
+          ["Endpoint", endpoint],
+          ["Time", formatMoment(detail.created_at)],
+          ["Requests", count === 1 ? "1" : `${formatCount(count)} with the same error; the first one is shown`],
+        ]}
+      />
+      <Identity detail={detail} />
+    </>
+  );
+}
+
 function Identity({ detail }: { detail: RequestDetail }) {
   const withCopy = (text: string, label: string) => (
     <span className="row row-tight">
@@ -66,11 +93,11 @@ function Identity({ detail }: { detail: RequestDetail }) {
         ["Request id", withCopy(detail.request_id, "Copy the request id")],
         ["Organization", detail.organization_name ?? detail.organization_id],
         ["Token", detail.token_name ?? detail.token_id],
-        ["Model", detail.model],
+        ["Model", detail.model ?? "–"],
         [
           "Route",
           <span key="route" className="mono wrap-anywhere">
-            {detail.route}
+            {detail.route ?? "–"}
           </span>,
         ],
       ]}
@@ -107,8 +134,8 @@ function Timings({ detail }: { detail: RequestDetail }) {
         facts={[
           ["Admitted", formatMoment(created_at)],
           ["First token", first_token_ms === null ? "–" : `after ${formatDuration(first_token_ms)}`],
-          ["Ended", ended_at === null ? (status === "running" ? "not yet" : "–") : formatMoment(ended_at)],
-          ["Took", duration_ms === null ? "–" : formatDuration(duration_ms)],
+          ["Ended", ended_at === null ? (status === "running" ? "Not yet" : "–") : formatMoment(ended_at)],
+          ["Duration", duration_ms === null ? "–" : formatDuration(duration_ms)],
         ]}
       />
       {first_token_ms !== null && duration_ms !== null && duration_ms > 0 && (

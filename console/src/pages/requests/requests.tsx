@@ -16,9 +16,9 @@ import { Filters, fromOf, isFiltered, NAMES } from "./filters.tsx";
 import { RequestPanel } from "./panel.tsx";
 import { StatusBadge } from "./status.tsx";
 
-type Pace = "live" | "still";
+type Pace = "live" | "paused";
 
-/** Every request that came as far as a hold, the newest first. */
+/** Requests and refused requests, the newest first. */
 export default function Requests() {
   const { role } = useSession();
   const [filters, setFilters] = useFilters(NAMES);
@@ -34,14 +34,14 @@ export default function Requests() {
   return (
     <Page
       title="Requests"
-      about="What was asked, how it was answered, and what it cost. Prompts and answers are kept only where the operator has turned it on, and an answer under an Idempotency-Key for 24 hours."
+      about="Requests with their status, cost and duration. Refused requests are sampled and kept for seven days. Prompts and answers are stored only where the operator has enabled it; answers to requests with an Idempotency-Key are stored for 24 hours."
       actions={
         <Segments
-          label="Live: read again every three seconds. Still: as it is"
+          label="Live: refreshes every three seconds. Paused: does not refresh"
           value={pace}
           options={[
             ["live", "Live"],
-            ["still", "Still"],
+            ["paused", "Paused"],
           ]}
           onValue={setPace}
         />
@@ -74,20 +74,20 @@ function OpenRequest() {
 function NoRequests({ isFiltered: isNarrowed, hasMore }: { isFiltered: boolean; hasMore: boolean }) {
   if (hasMore) {
     return (
-      <Empty icon={ListTree} title="None found so far">
-        Older ones have not been searched yet: show more.
+      <Empty icon={ListTree} title="No matching requests yet">
+        Older requests have not been searched yet. Show more to continue.
       </Empty>
     );
   }
   if (isNarrowed) {
     return (
-      <Empty icon={ListTree} title="No request is like this">
-        Take off a filter, or look further back.
+      <Empty icon={ListTree} title="No matching requests">
+        Clear filters, or choose a longer period.
       </Empty>
     );
   }
   return (
-    <Empty icon={ListTree} title="No request yet">
+    <Empty icon={ListTree} title="No requests yet">
       Send one with a <Link href="/tokens">token</Link>, or from the <Link href="/playground">playground</Link>: it
       appears here while it runs.
     </Empty>
@@ -107,7 +107,7 @@ function columnsOf(isOperator: boolean): Column<RequestSummary>[] {
   };
   return [
     { head: "Request", cell: (row) => <RequestLink request={row} /> },
-    { head: "Status", cell: ({ status }) => <StatusBadge status={status} /> },
+    { head: "Status", cell: (row) => <Outcome request={row} /> },
     whose,
     { head: "Input", right: true, wideOnly: true, cell: ({ tokens }) => formatCount(inputOf(tokens)) },
     {
@@ -117,7 +117,7 @@ function columnsOf(isOperator: boolean): Column<RequestSummary>[] {
       cell: ({ tokens }) => formatCount(tokens.output + tokens.reasoning),
     },
     { head: "First token", right: true, wideOnly: true, cell: ({ first_token_ms }) => durationOf(first_token_ms) },
-    { head: "Took", right: true, wideOnly: true, cell: ({ duration_ms }) => durationOf(duration_ms) },
+    { head: "Duration", right: true, wideOnly: true, cell: ({ duration_ms }) => durationOf(duration_ms) },
     { head: "Charged", right: true, cell: ({ charged }) => <Credits value={charged} /> },
   ];
 }
@@ -125,13 +125,24 @@ function columnsOf(isOperator: boolean): Column<RequestSummary>[] {
 const inputOf = ({ input, cached_input, cache_write }: RequestSummary["tokens"]) => input + cached_input + cache_write;
 const durationOf = (durationMs: number | null) => (durationMs === null ? "–" : formatDuration(durationMs));
 
-function RequestLink({ request: { id, model, created_at } }: { request: RequestSummary }) {
+/** The status; of a refused or failed request its error, and how many requests the row stands for. */
+function Outcome({ request: { status, failure, refusal } }: { request: RequestSummary }) {
+  const repeated = refusal === null || refusal.count === 1 ? "" : ` × ${formatCount(refusal.count)}`;
+  return (
+    <span className="cell-two" title={refusal?.message}>
+      <StatusBadge status={status} />
+      {failure !== null && <span className="small faint wrap-anywhere">{`${failure}${repeated}`}</span>}
+    </span>
+  );
+}
+
+function RequestLink({ request: { id, model, refusal, created_at } }: { request: RequestSummary }) {
   const search = useSearch();
   const path = `/requests/${encodeURIComponent(id)}`;
   return (
     <span className="cell-two">
       <Link className="row-link wrap-anywhere" href={search === "" ? path : `${path}?${search}`}>
-        {model}
+        {model ?? refusal?.endpoint}
       </Link>
       <span className="small faint">
         <Ago at={created_at} />

@@ -9,24 +9,26 @@ const TONES = {
   client_left: "warn",
   failed: "bad",
   recovered: "warn",
+  refused: "bad",
 } as const satisfies Record<Status, string>;
 
 export const STATUS_WORDS: Record<Status, string> = {
   running: "Running",
   complete: "Complete",
-  client_left: "Client left",
+  client_left: "Client disconnected",
   failed: "Failed",
-  recovered: "Recovered",
+  recovered: "Recovered after a crash",
+  refused: "Refused",
 };
 
 /** What each ending means for the charge. */
 export const STATUS_MEANINGS: Record<Status, string> = {
-  running: "It is being answered. What it may cost at most is held.",
-  complete: "The answer went out whole, and was charged before its last byte.",
-  client_left: "The client left before the end. It was charged for what had been produced until then.",
-  failed: "It could not be answered to the end.",
-  recovered:
-    "The process that answered it ended before it was charged. It was charged for what is known to have gone out.",
+  running: "In progress. Its maximum cost is held.",
+  complete: "Completed and charged.",
+  client_left: "The client disconnected before the end. What had been produced until then was charged.",
+  failed: "The answer could not be completed.",
+  recovered: "The process ended before the charge. What is known to have been sent was charged.",
+  refused: "Answered with an error. Nothing was held or charged.",
 };
 
 export function StatusBadge({ status }: { status: Status }) {

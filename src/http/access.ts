@@ -1,0 +1,99 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { AccessEntry, AccessLog } from "../contract/log.ts";
+import type { Principal } from "../contract/principal.ts";
+import { printable } from "../contract/wording.ts";
+import type { ApiError } from "../errors.ts";
+import type { Refusal } from "../ledger/refusals.ts";
+import { HEALTH_PATHS } from "./health.ts";
+
+declare module "fastify" {
+  interface FastifyRequest {
+    /** Whom the token stands for, as soon as it is known, whether or not the request is admitted. */
+    principal: Principal | null;
+    /** The error that the client received. */
+    failure: ApiError | null;
+    /** The model that a completion asked for. */
+    modelName: string | null;
+    /** Whether credits were held for it: then it is listed as a request of its own. */
+    isHeld: boolean;
+  }
+}
+
+export interface AccessSources {
+  accessLog: AccessLog;
+  refusals: { note(refusal: Refusal): void };
+  clock: () => number;
+  /** Whether the service itself closes connections now. */
+  isCut(): boolean;
+}
+
+const MODEL_CHARACTERS_MAX = 200;
+const MESSAGE_CHARACTERS_MAX = 500;
+
+export function decorateForAccess(server: FastifyInstance): void {
+  server.decorateRequest("principal", null);
+  server.decorateRequest("failure", null);
+  server.decorateRequest("modelName", null);
+  server.decorateRequest("isHeld", false);
+}
+
+/** Records a request in the access log when its answer is complete, and keeps the refusal of a known organization's. */
+export function recordAccess(sources: AccessSources, request: FastifyRequest, reply: FastifyReply): void {
+  if (HEALTH_PATHS.has(request.routeOptions.url ?? "")) return;
+  const startedMs = sources.clock();
+  reply.raw.once("close", () => {
+    const entry = entryOf(request, reply, { isCut: sources.isCut(), durationMs: sources.clock() - startedMs });
+    sources.accessLog.record(entry);
+    const { failure, principal, isHeld } = request;
+    if (failure === null || principal === null || isHeld || entry.status < 400 || entry.status >= 500) return;
+    sources.refusals.note({
+      organizationId: principal.organizationId,
+      tokenId: principal.tokenId,
+      requestId: entry.requestId,
+      endpoint: `${entry.method} ${entry.route}`,
+      model: entry.model,
+      status: failure.status,
+      code: failure.code,
+      message: printable(withoutFoundValue(failure.message), MESSAGE_CHARACTERS_MAX),
+      durationMs: entry.durationMs,
+    });
+  });
+}
+
+function entryOf(
+  request: FastifyRequest,
+  { raw }: FastifyReply,
+  { isCut, durationMs }: { isCut: boolean; durationMs: number },
+): AccessEntry {
+  const { failure, modelName } = request;
+  const isComplete = raw.writableFinished || isCut;
+  const caller = request.principal ?? administratorOf(request);
+  return {
+    requestId: request.id,
+    method: request.method,
+    route: request.is404 ? null : (request.routeOptions.url ?? null),
+    status: isComplete ? raw.statusCode : 499,
+    code: isComplete ? (failure?.code ?? null) : "client_disconnected",
+    organizationId: caller?.organizationId ?? null,
+    tokenId: caller?.tokenId ?? null,
+    model: modelName === null ? null : printable(modelName, MODEL_CHARACTERS_MAX),
+    durationMs,
+  };
+}
+
+function administratorOf({ administrator: who }: FastifyRequest) {
+  if (who === null || who === undefined) return null;
+  if (who.role === "operator") return { organizationId: null, tokenId: who.adminToken.id };
+  return { organizationId: who.token.organizationId, tokenId: who.token.id };
+}
+
+/** A refusal is kept without the value that was found at fault: it may be a part of what was written to a model. */
+function withoutFoundValue(message: string): string {
+  return message.replace(/^Invalid value: .* Supported values/s, "Invalid value. Supported values");
+}
+
+/** The model that a body names, also one that does not pass the checks; null where it names none. */
+export function modelIn(body: unknown): string | null {
+  const model = typeof body === "object" && body !== null && "model" in body ? body.model : null;
+  return typeof model === "string" ? model.slice(0, MODEL_CHARACTERS_MAX + 1) : null;
+}

@@ -1,0 +1,49 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { keepLog } from "../../test/support/log.ts";
+import { Outage } from "./outage.ts";
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+function start() {
+  const log = keepLog();
+  const texts = { begins: "it is away", lasts: "it is still away", ends: "it is back" };
+  return { log, outage: new Outage({ log, level: "error", texts, clock: Date.now }) };
+}
+
+test("an outage is logged once when it begins, once a minute with a count, and once when it is over", () => {
+  const { log, outage } = start();
+  outage.succeeded();
+  for (let second = 0; second < 150; second += 1) {
+    for (let client = 0; client < 50; client += 1) outage.failed({ client });
+    vi.advanceTimersByTime(1_000);
+  }
+  outage.succeeded();
+  vi.advanceTimersByTime(60_000);
+  expect(log.lines).toEqual([
+    { level: "error", message: "it is away", fields: { client: 0 } },
+    { level: "error", message: "it is still away", fields: { failures: 3_000, seconds: 60 } },
+    { level: "error", message: "it is still away", fields: { failures: 3_000, seconds: 60 } },
+    { level: "info", message: "it is back", fields: { failures: 7_500, durationMs: 150_000 } },
+  ]);
+});
+
+test("failures and successes that alternate are one outage", () => {
+  const { log, outage } = start();
+  for (let round = 0; round < 100; round += 1) {
+    outage.failed({});
+    vi.advanceTimersByTime(100);
+    outage.succeeded();
+    vi.advanceTimersByTime(100);
+  }
+  expect(log.lines.map(({ message }) => message)).toEqual(["it is away"]);
+  vi.advanceTimersByTime(2_000);
+  expect(log.lines.map(({ message }) => message)).toEqual(["it is away", "it is back"]);
+});
+
+test("a minute without a failure has no line", () => {
+  const { log, outage } = start();
+  outage.failed({});
+  vi.advanceTimersByTime(600_000);
+  expect(log.lines).toHaveLength(2);
+});
