@@ -1,3 +1,4 @@
+import { readdirSync } from "node:fs";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
@@ -9,6 +10,14 @@ test("the project keeps its own rules", () => {
   const files = projectFiles(root);
   expect(files.length).toBeGreaterThan(50);
   expect(checkFiles(files).map(toLine)).toEqual([]);
+});
+
+test("both stores have the same migrations, and no two of them the same number", () => {
+  const namesOf = (store: string) => readdirSync(new URL(`../src/stores/${store}/migrations/`, import.meta.url)).sort();
+  const names = namesOf("sqlite");
+  const numbers = names.map((name) => name.slice(0, 4));
+  expect(numbers).toEqual([...new Set(numbers)]);
+  expect(namesOf("postgres")).toEqual(names);
 });
 
 /** The rules that made-up sources break, with where; every file is reached from src/main.ts unless it says otherwise. */
