@@ -89,7 +89,8 @@ async function measure(name: string, ask: () => Promise<unknown>): Promise<void>
 
 const dataDir = mkdtempSync(join(tmpdir(), "tollgate-console-"));
 const server = values.store === "postgres" ? await makePostgresServer() : undefined;
-const open = () => openStore({ database: server?.url ?? null, dataDir, role: "service", clock: Date.now });
+const open = () =>
+  openStore({ database: server?.url ?? null, dataDir, role: "service", creates: true, clock: Date.now });
 await (await open()).close();
 await fill(dataDir, server?.url);
 const store = await open();

@@ -336,4 +336,6 @@ const LISTEN_FAILURES: Record<string, string> = {
   EACCES: "this user may not; choose a port above 1023 with --port, PORT or server.port",
   EADDRNOTAVAIL: "this machine has no such address; choose another with --host, HOST or server.host",
   ENOTFOUND: "there is no such host; choose another with --host, HOST or server.host",
+  EAI_AGAIN: "the name cannot be resolved now; name an address with --host, HOST or server.host",
+  EINVAL: "this is no address to listen on; choose another with --host, HOST or server.host",
 };

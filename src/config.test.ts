@@ -197,7 +197,7 @@ describe("a mistake in the file is told in one line", () => {
     ],
     [
       `${providers}    baseUrl: ftp://h`,
-      '4: providers[0].baseUrl: found "ftp://h"; allowed: an http:// or https:// address',
+      '4: providers[0].baseUrl: found "ftp://h"; allowed: an http:// or https:// address without a user name or password',
     ],
     [`${providers}    apiKey: 123456`, "4: providers[0].apiKey: found a number; allowed: text that is not empty"],
     [`${providers}    apiKey: \${NOWHERE}`, "4: providers[0].apiKey: the environment variable NOWHERE is not set"],

@@ -1,8 +1,15 @@
-import { readFileSync } from "node:fs";
-import { resolve } from "node:path";
 import type { ValidateFunction } from "ajv";
-import { type ConfigFile, type Environment, type Path, parseFile, valueOfText } from "./config/file.ts";
-import { firstMistake, keyText } from "./config/mistake.ts";
+import {
+  type ConfigFile,
+  type Environment,
+  keyText,
+  type ParseOptions,
+  type Path,
+  parseFile,
+  valueOfText,
+} from "./config/file.ts";
+import { firstMistake, foundText, SECRETS } from "./config/mistake.ts";
+import { absolute, readConfigText } from "./config/read-file.ts";
 import { ConfigSchema, compile, type Settings, schemaAt } from "./config/schema.ts";
 import { OperatorError } from "./errors.ts";
 
@@ -41,10 +48,10 @@ export interface ConfigSources {
   readFile?: (path: string) => string;
   /** Variables that hold keys of known providers. */
   providerKeyVariables?: readonly string[];
+  /** `unread`: the secrets of providers stay as they are written in the file, for commands that call no provider. */
+  secrets?: "read" | "unread";
 }
 
-export const DEFAULT_FILE = "tollgate.yaml";
-export const DEFAULT_DATA_DIRECTORY = ".tollgate";
 const VARIABLES: Record<string, Path> = {
   PORT: ["server", "port"],
   HOST: ["server", "host"],
@@ -57,7 +64,8 @@ const FLAGS: Record<Exclude<keyof Flags, "config">, { name: string; path: Path }
   host: { name: "--host", path: ["server", "host"] },
   dataDir: { name: "--data-dir", path: ["dataDir"] },
 };
-const PROXY_VARIABLES = ["HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy"];
+const PROXY_VARIABLES = ["HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"];
+const NO_PROXY_VARIABLES = ["NO_PROXY", "no_proxy"];
 
 /**
  * Reads the configuration: flags before environment before file before defaults. A variable without a value counts as
@@ -65,14 +73,15 @@ const PROXY_VARIABLES = ["HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy",
  * that names the key, what was found and what is allowed.
  */
 export function loadConfig(sources: ConfigSources = {}): Config {
-  const { flags = {}, environment = process.env, readFile = (path: string) => readFileSync(path, "utf8") } = sources;
+  const { flags = {}, environment = process.env } = sources;
   const set = (name: string) => environment[name] || undefined;
   if (set("REDIS_URL") !== undefined) {
     throw new OperatorError(
       "REDIS_URL: found an address; allowed: nothing, because limits shared through Redis are not supported yet: unset it, and each process counts for itself",
     );
   }
-  const file = readConfigFile(flags.config ?? set("TOLLGATE_CONFIG"), readFile, environment);
+  const unread = sources.secrets === "unread" ? SECRETS : new Set<string>();
+  const file = readConfigFile(flags.config ?? set("TOLLGATE_CONFIG"), sources, { environment, unread });
   const values = structuredClone(file?.values ?? {});
   for (const [name, path] of Object.entries(VARIABLES)) override(values, name, path, set(name));
   for (const [flag, { name, path }] of Object.entries(FLAGS)) override(values, name, path, flags[flag as keyof Flags]);
@@ -83,34 +92,36 @@ export function loadConfig(sources: ConfigSources = {}): Config {
     Object.fromEntries(names.flatMap((name) => (set(name) === undefined ? [] : [[name, String(set(name))]])));
   return {
     ...rest,
-    dataDir: resolve(dataDir),
+    dataDir: absolute(dataDir),
     database: database ?? null,
     providers: providers.map(({ baseUrl = null, apiKey = null, ...provider }) => ({ ...provider, baseUrl, apiKey })),
     file: file?.name ?? null,
     providerKeys: pick(sources.providerKeyVariables ?? []),
-    proxyVariables: pick(PROXY_VARIABLES),
+    proxyVariables: checkedProxies(pick([...PROXY_VARIABLES, ...NO_PROXY_VARIABLES])),
   };
+}
+
+/** Throws OperatorError for the address of a proxy that no connection could be made through. */
+function checkedProxies(variables: Record<string, string>): Record<string, string> {
+  for (const name of PROXY_VARIABLES) {
+    const found = variables[name];
+    const url = found === undefined ? undefined : URL.parse(found);
+    if (url === undefined || (url !== null && /^https?:$/.test(url.protocol))) continue;
+    throw new OperatorError(
+      `${name}: found ${foundText([], found)}; allowed: an http:// or https:// address of a proxy`,
+    );
+  }
+  return variables;
 }
 
 function readConfigFile(
   named: string | undefined,
-  readFile: (path: string) => string,
-  environment: Environment,
+  { readFile }: ConfigSources,
+  options: Omit<ParseOptions, "schemaAt">,
 ): ConfigFile | undefined {
-  const name = named ?? DEFAULT_FILE;
-  let text: string;
-  try {
-    text = readFile(name);
-  } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code;
-    if (code === "ENOENT" && named === undefined) return undefined;
-    const reason = { ENOENT: "there is no such file", EACCES: "it may not be read", EISDIR: "it is a directory" };
-    throw new OperatorError(
-      `${name}: the configuration file cannot be read: ${reason[code as keyof typeof reason] ?? code ?? String(error)}`,
-      { cause: error },
-    );
-  }
-  const file = parseFile(name, text, environment);
+  const read = readConfigText(named, readFile);
+  if (read === undefined) return undefined;
+  const file = parseFile(read.name, read.text, { ...options, schemaAt });
   const check = checkOfFile();
   check(structuredClone(file.values));
   const mistake = firstMistake(check.errors ?? []);
@@ -123,18 +134,22 @@ function readConfigFile(
 /** Checks one flag or variable and writes it over what the sources before it said. */
 function override(values: Record<string, unknown>, name: string, path: Path, text: string | undefined): void {
   if (text === undefined) return;
-  const schema = schemaAt(path) ?? {};
-  const value = valueOfText(text, schema);
-  const check = compile(schema);
-  check(value);
-  const mistake = firstMistake(check.errors ?? [], path);
-  if (mistake !== undefined) throw new OperatorError(`${name}: ${mistake.text}`);
+  const value = valueOfText(text, schemaAt(path));
+  checkValue(name, path, value);
   let target = values;
   for (const step of path.slice(0, -1)) {
     target[step] ??= {};
     target = target[step] as Record<string, unknown>;
   }
   target[path.at(-1) ?? ""] = value;
+}
+
+/** Checks a value against the part of the schema that it sets. Throws OperatorError, which begins with its source. */
+export function checkValue(source: string, path: Path, value: unknown): void {
+  const check = compile(schemaAt(path) ?? {});
+  check(value);
+  const mistake = firstMistake(check.errors ?? [], path);
+  if (mistake !== undefined) throw new OperatorError(`${source}: ${mistake.text}`);
 }
 
 let compiledCheck: ValidateFunction | undefined;

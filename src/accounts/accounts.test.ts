@@ -20,7 +20,7 @@ let accounts: Accounts;
 let authenticator: Authenticator;
 
 beforeAll(async () => {
-  store = await openStore({ database: null, dataDir: directory, role: "service", clock });
+  store = await openStore({ database: null, dataDir: directory, role: "service", creates: true, clock });
   accounts = new Accounts({ rows: store.accounts, clock, random: randomBytes, newId: v7, actor: COMMAND_ACTOR });
   authenticator = new Authenticator({ rows: store.accounts, clock, noteUse: () => undefined });
 });

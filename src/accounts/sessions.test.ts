@@ -22,7 +22,7 @@ let sessions: Sessions;
 let adminToken: string;
 
 beforeAll(async () => {
-  store = await openStore({ database: null, dataDir: directory, role: "service", clock });
+  store = await openStore({ database: null, dataDir: directory, role: "service", creates: true, clock });
   const options = { clock, random: randomBytes, newId: v7 };
   accounts = new Accounts({ ...options, rows: store.accounts, actor: COMMAND_ACTOR });
   sessions = new Sessions({ ...options, rows: store.admin, accounts: store.accounts });

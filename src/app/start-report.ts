@@ -1,7 +1,8 @@
 import { resolve } from "node:path";
 import type { LiveCatalog } from "../catalog/live.ts";
 import { sandboxModels } from "../catalog/sandbox.ts";
-import { type Config, DEFAULT_DATA_DIRECTORY, DEFAULT_FILE } from "../config.ts";
+import { DEFAULT_DATA_DIRECTORY, DEFAULT_FILE } from "../config/read-file.ts";
+import type { Config } from "../config.ts";
 import type { Store } from "../stores/store.ts";
 import { writeAdminToken } from "./admin-token-file.ts";
 import { commandText, type PlaceFlags } from "./command-text.ts";

@@ -1,9 +1,8 @@
-import { createCatalog, createUpstreams, type Upstreams } from "../app/upstreams.ts";
+import type { Upstreams } from "../app/upstreams.ts";
 import type { Catalog } from "../catalog/model.ts";
 import type { Config } from "../config.ts";
-import { createLog } from "../telemetry/log.ts";
 import type { CommonFlags, Terminal } from "./command.ts";
-import { readConfig } from "./configuration.ts";
+import { type ConfigUse, readConfig } from "./configuration.ts";
 
 export interface CatalogAndUpstreams {
   config: Config;
@@ -16,8 +15,13 @@ export async function withCatalog(
   terminal: Terminal,
   flags: CommonFlags,
   work: (parts: CatalogAndUpstreams) => Promise<void>,
+  use: ConfigUse = {},
 ): Promise<void> {
-  const config = readConfig(flags);
+  const config = await readConfig(flags, use);
+  const [{ createCatalog, createUpstreams }, { createLog }] = await Promise.all([
+    import("../app/upstreams.ts"),
+    import("../telemetry/log.ts"),
+  ]);
   const upstreams = createUpstreams(config);
   try {
     const log = createLog(config.log.level);

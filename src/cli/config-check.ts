@@ -1,6 +1,4 @@
 import type { Command } from "commander";
-import { createUpstreams } from "../app/upstreams.ts";
-import { buildCatalog } from "../catalog/build.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { readConfig } from "./configuration.ts";
 import { facts } from "./table.ts";
@@ -8,7 +6,11 @@ import { facts } from "./table.ts";
 export function addConfigCheck(config: Command, terminal: Terminal): void {
   addCommand(config, "check", "Check the configuration as a start would, without starting").action(
     async (flags: CommonFlags) => {
-      const checked = readConfig(flags);
+      const checked = await readConfig(flags);
+      const [{ createUpstreams }, { buildCatalog }] = await Promise.all([
+        import("../app/upstreams.ts"),
+        import("../catalog/build.ts"),
+      ]);
       const upstreams = createUpstreams(checked);
       const catalog = buildCatalog({ ...checked, providers: upstreams.settings }, terminal.clock());
       await upstreams.close();
@@ -30,7 +32,7 @@ export function addConfigCheck(config: Command, terminal: Terminal): void {
         providers: json.providers.join(", ") || "none but the built-in one",
         models: `${json.models.length}`,
       });
-      print(terminal, flags, { json, text: `The configuration is right.\n${text}` });
+      print(terminal, flags, { json, text: `The configuration is valid.\n${text}` });
     },
   );
 }

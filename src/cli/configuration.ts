@@ -1,9 +1,20 @@
-import { PROVIDER_KEY_VARIABLES } from "../catalog/known-providers.ts";
-import { type Config, loadConfig } from "../config.ts";
+import type { Config } from "../config.ts";
 import type { CommonFlags } from "./command.ts";
 
-/** The configuration that a command runs under. Throws OperatorError. */
-export function readConfig(flags: CommonFlags & { host?: string; port?: string }): Config {
-  const { config, dataDir, host, port } = flags;
-  return loadConfig({ flags: { config, dataDir, host, port }, providerKeyVariables: PROVIDER_KEY_VARIABLES });
+export interface ConfigUse {
+  /** `unread`: for commands that call no provider, so that a key that is not set does not stop them. */
+  secrets?: "read" | "unread";
+}
+
+/** Reads the whole configuration; its schema is loaded only for commands that do. Rejects with OperatorError. */
+export async function readConfig(
+  { config, dataDir, host, port }: CommonFlags & { host?: string; port?: string },
+  { secrets = "read" }: ConfigUse = {},
+): Promise<Config> {
+  const [{ loadConfig }, { PROVIDER_KEY_VARIABLES }] = await Promise.all([
+    import("../config.ts"),
+    import("../catalog/known-providers.ts"),
+  ]);
+  const flags = { config, dataDir, host, port };
+  return loadConfig({ flags, providerKeyVariables: PROVIDER_KEY_VARIABLES, secrets });
 }

@@ -1,9 +1,6 @@
 import type { Command } from "commander";
-import { readHealth } from "../app/health-file.ts";
-import { toContractModel } from "../catalog/to-contract.ts";
 import type { ModelRoute } from "../contract/admin/model.ts";
-import { reportRoutes } from "../gateway/route-report.ts";
-import { withCatalog } from "./catalog.ts";
+import { type CatalogAndUpstreams, withCatalog } from "./catalog.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { table } from "./table.ts";
 
@@ -14,7 +11,12 @@ HEALTH is what the services on this data directory have seen of a route since th
 export function addModelsList(models: Command, terminal: Terminal): void {
   addCommand(models, "list", "List the models that a service with this configuration offers, and their routes").action(
     async (flags: CommonFlags) => {
-      await withCatalog(terminal, flags, async ({ config, catalog }) => {
+      const list = async ({ config, catalog }: CatalogAndUpstreams) => {
+        const [{ readHealth }, { toContractModel }, { reportRoutes }] = await Promise.all([
+          import("../app/health-file.ts"),
+          import("../catalog/to-contract.ts"),
+          import("../gateway/route-report.ts"),
+        ]);
         const health = readHealth(config.dataDir, terminal.clock());
         const json = catalog.list().map((model) => {
           return { ...toContractModel(model), routes: reportRoutes(model, health ?? []) };
@@ -27,7 +29,8 @@ export function addModelsList(models: Command, terminal: Terminal): void {
           }),
         );
         print(terminal, flags, { json, text: `${table(HEADINGS, rows)}\n${LEGEND}` });
-      });
+      };
+      await withCatalog(terminal, flags, list, { secrets: "unread" });
     },
   );
 }

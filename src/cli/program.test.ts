@@ -1,8 +1,11 @@
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, describe, expect, test } from "vitest";
+import { DatabaseSync } from "node:sqlite";
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createTestDatabase, hasPostgres } from "../../test/support/postgres.ts";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
 import { failureLine, runCommandLine } from "./program.ts";
 
@@ -87,6 +90,9 @@ describe("a wrong value ends with 1, in one line", () => {
   const credits = (flag: string, found: string, least: string) =>
     `tollgate: ${flag}: found "${found}"; allowed: a decimal number of credits, ${least}, with at most 6 decimals`;
   const playground = ["--org", "org_playground"];
+  beforeAll(async () => {
+    expect((await run("org", "create", "x", ...data)).code).toBe(0);
+  });
   test.each([
     [["serve", "--port", "http"], 'tollgate: --port: found "http"; allowed: an integer from 0 to 65535'],
     [["org", "create", "x", "--credits", "1,5", ...data], credits("--credits", "1,5", "0 or more")],
@@ -117,6 +123,152 @@ describe("a wrong value ends with 1, in one line", () => {
     ],
   ])("%j", async (words, message) => {
     expect(await run(...words)).toEqual({ code: 1, out: "", errors: [message] });
+  });
+});
+
+describe("a command in a folder without a store", () => {
+  const organization = ["--org", "org_x"];
+  test.each([
+    ["ledger", "verify"],
+    ["org", "list"],
+    ["org", "show", "org_x"],
+    ["token", "list"],
+    ["token", "create", ...organization],
+    ["token", "revoke", "tok_x"],
+    ["token", "rotate", "tok_x"],
+    ["credits", "grant", "1", ...organization],
+    ["credits", "revoke", "1", ...organization],
+    ["credits", "credit", "1", ...organization],
+    ["credits", "balance", ...organization],
+    ["credits", "statement", ...organization],
+    ["credits", "allowance", "list"],
+    ["credits", "allowance", "create", "1", ...organization],
+    ["credits", "allowance", "end", "allowance_x"],
+    ["admin", "token"],
+  ])("says so and creates nothing: %s %s", async (...words) => {
+    const empty = join(directory, "empty");
+    const dataDir = join(empty, "data");
+    mkdirSync(empty, { recursive: true });
+    expect(await run(...words, "--data-dir", dataDir)).toEqual({
+      code: 1,
+      out: "",
+      errors: [
+        `tollgate: There is no store in ${dataDir}. To name another place, use --data-dir or --config; tollgate serve and tollgate org create make a store.`,
+      ],
+    });
+    expect(readdirSync(empty)).toEqual([]);
+    mkdirSync(dataDir);
+    expect((await run(...words, "--data-dir", dataDir)).code).toBe(1);
+    expect(readdirSync(dataDir)).toEqual([]);
+    rmSync(dataDir, { recursive: true });
+  });
+
+  test.skipIf(!hasPostgres)("on PostgreSQL says so and creates no table", async () => {
+    const database = await createTestDatabase();
+    const file = join(directory, "postgres.yaml");
+    writeFileSync(file, JSON.stringify({ database: database.url, dataDir: join(directory, "beside") }));
+    const client = new pg.Client({ connectionString: database.url });
+    await client.connect();
+    try {
+      const { code, errors } = await run("ledger", "verify", "--config", file);
+      expect(code).toBe(1);
+      expect(errors[0]).toMatch(/^tollgate: There is no store in the database at 127\.0\.0\.1:\d+\/\w+\. To name/);
+      expect((await client.query("SELECT 1 FROM pg_tables WHERE schemaname = 'public'")).rowCount).toBe(0);
+      expect((await run("org", "create", "x", "--config", file)).code).toBe(0);
+      expect((await run("ledger", "verify", "--config", file)).code).toBe(0);
+      await client.query("DELETE FROM schema_migration WHERE version = (SELECT max(version) FROM schema_migration)");
+      const older = await run("ledger", "verify", "--config", file);
+      expect(older.errors[0]).toMatch(/^tollgate: The database at \S+ was written by an older Tollgate: /);
+      await client.query("INSERT INTO schema_migration VALUES (9999, 'later', '', 0)");
+      const newer = await run("ledger", "verify", "--config", file);
+      expect(newer.errors[0]).toMatch(/^tollgate: The database at \S+ was written by a newer Tollgate: /);
+    } finally {
+      await client.end();
+      await database.drop();
+    }
+  });
+
+  test("refuses the schema of an older or a newer version, and changes it not", async () => {
+    const dataDir = join(directory, "versions");
+    expect((await run("org", "create", "x", "--data-dir", dataDir)).code).toBe(0);
+    const database = new DatabaseSync(join(dataDir, "tollgate.db"));
+    const versions = () => database.prepare("SELECT count(*) AS count FROM schema_migration").get()?.count;
+    database.exec("DELETE FROM schema_migration WHERE version = (SELECT max(version) FROM schema_migration)");
+    const left = versions();
+    const older = await run("token", "list", "--data-dir", dataDir);
+    expect(older.errors[0]).toMatch(/was written by an older Tollgate: its schema is \d+, this one needs \d+\./);
+    expect(versions()).toBe(left);
+    database.exec("INSERT INTO schema_migration VALUES (9999, 'later', '', 0)");
+    const newer = await run("token", "list", "--data-dir", dataDir);
+    expect(newer.errors[0]).toMatch(/was written by a newer Tollgate: its schema is 9999, this one knows up to \d+\./);
+    database.close();
+  });
+
+  test("refuses a file that is no store", async () => {
+    const dataDir = join(directory, "foreign");
+    mkdirSync(dataDir);
+    writeFileSync(join(dataDir, "tollgate.db"), "this is no database, and it stays as it is");
+    const { code, errors } = await run("token", "list", "--data-dir", dataDir);
+    expect(code).toBe(1);
+    expect(errors[0]).toContain("the file is not a database");
+    expect(readdirSync(dataDir)).toEqual(["tollgate.db"]);
+  });
+});
+
+describe("a command reads only the settings that it uses", () => {
+  const file = join(directory, "unset.yaml");
+  const dataDir = join(directory, "settings");
+  const yaml = `dataDir: ${dataDir}
+providers: [{ id: openai, kind: openai-compatible, baseUrl: "https://api.openai.com/v1", apiKey: "\${UNSET_KEY}" }]
+models: [{ id: gpt-5-mini, routes: [{ provider: openai, model: gpt-5-mini }] }]`;
+  beforeAll(async () => {
+    writeFileSync(file, yaml);
+    expect((await run("org", "create", "x", "--config", file)).code).toBe(0);
+  });
+
+  test.each(["ledger verify", "org list", "token list", "credits allowance list", "models list"])(
+    "the key of a provider is not one of them: tollgate %s",
+    async (words) => {
+      expect(await run(...words.split(" "), "--config", file)).toMatchObject({ code: 0, errors: [] });
+    },
+  );
+
+  test.each(["serve", "models check", "config check"])(
+    "the key of a provider is one of them: tollgate %s",
+    async (words) => {
+      const message = "providers[0].apiKey: the environment variable UNSET_KEY is not set";
+      expect(await run(...words.split(" "), "--config", file)).toMatchObject({
+        code: 1,
+        errors: [`tollgate: ${file}:2: ${message}`],
+      });
+    },
+  );
+
+  test.each([
+    ["database: mysql://a:secret@b/c", "database: found mysql://…; allowed: a postgres:// or postgresql:// address"],
+    [
+      "database: postgres://a:12/secret@b/c",
+      "database: found postgres://…; allowed: a postgres:// or postgresql:// address",
+    ],
+    ['dataDir: "a\\0b"', 'dataDir: found "a\\u0000b"; allowed: text that is not empty'],
+    ["dataDir: [a]", "dataDir: found a list; allowed: text that is not empty"],
+    ["dataDir: ${UNSET_DIRECTORY}", "dataDir: the environment variable UNSET_DIRECTORY is not set"],
+  ])("where the store is is one of them: %s", async (text, message) => {
+    const wrong = join(directory, "wrong.yaml");
+    writeFileSync(wrong, text);
+    expect(await run("org", "list", "--config", wrong)).toEqual({
+      code: 1,
+      out: "",
+      errors: [`tollgate: ${wrong}:1: ${message}`],
+    });
+  });
+});
+
+describe("a data directory that cannot be made", () => {
+  test.each(["/proc/tollgate/data", "/proc/tollgate", "/proc"])("%s", async (dataDir) => {
+    const { code, errors } = await run("org", "create", "x", "--data-dir", dataDir);
+    expect({ code, lines: errors.length }).toEqual({ code: 1, lines: 1 });
+    expect(errors[0]).toMatch(/^tollgate: Cannot use the data directory \/proc\S*: /);
   });
 });
 

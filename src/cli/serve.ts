@@ -16,7 +16,7 @@ export function addServe(program: Command, terminal: Terminal, version: string):
     .option("--port <number>", "port to listen on (default: 8484)")
     .option("--host <address>", "address to listen on (default: 127.0.0.1)")
     .action(async (flags: Flags) => {
-      const config = readConfig(flags);
+      const config = await readConfig(flags);
       // Loaded when they are needed, so that no other command waits for them.
       const [{ startService }, { createLog }, { openAccessLog }] = await Promise.all([
         import("../app.ts"),

@@ -3,7 +3,7 @@ import { type Change, COMMAND_ACTOR } from "../accounts/audit.ts";
 import { AuditLog } from "../accounts/audit-log.ts";
 import { makeId } from "../accounts/token.ts";
 import { uuidV7 } from "../app/ids.ts";
-import type { Config } from "../config.ts";
+import { loadStoreSettings, type StoreSettings } from "../config/store-settings.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { BalanceRow, GrantOutcome } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
@@ -11,27 +11,30 @@ import { grantMismatch } from "../ledger/references.ts";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
 import { type CommonFlags, type Terminal, UnknownIdError } from "./command.ts";
-import { readConfig } from "./configuration.ts";
 import { isoTime } from "./times.ts";
 
 /** What the commands on organizations, tokens and credits work with. */
 export interface Workspace {
-  config: Config;
+  config: StoreSettings;
   store: Store;
   accounts: Accounts;
   /** Records a change that the command has made elsewhere than in `accounts`. */
   record(change: Change): Promise<void>;
 }
 
-/** Opens the store that the flags and the configuration name, beside a running service or without one. */
+/**
+ * Opens the store that the flags and the configuration name, beside a running service or without one. A store that is not
+ * there is created only on request: in a wrong folder, all other commands change nothing.
+ */
 export async function withWorkspace<T>(
   terminal: Terminal,
   flags: CommonFlags,
   work: (workspace: Workspace) => Promise<T>,
+  { creates = false }: { creates?: boolean } = {},
 ): Promise<T> {
-  const config = readConfig(flags);
+  const config = await loadStoreSettings({ flags });
   const { clock, random } = terminal;
-  const store = await openStore({ ...config, role: "command", clock });
+  const store = await openStore({ ...config, role: "command", creates, clock });
   try {
     const newId = () => uuidV7(clock());
     const accounts = new Accounts({ rows: store.accounts, clock, random, newId, actor: COMMAND_ACTOR });

@@ -1,7 +1,6 @@
-import { isMap, isScalar, LineCounter, parseDocument } from "yaml";
+import { type Document, isMap, isScalar, LineCounter, parseDocument, visit } from "yaml";
 import { OperatorError } from "../errors.ts";
-import { keyText } from "./mistake.ts";
-import { type SchemaNode, schemaAt } from "./schema.ts";
+import type { SchemaNode } from "./schema.ts";
 
 export type Path = (string | number)[];
 export type Environment = Record<string, string | undefined>;
@@ -14,18 +13,30 @@ export interface ConfigFile {
   place(path: Path): string;
 }
 
+/** A path as people write it: `providers[0].baseUrl`. */
+export function keyText(path: readonly (string | number)[]): string {
+  return path
+    .map((step, index) => (typeof step === "number" ? `[${step}]` : `${index > 0 ? "." : ""}${step}`))
+    .join("");
+}
+
+export interface ParseOptions {
+  environment: Environment;
+  /** The part of the schema at a path. Absent: every value stays as it was written. */
+  schemaAt?: (path: Path) => SchemaNode | undefined;
+  /** The keys of the top level to read. Absent: all of them. */
+  only?: readonly string[];
+  /** Keys whose texts stay as they were written, with `${NAME}` in them. */
+  unread?: ReadonlySet<string | number>;
+}
+
 /**
  * Parses a configuration file. `${NAME}` in a text is replaced from the environment (`$${` stands for `${`), a key
- * without a value counts as absent, and prices keep the digits that were written.
+ * without a value counts as absent, merge keys (`<<`) are applied, and prices keep the digits that were written.
  */
-export function parseFile(name: string, text: string, environment: Environment): ConfigFile {
+export function parseFile(name: string, text: string, options: ParseOptions): ConfigFile {
   const lines = new LineCounter();
-  const document = parseDocument(text, { lineCounter: lines });
-  const fault = document.errors[0] ?? document.warnings[0];
-  if (fault !== undefined) {
-    const reason = (fault.message.split("\n")[0] ?? "").replace(/ at line \d+, column \d+:$/, "");
-    throw new OperatorError(`${name}:${fault.linePos?.[0].line ?? 1}: this is not valid YAML: ${reason}`);
-  }
+  const document = documentOf(name, text, lines);
   const place = (path: Path): string => {
     for (let length = path.length; length > 0; length -= 1) {
       const range = nodeAt(document.contents, path.slice(0, length));
@@ -33,29 +44,68 @@ export function parseFile(name: string, text: string, environment: Environment):
     }
     return name;
   };
-  const tree: unknown = document.toJS() ?? {};
+  const tree = treeOf(name, document);
   if (typeof tree !== "object" || Array.isArray(tree)) {
     throw new OperatorError(
       `${name}: found ${Array.isArray(tree) ? "a list" : "a single value"}; allowed: keys and values`,
     );
   }
-  const sourceOf = (path: Path) => {
-    const node = document.getIn(path, true);
-    return isScalar(node) ? node.source : undefined;
-  };
-  const values = settle(tree, [], { environment, place, sourceOf }) as Record<string, unknown>;
-  return { name, values, place };
+  const entries = Object.entries(tree).filter(([key]) => options.only?.includes(key) ?? true);
+  const reading: Reading = { unread: new Set(), schemaAt: () => undefined, ...options, place };
+  return { name, values: settle(Object.fromEntries(entries), [], reading) as Record<string, unknown>, place };
 }
 
-interface Reading {
-  environment: Environment;
+function documentOf(name: string, text: string, lines: LineCounter): Document {
+  let document: Document;
+  try {
+    document = parseDocument(text, { lineCounter: lines, merge: true });
+  } catch (error) {
+    if (error instanceof RangeError) throw new OperatorError(`${name}: the values are nested too deeply`);
+    throw error;
+  }
+  const fault = document.errors[0] ?? document.warnings[0];
+  if (fault === undefined) return document;
+  const reason = (fault.message.split("\n")[0] ?? "").replace(/ at line \d+, column \d+:$/, "");
+  throw new OperatorError(`${name}:${fault.linePos?.[0].line ?? 1}: this is not valid YAML: ${reason}`);
+}
+
+/** A number with the digits that were written. It passes aliases and merge keys together with its node. */
+class WrittenNumber {
+  readonly value: number;
+  readonly source: string | undefined;
+
+  constructor(value: number, source: string | undefined) {
+    this.value = value;
+    this.source = source;
+  }
+}
+
+/** The values of a document, aliases and merge keys resolved. */
+function treeOf(name: string, document: Document): object {
+  visit(document, {
+    Scalar(key, node) {
+      if (key !== "key" && typeof node.value === "number") node.value = new WrittenNumber(node.value, node.source);
+    },
+  });
+  try {
+    return document.toJS() ?? {};
+  } catch (error) {
+    // An alias without its anchor, aliases that multiply without bound, or a merge key with something else than a map.
+    const reason = error instanceof RangeError ? "the values are nested too deeply" : (error as Error).message;
+    throw new OperatorError(`${name}: this is not valid YAML: ${reason.split("\n")[0]}`, { cause: error });
+  }
+}
+
+interface Reading extends Required<Omit<ParseOptions, "only">> {
   place(path: Path): string;
-  sourceOf(path: Path): string | undefined;
 }
 
 function settle(value: unknown, path: Path, reading: Reading): unknown {
-  if (typeof value === "string") return fillIn(value, path, reading);
-  if (typeof value === "number" && isDecimal(schemaAt(path))) return decimalText(value, reading.sourceOf(path));
+  if (typeof value === "string")
+    return path.some((step) => reading.unread.has(step)) ? value : fillIn(value, path, reading);
+  if (value instanceof WrittenNumber) {
+    return isDecimal(reading.schemaAt(path)) ? decimalText(value) : value.value;
+  }
   if (Array.isArray(value)) return value.map((item, index) => settle(item, [...path, index], reading));
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(
@@ -65,7 +115,7 @@ function settle(value: unknown, path: Path, reading: Reading): unknown {
   );
 }
 
-function fillIn(text: string, path: Path, { environment, place }: Reading): unknown {
+function fillIn(text: string, path: Path, { environment, place, schemaAt }: Reading): unknown {
   let replaced = false;
   const filled = text.replace(/\$\$\{|\$\{([^}]*)(\}?)/g, (found, name: string | undefined, end: string) => {
     if (name === undefined) return "${";
@@ -98,7 +148,7 @@ function isDecimal(schema: SchemaNode | undefined): boolean {
   return schema?.format?.startsWith("decimal") ?? false;
 }
 
-function decimalText(value: number, source: string | undefined): string {
+function decimalText({ value, source }: WrittenNumber): string {
   return source !== undefined && /^\d+(\.\d+)?$/.test(source) ? source : String(value);
 }
 

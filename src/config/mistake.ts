@@ -1,17 +1,11 @@
 import type { ErrorObject } from "ajv";
+import { keyText } from "./file.ts";
 import { allowedWords, configNode, type SchemaNode, schemaAt } from "./schema.ts";
 
 /** A mistake in a value: where in the tree it stands, and the rest of the line that tells it. */
 export interface Mistake {
   path: (string | number)[];
   text: string;
-}
-
-/** A path as people write it: `providers[0].baseUrl`. */
-export function keyText(path: readonly (string | number)[]): string {
-  return path
-    .map((step, index) => (typeof step === "number" ? `[${step}]` : `${index > 0 ? "." : ""}${step}`))
-    .join("");
 }
 
 /** The one mistake worth telling first: an unknown key explains what else is wrong more often than the other way round. */
@@ -34,7 +28,14 @@ export function firstMistake(errors: readonly ErrorObject[], base: (string | num
   return { path, text: `found ${foundText(path, error.data)}; allowed: ${allowedWords(schema)}` };
 }
 
-const SECRETS = new Set<string | number>(["apiKey", "accessKeyId", "secretAccessKey", "sessionToken", "headers"]);
+/** Keys under which secrets are set. */
+export const SECRETS: ReadonlySet<string | number> = new Set([
+  "apiKey",
+  "accessKeyId",
+  "secretAccessKey",
+  "sessionToken",
+  "headers",
+]);
 
 /** A value as an error shows it: short, on one line, and nothing of what may be secret. */
 export function foundText(path: readonly (string | number)[], value: unknown): string {
@@ -44,8 +45,14 @@ export function foundText(path: readonly (string | number)[], value: unknown): s
   if (path.includes("database"))
     return /^[a-z][a-z0-9+.-]*:\/\//i.exec(String(value))?.[0].concat("…") ?? "something else";
   if (path.some((step) => SECRETS.has(step))) return `a ${typeof value}`.replace("a string", "other text");
-  const text = JSON.stringify(value);
+  const text = JSON.stringify(typeof value === "string" ? maskCredentials(value) : value);
   return text.length > 80 ? `${text.slice(0, 77)}…"` : text;
+}
+
+/** An address without what is secret in it: the user name and password, also of a malformed one, and the query. */
+export function maskCredentials(text: string): string {
+  if (!/:\/\/|^[^/]*:[^/]*@/.test(text)) return text;
+  return text.replace(/^([a-z][a-z0-9+.-]*:\/\/)?.*@/is, "$1…@").replace(/\?.*$/s, "?…");
 }
 
 function pointerStep(step: string): string | number {

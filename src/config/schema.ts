@@ -134,6 +134,7 @@ export const ConfigSchema = Group({
   dataDir: Type.String({
     default: ".tollgate",
     minLength: 1,
+    format: "path",
     description:
       "Directory of the embedded store, the spool and the quarantine. Also TOLLGATE_DATA_DIR and --data-dir.",
   }),
@@ -218,17 +219,22 @@ export const OWN_SEGMENTS: ReadonlySet<string> = new Set([
 ]);
 
 const FORMATS: Record<string, { words: string; test: (text: string) => boolean }> = {
-  host: { words: "a host name or an IP address", test: (text) => /^[0-9A-Za-z.:_-]{1,253}$/.test(text) },
-  "http-url": { words: "an http:// or https:// address", test: (text) => hasScheme(text, ["http:", "https:"]) },
+  host: { words: "a host name or an IP address", test: isHost },
+  "http-url": {
+    words: "an http:// or https:// address without a user name or password",
+    test: (text) => hasScheme(text, ["http:", "https:"]) && !hasCredentials(text),
+  },
   "postgres-url": {
     words: "a postgres:// or postgresql:// address",
-    test: (text) => hasScheme(text, ["postgres:", "postgresql:"]),
+    // An @ after the host is that of a password with an unescaped slash: the address would be misread and shown.
+    test: (text) => hasScheme(text, ["postgres:", "postgresql:"]) && !URL.parse(text)?.pathname.includes("@"),
   },
   "base-path": {
     words:
       "a path such as /tollgate, without a slash at its end, that does not begin with a path of the service itself",
     test: isBasePath,
   },
+  path: { words: "text that is not empty", test: (text) => !text.includes("\0") },
   date: { words: "a date as YYYY-MM-DD", test: isCalendarDate },
   decimal: { words: DECIMAL_WORDS, test: (text) => parseDecimal(text, 0) !== undefined },
   "decimal-above-0": { words: DECIMAL_WORDS, test: (text) => (parseDecimal(text, 30) ?? 0n) > 0n },
@@ -274,6 +280,17 @@ function hasScheme(text: string, schemes: string[]): boolean {
 function isBasePath(text: string): boolean {
   const isPath = /^(\/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$/.test(text) && text.length <= 200;
   return isPath && !OWN_SEGMENTS.has(text.split("/")[1] ?? "");
+}
+
+function hasCredentials(text: string): boolean {
+  const url = URL.parse(text);
+  return url !== null && (url.username !== "" || url.password !== "");
+}
+
+/** Digits and dots are always meant as an IPv4 address. */
+function isHost(text: string): boolean {
+  if (/^[\d.]+$/.test(text) || text.includes(":")) return isIP(text) !== 0;
+  return /^[0-9A-Za-z._-]{1,253}$/.test(text);
 }
 
 function isCalendarDate(text: string): boolean {

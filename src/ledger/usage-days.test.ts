@@ -20,7 +20,7 @@ let days: UsageDays;
 const newDays = () => new UsageDays({ rows: store.usage, clock, log });
 
 beforeAll(async () => {
-  store = await openStore({ database: null, dataDir: directory, role: "service", clock });
+  store = await openStore({ database: null, dataDir: directory, role: "service", creates: true, clock });
   for (const id of ["org_a", "org_b"]) {
     await store.accounts.insertOrganization({ id, name: id, kind: "standard", createdAtMs: 0 });
     const grant = { kind: "grant" as const, organizationId: id, grantId: `grant_${id}`, amount: 1_000_000n };

@@ -139,7 +139,7 @@ function toBase({ id, kind, baseUrl }: ProviderSettings): URL {
   if (baseUrl === null) throw new OperatorError(`providers '${id}': the kind ${kind} needs baseUrl, ${allowed}`);
   const url = URL.parse(baseUrl);
   if (url === null || !/^https?:$/.test(url.protocol)) {
-    throw new OperatorError(`providers '${id}': baseUrl is '${baseUrl}', but must be ${allowed}`);
+    throw new OperatorError(`providers '${id}': baseUrl must be ${allowed}`);
   }
   // Not repeated in the message: what stands there is a password.
   if (url.username !== "" || url.password !== "") {

@@ -10,6 +10,19 @@ export interface Migration {
 
 const FILE_NAME = /^(\d{4})_\w+\.sql$/;
 
+/** Why a store is not opened by a command that neither creates it nor changes its schema; undefined where it fits. */
+export function schemaRefusal(place: string, found: number | undefined, migrations: Migration[]): string | undefined {
+  const known = migrations.at(-1)?.version ?? 0;
+  if (found === undefined) return `There is no store in ${place}. ${NO_STORE}`;
+  if (found > known)
+    return `${place} was written by a newer Tollgate: its schema is ${found}, this one knows up to ${known}.`;
+  if (found === known) return undefined;
+  return `${place} was written by an older Tollgate: its schema is ${found}, this one needs ${known}. The next start of the service brings it up to date.`;
+}
+
+const NO_STORE =
+  "To name another place, use --data-dir or --config; tollgate serve and tollgate org create make a store.";
+
 /** Every migration in a directory, in order. */
 export function readMigrations(directory: URL): Migration[] {
   const names = readdirSync(directory).filter((name) => FILE_NAME.test(name));

@@ -7,21 +7,23 @@ export interface OpenStoreOptions {
   dataDir: string;
   /** There is one service on a data directory at a time; commands work beside it. */
   role: "service" | "command";
+  /** Whether a store that is not there is created, and an older schema brought up to date. */
+  creates: boolean;
   /** Milliseconds since 1970. */
   clock: () => number;
 }
 
 /** Opens the store that is configured; the other one is not even loaded. Rejects with OperatorError when it cannot be used. */
-export async function openStore({ database, dataDir, role, clock }: OpenStoreOptions): Promise<Store> {
+export async function openStore({ database, ...options }: OpenStoreOptions): Promise<Store> {
   if (database !== null) {
     const { openPostgresStore } = await import("./postgres/postgres.ts");
-    return openPostgresStore({ url: database, role });
+    return openPostgresStore({ url: database, ...options });
   }
   const { openSqliteStore } = await import("./sqlite/sqlite.ts");
-  return openSqliteStore({ dataDir, role, clock });
+  return openSqliteStore(options);
 }
 
-export interface ServiceStoreOptions extends Omit<OpenStoreOptions, "role"> {
+export interface ServiceStoreOptions extends Omit<OpenStoreOptions, "role" | "creates"> {
   /** How long a database that cannot be reached is waited for. */
   longestWaitMs: number;
   /** Told once why the store is waited for. */
@@ -33,7 +35,7 @@ export interface ServiceStoreOptions extends Omit<OpenStoreOptions, "role"> {
  * `arrived` settles when it is there or given up. Rejects with OperatorError where the store cannot be used.
  */
 export async function openServiceStore(options: ServiceStoreOptions): Promise<AwaitedStore> {
-  const open = () => openStore({ ...options, role: "service" });
+  const open = () => openStore({ ...options, role: "service", creates: true });
   try {
     return { store: await open(), arrived: Promise.resolve() };
   } catch (error) {

@@ -90,9 +90,17 @@ export class SpoolDirectory {
 /** Makes a folder for its owner alone, so that it outlives a loss of power. */
 export async function makeDirectory(path: string): Promise<void> {
   const whole = resolve(path);
-  const first = await mkdir(whole, { recursive: true, mode: 0o700 });
-  if (first === undefined) return;
-  for (let made = whole; made.length >= first.length; made = dirname(made)) await syncDirectory(dirname(made));
+  try {
+    // Not `recursive`: Node tries without end where a file system such as /proc refuses folders with ENOENT.
+    await mkdir(whole, { mode: 0o700 });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "EEXIST" && (await stat(whole)).isDirectory()) return;
+    if (code !== "ENOENT" || (await exists(dirname(whole)))) throw error;
+    await makeDirectory(dirname(whole));
+    return makeDirectory(whole);
+  }
+  await syncDirectory(dirname(whole));
 }
 
 /** A new file outlives a loss of power once the folder that names it is on the disk. */

@@ -1,7 +1,8 @@
 import type pg from "pg";
 import { OperatorError } from "../../errors.ts";
-import type { Migration } from "../migrations.ts";
+import { type Migration, schemaRefusal } from "../migrations.ts";
 import { sqlStateOf } from "./failure.ts";
+import type { Pools } from "./pools.ts";
 import { query, type Transaction, transact } from "./transact.ts";
 
 const SCHEMA_MIGRATION = `
@@ -54,6 +55,17 @@ async function isUpToDate(pool: pg.Pool, migrations: Migration[]): Promise<boole
   if (found.rows[0]?.made !== true) return false;
   const { rows } = await query<DoneRow>(pool, { text: DONE_BEFORE, isRepeatable: true });
   return missingOf(rows, migrations).length === 0;
+}
+
+/** Rejects with OperatorError unless the database has the newest schema. Changes nothing. */
+export async function expectSchema({ durable, place }: Pools, migrations: Migration[]): Promise<void> {
+  const found = await query<{ made: boolean }>(durable, { text: IS_THERE, isRepeatable: true });
+  const rows = found.rows[0]?.made
+    ? (await query<DoneRow>(durable, { text: DONE_BEFORE, isRepeatable: true })).rows
+    : [];
+  const newest = rows.length === 0 ? undefined : Math.max(...rows.map(({ version }) => Number(version)));
+  const refusal = schemaRefusal(`the database at ${place}`, newest, migrations);
+  if (refusal !== undefined) throw new OperatorError(refusal[0]?.toUpperCase() + refusal.slice(1));
 }
 
 async function takeTurn(transaction: Transaction): Promise<void> {

@@ -17,7 +17,7 @@ import { usageRows } from "../usage-rows.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { poolDialect } from "./dialect.ts";
 import { openingFailure } from "./failure.ts";
-import { migrate } from "./migrate.ts";
+import { expectSchema, migrate } from "./migrate.ts";
 import { overdueHolds } from "./overdue.ts";
 import { keepPartitions } from "./partitions.ts";
 import { closePools, openPools, type Pools } from "./pools.ts";
@@ -29,6 +29,8 @@ export interface PostgresOptions {
   url: string;
   /** A service keeps the partitions of the days to come. */
   role: "service" | "command";
+  /** Whether the tables are created where there are none, and an older schema brought up to date. Absent: yes. */
+  creates?: boolean;
 }
 
 const MIGRATIONS = new URL("./migrations/", import.meta.url);
@@ -40,11 +42,13 @@ const SNAPSHOT_TIMEOUT_MS = 60_000;
  * Opens a PostgreSQL database (15 or later) as a store, its schema brought up to date. Rejects with OperatorError when it
  * cannot be reached, does not fit or holds another schema: one line, which never tells the password.
  */
-export async function openPostgresStore({ url, role }: PostgresOptions): Promise<Store> {
+export async function openPostgresStore({ url, role, creates = true }: PostgresOptions): Promise<Store> {
   const pools = openPools(url);
   try {
     await checkServer(pools);
-    await migrate(pools.durable, readMigrations(MIGRATIONS));
+    const migrations = readMigrations(MIGRATIONS);
+    if (creates) await migrate(pools.durable, migrations);
+    else await expectSchema(pools, migrations);
     return storeOver(pools, role === "service" ? await keepPartitions(pools.durable) : () => {});
   } catch (error) {
     await closePools(pools);

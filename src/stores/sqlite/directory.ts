@@ -1,5 +1,5 @@
-import { mkdirSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdirSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { OperatorError } from "../../errors.ts";
 import { makeFile, takeLock } from "./lock.ts";
 
@@ -14,14 +14,41 @@ const REASONS: Record<string, string> = {
   EEXIST: "it is not a directory",
   ENOENT: "it cannot be made there",
   ENOSPC: "the disk is full",
+  ELOOP: "its symbolic links lead in a circle",
+  ENAMETOOLONG: "its path is too long",
 };
 
 /** Makes the data directory and the database's file, for its owner alone; gives the path of the file. */
 export function prepareDirectory(dataDir: string): string {
   return inDirectory(dataDir, () => {
-    mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+    makeDirectory(dataDir);
     return makeFile(join(dataDir, DATABASE_FILE));
   });
+}
+
+/** The path of the database's file in a data directory; undefined where there is none. Creates nothing. */
+export function findDatabase(dataDir: string): string | undefined {
+  return inDirectory(dataDir, () => {
+    const path = join(dataDir, DATABASE_FILE);
+    const isDirectory = statSync(dataDir, { throwIfNoEntry: false })?.isDirectory();
+    if (isDirectory === false) throw Object.assign(new Error(), { code: "EEXIST" });
+    const found = statSync(path, { throwIfNoEntry: false });
+    // A first start that was killed leaves an empty file.
+    return found?.isFile() === true && found.size > 0 ? path : undefined;
+  });
+}
+
+/** Not `recursive`: Node tries without end where a file system such as /proc refuses folders with ENOENT. */
+function makeDirectory(path: string): void {
+  try {
+    mkdirSync(path, { mode: 0o700 });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "EEXIST" && statSync(path).isDirectory()) return;
+    if (code !== "ENOENT" || existsSync(dirname(path))) throw error;
+    makeDirectory(dirname(path));
+    makeDirectory(path);
+  }
 }
 
 /**

@@ -20,8 +20,8 @@ export interface CheckpointResult {
 }
 
 interface Requests {
-  /** Opens the database and brings its schema up to date. */
-  open: { request: object; result: null };
+  /** Opens the database, and brings its schema up to date if it may; otherwise a schema that is not is refused. */
+  open: { request: { creates: boolean }; result: null };
   apply: { request: { lane: Lane; nowMs: number; transitions: Transition[] }; result: Outcome[] };
   run: { request: { statement: Statement }; result: StatementResult };
   write: { request: { statements: Statement[]; isDurable: boolean }; result: number[] };

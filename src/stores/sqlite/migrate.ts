@@ -1,5 +1,5 @@
 import { OperatorError } from "../../errors.ts";
-import { type Migration, readMigrations } from "../migrations.ts";
+import { type Migration, readMigrations, schemaRefusal } from "../migrations.ts";
 import type { Connection } from "./connection.ts";
 
 const DIRECTORY = new URL("./migrations/", import.meta.url);
@@ -36,6 +36,18 @@ export function migrate(connection: Connection, databasePath: string, migrations
       });
     }
   });
+}
+
+/** Throws OperatorError unless the database has the newest schema. Changes nothing. */
+export function expectSchema(connection: Connection, databasePath: string, migrations: Migration[]): void {
+  refuseForeign(connection, databasePath);
+  const isMade = "SELECT count(*) AS made FROM sqlite_schema WHERE name = 'schema_migration'";
+  const [table] = connection.run({ sql: isMade, parameters: [] }, false).rows;
+  const newest = "SELECT max(version) AS version FROM schema_migration";
+  const [row] = table?.made === 0n ? [] : connection.run({ sql: newest, parameters: [] }, false).rows;
+  const version = row?.version;
+  const refusal = schemaRefusal(databasePath, typeof version === "bigint" ? Number(version) : undefined, migrations);
+  if (refusal !== undefined) throw new OperatorError(refusal);
 }
 
 /** Before anything is changed: the file of another program stays as it is. */

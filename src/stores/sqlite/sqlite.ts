@@ -1,12 +1,13 @@
 import { statfs } from "node:fs/promises";
 import { type CompiledQuery, Kysely, sql } from "kysely";
 import type { Outcome } from "../../credits/books.ts";
-import { StoreUnavailableError } from "../../errors.ts";
+import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import { accountRows } from "../accounts.ts";
 import { adminRows } from "../admin-rows.ts";
 import { allowanceRows } from "../allowances.ts";
 import { conversationRows } from "../conversation-rows.ts";
 import { directoryRows } from "../directory-rows.ts";
+import { schemaRefusal } from "../migrations.ts";
 import { bookReads } from "../queries.ts";
 import { refusalRows } from "../refusal-rows.ts";
 import { requestRows } from "../request-rows.ts";
@@ -15,7 +16,7 @@ import type { PortableDatabase, Tables } from "../tables.ts";
 import { usageRows } from "../usage-rows.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import { toStatement, workerDialect } from "./dialect.ts";
-import { lockDirectory, prepareDirectory } from "./directory.ts";
+import { findDatabase, lockDirectory, prepareDirectory } from "./directory.ts";
 import { WorkerLink } from "./link.ts";
 
 /** A batch writes less. */
@@ -28,6 +29,8 @@ export interface SqliteOptions {
   dataDir: string;
   /** There is one service on a directory at a time; commands work beside it. */
   role: "service" | "command";
+  /** Whether a store that is not there is created, and an older schema brought up to date. Absent: yes. */
+  creates?: boolean;
   /** Milliseconds since 1970. */
   clock?: () => number;
   /** How long a transaction waits for one of another process. */
@@ -52,8 +55,9 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
 }
 
 export async function openSqliteParts(options: SqliteOptions): Promise<SqliteParts> {
-  const { dataDir, role, clock = Date.now, busyTimeoutMs = 5_000 } = options;
-  const databasePath = prepareDirectory(dataDir);
+  const { dataDir, role, creates = true, clock = Date.now, busyTimeoutMs = 5_000 } = options;
+  const databasePath = creates ? prepareDirectory(dataDir) : findDatabase(dataDir);
+  if (databasePath === undefined) throw new OperatorError(`${schemaRefusal(dataDir, undefined, [])}`);
   const unlock = role === "service" ? lockDirectory(dataDir) : undefined;
   const workerOptions = { databasePath, busyTimeoutMs };
   const writer = new WorkerLink("tollgate-books", workerOptions);
@@ -75,7 +79,7 @@ export async function openSqliteParts(options: SqliteOptions): Promise<SqlitePar
     return closed;
   };
   try {
-    await writer.request({ kind: "open" });
+    await writer.request({ kind: "open", creates });
   } catch (error) {
     await close();
     throw error;

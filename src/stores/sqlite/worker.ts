@@ -15,7 +15,7 @@ import {
   toWorkerError,
   type WorkerOptions,
 } from "./messages.ts";
-import { migrate, sqliteMigrations } from "./migrate.ts";
+import { expectSchema, migrate, sqliteMigrations } from "./migrate.ts";
 
 /** A thread with one connection to the database, so that no wait for the disk stops the event loop. */
 const options = workerData as WorkerOptions;
@@ -38,7 +38,7 @@ function listen(port: MessagePort): void {
 function answer(request: Request): ResultOf<RequestKind> {
   switch (request.kind) {
     case "open":
-      return open();
+      return open(request);
     case "apply":
       return apply(request);
     case "run":
@@ -63,9 +63,10 @@ function answer(request: Request): ResultOf<RequestKind> {
 }
 
 /** At the start a file that cannot be used is the operator's to mend; later it may pass. */
-function open(): null {
+function open({ creates }: RequestOf<"open">): null {
   try {
-    migrate(connection, options.databasePath, sqliteMigrations(), Date.now());
+    if (creates) migrate(connection, options.databasePath, sqliteMigrations(), Date.now());
+    else expectSchema(connection, options.databasePath, sqliteMigrations());
     return null;
   } catch (error) {
     const reason = unavailableReason(error) ?? unavailableReason((error as Error).cause);

@@ -1,0 +1,77 @@
+import { closeSync, openSync, readSync } from "node:fs";
+import { resolve } from "node:path";
+import { OperatorError } from "../errors.ts";
+
+export const DEFAULT_FILE = "tollgate.yaml";
+export const DEFAULT_DATA_DIRECTORY = ".tollgate";
+const FILE_BYTES_MAX = 4 * 1024 * 1024;
+
+const REASONS: Record<string, string> = {
+  ENOENT: "there is no such file",
+  EACCES: "permission denied",
+  EISDIR: "it is a directory",
+  ENOTDIR: "a part of its path is not a directory",
+  ELOOP: "its symbolic links lead in a circle",
+  ENAMETOOLONG: "its name is too long",
+};
+
+/**
+ * Reads the configuration file that is named, or the default one if it exists. Throws OperatorError where it cannot be
+ * read, is too large or is not text.
+ */
+export function readConfigText(
+  named: string | undefined,
+  readFile: (path: string) => string = readText,
+): { name: string; text: string } | undefined {
+  const name = named ?? DEFAULT_FILE;
+  try {
+    return { name, text: readFile(name) };
+  } catch (error) {
+    if (error instanceof OperatorError) throw error;
+    const code = (error as NodeJS.ErrnoException).code ?? "";
+    if (code === "ENOENT" && named === undefined) return undefined;
+    const reason = REASONS[code] ?? (code || String(error));
+    throw new OperatorError(`${name}: the configuration file cannot be read: ${reason}`, { cause: error });
+  }
+}
+
+/** Reads at most so much: the name may be that of a pipe or a device that never ends. */
+function readText(path: string): string {
+  const file = openSync(path, "r");
+  try {
+    const pieces: Buffer[] = [];
+    let length = 0;
+    for (;;) {
+      const piece = Buffer.alloc(64 * 1024);
+      const read = readSync(file, piece);
+      if (read === 0) break;
+      length += read;
+      if (length > FILE_BYTES_MAX) {
+        throw new OperatorError(`${path}: the configuration file is too large; allowed: ${FILE_BYTES_MAX} bytes`);
+      }
+      pieces.push(piece.subarray(0, read));
+    }
+    return textOf(path, Buffer.concat(pieces));
+  } finally {
+    closeSync(file);
+  }
+}
+
+function textOf(path: string, bytes: Buffer): string {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    if (!text.includes("\0")) return text;
+  } catch {
+    // Not UTF-8; refused below.
+  }
+  throw new OperatorError(`${path}: the configuration file is not text; allowed: YAML in UTF-8`);
+}
+
+/** The absolute path of a data directory. Throws OperatorError where the working directory has been removed. */
+export function absolute(path: string): string {
+  try {
+    return resolve(path);
+  } catch (error) {
+    throw new OperatorError("The working directory does not exist any more.", { cause: error });
+  }
+}
