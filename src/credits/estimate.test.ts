@@ -48,9 +48,15 @@ const message: fc.Arbitrary<RequestMessage> = fc.record(
 
 describe("estimatePrompt", () => {
   test("orders its bounds for any request", () => {
+    const conversation = fc.array(message, { minLength: 1, maxLength: 5 });
+    const tools = fc.array(
+      fc.record({ type: fc.constant("function" as const), function: fc.record({ name: texts, description: texts }) }),
+      { maxLength: 4 },
+    );
     fc.assert(
-      fc.property(fc.array(message, { minLength: 1, maxLength: 5 }), fc.option(texts), (messages, instructions) => {
-        const { least, likely, most } = estimate(messages, instructions === null ? {} : { instructions });
+      fc.property(conversation, fc.option(texts), tools, fc.nat(2), (messages, instructions, tools, imageTokensMax) => {
+        const request = { model: "m", messages, tools, ...(instructions !== null && { instructions }) };
+        const { least, likely, most } = estimatePrompt(request, imageTokensMax);
         expect(Number.isSafeInteger(least) && Number.isSafeInteger(likely) && Number.isSafeInteger(most)).toBe(true);
         expect(least >= 0 && least <= likely && likely <= most).toBe(true);
       }),
@@ -83,7 +89,7 @@ describe("estimatePrompt", () => {
     expect(estimate([image(2_000_000)])).toEqual(estimate([image(1)]));
     expect(estimate([image(1)]).likely - say("").likely).toBe(IMAGE_TOKENS_MAX);
     expect(estimate([image(1)]).most - say("").most).toBe(IMAGE_TOKENS_MAX);
-    expect(estimate([image(1)]).least).toBe(0);
+    expect(estimate([image(1)]).least - say("").least).toBe(1);
   });
 
   test("counts tools, what providers put before them, and a schema for the answer", () => {
@@ -114,6 +120,19 @@ describe("estimatePrompt", () => {
     const signed = estimate(calling({ extra_content: { signature: "s".repeat(1_000) } }));
     expect(signed.most - plain.most).toBeGreaterThanOrEqual(1_000);
     expect([signed.least, signed.likely]).toEqual([plain.least, plain.likely]);
+  });
+
+  test("counts the marks of a chat template in every bound, also around nothing", () => {
+    const empty = (role: RequestMessage["role"]): RequestMessage => ({ role, content: "" });
+    const many = estimate(Array.from({ length: 10_000 }, () => empty("user")));
+    expect(many.least).toBe(10_000);
+    expect(many.likely).toBeGreaterThanOrEqual(40_000);
+    const tool: Tool = { type: "function", function: { name: "a" } };
+    const tools = Array.from({ length: 100 }, () => tool);
+    const bytes = Buffer.byteLength(JSON.stringify(tools));
+    expect(estimate([empty("user")], { tools }).least).toBe(1 + 100 + Math.ceil(bytes / 16));
+    const call = { id: "", type: "function" as const, function: { name: "", arguments: "" } };
+    expect(estimate([{ role: "assistant", tool_calls: Array.from({ length: 50 }, () => call) }]).least).toBe(51);
   });
 });
 

@@ -1,11 +1,12 @@
 import type { ChatCompletionRequest, RequestMessage } from "../contract/request.ts";
 
 /**
- * How many tokens a prompt may have, without a tokenizer: nothing is tokenized on the event loop.
- * A byte-level tokenizer never makes more tokens than there are bytes, so `most` bounds what any upstream can report
- * (with room for the marks that chat templates put around a message). `likely` is the usual four bytes a token and
- * stands in where an upstream reports no usage. `least` is what even a tokenizer of very long tokens needs; only text
- * that is mostly long runs of one character, of which some tokenizers make single tokens, could need less.
+ * Bounds of the tokens of a prompt, without a tokenizer: nothing is tokenized on the event loop.
+ * `most` bounds what any upstream can report, because a byte-level tokenizer never makes more tokens than there are
+ * bytes; it has room for the marks that chat templates put around a message. `likely` is the usual four bytes a token
+ * and stands in where an upstream reports no usage. `least` is what even a tokenizer of very long tokens needs, with the
+ * marks of the shortest chat template; only text that is mostly long runs of one character, of which some tokenizers
+ * make single tokens, could need less.
  */
 export interface PromptEstimate {
   least: number;
@@ -13,9 +14,18 @@ export interface PromptEstimate {
   most: number;
 }
 
-const TEMPLATE_TOKENS_A_MESSAGE_MOST = 8;
+/**
+ * Marks of the shortest template in wide use: Mistral's ends an assistant message with one token and puts two around a
+ * user message (docs.mistral.ai, "Tokenization"). OpenAI's models need three and the role ("How to count tokens with
+ * tiktoken" in OpenAI's cookbook), which is the usual number.
+ */
+const TEMPLATE_TOKENS_A_MESSAGE_LEAST = 1;
 const TEMPLATE_TOKENS_A_MESSAGE_LIKELY = 4;
+const TEMPLATE_TOKENS_A_MESSAGE_MOST = 8;
 const TEMPLATE_TOKENS_A_PROMPT = 3;
+/** Of a tool and of a tool call. The cookbook counts seven or more for a tool. */
+const TEMPLATE_TOKENS_A_TOOL_LEAST = 1;
+const TEMPLATE_TOKENS_A_TOOL_LIKELY = 4;
 const TEMPLATE_TOKENS_A_TOOL_MOST = 16;
 /** What providers put before the first tool, as a system prompt of their own: Anthropic documents up to 530 tokens. */
 const TEMPLATE_TOKENS_BEFORE_TOOLS_MOST = 600;
@@ -40,10 +50,16 @@ export function estimatePrompt(request: ChatCompletionRequest, imageTokensMax: n
   }
   const imageTokens = seen.images * imageTokensMax;
   return {
-    least: Math.ceil(seen.bytes / BYTES_A_TOKEN_MOST),
+    least:
+      Math.ceil(seen.bytes / BYTES_A_TOKEN_MOST) +
+      messages * TEMPLATE_TOKENS_A_MESSAGE_LEAST +
+      (tools + seen.toolCalls) * TEMPLATE_TOKENS_A_TOOL_LEAST +
+      // No image is less than one token.
+      Math.min(seen.images, imageTokens),
     likely:
       Math.ceil(seen.bytes / BYTES_A_TOKEN_LIKELY) +
       messages * TEMPLATE_TOKENS_A_MESSAGE_LIKELY +
+      (tools + seen.toolCalls) * TEMPLATE_TOKENS_A_TOOL_LIKELY +
       TEMPLATE_TOKENS_A_PROMPT +
       imageTokens,
     most:
