@@ -155,7 +155,7 @@ describe("a request is taken", () => {
           role: "user",
           content: [
             { type: "text", text: "x", ...extra },
-            { type: "image_url", image_url: { url: "u", detail: "low", ...extra }, ...extra },
+            { type: "image_url", image_url: { url: "https://a.com/b", detail: "low", ...extra }, ...extra },
           ],
           ...extra,
         },
@@ -170,7 +170,7 @@ describe("a request is taken", () => {
         {
           content: [
             { type: "text", text: "x" },
-            { type: "image_url", image_url: { url: "u", detail: "low" } },
+            { type: "image_url", image_url: { url: "https://a.com/b", detail: "low" } },
           ],
         },
       ],

@@ -1,4 +1,5 @@
 import { MESSAGES_MAX, TOOLS_MAX } from "./bounds.ts";
+import { imageAddressFault } from "./image-address.ts";
 import { ChatCompletionRequest, type ContentPart, RequestMessage, type Tool, type ToolCall } from "./request.ts";
 import { compileCheck, type ValidationIssue } from "./validation.ts";
 import { typeOf } from "./wording.ts";
@@ -118,6 +119,19 @@ function firstIssue(messages: RequestMessage[]): ValidationIssue | undefined {
     if (message.content === undefined && !callsTools) return missing(`messages[${index}].content`);
     if (message.role === "tool" && message.tool_call_id === undefined)
       return missing(`messages[${index}].tool_call_id`);
+    const imageIssue = firstImageIssue(message, index);
+    if (imageIssue !== undefined) return imageIssue;
+  }
+  return undefined;
+}
+
+function firstImageIssue({ content }: RequestMessage, messageIndex: number): ValidationIssue | undefined {
+  if (!Array.isArray(content)) return undefined;
+  for (const [index, part] of content.entries()) {
+    const fault = part.type === "image_url" ? imageAddressFault(part.image_url.url) : undefined;
+    if (fault === undefined) continue;
+    const param = `messages[${messageIndex}].content[${index}].image_url.url`;
+    return { code: "invalid_value", param, message: `Invalid '${param}': ${fault}.` };
   }
   return undefined;
 }

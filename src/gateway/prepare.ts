@@ -117,7 +117,9 @@ export function routesFor(
   const maxTokens = request[outputParam(request)] ?? model.maxOutputTokens;
   let refusal: UpstreamError | undefined;
   const [first, ...others] = model.routes.filter((route) => {
-    const refused = providers.get(route.providerId)?.refusal?.(forUpstream(request, route, maxTokens));
+    // Without `instructions`, whose system message would shift the places that a refusal names.
+    const { instructions: _instructions, ...rest } = request;
+    const refused = providers.get(route.providerId)?.refusal?.(forUpstream(rest, route, maxTokens));
     refusal ??= refused;
     return refused === undefined;
   });

@@ -8,6 +8,7 @@ import { toUpstreamError } from "./ai-sdk/failure.ts";
 import { readParts } from "./ai-sdk/parts.ts";
 import type { Connect, Fetch, Wire } from "./ai-sdk/wire.ts";
 import { refuseOwnHeaders } from "./http/own-headers.ts";
+import { refuseImageAddresses, scrubFor } from "./images.ts";
 import type { Scrub } from "./openai/errors.ts";
 import { createScrub } from "./openai/scrub.ts";
 import {
@@ -50,6 +51,7 @@ class AiSdk implements Provider {
   readonly #connections: Connections;
   readonly #scrub: Scrub;
   readonly #connect: Connect;
+  readonly #baseUrl: string | null;
   readonly #closing = new AbortController();
 
   constructor(wire: Wire, settings: ProviderSettings, environment: Environment) {
@@ -57,6 +59,7 @@ class AiSdk implements Provider {
     this.#wire = wire;
     this.#connections = new Connections(settings.timeouts, environment);
     const { apiKey, accessKeyId, secretAccessKey, sessionToken, project, resourceName, baseUrl } = settings;
+    this.#baseUrl = baseUrl;
     const host = baseUrl === null ? null : (URL.parse(baseUrl)?.hostname ?? null);
     const secrets = [apiKey, accessKeyId, secretAccessKey, sessionToken, project, resourceName, host];
     this.#scrub = createScrub(
@@ -68,7 +71,7 @@ class AiSdk implements Provider {
   refusal(request: UpstreamRequest): UpstreamError | undefined {
     try {
       toCall(this.#wire, request);
-      return undefined;
+      return refuseImageAddresses(request, this.#baseUrl);
     } catch (error) {
       if (error instanceof UpstreamError) return error;
       throw error;
@@ -81,11 +84,12 @@ class AiSdk implements Provider {
     // Ends the connection, however deep in a package's pipes it is.
     const ended = new AbortController();
     const abortSignal = AbortSignal.any([signal, ended.signal]);
-    const http = new CallFetch(this.#connections, this.#scrub, abortSignal, this.#wire.closing);
-    const fail = (error: unknown) => toUpstreamError(error, http.failure, signal, this.#scrub);
+    const scrub = scrubFor(request, this.#scrub);
+    const http = new CallFetch(this.#connections, scrub, abortSignal, this.#wire.closing);
+    const fail = (error: unknown) => toUpstreamError(error, http.failure, signal, scrub);
     const reader = new AnswerReader(this.#wire);
     try {
-      const models = await Promise.race([this.#connect(http.fetch), departure(abortSignal)]);
+      const models = await Promise.race([this.#connect(postOnly(http.fetch)), departure(abortSignal)]);
       const model = models(request.model);
       if (!request.stream) {
         const result = await model.doGenerate({ ...options, abortSignal });
@@ -120,6 +124,14 @@ class AiSdk implements Provider {
       if (!(error instanceof UpstreamError) || !OPERATORS.has(error.failure)) throw error;
       throw new UpstreamError("credentials", "The service's credentials were refused", { cause: error });
     }
+  };
+}
+
+/** Lets a package send requests to its upstream and nothing else: some packages would fetch what a prompt names. */
+function postOnly(fetch: Fetch): Fetch {
+  return async (address, init) => {
+    if (init?.method !== "POST") throw new UpstreamError("unsupported", "A package tried to fetch an address");
+    return fetch(address, init);
   };
 }
 

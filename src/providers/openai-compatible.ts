@@ -5,6 +5,7 @@ import { readErrorText, readText } from "./http/body.ts";
 import { createDispatcher } from "./http/dispatcher.ts";
 import { exchange, type HttpAnswer } from "./http/exchange.ts";
 import { refuseOwnHeaders } from "./http/own-headers.ts";
+import { refuseImageAddresses, scrubFor } from "./images.ts";
 import { readAnswer, StreamedAnswer } from "./openai/answer.ts";
 import { type Scrub, statusFailure } from "./openai/errors.ts";
 import { isObject } from "./openai/json.ts";
@@ -16,6 +17,7 @@ import {
   type ProviderCall,
   type UpstreamChunk,
   UpstreamError,
+  type UpstreamRequest,
 } from "./provider.ts";
 import type { Environment, ProviderSettings } from "./settings.ts";
 
@@ -58,21 +60,31 @@ class OpenAiCompatible implements Provider {
     };
   }
 
+  refusal(request: UpstreamRequest): UpstreamError | undefined {
+    return refuseImageAddresses(request, this.#settings.baseUrl);
+  }
+
   async complete({ request, signal }: ProviderCall): Promise<ProviderAnswer> {
+    const scrub = scrubFor(request, this.#scrub);
     const headers = request.stream ? this.#headers.streamed : this.#headers.unstreamed;
     const body = toRequestBody(request, this.#dialect);
-    const answer = await this.#send("POST", "/chat/completions", headers, body, signal);
+    const answer = await this.#send("POST", "/chat/completions", { headers, body, signal, scrub });
     // What was sent decides, not what was asked: some upstreams stream never, or always.
     const type = mediaType(answer) || (request.stream ? EVENT_STREAM : JSON_TYPE);
     const ignored = refusedHints(request, this.#dialect);
     const told = ignored === undefined ? {} : { ignored };
-    if (type === EVENT_STREAM) return { ...told, chunks: new StreamedAnswer(answer.body, this.#scrub) };
+    if (type === EVENT_STREAM) return { ...told, chunks: new StreamedAnswer(answer.body, scrub) };
     refuseUnless(type === JSON_TYPE, answer, `The upstream answered with the content type '${type.slice(0, 80)}'`);
-    return { ...told, chunks: once(await readAnswer(answer.body, this.#scrub)) };
+    return { ...told, chunks: once(await readAnswer(answer.body, scrub)) };
   }
 
   async listModels(signal: AbortSignal): Promise<string[]> {
-    const answer = await this.#send("GET", "/models", this.#headers.unstreamed, null, signal);
+    const answer = await this.#send("GET", "/models", {
+      headers: this.#headers.unstreamed,
+      body: null,
+      signal,
+      scrub: this.#scrub,
+    });
     const text = await readText(answer.body);
     let list: unknown;
     try {
@@ -94,9 +106,7 @@ class OpenAiCompatible implements Provider {
   async #send(
     method: "GET" | "POST",
     path: string,
-    headers: string[],
-    body: string | null,
-    signal: AbortSignal,
+    { headers, body, signal, scrub }: { headers: string[]; body: string | null; signal: AbortSignal; scrub: Scrub },
   ): Promise<HttpAnswer> {
     const { firstByteMs, idleMs } = this.#settings.timeouts;
     const answer = await exchange(this.#dispatcher, this.#origin, {
@@ -109,7 +119,7 @@ class OpenAiCompatible implements Provider {
       signal,
     });
     if (answer.status !== 200) {
-      throw statusFailure(answer.status, answer.headers, await readErrorText(answer.body), this.#scrub);
+      throw statusFailure(answer.status, answer.headers, await readErrorText(answer.body), scrub);
     }
     const encoding = answer.headers["content-encoding"] ?? "identity";
     refuseUnless(encoding.toLowerCase() === "identity", answer, "The upstream encoded its answer, unasked");

@@ -33,7 +33,7 @@ const PACKAGES: Record<string, readonly string[]> = {
 };
 /** Folders that may import no other package than these, and of Node's own modules none that does input or output. */
 const PURE: Record<string, readonly string[]> = {
-  contract: ["typebox", "ajv"],
+  contract: ["typebox", "ajv", "ipaddr.js"],
   errors: [],
   credits: [],
 };

@@ -107,7 +107,7 @@ describe.each(FIXTURES)("$kind", (fixture) => {
 const resultOfNothing = { role: "tool", tool_call_id: "call_of_nobody", content: "12 degrees" };
 const imageMessage = {
   role: "user",
-  content: [{ type: "image_url", image_url: { url: "https://images.example/cat.png" } }],
+  content: [{ type: "image_url", image_url: { url: "https://images.example.com/cat.png" } }],
 };
 
 test("a hint that only the wire turns out not to take is named", async () => {

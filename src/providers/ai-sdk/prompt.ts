@@ -143,7 +143,12 @@ class ConversationReader {
     const hasImage = Array.isArray(content) && content.some(({ type }) => type === "image_url");
     if (!hasImage) return { type: "text", value: textOf(content, at) };
     if (!this.#wire.prompt.takesToolImages) throw refusal(at, "this model takes no images in a tool's result");
-    return { type: "content", value: this.#userParts(content, at) };
+    const value = this.#userParts(content, at);
+    const index = value.findIndex((part) => part.type === "file" && part.data.type === "url");
+    // Some packages would fetch the address themselves.
+    if (index >= 0)
+      throw refusal(`${at}.content[${index}]`, "images in a tool's result are taken by their bytes alone");
+    return { type: "content", value };
   }
 }
 
@@ -187,8 +192,8 @@ function toFile(address: string, at: string): LanguageModelV4FilePart {
     return { type: "file", mediaType, data: { type: "data", data: data.replaceAll(/\s/g, "") } };
   }
   const url = URL.parse(address);
-  if (url === null || !/^https?:$/.test(url.protocol)) {
-    throw refusal(`${at}.image_url.url`, "expected an http or https address, or data:image/…;base64,…");
+  if (url === null || url.protocol !== "https:") {
+    throw refusal(`${at}.image_url.url`, "expected an https address, or data:image/…;base64,…");
   }
   const ending = /\.(\w{3,4})$/.exec(url.pathname.toLowerCase())?.[1] ?? "";
   return { type: "file", mediaType: TYPES_OF_ENDINGS[ending] ?? "image/jpeg", data: { type: "url", url } };
@@ -196,5 +201,8 @@ function toFile(address: string, at: string): LanguageModelV4FilePart {
 
 function refusal(at: string, why: string): UpstreamError {
   const message = `Invalid '${at}': ${why}.`;
-  return new UpstreamError("unsupported", "The request cannot be told on this wire", { publicReason: message });
+  return new UpstreamError("unsupported", "The request cannot be told on this wire", {
+    publicReason: message,
+    param: at,
+  });
 }

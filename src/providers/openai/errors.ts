@@ -4,7 +4,11 @@ import { type Complaint, readComplaint, toComplaint } from "./complaint.ts";
 import type { JsonObject } from "./json.ts";
 
 /** Takes out of an upstream's words what must not be shown. */
-export type Scrub = (text: string) => string;
+export interface Scrub {
+  (text: string): string;
+  /** What stands in place of an upstream's reasons, where none of them may be shown. */
+  readonly reason?: string;
+}
 
 /** The failure of an answer whose status is not 200. `text` is its body. */
 export function statusFailure(status: number, headers: IncomingHttpHeaders, text: string, scrub: Scrub): UpstreamError {
@@ -28,7 +32,7 @@ function toError(status: number, what: string, complaint: Complaint, scrub: Scru
   const { message, words } = complaint;
   const failure = failureOf(status, complaint);
   const seconds = failure === "overloaded" ? complaint.retryAfterSeconds : undefined;
-  const said = scrub(message);
+  const said = scrub.reason ?? scrub(message);
   const isCallers = failure === "rejected" || failure === "context_length" || failure === "content_filter";
   // The message goes to the log, so it holds no words of the upstream's but a code.
   return new UpstreamError(failure, CODE.test(words) ? `${what} (${scrub(words)})` : what, {

@@ -230,8 +230,13 @@ describe("the work budget", () => {
   });
 });
 
-/** Without the names that the validator takes for methods where it compares objects. */
-const comparable = fc.jsonValue().filter((value) => !/"(constructor|toString|valueOf)":/.test(JSON.stringify(value)));
+/**
+ * Without the names that the validator takes for methods where it compares objects, and without the large numbers of
+ * which it says that they are no multiple of 1.
+ */
+const comparable = fc
+  .jsonValue()
+  .filter((value) => !/"(constructor|toString|valueOf)":|\d{16}|e\+/.test(JSON.stringify(value)));
 
 test("what it makes is valid, by a validator that knows the whole standard", () => {
   const { schema } = fc.letrec<{ schema: object }>((tie) => ({

@@ -1,0 +1,117 @@
+import { afterEach, describe, expect, test } from "vitest";
+import {
+  event,
+  hear,
+  requestOf,
+  STREAM_HEAD,
+  settingsOf,
+  startWire,
+  type Wire,
+  whole,
+} from "../../test/support/wire.ts";
+import type { RequestMessage } from "../contract/request.ts";
+import { refuseImageAddresses } from "./images.ts";
+import { createProvider } from "./index.ts";
+import { UpstreamError } from "./provider.ts";
+
+const imageAt = (url: string): RequestMessage[] => [
+  { role: "user", content: "look" },
+  {
+    role: "user",
+    content: [
+      { type: "text", text: "at this" },
+      { type: "image_url", image_url: { url } },
+    ],
+  },
+];
+const GENERIC =
+  "The provider refused a request with an image address, and its reason is not shown. Send the image as data:image/…;base64,… to see the reason.";
+const ADDRESS = imageAt("https://example.com/a.png");
+const DATA = imageAt("data:image/png;base64,AAAA");
+
+describe("an image address is refused where the upstream is in a private network", () => {
+  test.each([
+    "http://127.0.0.1:11434/v1",
+    "http://localhost:8000/v1",
+    "http://[::1]:8000/v1",
+    "http://10.1.2.3/v1",
+    "http://[fd12::1]/v1",
+    "http://vllm:8000/v1",
+    "https://models.internal/v1",
+    "http://2130706433/v1",
+  ])("at %s", (baseUrl) => {
+    expect(refuseImageAddresses({ messages: ADDRESS }, baseUrl)).toMatchObject({
+      failure: "unsupported",
+      param: "messages[1].content[1].image_url.url",
+      publicReason: expect.stringContaining("data:image/…;base64,…"),
+    });
+    expect(refuseImageAddresses({ messages: DATA }, baseUrl)).toBeUndefined();
+  });
+
+  test.each([null, "https://api.example.com/v1", "https://8.8.8.8/v1"])("but not at %s", (baseUrl) => {
+    expect(refuseImageAddresses({ messages: ADDRESS }, baseUrl)).toBeUndefined();
+  });
+
+  test.each(["openai-compatible", "mistral", "azure"])("by providers of the kind %s", async (kind) => {
+    const provider = createProvider(settingsOf("http://127.0.0.1:9/v1", { kind, apiKey: "key" }), {});
+    expect(provider.refusal?.(requestOf({ messages: ADDRESS }))).toMatchObject({ failure: "unsupported" });
+    expect(provider.refusal?.(requestOf({ messages: DATA }))).toBeUndefined();
+    await provider.close();
+  });
+});
+
+describe("what an upstream says of a request with an image address is not shown", () => {
+  let wire: Wire | undefined;
+  afterEach(async () => {
+    await wire?.end();
+    wire = undefined;
+  });
+
+  const message =
+    "Failed to fetch image: Cannot connect to host example.com:443 [Connect call failed ('10.0.0.7', 443)]";
+  const complaint = { error: { message, type: "invalid_request_error", code: "invalid_image_url" } };
+  const answers: [string, string][] = [
+    ["a status", whole(400, complaint)],
+    ["an error in place of an answer", whole(200, complaint)],
+    ["an error in a stream", STREAM_HEAD + event(complaint)],
+    ["a text that is no JSON", whole(422, "could not open file:///etc/passwd")],
+  ];
+
+  test.each(answers.flatMap(([name, bytes]) => ["openai-compatible", "azure"].map((kind) => ({ name, kind, bytes }))))(
+    "$name, from $kind",
+    async ({ name, kind, bytes }) => {
+      wire = await startWire((socket) => void socket.end(bytes));
+      const provider = createProvider(settingsOf(wire.baseUrl, { kind, apiKey: "key" }), {});
+      const stream = name.includes("stream");
+      const { error } = await hear(provider, { stream, messages: ADDRESS });
+      expect(error).toBeInstanceOf(UpstreamError);
+      // An error with status 200 is no answer to the package, which then tells no reason at all.
+      const { publicReason = GENERIC } = error as UpstreamError;
+      expect(publicReason).toBe(GENERIC);
+      expect(JSON.stringify(error)).not.toMatch(/connect|10\.0|passwd|fetch/i);
+      if (name === "a status") {
+        const { error: other } = await hear(provider, { stream, messages: DATA });
+        expect(other).toMatchObject({ publicReason: expect.stringContaining("Failed to fetch image") });
+      }
+      await provider.close();
+    },
+  );
+});
+
+test("an image address in a tool's result is refused, because packages would fetch it", async () => {
+  const settings = settingsOf("https://api.example.com/v1", { kind: "anthropic", apiKey: "key" });
+  const provider = createProvider(settings, {});
+  const call = { id: "call_1", type: "function" as const, function: { name: "look", arguments: "{}" } };
+  const resultWith = (url: string): RequestMessage[] => [
+    { role: "user", content: "look" },
+    { role: "assistant", tool_calls: [call] },
+    { role: "tool", tool_call_id: "call_1", content: [{ type: "image_url", image_url: { url } }] },
+  ];
+  const tools = [{ type: "function" as const, function: { name: "look" } }];
+  expect(provider.refusal?.(requestOf({ messages: resultWith("https://example.com/a.png"), tools }))).toMatchObject({
+    failure: "unsupported",
+    param: "messages[2].content[0]",
+  });
+  expect(provider.refusal?.(requestOf({ messages: resultWith("data:image/png;base64,AAAA"), tools }))).toBeUndefined();
+  await provider.close();
+});
