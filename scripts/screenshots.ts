@@ -136,6 +136,8 @@ async function show(page: Page, path: string): Promise<void> {
 
 async function converse(page: Page): Promise<void> {
   await show(page, "/playground?model=sandbox/echo");
+  await page.getByRole("combobox", { name: "Charged to" }).fill("Customer support");
+  await page.getByRole("option", { name: "Customer support" }).click();
   await page
     .getByLabel("Message", { exact: true })
     .fill("A toll is a *fee* for passing:\n\n- a road\n- a bridge\n- **a gate**");

@@ -43,8 +43,8 @@ function SignedIn({ session: who, role }: { session: Session; role: "operator" |
                 </Route>
               ))}
               <Route>
-                <Page title="Nothing here">
-                  <Empty icon={Compass} title="There is no such page">
+                <Page title="Page not found">
+                  <Empty icon={Compass} title="This page does not exist">
                     <Link href="/">Go to the overview</Link>
                   </Empty>
                 </Page>

@@ -10,6 +10,7 @@ import { Router } from "wouter";
 import { ApiFailure } from "./api/client.ts";
 import { App } from "./app.tsx";
 import { addressUnderBasePath, BASE_PATH } from "./base-path.ts";
+import { SecretHost } from "./pages/tokens/secret.tsx";
 
 const RETRIES = 2;
 
@@ -41,6 +42,7 @@ if (elsewhere !== null) {
     <QueryClientProvider client={client}>
       <Router base={BASE_PATH}>
         <App />
+        <SecretHost />
       </Router>
     </QueryClientProvider>,
   );

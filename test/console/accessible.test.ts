@@ -5,7 +5,17 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ADDRESSES } from "../../console/src/addresses.ts";
 import { operator as operatorOf } from "../support/admin.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
-import { adminTokenOf, found, pick, problemsOf, settled, signIn, visit, WINDOWS } from "../support/console.ts";
+import {
+  adminTokenOf,
+  eventually,
+  found,
+  pick,
+  problemsOf,
+  settled,
+  signIn,
+  visit,
+  WINDOWS,
+} from "../support/console.ts";
 import { ROOT } from "../support/documents.ts";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 
@@ -69,7 +79,7 @@ describe.skipIf(!hasBrowser)("by axe's rules, in both themes, wide and 360 pixel
     // Not two of one page in a row: the second would show what the first has read until it has its own.
     for (const path of [0, 1].flatMap((round) => patterns.flatMap((pattern) => examples[pattern][round] ?? []))) {
       await show(visitor.page, path);
-      expect(await visitor.page.locator("h1").textContent(), path).not.toMatch(/^(Nothing here|Not shown)$/);
+      expect(await visitor.page.locator("h1").textContent(), path).not.toMatch(/^(Page not found|Not shown)$/);
       problems.push(...(await problemsOf(visitor, path)));
     }
     await visitor.close();
@@ -86,8 +96,7 @@ describe.skipIf(!hasBrowser)("by axe's rules, in both themes, wide and 360 pixel
       await show(page, path.replace(":id", organization.id));
       await open(page);
       problems.push(...(await problemsOf(visitor, `${path}, ${file}`)));
-      await page.keyboard.press("Escape");
-      await page.getByRole("dialog").waitFor({ state: "detached" });
+      await closeOf(page);
     }
     await visitor.close();
     expect(problems).toEqual([]);
@@ -186,6 +195,16 @@ const pressing = (name: string, then?: (dialog: Locator) => Promise<void>) => as
   await then?.(dialog);
 };
 
+/** Closes what is open, whatever it asks first. */
+async function closeOf(page: Page): Promise<void> {
+  const dialog = page.getByRole("dialog");
+  await page.keyboard.press("Escape");
+  const answers = dialog.getByRole("button", { name: /^(Discard|Done)$/ });
+  await eventually(async () => (await answers.count()) > 0 || (await dialog.count()) === 0).toBe(true);
+  if ((await answers.count()) > 0) await answers.click();
+  await dialog.waitFor({ state: "detached" });
+}
+
 /** Sends what cannot be taken, and waits for the complaint. */
 const refused = async (dialog: Locator, name: string) => {
   await press(dialog, name);
@@ -201,9 +220,9 @@ const OF_ORGANIZATIONS: Opening[] = [
   ...[
     {
       file: "pages/organizations/edit.tsx",
-      open: pressing("Name and limits", async (dialog) => {
+      open: pressing("Settings", async (dialog) => {
         await dialog.getByLabel("Name").fill("");
-        await dialog.getByLabel("Requests a minute").fill("many");
+        await dialog.getByLabel("Requests per minute").fill("many");
         await refused(dialog, "Save");
       }),
     },
@@ -211,22 +230,22 @@ const OF_ORGANIZATIONS: Opening[] = [
     {
       file: "pages/organizations/grant-form.tsx",
       open: pressing("Grant credits", async (dialog) => {
-        await dialog.getByLabel("Lapses").selectOption("date");
+        await dialog.getByLabel("Expires").selectOption("date");
         await refused(dialog, "Grant credits");
       }),
     },
     {
       file: "pages/organizations/revoke-form.tsx",
-      open: pressing("Take back", async (dialog) => {
+      open: pressing("Revoke", async (dialog) => {
         await dialog.getByLabel("Credits").fill("some");
-        await refused(dialog, "Take back");
+        await refused(dialog, "Revoke credits");
       }),
     },
     {
       file: "pages/organizations/credit-form.tsx",
-      open: pressing("Give back", async (dialog) => {
+      open: pressing("Refund", async (dialog) => {
         await dialog.getByLabel("Credits", { exact: true }).fill("1000");
-        await press(dialog, "Give back");
+        await press(dialog, "Refund credits");
         await dialog.getByRole("alert").waitFor();
       }),
     },
@@ -235,8 +254,8 @@ const OF_ORGANIZATIONS: Opening[] = [
       open: pressing("Add allowance", (dialog) => refused(dialog, "Add allowance")),
     },
     { file: "pages/organizations/allowances.tsx", open: pressing("End the allowance") },
-    { file: "pages/organizations/conversations-section.tsx", open: pressing("Stop keeping them") },
-    { file: "pages/organizations/conversations-section.tsx", open: pressing("Remove what is kept") },
+    { file: "pages/organizations/conversations-section.tsx", open: pressing("Disable storage") },
+    { file: "pages/organizations/conversations-section.tsx", open: pressing("Delete stored data") },
   ].map((opening) => ({ path: "/organizations/:id", ...opening })),
 ];
 
@@ -246,8 +265,8 @@ const OPENINGS: Opening[] = [
     path: "/tokens",
     file: "pages/tokens/create.tsx",
     open: pressing("Create token", async (dialog) => {
-      await dialog.getByRole("radio", { name: "Only these" }).check();
-      await dialog.getByLabel("Cap").fill("much");
+      await dialog.getByRole("radio", { name: "Selected models" }).check();
+      await dialog.getByLabel("Spending cap").fill("much");
       await dialog.getByLabel("Expires").selectOption("date");
       await refused(dialog, "Create token");
     }),
@@ -259,7 +278,7 @@ const OPENINGS: Opening[] = [
       await pick(dialog, "Organization", "Donaudampf");
       await dialog.getByLabel("Name").fill("shown once");
       await press(dialog, "Create token");
-      await dialog.getByText("shown this once").waitFor();
+      await dialog.getByText("You won't see it again").waitFor();
     }),
   },
   { path: "/tokens", file: "pages/tokens/rotate.tsx", open: pressing("Rotate capped") },
@@ -271,7 +290,7 @@ const OPENINGS: Opening[] = [
       await page.getByRole("combobox", { name: "Organization" }).fill("Donau");
       await found(page).getByRole("option").waitFor();
       await page.keyboard.press("ArrowDown");
-      await page.getByRole("status").getByText("1 to choose from").waitFor();
+      await page.getByRole("status").getByText("1 match").waitFor();
     },
   },
   {

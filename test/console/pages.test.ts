@@ -76,7 +76,7 @@ describe.skipIf(!hasBrowser)("the console", () => {
     await eventually(focused("labels?.[0]?.textContent")).toBe("Name");
     await page.keyboard.press("Tab");
     await page.keyboard.press("Enter");
-    await page.getByText("Give it a name.").waitFor();
+    await page.getByText("Enter a name.").waitFor();
     await eventually(focused("ariaInvalid")).toBe("true");
     await page.keyboard.type("Made by keyboard");
     await page.keyboard.press("Enter");

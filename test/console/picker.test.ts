@@ -54,7 +54,7 @@ describe.skipIf(!hasBrowser)("among a thousand organizations", () => {
     await pick(dialog, "Organization", LAST);
     await dialog.getByLabel("Name").fill("of the last one");
     await dialog.getByRole("button", { name: "Create token" }).click();
-    await dialog.getByRole("button", { name: "I have kept it" }).click();
+    await dialog.getByRole("button", { name: "Done" }).click();
     const row = page.getByRole("row").filter({ hasText: "of the last one" });
     await row.getByText(LAST).waitFor();
     await page.goto("/playground");
@@ -71,7 +71,7 @@ describe.skipIf(!hasBrowser)("among a thousand organizations", () => {
     await field().focus();
     expect(await field().getAttribute("aria-expanded")).toBe("false");
     await page.keyboard.type("department 77");
-    await page.getByRole("status").getByText("11 to choose from").waitFor();
+    await page.getByRole("status").getByText("11 matches").waitFor();
     await page.keyboard.press("ArrowUp");
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press("ArrowDown");
@@ -95,12 +95,12 @@ describe.skipIf(!hasBrowser)("among a thousand organizations", () => {
     const dialog = page.getByRole("dialog");
     const inside = dialog.getByRole("combobox", { name: "Organization" });
     await inside.fill("Department");
-    await dialog.getByText("More fit: type on to find them.").waitFor();
+    await dialog.getByText("More matches: type more to narrow them down.").waitFor();
     await inside.fill("Nobody");
-    await dialog.getByText("None is like this.").waitFor();
+    await dialog.getByText("No matches.").waitFor();
     await page.keyboard.press("Enter");
     await page.keyboard.press("Escape");
-    await dialog.getByText("None is like this.").waitFor({ state: "detached" });
+    await dialog.getByText("No matches.").waitFor({ state: "detached" });
     await eventually(() => inside.inputValue()).toBe("");
     await inside.fill("Department");
     await found(dialog).getByRole("option").first().waitFor();
@@ -108,6 +108,7 @@ describe.skipIf(!hasBrowser)("among a thousand organizations", () => {
     await dialog.getByRole("listbox").waitFor({ state: "detached" });
     expect(await inside.inputValue()).toBe("");
     await page.keyboard.press("Escape");
+    await dialog.getByRole("button", { name: "Discard" }).click();
     await dialog.waitFor({ state: "detached" });
   });
 });

@@ -52,7 +52,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.getByRole("button", { name: "Create organization" }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByRole("button", { name: "Create organization" }).click();
-    await dialog.getByText("Give it a name.").waitFor();
+    await dialog.getByText("Enter a name.").waitFor();
     await dialog.getByLabel("Name").fill(NAME);
     await dialog.getByRole("button", { name: "Create organization" }).click();
     await page.getByRole("heading", { name: NAME, level: 1 }).waitFor();
@@ -78,11 +78,11 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await pick(dialog, "Organization", NAME);
     await dialog.getByLabel("Name").fill("web <b>app</b>");
     await dialog.getByRole("button", { name: "Create token" }).click();
-    await dialog.getByText("shown this once").waitFor();
+    await dialog.getByText("You won't see it again").waitFor();
     secret = (await dialog.locator(".secret").textContent()) ?? "";
     expect(secret).toMatch(/^sk-tg-[0-9A-Za-z]{49}$/);
     expect(await dialog.locator(".code").textContent()).toContain(secret);
-    await dialog.getByRole("button", { name: "I have kept it" }).click();
+    await dialog.getByRole("button", { name: "Done" }).click();
     await dialog.waitFor({ state: "detached" });
     await row("web <b>app</b>").getByText("never").first().waitFor();
     expect(await page.content()).not.toContain(secret);
@@ -107,7 +107,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
   test.skipIf(isLeftOut)("sees the credits fall", async () => {
     await page.getByRole("link", { name: "Organizations" }).click();
     await page.getByRole("link", { name: NAME }).click();
-    const used = page.locator(".tile", { hasText: "Used" }).locator(".figure");
+    const used = page.locator(".tile", { hasText: "Spent" }).locator(".figure");
     await page.getByRole("region", { name: "Statement" }).getByText("charged", { exact: true }).first().waitFor();
     const figure = async () => Number(await used.textContent());
     await eventually(figure).toBeGreaterThan(0);
@@ -118,12 +118,12 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
 
   test.skipIf(isLeftOut)("has prompts and answers kept once that is confirmed, and shows them as text", async () => {
     const section = page.locator(".card", { hasText: "Prompts and answers" });
-    await section.getByText("not kept", { exact: true }).waitFor();
-    await section.getByRole("button", { name: "Keep them" }).click();
+    await section.getByText("not stored", { exact: true }).waitFor();
+    await section.getByRole("button", { name: "Enable storage" }).click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByText("Tell those who use it").waitFor();
-    await dialog.getByRole("button", { name: "Keep them" }).click();
-    await section.getByText("kept for 30 days").waitFor();
+    await dialog.getByText("Inform the users").waitFor();
+    await dialog.getByRole("button", { name: "Enable storage" }).click();
+    await section.getByText("stored for 30 days").waitFor();
     // In force within a second.
     await new Promise((resolve) => setTimeout(resolve, 1_000));
     const messages = [{ role: "user", content: MARKUP, name: "<b>x</b>" }];
@@ -151,7 +151,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.getByLabel("Message", { exact: true }).fill(MARKUP);
     await page.getByRole("button", { name: "Send", exact: true }).click();
     const log = page.getByRole("log", { name: "Conversation" });
-    await page.getByText("is stored for 30 days, for the operator to read").waitFor();
+    await page.getByText("are stored for 30 days and can be read by the operator").waitFor();
     await log.getByText(/tokens out · .* credits · first token after/).waitFor();
     expect(await log.locator(".answer strong").textContent()).toBe("Bold");
     expect(await log.locator("script, .answer a").count()).toBe(0);
@@ -160,7 +160,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.keyboard.press("Enter");
     await eventually(() => log.locator(".answer").nth(1).textContent()).not.toBe("");
     await page.getByRole("button", { name: "Stop" }).click();
-    await log.getByText("stopped: what had been produced is charged").waitFor();
+    await log.getByText("Stopped: tokens generated so far are charged").waitFor();
     expect(await page.title()).toBe("Playground · Tollgate");
   });
 
@@ -211,7 +211,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     ]);
     await member.page.getByText(NAME).first().waitFor();
     await member.page.goto("/organizations");
-    await member.page.getByText("There is no such page").waitFor();
+    await member.page.getByText("This page does not exist").waitFor();
     await member.page.goto("/tokens");
     await member.page.getByRole("row").filter({ hasText: "web <b>app</b>" }).getByText("active").waitFor();
     expect(await member.page.getByText("first token").count()).toBe(0);
@@ -243,14 +243,14 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.getByRole("link", { name: "Organizations" }).click();
     await page.getByRole("link", { name: NAME }).click();
     const section = page.locator(".card", { hasText: "Prompts and answers" });
-    await section.getByRole("button", { name: "Stop keeping them" }).click();
+    await section.getByRole("button", { name: "Disable storage" }).click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByText("until you remove it").waitFor();
-    await dialog.getByRole("button", { name: "Stop keeping them" }).click();
-    await section.getByText("not kept", { exact: true }).waitFor();
-    await section.getByRole("button", { name: "Remove what is kept" }).click();
-    await dialog.getByRole("button", { name: "Remove them" }).click();
-    await section.getByText(/^[1-9]\d* removed\.$/).waitFor();
+    await dialog.getByText("until you delete them").waitFor();
+    await dialog.getByRole("button", { name: "Disable storage" }).click();
+    await section.getByText("not stored", { exact: true }).waitFor();
+    await section.getByRole("button", { name: "Delete stored data" }).click();
+    await dialog.getByRole("button", { name: "Delete" }).click();
+    await section.getByText(/^[1-9]\d* deleted\.$/).waitFor();
   });
 
   test.skipIf(isLeftOut)("pauses the organization and signs out, there and on the page that it leads to", async () => {

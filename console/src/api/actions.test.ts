@@ -1,6 +1,7 @@
 import { QueryClient, QueryObserver } from "@tanstack/react-query";
-import { expect, test } from "vitest";
-import { renew } from "./actions.ts";
+import { describe, expect, test } from "vitest";
+import { IdempotencyKeys, renew } from "./actions.ts";
+import { ApiFailure } from "./client.ts";
 
 const WITHIN = { timeout: 15_000 };
 
@@ -34,4 +35,30 @@ test("what the change does not touch is left as it is", async () => {
   readings[0]?.("the only one");
   await expect.poll(() => observer.getCurrentResult().data, WITHIN).toBe("the only one");
   expect(readings).toHaveLength(1);
+});
+
+describe("an idempotency key", () => {
+  const input = { amount: 50 };
+
+  test("is a UUID, and the same one for a retry after an unknown outcome", () => {
+    const keys = new IdempotencyKeys();
+    const key = keys.keyFor(input);
+    expect(key).toMatch(/^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/);
+    const unknown = [new TypeError("Failed to fetch"), new ApiFailure(502, "Bad gateway")];
+    const running = new ApiFailure(409, "It still runs", { code: "idempotency_in_progress" });
+    for (const error of [...unknown, running]) {
+      keys.failed(error);
+      expect(keys.keyFor({ ...input })).toBe(key);
+    }
+  });
+
+  test("is a new one for other content, after a refusal, and in another form", () => {
+    const keys = new IdempotencyKeys();
+    const first = keys.keyFor(input);
+    const second = keys.keyFor({ amount: 5 });
+    const third = keys.keyFor(input);
+    keys.failed(new ApiFailure(400, "Too much"));
+    const made = [first, second, third, keys.keyFor(input), new IdempotencyKeys().keyFor(input)];
+    expect(new Set(made).size).toBe(5);
+  });
 });

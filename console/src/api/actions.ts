@@ -1,8 +1,10 @@
 import { type QueryClient, useMutation, useQueryClient } from "@tanstack/react-query";
+import { useRef } from "react";
+import { ApiFailure } from "./client.ts";
 
 /**
- * What was read counts as old, and is read anew where it is shown. What is on its way is given up: it may have been
- * answered before the change, and nothing would tell.
+ * Marks queries as stale and reads those that are shown again. A read that is on its way is cancelled: it may have been
+ * answered before the change.
  */
 export async function renew(client: QueryClient, keys: readonly string[]): Promise<void> {
   const renewed = keys.map(async (key) => {
@@ -12,21 +14,68 @@ export async function renew(client: QueryClient, keys: readonly string[]): Promi
   await Promise.all(renewed);
 }
 
+/** A random UUID (version 4). `crypto.randomUUID` is missing on pages over plain HTTP. */
+function randomUuid(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x40;
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
+  const digits = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return digits.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}
+
+/** Whether it is unknown if the service carried out what was sent: no answer arrived, or one of a failure. */
+export function isOutcomeUnknown(error: unknown): boolean {
+  return !(error instanceof ApiFailure) || error.status >= 500;
+}
+
 /**
- * Something that changes the service. What was read before counts as old after it.
- * `keys`: the first words of the queries that it touches.
+ * Idempotency keys of one form: a new one for each content, the same one for a retry of the same content, so that the
+ * service carries out a retry after a lost answer only once. A refusal ends the key, because nothing was carried out.
+ */
+export class IdempotencyKeys {
+  #current: { content: string; key: string } | null = null;
+
+  keyFor(input: unknown): string {
+    const content = JSON.stringify(input) ?? "";
+    if (this.#current?.content !== content) this.#current = { content, key: randomUuid() };
+    return this.#current.key;
+  }
+
+  /** Takes note that a request failed. */
+  failed(error: unknown): void {
+    if (isOutcomeUnknown(error) || !(error instanceof ApiFailure)) return;
+    // With this code, an earlier request with the key is still running.
+    if (error.code !== "idempotency_in_progress") this.#current = null;
+  }
+}
+
+/**
+ * A change of the service. What was read before is stale after it. While one runs, a second press does nothing.
+ * `run` gets the input and the idempotency key to send with it; `keys` are the first words of the queries it changes.
  */
 export function useAction<Input, Output>(
-  run: (input: Input) => Promise<Output>,
+  run: (input: Input, idempotencyKey: string) => Promise<Output>,
   keys: readonly string[],
   onDone?: (output: Output) => void,
 ) {
   const client = useQueryClient();
-  return useMutation({
-    mutationFn: run,
-    onSuccess: (output) => {
+  const idempotency = useRef(new IdempotencyKeys());
+  const isRunning = useRef(false);
+  const mutation = useMutation({
+    mutationFn: (input: Input) => run(input, idempotency.current.keyFor(input)),
+    // Offline, an action fails at once: it would otherwise run by itself whenever the network is back.
+    networkMode: "always",
+    onSuccess: onDone,
+    onError: (error) => idempotency.current.failed(error),
+    onSettled: () => {
+      isRunning.current = false;
       void renew(client, keys);
-      onDone?.(output);
     },
   });
+  const start = (input: Input) => {
+    if (isRunning.current) return;
+    isRunning.current = true;
+    mutation.mutate(input);
+  };
+  return { ...mutation, mutate: start };
 }

@@ -40,12 +40,27 @@ export async function read<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await answerOf(await fetch(`${BASE_PATH}${path}`, { headers: { accept: "application/json" }, signal }))) as T;
 }
 
-export async function send<T>(method: "POST" | "PATCH" | "DELETE", path: string, body?: object): Promise<T> {
+/** Longer than the service needs for any change. */
+const SEND_TIMEOUT_MS = 60_000;
+
+/** Sends a change. With an `idempotencyKey` the service carries out a repetition of a POST only once. */
+export async function send<T>(
+  method: "POST" | "PATCH" | "DELETE",
+  path: string,
+  body?: object,
+  idempotencyKey?: string,
+): Promise<T> {
   const withBody = method !== "DELETE";
   const answer = await fetch(`${BASE_PATH}${path}`, {
     method,
-    headers: { ...OWN_PAGE, accept: "application/json", ...(withBody && { "content-type": "application/json" }) },
+    headers: {
+      ...OWN_PAGE,
+      accept: "application/json",
+      ...(withBody && { "content-type": "application/json" }),
+      ...(idempotencyKey !== undefined && { "idempotency-key": idempotencyKey }),
+    },
     body: withBody ? JSON.stringify(body ?? {}) : undefined,
+    signal: AbortSignal.timeout(SEND_TIMEOUT_MS),
   });
   return (await answerOf(answer)) as T;
 }
@@ -63,6 +78,6 @@ export async function failureOf(answer: Response): Promise<ApiFailure> {
     error?: { message?: string; code?: string; param?: string };
   };
   const { message, code, param } = body?.error ?? {};
-  const text = message ?? `It answered with status ${answer.status} and said no more.`;
+  const text = message ?? `The server answered with status ${answer.status}.`;
   return new ApiFailure(answer.status, text, { code: code ?? undefined, param: param ?? undefined, requestId });
 }

@@ -3,6 +3,7 @@ const LOCALE = "en";
 
 const whole = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 0 });
 const cents = new Intl.NumberFormat(LOCALE, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const amount = new Intl.NumberFormat(LOCALE, { minimumFractionDigits: 2, maximumFractionDigits: 6 });
 const exact = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 6 });
 const precise = new Intl.NumberFormat(LOCALE, { maximumSignificantDigits: 3, maximumFractionDigits: 6 });
 const short = new Intl.NumberFormat(LOCALE, { notation: "compact", maximumSignificantDigits: 3 });
@@ -20,6 +21,11 @@ export function formatCredits(credits: number): string {
 /** Credits to the last micro-credit, as the books have them. */
 export function formatExactCredits(credits: number): string {
   return exact.format(credits);
+}
+
+/** Credits as an amount of money: to the last micro-credit, with at least two decimals. */
+export function formatAmount(credits: number): string {
+  return amount.format(credits);
 }
 
 /** Credits with a sign, for what changes a balance. */

@@ -6,7 +6,7 @@ const CHOICES = [
   ["30", "In 30 days"],
   ["90", "In 90 days"],
   ["365", "In a year"],
-  ["date", "At the end of a day …"],
+  ["date", "On a date …"],
 ] as const;
 export type ExpiryChoice = (typeof CHOICES)[number][0];
 
@@ -23,7 +23,7 @@ export function ExpiryFields({ label, choice, day, error, onChoice, onDay }: Exp
   return (
     <div className="fields">
       <SelectField label={label} value={choice} options={CHOICES} onValue={onChoice} />
-      {choice === "date" && <TextField label="Day" type="date" value={day} error={error} onValue={onDay} />}
+      {choice === "date" && <TextField label="Date" type="date" value={day} error={error} onValue={onDay} />}
     </div>
   );
 }

@@ -5,13 +5,11 @@ import { countOf, formatCount } from "../format/numbers.ts";
 import { TextField } from "../ui/field.tsx";
 import type { LimitTexts } from "./read-form.ts";
 
-/** What each limits, in a unit of time or at one. */
-const NAMES: [keyof Limits, unit: "request" | "token", during: string][] = [
-  ["requests_per_minute", "request", "a minute"],
-  ["tokens_per_minute", "token", "a minute"],
-  ["concurrent_requests", "request", "at once"],
+const LIMITS: { name: keyof Limits; label: string; one: string; many: string }[] = [
+  { name: "requests_per_minute", label: "Requests per minute", one: "request per minute", many: "requests per minute" },
+  { name: "tokens_per_minute", label: "Tokens per minute", one: "token per minute", many: "tokens per minute" },
+  { name: "concurrent_requests", label: "Concurrent requests", one: "concurrent request", many: "concurrent requests" },
 ];
-const LABELS = { request: "Requests", token: "Tokens" };
 
 interface LimitsFieldsProps {
   texts: LimitTexts;
@@ -19,7 +17,7 @@ interface LimitsFieldsProps {
   onTexts: (texts: LimitTexts) => void;
 }
 
-/** Limits of one's own; an empty field is the service's limit, which it shows. */
+/** Fields for limits; a blank one shows the default. */
 export function LimitsFields({ texts, wrong, onTexts }: LimitsFieldsProps) {
   const service = useQuery(serviceFacts);
   const usual = service.data?.default_limits;
@@ -27,10 +25,10 @@ export function LimitsFields({ texts, wrong, onTexts }: LimitsFieldsProps) {
     <fieldset className="stack-small">
       <legend className="legend-title">Limits</legend>
       <div className="fields">
-        {NAMES.map(([name, unit, during]) => (
+        {LIMITS.map(({ name, label }) => (
           <TextField
             key={name}
-            label={`${LABELS[unit]} ${during}`}
+            label={label}
             inputMode="numeric"
             placeholder={usual === undefined ? "" : formatCount(usual[name])}
             value={texts[name]}
@@ -39,16 +37,16 @@ export function LimitsFields({ texts, wrong, onTexts }: LimitsFieldsProps) {
           />
         ))}
       </div>
-      <p className="hint">Where a field is empty, the service's own limit holds.</p>
+      <p className="hint">Leave blank for the default.</p>
     </fieldset>
   );
 }
 
 /** Limits in words. */
 export function limitsInWords(limits: Limits | null): string {
-  const words = NAMES.flatMap(([name, unit, during]) => {
+  const words = LIMITS.flatMap(({ name, one, many }) => {
     const value = limits?.[name];
-    return value === undefined ? [] : [`${countOf(value, unit)} ${during}`];
+    return value === undefined ? [] : [countOf(value, one, many)];
   });
-  return words.length === 0 ? "the service's" : words.join(", ");
+  return words.length === 0 ? "Default" : words.join(", ");
 }

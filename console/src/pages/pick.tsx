@@ -13,12 +13,23 @@ interface PickProps {
   attributes: PickerProps["attributes"];
   /** What it means that nothing is chosen, which is offered first; absent: one has to be chosen. */
   all?: string;
+  /** What stands in the field while nothing is chosen. */
+  placeholder?: string;
   value: string;
   onValue: (id: string) => void;
 }
 
 /** One of however many organizations or tokens there are, searched for by the service. */
-export function Pick({ what, filter = {}, accepts = () => true, attributes, all, value, onValue }: PickProps) {
+export function Pick({
+  what,
+  filter = {},
+  accepts = () => true,
+  attributes,
+  all,
+  placeholder,
+  value,
+  onValue,
+}: PickProps) {
   const client = useQueryClient();
   const [search, setSearch] = useState<string | null>(null);
   const rested = useRested(search ?? "");
@@ -40,7 +51,7 @@ export function Pick({ what, filter = {}, accepts = () => true, attributes, all,
       value={value}
       // What cannot be read keeps its id, so that a filter of the address stays to be seen.
       text={value === "" ? "" : (named.data?.name ?? (named.isPending ? "…" : value))}
-      placeholder={all ?? "Choose …"}
+      placeholder={all ?? placeholder ?? "Choose …"}
       options={all !== undefined && rested === "" && options ? [{ value: "", text: all }, ...options] : options}
       isStale={search !== rested || found.isPlaceholderData}
       hasMore={found.data?.next_cursor != null}

@@ -3,6 +3,7 @@ import {
   limitTexts,
   NO_LIMITS,
   readCredits,
+  readCreditsUpTo,
   readExpiry,
   readLimits,
   readOptionalCredits,
@@ -12,19 +13,44 @@ import {
 describe("credits", () => {
   test.each([
     ["100", 100],
+    ["50.00", 50],
     [" 1,250.5 ", 1250.5],
+    ["1,250,000", 1_250_000],
     ["0.000001", 0.000001],
-  ])("%s", (text, value) => {
+  ])("are read from %j", (text, value) => {
     expect(readCredits(text)).toEqual({ value });
   });
 
-  test.each(["", "0", "-5", "1e3", "abc", "0.0000001", "2000000000"])("not %j", (text) => {
+  test.each(["", "0", "-5", "+5", "1e3", "abc", "0.0000001", "2000000000", "1 250", "1'250", "٥٠", "５０"])(
+    "are refused in %j",
+    (text) => {
+      expect(readCredits(text)).toHaveProperty("error");
+    },
+  );
+
+  test.each([
+    ["50,00", "50.00"],
+    ["50,0", "50.0"],
+    ["0,5", "0.5"],
+    ["1,250", "1250 or 1.250"],
+    ["1250,50", "1250.50"],
+  ])("with a comma that could be a decimal comma are refused: %j", (text, suggestion) => {
+    expect(readCredits(text)).toEqual({ error: expect.stringMatching(`^Ambiguous: .*${suggestion}`) });
+  });
+
+  test.each(["1.250,50", "1,25,000", ",5", "5,", "1,250.5,0", "12,34.5"])("are refused in %j", (text) => {
     expect(readCredits(text)).toHaveProperty("error");
   });
 
-  test("may be left open where they are optional", () => {
+  test("may be left blank where they are optional", () => {
     expect(readOptionalCredits(" ")).toEqual({ value: null });
     expect(readOptionalCredits("x")).toHaveProperty("error");
+  });
+
+  test("are refused above what is available, and the error names it", () => {
+    expect(readCreditsUpTo("810", 810)).toEqual({ value: 810 });
+    expect(readCreditsUpTo("810.000001", 810)).toEqual({ error: "Only 810.00 credits are available." });
+    expect(readCreditsUpTo("", 810)).toHaveProperty("error");
   });
 });
 
@@ -34,7 +60,7 @@ test("a priority is a whole number up to 1000", () => {
 });
 
 describe("limits", () => {
-  test("that are left open are the service's", () => {
+  test("that are left blank are the defaults", () => {
     expect(readLimits(NO_LIMITS)).toEqual({ value: null });
     expect(readLimits({ ...NO_LIMITS, requests_per_minute: "60" })).toEqual({ value: { requests_per_minute: 60 } });
   });
@@ -44,7 +70,12 @@ describe("limits", () => {
     expect(readLimits(limitTexts(limits))).toEqual({ value: limits });
   });
 
-  test.each(["0", "-1", "1.5", "many"])("are whole numbers, not %j", (text) => {
+  test("may have commas between thousands, as their placeholders do", () => {
+    const read = readLimits({ ...NO_LIMITS, tokens_per_minute: "1,000,000" });
+    expect(read).toEqual({ value: { tokens_per_minute: 1_000_000 } });
+  });
+
+  test.each(["0", "-1", "1.5", "1,5", "10,00", "1.000", "many"])("are whole numbers, not %j", (text) => {
     expect(readLimits({ ...NO_LIMITS, tokens_per_minute: text })).toMatchObject({ wrong: "tokens_per_minute" });
   });
 });
@@ -58,7 +89,7 @@ describe("an expiry", () => {
     expect(readExpiry("date", "2027-01-31", nowMs)).toEqual({ value: new Date("2027-01-31T23:59:59").toISOString() });
   });
 
-  test("is not in the past, and a day", () => {
+  test("is a date, and not in the past", () => {
     expect(readExpiry("date", "2026-11-01", nowMs)).toHaveProperty("error");
     expect(readExpiry("date", "", nowMs)).toHaveProperty("error");
   });

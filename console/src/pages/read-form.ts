@@ -1,29 +1,61 @@
 import type { Limits } from "../api/types.ts";
+import { formatAmount } from "../format/numbers.ts";
 
-/** What a field holds, read: its value, or what is wrong with it. */
+/** Content of a field: its value, or what is wrong with it. */
 export type Read<T> = { value: T } | { error: string };
 
-/** Credits with at most six decimals. */
+/** Commas group thousands here, as the console itself writes numbers. */
+const GROUPED_DECIMAL = /^\d{1,3}(,\d{3})+\.\d+$/;
+const GROUPED_MILLIONS = /^\d{1,3}(,\d{3}){2,}$/;
+const GROUPED_WHOLE = /^\d{1,3}(,\d{3})+$/;
+
+/**
+ * Reads credits with at most six decimals. A comma is refused where it could be a decimal comma: `50,00` and `1,250` are
+ * ambiguous, `1,250.50` and `1,250,000` are not.
+ */
 export function readCredits(text: string): Read<number> {
-  const trimmed = text.trim().replaceAll(",", "");
-  if (trimmed === "") return { error: "How many credits?" };
-  if (!/^\d+(\.\d+)?$/.test(trimmed)) return { error: "A number such as 100 or 0.5." };
-  if (!/^\d+(\.\d{1,6})?$/.test(trimmed)) return { error: "At most six decimals: a credit has a million parts." };
-  const value = Number(trimmed);
-  if (value === 0) return { error: "More than nothing." };
-  return value > 1e9 ? { error: "At most a billion credits at once." } : { value };
+  const trimmed = text.trim();
+  if (trimmed === "") return { error: "Enter an amount." };
+  const isGrouped = GROUPED_DECIMAL.test(trimmed) || GROUPED_MILLIONS.test(trimmed);
+  if (trimmed.includes(",") && !isGrouped) return { error: ambiguityOf(trimmed) };
+  const digits = trimmed.replaceAll(",", "");
+  if (!/^\d+(\.\d+)?$/.test(digits)) return { error: "Enter a number, such as 100 or 0.5." };
+  if (!/^\d+(\.\d{1,6})?$/.test(digits)) return { error: "Enter at most six decimals." };
+  const value = Number(digits);
+  if (value === 0) return { error: "Must be greater than 0." };
+  return value > 1e9 ? { error: "Must be at most 1,000,000,000." } : { value };
 }
 
-/** The same, where nothing is an answer too. */
+function ambiguityOf(text: string): string {
+  const [whole = "", decimals = "", ...rest] = text.split(",");
+  const isNumber = /^\d+$/.test(whole) && /^\d+$/.test(decimals) && rest.length === 0;
+  if (!isNumber) return "Enter a number, such as 1250.50.";
+  if (decimals.length === 3) return `Ambiguous: enter ${whole}${decimals} or ${whole}.${decimals}.`;
+  return `Ambiguous: use a point for decimals, as in ${whole}.${decimals}.`;
+}
+
+/** The error to show at a field: as soon as something is entered, and for a blank field once it was submitted. */
+export function shownError<T>(read: Read<T>, text: string, isSubmitted: boolean): string | null {
+  return "error" in read && (isSubmitted || text.trim() !== "") ? read.error : null;
+}
+
+/** Reads credits that may be left blank: null. */
 export function readOptionalCredits(text: string): Read<number | null> {
   return text.trim() === "" ? { value: null } : readCredits(text);
+}
+
+/** Reads credits of which at most `available` can be taken. */
+export function readCreditsUpTo(text: string, available: number): Read<number> {
+  const read = readCredits(text);
+  if ("error" in read || read.value <= available) return read;
+  return { error: `Only ${formatAmount(available)} credits are available.` };
 }
 
 const PRIORITY_MAX = 1000;
 
 export function readPriority(text: string): Read<number> {
   const value = /^\d{1,4}$/.test(text.trim()) ? Number(text) : Number.NaN;
-  return value <= PRIORITY_MAX ? { value } : { error: `A whole number from 0 to ${PRIORITY_MAX}.` };
+  return value <= PRIORITY_MAX ? { value } : { error: `Enter a whole number from 0 to ${PRIORITY_MAX}.` };
 }
 
 export type LimitTexts = Record<keyof Limits, string>;
@@ -35,25 +67,26 @@ export function limitTexts(limits: Limits | null): LimitTexts {
   return texts;
 }
 
-/** Limits of one's own; null: the service's are in force. */
+/** Reads limits of an organization or a token; null: the defaults apply. Commas may only group thousands. */
 export function readLimits(texts: LimitTexts): Read<Limits | null> & { wrong?: keyof Limits } {
   const limits: Limits = {};
   for (const [name, text] of Object.entries(texts) as [keyof Limits, string][]) {
-    const trimmed = text.trim().replaceAll(",", "");
+    const trimmed = text.trim();
     if (trimmed === "") continue;
-    if (!/^[1-9]\d{0,8}$/.test(trimmed)) return { error: "A whole number from 1 on, or nothing.", wrong: name };
-    limits[name] = Number(trimmed);
+    const digits = GROUPED_WHOLE.test(trimmed) ? trimmed.replaceAll(",", "") : trimmed;
+    if (!/^[1-9]\d{0,8}$/.test(digits)) return { error: "Enter a whole number, or leave blank.", wrong: name };
+    limits[name] = Number(digits);
   }
   return { value: Object.keys(limits).length === 0 ? null : limits };
 }
 
 const DAY_MS = 86_400_000;
 
-/** When something ends: after so many days, at the end of a day of the reader's calendar, or never (empty). */
+/** Reads when something ends: after some days, at the end of a day of the reader's calendar, or never (null). */
 export function readExpiry(choice: string, day: string, nowMs: number): Read<string | null> {
   if (choice === "never") return { value: null };
   if (choice !== "date") return { value: new Date(nowMs + Number(choice) * DAY_MS).toISOString() };
   const end = new Date(`${day}T23:59:59`);
-  if (Number.isNaN(end.getTime())) return { error: "Choose a day." };
-  return end.getTime() <= nowMs ? { error: "That day is over." } : { value: end.toISOString() };
+  if (Number.isNaN(end.getTime())) return { error: "Choose a date." };
+  return end.getTime() <= nowMs ? { error: "Date is in the past." } : { value: end.toISOString() };
 }

@@ -25,7 +25,7 @@ export function SignIn({ service }: { service: ServiceFacts | undefined }) {
           <div className="card-body stack">
             <div>
               <h1>Sign in</h1>
-              <p className="soft">See the credits, hold the keys, try the models.</p>
+              <p className="soft">Usage, API keys and models in one place</p>
             </div>
             <SignInForm />
           </div>
@@ -74,7 +74,7 @@ function SignInForm() {
         placeholder="tg-admin-… or sk-tg-…"
         value={token}
         onValue={setToken}
-        error={isMissing ? "Paste a token first." : null}
+        error={isMissing ? "Enter a token." : null}
       />
       {signIn.isError && <Failure error={signIn.error} />}
       <Button type="submit" look="main" busy={signIn.isPending}>

@@ -1,40 +1,64 @@
 import { X } from "lucide-react";
-import { type FormEvent, type ReactNode, useId, useLayoutEffect, useRef } from "react";
+import { type FormEvent, type KeyboardEvent, type ReactNode, useId, useLayoutEffect, useRef, useState } from "react";
+import { isOutcomeUnknown } from "../api/actions.ts";
 import { Button, IconButton } from "./button.tsx";
+import { Failure, Note } from "./states.tsx";
 
 interface DialogProps {
   title: string;
   onClose: () => void;
+  /** What Escape does; absent: it closes the dialog. */
+  onEscape?: () => void;
   children: ReactNode;
   /** Beside the page instead of above its middle. */
   side?: boolean;
+  /** Without a button in its head that closes it. */
+  isLocked?: boolean;
   className?: string;
 }
 
 /**
- * A dialog over the page: the browser keeps the focus in it, closes it by Escape, and gives the focus back. A press
- * beside it closes only what shows and asks nothing, so that nothing typed is lost.
+ * A dialog over the page: the browser keeps the focus in it and gives the focus back. A click beside it closes only
+ * what shows and asks for nothing, so that no input is lost.
  */
-export function Dialog({ title, onClose, children, side = false, className = "" }: DialogProps) {
+export function Dialog(props: DialogProps) {
+  const { title, onClose, onEscape = onClose, children, side = false, isLocked = false, className = "" } = props;
   const element = useRef<HTMLDialogElement>(null);
+  const isOpen = useRef(true);
   const id = useId();
   // Closed before it is taken from the page: else the focus would not go back to where it came from.
   useLayoutEffect(() => {
     const dialog = element.current;
+    isOpen.current = true;
     dialog?.showModal();
-    // A form is there to be filled in: the browser would begin with the button that closes it.
+    // The browser would focus the button that closes the dialog.
     dialog?.querySelector<HTMLElement>("form :is(input, select, textarea)")?.focus();
-    return () => dialog?.close();
+    return () => {
+      isOpen.current = false;
+      dialog?.close();
+    };
   }, []);
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== "Escape" || event.defaultPrevented) return;
+    // Else Chromium closes the dialog on a second Escape without asking the page.
+    event.preventDefault();
+    onEscape();
+  };
   return (
-    // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes it by the browser's own doing
     <dialog
       ref={element}
       className={`dialog ${side ? "dialog-side" : ""} ${className}`}
       aria-labelledby={id}
+      onKeyDown={onKeyDown}
       onCancel={(event) => {
         event.preventDefault();
-        onClose();
+        onEscape();
+      }}
+      onClose={() => {
+        // The browser closed it by itself, such as by the back gesture of a phone.
+        if (!isOpen.current) return;
+        element.current?.showModal();
+        onEscape();
       }}
       onClick={(event) => {
         if (side && event.target === element.current) onClose();
@@ -43,7 +67,7 @@ export function Dialog({ title, onClose, children, side = false, className = "" 
       <div className="dialog-box">
         <header className="dialog-head">
           <h2 id={id}>{title}</h2>
-          <IconButton icon={X} label="Close" onClick={onClose} />
+          {!isLocked && <IconButton icon={X} label="Close" onClick={onClose} />}
         </header>
         {children}
       </div>
@@ -51,43 +75,99 @@ export function Dialog({ title, onClose, children, side = false, className = "" 
   );
 }
 
-interface DialogFormProps extends DialogProps {
-  /** What the button says that does it. */
+interface DialogFormProps {
+  title: string;
+  /** Label of the button that submits. */
   action: string;
-  busy: boolean;
-  /** What went wrong when it was tried. */
-  failure?: ReactNode;
+  /** The action that the form starts. */
+  attempt: { isPending: boolean; isError: boolean; error: unknown };
   danger?: boolean;
   onSubmit: () => void;
+  onClose: () => void;
+  children: ReactNode;
 }
 
-/** A dialog that asks for something and then does it. */
-export function DialogForm({ action, busy, failure, danger, onSubmit, children, ...dialog }: DialogFormProps) {
+/**
+ * A dialog with a form. It stays open while its action runs, shows a failure, and asks before Escape discards what was
+ * entered.
+ */
+export function DialogForm({ title, action, attempt, danger, onSubmit, onClose, children }: DialogFormProps) {
+  const form = useRef<HTMLFormElement>(null);
+  const hasInput = useRef(false);
+  const [isLeaving, setLeaving] = useState(false);
+  const busy = attempt.isPending;
+  const close = () => {
+    if (!busy) onClose();
+  };
+  const onEscape = () => {
+    if (busy) return;
+    if (hasInput.current) setLeaving(true);
+    else onClose();
+  };
+  const stay = () => {
+    form.current?.querySelector<HTMLElement>(":is(input, select, textarea)")?.focus();
+    setLeaving(false);
+  };
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
-    if (busy) return;
-    const form = event.currentTarget;
+    if (busy || isLeaving) return;
     onSubmit();
-    // Where something is wrong, that is where one goes on; it may be out of sight.
+    // What is wrong may be out of sight.
     requestAnimationFrame(() => {
-      form.querySelector<HTMLElement>("[aria-invalid]")?.focus();
-      form.querySelector(".field-error, .notice-bad")?.scrollIntoView({ block: "nearest" });
+      form.current?.querySelector<HTMLElement>("[aria-invalid]")?.focus();
+      form.current?.querySelector(".field-error, .notice-bad")?.scrollIntoView({ block: "nearest" });
     });
   };
   return (
-    <Dialog {...dialog}>
-      <form onSubmit={submit} noValidate className="dialog-form">
+    <Dialog title={title} onClose={close} onEscape={onEscape}>
+      <form
+        ref={form}
+        onSubmit={submit}
+        onInput={() => {
+          hasInput.current = true;
+          setLeaving(false);
+        }}
+        noValidate
+        className="dialog-form"
+      >
         <div className="dialog-body">
           {children}
-          {failure}
+          {attempt.isError && <Failure error={attempt.error} />}
+          {attempt.isError && isOutcomeUnknown(attempt.error) && (
+            <Note tone="warn">
+              The service may have done this all the same. Submit again: it is done only once, unless you change or
+              close the form.
+            </Note>
+          )}
         </div>
-        <footer className="dialog-foot">
-          <Button onClick={dialog.onClose}>Cancel</Button>
-          <Button type="submit" look={danger ? "danger" : "main"} busy={busy}>
-            {action}
-          </Button>
-        </footer>
+        {isLeaving ? (
+          <Leave onStay={stay} onLeave={onClose} />
+        ) : (
+          <footer className="dialog-foot">
+            <Button onClick={close}>Cancel</Button>
+            <Button type="submit" look={danger ? "danger" : "main"} busy={busy}>
+              {action}
+            </Button>
+          </footer>
+        )}
       </form>
     </Dialog>
+  );
+}
+
+/** Asks whether to discard what was entered. */
+function Leave({ onStay, onLeave }: { onStay: () => void; onLeave: () => void }) {
+  return (
+    <footer className="dialog-foot">
+      <p role="alert" className="dialog-question">
+        Discard your changes?
+      </p>
+      <Button autoFocus onClick={onStay}>
+        Keep editing
+      </Button>
+      <Button look="danger" onClick={onLeave}>
+        Discard
+      </Button>
+    </footer>
   );
 }

@@ -154,6 +154,8 @@ function PickerList({ options, value, isStale, hasMore, attributes, ...list }: P
 
 function told(options: readonly Option[] | undefined, hasMore: boolean): string {
   if (options === undefined) return "Searching …";
-  if (options.length === 0) return "None is like this.";
-  return hasMore ? "More fit: type on to find them." : `${options.length} to choose from`;
+  if (options.length === 0) return "No matches.";
+  return hasMore
+    ? "More matches: type more to narrow them down."
+    : `${options.length} ${options.length === 1 ? "match" : "matches"}`;
 }

@@ -14,7 +14,7 @@ export function Empty({ icon: Icon, title, children }: { icon: LucideIcon; title
   );
 }
 
-/** What happened, in the service's own words, and what can be done about it. */
+/** An error with its message, and what can be done about it. */
 export function Failure({ error, onRetry, retrying }: { error: unknown; onRetry?: () => void; retrying?: boolean }) {
   const { title, text, note } = describe(error);
   return (
@@ -34,21 +34,49 @@ export function Failure({ error, onRetry, retrying }: { error: unknown; onRetry?
   );
 }
 
+/** Titles of errors by their code; see docs/errors.md. */
+const TITLES: Record<string, string> = {
+  invalid_token: "Invalid token",
+  expired_token: "Expired token",
+  missing_token: "Not signed in",
+  insufficient_scope: "Missing scope",
+  insufficient_role: "Not permitted",
+  insufficient_credits: "Insufficient credits",
+  rate_limit_exceeded: "Too many requests",
+  not_found: "Not found",
+  store_unavailable: "Database unavailable",
+  upstream_unavailable: "Provider unavailable",
+  upstream_timeout: "Provider timeout",
+  upstream_rejected: "Rejected by the provider",
+  overloaded: "Provider overloaded",
+  content_filter: "Blocked by the content filter",
+  organization_paused: "Organization paused",
+};
+
+/** Title of an error without one of its own. */
+function titleOf(status: number): string {
+  if (status === 502 || status === 504) return "Provider error";
+  if (status >= 500) return "Service error";
+  return status === 409 ? "Conflict" : "Invalid request";
+}
+
 function describe(error: unknown): { title: string; text: string; note?: string } {
-  // What fetch and import throw where nobody answers.
+  if (error instanceof DOMException && error.name === "TimeoutError") {
+    return { title: "No answer", text: "The service did not answer in time." };
+  }
+  // What fetch and import throw without a connection.
   if (error instanceof TypeError && /fetch|import|load|network/i.test(error.message)) {
     return { title: "The service could not be reached", text: "It may be restarting, or the network is down." };
   }
   if (!(error instanceof ApiFailure)) {
     return {
-      title: "The console has a defect here",
-      text: "Reload the page; if it stays, please report it.",
+      title: "Console error",
+      text: "Reload the page. If the error persists, report it.",
       note: String(error),
     };
   }
   const note = [error.code, error.requestId].filter(Boolean).join(" · ");
-  if (error.status >= 500) return { title: "The service failed", text: error.message, note };
-  return { title: "The service refused this", text: error.message, note };
+  return { title: TITLES[error.code ?? ""] ?? titleOf(error.status), text: error.message, note };
 }
 
 export function Note({ children, tone = "plain" }: { children: ReactNode; tone?: "plain" | "warn" | "good" }) {

@@ -3,31 +3,33 @@ import { useState } from "react";
 import { useAction } from "../../api/actions.ts";
 import { send } from "../../api/client.ts";
 import { useList } from "../../api/queries.ts";
-import type { Allowance, NewAllowance } from "../../api/types.ts";
+import type { Allowance, NewAllowance, Organization } from "../../api/types.ts";
+import { formatAmount } from "../../format/numbers.ts";
 import { formatDate } from "../../format/times.ts";
 import { Button, IconButton } from "../../ui/button.tsx";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { SelectField, TextField } from "../../ui/field.tsx";
 import { Listing } from "../../ui/listing.tsx";
 import { Card } from "../../ui/page.tsx";
-import { Badge, Empty, Failure } from "../../ui/states.tsx";
+import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Credits } from "../../ui/values.tsx";
-import { readCredits } from "../read-form.ts";
+import { readCredits, shownError } from "../read-form.ts";
+import { Summary } from "./booking-form.tsx";
 
 type Doing = { what: "create" } | { what: "end"; allowance: Allowance } | null;
 
-/** Credits that come every month. */
-export function Allowances({ organizationId, mayChange }: { organizationId: string; mayChange: boolean }) {
+/** Credits that are granted every month. */
+export function Allowances({ organization, mayChange }: { organization: Organization; mayChange: boolean }) {
   const [doing, setDoing] = useState<Doing>(null);
-  const path = `/admin/v1/organizations/${encodeURIComponent(organizationId)}/allowances`;
+  const path = `/admin/v1/organizations/${encodeURIComponent(organization.id)}/allowances`;
   const list = useList<Allowance>("organizations", path, {});
   if (!mayChange && list.rows?.length === 0) return null;
   const close = () => setDoing(null);
   return (
     <Card
-      title="Allowances"
-      about="Credits that are granted every month"
+      title="Monthly allowances"
+      about="Renew automatically"
       flush
       actions={
         mayChange && (
@@ -44,12 +46,12 @@ export function Allowances({ organizationId, mayChange }: { organizationId: stri
         keyOf={({ id }) => id}
         skeletonRows={1}
         empty={
-          <Empty icon={CalendarClock} title="No allowance">
-            Add one to grant the same credits every month, without anybody having to think of it.
+          <Empty icon={CalendarClock} title="No monthly allowance">
+            Add one to grant the same credits every month.
           </Empty>
         }
       />
-      {doing?.what === "create" && <CreateAllowance path={path} onClose={close} />}
+      {doing?.what === "create" && <CreateAllowance path={path} name={organization.name} onClose={close} />}
       {doing?.what === "end" && <EndAllowance path={path} allowance={doing.allowance} onClose={close} />}
     </Card>
   );
@@ -57,16 +59,16 @@ export function Allowances({ organizationId, mayChange }: { organizationId: stri
 
 function columnsOf(mayChange: boolean, onEnd: (allowance: Allowance) => void): Column<Allowance>[] {
   const columns: Column<Allowance>[] = [
-    { head: "A month", cell: ({ amount }) => <Credits value={amount} /> },
+    { head: "Per month", cell: ({ amount }) => <Credits value={amount} /> },
     {
       head: "State",
       cell: ({ ended_at }) => (
         <Badge tone={ended_at === null ? "good" : "plain"}>{ended_at === null ? "active" : "ended"}</Badge>
       ),
     },
-    { head: "What is left", wideOnly: true, cell: ({ lapses }) => (lapses ? "lapses each month" : "stays") },
-    { head: "Since", wideOnly: true, cell: ({ begins_at }) => formatDate(begins_at) },
-    { head: "Next", cell: ({ next_at, ended_at }) => (ended_at === null ? formatDate(next_at) : "–") },
+    { head: "Unspent credits", wideOnly: true, cell: ({ lapses }) => (lapses ? "expire each month" : "are kept") },
+    { head: "Started", wideOnly: true, cell: ({ begins_at }) => formatDate(begins_at) },
+    { head: "Next grant", cell: ({ next_at, ended_at }) => (ended_at === null ? formatDate(next_at) : "–") },
   ];
   const end = (allowance: Allowance) =>
     allowance.ended_at === null && (
@@ -76,36 +78,40 @@ function columnsOf(mayChange: boolean, onEnd: (allowance: Allowance) => void): C
 }
 
 const REST = [
-  ["lapses", "Lapses when the next month begins"],
-  ["stays", "Stays"],
+  ["lapses", "Expire when the next month begins"],
+  ["stays", "Are kept"],
 ] as const;
 
-function CreateAllowance({ path, onClose }: { path: string; onClose: () => void }) {
+function CreateAllowance({ path, name, onClose }: { path: string; name: string; onClose: () => void }) {
   const [amount, setAmount] = useState("");
   const [rest, setRest] = useState<(typeof REST)[number][0]>("lapses");
-  const [error, setError] = useState<string | null>(null);
+  const [isSubmitted, setSubmitted] = useState(false);
   const create = useAction(
-    (terms: NewAllowance) => send<Allowance>("POST", path, terms),
+    (terms: NewAllowance, key) => send<Allowance>("POST", path, terms, key),
     ["organizations", "overview"],
     onClose,
   );
+  const credits = readCredits(amount);
   const submit = () => {
-    const credits = readCredits(amount);
-    setError("error" in credits ? credits.error : null);
+    setSubmitted(true);
     if ("value" in credits) create.mutate({ amount: credits.value, lapses: rest === "lapses" });
   };
   return (
-    <DialogForm
-      title="Add allowance"
-      action="Add allowance"
-      busy={create.isPending}
-      failure={create.isError && <Failure error={create.error} />}
-      onSubmit={submit}
-      onClose={onClose}
-    >
-      <p>It is granted now, and every month from now on, at this hour.</p>
-      <TextField label="Credits a month" inputMode="decimal" value={amount} error={error} onValue={setAmount} />
-      <SelectField label="What is left at the end of a month" value={rest} options={REST} onValue={setRest} />
+    <DialogForm title="Add allowance" action="Add allowance" attempt={create} onSubmit={submit} onClose={onClose}>
+      <p>Starts now and repeats monthly.</p>
+      <TextField
+        label="Credits per month"
+        inputMode="decimal"
+        value={amount}
+        error={shownError(credits, amount, isSubmitted)}
+        onValue={setAmount}
+      />
+      <SelectField label="Unspent credits at the end of a month" value={rest} options={REST} onValue={setRest} />
+      <Summary
+        text={
+          "value" in credits ? `Grants ${formatAmount(credits.value)} credits to ${name} now and every month.` : null
+        }
+      />
     </DialogForm>
   );
 }
@@ -127,14 +133,13 @@ function EndAllowance({ path, allowance, onClose }: EndAllowanceProps) {
       title="End the allowance?"
       action="End allowance"
       danger
-      busy={end.isPending}
-      failure={end.isError && <Failure error={end.error} />}
+      attempt={end}
       onSubmit={() => end.mutate(undefined)}
       onClose={onClose}
     >
       <p>
-        What was granted for this month stays. Nothing is granted on {formatDate(allowance.next_at)} or after it. It
-        cannot be begun again; add another one instead.
+        The credits of this month stay. Nothing is granted on {formatDate(allowance.next_at)} or later. An ended
+        allowance can't be restarted.
       </p>
     </DialogForm>
   );

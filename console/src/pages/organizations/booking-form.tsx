@@ -3,13 +3,12 @@ import { useAction } from "../../api/actions.ts";
 import { send } from "../../api/client.ts";
 import type { Booking } from "../../api/types.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
-import { Failure } from "../../ui/states.tsx";
 
-/** Something that the books take of an organization: where it is sent, and what happens when it is booked. */
+/** An action that books credits of an organization: the path that it is sent to, and what follows it. */
 export function useBooking<Input extends object>(organizationId: string, what: string, onDone: () => void) {
   const path = `/admin/v1/organizations/${encodeURIComponent(organizationId)}/${what}`;
   return useAction(
-    (input: Input) => send<Booking>("POST", path, input),
+    (input: Input, key) => send<Booking>("POST", path, input, key),
     ["organizations", "overview"],
     (booking) => booking.repeated || onDone(),
   );
@@ -20,34 +19,38 @@ interface BookingFormProps {
   action: string;
   danger?: boolean;
   booking: { isPending: boolean; isError: boolean; error: unknown; data: Booking | undefined };
+  /** What submitting will book, in words; null while the input is not valid. */
+  summary: string | null;
   onSubmit: () => void;
   onClose: () => void;
   children: ReactNode;
 }
 
-/** A form for a booking: what went wrong with it, and that a reference books once. */
-export function BookingForm({ booking, children, ...dialog }: BookingFormProps) {
+/** A form for a booking: it shows what will be booked, and says when a reference was booked before. */
+export function BookingForm({ booking, summary, children, ...dialog }: BookingFormProps) {
   return (
-    <DialogForm
-      {...dialog}
-      busy={booking.isPending}
-      failure={
-        <>
-          {booking.isError && <Failure error={booking.error} />}
-          {booking.data?.repeated && (
-            <p className="field-error" role="alert">
-              This reference was booked before: nothing was booked now.
-            </p>
-          )}
-        </>
-      }
-    >
+    <DialogForm {...dialog} attempt={booking}>
       {children}
+      <Summary text={summary} />
+      {booking.data?.repeated && (
+        <p className="field-error" role="alert">
+          This reference was booked before. Nothing was booked now.
+        </p>
+      )}
     </DialogForm>
   );
 }
 
-/** What was typed on a line, or null where nothing was. */
+/** What a form will do, read from its fields before it is submitted. */
+export function Summary({ text }: { text: string | null }) {
+  return (
+    <p className="summary" role="status">
+      {text}
+    </p>
+  );
+}
+
+/** Text of a line, or null where it is blank. */
 export function lineOrNull(text: string): string | null {
   return text.trim() === "" ? null : text.trim();
 }

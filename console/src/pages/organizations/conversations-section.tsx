@@ -9,7 +9,7 @@ import { daysInWords } from "../../format/times.ts";
 import { Button } from "../../ui/button.tsx";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { Card } from "../../ui/page.tsx";
-import { Badge, Failure } from "../../ui/states.tsx";
+import { Badge } from "../../ui/states.tsx";
 import { useChange } from "./edit.tsx";
 
 interface SectionProps {
@@ -17,7 +17,7 @@ interface SectionProps {
 }
 type Doing = "switch" | "remove" | null;
 
-/** Whether what is asked and answered is kept, and how to change that. */
+/** Whether prompts and answers are stored, and how to change that. */
 export function ConversationsSection({ organization }: SectionProps) {
   const [doing, setDoing] = useState<Doing>(null);
   const [removed, setRemoved] = useState<number | null>(null);
@@ -28,19 +28,19 @@ export function ConversationsSection({ organization }: SectionProps) {
       title="Prompts and answers"
       actions={
         <>
-          <Button onClick={() => setDoing("remove")}>Remove what is kept</Button>
-          <Button onClick={() => setDoing("switch")}>{isOn ? "Stop keeping them" : "Keep them"}</Button>
+          <Button onClick={() => setDoing("remove")}>Delete stored data</Button>
+          <Button onClick={() => setDoing("switch")}>{isOn ? "Disable storage" : "Enable storage"}</Button>
         </>
       }
     >
       <div className="stack-small">
-        <div>{isOn ? <Badge tone="warn">kept for {days}</Badge> : <Badge>not kept</Badge>}</div>
+        <div>{isOn ? <Badge tone="warn">stored for {days}</Badge> : <Badge>not stored</Badge>}</div>
         <p>
           {isOn
-            ? "What its callers write and what models answer is stored. Only the operator can read it, on the page of each request, and each reading stands under Changes."
-            : "What its callers write and what models answer is not stored, but for an answer under an Idempotency-Key, for 24 hours."}
+            ? "Prompts and answers are stored. Only the operator can read them, on the page of each request. Viewing is logged in the audit log."
+            : "Prompts and answers are not stored, except answers to requests with an Idempotency-Key, for 24 hours."}
         </p>
-        {removed !== null && <p role="status">{formatCount(removed)} removed.</p>}
+        {removed !== null && <p role="status">{formatCount(removed)} deleted.</p>}
       </div>
       {doing === "switch" && <SwitchKeeping organization={organization} onClose={() => setDoing(null)} />}
       {doing === "remove" && (
@@ -59,30 +59,29 @@ interface DialogProps extends SectionProps {
   onClose: () => void;
 }
 
-/** Asks once more, and says what it does. */
+/** Asks for confirmation, and says what changes. */
 function SwitchKeeping({ organization, onClose }: DialogProps) {
   const change = useChange({ organization, onClose });
-  const isOn = organization.keeps_conversations;
+  // As it was when the dialog opened: another operator may change it meanwhile.
+  const [isOn] = useState(organization.keeps_conversations);
   const days = useDaysInWords();
   return (
     <DialogForm
-      title={`${isOn ? "Stop keeping" : "Keep"} prompts and answers?`}
-      action={isOn ? "Stop keeping them" : "Keep them"}
-      busy={change.isPending}
-      failure={change.isError && <Failure error={change.error} />}
+      title={isOn ? "Stop storing prompts and answers?" : "Store prompts and answers?"}
+      action={isOn ? "Disable storage" : "Enable storage"}
+      attempt={change}
       onSubmit={() => change.mutate({ keeps_conversations: !isOn })}
       onClose={onClose}
     >
       {isOn ? (
         <p>
-          From now on nothing that is asked or answered is stored. What was kept stays until its {days} are over, or
-          until you remove it.
+          New prompts and answers are not stored. Stored ones stay until their {days} are over, or until you delete
+          them.
         </p>
       ) : (
         <p>
-          From now on every request of all tokens of {organization.name} is stored with its answer, for {days}: whatever
-          its callers write, personal data too. Only the operator can read it, and each reading is recorded. The tokens
-          themselves are not stored. Tell those who use it.
+          Every request of {organization.name} is stored with its answer for {days}, including personal data. Only the
+          operator can read it, and viewing is logged. Tokens are not stored. Inform the users of the organization.
         </p>
       )}
     </DialogForm>
@@ -101,18 +100,17 @@ function RemoveKept({ organization, onRemoved, onClose }: DialogProps & { onRemo
   );
   return (
     <DialogForm
-      title="Remove all prompts and answers?"
-      action="Remove them"
+      title="Delete all stored prompts and answers?"
+      action="Delete"
       danger
-      busy={remove.isPending}
-      failure={remove.isError && <Failure error={remove.error} />}
+      attempt={remove}
       onSubmit={() => remove.mutate(undefined)}
       onClose={onClose}
     >
       <p>
-        Every prompt and answer that is kept of {organization.name} is removed at once and for good. The requests
-        themselves and what they were charged stay.
-        {organization.keeps_conversations && " What is asked from then on is kept again, unless you stop that first."}
+        All stored prompts and answers of {organization.name} are deleted immediately. This cannot be undone. The
+        requests and their charges stay.
+        {organization.keeps_conversations && " New requests are stored again, unless you disable storage first."}
       </p>
     </DialogForm>
   );

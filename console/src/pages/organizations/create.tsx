@@ -5,7 +5,6 @@ import { send } from "../../api/client.ts";
 import type { Limits, NewOrganization, Organization } from "../../api/types.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { TextField } from "../../ui/field.tsx";
-import { Failure } from "../../ui/states.tsx";
 import { LimitsFields } from "../limits-fields.tsx";
 import { NO_LIMITS, readLimits } from "../read-form.ts";
 
@@ -20,7 +19,7 @@ export function CreateOrganization({ onClose }: { onClose: () => void }) {
   const [errors, setErrors] = useState<Errors>({});
   const [, go] = useLocation();
   const create = useAction(
-    (made: NewOrganization) => send<Organization>("POST", "/admin/v1/organizations", made),
+    (made: NewOrganization, key) => send<Organization>("POST", "/admin/v1/organizations", made, key),
     ["organizations", "overview"],
     ({ id }) => go(`/organizations/${encodeURIComponent(id)}`),
   );
@@ -28,7 +27,7 @@ export function CreateOrganization({ onClose }: { onClose: () => void }) {
     const own = readLimits(limits);
     const wrong = "error" in own && own.wrong !== undefined ? { name: own.wrong, error: own.error } : undefined;
     setErrors({
-      name: name.trim() === "" ? "Give it a name." : undefined,
+      name: name.trim() === "" ? "Enter a name." : undefined,
       limit: wrong,
     });
     if (name.trim() !== "" && "value" in own) create.mutate({ name: name.trim(), limits: own.value });
@@ -37,14 +36,13 @@ export function CreateOrganization({ onClose }: { onClose: () => void }) {
     <DialogForm
       title="Create organization"
       action="Create organization"
-      busy={create.isPending}
-      failure={create.isError && <Failure error={create.error} />}
+      attempt={create}
       onSubmit={submit}
       onClose={onClose}
     >
       <TextField
         label="Name"
-        hint="Its page, which opens next, is where it is granted credits."
+        hint="You can grant credits on its page, which opens next."
         maxLength={200}
         value={name}
         error={errors.name}

@@ -1,42 +1,61 @@
 import { useState } from "react";
-import type { NewCredit } from "../../api/types.ts";
+import type { NewCredit, Organization } from "../../api/types.ts";
+import { formatAmount } from "../../format/numbers.ts";
 import { TextField } from "../../ui/field.tsx";
-import { readCredits } from "../read-form.ts";
+import { readCredits, shownError } from "../read-form.ts";
 import { BookingForm, lineOrNull, useBooking } from "./booking-form.tsx";
 
-/** Gives credits back that were spent: as goodwill, or to correct one charge. */
-export function CreditForm({ organizationId, onClose }: { organizationId: string; onClose: () => void }) {
+interface CreditFormProps {
+  organization: Organization;
+  onClose: () => void;
+}
+
+/** Refunds credits that were spent: as goodwill, or to correct one charge. */
+export function CreditForm({ organization, onClose }: CreditFormProps) {
   const [amount, setAmount] = useState("");
   const [holdId, setHoldId] = useState("");
   const [reference, setReference] = useState("");
   const [note, setNote] = useState("");
-  const [error, setError] = useState<string | null>(null);
-  const give = useBooking<NewCredit>(organizationId, "credits", onClose);
+  const [isSubmitted, setSubmitted] = useState(false);
+  const refund = useBooking<NewCredit>(organization.id, "credits", onClose);
+  const credits = readCredits(amount);
   const submit = () => {
-    const credits = readCredits(amount);
-    setError("error" in credits ? credits.error : null);
+    setSubmitted(true);
     if ("error" in credits) return;
     const why = { hold_id: lineOrNull(idOf(holdId)), reference: lineOrNull(reference), note: lineOrNull(note) };
-    give.mutate({ amount: credits.value, ...why });
+    refund.mutate({ amount: credits.value, ...why });
   };
   return (
-    <BookingForm title="Give credits back" action="Give back" booking={give} onSubmit={submit} onClose={onClose}>
-      <p>Credits that were spent come back as a credit, which can be spent again. Never more than was spent.</p>
-      <TextField label="Credits" inputMode="decimal" value={amount} error={error} onValue={setAmount} />
+    <BookingForm
+      title="Refund credits"
+      action="Refund credits"
+      booking={refund}
+      summary={"value" in credits ? `Refunds ${formatAmount(credits.value)} credits to ${organization.name}.` : null}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <p>Refunded credits can be spent again. At most what was spent can be refunded.</p>
       <TextField
-        label="For the request"
-        hint="The address of its page, or the id in it. Empty: goodwill."
+        label="Credits"
+        inputMode="decimal"
+        value={amount}
+        error={shownError(credits, amount, isSubmitted)}
+        onValue={setAmount}
+      />
+      <TextField
+        label="Request"
+        hint="Address or id of the request that was charged. Leave blank for a goodwill refund."
         value={holdId}
         onValue={setHoldId}
       />
       <TextField
         label="Reference"
-        hint="The same reference gives back once."
+        hint="Duplicate references are ignored."
         maxLength={200}
         value={reference}
         onValue={setReference}
       />
-      <TextField label="Note" hint="Why." maxLength={200} value={note} onValue={setNote} />
+      <TextField label="Note" hint="The reason." maxLength={200} value={note} onValue={setNote} />
     </BookingForm>
   );
 }

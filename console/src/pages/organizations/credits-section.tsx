@@ -13,35 +13,33 @@ import { Statement } from "./statement.tsx";
 
 interface CreditsSectionProps {
   organization: Organization;
-  /** Whether the reader grants and takes back, or only looks. */
+  /** Whether the reader can grant and revoke, or only view. */
   mayChange: boolean;
 }
 
 type Doing = { what: "grant" | "credit" } | { what: "revoke"; grant: Grant | null } | null;
 
-/** An organization's credits: what is left, where they come from, and where they went. */
+/** An organization's credits: what is left, where they came from, and where they went. */
 export function CreditsSection({ organization, mayChange }: CreditsSectionProps) {
   const [doing, setDoing] = useState<Doing>(null);
-  const { id, credits } = organization;
+  const { id } = organization;
   const close = () => setDoing(null);
   return (
     <>
       <Balance organization={organization} />
       <Card
         title="Grants"
-        about="Drawn in the order of their priority, what lapses first before the rest"
+        about="Spent by priority, then earliest expiry"
         flush
         actions={mayChange && <Actions onDoing={setDoing} />}
       >
         <Grants organizationId={id} onRevoke={mayChange ? (grant) => setDoing({ what: "revoke", grant }) : undefined} />
       </Card>
-      <Allowances organizationId={id} mayChange={mayChange} />
+      <Allowances organization={organization} mayChange={mayChange} />
       <Statement organizationId={id} />
-      {doing?.what === "grant" && <GrantForm organizationId={id} onClose={close} />}
-      {doing?.what === "credit" && <CreditForm organizationId={id} onClose={close} />}
-      {doing?.what === "revoke" && (
-        <RevokeForm organizationId={id} grant={doing.grant} available={credits.available} onClose={close} />
-      )}
+      {doing?.what === "grant" && <GrantForm organization={organization} onClose={close} />}
+      {doing?.what === "credit" && <CreditForm organization={organization} onClose={close} />}
+      {doing?.what === "revoke" && <RevokeForm organization={organization} grant={doing.grant} onClose={close} />}
     </>
   );
 }
@@ -50,10 +48,10 @@ function Actions({ onDoing }: { onDoing: (doing: Doing) => void }) {
   return (
     <>
       <Button icon={Undo2} onClick={() => onDoing({ what: "revoke", grant: null })}>
-        Take back
+        Revoke
       </Button>
       <Button icon={HandHeart} onClick={() => onDoing({ what: "credit" })}>
-        Give back
+        Refund
       </Button>
       <Button look="main" icon={HandCoins} onClick={() => onDoing({ what: "grant" })}>
         Grant credits
@@ -64,10 +62,10 @@ function Actions({ onDoing }: { onDoing: (doing: Doing) => void }) {
 
 function Balance({ organization: { credits } }: { organization: Organization }) {
   const tiles: [string, number, string][] = [
-    ["Credits left", credits.available, "To be spent now"],
-    ["Held", credits.held, "By requests that are running"],
-    ["Used", credits.used, "Charged so far"],
-    ["Granted", credits.total, "In all, without what has lapsed"],
+    ["Credits left", credits.available, "Available"],
+    ["Held", credits.held, "For requests in progress"],
+    ["Spent", credits.used, "Charged so far"],
+    ["Granted", credits.total, "Total granted, less expired and revoked"],
   ];
   return (
     <dl className="tiles">

@@ -4,7 +4,6 @@ import { send } from "../../api/client.ts";
 import type { Limits, Organization, OrganizationChange } from "../../api/types.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { TextField } from "../../ui/field.tsx";
-import { Failure } from "../../ui/states.tsx";
 import { LimitsFields } from "../limits-fields.tsx";
 import { limitTexts, readLimits } from "../read-form.ts";
 
@@ -13,7 +12,7 @@ interface EditProps {
   onClose: () => void;
 }
 
-/** A change of an organization, as the pages make it. */
+/** Changes columns of an organization; others stay as they are. */
 export function useChange({ organization, onClose }: EditProps) {
   const path = `/admin/v1/organizations/${encodeURIComponent(organization.id)}`;
   return useAction(
@@ -24,30 +23,32 @@ export function useChange({ organization, onClose }: EditProps) {
 }
 
 export function EditOrganization({ organization, onClose }: EditProps) {
-  const [name, setName] = useState(organization.name);
-  const [limits, setLimits] = useState(() => limitTexts(organization.limits));
+  // As it was when the dialog opened: only what the user changed since is sent.
+  const [before] = useState(organization);
+  const [name, setName] = useState(before.name);
+  const [limits, setLimits] = useState(() => limitTexts(before.limits));
   const [wrong, setWrong] = useState<{ name: keyof Limits; error: string }>();
   const change = useChange({ organization, onClose });
   const isNameless = name.trim() === "";
   const submit = () => {
     const read = readLimits(limits);
     setWrong("error" in read && read.wrong !== undefined ? { name: read.wrong, error: read.error } : undefined);
-    if ("value" in read && !isNameless) change.mutate({ name: name.trim(), limits: read.value });
+    if ("error" in read || isNameless) return;
+    const hasNewLimits = JSON.stringify(limits) !== JSON.stringify(limitTexts(before.limits));
+    const changes = {
+      ...(name.trim() !== before.name && { name: name.trim() }),
+      ...(hasNewLimits && { limits: read.value }),
+    };
+    if (Object.keys(changes).length === 0) onClose();
+    else change.mutate(changes);
   };
   return (
-    <DialogForm
-      title="Name and limits"
-      action="Save"
-      busy={change.isPending}
-      failure={change.isError && <Failure error={change.error} />}
-      onSubmit={submit}
-      onClose={onClose}
-    >
+    <DialogForm title="Settings" action="Save" attempt={change} onSubmit={submit} onClose={onClose}>
       <TextField
         label="Name"
         maxLength={200}
         value={name}
-        error={isNameless ? "Give it a name." : null}
+        error={isNameless ? "Enter a name." : null}
         onValue={setName}
       />
       <LimitsFields texts={limits} wrong={wrong} onTexts={setLimits} />

@@ -1,53 +1,80 @@
 import { useState } from "react";
-import type { NewGrant } from "../../api/types.ts";
+import type { NewGrant, Organization } from "../../api/types.ts";
+import { formatAmount } from "../../format/numbers.ts";
+import { formatDate } from "../../format/times.ts";
 import { TextField } from "../../ui/field.tsx";
 import { type ExpiryChoice, ExpiryFields } from "../expiry-fields.tsx";
-import { readCredits, readExpiry, readPriority } from "../read-form.ts";
+import { readCredits, readExpiry, readPriority, shownError } from "../read-form.ts";
 import { BookingForm, lineOrNull, useBooking } from "./booking-form.tsx";
 
-/** What went wrong in a field, by its name. */
-type Errors = Partial<Record<"amount" | "day" | "priority", string>>;
+interface GrantFormProps {
+  organization: Organization;
+  onClose: () => void;
+}
 
-export function GrantForm({ organizationId, onClose }: { organizationId: string; onClose: () => void }) {
+export function GrantForm({ organization, onClose }: GrantFormProps) {
+  // One moment for the whole form: a retry sends the same expiry again.
+  const [openedAtMs] = useState(() => Date.now());
   const [amount, setAmount] = useState("");
   const [reference, setReference] = useState("");
   const [priority, setPriority] = useState("0");
   const [expiry, setExpiry] = useState<ExpiryChoice>("never");
   const [day, setDay] = useState("");
-  const [errors, setErrors] = useState<Errors>({});
-  const grant = useBooking<NewGrant>(organizationId, "grants", onClose);
+  const [isSubmitted, setSubmitted] = useState(false);
+  const grant = useBooking<NewGrant>(organization.id, "grants", onClose);
+  const credits = readCredits(amount);
+  const end = readExpiry(expiry, day, openedAtMs);
+  const rank = readPriority(priority);
   const submit = () => {
-    const credits = readCredits(amount);
-    const end = readExpiry(expiry, day, Date.now());
-    const rank = readPriority(priority);
-    setErrors({
-      ...("error" in credits && { amount: credits.error }),
-      ...("error" in end && { day: end.error }),
-      ...("error" in rank && { priority: rank.error }),
-    });
+    setSubmitted(true);
     if ("error" in credits || "error" in end || "error" in rank) return;
     const terms = { expires_at: end.value, priority: rank.value, reference: lineOrNull(reference) };
     grant.mutate({ amount: credits.value, ...terms });
   };
   return (
-    <BookingForm title="Grant credits" action="Grant credits" booking={grant} onSubmit={submit} onClose={onClose}>
-      <TextField label="Credits" inputMode="decimal" value={amount} error={errors.amount} onValue={setAmount} />
+    <BookingForm
+      title="Grant credits"
+      action="Grant credits"
+      booking={grant}
+      summary={"value" in credits && "value" in end ? summaryOf(credits.value, organization.name, end.value) : null}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <TextField
+        label="Credits"
+        inputMode="decimal"
+        value={amount}
+        error={shownError(credits, amount, isSubmitted)}
+        onValue={setAmount}
+      />
       <TextField
         label="Reference"
-        hint="What it is for, such as an invoice. The same reference grants once."
+        hint="For example an invoice number. Duplicate references are ignored."
         maxLength={200}
         value={reference}
         onValue={setReference}
       />
-      <ExpiryFields label="Lapses" choice={expiry} day={day} error={errors.day} onChoice={setExpiry} onDay={setDay} />
+      <ExpiryFields
+        label="Expires"
+        choice={expiry}
+        day={day}
+        error={shownError(end, day, isSubmitted)}
+        onChoice={setExpiry}
+        onDay={setDay}
+      />
       <TextField
         label="Priority"
-        hint="Grants with a lower number are drawn first."
+        hint="Grants with a lower number are spent first."
         inputMode="numeric"
         value={priority}
-        error={errors.priority}
+        error={shownError(rank, priority, isSubmitted)}
         onValue={setPriority}
       />
     </BookingForm>
   );
+}
+
+function summaryOf(credits: number, name: string, expiresAt: string | null): string {
+  const expiry = expiresAt === null ? "" : `, which expire on ${formatDate(expiresAt)}`;
+  return `Grants ${formatAmount(credits)} credits to ${name}${expiry}.`;
 }

@@ -16,24 +16,24 @@ const COLUMNS: readonly Column<Grant>[] = [
     cell: ({ id, reference, source }) => (
       <span className="cell-two">
         <span className="wrap-anywhere">
-          {reference ? referenceInWords(reference) : source === "credit" ? "Given back" : "Without a reference"}
+          {reference ? referenceInWords(reference) : source === "credit" ? "Refund" : "Without a reference"}
         </span>
         <span className="mono faint wrap-anywhere wide-only">{id}</span>
       </span>
     ),
   },
-  { head: "State", cell: ({ state }) => <Badge tone={TONES[state]}>{state}</Badge> },
+  { head: "State", cell: ({ state }) => <Badge tone={TONES[state]}>{state === "lapsed" ? "expired" : state}</Badge> },
   { head: "Amount", right: true, wideOnly: true, cell: ({ amount }) => <Credits value={amount} /> },
   { head: "Left", right: true, cell: ({ remaining }) => <Credits value={remaining} /> },
-  { head: "Taken back", right: true, wideOnly: true, cell: ({ revoked }) => <Credits value={revoked} /> },
+  { head: "Revoked", right: true, wideOnly: true, cell: ({ revoked }) => <Credits value={revoked} /> },
   { head: "Priority", right: true, wideOnly: true, cell: ({ priority }) => priority },
   { head: "Since", wideOnly: true, cell: ({ effective_at }) => <Ago at={effective_at} /> },
-  { head: "Lapses", wideOnly: true, cell: ({ expires_at }) => <Ago at={expires_at} /> },
+  { head: "Expires", wideOnly: true, cell: ({ expires_at }) => <Ago at={expires_at} /> },
 ];
 
 interface GrantsProps {
   organizationId: string;
-  /** Absent: the reader only looks. */
+  /** Absent: the reader can only view. */
   onRevoke: ((grant: Grant) => void) | undefined;
 }
 
@@ -49,7 +49,7 @@ export function Grants({ organizationId, onRevoke }: GrantsProps) {
       skeletonRows={2}
       empty={
         <Empty icon={Coins} title="No credits yet">
-          {onRevoke ? "Its tokens get 402 until credits are granted." : "Whoever runs this service grants credits."}
+          {onRevoke ? "Its tokens get 402 until credits are granted." : "The operator of the service grants credits."}
         </Empty>
       }
     />
@@ -64,7 +64,7 @@ function actions(onRevoke: (grant: Grant) => void): Column<Grant> {
       grant.remaining > 0 && (
         <IconButton
           icon={Undo2}
-          label={`Take back from ${referenceInWords(grant.reference ?? grant.id)}`}
+          label={`Revoke credits of ${referenceInWords(grant.reference ?? grant.id)}`}
           onClick={() => onRevoke(grant)}
         />
       ),

@@ -50,7 +50,7 @@ function Loaded({ organization }: { organization: Organization }) {
       actions={
         <>
           <Button icon={Settings2} onClick={() => setDoing("edit")}>
-            Name and limits
+            Settings
           </Button>
           <Button icon={isPaused ? CirclePlay : CirclePause} onClick={() => setDoing("pause")}>
             {isPaused ? "Resume" : "Pause"}

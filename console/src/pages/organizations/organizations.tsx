@@ -40,7 +40,7 @@ function OrganizationList() {
   return (
     <Page
       title="Organizations"
-      about="Who holds credits and pays for what their tokens ask."
+      about="Customers and their balances"
       actions={
         <Button look="main" icon={Plus} onClick={() => setCreating(true)}>
           Create organization
@@ -51,7 +51,7 @@ function OrganizationList() {
         <SearchField label="Name or id" value={filters.search} onValue={(search) => setFilters({ search })} />
         <Choice
           label="Status"
-          all="Every status"
+          all="All statuses"
           value={filters.status}
           options={STATUSES}
           onValue={(status) => setFilters({ status })}
@@ -64,8 +64,8 @@ function OrganizationList() {
           columns={COLUMNS}
           keyOf={({ id }) => id}
           empty={
-            <Empty icon={Building2} title={isFiltered ? "No organization is like this" : "No organization yet"}>
-              {isFiltered ? "Take off a filter." : "Create one, grant it credits, and make a token for it."}
+            <Empty icon={Building2} title={isFiltered ? "No matching organizations" : "No organizations yet"}>
+              {isFiltered ? "Clear filters." : "Create one, grant it credits, and create a token for it."}
             </Empty>
           }
         />
@@ -90,11 +90,11 @@ const COLUMNS: readonly Column<Organization>[] = [
   { head: "Status", cell: (organization) => <OrganizationBadge organization={organization} /> },
   { head: "Credits left", right: true, cell: (row) => <OfStandard of={row} value={row.credits.available} /> },
   { head: "Held", right: true, wideOnly: true, cell: (row) => <OfStandard of={row} value={row.credits.held} /> },
-  { head: "Used", right: true, wideOnly: true, cell: (row) => <OfStandard of={row} value={row.credits.used} /> },
+  { head: "Spent", right: true, wideOnly: true, cell: (row) => <OfStandard of={row} value={row.credits.used} /> },
   { head: "Created", right: true, wideOnly: true, cell: ({ created_at }) => formatDate(created_at) },
 ];
 
-/** Guests hold no credits. */
+/** The playground organization has no credits. */
 function OfStandard({ of, value }: { of: Organization; value: number }) {
   return of.kind === "playground" ? <span className="faint">–</span> : <Credits value={value} />;
 }

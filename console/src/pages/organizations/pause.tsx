@@ -1,28 +1,28 @@
+import { useState } from "react";
 import type { Organization } from "../../api/types.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
-import { Failure } from "../../ui/states.tsx";
 import { useChange } from "./edit.tsx";
 
-/** Asks once more, and says what it does. */
+/** Asks for confirmation, and says what changes. */
 export function PauseOrganization({ organization, onClose }: { organization: Organization; onClose: () => void }) {
-  const isPaused = organization.status === "paused";
+  // As it was when the dialog opened: another operator may change it meanwhile.
+  const [isPaused] = useState(organization.status === "paused");
   const change = useChange({ organization, onClose });
   return (
     <DialogForm
       title={`${isPaused ? "Resume" : "Pause"} ${organization.name}?`}
       action={isPaused ? "Resume" : "Pause"}
       danger={!isPaused}
-      busy={change.isPending}
-      failure={change.isError && <Failure error={change.error} />}
+      attempt={change}
       onSubmit={() => change.mutate({ status: isPaused ? "active" : "paused" })}
       onClose={onClose}
     >
       {isPaused ? (
-        <p>Its tokens work again from now on, against the credits that are left.</p>
+        <p>Its tokens can be used again.</p>
       ) : (
         <p>
-          Answers that are running are finished and charged. New requests of all its tokens are refused with 403
-          organization_paused until it is resumed. Credits, tokens and limits stay as they are.
+          Answers in progress are completed and charged. New requests of all its tokens are refused with 403
+          organization_paused until you resume it. Credits, tokens and limits stay as they are.
         </p>
       )}
     </DialogForm>

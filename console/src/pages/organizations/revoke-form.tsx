@@ -1,57 +1,80 @@
 import { useState } from "react";
-import type { Grant, NewRevocation } from "../../api/types.ts";
-import { formatExactCredits } from "../../format/numbers.ts";
-import { TextField } from "../../ui/field.tsx";
-import { readOptionalCredits } from "../read-form.ts";
+import type { Grant, NewRevocation, Organization } from "../../api/types.ts";
+import { formatAmount } from "../../format/numbers.ts";
+import { Segments, TextField } from "../../ui/field.tsx";
+import { readCreditsUpTo, shownError } from "../read-form.ts";
 import { BookingForm, lineOrNull, useBooking } from "./booking-form.tsx";
 import { referenceInWords } from "./statement-words.ts";
 
 interface RevokeFormProps {
-  organizationId: string;
-  /** Null: of any grant. */
+  organization: Organization;
+  /** Null: any grant. */
   grant: Grant | null;
-  /** What can be taken back. */
-  available: number;
   onClose: () => void;
 }
 
-/** Takes credits back that are neither spent nor held. */
-export function RevokeForm({ organizationId, grant, available, onClose }: RevokeFormProps) {
+const EXTENTS = [
+  ["some", "An amount"],
+  ["all", "All"],
+] as const;
+
+/** Revokes credits that are neither spent nor held: an amount, or explicitly all of them. */
+export function RevokeForm({ organization, grant, onClose }: RevokeFormProps) {
+  const [extent, setExtent] = useState<(typeof EXTENTS)[number][0]>("some");
   const [amount, setAmount] = useState("");
   const [note, setNote] = useState("");
-  const [error, setError] = useState<string | null>(null);
-  const revoke = useBooking<NewRevocation>(organizationId, "revocations", onClose);
+  const [isSubmitted, setSubmitted] = useState(false);
+  const revoke = useBooking<NewRevocation>(organization.id, "revocations", onClose);
+  const available = grant?.remaining ?? organization.credits.available;
+  const isAll = extent === "all";
+  const credits = readCreditsUpTo(amount, available);
   const submit = () => {
-    const credits = readOptionalCredits(amount);
-    setError("error" in credits ? credits.error : null);
-    if ("error" in credits) return;
-    const wanted = credits.value === null ? { all: true } : { amount: credits.value };
+    setSubmitted(true);
+    if (!isAll && "error" in credits) return;
+    const wanted = isAll || "error" in credits ? { all: true } : { amount: credits.value };
     revoke.mutate({ ...wanted, grant_id: grant?.id ?? null, note: lineOrNull(note) });
   };
-  const left = formatExactCredits(grant?.remaining ?? available);
+  const source = grant === null ? organization.name : referenceInWords(grant.reference ?? grant.id);
   return (
     <BookingForm
-      title={grant === null ? "Take credits back" : `Take back from ${referenceInWords(grant.reference ?? grant.id)}`}
-      action="Take back"
+      title={grant === null ? "Revoke credits" : `Revoke credits of ${source}`}
+      action="Revoke credits"
       danger
       booking={revoke}
+      summary={
+        isAll
+          ? summaryOfAll(available, source)
+          : "value" in credits
+            ? summaryOf(credits.value, available, source)
+            : null
+      }
       onSubmit={submit}
       onClose={onClose}
     >
       <p>
-        {left} credits are neither spent nor held. What is taken back is no longer there for its tokens; answers that
-        are running keep what is held for them.
+        {formatAmount(available)} credits are neither spent nor held. Answers that are in progress keep the credits that
+        are held for them.
       </p>
-      <TextField
-        label="Credits"
-        hint="Empty: all of them."
-        inputMode="decimal"
-        placeholder={left}
-        value={amount}
-        error={error}
-        onValue={setAmount}
-      />
-      <TextField label="Note" hint="Why." maxLength={200} value={note} onValue={setNote} />
+      <Segments label="How much" value={extent} options={EXTENTS} onValue={setExtent} />
+      {!isAll && (
+        <TextField
+          label="Credits"
+          inputMode="decimal"
+          value={amount}
+          error={shownError(credits, amount, isSubmitted)}
+          onValue={setAmount}
+        />
+      )}
+      <TextField label="Note" hint="The reason." maxLength={200} value={note} onValue={setNote} />
     </BookingForm>
   );
+}
+
+function summaryOf(credits: number, available: number, source: string): string {
+  const left = Math.round((available - credits) * 1e6) / 1e6;
+  return `Revokes ${formatAmount(credits)} credits of ${source}. ${formatAmount(left)} credits remain.`;
+}
+
+function summaryOfAll(available: number, source: string): string {
+  return `Revokes all credits of ${source} that are available then, ${formatAmount(available)} at present.`;
 }

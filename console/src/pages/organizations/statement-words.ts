@@ -4,10 +4,10 @@ import { countOf } from "../../format/numbers.ts";
 export const KIND_WORDS: Record<StatementEntry["kind"], string> = {
   grant: "granted",
   charge: "charged",
-  revoke: "taken back",
-  credit: "given back",
-  lapse: "lapsed",
-  closing: "a day's charges",
+  revoke: "revoked",
+  credit: "refunded",
+  lapse: "expired",
+  closing: "daily summary",
 };
 
 /** What something was for; what an allowance grants is told by its day instead of its ids. */

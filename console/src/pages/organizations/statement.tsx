@@ -5,7 +5,7 @@ import { withQuery } from "../../api/client.ts";
 import { useList } from "../../api/queries.ts";
 import type { StatementEntry, StatementPage } from "../../api/types.ts";
 import { BASE_PATH } from "../../base-path.ts";
-import { formatChange, formatExactCredits } from "../../format/numbers.ts";
+import { formatAmount, formatChange, formatExactCredits } from "../../format/numbers.ts";
 import { Listing } from "../../ui/listing.tsx";
 import { Card } from "../../ui/page.tsx";
 import { Badge, Empty } from "../../ui/states.tsx";
@@ -15,7 +15,7 @@ import { Choice } from "../choice.tsx";
 import { type Days, lastWeek, periodOf } from "./period.ts";
 import { KIND_WORDS, wordsOf } from "./statement-words.ts";
 
-/** Every entry of the books, the oldest first, with the balance after it. */
+/** All entries of the statement, the oldest first, with the balance after each. */
 export function Statement({ organizationId }: { organizationId: string }) {
   const [days, setDays] = useState<Days>(() => lastWeek(Date.now()));
   const [kind, setKind] = useState("");
@@ -27,11 +27,11 @@ export function Statement({ organizationId }: { organizationId: string }) {
   return (
     <Card
       title="Statement"
-      about={opening === undefined ? "Adding up …" : `${formatExactCredits(opening)} credits before the first entry`}
+      about={opening === undefined ? "Loading …" : `Opening balance: ${formatAmount(opening)}`}
       flush
       actions={
         <>
-          <Choice label="Kind" all="Every entry" value={kind} options={Object.entries(KIND_WORDS)} onValue={setKind} />
+          <Choice label="Kind" all="All entries" value={kind} options={Object.entries(KIND_WORDS)} onValue={setKind} />
           <DayFields days={days} onDays={setDays} />
           <a className="button button-plain" href={`${BASE_PATH}${withQuery(`${base}.csv`, filter)}`} download>
             <Download size={15} strokeWidth={1.9} aria-hidden="true" />
@@ -46,8 +46,8 @@ export function Statement({ organizationId }: { organizationId: string }) {
         columns={COLUMNS}
         keyOf={({ at, kind: what, id, balance }) => [at, what, id, balance].join()}
         empty={
-          <Empty icon={ReceiptText} title="Nothing was booked in this time">
-            Choose other days, or every kind of entry.
+          <Empty icon={ReceiptText} title="No entries in this period">
+            Choose other dates or all entries.
           </Empty>
         }
       />

@@ -4,6 +4,7 @@ import { Button } from "../../ui/button.tsx";
 
 interface ComposerProps {
   draft: string;
+  placeholder: string;
   mayAsk: boolean;
   isStreaming: boolean;
   onDraft: (text: string) => void;
@@ -11,12 +12,12 @@ interface ComposerProps {
   onStop: () => void;
 }
 
-/** Enter sends, with Shift it begins a line; not while a word is still being composed from several keys. */
+/** Whether a key sends: Enter without Shift, and not while an input method composes a word. */
 export function sendsOn(event: KeyboardEvent): boolean {
   return event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing;
 }
 
-export function Composer({ draft, mayAsk, isStreaming, onDraft, onSend, onStop }: ComposerProps) {
+export function Composer({ draft, placeholder, mayAsk, isStreaming, onDraft, onSend, onStop }: ComposerProps) {
   return (
     <form
       className="composer"
@@ -27,7 +28,7 @@ export function Composer({ draft, mayAsk, isStreaming, onDraft, onSend, onStop }
     >
       <textarea
         aria-label="Message"
-        placeholder="Ask something …"
+        placeholder={placeholder}
         rows={3}
         value={draft}
         onChange={(event) => onDraft(event.target.value)}
@@ -38,7 +39,7 @@ export function Composer({ draft, mayAsk, isStreaming, onDraft, onSend, onStop }
         }}
       />
       <div className="composer-foot">
-        <span className="small faint wide-only">Enter sends, Shift and Enter begins a line</span>
+        <span className="small faint wide-only">Enter to send, Shift+Enter for a new line</span>
         {isStreaming ? (
           <Button icon={Square} onClick={onStop}>
             Stop

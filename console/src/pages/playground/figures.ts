@@ -15,7 +15,7 @@ export function figuresInWords(
     parts.push(`first token after ${formatDuration(firstMs)}`);
     if (usage !== null) parts.push(formatSpeed(usage.completion_tokens, durationMs - firstMs));
   }
-  if (isStopped) parts.push("stopped: what had been produced is charged");
-  if (finishReason === "length") parts.push("cut at the longest answer");
+  if (isStopped) parts.push("Stopped: tokens generated so far are charged");
+  if (finishReason === "length") parts.push("Stopped at max tokens");
   return parts.join(" · ");
 }

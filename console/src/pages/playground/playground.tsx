@@ -21,19 +21,20 @@ import { useConversation } from "./use-conversation.ts";
 import { usePlaygroundModels } from "./use-models.ts";
 import "./playground.css";
 
-/** Try the models, as a program would ask them. */
+/** Sends messages to a model through `/v1`, as applications do. */
 export default function Playground() {
   const { organizationId, setOrganizationId, payer } = useOrganization();
   const tokens = useTokens();
   const token = () => tokens(organizationId);
-  const catalog = usePlaygroundModels(organizationId, token);
+  const catalog = usePlaygroundModels(token);
   const [settings, setSettings] = useSettings(catalog.data?.[0]?.id);
   const [isShowingCode, setShowingCode] = useState(false);
   const [draft, setDraft] = useState("");
   const conversation = useConversation({ settings, token });
   const maxTokens = useMaxTokens(catalog.data, settings.model);
   const isRight = settings.model !== "" && maxTokensError(settings.maxTokens, maxTokens) === null;
-  const mayAsk = isRight && !conversation.isStreaming;
+  const hasPayer = payer === "implied" || organizationId !== null;
+  const mayAsk = isRight && hasPayer && !conversation.isStreaming;
   const send = () => {
     if (!mayAsk || draft.trim() === "") return;
     void conversation.ask(draft);
@@ -65,6 +66,7 @@ export default function Playground() {
           <Turns conversation={conversation} mayAsk={mayAsk} />
           <Composer
             draft={draft}
+            placeholder={hasPayer ? "Enter a message" : "Select an organization to start"}
             mayAsk={mayAsk}
             isStreaming={conversation.isStreaming}
             onDraft={setDraft}
@@ -75,7 +77,7 @@ export default function Playground() {
         <SettingsForm
           settings={settings}
           onSettings={(changes) => setSettings({ ...settings, ...changes })}
-          models={catalog.data ?? (catalog.isError || payer === "none" ? [] : undefined)}
+          models={catalog.data ?? (catalog.isError ? [] : undefined)}
           maxTokens={maxTokens}
           payer={payer}
           organizationId={organizationId}
@@ -93,9 +95,9 @@ function About({ organizationId }: { organizationId: string | null }) {
   const days = data === undefined ? "some days" : daysInWords(data.conversation_days);
   return (
     <>
-      Ask a model as a program would.
-      {isStored === true && ` What you write and what it answers is stored for ${days}, for the operator to read.`}
-      {isStored === false && " The conversation is kept on this page only."}
+      Test a model.
+      {isStored === true && ` Prompts and answers are stored for ${days} and can be read by the operator.`}
+      {isStored === false && " The conversation stays on this page."}
     </>
   );
 }
@@ -117,20 +119,17 @@ function useSettings(firstModel: string | undefined) {
 }
 
 /**
- * Who pays: for an operator one of all, until one is chosen the newest that has credits; for others the one that is implied. `payer`:
- * whether there is something to choose, nothing to choose from, or that is not known yet.
+ * The organization that is charged. An operator selects one: nobody is charged by default. For members it is their own,
+ * and guests are not charged.
  */
 function useOrganization() {
   const { role } = useSession();
   const isOperator = role === "operator";
   const { data } = useQuery({ ...choices("organizations", PAYERS), enabled: isOperator });
   const [picked, setPicked] = useState<string | null>(null);
-  const payers = data?.data.filter(mayPay);
-  const first = payers?.find(({ credits }) => credits !== undefined && credits.available > 0) ?? payers?.[0];
-  const organizationId = isOperator ? (picked ?? first?.id ?? null) : null;
-  const unpaid = data === undefined ? "unknown" : "none";
-  const payer: Payer = isOperator ? (organizationId === null ? unpaid : "chosen") : "implied";
-  return { payer, organizationId, setOrganizationId: setPicked };
+  const hasNone = data !== undefined && data.next_cursor === null && !data.data.some(mayPay);
+  const payer: Payer = isOperator ? (hasNone ? "none" : "selected") : "implied";
+  return { payer, organizationId: isOperator ? picked : null, setOrganizationId: setPicked };
 }
 
 function GuestNote() {
@@ -141,9 +140,8 @@ function GuestNote() {
   return (
     <Note>
       <p>
-        You are a guest: {formatCount(guests.requests_per_minute)} requests a minute, {formatCount(guests.max_tokens)}{" "}
-        tokens an answer, and {formatCount(guests.tokens_per_day)} tokens a day for all guests together. It costs
-        nothing.
+        You are a guest: {formatCount(guests.requests_per_minute)} requests per minute, {formatCount(guests.max_tokens)}{" "}
+        tokens per answer, and {formatCount(guests.tokens_per_day)} tokens per day for all guests. It is free of charge.
       </p>
     </Note>
   );

@@ -6,10 +6,10 @@ import { Note, Skeleton } from "../../ui/states.tsx";
 import { Pick } from "../pick.tsx";
 import { maxTokensError, type Settings } from "./settings.ts";
 
-/** Whether who pays is chosen here, is clear without, cannot be chosen because there is nobody, or is being found out. */
-export type Payer = "chosen" | "implied" | "none" | "unknown";
+/** Whether the organization that is charged is selected here, is implied, or does not exist yet. */
+export type Payer = "selected" | "implied" | "none";
 
-/** Of which organizations one may pay. */
+/** Organizations that can be charged. */
 export const PAYERS = { status: "active" };
 export const mayPay = ({ kind }: Choosable) => kind === "standard";
 
@@ -29,15 +29,15 @@ export function SettingsForm(props: SettingsFormProps) {
   const model = models?.find(({ id }) => id === settings.model);
   return (
     <section className="playground-settings card" aria-label="Settings">
-      {payer === "unknown" && <Skeleton height="3.4rem" />}
       {payer === "none" && <NoPayer />}
-      {payer === "chosen" && (
-        <Field label="Charged to">
+      {payer === "selected" && (
+        <Field label="Charged to" hint={organizationId === null ? "Its credits pay for the answers." : null}>
           {(attributes) => (
             <Pick
               what="organizations"
               filter={PAYERS}
               accepts={mayPay}
+              placeholder="Select an organization"
               attributes={attributes}
               value={organizationId ?? ""}
               onValue={onOrganization}
@@ -56,7 +56,7 @@ export function SettingsForm(props: SettingsFormProps) {
           onValue={(id) => onSettings({ model: id })}
         />
       )}
-      <Field label="Instructions" hint="Placed before the conversation.">
+      <Field label="Instructions" hint="Sent before the conversation.">
         {(attributes) => (
           <textarea
             {...attributes}
@@ -85,7 +85,7 @@ function NoPayer() {
   return (
     <Note tone="warn">
       <p>
-        An answer is charged to an organization: <Link href="/organizations">create one</Link> first.
+        Answers are charged to an organization. <Link href="/organizations">Create one</Link> first.
       </p>
     </Note>
   );
@@ -98,7 +98,7 @@ function Temperature({ value, onValue }: { value: number | null; onValue: (value
     <div className="stack-small">
       <Field
         label={`Temperature${value === null ? "" : `: ${value}`}`}
-        hint={value === null ? "The model's own default." : "0 is steady, 1 is varied."}
+        hint={value === null ? "The default of the model." : "0 is consistent, 1 is varied."}
       >
         {(attributes) => (
           <input

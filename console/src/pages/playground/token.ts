@@ -1,22 +1,30 @@
 import { skipToken, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback } from "react";
 import { send } from "../../api/client.ts";
+import { organization } from "../../api/queries.ts";
 import type { PlaygroundToken } from "../../api/types.ts";
+import { useSession } from "../../shell/session.ts";
 
-/** One that ends sooner is not begun a request with. */
+/** A token that expires sooner is not used for a new request. */
 const SPARE_MS = 5 * 60_000;
 
 const keyOf = (organizationId: string | null) => ["playground-token", organizationId];
 
-/** Whether what is asked is stored; undefined before the first token is there, which says so. */
+/**
+ * Whether prompts and answers are stored; undefined while that is not known. `organizationId`: the one that an operator
+ * chose, null for a member's own and for guests, whose token says so.
+ */
 export function useIsStored(organizationId: string | null): boolean | undefined {
-  const { data } = useQuery<PlaygroundToken>({ queryKey: keyOf(organizationId), queryFn: skipToken });
-  return data?.keeps_conversations;
+  const session = useSession();
+  const id = organizationId ?? session.organization?.id;
+  const payer = useQuery({ ...organization(id ?? ""), enabled: id !== undefined });
+  const token = useQuery<PlaygroundToken>({ queryKey: keyOf(null), queryFn: skipToken });
+  return session.role === null ? token.data?.keeps_conversations : payer.data?.keeps_conversations;
 }
 
 /**
  * Short-lived tokens for `/v1`, in memory only. `null`: the one that is implied, a member's own organization or that of
- * guests. Asked for when one is needed; the same one serves until it is near its end.
+ * guests. Created for the first message; reused until it is about to expire.
  */
 export function useTokens() {
   const client = useQueryClient();

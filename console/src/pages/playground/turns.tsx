@@ -42,8 +42,8 @@ export function Turns({ conversation: { turns, isStreaming, askAgain }, mayAsk }
       }}
     >
       {turns.length === 0 && (
-        <Empty icon={MessagesSquare} title="Nothing said yet">
-          Choose a model and ask it something. Each answer tells its tokens, its cost and its speed.
+        <Empty icon={MessagesSquare} title="Start a conversation">
+          Each answer shows its tokens, its cost and its speed.
         </Empty>
       )}
       {turns.map((turn) => (

@@ -1,15 +1,20 @@
 import { useQuery } from "@tanstack/react-query";
 import type { ModelList } from "../../../../src/contract/model.ts";
 import { failureOf } from "../../api/client.ts";
+import { models } from "../../api/queries.ts";
 import { apiBaseUrl } from "../../base-path.ts";
 import { useSession } from "../../shell/session.ts";
 
-/** The models that the playground's token may ask, from `/v1` itself. */
-export function usePlaygroundModels(organizationId: string | null, token: () => Promise<string>) {
-  const { role } = useSession();
-  return useQuery({
-    queryKey: ["playground-models", role, organizationId],
-    enabled: role !== "operator" || organizationId !== null,
+/**
+ * Models to choose from. Whoever is signed in gets them from the admin API, which needs no playground token. Guests are
+ * not charged, and read them from `/v1` with a token of the playground organization.
+ */
+export function usePlaygroundModels(token: () => Promise<string>) {
+  const isGuest = useSession().role === null;
+  const listed = useQuery({ ...models, enabled: !isGuest, select: ({ data }) => data });
+  const ofGuests = useQuery({
+    queryKey: ["playground-models"],
+    enabled: isGuest,
     staleTime: 60_000,
     queryFn: async ({ signal }) => {
       const headers = { authorization: `Bearer ${await token()}` };
@@ -18,4 +23,5 @@ export function usePlaygroundModels(organizationId: string | null, token: () => 
       return ((await answer.json()) as ModelList).data;
     },
   });
+  return isGuest ? ofGuests : listed;
 }

@@ -22,8 +22,8 @@ export function columnsOf(isOperator: boolean, onAct: Act): Column<Token>[] {
       cell: ({ organization_name }) => <span className="wrap-anywhere">{organization_name}</span>,
     },
     { head: "Status", cell: ({ status }) => <Badge tone={TONES[status]}>{status}</Badge> },
-    { head: "May", wideOnly: true, cell: (token) => <Rights token={token} /> },
-    { head: "Cap", wideOnly: true, cell: ({ cap }) => <Cap cap={cap} /> },
+    { head: "Permissions", wideOnly: true, cell: (token) => <Rights token={token} /> },
+    { head: "Spending cap", wideOnly: true, cell: ({ cap }) => <Cap cap={cap} /> },
     { head: "Last used", wideOnly: true, cell: ({ last_used_at }) => <Ago at={last_used_at} /> },
     { head: "Expires", wideOnly: true, cell: ({ expires_at }) => <Ago at={expires_at} /> },
     isOperator && { head: "Actions", right: true, cell: (token) => <Actions token={token} onAct={onAct} /> },
@@ -43,7 +43,7 @@ function Name({ token: { id, name, prefix } }: { token: Token }) {
 }
 
 function Rights({ token: { scopes, models, limits } }: { token: Token }) {
-  const may = scopes.length === SCOPES_IN_ALL ? "everything" : scopes.join(", ");
+  const may = scopes.length === SCOPES_IN_ALL ? "Full access" : scopes.join(", ");
   const which = models === null ? "all models" : countOf(models.length, "model");
   return (
     <span className="cell-two" title={models?.join(", ")}>

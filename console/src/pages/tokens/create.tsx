@@ -4,14 +4,15 @@ import { useAction } from "../../api/actions.ts";
 import { send } from "../../api/client.ts";
 import { models } from "../../api/queries.ts";
 import type { NewToken, TokenWithSecret } from "../../api/types.ts";
+import { formatAmount } from "../../format/numbers.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { Checks, Field, Segments, TextField } from "../../ui/field.tsx";
-import { Failure } from "../../ui/states.tsx";
 import { ExpiryFields } from "../expiry-fields.tsx";
 import { LimitsFields } from "../limits-fields.tsx";
 import { Pick } from "../pick.tsx";
+import { readOptionalCredits } from "../read-form.ts";
 import { emptyDraft, readDraft, SCOPE_WORDS, type TokenDraft } from "./draft.ts";
-import { Secret } from "./secret.tsx";
+import { showSecret } from "./shown-secret.ts";
 
 interface CreateTokenProps {
   /** The organization that was looked at. */
@@ -20,27 +21,22 @@ interface CreateTokenProps {
 }
 
 export function CreateToken({ organizationId, onClose }: CreateTokenProps) {
+  // One moment for the whole form: a retry sends the same expiry again.
+  const [openedAtMs] = useState(() => Date.now());
   const [draft, setDraft] = useState(() => emptyDraft(organizationId));
   const [errors, setErrors] = useState<Partial<Record<string, string>>>({});
   const make = useAction(
-    (token: NewToken) => send<TokenWithSecret>("POST", "/admin/v1/tokens", token),
+    (token: NewToken, key) => send<TokenWithSecret>("POST", "/admin/v1/tokens", token, key),
     ["tokens", "overview"],
+    (token) => showSecret({ title: "Token created", token }, onClose),
   );
-  if (make.data !== undefined) return <Secret title="Token created" token={make.data} onClose={onClose} />;
   const submit = () => {
-    const read = readDraft(draft, Date.now());
+    const read = readDraft(draft, openedAtMs);
     setErrors("errors" in read ? read.errors : {});
     if ("token" in read) make.mutate(read.token);
   };
   return (
-    <DialogForm
-      title="Create token"
-      action="Create token"
-      busy={make.isPending}
-      failure={make.isError && <Failure error={make.error} />}
-      onSubmit={submit}
-      onClose={onClose}
-    >
+    <DialogForm title="Create token" action="Create token" attempt={make} onSubmit={submit} onClose={onClose}>
       <DraftFields draft={draft} errors={errors} onDraft={(changes) => setDraft({ ...draft, ...changes })} />
     </DialogForm>
   );
@@ -58,7 +54,7 @@ function DraftFields({ draft, errors, onDraft }: DraftFieldsProps) {
     .find((one): one is { name: typeof one.name; error: string } => one.error !== undefined);
   return (
     <>
-      <Field label="Organization" hint="Its credits pay for what the token asks." error={errors.organizationId}>
+      <Field label="Organization" hint="Requests of the token are charged to it." error={errors.organizationId}>
         {(attributes) => (
           <Pick
             what="organizations"
@@ -70,7 +66,7 @@ function DraftFields({ draft, errors, onDraft }: DraftFieldsProps) {
       </Field>
       <TextField
         label="Name"
-        hint="What will use it, so that it can be told apart."
+        hint='For example "production backend".'
         maxLength={200}
         value={draft.name}
         error={errors.name}
@@ -80,8 +76,8 @@ function DraftFields({ draft, errors, onDraft }: DraftFieldsProps) {
       {errors.scopes && <p className="field-error">{errors.scopes}</p>}
       <ModelChoice draft={draft} error={errors.models} onDraft={onDraft} />
       <TextField
-        label="Cap"
-        hint="Credits that it may spend in all. Empty: what its organization has."
+        label="Spending cap"
+        hint={capInWords(draft.cap)}
         inputMode="decimal"
         value={draft.cap}
         error={errors.cap}
@@ -100,6 +96,13 @@ function DraftFields({ draft, errors, onDraft }: DraftFieldsProps) {
   );
 }
 
+/** The cap as it will be set, read from the field. */
+function capInWords(text: string): string {
+  const cap = readOptionalCredits(text);
+  if ("error" in cap || cap.value === null) return "Credits. Leave blank for no cap.";
+  return `The token can spend ${formatAmount(cap.value)} credits in total.`;
+}
+
 interface ModelChoiceProps {
   draft: TokenDraft;
   error: string | undefined;
@@ -115,14 +118,14 @@ function ModelChoice({ draft, error, onDraft }: ModelChoiceProps) {
         label="Models"
         value={draft.models === null ? "all" : "some"}
         options={[
-          ["all", "All, also later ones"],
-          ["some", "Only these"],
+          ["all", "All models, including new ones"],
+          ["some", "Selected models"],
         ]}
         onValue={(which) => onDraft({ models: which === "all" ? null : new Set() })}
       />
       {draft.models !== null && (
         <Checks
-          label="Models that it may call"
+          label="Selected models"
           isLong
           options={(catalog.data?.data ?? []).map(({ id }) => [id, id] as const)}
           chosen={draft.models}

@@ -7,7 +7,7 @@ type Scope = NonNullable<NewToken["scopes"]>[number];
 export const SCOPE_WORDS: readonly (readonly [Scope, string])[] = [
   ["chat.completions:write", "Call models"],
   ["models:read", "List models"],
-  ["usage:read", "See usage, sign in here"],
+  ["usage:read", "View usage and sign in"],
 ];
 
 /** A token as it stands in the form. */
@@ -38,10 +38,10 @@ export function readDraft(draft: TokenDraft, nowMs: number): Outcome {
     errors[field] = read.error;
     return otherwise;
   };
-  if (draft.organizationId === "") errors.organizationId = "Choose who pays for it.";
-  if (draft.name.trim() === "") errors.name = "Give it a name.";
+  if (draft.organizationId === "") errors.organizationId = "Choose an organization.";
+  if (draft.name.trim() === "") errors.name = "Enter a name.";
   if (draft.scopes.size === 0) errors.scopes = "Choose at least one.";
-  if (draft.models?.size === 0) errors.models = "Choose at least one, or all.";
+  if (draft.models?.size === 0) errors.models = "Choose at least one, or all models.";
   const limits = readLimits(draft.limits);
   const cap = take("cap", readOptionalCredits(draft.cap), null);
   const token: NewToken = {

@@ -3,20 +3,18 @@ import { send } from "../../api/client.ts";
 import type { Token } from "../../api/types.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { Facts } from "../../ui/page.tsx";
-import { Failure } from "../../ui/states.tsx";
 import { Ago } from "../../ui/values.tsx";
 
-/** Asks once more, and says what will stop working. */
+/** Asks for confirmation, and says what will stop working. */
 export function RevokeToken({ token, onClose }: { token: Token; onClose: () => void }) {
   const path = `/admin/v1/tokens/${encodeURIComponent(token.id)}/revoke`;
-  const revoke = useAction(() => send<Token>("POST", path), ["tokens", "overview"], onClose);
+  const revoke = useAction((_: undefined, key) => send<Token>("POST", path, {}, key), ["tokens", "overview"], onClose);
   return (
     <DialogForm
       title={`Revoke ${token.name}?`}
       action="Revoke token"
       danger
-      busy={revoke.isPending}
-      failure={revoke.isError && <Failure error={revoke.error} />}
+      attempt={revoke}
       onSubmit={() => revoke.mutate(undefined)}
       onClose={onClose}
     >
@@ -29,7 +27,7 @@ export function RevokeToken({ token, onClose }: { token: Token; onClose: () => v
         facts={[
           ["Token", <span key="prefix" className="mono">{`${token.prefix}…`}</span>],
           ["Organization", token.organization_name],
-          ["Last used", <Ago key="used" at={token.last_used_at} never="never: nothing seems to depend on it" />],
+          ["Last used", <Ago key="used" at={token.last_used_at} never="Never used" />],
         ]}
       />
     </DialogForm>

@@ -5,50 +5,45 @@ import type { RotatedToken, Token } from "../../api/types.ts";
 import { formatMoment } from "../../format/times.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { SelectField } from "../../ui/field.tsx";
-import { Failure } from "../../ui/states.tsx";
-import { Secret } from "./secret.tsx";
+import { showSecret } from "./shown-secret.ts";
 
 const OVERLAPS = [
-  ["0", "None: the old one stops at once"],
+  ["0", "None: the old token stops immediately"],
   ["300", "5 minutes"],
   ["3600", "1 hour"],
   ["86400", "1 day"],
   ["604800", "7 days"],
 ] as const;
 
+type Rotation = { overlap_seconds: number };
+
 export function RotateToken({ token, onClose }: { token: Token; onClose: () => void }) {
   const [overlap, setOverlap] = useState<(typeof OVERLAPS)[number][0]>("3600");
   const path = `/admin/v1/tokens/${encodeURIComponent(token.id)}/rotate`;
   const rotate = useAction(
-    () => send<RotatedToken>("POST", path, { overlap_seconds: Number(overlap) }),
+    (rotation: Rotation, key) => send<RotatedToken>("POST", path, rotation, key),
     ["tokens", "overview"],
+    (rotated) => showSecret({ title: "Token rotated", token: rotated, note: noteOf(rotated.replaces) }, onClose),
   );
-  if (rotate.data !== undefined) {
-    const endsAt = rotate.data.replaces.expires_at;
-    return (
-      <Secret title="Token rotated" token={rotate.data} onClose={onClose}>
-        <p>
-          {rotate.data.replaces.status === "active" && endsAt !== null
-            ? `The old one works until ${formatMoment(endsAt)}.`
-            : "The old one has stopped working."}
-        </p>
-      </Secret>
-    );
-  }
   return (
     <DialogForm
       title={`Rotate ${token.name}`}
       action="Rotate token"
-      busy={rotate.isPending}
-      failure={rotate.isError && <Failure error={rotate.error} />}
-      onSubmit={() => rotate.mutate(undefined)}
+      attempt={rotate}
+      onSubmit={() => rotate.mutate({ overlap_seconds: Number(overlap) })}
       onClose={onClose}
     >
       <p>
-        A new token takes its place, with the same organization, scopes, models, limits and expiry. The old one goes on
-        working for a while, so that nothing stops before the new one is in place. Both share one cap, where it has one.
+        A new token replaces it, with the same organization, scopes, models, limits and expiry. The old one keeps
+        working during the overlap, so that you can deploy the new one first. Both share one spending cap.
       </p>
       <SelectField label="Overlap" value={overlap} options={OVERLAPS} onValue={setOverlap} />
     </DialogForm>
   );
+}
+
+/** How long the old token works. */
+function noteOf({ status, expires_at }: Token): string {
+  if (status !== "active" || expires_at === null) return "The old token has stopped working.";
+  return `The old token works until ${formatMoment(expires_at)}.`;
 }

@@ -23,7 +23,6 @@ const STATUSES = [
 ] as const;
 type Doing = { what: "create" } | { what: "rotate" | "revoke"; token: Token } | null;
 
-/** Who may call. */
 export default function Tokens() {
   const { role } = useSession();
   const isOperator = role === "operator";
@@ -34,7 +33,7 @@ export default function Tokens() {
   return (
     <Page
       title="Tokens"
-      about={isOperator ? "Who may call, in whose name, and how much." : "The tokens of your organization."}
+      about={isOperator ? "API tokens and their limits" : "API tokens of your organization"}
       actions={
         isOperator && (
           <Button look="main" icon={Plus} onClick={() => setDoing({ what: "create" })}>
@@ -53,7 +52,7 @@ export default function Tokens() {
         )}
         <Choice
           label="Status"
-          all="Every status"
+          all="All statuses"
           value={filters.status}
           options={STATUSES}
           onValue={(status) => setFilters({ status })}
@@ -76,16 +75,16 @@ export default function Tokens() {
 function NoTokens({ isFiltered, isOperator }: { isFiltered: boolean; isOperator: boolean }) {
   if (isFiltered) {
     return (
-      <Empty icon={KeyRound} title="No token is like this">
-        Take off a filter.
+      <Empty icon={KeyRound} title="No matching tokens">
+        Clear filters.
       </Empty>
     );
   }
   return (
-    <Empty icon={KeyRound} title="No token yet">
+    <Empty icon={KeyRound} title="No tokens yet">
       {isOperator
-        ? "A program needs a token to call the models. Create one for the organization that pays for it."
-        : "Whoever runs this service makes tokens for your organization."}
+        ? "Applications need a token to call models. Create one for the organization that pays."
+        : "The operator of the service creates tokens for your organization."}
     </Empty>
   );
 }

@@ -1,0 +1,243 @@
+import type { Browser, Locator, Page, Request } from "playwright-core";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type AdminClient, operator } from "../support/admin.ts";
+import { hasBrowser, launchBrowser } from "../support/browser.ts";
+import { adminTokenOf, eventually, pick, signIn, visit } from "../support/console.ts";
+import { makeOrganization, type Organization, type RunningService, startService } from "../support/service.ts";
+
+const KEY = /^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/;
+
+/** What the forms book: never more, less or more often than what they show. */
+describe.skipIf(!hasBrowser)("the forms of the console", () => {
+  let browser: Browser;
+  let service: RunningService;
+  let admin: AdminClient;
+  let organization: Organization;
+  let page: Page;
+  let dialog: Locator;
+  /** Changes that the page has sent, the latest last. */
+  let sent: Request[];
+
+  const button = (name: string) => dialog.getByRole("button", { name, exact: true });
+  const open = (name: string) => page.getByRole("button", { name, exact: true }).click();
+  const closed = () => dialog.waitFor({ state: "detached" });
+  const available = async () => {
+    const path = `/organizations/${organization.id}`;
+    return (await admin.call<{ credits: { available: number } }>("GET", path)).body.credits.available;
+  };
+  const keysOf = (requests: Request[]) => requests.map((request) => request.headers()["idempotency-key"]);
+
+  beforeAll(async () => {
+    [browser, service] = await Promise.all([launchBrowser(), startService()]);
+    ({ page } = await visit(browser, service));
+    await signIn(page, await adminTokenOf(service));
+    admin = operator(service);
+    dialog = page.getByRole("dialog");
+    page.on("request", (request) => {
+      if (request.method() !== "GET") sent.push(request);
+    });
+  });
+  beforeEach(async () => {
+    organization = await makeOrganization(service, "810", ["--name", "web app"]);
+    sent = [];
+    await page.goto(`/organizations/${organization.id}`);
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await service?.end();
+  });
+
+  test("a grant of 50,00 is refused, and the amount is shown before it is booked", async () => {
+    await open("Grant credits");
+    await dialog.getByLabel("Credits", { exact: true }).fill("50,00");
+    await dialog.getByText("Ambiguous: use a point for decimals, as in 50.00.").waitFor();
+    await button("Grant credits").click();
+    await dialog.getByLabel("Credits", { exact: true }).fill("1,250.5");
+    await dialog.getByRole("status").getByText("Grants 1,250.50 credits to Test.").waitFor();
+    expect(sent).toEqual([]);
+    await button("Grant credits").click();
+    await closed();
+    expect(await available()).toBe(810 + 1250.5);
+  });
+
+  test("an allowance and a refund show their amounts as well, and refuse ambiguous ones", async () => {
+    await open("Add allowance");
+    await dialog.getByLabel("Credits per month").fill("1,250");
+    await dialog.getByText("Ambiguous: enter 1250 or 1.250.").waitFor();
+    await dialog.getByLabel("Credits per month").fill("1250");
+    await dialog.getByText("Grants 1,250.00 credits to Test now and every month.").waitFor();
+    await button("Cancel").click();
+    await open("Refund");
+    await dialog.getByLabel("Credits", { exact: true }).fill("2,5");
+    await dialog.getByText("Ambiguous").waitFor();
+    await dialog.getByLabel("Credits", { exact: true }).fill("2.5");
+    await dialog.getByText("Refunds 2.50 credits to Test.").waitFor();
+    await button("Cancel").click();
+    expect(sent).toEqual([]);
+  });
+
+  test("revoking more than there is and revoking nothing are refused; all is an explicit choice", async () => {
+    await open("Revoke");
+    await button("Revoke credits").click();
+    await dialog.getByText("Enter an amount.").waitFor();
+    await dialog.getByLabel("Credits", { exact: true }).fill("5000000");
+    await dialog.getByText("Only 810.00 credits are available.").waitFor();
+    await button("Revoke credits").click();
+    expect([sent, await available()]).toEqual([[], 810]);
+    await dialog.getByLabel("Credits", { exact: true }).fill("10");
+    await dialog.getByText("Revokes 10.00 credits of Test. 800.00 credits remain.").waitFor();
+    // The balance falls while the form is open: the service refuses what the form could not know.
+    const path = `/organizations/${organization.id}/revocations`;
+    await admin.call("POST", path, { amount: 805 });
+    await button("Revoke credits").click();
+    await dialog.getByRole("alert").or(dialog.locator(".field-error")).first().waitFor();
+    expect(await available()).toBe(5);
+    await dialog.getByRole("radio", { name: "All" }).check();
+    await dialog.getByText(/^Revokes all credits of Test/).waitFor();
+    await button("Revoke credits").click();
+    await closed();
+    expect(await available()).toBe(0);
+  });
+
+  test("a retry after a lost answer sends the same key and the same content", async () => {
+    const path = "**/admin/v1/organizations/*/grants";
+    await page.route(path, async (route) => {
+      if (route.request().method() === "GET") return route.fallback();
+      // The service books it, and its answer is lost.
+      await route.fetch();
+      await route.abort("connectionreset");
+    });
+    await open("Grant credits");
+    await dialog.getByLabel("Credits", { exact: true }).fill("7");
+    await dialog.getByLabel("Expires").selectOption("30");
+    await button("Grant credits").click();
+    await dialog.getByText("Submit again: it is done only once").waitFor();
+    await page.unroute(path);
+    await button("Grant credits").click();
+    await closed();
+    const [first, second] = sent;
+    expect(sent).toHaveLength(2);
+    expect(keysOf(sent)).toEqual([expect.stringMatching(KEY), keysOf(sent)[0]]);
+    expect(second?.postData()).toBe(first?.postData());
+    await open("Grant credits");
+    await dialog.getByLabel("Credits", { exact: true }).fill("7");
+    await button("Grant credits").click();
+    await closed();
+    expect(new Set(keysOf(sent)).size).toBe(2);
+  });
+
+  test("two presses in a row send one request", async () => {
+    await open("Grant credits");
+    await dialog.getByLabel("Credits", { exact: true }).fill("3");
+    // In one task, before the page can draw the first press.
+    await button("Grant credits").evaluate((element) => {
+      const pressed = element as unknown as { click(): void };
+      pressed.click();
+      pressed.click();
+    });
+    await closed();
+    expect(sent).toHaveLength(1);
+    expect(await available()).toBe(813);
+  });
+
+  test("Escape asks before it discards what was entered, as often as it is pressed", async () => {
+    await open("Grant credits");
+    await dialog.getByLabel("Credits", { exact: true }).fill("12");
+    await page.keyboard.press("Escape");
+    await button("Keep editing").click();
+    expect(await dialog.getByLabel("Credits", { exact: true }).inputValue()).toBe("12");
+    for (let times = 0; times < 4; times += 1) await page.keyboard.press("Escape");
+    expect(await dialog.getByLabel("Credits", { exact: true }).inputValue()).toBe("12");
+    await button("Discard").click();
+    await closed();
+    await open("Grant credits");
+    await page.keyboard.press("Escape");
+    await closed();
+  });
+
+  test("settings send what was changed only, and a change of another operator stays", async () => {
+    await open("Settings");
+    await dialog.getByLabel("Name", { exact: true }).fill("Renamed");
+    const limits = { requests_per_minute: 5 };
+    await admin.call("PATCH", `/organizations/${organization.id}`, { limits });
+    await button("Save").click();
+    await closed();
+    const { body } = await admin.call("GET", `/organizations/${organization.id}`);
+    expect(body).toMatchObject({ name: "Renamed", limits });
+  });
+
+  test("a dialog to pause stays one to pause when another operator was faster", async () => {
+    await open("Pause");
+    await admin.call("PATCH", `/organizations/${organization.id}`, { status: "paused" });
+    await page.getByText("new requests of its tokens get 403").waitFor({ state: "attached" });
+    await button("Pause").click();
+    await closed();
+    const { body } = await admin.call("GET", `/organizations/${organization.id}`);
+    expect(body.status).toBe("paused");
+  });
+
+  test("a secret stays until it is confirmed: no key, click, navigation or end of the session takes it away", async () => {
+    await page.goto("/tokens");
+    await open("Create token");
+    await pick(dialog, "Organization", organization.id);
+    await dialog.getByLabel("Name").fill("kept");
+    await button("Create token").click();
+    const secret = dialog.locator(".secret");
+    await secret.waitFor();
+    const text = await secret.textContent();
+    expect(keysOf(sent)).toEqual([expect.stringMatching(KEY)]);
+    for (let times = 0; times < 4; times += 1) await page.keyboard.press("Escape");
+    await page.mouse.click(4, 4);
+    await dialog.getByText("Choose Done once you have copied the token.").waitFor();
+    expect(await button("Close").count()).toBe(0);
+    await page.evaluate("history.pushState(null, '', '/models')");
+    await page.getByRole("heading", { name: "Models", level: 1, includeHidden: true }).waitFor();
+    await page.context().clearCookies();
+    await page.evaluate("history.pushState(null, '', '/requests')");
+    await page.getByRole("heading", { name: "Sign in", includeHidden: true }).waitFor({ state: "attached" });
+    expect(await secret.textContent()).toBe(text);
+    await button("Done").click();
+    await closed();
+    expect(await page.content()).not.toContain(text);
+    await signIn(page, await adminTokenOf(service));
+  });
+
+  test("a repeated answer without a secret says what to do", async () => {
+    await page.goto("/tokens");
+    await page.route("**/admin/v1/tokens", async (route) => {
+      if (route.request().method() === "GET") return route.fallback();
+      const answer = await route.fetch();
+      await route.fulfill({ response: answer, json: { ...(await answer.json()), secret: null } });
+    });
+    await open("Create token");
+    await pick(dialog, "Organization", organization.id);
+    await dialog.getByLabel("Name").fill("without a secret");
+    await button("Create token").click();
+    await dialog.getByText("Rotate the token to get a new secret, or revoke it.").waitFor();
+    expect(await dialog.locator(".secret").count()).toBe(0);
+    await page.unroute("**/admin/v1/tokens");
+    await button("Done").click();
+    await closed();
+  });
+
+  test("the playground charges nobody until an organization is selected, and creates its token with the first message", async () => {
+    const tokensOf = async () => {
+      const path = `/tokens?organization_id=${organization.id}`;
+      return (await admin.call<{ data: { name: string }[] }>("GET", path)).body.data.map(({ name }) => name);
+    };
+    await page.goto("/playground?model=sandbox%2Fecho");
+    const payer = page.getByRole("combobox", { name: "Charged to" });
+    expect([await payer.inputValue(), await payer.getAttribute("placeholder")]).toEqual(["", "Select an organization"]);
+    const message = page.getByLabel("Message", { exact: true });
+    await message.fill("Good morning");
+    await message.press("Enter");
+    expect(await page.getByRole("button", { name: "Send", exact: true }).isDisabled()).toBe(true);
+    await pick(page, "Charged to", organization.id);
+    await page.getByText("The conversation stays on this page").waitFor();
+    expect([sent, await tokensOf()]).toEqual([[], ["web app"]]);
+    await message.press("Enter");
+    await page.getByText(/tokens out · .* credits/).waitFor();
+    await eventually(tokensOf).toEqual(["Console playground", "web app"]);
+    expect(await available()).toBeLessThan(810);
+  });
+});
