@@ -115,8 +115,9 @@ function tooMany(body: Record<string, unknown>, param: string, limit: number): V
 
 function firstIssue(messages: RequestMessage[]): ValidationIssue | undefined {
   for (const [index, message] of messages.entries()) {
-    const callsTools = message.role === "assistant" && (message.tool_calls?.length ?? 0) > 0;
-    if (message.content === undefined && !callsTools) return missing(`messages[${index}].content`);
+    const saysElse = (message.tool_calls?.length ?? 0) > 0 || message.refusal !== undefined;
+    if (message.content === undefined && !(message.role === "assistant" && saysElse))
+      return missing(`messages[${index}].content`);
     if (message.role === "tool" && message.tool_call_id === undefined)
       return missing(`messages[${index}].tool_call_id`);
     const imageIssue = firstImageIssue(message, index);

@@ -6,6 +6,8 @@ export interface Dialect {
   takesDeveloper: boolean;
   /** Whether a message may have a `name`. */
   takesNames: boolean;
+  /** Whether an assistant's message may have a `refusal`; else it goes back as content. */
+  takesRefusals: boolean;
   /** What it calls a message's reasoning when it comes back; null: it refuses it. */
   reasoning: "reasoning_content" | "reasoning" | null;
   /** Whether it wants `reasoning_details` back, as it gave them in `extra_content`. */
@@ -21,6 +23,7 @@ export const USUAL_DIALECT: Dialect = {
   maxTokens: "max_tokens",
   takesDeveloper: false,
   takesNames: true,
+  takesRefusals: true,
   reasoning: "reasoning_content",
   takesReasoningDetails: false,
   takesExtraContent: true,

@@ -36,7 +36,7 @@ export const RequestMessage = Type.Object({
   role: Type.Enum([...MESSAGE_ROLES]),
   content: Type.Optional(
     Type.Union([Type.String(), Type.Array(ContentPart)], {
-      description: "Required, but on an assistant message with tool_calls.",
+      description: "Required, except on an assistant message with tool_calls or a refusal.",
     }),
   ),
   name: Type.Optional(Type.String()),

@@ -14,6 +14,7 @@ import { replay } from "./replay.ts";
 import { routeTo } from "./route.ts";
 import { delivered, type Ending, type Settlement, settle, totalTokens } from "./settle.ts";
 import type { AnswerSink } from "./sink.ts";
+import { ToolCallCompleter } from "./tool-calls.ts";
 import { toApiError } from "./upstream-errors.ts";
 
 /**
@@ -41,7 +42,7 @@ export async function complete(gateway: Gateway, call: CompletionCall, client: A
     const answer = await attempt(gateway, call, { model, routes, prepared, admission, meter }, ending);
     sink.open(headOf(gateway, call, model, ending.route, ignoredOf(prepared, answer), admission));
     ending.isStreamed = sink.streams;
-    await relay(answer, meter, sink, () => {
+    await relay(answer, new ToolCallCompleter(admission.facts.holdId), meter, sink, () => {
       ending.firstTokenMs = gateway.clock() - admittedMs;
     });
   } catch (error) {
@@ -80,11 +81,18 @@ function beginning(route: Route, { streams }: AnswerSink): Ending {
   return { ...course, end: "complete", isStream: streams, isStreamed: false, firstTokenMs: null, failure: null };
 }
 
-async function relay(answer: ProviderAnswer, meter: Meter, sink: AnswerSink, begun: () => void): Promise<void> {
+async function relay(
+  answer: ProviderAnswer,
+  toolCalls: ToolCallCompleter,
+  meter: Meter,
+  sink: AnswerSink,
+  begun: () => void,
+): Promise<void> {
   let isFirst = true;
-  for await (const chunks of answer.chunks) {
+  for await (const given of answer.chunks) {
     if (isFirst) begun();
     isFirst = false;
+    const chunks = toolCalls.complete(given);
     meter.add(chunks);
     const drained = sink.push(chunks);
     if (drained !== undefined) await drained;

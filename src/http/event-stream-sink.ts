@@ -32,6 +32,8 @@ export class EventStreamSink implements AnswerSink {
   #beforeContent = "";
   #afterContent = "";
   #aroundContentBytes = 0;
+  /** Whether any text, refusal or tool call was sent. */
+  #hasSpoken = false;
   /** Whether the last words were said: what is to come is the usage and the end. */
   #isFinished = false;
   #keepAlive: NodeJS.Timeout | undefined;
@@ -55,7 +57,8 @@ export class EventStreamSink implements AnswerSink {
     this.#beforeContent = `${this.#prefix}{"index":0,"delta":{"content":`;
     this.#afterContent = `},"finish_reason":null}${this.#suffix}`;
     this.#aroundContentBytes = Buffer.byteLength(this.#beforeContent + this.#afterContent);
-    this.#addChoice({ role: "assistant", content: "" }, null);
+    // Without content: whether text, tool calls or a refusal follow is not known yet, and only text has any.
+    this.#addChoice({ role: "assistant" }, null);
     this.#events.flush();
     // A client that has left already closes nothing any more that could end the interval.
     if (this.#response.destroyed) return;
@@ -69,8 +72,7 @@ export class EventStreamSink implements AnswerSink {
   push(chunks: readonly AnswerPiece[]): Promise<void> | undefined {
     for (const { delta, logprobs, finish_reason: reason } of chunks) {
       if (reason !== undefined) this.#isFinished = true;
-      if (delta === undefined) continue;
-      const content = logprobs === undefined ? contentAlone(delta) : undefined;
+      const content = delta === undefined || logprobs !== undefined ? undefined : contentAlone(delta);
       if (content !== undefined) this.#addContent(content);
       else this.#addDelta(delta, logprobs);
     }
@@ -82,6 +84,8 @@ export class EventStreamSink implements AnswerSink {
 
   close({ finishReason, usage }: AnswerEnd): void {
     clearInterval(this.#keepAlive);
+    // An answer that says nothing is an empty text, as it is where it is not streamed.
+    if (!this.#hasSpoken) this.#addContent("");
     if (this.#options.includeUsage) {
       this.#addChoice({}, finishReason);
       this.#events.add(`${this.#prefix}],"usage":${JSON.stringify(usage)}}\n\n`);
@@ -100,14 +104,17 @@ export class EventStreamSink implements AnswerSink {
   }
 
   #addContent(content: string): void {
+    this.#hasSpoken = true;
     const text = JSON.stringify(content);
     const byteLength = this.#aroundContentBytes + Buffer.byteLength(text);
     this.#events.add(this.#beforeContent + text + this.#afterContent, byteLength);
   }
 
-  #addDelta(delta: Delta, logprobs: unknown): void {
-    const told = withoutRole(delta);
-    if (told !== undefined) this.#addChoice(told, null, logprobs);
+  #addDelta(delta: Delta | undefined, logprobs: unknown): void {
+    const told = delta === undefined ? undefined : spokenIn(delta);
+    if (told === undefined && (logprobs === undefined || logprobs === null)) return;
+    if (told?.content || told?.refusal || told?.tool_calls) this.#hasSpoken = true;
+    this.#addChoice(told ?? {}, null, logprobs);
   }
 
   #addChoice(delta: Delta, finishReason: string | null, logprobs?: unknown): void {
@@ -148,10 +155,11 @@ function contentAlone(delta: Delta): string | undefined {
   return delta.content || undefined;
 }
 
-/** The role was told when the stream opened; a delta that says nothing else is not passed on. */
-function withoutRole(delta: Delta): Delta | undefined {
-  if (!delta.content && !delta.reasoning_content && !delta.refusal && delta.tool_calls === undefined) return undefined;
-  if (delta.role === undefined) return delta;
-  const { role: _told, ...rest } = delta;
-  return rest;
+/**
+ * What a delta says: without the role, which went out when the stream opened, and without content that is empty, which
+ * would make an empty text of a tool call's or a refusal's `null`. Undefined where it says nothing.
+ */
+function spokenIn({ role: _sent, content, ...rest }: Delta): Delta | undefined {
+  if (!content && !rest.reasoning_content && !rest.refusal && rest.tool_calls === undefined) return undefined;
+  return content ? { content, ...rest } : rest;
 }

@@ -8,5 +8,10 @@ export const cerebras = openAiCompatible({
   documentation: "https://inference-docs.cerebras.ai/resources/openai",
   // "will result in a 400 error".
   refuses: ["frequency_penalty", "logit_bias", "parallel_tool_calls", "presence_penalty"],
-  dialect: { maxTokens: "max_completion_tokens", reasoning: "reasoning", takesExtraContent: false },
+  dialect: {
+    maxTokens: "max_completion_tokens",
+    takesRefusals: false,
+    reasoning: "reasoning",
+    takesExtraContent: false,
+  },
 });

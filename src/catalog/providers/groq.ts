@@ -8,5 +8,11 @@ export const groq = openAiCompatible({
   documentation: "https://console.groq.com/docs/openai",
   // "will result in a 400 error (yikes) if they are supplied"; so do fields of messages that it does not know.
   refuses: ["logit_bias", "logprobs", "top_logprobs"],
-  dialect: { maxTokens: "max_completion_tokens", takesNames: false, reasoning: "reasoning", takesExtraContent: false },
+  dialect: {
+    maxTokens: "max_completion_tokens",
+    takesNames: false,
+    takesRefusals: false,
+    reasoning: "reasoning",
+    takesExtraContent: false,
+  },
 });

@@ -76,6 +76,29 @@ describe("a tool call", () => {
     expect(told(reader, call)).toEqual({ index: 0, function: { arguments: '{"x":1}' } });
   });
 
+  test("with an empty id, or with one that another call has, is a call of its own, whole, in pieces and unstreamed", () => {
+    for (const id of ["", "same"]) {
+      const reader = new AnswerReader(WIRE);
+      const whole = { ...call, toolCallId: id };
+      const pieces = [
+        { type: "tool-input-start" as const, id, toolName: "f" },
+        { type: "tool-input-delta" as const, id, delta: '{"x":1}' },
+        whole,
+      ];
+      const deltas = [...pieces, ...pieces, whole].flatMap((part) => reader.readPart(part)?.delta?.tool_calls ?? []);
+      expect(deltas.map(({ index }) => index)).toEqual([0, 0, 1, 1, 2]);
+      const content = [whole, whole];
+      const result = {
+        content,
+        finishReason: { unified: "tool-calls", raw: "tool_use" },
+        usage: counted(3, 1),
+      } as const;
+      const chunks = new AnswerReader(WIRE).readResult({ ...result, content, warnings: [] });
+      expect(chunks.flatMap(({ delta }) => delta?.tool_calls ?? []).map(({ index }) => index)).toEqual([0, 1]);
+      expect(chunks.at(-1)?.finish_reason).toBe("tool_calls");
+    }
+  });
+
   test("that the provider ran itself is none of the caller's", () => {
     expect(new AnswerReader(WIRE).readPart({ ...call, providerExecuted: true })).toBeUndefined();
   });

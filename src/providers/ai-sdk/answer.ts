@@ -14,6 +14,7 @@ import { pickTexts, type SignedReasoning, writeExtraContent } from "./extra-cont
 import type { Wire } from "./wire.ts";
 
 interface OpenCall {
+  id: string;
   index: number;
   /** Whether its arguments have begun to come. */
   hasArguments: boolean;
@@ -24,7 +25,9 @@ export class AnswerReader {
   /** Whether the answer has told why it ended: without that it is not complete. */
   isFinished = false;
   readonly #wire: Pick<Wire, "metadataKey" | "reasoningFields" | "logprobsOf">;
-  readonly #calls = new Map<string, OpenCall>();
+  /** Calls that have begun and not ended; several may have the same id, or an empty one. */
+  readonly #calls: OpenCall[] = [];
+  #callCount = 0;
   readonly #reasoning = new Map<string, SignedReasoning>();
 
   constructor(wire: Pick<Wire, "metadataKey" | "reasoningFields" | "logprobsOf">) {
@@ -98,13 +101,14 @@ export class AnswerReader {
   }
 
   #begin(id: string, name: string): UpstreamChunk {
-    const index = this.#calls.size;
-    this.#calls.set(id, { index, hasArguments: false });
+    const index = this.#callCount;
+    this.#callCount += 1;
+    this.#calls.push({ id, index, hasArguments: false });
     return callChunk({ index, id, type: "function", function: { name, arguments: "" } });
   }
 
   #continue(id: string, text: string): UpstreamChunk | undefined {
-    const call = this.#calls.get(id);
+    const call = this.#calls.findLast((open) => open.id === id);
     if (call === undefined || text === "") return undefined;
     call.hasArguments = true;
     return callChunk({ index: call.index, function: { arguments: text } });
@@ -118,9 +122,10 @@ export class AnswerReader {
     providerMetadata?: unknown;
   }): UpstreamChunk | undefined {
     const { toolCallId: id, toolName: name, input } = part;
-    const begun = this.#calls.get(id);
-    const index = begun?.index ?? this.#calls.size;
-    if (begun === undefined) this.#calls.set(id, { index, hasArguments: true });
+    const place = this.#calls.findIndex((open) => open.id === id);
+    const [begun] = place < 0 ? [] : this.#calls.splice(place, 1);
+    const index = begun?.index ?? this.#callCount;
+    if (begun === undefined) this.#callCount += 1;
     const call: ToolCallDelta =
       begun === undefined ? { index, id, type: "function", function: { name, arguments: input } } : { index };
     if (begun?.hasArguments === false) call.function = { arguments: input };
@@ -142,7 +147,7 @@ export class AnswerReader {
   #finish(reason: LanguageModelV4FinishReason, counted: LanguageModelV4Usage): UpstreamChunk {
     const usage = toUsage(counted);
     this.isFinished = true;
-    return { finish_reason: toReason(reason, this.#calls.size > 0), ...(usage !== undefined && { usage }) };
+    return { finish_reason: toReason(reason, this.#callCount > 0), ...(usage !== undefined && { usage }) };
   }
 }
 

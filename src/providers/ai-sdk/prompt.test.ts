@@ -2,7 +2,11 @@ import { describe, expect, test } from "vitest";
 import type { RequestMessage } from "../../contract/request.ts";
 import { toPrompt } from "./prompt.ts";
 import { anthropic } from "./wires/anthropic.ts";
+import { azure } from "./wires/azure.ts";
+import { bedrock } from "./wires/bedrock.ts";
 import { cohere } from "./wires/cohere.ts";
+import { google } from "./wires/google.ts";
+import { googleVertex } from "./wires/google-vertex.ts";
 import { mistral } from "./wires/mistral.ts";
 import { xai } from "./wires/xai.ts";
 
@@ -139,4 +143,13 @@ test("of extra_content only what the wire signs goes back", () => {
     { type: "text", text: "one moment" },
     { type: "tool-call", toolCallId: "a", toolName: "f", input: {} },
   ]);
+});
+
+test("an assistant's refusal without content goes back as its text on every wire", () => {
+  for (const wire of [anthropic, azure, bedrock, cohere, google, googleVertex, mistral, xai]) {
+    expect(toPrompt(wire, [QUESTION, { role: "assistant", refusal: "I cannot." }]).prompt.at(-1)).toEqual({
+      role: "assistant",
+      content: [{ type: "text", text: "I cannot." }],
+    });
+  }
 });

@@ -4,7 +4,10 @@ import { UpstreamError } from "../provider.ts";
 import { toFinishReason } from "./finish-reason.ts";
 import { isObject, type JsonObject, textOf } from "./json.ts";
 import { ReasoningDetails } from "./reasoning-details.ts";
+import { ToolCallReader } from "./tool-calls.ts";
 import { toUsage } from "./usage.ts";
+
+type ReadCalls = (calls: readonly unknown[]) => ToolCallDelta[];
 
 /**
  * Turns what an upstream says into chunks, reading only what is used: other fields, other choices than the first, and
@@ -13,9 +16,7 @@ import { toUsage } from "./usage.ts";
 export class ChunkReader {
   /** Whether the answer has told why it ended: without that it is not complete. */
   isFinished = false;
-  #toolCalls = 0;
-  /** By the index that the upstream gave a call: ours, and its id. */
-  readonly #places = new Map<number, { index: number; id: string | undefined }>();
+  readonly #toolCalls = new ToolCallReader();
   #details: ReasoningDetails | undefined;
 
   /** A streamed event. Undefined where it says nothing. Throws UpstreamError where the upstream says that it failed. */
@@ -23,7 +24,7 @@ export class ChunkReader {
     const usage = toUsage(event.usage);
     const choice = firstChoice(event.choices);
     if (choice === undefined) return usage === undefined ? undefined : { usage };
-    return this.#read(event, choice, choice.delta, usage);
+    return this.#read(event, choice, choice.delta, usage, (calls) => this.#toolCalls.readPieces(calls));
   }
 
   /** An unstreamed answer as the one chunk that it folds from. */
@@ -32,17 +33,24 @@ export class ChunkReader {
     if (choice === undefined || !isObject(choice.message)) {
       throw new UpstreamError("malformed", "The answer has no message");
     }
-    return this.#read(answer, choice, choice.message, toUsage(answer.usage));
+    const readCalls: ReadCalls = (calls) => this.#toolCalls.readWhole(calls);
+    return this.#read(answer, choice, choice.message, toUsage(answer.usage), readCalls);
   }
 
-  #read(whole: JsonObject, choice: JsonObject, said: unknown, usage: UpstreamChunk["usage"]): UpstreamChunk {
+  #read(
+    whole: JsonObject,
+    choice: JsonObject,
+    said: unknown,
+    usage: UpstreamChunk["usage"],
+    readCalls: ReadCalls,
+  ): UpstreamChunk {
     const chunk: UpstreamChunk = {};
     if (typeof whole.model === "string") chunk.model = whole.model;
-    if (isObject(said)) chunk.delta = this.#readDelta(said);
+    if (isObject(said)) chunk.delta = this.#readDelta(said, readCalls);
     if (choice.logprobs !== undefined && choice.logprobs !== null) chunk.logprobs = choice.logprobs;
     const reason = choice.finish_reason;
     if (typeof reason === "string" && reason !== "") {
-      const finishReason = toFinishReason(reason, this.#toolCalls > 0);
+      const finishReason = toFinishReason(reason, this.#toolCalls.count > 0);
       if (finishReason === "failed") throw new UpstreamError("failed", `The upstream ended with '${reason}'`);
       chunk.finish_reason = finishReason;
       this.isFinished = true;
@@ -54,13 +62,13 @@ export class ChunkReader {
 
   /** They go out with the first call, since OpenAI's wire has no other place for them. */
   #addDetails(chunk: UpstreamChunk): void {
-    const details = this.#toolCalls === 0 ? undefined : this.#details?.all();
+    const details = this.#toolCalls.count === 0 ? undefined : this.#details?.all();
     if (details === undefined) return;
     const call: ToolCallDelta = { index: 0, extra_content: { reasoning_details: details } };
     chunk.delta = { ...chunk.delta, tool_calls: [...(chunk.delta?.tool_calls ?? []), call] };
   }
 
-  #readDelta(said: JsonObject): Delta {
+  #readDelta(said: JsonObject, readCalls: ReadCalls): Delta {
     const delta: Delta = {};
     if (said.role === "assistant") delta.role = "assistant";
     const content = toText(said.content);
@@ -73,47 +81,9 @@ export class ChunkReader {
       this.#details.add(said.reasoning_details);
     }
     if (Array.isArray(said.tool_calls) && said.tool_calls.length > 0) {
-      delta.tool_calls = said.tool_calls.filter(isObject).map((call) => this.#readToolCall(call));
+      delta.tool_calls = readCalls(said.tool_calls);
     }
     return delta;
-  }
-
-  #readToolCall(call: JsonObject): ToolCallDelta {
-    const id = call.id === "" ? undefined : textOf(call.id);
-    const delta: ToolCallDelta = { index: this.#indexOf(call, id) };
-    this.#toolCalls = Math.max(this.#toolCalls, delta.index + 1);
-    if (id !== undefined) {
-      delta.id = id;
-      delta.type = "function";
-    }
-    if (isObject(call.function)) {
-      delta.function = {};
-      const { name, arguments: given } = call.function;
-      if (typeof name === "string") delta.function.name = name;
-      if (typeof given === "string") delta.function.arguments = given;
-      else if (isObject(given)) delta.function.arguments = JSON.stringify(given);
-    }
-    if (call.extra_content !== undefined) delta.extra_content = call.extra_content;
-    return delta;
-  }
-
-  /**
-   * Some upstreams leave the index out: an id then begins a new call, a piece without one continues the last. Some give
-   * every call the same: another id then begins a new one as well.
-   */
-  #indexOf({ index: given }: JsonObject, id: string | undefined): number {
-    if (typeof given !== "number" || !Number.isInteger(given) || given < 0) {
-      return id === undefined ? Math.max(0, this.#toolCalls - 1) : this.#toolCalls;
-    }
-    const known = this.#places.get(given);
-    const isSame = known !== undefined && (id === undefined || known.id === undefined || id === known.id);
-    if (isSame) {
-      known.id ??= id;
-      return known.index;
-    }
-    const index = this.#toolCalls;
-    this.#places.set(given, { index, id });
-    return index;
   }
 }
 

@@ -55,7 +55,12 @@ describe("details of reasoning", () => {
       messages: [{ role: "assistant" as const, tool_calls: calls }],
     };
     expect(JSON.parse(toRequestBody(request, DIALECT)).messages).toEqual([
-      { role: "assistant", tool_calls: [{ id, type: "function", function: called }], reasoning_details: [TEXT] },
+      {
+        role: "assistant",
+        content: null,
+        tool_calls: [{ id, type: "function", function: called }],
+        reasoning_details: [TEXT],
+      },
     ]);
     expect(JSON.parse(toRequestBody(request, USUAL_DIALECT)).messages[0]).not.toHaveProperty("reasoning_details");
   });

@@ -7,6 +7,7 @@ const OPENAI: Dialect = {
   maxTokens: "max_completion_tokens",
   takesDeveloper: true,
   takesNames: true,
+  takesRefusals: true,
   reasoning: null,
   takesReasoningDetails: false,
   takesExtraContent: false,
@@ -31,7 +32,7 @@ describe("the body", () => {
     const { extra_content: _others, ...call } = CALL;
     expect(body.messages).toEqual([
       { role: "developer", content: "be kind" },
-      { role: "assistant", refusal: "no", tool_calls: [call] },
+      { role: "assistant", content: null, refusal: "no", tool_calls: [call] },
       { role: "assistant", content: "x" },
       { role: "user", content: "hello", name: "n" },
     ]);
@@ -41,8 +42,44 @@ describe("the body", () => {
     const body = JSON.parse(toRequestBody(request, USUAL_DIALECT));
     expect(body.max_tokens).toBe(100);
     expect(body).not.toHaveProperty("max_completion_tokens");
-    expect(body.messages).toEqual([{ role: "system", content: "be kind" }, ...request.messages.slice(1)]);
+    expect(body.messages).toEqual([
+      { role: "system", content: "be kind" },
+      { content: null, ...request.messages[1] },
+      ...request.messages.slice(2),
+    ]);
   });
+
+  test.each([true, false])(
+    "an assistant's message has its content, null too, and its refusal where that is taken: %s",
+    (takes) => {
+      const asked = requestOf({
+        messages: [
+          { role: "assistant", refusal: "no" },
+          { role: "assistant", content: "a ", refusal: "no" },
+          { role: "assistant", content: [{ type: "text", text: "a " }], refusal: "no" },
+          { role: "assistant", tool_calls: [CALL] },
+        ],
+      });
+      const { messages } = JSON.parse(toRequestBody(asked, { ...USUAL_DIALECT, takesRefusals: takes }));
+      const [called] = messages.splice(3);
+      expect(called).toEqual({ role: "assistant", content: null, tool_calls: [CALL] });
+      expect(messages).toEqual(
+        takes
+          ? [{ content: null, ...asked.messages[0] }, asked.messages[1], asked.messages[2]]
+          : [
+              { role: "assistant", content: "no" },
+              { role: "assistant", content: "a no" },
+              {
+                role: "assistant",
+                content: [
+                  { type: "text", text: "a " },
+                  { type: "text", text: "no" },
+                ],
+              },
+            ],
+      );
+    },
+  );
 
   test("for who calls reasoning otherwise, and takes no names", () => {
     const dialect: Dialect = { ...USUAL_DIALECT, reasoning: "reasoning", takesNames: false };

@@ -22,15 +22,25 @@ export function refusedHints({ messages }: UpstreamRequest, { takesNames }: Dial
   return ["messages.name"];
 }
 
-type ToldMessage = RequestMessage & { reasoning?: string; reasoning_details?: JsonObject[] };
+type ToldMessage = Omit<RequestMessage, "content"> & {
+  content?: RequestMessage["content"] | null;
+  reasoning?: string;
+  reasoning_details?: JsonObject[];
+};
 
 function toMessage(message: RequestMessage, dialect: Dialect): ToldMessage {
-  const { role, name, reasoning_content: reasoning, tool_calls: calls } = message;
-  const isPlain = name === undefined && reasoning === undefined && calls === undefined;
+  const { role, content, name, refusal, reasoning_content: reasoning, tool_calls: calls } = message;
+  const others = [name, refusal, reasoning, calls];
+  const isPlain = content !== undefined && others.every((field) => field === undefined);
   if (isPlain && (role !== "developer" || dialect.takesDeveloper)) return message;
-  const told: ToldMessage = { ...message };
+  // OpenAI's clients send the key also where there is no text, and some upstreams need it.
+  const told: ToldMessage = { ...message, content: content ?? null };
   if (role === "developer" && !dialect.takesDeveloper) told.role = "system";
   if (!dialect.takesNames) delete told.name;
+  if (refusal !== undefined && !dialect.takesRefusals) {
+    delete told.refusal;
+    told.content = withRefusal(content, refusal);
+  }
   if (reasoning !== undefined && dialect.reasoning !== "reasoning_content") {
     delete told.reasoning_content;
     if (dialect.reasoning !== null) told[dialect.reasoning] = reasoning;
@@ -41,4 +51,8 @@ function toMessage(message: RequestMessage, dialect: Dialect): ToldMessage {
     told.tool_calls = calls.map(({ id, type, function: called }) => ({ id, type, function: called }));
   }
   return told;
+}
+
+function withRefusal(content: RequestMessage["content"], refusal: string): RequestMessage["content"] {
+  return Array.isArray(content) ? [...content, { type: "text", text: refusal }] : `${content ?? ""}${refusal}`;
 }

@@ -1,0 +1,150 @@
+import type { ToolCallDelta } from "../../contract/completion.ts";
+import { isObject, type JsonObject, textOf } from "./json.ts";
+
+interface OpenCall {
+  /** Its place among the answer's calls. */
+  index: number;
+  /** The index that the upstream gave it. */
+  givenIndex: number | undefined;
+  /** As the upstream gave it; undefined where it gave none. */
+  id: string | undefined;
+  name: string;
+  progress: ArgumentsProgress;
+}
+
+/**
+ * Reads the tool calls of one answer and tells which pieces belong together. Upstreams leave out the index, the id, or
+ * both, give every call the same index, or repeat the name in every piece. Ids that are empty, null or absent count as
+ * none; whoever sends the answer on makes ids for those.
+ */
+export class ToolCallReader {
+  /** Calls so far. */
+  count = 0;
+  readonly #byIndex = new Map<number, OpenCall>();
+  readonly #byId = new Map<string, OpenCall>();
+  #last: OpenCall | undefined;
+
+  /** Reads the calls of a whole message: each entry is a call of its own. */
+  readWhole(calls: readonly unknown[]): ToolCallDelta[] {
+    return calls.filter(isObject).map((call) => this.#read(call, this.#begin(call)));
+  }
+
+  /** Reads the pieces of calls in one event of a stream. */
+  readPieces(calls: readonly unknown[]): ToolCallDelta[] {
+    return calls.filter(isObject).map((call) => {
+      const open = this.#openCallOf(call);
+      if (open === undefined || this.#beginsAnother(call, open)) return this.#read(call, this.#begin(call));
+      return this.#read(call, open);
+    });
+  }
+
+  /** The call that a piece would continue: the one with its id and index, else with its index, else the last. */
+  #openCallOf(call: JsonObject): OpenCall | undefined {
+    const given = indexOf(call);
+    const id = idOf(call);
+    const named = id === undefined ? undefined : this.#byId.get(id);
+    if (named !== undefined && (given === undefined || given === named.givenIndex)) return named;
+    if (given !== undefined) return this.#byIndex.get(given);
+    return id === undefined ? this.#last : undefined;
+  }
+
+  /** Whether a piece begins another call, though one is open at its place. */
+  #beginsAnother(call: JsonObject, open: OpenCall): boolean {
+    const id = idOf(call);
+    if (id !== undefined && open.id !== undefined) return id !== open.id;
+    const name = nameOf(call);
+    if (name === "" || open.name === "") return false;
+    // Some upstreams repeat the name with every piece of the arguments.
+    if (name === open.name && open.progress.isWithin) return false;
+    // A name may come in pieces; a call without an id of its own has no other mark of its beginning.
+    const isPieceOfName = open.id !== undefined && !open.progress.hasBegun;
+    return !isPieceOfName;
+  }
+
+  #begin(call: JsonObject): OpenCall {
+    const givenIndex = indexOf(call);
+    const begun: OpenCall = {
+      index: this.count,
+      givenIndex,
+      id: undefined,
+      name: "",
+      progress: new ArgumentsProgress(),
+    };
+    this.count += 1;
+    if (givenIndex !== undefined) this.#byIndex.set(givenIndex, begun);
+    return begun;
+  }
+
+  #read(call: JsonObject, open: OpenCall): ToolCallDelta {
+    const delta: ToolCallDelta = { index: open.index };
+    this.#last = open;
+    const id = idOf(call);
+    if (id !== undefined) {
+      open.id ??= id;
+      this.#byId.set(id, open);
+      delta.id = id;
+      delta.type = "function";
+    }
+    const called = functionOf(call, open);
+    if (called !== undefined) delta.function = called;
+    if (call.extra_content !== undefined) delta.extra_content = call.extra_content;
+    return delta;
+  }
+}
+
+/** The name and the arguments of a piece, without a name that only repeats the call's. */
+function functionOf(call: JsonObject, open: OpenCall): ToolCallDelta["function"] {
+  if (!isObject(call.function)) return undefined;
+  const called: NonNullable<ToolCallDelta["function"]> = {};
+  const { name, arguments: given } = call.function;
+  if (typeof name === "string" && name !== open.name) {
+    called.name = name;
+    open.name += name;
+  }
+  const text = isObject(given) ? JSON.stringify(given) : textOf(given);
+  if (text !== undefined) {
+    called.arguments = text;
+    open.progress.add(text);
+  }
+  return called;
+}
+
+function indexOf({ index }: JsonObject): number | undefined {
+  return typeof index === "number" && Number.isInteger(index) && index >= 0 ? index : undefined;
+}
+
+function idOf({ id }: JsonObject): string | undefined {
+  return id === "" ? undefined : textOf(id);
+}
+
+function nameOf({ function: called }: JsonObject): string {
+  return isObject(called) ? (textOf(called.name) ?? "") : "";
+}
+
+/** How far the JSON of a call's arguments has come. Each character is looked at once, however many pieces there are. */
+class ArgumentsProgress {
+  hasBegun = false;
+  #depth = 0;
+  #isInString = false;
+  #isEscaped = false;
+
+  /** Whether an object or a list has begun and not ended. */
+  get isWithin(): boolean {
+    return this.#depth > 0;
+  }
+
+  add(text: string): void {
+    if (text !== "") this.hasBegun = true;
+    for (const character of text) this.#read(character);
+  }
+
+  #read(character: string): void {
+    if (this.#isEscaped) this.#isEscaped = false;
+    else if (this.#isInString) {
+      if (character === "\\") this.#isEscaped = true;
+      else if (character === '"') this.#isInString = false;
+    } else if (character === '"') this.#isInString = true;
+    else if (character === "{" || character === "[") this.#depth += 1;
+    else if (character === "}" || character === "]") this.#depth -= 1;
+  }
+}
