@@ -71,6 +71,24 @@ describe("a start", () => {
     expect(stderr).toContain(`${100 - answer.usage.cost} credits left`);
   });
 
+  test("without the sandbox prints a line for another model, or none", async () => {
+    const file = join(directory, "tollgate.yaml");
+    writeFileSync(file, "sandbox: { enabled: false }\n");
+    const alone = start();
+    const printed = await alone.prints(/^URL .*$/m);
+    alone.child.kill("SIGTERM");
+    expect((await alone.ended).stdout).not.toContain("sandbox");
+    const model = `{ id: "it's", routes: [{ provider: here, model: x }], price: { input: 1, output: 1 } }`;
+    const provider = "{ id: here, kind: openai-compatible, baseUrl: 'http://127.0.0.1:9/v1' }";
+    writeFileSync(file, `sandbox: { enabled: false }\nproviders: [${provider}]\nmodels: [${model}]\n`);
+    const other = start();
+    const line = CURL.exec(await other.prints(CURL))?.[0] ?? "";
+    expect(line).toContain(`"model":"it'\\''s"`);
+    const environment = { PATH: process.env.PATH, TOLLGATE_TOKEN: tokenIn(printed) };
+    const { stdout } = await execute("sh", ["-c", line], { env: environment });
+    expect(JSON.parse(stdout).error.code).toBe("upstream_unavailable");
+  });
+
   test("on what is there shows no token again, and says how to make one", async () => {
     const first = start();
     const token = tokenIn(await first.prints(CURL));

@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import type { LiveCatalog } from "../catalog/live.ts";
-import { sandboxModels } from "../catalog/sandbox.ts";
+import type { CatalogModel } from "../catalog/model.ts";
+import { SANDBOX_PROVIDER } from "../catalog/sandbox.ts";
 import { DEFAULT_DATA_DIRECTORY, DEFAULT_FILE } from "../config/read-file.ts";
 import type { Config } from "../config.ts";
 import type { Store } from "../stores/store.ts";
@@ -21,7 +22,7 @@ interface StartReport {
   adminTokenTo: "output" | "file";
 }
 
-/** Prints one line for each fact of a start; the last line is a command to paste. */
+/** Prints one line for each fact of a start; the last line is a command to paste, where there is a model to ask. */
 export function printStart(
   config: Config,
   out: (line: string) => void,
@@ -34,7 +35,8 @@ export function printStart(
   out(`Tollgate ${version}`);
   if (config.file !== null) fact("Configuration", config.file);
   fact("Store", store === "sqlite" ? `SQLite in ${config.dataDir}` : `PostgreSQL at ${placeOf(config.database)}`);
-  fact("Models", `${catalog.list().length}, from ${[...providers].join(", ")}`);
+  const models = catalog.list();
+  fact("Models", models.length === 0 ? "none: add a provider" : `${models.length}, from ${[...providers].join(", ")}`);
   for (const note of catalog.notes) fact("Note", note);
   if (token === null) {
     const single = `${organization.name} (${organization.id})`;
@@ -51,7 +53,8 @@ export function printStart(
     );
   }
   fact("URL", url);
-  out(curlLine(url, token));
+  const model = exampleModel(models);
+  if (model !== undefined) out(curlLine(url, token, model));
 }
 
 /** Flags that name the same store to a command in this directory, beyond what it finds there by itself. */
@@ -73,10 +76,17 @@ function adminTokenPlace(config: Config, token: string): string {
   }
 }
 
+/** The model of the example: a sandbox model, which costs little and is always there, else the first that stays. */
+function exampleModel(models: readonly CatalogModel[]): string | undefined {
+  const isSandbox = ({ routes }: CatalogModel) => routes.some(({ providerId }) => providerId === SANDBOX_PROVIDER.id);
+  return (models.find(isSandbox) ?? models.find(({ deprecatedSince }) => deprecatedSince === null) ?? models[0])?.id;
+}
+
 /** A completion that works as printed; after the first start, once a token stands in the variable. */
-function curlLine(url: string, token: string | null): string {
-  const model = sandboxModels()[0]?.id;
-  const body = JSON.stringify({ model, messages: [{ role: "user", content: "Hello, Tollgate!" }] });
+function curlLine(url: string, token: string | null, model: string): string {
+  const json = JSON.stringify({ model, messages: [{ role: "user", content: "Hello, Tollgate!" }] });
+  // It stands between quotes of the shell, and a model's id may hold one.
+  const body = json.replaceAll("'", "'\\''");
   const authorization = token === null ? '"Authorization: Bearer $TOLLGATE_TOKEN"' : `'Authorization: Bearer ${token}'`;
   // What is left goes to standard error, so that standard output is the answer and nothing else.
   const after = "%{stderr}\\n%header{x-credits-available} credits left\\n";

@@ -26,7 +26,8 @@ export interface Upstreams {
 export function createUpstreams(config: Config): Upstreams {
   const settings = [...config.providers, ...providersOfKeys(config.providerKeys, config.providers)];
   const providers = new Map<string, Provider>();
-  const builtIn = [SANDBOX_PROVIDER, ...LOCAL_SERVERS].map(({ id, kind, baseUrl }) => {
+  const sandbox = config.sandbox.enabled ? [SANDBOX_PROVIDER] : [];
+  const builtIn = [...sandbox, ...LOCAL_SERVERS].map(({ id, kind, baseUrl }) => {
     return { id, kind, baseUrl, apiKey: null, headers: {}, timeouts: TIMEOUTS };
   });
   for (const one of [...settings, ...builtIn]) {

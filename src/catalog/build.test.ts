@@ -58,6 +58,17 @@ describe("the sandbox", () => {
     expect(configured({ routes: [{ provider: "sandbox", model: "story" }] }).prices.output).toBe(2_000_000n);
   });
 
+  test("is not there where it is turned off, and neither is its provider", () => {
+    const sandbox = { enabled: false };
+    expect(build({ sandbox }).list()).toEqual([]);
+    const models = [{ id: "m", routes: [{ provider: "sandbox", model: "echo" }] }];
+    expect(() => build({ sandbox, models, providers: [LOCAL] })).toThrow(/provider: found "sandbox"; allowed: local$/);
+    const own = { id: "mine", kind: "sandbox", baseUrl: null };
+    expect(() => build({ sandbox, providers: [own] })).toThrow(
+      /'mine' has the kind sandbox, but sandbox\.enabled is false/,
+    );
+  });
+
   test("keeps its provider's id to itself", () => {
     const thief = { ...LOCAL, id: "sandbox" };
     expect(() => build({ providers: [thief] })).toThrow(

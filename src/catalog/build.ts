@@ -16,6 +16,8 @@ export interface CatalogSources {
   /** Every provider that is set up, by the configuration or by a key in the environment; the sandbox's need not be among them. */
   providers: readonly ProviderIdentity[];
   credits: CreditSettings;
+  /** Whether the built-in models and their provider are there; true where it is not stated. */
+  sandbox?: { enabled: boolean };
   /** Local servers that answered. */
   found?: readonly FoundServer[];
 }
@@ -44,16 +46,18 @@ export class FixedCatalog implements Catalog {
 
 /**
  * The models that exist at a moment: those of the configuration, or else all that are known of the providers at hand;
- * those of local servers; and always the sandbox's. Throws OperatorError with one line for a mistake in the configuration.
+ * those of local servers; and the sandbox's unless it is turned off. Throws OperatorError with one line for a mistake in the configuration.
  */
 export function buildCatalog(sources: CatalogSources, nowMs: number): FixedCatalog {
-  const surroundings = { ...sources, providers: withSandbox(sources.providers), nowMs };
+  const hasSandbox = sources.sandbox?.enabled !== false;
+  const surroundings = { ...sources, providers: withSandbox(sources.providers, hasSandbox), nowMs };
   const fault = creditSettingsFault(sources.credits);
   if (fault !== undefined) throw new OperatorError(fault);
   const models = new Map(configuredModels(sources.models, surroundings).map((model) => [model.id, model]));
   const notes: string[] = [];
   if (sources.models.length === 0) addKnownModels(models, surroundings, notes);
-  for (const model of [...(sources.found ?? []).flatMap(foundModels), ...sandboxModels()]) {
+  const builtIn = hasSandbox ? sandboxModels() : [];
+  for (const model of [...(sources.found ?? []).flatMap(foundModels), ...builtIn]) {
     if (!models.has(model.id)) models.set(model.id, model);
   }
   return new FixedCatalog(
@@ -73,7 +77,14 @@ function withReplacement(model: CatalogModel, all: readonly CatalogModel[]): Cat
   return listed === undefined ? model : { ...model, replacement: listed.id };
 }
 
-function withSandbox(providers: readonly ProviderIdentity[]): ProviderIdentity[] {
+function withSandbox(providers: readonly ProviderIdentity[], hasSandbox: boolean): ProviderIdentity[] {
+  if (!hasSandbox) {
+    const own = providers.find(({ kind }) => kind === SANDBOX_PROVIDER.kind);
+    if (own === undefined) return [...providers];
+    throw new OperatorError(
+      `providers: '${own.id}' has the kind ${own.kind}, but sandbox.enabled is false; remove the provider or the setting`,
+    );
+  }
   const other = providers.find(({ id, kind }) => id === SANDBOX_PROVIDER.id && kind !== SANDBOX_PROVIDER.kind);
   if (other !== undefined) {
     throw new OperatorError(

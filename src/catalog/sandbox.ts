@@ -1,7 +1,7 @@
 import { parsePrice, type UnitPrices } from "../credits/price.ts";
 import type { CatalogModel } from "./model.ts";
 
-/** The provider behind the built-in models; always there. */
+/** The provider behind the built-in models; there unless the configuration turns the sandbox off. */
 export const SANDBOX_PROVIDER = { id: "sandbox", kind: "sandbox", baseUrl: null } as const;
 
 const RELEASED = "2026-11-21";

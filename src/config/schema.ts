@@ -189,6 +189,9 @@ export const ConfigSchema = Group({
       description: "Lines of failed requests a minute at most; what is above is counted by error code.",
     }),
   }),
+  sandbox: Group({
+    enabled: Type.Boolean({ default: true, description: "Whether the built-in `sandbox/…` models are there." }),
+  }),
   providers: Type.Array(Provider, { default: [], description: "Upstreams." }),
   models: Type.Array(Model, { default: [], description: "Models that callers may name." }),
 });

@@ -2,11 +2,13 @@ import type { Attack } from "./attack.ts";
 import { bodyAttacks } from "./bodies.ts";
 import { connectionAttacks } from "./connections.ts";
 import { limitAttacks } from "./limits.ts";
+import { requestAttacks } from "./requests.ts";
 
 /** Every attack by its area. To add one, append it to the list of its area; a new area is a new file and a line here. */
 export const ATTACKS: Readonly<Record<string, readonly Attack[]>> = {
   connections: connectionAttacks,
   bodies: bodyAttacks,
+  requests: requestAttacks,
   // Last: they use up what an address is allowed.
   limits: limitAttacks,
 };

@@ -1,4 +1,6 @@
+import { useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
+import { models } from "../../api/queries.ts";
 import { apiBaseUrl } from "../../base-path.ts";
 import { curlOf } from "../../snippets/snippets.ts";
 import { Button } from "../../ui/button.tsx";
@@ -13,8 +15,13 @@ export function SecretHost() {
   return shown && <Secret key={shown.token.id} {...shown} />;
 }
 
+/** Costs little, and is there unless the operator turned the sandbox off. */
+const SANDBOX_MODEL = "sandbox/echo";
+
 /** A token's secret, the one time that it can be seen. Only its button closes it. */
 function Secret({ title, token, note }: ShownSecret) {
+  const offered = useQuery(models).data?.data.map(({ id }) => id) ?? [SANDBOX_MODEL];
+  const model = token.models?.[0] ?? offered.find((id) => id === SANDBOX_MODEL) ?? offered[0] ?? SANDBOX_MODEL;
   const [isReminded, setReminded] = useState(false);
   useEffect(() => {
     // Reloading or closing the page would lose the secret: the browser asks first.
@@ -31,7 +38,7 @@ function Secret({ title, token, note }: ShownSecret) {
             token to get a new secret, or revoke it.
           </Note>
         ) : (
-          <SecretText secret={token.secret} model={token.models?.[0] ?? "sandbox/echo"} />
+          <SecretText secret={token.secret} model={model} />
         )}
         {note && <p>{note}</p>}
       </div>
