@@ -1,8 +1,9 @@
 import type { Command } from "commander";
 import { countQuarantined, quarantineFileOf } from "../ledger/quarantine.ts";
 import { verifyBooks } from "../ledger/verify.ts";
+import type { Store } from "../stores/store.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
-import { type Workspace, withWorkspace } from "./workspace.ts";
+import { withWorkspace } from "./workspace.ts";
 
 const PAGE_ORGANIZATIONS = 500;
 
@@ -10,7 +11,7 @@ export function addLedgerVerify(ledger: Command, terminal: Terminal): void {
   addCommand(ledger, "verify", "Check that the books balance; beside a running service, too").action(
     async (flags: CommonFlags) => {
       await withWorkspace(terminal, flags, async (workspace) => {
-        const found = await verifyBooks(workspace.store.books, organizationIds(workspace));
+        const found = await verifyBooks(workspace.store.books, organizationIds(workspace.store));
         const { organizations, holds, events, violations } = found;
         const checked = `${organizations} organizations, ${holds} holds and ${events} charges checked`;
         const [first] = violations;
@@ -34,10 +35,11 @@ export function addLedgerVerify(ledger: Command, terminal: Terminal): void {
   );
 }
 
-async function* organizationIds({ store }: Workspace): AsyncGenerator<string> {
+/** The ids of all organizations of a store, page by page. */
+export async function* organizationIds({ accounts }: Pick<Store, "accounts">): AsyncGenerator<string> {
   let after: string | null = null;
   for (;;) {
-    const page: { id: string }[] = await store.accounts.organizations({ after, limit: PAGE_ORGANIZATIONS });
+    const page: { id: string }[] = await accounts.organizations({ after, limit: PAGE_ORGANIZATIONS });
     for (const { id } of page) yield id;
     if (page.length < PAGE_ORGANIZATIONS) return;
     after = page.at(-1)?.id ?? null;

@@ -42,6 +42,7 @@ const COMMANDS = [
   "models list",
   "models check",
   "ledger verify",
+  "store backup",
   "config check",
 ];
 

@@ -17,6 +17,7 @@ import { addOrgCreate } from "./org-create.ts";
 import { addOrgList } from "./org-list.ts";
 import { addOrgShow } from "./org-show.ts";
 import { addServe } from "./serve.ts";
+import { addStoreBackup } from "./store-backup.ts";
 import { addTokenCreate } from "./token-create.ts";
 import { addTokenList } from "./token-list.ts";
 import { addTokenRevoke } from "./token-revoke.ts";
@@ -59,6 +60,7 @@ export function createProgram(terminal: Terminal, version: string): Command {
   addModelsCheck(models, terminal);
   addAdminToken(group("admin", "who looks after the service"), terminal);
   addLedgerVerify(group("ledger", "the books"), terminal);
+  addStoreBackup(group("store", "the database"), terminal);
   addConfigCheck(group("config", "the configuration"), terminal);
   return program;
 }

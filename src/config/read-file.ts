@@ -15,6 +15,11 @@ const REASONS: Record<string, string> = {
   ENAMETOOLONG: "its name is too long",
 };
 
+/** The data directory that the environment names, or else the default one. */
+export function dataDirectoryOfEnvironment(environment: Record<string, string | undefined> = process.env): string {
+  return environment.TOLLGATE_DATA_DIR || DEFAULT_DATA_DIRECTORY;
+}
+
 /**
  * Reads the configuration file that is named, or the default one if it exists. Throws OperatorError where it cannot be
  * read, is too large or is not text.

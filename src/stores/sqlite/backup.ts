@@ -1,0 +1,120 @@
+import { existsSync, linkSync, mkdtempSync, renameSync, rmSync, statSync } from "node:fs";
+import { basename, join } from "node:path";
+import { backup, DatabaseSync } from "node:sqlite";
+import { OperatorError } from "../../errors.ts";
+import { findDatabase } from "./directory.ts";
+import { unavailableReason } from "./failure.ts";
+import { makeFile } from "./lock.ts";
+
+/** All pages in one step: SQLite begins again at every write of another process between two steps. */
+const PAGES_A_STEP = 2 ** 31 - 1;
+const BUSY_TIMEOUT_MS = 5_000;
+
+/** A copy of a database in a folder of its own beside its destination, readable by its owner alone. */
+export interface DatabaseCopy {
+  /** A data directory, to open the copy as a store. */
+  directory: string;
+  bytes: number;
+  /** Moves the copy to its destination, unless a file of that name has appeared meanwhile. Throws OperatorError. */
+  keep(): void;
+  /** Removes what is left of the copy and of its folder. */
+  discard(): void;
+}
+
+/**
+ * Copies the database of a data directory, in one piece beside a running service, and checks that the copy is whole.
+ * Nothing is left behind where that fails. Rejects with OperatorError.
+ */
+export async function copyDatabase(dataDir: string, destination: string): Promise<DatabaseCopy> {
+  const source = findDatabase(dataDir);
+  if (source === undefined) throw new OperatorError(`There is no store in ${dataDir}.`);
+  refuseExisting(destination);
+  const directory = makeFolder(destination);
+  const path = join(directory, basename(source));
+  const discard = () => rmSync(directory, { recursive: true, force: true });
+  const onSignal = () => {
+    discard();
+    process.exit(1);
+  };
+  for (const signal of SIGNALS) process.once(signal, onSignal);
+  try {
+    makeFile(path);
+    await copy(source, path);
+    expectWhole(path);
+    return {
+      directory,
+      bytes: statSync(path).size,
+      keep: () => move(path, destination),
+      discard: () => {
+        discard();
+        for (const signal of SIGNALS) process.removeListener(signal, onSignal);
+      },
+    };
+  } catch (error) {
+    discard();
+    throw backupFailure(destination, error);
+  }
+}
+
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
+function refuseExisting(destination: string): void {
+  if (existsSync(destination))
+    throw new OperatorError(`${destination}: exists already; allowed: the name of a new file`);
+}
+
+function makeFolder(destination: string): string {
+  try {
+    return mkdtempSync(`${destination}.partial-`);
+  } catch (error) {
+    throw backupFailure(destination, error);
+  }
+}
+
+async function copy(source: string, path: string): Promise<void> {
+  const database = new DatabaseSync(source, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+  try {
+    await backup(database, path, { rate: PAGES_A_STEP });
+  } finally {
+    database.close();
+  }
+}
+
+function expectWhole(path: string): void {
+  const database = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
+  try {
+    const [row] = database.prepare("PRAGMA integrity_check(1)").all();
+    if (row?.integrity_check !== "ok") throw new OperatorError(`The copy is damaged: ${row?.integrity_check}`);
+  } finally {
+    database.close();
+  }
+}
+
+/** A link, unlike a rename, never replaces a file. Some file systems have none. */
+function move(path: string, destination: string): void {
+  try {
+    linkSync(path, destination);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    refuseExisting(destination);
+    if (code !== "EPERM" && code !== "ENOTSUP" && code !== "ENOSYS") throw backupFailure(destination, error);
+    renameSync(path, destination);
+  }
+}
+
+const REASONS: Record<string, string> = {
+  ENOENT: "there is no such directory",
+  ENOTDIR: "a part of its path is not a directory",
+  EACCES: "permission denied",
+  EPERM: "permission denied",
+  EROFS: "the file system is read-only",
+  ENOSPC: "the disk is full",
+  ENAMETOOLONG: "its path is too long",
+};
+
+function backupFailure(destination: string, error: unknown): OperatorError {
+  if (error instanceof OperatorError) return error;
+  const { code = "", message } = error as NodeJS.ErrnoException;
+  const reason = unavailableReason(error) ?? REASONS[code] ?? message;
+  return new OperatorError(`${destination}: the backup cannot be written: ${reason}`, { cause: error });
+}

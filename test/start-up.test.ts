@@ -1,0 +1,115 @@
+import { spawnSync } from "node:child_process";
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+
+const MAIN = fileURLToPath(new URL("../src/main.ts", import.meta.url));
+const directory = mkdtempSync(join(tmpdir(), "tollgate-start-up-"));
+const dataDir = join(directory, "data");
+const cache = join(dataDir, "compile-cache");
+
+/** Writes the address of each module that the main thread loads to a file. */
+const RECORDER = `import { appendFileSync } from "node:fs"; import { registerHooks } from "node:module";
+  registerHooks({ load(url, context, next) { appendFileSync(process.env.LOADED, url + "\\n"); return next(url, context); } });`;
+
+function run(words: string[], environment: Record<string, string> = {}, flags: string[] = []) {
+  const env = { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: directory, ...environment };
+  const { status, stderr } = spawnSync(process.execPath, [...flags, MAIN, ...words], { cwd: directory, env });
+  expect({ status, stderr: String(stderr) }).toEqual({ status: 0, stderr: "" });
+}
+
+beforeAll(() => run(["org", "create", "x", "--data-dir", dataDir]));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+describe("a command loads what it uses", () => {
+  /** The packages that a command loads, without the service's own modules. */
+  function packagesOf(...words: string[]): string[] {
+    const file = join(directory, "loaded");
+    rmSync(file, { force: true });
+    run([...words, "--data-dir", dataDir], { LOADED: file }, [
+      `--import=data:text/javascript,${encodeURIComponent(RECORDER)}`,
+    ]);
+    const urls = readFileSync(file, "utf8").trim().split("\n");
+    const names = urls.flatMap((url) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(url)?.[1] ?? []);
+    return [...new Set(names)].sort();
+  }
+
+  test.each(["token list", "org list", "credits balance --org org_playground", "ledger verify", "org create y"])(
+    "tollgate %s loads the command line and SQL, and neither the schema of the configuration nor the service",
+    (words) => {
+      expect(packagesOf(...words.split(" "))).toEqual(["commander", "kysely"]);
+    },
+  );
+
+  test("tollgate config check loads neither a store nor the HTTP server", () => {
+    const packages = packagesOf("config", "check");
+    expect(packages).toContain("ajv");
+    for (const name of ["fastify", "kysely", "pg"]) expect(packages).not.toContain(name);
+  });
+});
+
+describe("the compile cache", () => {
+  const list = () => run(["org", "list", "--data-dir", dataDir]);
+  const remake = (mode: number) => {
+    rmSync(cache, { recursive: true, force: true });
+    mkdirSync(cache);
+    chmodSync(cache, mode);
+  };
+
+  test("lies in the data directory, for its owner alone, and nowhere else", () => {
+    list();
+    expect(statSync(cache).mode & 0o777).toBe(0o700);
+    expect(readdirSync(cache)).not.toEqual([]);
+    expect(existsSync(join(directory, "node-compile-cache"))).toBe(false);
+  });
+
+  test.each([0o777, 0o770, 0o755])("is not used where others could write to it or read it: mode %o", (mode) => {
+    remake(mode);
+    list();
+    expect(readdirSync(cache)).toEqual([]);
+  });
+
+  test.skipIf(process.getuid?.() !== 0)("is not used where another user planted it", () => {
+    remake(0o700);
+    chownSync(cache, 12_345, 12_345);
+    list();
+    expect(readdirSync(cache)).toEqual([]);
+  });
+
+  test("is not used where a link was planted", () => {
+    const target = join(directory, "target");
+    rmSync(cache, { recursive: true, force: true });
+    mkdirSync(target, { mode: 0o700 });
+    symlinkSync(target, cache);
+    list();
+    expect(readdirSync(target)).toEqual([]);
+    rmSync(cache);
+  });
+
+  test("is not used in a data directory that others can write to", () => {
+    chmodSync(dataDir, 0o777);
+    list();
+    expect(existsSync(cache)).toBe(false);
+    chmodSync(dataDir, 0o700);
+  });
+
+  test("is not made in a folder without a store", () => {
+    const empty = join(directory, "empty");
+    mkdirSync(empty);
+    run(["config", "check", "--data-dir", empty]);
+    expect(readdirSync(empty)).toEqual([]);
+  });
+});
