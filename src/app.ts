@@ -1,6 +1,7 @@
 import { type AddressInfo, isIPv6 } from "node:net";
 import { join } from "node:path";
 import { Accounts } from "./accounts/accounts.ts";
+import { AdminKeys } from "./accounts/admin-keys.ts";
 import { firstAdminToken } from "./accounts/admin-tokens.ts";
 import { SERVICE_ACTOR } from "./accounts/audit.ts";
 import { AuditLog } from "./accounts/audit-log.ts";
@@ -278,7 +279,7 @@ function adminServices(
   surroundings: Surroundings,
   { store, ledger, accounts, usageDays }: Services,
 ): Omit<AdminServices, "gateway"> {
-  const { clock, random, version } = surroundings;
+  const { clock, random, version, log } = surroundings;
   const rows = store.admin;
   const newId = newIdOf(surroundings);
   const conversations = new Conversations({ rows: store.conversations, keptMs: keptMsOf(settings), clock });
@@ -286,6 +287,7 @@ function adminServices(
     sessions: new Sessions({ rows, accounts: store.accounts, clock, random }),
     shortTokens: new ShortTokens({ rows, accounts: store.accounts, clock, random }),
     accounts,
+    keys: new AdminKeys({ rows, log }),
     directory: new Directory({ rows: store.directory, clock }),
     audit: new AuditLog({ rows, clock, newId }),
     requests: new Requests({ holds: store.requests, refusals: store.refusals, conversations }),

@@ -14,8 +14,14 @@ export interface Idempotency {
   fingerprint: string;
 }
 
-/** The key of a request, null where it has none. Throws invalid_value. */
+/** The key of a completion with its fingerprint, null where it has none. Throws invalid_value. */
 export function idempotencyOf(request: FastifyRequest, asked: ChatCompletionRequest): Idempotency | null {
+  const key = idempotencyKeyOf(request);
+  return key === null ? null : { key, fingerprint: fingerprintOf(asked) };
+}
+
+/** The key of a request, null where it has none. Throws invalid_value. */
+export function idempotencyKeyOf(request: FastifyRequest): string | null {
   if (request.headers["idempotency-key"] === undefined) return null;
   const keys = request.raw.headersDistinct["idempotency-key"] ?? [];
   const [key = ""] = keys;
@@ -23,14 +29,14 @@ export function idempotencyOf(request: FastifyRequest, asked: ChatCompletionRequ
     const message = `Invalid header '${IDEMPOTENCY_HEADER}': expected it once, with 1 to 255 printable ASCII characters.`;
     throw new ApiError("invalid_value", message, { param: IDEMPOTENCY_HEADER });
   }
-  return { key, fingerprint: fingerprintOf(asked) };
+  return key;
 }
 
 /**
  * SHA-256, in hexadecimal, over the request as JSON without white space: the fields that the service reads, without those
  * that are absent or null, the keys of every object in the order of their UTF-16 code units (as RFC 8785 has it).
  */
-export function fingerprintOf(asked: ChatCompletionRequest): string {
+export function fingerprintOf(asked: object): string {
   return createHash("sha256")
     .update(JSON.stringify(withSortedKeys(asked)))
     .digest("hex");

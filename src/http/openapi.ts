@@ -1,11 +1,13 @@
 import { createHash } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from "fastify";
 import { type TSchema, Type } from "typebox";
+import { Nullable } from "../contract/admin/common.ts";
 import { ErrorEnvelope } from "../contract/error.ts";
 import { type ErrorCode, errorCatalog } from "../errors.ts";
 import type { AdminEndpoint } from "./admin/endpoint.ts";
 import { createChatCompletion } from "./endpoints/create-chat-completion.ts";
 import type { Endpoint } from "./endpoints/endpoint.ts";
+import { IDEMPOTENCY_HEADER } from "./idempotency.ts";
 
 /** The parts of the OpenAPI document that no endpoint says. */
 export function documentBase(version: string, basePath: string) {
@@ -96,7 +98,8 @@ const ACCESS_WORDS = {
 /** The same for an endpoint of the admin API. */
 export function adminDocumentationOf(endpoint: AdminEndpoint): FastifySchema {
   const { operationId, summary, access, path, query, body, response } = endpoint;
-  const { status, description, schema, contentType = "application/json" } = response;
+  const { status, description, contentType = "application/json" } = response;
+  const schema = answerSchemaOf(endpoint);
   const names = [...path.matchAll(/:(\w+)/g)].map(([, name = ""]) => name);
   return {
     tags: ["admin"],
@@ -107,6 +110,7 @@ export function adminDocumentationOf(endpoint: AdminEndpoint): FastifySchema {
     ...(names.length > 0 && { params: Type.Object(Object.fromEntries(names.map((name) => [name, Type.String()]))) }),
     ...(query !== undefined && { querystring: query }),
     ...(body !== undefined && { body }),
+    ...(endpoint.method === "POST" && endpoint.isRepeatable !== false && { headers: ADMIN_IDEMPOTENCY }),
     response: {
       [status]: { description, ...(schema !== undefined && { content: { [contentType]: { schema } } }) },
       ...responsesOf((code, codeStatus) => ADMIN_STATUSES.has(codeStatus) && !CODES_OF_COMPLETIONS.has(code)),
@@ -114,8 +118,31 @@ export function adminDocumentationOf(endpoint: AdminEndpoint): FastifySchema {
   } as FastifySchema;
 }
 
+const ADMIN_IDEMPOTENCY = Type.Object({
+  [IDEMPOTENCY_HEADER]: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 255,
+      description:
+        "Names the request for 24 hours: sent again with the same body it gets the first answer again, without its secret, and changes nothing.",
+    }),
+  ),
+});
+
+/** The answer, with the secret that a repetition under an Idempotency-Key is not shown. */
+function answerSchemaOf({ response: { schema }, secret }: AdminEndpoint): TSchema | undefined {
+  if (schema === undefined || secret === undefined) return schema;
+  const { properties } = schema as TSchema & { properties: Record<string, TSchema> };
+  const shown = properties[secret.field];
+  if (shown === undefined) throw new Error(`The answer has no field ${secret.field}`);
+  const hint = Type.Optional(
+    Type.String({ description: "Only in a repetition: why the secret is null, and what to do." }),
+  );
+  return Type.Object({ ...properties, [secret.field]: Nullable(shown), hint });
+}
+
 const EVERY_OPERATION_STATUSES = new Set([400, 401, 403, 404, 405, 429, 500, 503]);
-const ADMIN_STATUSES = new Set([...EVERY_OPERATION_STATUSES, 409, 413, 415]);
+const ADMIN_STATUSES = new Set([...EVERY_OPERATION_STATUSES, 409, 413, 415, 422]);
 /** These say nothing to a caller of the other API. */
 const CODES_OF_ADMIN = new Set<ErrorCode>([
   "unknown_parameter",

@@ -1,4 +1,5 @@
 import type { Selectable } from "kysely";
+import { adminKeyRows } from "./admin-keys.ts";
 import type { AdminRows, AdminTokenRow, AuditRow, SessionRow } from "./admin-store.ts";
 import { optionalNumber } from "./rows.ts";
 import type { AdminSessionTable, AdminTokenTable, AuditEntryTable, PortableDatabase } from "./tables.ts";
@@ -8,7 +9,7 @@ const FIRST_ADMIN_TOKEN_ID = "adm_first";
 
 /** The rows of operators, their sessions and what they did, the same for both stores. */
 export function adminRows(database: PortableDatabase): AdminRows {
-  return { ...adminTokens(database), ...sessions(database), ...auditEntries(database) };
+  return { ...adminTokens(database), ...sessions(database), ...auditEntries(database), ...adminKeyRows(database) };
 }
 
 function adminTokens({ kysely, write }: PortableDatabase) {

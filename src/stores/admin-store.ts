@@ -58,8 +58,44 @@ export interface AuditPage {
   limit: number;
 }
 
+/** Names a request of an administrator that carries an Idempotency-Key. */
+export interface AdminKeyName {
+  /** `operator`, or the id of a member's organization. */
+  scope: string;
+  key: string;
+}
+export interface AdminKeyClaim extends AdminKeyName {
+  /** Of the request: the same key with another request is refused. */
+  fingerprint: string;
+  keepMs: number;
+}
+export interface AdminKeyAnswer {
+  /** HTTP status. */
+  status: number;
+  /** JSON text. Holds no secret. */
+  answer: string;
+}
+export interface AdminKeyRow extends Pick<AdminKeyClaim, "fingerprint"> {
+  /** Interrupted: it failed in a way that leaves open whether it changed anything. */
+  state: "running" | "answered" | "interrupted";
+  status: number | null;
+  answer: string | null;
+  /** Time since the claim, by the store's clock. */
+  ageMs: number;
+}
+
+/** Requests of administrators by their Idempotency-Key. */
+export interface AdminKeyRows {
+  /** Claims a key durably; false where it is taken and its time is not over. */
+  claimAdminKey(claim: AdminKeyClaim): Promise<boolean>;
+  adminKey(name: AdminKeyName): Promise<AdminKeyRow | undefined>;
+  answerAdminKey(name: AdminKeyName, answer: AdminKeyAnswer): Promise<void>;
+  interruptAdminKey(name: AdminKeyName): Promise<void>;
+  freeAdminKey(name: AdminKeyName): Promise<void>;
+}
+
 /** Operators, sessions and the record of changes. */
-export interface AdminRows {
+export interface AdminRows extends AdminKeyRows {
   /** Writes the first admin token of a store; false where there was one before. */
   insertFirstAdminToken(token: AdminTokenRow): Promise<boolean>;
   /** Writes an admin token and ends all others at its time. */

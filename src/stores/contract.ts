@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe } from "vitest";
 import { accountCases } from "./contract/accounts.ts";
 import { adjustmentCases } from "./contract/adjustments.ts";
 import { adminCases } from "./contract/admin.ts";
+import { adminKeyCases } from "./contract/admin-keys.ts";
 import { allowanceCases } from "./contract/allowances.ts";
 import { conversationCases } from "./contract/conversations.ts";
 import { type ContractStore, Subject } from "./contract/fixture.ts";
@@ -30,6 +31,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("idempotency keys", () => keyCases(subject));
     describe("adjustments, caps and checkpoints", () => adjustmentCases(subject));
     describe("operators and their records", () => adminCases(subject));
+    describe("idempotency keys of administrators", () => adminKeyCases(subject));
     describe("allowances", () => allowanceCases(subject));
     describe("races", () => raceCases(subject));
     describe("reads", () => readCases(subject));

@@ -50,16 +50,15 @@ export function bookReads(database: PortableDatabase): Omit<Books, "apply"> {
       return row?.pending ?? 0n;
     },
     async removeOldKeys(limit) {
-      const old = sql`(
-        select organization_id, key from idempotency_key where expires_at <= ${database.now()} limit ${sql.lit(limit)}
-      )`;
-      // Tested again: another process may have begun to use the key anew since the look.
-      const result = await kysely
-        .deleteFrom("idempotency_key")
-        .where(sql<boolean>`(organization_id, key) in ${old}`)
-        .where("expires_at", "<=", database.now())
-        .executeTakeFirst();
-      return Number(result.numDeletedRows);
+      const now = database.now();
+      const remove = async (table: "idempotency_key" | "admin_idempotency_key", owner: "organization_id" | "scope") => {
+        const [from, columns] = [sql.table(table), sql`${sql.ref(owner)}, key`];
+        const old = sql`select ${columns} from ${from} where expires_at <= ${now} limit ${sql.lit(limit)}`;
+        // Tested again: another process may have claimed the key again since the look.
+        const removal = sql`delete from ${from} where (${columns}) in (${old}) and expires_at <= ${now}`;
+        return Number((await removal.execute(kysely)).numAffectedRows ?? 0n);
+      };
+      return (await remove("idempotency_key", "organization_id")) + (await remove("admin_idempotency_key", "scope"));
     },
     verify: (organizationId) => verifyOrganization(database, organizationId),
   };

@@ -19,7 +19,16 @@ export type {
   TokenWithBudget,
   TokenWithOrganization,
 } from "./account-store.ts";
-export type { ActorKind, AdminRows, AdminTokenRow, AuditRow, SessionRow } from "./admin-store.ts";
+export type {
+  ActorKind,
+  AdminKeyName,
+  AdminKeyRow,
+  AdminKeyRows,
+  AdminRows,
+  AdminTokenRow,
+  AuditRow,
+  SessionRow,
+} from "./admin-store.ts";
 export type { ConversationRow, ConversationRows } from "./conversation-store.ts";
 export type { DirectoryRows, ListedOrganization, ListedToken } from "./directory-store.ts";
 export type { RefusalEntry, RefusalRow, RefusalRows, RefusalSearch } from "./refusal-store.ts";
@@ -72,7 +81,10 @@ export interface Books {
    * and adjustments. What they add up to is what is available, held and pending.
    */
   statement(organizationId: string, page: StatementPage): Promise<StatementEntry[]>;
-  /** Removes idempotency keys past their time, at most `limit`; gives how many. They counted as absent before. */
+  /**
+   * Removes idempotency keys past their time, those of completions and those of administrators, at most `limit` of each;
+   * gives how many. They counted as absent before.
+   */
   removeOldKeys(limit: number): Promise<number>;
   /** What the statement's entries before a time add up to. */
   statementSum(organizationId: string, beforeMs: number): Promise<MicroCredits>;

@@ -1,7 +1,7 @@
 import type { ColumnType, CompiledQuery, Generated, Kysely, RawBuilder } from "kysely";
 import type { OrganizationKind } from "../contract/principal.ts";
 import type { AdjustmentRow, EventBasis, EventEnd, GrantRow, HoldState } from "../credits/books.ts";
-import type { ActorKind } from "./admin-store.ts";
+import type { ActorKind, AdminKeyRow } from "./admin-store.ts";
 import type { UsageDayRow } from "./usage-store.ts";
 
 /**
@@ -25,6 +25,7 @@ export interface Tables {
   admin_session: AdminSessionTable;
   short_token: ShortTokenTable;
   audit_entry: AuditEntryTable;
+  admin_idempotency_key: AdminIdempotencyKeyTable;
   usage_day: UsageDayTable;
   usage_day_done: UsageDayDoneTable;
   conversation: ConversationTable;
@@ -237,6 +238,18 @@ export interface AuditEntryTable {
   /** JSON objects. */
   before: string | null;
   after: string | null;
+}
+
+interface AdminIdempotencyKeyTable {
+  scope: string;
+  key: string;
+  fingerprint: string;
+  state: AdminKeyRow["state"];
+  status: OptionalInteger;
+  /** JSON. */
+  answer: string | null;
+  created_at: Integer;
+  expires_at: Integer;
 }
 
 interface UsageDayTable {

@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Static, TSchema } from "typebox";
 import type { Accounts } from "../../accounts/accounts.ts";
+import type { AdminKeys } from "../../accounts/admin-keys.ts";
 import type { Actor } from "../../accounts/audit.ts";
 import type { AuditLog } from "../../accounts/audit-log.ts";
 import type { Directory } from "../../accounts/directory.ts";
@@ -19,6 +20,7 @@ export interface AdminServices {
   gateway: Pick<Gateway, "catalog" | "circuits" | "limits">;
   sessions: Sessions;
   accounts: Accounts;
+  keys: AdminKeys;
   directory: Directory;
   audit: AuditLog;
   requests: Requests;
@@ -65,6 +67,13 @@ export interface AdminEndpoint {
   query?: TSchema;
   body?: TSchema;
   response: { status: 200 | 201 | 204; description: string; schema?: TSchema; contentType?: string };
+  /**
+   * The field of the answer that shows a secret once. Under an Idempotency-Key the answer is given again with null in its
+   * place, and a hint what to do where the secret was lost.
+   */
+  secret?: { field: string; hint(answer: Record<string, unknown>): string };
+  /** False: a POST that sets a cookie, which no repetition could set again. It takes no Idempotency-Key. Default true. */
+  isRepeatable?: boolean;
   handle(services: AdminServices, call: AdminCall): Promise<unknown>;
 }
 

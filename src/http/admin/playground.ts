@@ -13,6 +13,11 @@ const createPlaygroundToken = adminEndpoint({
   summary: "Get an access token for `/v1` that lives for minutes; guests get one where the playground is open to them",
   body: PlaygroundTokenRequest,
   response: { status: 201, description: "The token.", schema: PlaygroundToken },
+  secret: {
+    field: "token",
+    hint: () =>
+      "The token was shown in the first answer and is not stored. Ask for another one with a new Idempotency-Key.",
+  },
   countAttempt(services, { who, request }) {
     if (who === null) countGuest(services, request.ip);
   },

@@ -4,6 +4,7 @@ import type { Administrator } from "../../accounts/sessions.ts";
 import { adminDocumentationOf } from "../openapi.ts";
 import type { AdminCall, AdminEndpoint, AdminServices } from "./endpoint.ts";
 import { administratorOf } from "./guard.ts";
+import { handleOnce } from "./idempotency.ts";
 import { adminEndpoints } from "./index.ts";
 import { checker, queryOf, refuseNul } from "./input.ts";
 
@@ -47,6 +48,6 @@ function handlerOf(services: AdminServices, endpoint: AdminEndpoint) {
     refuseNul([params, query, request.body]);
     const call = { who: request.administrator, params, query, body: request.body, request, reply };
     reply.code(response.status);
-    return endpoint.handle(services, call);
+    return handleOnce(services, endpoint, call);
   };
 }

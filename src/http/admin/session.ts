@@ -19,6 +19,7 @@ const signIn = adminEndpoint({
   operationId: "signIn",
   summary: "Sign in: with the admin token, or as a member with an organization's token",
   body: SignIn,
+  isRepeatable: false,
   response: { status: 200, description: "The session; its cookie is set.", schema: Session },
   countAttempt: ({ gateway }, { request }) => countGuess(gateway.limits, request),
   async handle(services, { request, reply, body }) {

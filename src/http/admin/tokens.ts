@@ -22,6 +22,11 @@ import {
 import { type AdminServices, actorOf, adminEndpoint } from "./endpoint.ts";
 
 const OVERLAP_SECONDS = 3600;
+const SECRET = {
+  field: "secret",
+  hint: ({ id }: Record<string, unknown>) =>
+    `The secret of ${id} was shown in the first answer and is not stored. If it is lost, revoke ${id} and create another token.`,
+};
 
 const listTokens = adminEndpoint({
   method: "GET",
@@ -46,6 +51,7 @@ const createToken = adminEndpoint({
   summary: "Make an access token; its secret is in this answer and never again",
   body: NewToken,
   response: { status: 201, description: "The token with its secret.", schema: TokenWithSecret },
+  secret: SECRET,
   async handle(services, call): Promise<TokenWithSecret> {
     const { organization_id, name, scopes = null, models = null, limits, cap, expires_at } = call.body;
     const draft = {
@@ -87,6 +93,7 @@ const rotateToken = adminEndpoint({
   summary: "Replace an access token by a new one with the same rights and length of life",
   body: TokenRotation,
   response: { status: 201, description: "The new token with its secret, and the old one.", schema: RotatedToken },
+  secret: SECRET,
   async handle(services, call): Promise<RotatedToken> {
     const overlapMs = (call.body.overlap_seconds ?? OVERLAP_SECONDS) * 1000;
     const rotated = await services.accounts.as(actorOf(call)).rotateToken(call.params.id, overlapMs);
