@@ -1,6 +1,7 @@
 import type { Attack } from "./attack.ts";
 import { bodyAttacks } from "./bodies.ts";
 import { connectionAttacks } from "./connections.ts";
+import { creditAttacks } from "./credits.ts";
 import { limitAttacks } from "./limits.ts";
 import { requestAttacks } from "./requests.ts";
 
@@ -9,6 +10,7 @@ export const ATTACKS: Readonly<Record<string, readonly Attack[]>> = {
   connections: connectionAttacks,
   bodies: bodyAttacks,
   requests: requestAttacks,
+  credits: creditAttacks,
   // Last: they use up what an address is allowed.
   limits: limitAttacks,
 };
