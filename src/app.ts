@@ -14,6 +14,7 @@ import { makeId, type RandomBytes } from "./accounts/token.ts";
 import { firstRun } from "./app/first-run.ts";
 import { HealthFile } from "./app/health-file.ts";
 import { requestId, uuidV7 } from "./app/ids.ts";
+import { MemoryRelease, makeCollect } from "./app/memory-release.ts";
 import { printStart } from "./app/start-report.ts";
 import { createCatalog, createUpstreams, type Upstreams } from "./app/upstreams.ts";
 import { watchStore } from "./app/watched-store.ts";
@@ -117,6 +118,9 @@ export async function startService(config: Config, surroundings: Surroundings): 
   healthFile.start();
   usageDays.start();
   refusals.start();
+  const isIdle = () => server.isIdle();
+  const heapBytes = () => process.memoryUsage().heapTotal;
+  parts.adopt(new MemoryRelease({ isIdle, heapBytes, collect: makeCollect() }), (opened) => opened.stop()).start();
   keeper.start();
   const [{ standing, adminToken }] = await Promise.all([
     // Of several that start at once on an empty store one makes all of it; the others find it finished.

@@ -56,6 +56,8 @@ export interface Server {
   listen(options: { host: string; port: number }): Promise<AddressInfo>;
   /** Stops taking requests, lets the running ones finish and settle, cuts what is left, and waits for its settlement. */
   close(options: ShutdownOptions): Promise<void>;
+  /** Whether no request is being answered. */
+  isIdle(): boolean;
   /** For tests: requests without a socket, and the document. */
   readonly instance: FastifyInstance;
 }
@@ -142,6 +144,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   await server.ready();
   return {
     instance: server,
+    isIdle: () => shutdown.isIdle,
     async listen(address) {
       await server.listen(address);
       return server.server.address() as AddressInfo;

@@ -35,6 +35,11 @@ export class Shutdown {
     this.#running = running;
   }
 
+  /** Whether no request is being answered, those for the health of the process aside. */
+  get isIdle(): boolean {
+    return this.#open.size === 0 && this.#running.count === 0;
+  }
+
   /** Follows a request to its end. Once the listener is closed its connection takes no further one. */
   follow(request: FastifyRequest, reply: FastifyReply): void {
     if (HEALTH_PATHS.has(request.routeOptions.url ?? "")) return;

@@ -4,10 +4,14 @@ import { ApiError } from "../../errors.ts";
 
 type Check = (value: unknown) => void;
 
-/** Checks an input against its schema; throws the catalog's error for the first thing that is wrong with it. */
+/**
+ * Checks an input against its schema; throws the catalog's error for the first thing that is wrong with it. The schema is
+ * compiled at the first check: a service whose console nobody uses keeps no memory for it.
+ */
 export function checker(schema: TSchema): Check {
-  const check = compileCheck(schema);
+  let check: ReturnType<typeof compileCheck> | undefined;
   return (value) => {
+    check ??= compileCheck(schema);
     const issue = check(value);
     if (issue === undefined) return;
     throw new ApiError(issue.code, issue.message, { param: issue.param ?? undefined });

@@ -1,0 +1,48 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { MemoryRelease, makeCollect } from "./memory-release.ts";
+
+const MIB = 1024 * 1024;
+
+describe("memory is released", () => {
+  beforeEach(() => void vi.useFakeTimers());
+  afterEach(() => void vi.useRealTimers());
+
+  test("after the start, and again when the heap has grown and no request runs any more", () => {
+    const state = { isIdle: true, heapBytes: 70 * MIB, collections: 0 };
+    const release = new MemoryRelease({
+      isIdle: () => state.isIdle,
+      heapBytes: () => state.heapBytes,
+      collect: () => {
+        state.collections += 1;
+        state.heapBytes = 40 * MIB;
+      },
+    });
+    release.start();
+    vi.advanceTimersByTime(1_000);
+    expect(state.collections).toBe(1);
+    vi.advanceTimersByTime(60_000);
+    expect(state.collections).toBe(1);
+    Object.assign(state, { isIdle: false, heapBytes: 200 * MIB });
+    vi.advanceTimersByTime(60_000);
+    expect(state.collections).toBe(1);
+    state.isIdle = true;
+    vi.advanceTimersByTime(10_000);
+    expect(state.collections).toBe(1);
+    vi.advanceTimersByTime(10_000);
+    expect(state.collections).toBe(2);
+    release.stop();
+    state.heapBytes = 200 * MIB;
+    vi.advanceTimersByTime(60_000);
+    expect(state.collections).toBe(2);
+  });
+});
+
+test("a collection shrinks the heap", () => {
+  const collect = makeCollect();
+  let kept: unknown[] = Array.from({ length: 500_000 }, (_, index) => ({ index, text: `entry ${index}` }));
+  const grown = process.memoryUsage().heapTotal;
+  expect(kept).toHaveLength(500_000);
+  kept = [];
+  collect();
+  expect(process.memoryUsage().heapTotal).toBeLessThan(grown - 16 * MIB);
+});
