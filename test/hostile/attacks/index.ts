@@ -1,5 +1,6 @@
 import type { Attack } from "./attack.ts";
 import { bodyAttacks } from "./bodies.ts";
+import { clientAttacks } from "./clients.ts";
 import { connectionAttacks } from "./connections.ts";
 import { creditAttacks } from "./credits.ts";
 import { limitAttacks } from "./limits.ts";
@@ -11,6 +12,7 @@ export const ATTACKS: Readonly<Record<string, readonly Attack[]>> = {
   bodies: bodyAttacks,
   requests: requestAttacks,
   credits: creditAttacks,
+  clients: clientAttacks,
   // Last: they use up what an address is allowed.
   limits: limitAttacks,
 };
