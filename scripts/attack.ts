@@ -49,7 +49,7 @@ function print({ attack, outcome, reason }: Result): void {
 /** Plays all attacks, prints what came of them, and returns the results. */
 async function attack(target: Target): Promise<Result[]> {
   console.log("result       | what must hold\n-------------|---------------");
-  const watch = watchHealth(target);
+  const watch = await watchHealth(target);
   const results = await playAll(ATTACKS, target, print);
   const { longestMs, failures } = await watch.stop();
   const count = (outcome: Result["outcome"]) => results.filter((result) => result.outcome === outcome).length;

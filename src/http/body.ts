@@ -15,6 +15,8 @@ declare module "fastify" {
 const ANONYMOUS_LIMIT_BYTES = 16 * 1024;
 const ADMINISTRATOR_LIMIT_BYTES = 1024 * 1024;
 const FIRST_CAPACITY_BYTES = 4 * 1024;
+/** A buffer that is full is replaced by one that is so many times as long as what it must hold. */
+const GROWTH = 4;
 /** Bodies above this size are parsed one in a turn of the event loop, so that other connections are served in between. */
 const LARGE_BYTES = 32 * 1024;
 
@@ -70,7 +72,7 @@ function refuseEncoding(encoding: string | undefined): void {
 function readBody({ raw, headers, bodyReservation }: FastifyRequest, limitBytes: number): Promise<Buffer> {
   if (Number(headers["content-length"]) > limitBytes) return Promise.reject(tooManyBytes(limitBytes));
   return new Promise((resolve, reject) => {
-    const body = new GrowingBuffer(limitBytes);
+    const body = new GrowingBuffer(Number(headers["content-length"] ?? limitBytes));
     const scanner = new JsonScanner({ depth: JSON_DEPTH_MAX, values: JSON_VALUES_MAX });
     const stop = () => raw.off("data", onData).off("end", onEnd).off("error", onError).off("close", onClose);
     const refuse = (error: Error) => {
@@ -121,12 +123,12 @@ const EXCESSES = {
 
 /** A buffer that grows with what arrives. A list of chunks would let a client choose how many objects are kept. */
 class GrowingBuffer {
-  readonly #limitBytes: number;
+  readonly #lengthMax: number;
   #buffer = Buffer.alloc(0);
   length = 0;
 
-  constructor(limitBytes: number) {
-    this.#limitBytes = limitBytes;
+  constructor(lengthMax: number) {
+    this.#lengthMax = lengthMax;
   }
 
   get bytes(): Buffer {
@@ -136,8 +138,8 @@ class GrowingBuffer {
   append(chunk: Buffer): void {
     const length = this.length + chunk.length;
     if (length > this.#buffer.length) {
-      const doubled = Math.min(Math.max(FIRST_CAPACITY_BYTES, this.#buffer.length * 2), this.#limitBytes);
-      const grown = Buffer.allocUnsafe(Math.max(doubled, length));
+      const capacity = Math.min(Math.max(FIRST_CAPACITY_BYTES, length * GROWTH), this.#lengthMax);
+      const grown = Buffer.allocUnsafe(Math.max(capacity, length));
       this.bytes.copy(grown);
       this.#buffer = grown;
     }

@@ -5,6 +5,7 @@ import { connectionAttacks } from "./connections.ts";
 import { creditAttacks } from "./credits.ts";
 import { limitAttacks } from "./limits.ts";
 import { requestAttacks } from "./requests.ts";
+import { worstBodyAttacks } from "./worst-bodies.ts";
 
 /** Every attack by its area. To add one, append it to the list of its area; a new area is a new file and a line here. */
 export const ATTACKS: Readonly<Record<string, readonly Attack[]>> = {
@@ -13,6 +14,7 @@ export const ATTACKS: Readonly<Record<string, readonly Attack[]>> = {
   requests: requestAttacks,
   credits: creditAttacks,
   clients: clientAttacks,
+  "worst bodies": worstBodyAttacks,
   // Last: they use up what an address is allowed.
   limits: limitAttacks,
 };

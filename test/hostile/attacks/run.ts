@@ -1,4 +1,5 @@
-import { setTimeout as sleep } from "node:timers/promises";
+import { once } from "node:events";
+import { Worker } from "node:worker_threads";
 import type { Attack, Target } from "./attack.ts";
 
 /** The result of one attack: whether its title held, or that the credential that it needs was not given. */
@@ -9,8 +10,6 @@ export interface Result {
   /** Why it did not hold. */
   reason?: string;
 }
-
-const HEALTH_EVERY_MS = 20;
 
 /** Plays attacks one after another against one service. */
 export async function playAll(
@@ -45,29 +44,22 @@ export function tableRows(results: readonly Result[]): string[][] {
   return results.map(({ area, attack, outcome }) => [attack.title, area, attack.needs, outcome]);
 }
 
-/** Asks `/healthz` again and again and measures the longest wait for an answer, until it is stopped. */
-export function watchHealth({ url }: Target): { stop(): Promise<{ longestMs: number; failures: number }> } {
-  let isOver = false;
-  let longestMs = 0;
-  let failures = 0;
-  const watching = (async () => {
-    while (!isOver) {
-      const start = performance.now();
-      try {
-        const answer = await fetch(`${url}/healthz`);
-        await answer.arrayBuffer();
-      } catch {
-        failures += 1;
-      }
-      longestMs = Math.max(longestMs, performance.now() - start);
-      await sleep(HEALTH_EVERY_MS);
-    }
-  })();
+/** The longest wait for an answer of `/healthz`, and how often none came. */
+export interface Health {
+  longestMs: number;
+  failures: number;
+}
+
+/** Watches `/healthz` from another thread until it is stopped. */
+export async function watchHealth({ url }: Target): Promise<{ stop(): Promise<Health> }> {
+  const worker = new Worker(new URL("./health-worker.ts", import.meta.url), { workerData: { url } });
+  await once(worker, "message");
   return {
     stop: async () => {
-      isOver = true;
-      await watching;
-      return { longestMs: Math.round(longestMs), failures };
+      worker.postMessage("stop");
+      const [health] = (await once(worker, "message")) as [Health];
+      await worker.terminate();
+      return health;
     },
   };
 }
