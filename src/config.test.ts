@@ -132,6 +132,8 @@ providers:
   });
 });
 
+const TRUST_PROXY =
+  'allowed: false, the addresses and networks of the proxies in one text, such as "10.0.0.0/8, 127.0.0.1", or the number of proxies, 1 to 32';
 const providers = "providers:\n  - id: a\n    kind: k\n";
 const model = "models:\n  - id: a\n    routes: [{ provider: p, model: m }]\n";
 const groups =
@@ -175,8 +177,12 @@ describe("a mistake in the file is told in one line", () => {
     ],
     [
       "server: { trustProxy: 10.0.0.0/33 }",
-      '1: server.trustProxy: found "10.0.0.0/33"; allowed: true, false, or addresses and networks in one text, such as "10.0.0.0/8, 127.0.0.1"',
+      `1: server.trustProxy: found "10.0.0.0/33"; ${TRUST_PROXY}`,
     ],
+    ["server: { trustProxy: true }", `1: server.trustProxy: found true; ${TRUST_PROXY}`],
+    ["server: { trustProxy: 0 }", `1: server.trustProxy: found 0; ${TRUST_PROXY}`],
+    ["server: { trustProxy: 1.5 }", `1: server.trustProxy: found 1.5; ${TRUST_PROXY}`],
+    ["server: { trustProxy: everyone }", `1: server.trustProxy: found "everyone"; ${TRUST_PROXY}`],
     [
       "database: mysql://root:secret@h/d",
       "1: database: found mysql://…; allowed: a postgres:// or postgresql:// address",

@@ -12,6 +12,8 @@ import { Model, Provider } from "./upstream-schema.ts";
  * the type alone would not say it.
  */
 
+const PROXY_HOPS_MAX = 32;
+
 const Server = Group({
   host: Type.String({
     default: "127.0.0.1",
@@ -24,13 +26,17 @@ const Server = Group({
     maximum: 65535,
     description: "Port to listen on; 0 for any that is free. Also PORT and --port.",
   }),
-  trustProxy: Type.Unsafe<boolean | string>({
-    type: ["boolean", "string"],
+  trustProxy: Type.Unsafe<false | number | string>({
+    type: ["boolean", "integer", "string"],
+    // Every client could then name any address as its own.
+    not: { const: true },
+    minimum: 1,
+    maximum: PROXY_HOPS_MAX,
     format: "proxies",
     default: false,
-    allowed: 'true, false, or addresses and networks in one text, such as "10.0.0.0/8, 127.0.0.1"',
+    allowed: `false, the addresses and networks of the proxies in one text, such as "10.0.0.0/8, 127.0.0.1", or the number of proxies, 1 to ${PROXY_HOPS_MAX}`,
     description:
-      "Whose X-Forwarded-For names the caller's address: nobody's, everybody's, or that of the named proxies.",
+      "Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: none, those at the named addresses, or the last N that a request passes.",
   }),
   basePath: Type.String({
     default: "",

@@ -5,6 +5,7 @@ import { limitKeys } from "../gateway/admit.ts";
 import type { Gateway } from "../gateway/gateway.ts";
 import type { LimitKey } from "../gateway/limits.ts";
 import { bearerToken, requireScope, withChallenge } from "./auth.ts";
+import { clientAddressKey } from "./client-address.ts";
 
 /** Tells whom a token stands for; answers at once where it is known, and rejects with ApiError or StoreUnavailableError. */
 export interface TokenAuthenticator {
@@ -34,5 +35,5 @@ async function principalFor(authenticator: TokenAuthenticator, token: string): P
 function requestKeys(gateway: Gateway, principal: Principal, address: string): LimitKey[] {
   const keys = limitKeys(gateway, principal, "requestsPerMinute");
   if (principal.organizationKind !== "playground") return keys;
-  return [{ key: `address:${address}`, limit: gateway.playground.requestsPerMinute }, ...keys];
+  return [{ key: `address:${clientAddressKey(address)}`, limit: gateway.playground.requestsPerMinute }, ...keys];
 }

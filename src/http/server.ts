@@ -34,8 +34,8 @@ export interface ServerOptions extends Omit<EndpointServices, "running"> {
   authenticator: TokenAuthenticator;
   admin: Omit<AdminServices, "gateway">;
   version: string;
-  /** Whose word on a caller's address is taken: Fastify's `trustProxy`. */
-  trustProxy: boolean | string;
+  /** Proxies whose X-Forwarded headers are believed: Fastify's `trustProxy`. */
+  trustProxy: false | number | string;
   /** Path under which a proxy publishes the service, without a slash at its end; empty: the root. */
   basePath: string;
   bodyLimitBytes: number;

@@ -17,7 +17,7 @@ let dataDir: string;
 let service: RunningService;
 let owner: Organization;
 
-const config = { playground: { openToGuests: true }, server: { trustProxy: true } };
+const config = { playground: { openToGuests: true }, server: { trustProxy: "127.0.0.1" } };
 beforeAll(async () => {
   dataDir = await makeDirectory();
   service = await startService({ config, dataDir });
@@ -231,6 +231,21 @@ describe("the playground's token", () => {
     const statuses = [];
     for (let asked = 0; asked < 10; asked += 1) statuses.push((await playground(guest)).status);
     expect(statuses.at(-1)).toBe(429);
+  });
+
+  test("of guests is counted per IPv6 /64 network, on both sides of the mint", async () => {
+    const guestAt = (address: string) => new AdminClient(service, { ...FROM_CONSOLE, "x-forwarded-for": address });
+    const minted = [];
+    for (let host = 1; host <= 11; host += 1) minted.push((await playground(guestAt(`2001:db8:1:2::${host}`))).status);
+    expect(minted).toEqual([...Array.from({ length: 10 }, () => 201), 429]);
+    const { body } = await playground(guestAt("2001:db8:1:3::1"));
+    const completed = [];
+    for (let host = 1; host <= 11; host += 1) {
+      const headers = { "x-forwarded-for": `2001:db8:1:4::${host}` };
+      const request = { model: "sandbox/echo", messages: [{ role: "user", content: "hello" }] };
+      completed.push((await send(service, COMPLETIONS, String(body.token), request, { headers })).status);
+    }
+    expect(completed).toEqual([...Array.from({ length: 10 }, () => 200), 429]);
   });
 });
 

@@ -14,8 +14,8 @@ let owner: Organization;
 let adminToken: string;
 
 beforeAll(async () => {
-  // The proxy's word is taken, so that each case may come from an address of its own.
-  service = await startService({ config: { server: { trustProxy: true } }, environment: { LOG_LEVEL: "debug" } });
+  // X-Forwarded-For is believed, so that each case may come from an address of its own.
+  service = await startService({ config: { server: { trustProxy: "127.0.0.1" } }, environment: { LOG_LEVEL: "debug" } });
   owner = await makeOrganization(service, "10");
   adminToken = firstAdminToken(service);
 });
@@ -87,6 +87,23 @@ describe("signing in", () => {
     expect(statuses).toEqual([...Array.from({ length: 10 }, () => 401), 429]);
     expect((await guesser.call("POST", "/session", { token: adminToken })).status).toBe(429);
     expect((await browser().call("POST", "/session", { token: adminToken })).status).toBe(200);
+  });
+
+  test("guesses from one IPv6 /64 network are counted together, and IPv4-mapped addresses as IPv4", async () => {
+    const guess = async (address: string) => {
+      const guesser = browser({ "x-forwarded-for": address });
+      return (await guesser.call("POST", "/session", { token: `tg-admin-${"c".repeat(49)}` })).status;
+    };
+    const spellings: [string[], string][] = [
+      [Array.from({ length: 11 }, (_, host) => `2001:db8:5:6:${host}::${host}`), "2001:db8:5:7::1"],
+      [["192.0.2.77", ...Array.from({ length: 10 }, () => "::ffff:c000:24d")], "192.0.2.78"],
+    ];
+    for (const [sameCaller, otherCaller] of spellings) {
+      const statuses = [];
+      for (const address of sameCaller) statuses.push(await guess(address));
+      expect(statuses).toEqual([...Array.from({ length: 10 }, () => 401), 429]);
+      expect(await guess(otherCaller)).toBe(401);
+    }
   });
 
   test("wrong admin tokens in the header are counted as well", async () => {

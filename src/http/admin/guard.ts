@@ -3,6 +3,7 @@ import type { Administrator, Sessions } from "../../accounts/sessions.ts";
 import { ApiError } from "../../errors.ts";
 import type { Limits } from "../../gateway/limits.ts";
 import { bearerToken, withChallenge } from "../auth.ts";
+import { clientAddressKey } from "../client-address.ts";
 import { sessionSecret } from "./cookie.ts";
 import type { Access } from "./endpoint.ts";
 
@@ -42,7 +43,7 @@ export async function administratorOf(
   throw new ApiError("missing_token", "Sign in first: nobody is signed in, or the session is over.");
 }
 
-/** Counts an attempt to sign in; throws rate_limit_exceeded after too many from one address. */
+/** Counts an attempt to sign in; throws rate_limit_exceeded after too many from one address (of IPv6: one /64). */
 export function countGuess(limits: Limits, request: FastifyRequest): void {
   limits.countRequest([{ key: guessKey(request), limit: GUESSES_A_MINUTE }]);
 }
@@ -53,7 +54,7 @@ export function uncountGuess(limits: Limits, request: FastifyRequest): void {
 }
 
 function guessKey({ ip }: FastifyRequest): string {
-  return `sign-in:${ip}`;
+  return `sign-in:${clientAddressKey(ip)}`;
 }
 
 /**

@@ -2,6 +2,7 @@ import type { Administrator } from "../../accounts/sessions.ts";
 import type { ShortToken } from "../../accounts/short-tokens.ts";
 import { PlaygroundToken, PlaygroundTokenRequest } from "../../contract/admin/playground.ts";
 import { ApiError } from "../../errors.ts";
+import { clientAddressKey } from "../client-address.ts";
 import { nothingThere, requireOwn } from "./answers.ts";
 import { type AdminServices, adminEndpoint } from "./endpoint.ts";
 
@@ -40,7 +41,7 @@ export const playgroundEndpoints = [createPlaygroundToken];
 
 function countGuest({ gateway, facts }: AdminServices, address: string): void {
   const limit = facts.guest_playground.requests_per_minute;
-  gateway.limits.countRequest([{ key: `guest:${address}`, limit }]);
+  gateway.limits.countRequest([{ key: `guest:${clientAddressKey(address)}`, limit }]);
 }
 
 /** A member's stands for the token that they signed in with, so it may do no more than that one. */
