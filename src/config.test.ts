@@ -175,10 +175,7 @@ describe("a mistake in the file is told in one line", () => {
       'server: { basePath: "//evil.example" }',
       '1: server.basePath: found "//evil.example"; allowed: a path such as /tollgate, without a slash at its end, that does not begin with a path of the service itself',
     ],
-    [
-      "server: { trustProxy: 10.0.0.0/33 }",
-      `1: server.trustProxy: found "10.0.0.0/33"; ${TRUST_PROXY}`,
-    ],
+    ["server: { trustProxy: 10.0.0.0/33 }", `1: server.trustProxy: found "10.0.0.0/33"; ${TRUST_PROXY}`],
     ["server: { trustProxy: true }", `1: server.trustProxy: found true; ${TRUST_PROXY}`],
     ["server: { trustProxy: 0 }", `1: server.trustProxy: found 0; ${TRUST_PROXY}`],
     ["server: { trustProxy: 1.5 }", `1: server.trustProxy: found 1.5; ${TRUST_PROXY}`],

@@ -81,7 +81,7 @@ describe("organizations", () => {
 });
 
 describe("tokens", () => {
-  test("stand for their organization, with all scopes and every model", async () => {
+  test("stand for their organization, with the scopes of the API and every model", async () => {
     const { token, row } = await create();
     expect(await authenticator.authenticate(token)).toEqual({
       tokenId: row.id,
@@ -134,7 +134,7 @@ describe("tokens", () => {
   test.each([
     [
       { scopes: ["everything"] },
-      /^scope: found "everything"; allowed: chat.completions:write, models:read, usage:read$/,
+      /^scope: found "everything"; allowed: chat.completions:write, models:read, usage:read, console:read$/,
     ],
     [{ name: "" }, /^name: found ""/],
     [{ limits: { requestsPerMinute: 0 } }, /^requestsPerMinute: found 0; allowed: an integer, 1 or more$/],

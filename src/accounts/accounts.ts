@@ -1,4 +1,4 @@
-import { SCOPES, type Scope } from "../contract/scope.ts";
+import { DEFAULT_SCOPES, SCOPES, type Scope } from "../contract/scope.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
 import type { AccountRows, LimitSettings, OrganizationRow, TokenRow, TokenWithBudget } from "../stores/store.ts";
@@ -15,7 +15,7 @@ export interface AccountsOptions extends AuditTime {
 export interface TokenDraft {
   organizationId: string;
   name: string;
-  /** Null: all that the organization may do. */
+  /** Null: `DEFAULT_SCOPES`. */
   scopes: string[] | null;
   /** Null: every model. */
   models: string[] | null;
@@ -122,7 +122,7 @@ export class Accounts {
   /** Makes a token. Throws OperatorError for a name, a scope, a model or a limit that is not allowed. */
   async createToken(draft: TokenDraft): Promise<CreateTokenOutcome> {
     checkName(draft.name);
-    const scopes = draft.scopes === null ? [...SCOPES] : checkScopes(draft.scopes);
+    const scopes = draft.scopes === null ? [...DEFAULT_SCOPES] : checkScopes(draft.scopes);
     checkLimits(draft.limits);
     const nowMs = this.#clock();
     if (draft.expiresAtMs !== null && draft.expiresAtMs <= nowMs) {

@@ -41,7 +41,7 @@ async function signIn(token: string): Promise<string> {
 }
 async function makeToken(expiresAtMs: number | null = null) {
   const { id } = await accounts.createOrganization("Test");
-  const terms = { name: "t", scopes: null, models: null, limits: null, cap: null };
+  const terms = { name: "t", scopes: ["console:read"], models: null, limits: null, cap: null };
   const made = await accounts.createToken({ ...terms, organizationId: id, expiresAtMs });
   if (made.outcome !== "created") throw new Error(made.outcome);
   return made;
@@ -76,6 +76,16 @@ describe("a session", () => {
     nowMs += HOUR_MS;
     expect(await sessions.find(secret)).toBeUndefined();
     expect((await sessions.signIn(token)).outcome).toBe("expired");
+  });
+
+  test("of a member needs a token with console:read, which tokens do not have by default", async () => {
+    const { row } = await makeToken();
+    const terms = { organizationId: row.organizationId, name: "t", models: null, limits: null, cap: null };
+    for (const scopes of [null, ["usage:read"]]) {
+      const made = await accounts.createToken({ ...terms, scopes, expiresAtMs: null });
+      if (made.outcome !== "created") throw new Error(made.outcome);
+      expect(await sessions.signIn(made.token)).toEqual({ outcome: "scope_missing" });
+    }
   });
 
   test("of the operator ends with the admin token", async () => {

@@ -1,3 +1,4 @@
+import type { Scope } from "../contract/scope.ts";
 import type { AccountRows, AdminRows, SessionRow, TokenRow } from "../stores/store.ts";
 import { ADMIN_TOKEN_MARK, hashOf, makeSecret, parseToken, type RandomBytes } from "./token.ts";
 
@@ -29,10 +30,13 @@ export interface OpenSession {
 export type SignInOutcome =
   | ({ outcome: "signed_in"; secret: string } & OpenSession)
   | { outcome: "unknown" | "expired" }
-  /** A token without the scope `usage:read`. */
+  /** A token without `MEMBER_SCOPE`. */
   | { outcome: "scope_missing" }
-  /** The playground's organization has no members. */
+  /** The playground organization has no members. */
   | { outcome: "playground" };
+
+/** The scope of an organization's token that allows to sign in. */
+export const MEMBER_SCOPE: Scope = "console:read";
 
 /** A session ends after so long without a request … */
 const IDLE_MS = 8 * 3_600_000;
@@ -104,7 +108,7 @@ export class Sessions {
     if (row === undefined || row.revokedAtMs !== null) return { outcome: "unknown" };
     if (this.#hasEnded(row)) return { outcome: "expired" };
     if (row.organizationKind === "playground") return { outcome: "playground" };
-    if (!row.scopes.includes("usage:read")) return { outcome: "scope_missing" };
+    if (!row.scopes.includes(MEMBER_SCOPE)) return { outcome: "scope_missing" };
     return { role: "member", token: row };
   }
 
@@ -117,6 +121,8 @@ export class Sessions {
   async #member(tokenId: string): Promise<Member | undefined> {
     const token = await this.#options.accounts.token(tokenId);
     if (token === undefined || token.revokedAtMs !== null || this.#hasEnded(token)) return undefined;
+    // A session of an earlier version may have begun without the scope.
+    if (!token.scopes.includes(MEMBER_SCOPE)) return undefined;
     return { role: "member", token };
   }
 

@@ -116,7 +116,7 @@ describe("a wrong value ends with 1, in one line", () => {
     ],
     [
       ["token", "create", ...playground, "--scope", "all", ...data],
-      'tollgate: scope: found "all"; allowed: chat.completions:write, models:read, usage:read',
+      'tollgate: scope: found "all"; allowed: chat.completions:write, models:read, usage:read, console:read',
     ],
     [
       ["token", "rotate", "t", "--overlap", "soon", ...data],

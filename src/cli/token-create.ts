@@ -19,7 +19,7 @@ export function addTokenCreate(token: Command, terminal: Terminal): void {
   addCommand(token, "create", "Create an access token; it is shown once")
     .requiredOption("--org <id>", "organization that the token belongs to")
     .option("--name <name>", "what to recognize it by", "unnamed")
-    .option("--scope <scope...>", `what it may do: ${SCOPES.join(", ")} (default: all; guests have no usage)`)
+    .option("--scope <scope...>", `permissions: ${SCOPES.join(", ")} (default: all but console:read)`)
     .option("--model <id...>", "models that it may use (default: all)")
     .option("--expires <when>", "when it ends: 30d, 12h, or a date (default: never)")
     .option("--cap <credits>", "credits that it may use in all (default: whatever the organization has)")

@@ -34,7 +34,7 @@ export interface ServerOptions extends Omit<EndpointServices, "running"> {
   authenticator: TokenAuthenticator;
   admin: Omit<AdminServices, "gateway">;
   version: string;
-  /** Proxies whose X-Forwarded headers are believed: Fastify's `trustProxy`. */
+  /** Proxies whose X-Forwarded headers are believed: none, those at these addresses, or the last N. */
   trustProxy: false | number | string;
   /** Path under which a proxy publishes the service, without a slash at its end; empty: the root. */
   basePath: string;
@@ -86,13 +86,19 @@ const EXPOSED_HEADERS = [
   "link",
 ];
 
+/** The proxies as Fastify takes them: it would believe none of a number of them, whose addresses are not known. */
+function believedProxies(trustProxy: ServerOptions["trustProxy"]) {
+  if (typeof trustProxy !== "number") return trustProxy;
+  return (_address: string, hop: number) => hop < trustProxy;
+}
+
 /** The HTTP server over all endpoints. */
 export async function createServer(options: ServerOptions): Promise<Server> {
   const { log, bodyLimitBytes, basePath } = options;
   const running = new RunningCompletions();
   const server = fastify({
     bodyLimit: bodyLimitBytes,
-    trustProxy: options.trustProxy,
+    trustProxy: believedProxies(options.trustProxy),
     rewriteUrl: rewriteUrlFor(basePath),
     genReqId: options.newRequestId,
     requestIdHeader: false,

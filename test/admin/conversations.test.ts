@@ -7,6 +7,7 @@ import { AdminClient, FROM_CONSOLE, operator, signIn } from "../support/admin.ts
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../support/postgres.ts";
 import {
   eventsOf,
+  MEMBER_SCOPES,
   makeDirectory,
   makeOrganization,
   type Organization,
@@ -67,7 +68,10 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
       setTimeout(() => response.destroy(), 50);
     });
     await start();
-    [silent, kept] = await Promise.all([makeOrganization(service, "100"), makeOrganization(service, "100")]);
+    [silent, kept] = await Promise.all([
+      makeOrganization(service, "100"),
+      makeOrganization(service, "100", MEMBER_SCOPES),
+    ]);
     admin = operator(service);
   });
   afterAll(async () => {

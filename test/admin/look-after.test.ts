@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AdminClient, FROM_CONSOLE, operator, signIn } from "../support/admin.ts";
 import {
+  MEMBER_SCOPES,
   makeDirectory,
   makeOrganization,
   makeToken,
@@ -21,7 +22,7 @@ const config = { playground: { openToGuests: true }, server: { trustProxy: "127.
 beforeAll(async () => {
   dataDir = await makeDirectory();
   service = await startService({ config, dataDir });
-  owner = await makeOrganization(service, "10");
+  owner = await makeOrganization(service, "10", MEMBER_SCOPES);
 });
 afterAll(() => service?.end());
 
@@ -85,7 +86,7 @@ describe("organizations", () => {
   });
 
   test("a paused one gets no new answer within a second, and what runs comes to its end", async () => {
-    const paused = await makeOrganization(service, "10");
+    const paused = await makeOrganization(service, "10", MEMBER_SCOPES);
     const running = await complete(paused.token, { model: "sandbox/story", stream: true, max_tokens: 60 });
     const { body } = await admin().call("PATCH", `/organizations/${paused.id}`, { status: "paused" });
     expect(body.status).toBe("paused");
@@ -190,7 +191,7 @@ describe("the playground's token", () => {
   });
 
   test("may do no more than the token that it stands for, and ends with it", async () => {
-    const scopes = ["--scope", "usage:read", "--scope", "chat.completions:write"];
+    const scopes = ["--scope", "console:read", "--scope", "chat.completions:write"];
     const narrow = await makeToken(service, owner.id, [...scopes, "--model", "sandbox/story"]);
     const { body } = await playground(await signIn(service, narrow.token));
     const refused = await complete(String(body.token));
@@ -199,7 +200,7 @@ describe("the playground's token", () => {
     await service.tollgate("token", "revoke", narrow.tokenId);
     await wait(IN_FORCE_MS);
     expect((await complete(String(body.token), { model: "sandbox/story" })).status).toBe(401);
-    const reader = await makeToken(service, owner.id, ["--scope", "usage:read"]);
+    const reader = await makeToken(service, owner.id, ["--scope", "console:read"]);
     expect((await playground(await signIn(service, reader.token))).status).toBe(403);
   });
 

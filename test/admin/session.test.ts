@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AdminClient, cookieOf, FROM_CONSOLE, firstAdminToken, operator, signIn } from "../support/admin.ts";
 import {
+  MEMBER_SCOPES,
   makeOrganization,
   makeToken,
   type Organization,
@@ -15,8 +16,11 @@ let adminToken: string;
 
 beforeAll(async () => {
   // X-Forwarded-For is believed, so that each case may come from an address of its own.
-  service = await startService({ config: { server: { trustProxy: "127.0.0.1" } }, environment: { LOG_LEVEL: "debug" } });
-  owner = await makeOrganization(service, "10");
+  service = await startService({
+    config: { server: { trustProxy: "127.0.0.1" } },
+    environment: { LOG_LEVEL: "debug" },
+  });
+  owner = await makeOrganization(service, "10", MEMBER_SCOPES);
   adminToken = firstAdminToken(service);
 });
 afterAll(() => service?.end());
@@ -46,7 +50,7 @@ describe("signing in", () => {
     expect((await signedIn.call("GET", "/organizations")).status).toBe(401);
   });
 
-  test("a member signs in with a token that may read usage, and is told of their organization", async () => {
+  test("a member signs in with a token that has console:read, and is told of their organization", async () => {
     const member = await signIn(service, owner.token);
     const { body } = await member.call("GET", "/session");
     expect(body).toMatchObject({
@@ -61,8 +65,8 @@ describe("signing in", () => {
     ["a mistyped admin token", () => `${firstAdminToken(service).slice(0, -1)}!`, 401, "invalid_token"],
     ["no token at all", () => "", 400, "invalid_value"],
     [
-      "a token without usage:read",
-      async () => (await makeToken(service, owner.id, ["--scope", "models:read"])).token,
+      "a token with the default scopes",
+      async () => (await makeToken(service, owner.id)).token,
       403,
       "insufficient_scope",
     ],
@@ -103,6 +107,22 @@ describe("signing in", () => {
       for (const address of sameCaller) statuses.push(await guess(address));
       expect(statuses).toEqual([...Array.from({ length: 10 }, () => 401), 429]);
       expect(await guess(otherCaller)).toBe(401);
+    }
+  });
+
+  test("behind a stated number of proxies, addresses that the client itself forwarded are ignored", async () => {
+    const proxied = await startService({ config: { server: { trustProxy: 1 } } });
+    try {
+      const guess = async (forwarded: string) => {
+        const guesser = new AdminClient(proxied, { ...FROM_CONSOLE, "x-forwarded-for": forwarded });
+        return (await guesser.call("POST", "/session", { token: `tg-admin-${"d".repeat(49)}` })).status;
+      };
+      const statuses = [];
+      for (let tries = 0; tries < 11; tries += 1) statuses.push(await guess(`203.0.113.${tries}, 198.51.100.9`));
+      expect(statuses).toEqual([...Array.from({ length: 10 }, () => 401), 429]);
+      expect(await guess("203.0.113.0, 198.51.100.10")).toBe(401);
+    } finally {
+      await proxied.end();
     }
   });
 
@@ -155,7 +175,7 @@ describe("the session's cookie", () => {
   });
 
   test("ends with the token that it began with", async () => {
-    const { token, tokenId } = await makeToken(service, owner.id);
+    const { token, tokenId } = await makeToken(service, owner.id, MEMBER_SCOPES);
     const member = await signIn(service, token);
     expect((await member.call("GET", "/organizations")).status).toBe(200);
     await service.tollgate("token", "revoke", tokenId);

@@ -2,7 +2,14 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { AdminEndpoint } from "../../src/http/admin/endpoint.ts";
 import { adminEndpoints } from "../../src/http/admin/index.ts";
 import { AdminClient, FROM_CONSOLE, operator, signIn } from "../support/admin.ts";
-import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+import {
+  MEMBER_SCOPES,
+  makeOrganization,
+  type Organization,
+  type RunningService,
+  send,
+  startService,
+} from "../support/service.ts";
 
 /** Six digits behind the point, so that no id or time holds them by chance. */
 const FOREIGN_CREDITS = "777.314159";
@@ -14,7 +21,7 @@ let member: AdminClient;
 
 beforeAll(async () => {
   service = await startService();
-  mine = await makeOrganization(service, "10");
+  mine = await makeOrganization(service, "10", MEMBER_SCOPES);
   foreign = await makeOrganization(service, FOREIGN_CREDITS);
   member = await signIn(service, mine.token);
   for (const organization of [mine, foreign]) {

@@ -5,6 +5,7 @@ import { operator, signIn } from "../support/admin.ts";
 import { createTestServer } from "../support/server.ts";
 import {
   freePort,
+  MEMBER_SCOPES,
   makeOrganization,
   makeToken,
   type Organization,
@@ -69,7 +70,7 @@ beforeAll(async () => {
     sendJson(response, 400, { error: { message: "no", code: "content_filter" } }),
   );
   upstream.behave("keyless", ({ response }) => sendJson(response, 401, { error: { message: "bad key sk-1234" } }));
-  rich = await makeOrganization(service, "100000");
+  rich = await makeOrganization(service, "100000", MEMBER_SCOPES);
   poor = await makeOrganization(service, "0.5");
   hasty = await makeOrganization(service, "0.5");
   await administer("PATCH", `/organizations/${hasty.id}`, { limits: { requests_per_minute: REQUESTS_A_MINUTE } });

@@ -17,7 +17,14 @@ import {
   WINDOWS,
 } from "../support/console.ts";
 import { ROOT } from "../support/documents.ts";
-import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+import {
+  MEMBER_SCOPES,
+  makeOrganization,
+  type Organization,
+  type RunningService,
+  send,
+  startService,
+} from "../support/service.ts";
 
 type Address = (typeof ADDRESSES)[number];
 type Pattern = Address["path"] | Extract<Address, { one: string }>["one"];
@@ -43,7 +50,7 @@ describe.skipIf(!hasBrowser)("by axe's rules, in both themes, wide and 360 pixel
       startService({ config: { playground: { openToGuests: true } } }),
     ]);
     admin = await adminTokenOf(service);
-    organization = await makeOrganization(service, "50", ["--name", "web app"]);
+    organization = await makeOrganization(service, "50", ["--name", "web app", ...MEMBER_SCOPES]);
     const requestId = await fill(service, organization);
     examples = {
       "/": ["/", "/?days=1&organization_id=org_playground"],

@@ -77,6 +77,8 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     const dialog = page.getByRole("dialog");
     await pick(dialog, "Organization", NAME);
     await dialog.getByLabel("Name").fill("web <b>app</b>");
+    expect(await dialog.getByLabel("Sign in to the console").isChecked()).toBe(false);
+    await dialog.getByLabel("Sign in to the console").check();
     await dialog.getByRole("button", { name: "Create token" }).click();
     await dialog.getByText("You won't see it again").waitFor();
     secret = (await dialog.locator(".secret").textContent()) ?? "";

@@ -156,6 +156,9 @@ export interface Organization {
   tokenId: string;
 }
 
+/** Options of `token create` for a token with every scope: its holder can sign in to the console. */
+export const MEMBER_SCOPES = ["--scope", "chat.completions:write", "models:read", "usage:read", "console:read"];
+
 /** An organization with credits and a token. */
 export async function makeOrganization(
   service: RunningService,

@@ -35,7 +35,7 @@ export function SignIn({ service }: { service: ServiceFacts | undefined }) {
             Operators: the first start printed an admin token. <code>tollgate admin token</code> makes another one.
           </p>
           <p>
-            Members: any token of your organization with the scope <code>usage:read</code>.
+            Members: a token of your organization with the scope <code>console:read</code>.
           </p>
           {service?.guest_playground.open && (
             <p>

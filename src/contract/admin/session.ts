@@ -8,7 +8,7 @@ export const SignIn = Strict({
   token: Type.String({
     minLength: 1,
     maxLength: 200,
-    description: "The admin token, or an organization's token with the scope `usage:read`.",
+    description: "The admin token, or an organization's token with the scope `console:read`.",
   }),
 });
 

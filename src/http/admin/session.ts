@@ -1,4 +1,4 @@
-import type { Administrator, OpenSession, SignInOutcome } from "../../accounts/sessions.ts";
+import { type Administrator, MEMBER_SCOPE, type OpenSession, type SignInOutcome } from "../../accounts/sessions.ts";
 import { Session, SignIn } from "../../contract/admin/session.ts";
 import { ApiError } from "../../errors.ts";
 import { clearSessionCookie, sessionSecret, setSessionCookie } from "./cookie.ts";
@@ -9,7 +9,7 @@ const REFUSALS = {
   unknown: () => new ApiError("invalid_token", "The token is not valid."),
   expired: () => new ApiError("expired_token"),
   playground: () => new ApiError("usage_not_available_for_playground"),
-  scope_missing: () => new ApiError("insufficient_scope", "To sign in, the token needs the scope `usage:read`."),
+  scope_missing: () => new ApiError("insufficient_scope", `To sign in, the token needs the scope \`${MEMBER_SCOPE}\`.`),
 } satisfies Record<Exclude<SignInOutcome["outcome"], "signed_in">, () => ApiError>;
 
 const signIn = adminEndpoint({

@@ -7,9 +7,9 @@ import { Badge } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Ago } from "../../ui/values.tsx";
 import { limitsInWords } from "../limits-fields.tsx";
+import { SCOPE_WORDS } from "./draft.ts";
 
 const TONES = { active: "good", expired: "warn", revoked: "plain" } as const;
-const SCOPES_IN_ALL = 3;
 
 type Act = (what: "rotate" | "revoke", token: Token) => void;
 
@@ -43,7 +43,7 @@ function Name({ token: { id, name, prefix } }: { token: Token }) {
 }
 
 function Rights({ token: { scopes, models, limits } }: { token: Token }) {
-  const may = scopes.length === SCOPES_IN_ALL ? "Full access" : scopes.join(", ");
+  const may = scopes.length === SCOPE_WORDS.length ? "Full access" : scopes.join(", ");
   const which = models === null ? "all models" : countOf(models.length, "model");
   return (
     <span className="cell-two" title={models?.join(", ")}>

@@ -4,7 +4,7 @@ import { emptyDraft, readDraft } from "./draft.ts";
 const NOW_MS = Date.parse("2026-11-21T12:00:00Z");
 const draft = { ...emptyDraft("org_a"), name: " web app " };
 
-test("a draft with a name is a token with every scope, every model, no cap and no end", () => {
+test("a draft with a name becomes a token with the default scopes, all models, no cap and no expiry", () => {
   expect(readDraft(draft, NOW_MS)).toEqual({
     token: {
       organization_id: "org_a",

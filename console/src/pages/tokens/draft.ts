@@ -7,8 +7,10 @@ type Scope = NonNullable<NewToken["scopes"]>[number];
 export const SCOPE_WORDS: readonly (readonly [Scope, string])[] = [
   ["chat.completions:write", "Call models"],
   ["models:read", "List models"],
-  ["usage:read", "View usage and sign in"],
+  ["usage:read", "View usage"],
+  ["console:read", "Sign in to the console"],
 ];
+const DEFAULT_SCOPES: readonly Scope[] = ["chat.completions:write", "models:read", "usage:read"];
 
 /** A token as it stands in the form. */
 export interface TokenDraft {
@@ -24,7 +26,7 @@ export interface TokenDraft {
 }
 
 export function emptyDraft(organizationId: string): TokenDraft {
-  const scopes = new Set(SCOPE_WORDS.map(([scope]) => scope));
+  const scopes = new Set(DEFAULT_SCOPES);
   return { organizationId, name: "", scopes, models: null, limits: NO_LIMITS, cap: "", expiry: "never", day: "" };
 }
 
