@@ -10,6 +10,7 @@ import { Directory } from "./accounts/directory.ts";
 import { LastUses } from "./accounts/last-uses.ts";
 import { Sessions } from "./accounts/sessions.ts";
 import { ShortTokens } from "./accounts/short-tokens.ts";
+import { SignInFailures } from "./accounts/sign-in-failures.ts";
 import { makeId, type RandomBytes } from "./accounts/token.ts";
 import { firstRun } from "./app/first-run.ts";
 import { HealthFile } from "./app/health-file.ts";
@@ -106,7 +107,9 @@ export async function startService(config: Config, surroundings: Surroundings): 
   const healthFile = parts.adopt(createHealthFile(config, surroundings, circuits), (opened) => opened.stop());
   const usageDays = parts.adopt(new UsageDays({ ...surroundings, rows: store.usage }), (opened) => opened.stop());
   const refusals = parts.adopt(createRefusalLog(surroundings, store), (log) => log.stop());
-  const services = { store, refusals, ledger, keeper, catalog, upstreams, circuits, accounts, lastUses, usageDays };
+  const signInFailures = parts.adopt(createSignInFailures(surroundings, store), (opened) => opened.stop());
+  const recorders = { refusals, lastUses, usageDays, signInFailures };
+  const services = { store, ledger, keeper, catalog, upstreams, circuits, accounts, ...recorders };
   const server = await createHttp(config, surroundings, services);
   parts.defer(() => server.close(shutdown));
   const address = await listen(server, config.server);
@@ -115,6 +118,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
   await arrived;
   ledger.start();
   lastUses.start();
+  signInFailures.start();
   healthFile.start();
   usageDays.start();
   refusals.start();
@@ -147,6 +151,10 @@ const newIdOf =
   ({ clock }: Surroundings) =>
   () =>
     uuidV7(clock());
+
+function createSignInFailures(surroundings: Surroundings, { admin: rows }: Store): SignInFailures {
+  return new SignInFailures({ ...surroundings, rows, newId: newIdOf(surroundings) });
+}
 
 function createAccounts(surroundings: Surroundings, store: Store): Accounts {
   const { clock, random } = surroundings;
@@ -227,6 +235,7 @@ interface Services {
   accounts: Accounts;
   lastUses: LastUses;
   usageDays: UsageDays;
+  signInFailures: SignInFailures;
 }
 
 function createHttp(config: Config, surroundings: Surroundings, services: Services): Promise<Server> {
@@ -252,7 +261,7 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
     authenticator: new Authenticator({
       rows: store.accounts,
       clock,
-      noteUse: (tokenId, atMs) => lastUses.note(tokenId, atMs),
+      noteUse: (...use) => lastUses.note(...use),
     }),
     admin: adminServices(config, surroundings, services),
     completionMessages: config.completions.messages,
@@ -281,15 +290,23 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
 function adminServices(
   { limits, playground, completions, conversations: settings }: Config,
   surroundings: Surroundings,
-  { store, ledger, accounts, usageDays }: Services,
+  { store, ledger, accounts, usageDays, lastUses, signInFailures }: Services,
 ): Omit<AdminServices, "gateway"> {
   const { clock, random, version, log } = surroundings;
   const rows = store.admin;
   const newId = newIdOf(surroundings);
   const conversations = new Conversations({ rows: store.conversations, keptMs: keptMsOf(settings), clock });
   return {
-    sessions: new Sessions({ rows, accounts: store.accounts, clock, random }),
-    shortTokens: new ShortTokens({ rows, accounts: store.accounts, clock, random }),
+    sessions: new Sessions({
+      rows,
+      accounts: store.accounts,
+      failures: signInFailures,
+      noteUse: (...use) => lastUses.note(...use),
+      clock,
+      random,
+      newId,
+    }),
+    shortTokens: new ShortTokens({ rows, accounts: store.accounts, clock, random, newId }),
     accounts,
     keys: new AdminKeys({ rows, log }),
     directory: new Directory({ rows: store.directory, clock }),

@@ -67,6 +67,7 @@ export const errorCatalog = {
   model_not_found: invalid(404, "The model does not exist or you do not have access to it."),
   not_found: invalid(404, "Route not found."),
   method_not_allowed: invalid(405, "This method is not allowed here."),
+  already_rotated: invalid(409, "The token was already rotated."),
   token_ended: invalid(409, "The token was revoked or has expired."),
   reference_mismatch: invalid(409, "The reference was used with other terms."),
   idempotency_in_progress: invalid(409, "A request with this Idempotency-Key is still running.", true),

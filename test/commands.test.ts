@@ -79,11 +79,19 @@ test("tokens", async () => {
   const rotated = await json("token", "rotate", made.id, "--overlap", "2h");
   expect(rotated).toMatchObject({ token: expect.stringMatching(/^sk-tg-/), scopes: made.scopes, expiresAt: null });
   expect(rotated.replaces).toEqual({ id: made.id, expiresAt: expect.stringMatching(/^\d{4}-/) });
+  expect(await line(1, "token", "rotate", made.id)).toBe(
+    `tollgate: token: ${made.id} was already rotated, its successor is ${rotated.id}. ${rotated.id} was never used; add --replace to create another in its place`,
+  );
+  const replaced = await json("token", "rotate", made.id, "--replace");
+  expect(replaced).toMatchObject({ scopes: made.scopes, expiresAt: null, replaces: rotated.replaces });
   expect(await json("token", "revoke", narrow.id)).toMatchObject({ id: narrow.id, repeated: false });
   expect(await json("token", "revoke", narrow.id)).toMatchObject({ id: narrow.id, repeated: true });
 
   const listed = await json("token", "list", "--org", org);
-  expect(listed).toHaveLength(3);
+  expect(listed.map(({ id }: { id: string }) => id).sort()).toEqual(
+    [made.id, narrow.id, rotated.id, replaced.id].sort(),
+  );
+  expect(listed.find(({ id }: { id: string }) => id === made.id)).toMatchObject({ successorId: replaced.id });
   expect(listed[1]).toEqual({
     id: narrow.id,
     organizationId: org,
@@ -97,6 +105,7 @@ test("tokens", async () => {
     cap: null,
     creditsHeld: null,
     creditsUsed: null,
+    successorId: null,
   });
   expect(JSON.stringify(listed)).not.toContain(made.token);
 

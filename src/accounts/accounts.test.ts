@@ -198,6 +198,56 @@ describe("rotation", () => {
     expect((await store.accounts.token(old.row.id))?.expiresAtMs).toBe(nowMs + 1000);
   });
 
+  test("is refused the second time, names the successor and changes nothing", async () => {
+    const old = await create({ expiresAtMs: nowMs + 10 * DAY_MS });
+    const rotated = await accounts.rotateToken(old.row.id, 3_600_000);
+    if (rotated.outcome !== "rotated") throw new Error(rotated.outcome);
+    const refused = { outcome: "already_rotated", successorId: rotated.row.id };
+    expect(await accounts.rotateToken(old.row.id, 3_600_000)).toEqual({ ...refused, isUsed: false });
+    nowMs += 2 * 3_600_000;
+    expect(await accounts.rotateToken(old.row.id, 3_600_000)).toEqual({ ...refused, isUsed: false });
+    await store.accounts.noteUses([{ tokenId: rotated.row.id, atMs: nowMs }]);
+    expect(await accounts.rotateToken(old.row.id, 0, { replace: true })).toEqual({ ...refused, isUsed: true });
+    expect(await codeOf(rotated.token)).toBe("admitted");
+    expect(await accounts.tokens(old.row.organizationId)).toHaveLength(2);
+  });
+
+  test("with replace makes another successor of an unused one, with the first lifetime", async () => {
+    const old = await create({ scopes: ["models:read"], expiresAtMs: nowMs + 10 * DAY_MS });
+    const first = await accounts.rotateToken(old.row.id, 3_600_000, { replace: true });
+    if (first.outcome !== "rotated") throw new Error(first.outcome);
+    nowMs += 2 * 3_600_000;
+    const second = await accounts.rotateToken(old.row.id, 3_600_000, { replace: true });
+    if (second.outcome !== "rotated") throw new Error(second.outcome);
+    expect(second.row).toMatchObject({ scopes: ["models:read"], expiresAtMs: nowMs + 10 * DAY_MS });
+    expect(await codeOf(first.token)).toBe("invalid_token");
+    expect(await codeOf(second.token)).toBe("admitted");
+    expect(await codeOf(old.token)).toBe("expired_token");
+    expect(await accounts.rotateToken(old.row.id, 0)).toMatchObject({ successorId: second.row.id });
+    expect(await accounts.rotateToken(first.row.id, 0)).toMatchObject({ outcome: "ended" });
+  });
+
+  test("of a successor that is rotated itself cannot be replaced", async () => {
+    const old = await create();
+    const first = await accounts.rotateToken(old.row.id, 3_600_000);
+    if (first.outcome !== "rotated") throw new Error(first.outcome);
+    expect(await accounts.rotateToken(first.row.id, 3_600_000)).toMatchObject({ outcome: "rotated" });
+    expect(await accounts.rotateToken(old.row.id, 0, { replace: true })).toEqual({
+      outcome: "already_rotated",
+      successorId: first.row.id,
+      isUsed: true,
+    });
+  });
+
+  test("by several at once gives one successor, which the others are told of", async () => {
+    const old = await create();
+    const outcomes = await Promise.all(Array.from({ length: 10 }, () => accounts.rotateToken(old.row.id, 0)));
+    const [made, ...more] = outcomes.filter(({ outcome }) => outcome === "rotated");
+    if (made?.outcome !== "rotated" || more.length > 0) throw new Error("not one successor");
+    const told = outcomes.filter((outcome) => outcome !== made);
+    expect(told).toEqual(told.map(() => ({ outcome: "already_rotated", successorId: made.row.id, isUsed: false })));
+  });
+
   test("needs a token that still works", async () => {
     const revoked = await create();
     await accounts.revokeToken(revoked.row.id);

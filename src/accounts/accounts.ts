@@ -1,7 +1,15 @@
+import type { AuditAction } from "../contract/admin/audit.ts";
 import { DEFAULT_SCOPES, SCOPES, type Scope } from "../contract/scope.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
-import type { AccountRows, LimitSettings, OrganizationRow, TokenRow, TokenWithBudget } from "../stores/store.ts";
+import type {
+  AccountRows,
+  LimitSettings,
+  OrganizationChange,
+  OrganizationRow,
+  TokenRow,
+  TokenWithBudget,
+} from "../stores/store.ts";
 import { type Actor, type AuditTime, auditRow, type Change } from "./audit.ts";
 import { makeId, makeToken, type RandomBytes } from "./token.ts";
 
@@ -36,11 +44,10 @@ export type RevokeOutcome = { outcome: "revoked"; row: TokenRow; repeated: boole
 export type RotateOutcome =
   | ({ outcome: "rotated"; predecessor: TokenRow } & NewToken)
   | { outcome: "unknown_token" }
-  /** There is nothing to succeed to: the token was revoked, or has expired. */
-  | { outcome: "ended"; row: TokenRow };
-
-/** What is to be changed of an organization; what is absent stays. */
-export type OrganizationChange = Partial<Pick<OrganizationRow, "name" | "status" | "limits" | "keepsConversations">>;
+  /** The token was revoked, or has expired. */
+  | { outcome: "ended"; row: TokenRow }
+  /** The token has a successor; `isUsed`: that one was used or rotated, so it cannot be replaced. */
+  | { outcome: "already_rotated"; successorId: string; isUsed: boolean };
 
 /** Why nothing is granted to guests. */
 export const PLAYGROUND_HOLDS_NOTHING = "The playground organization holds no credits.";
@@ -92,22 +99,12 @@ export class Accounts {
     return row;
   }
 
-  /** Changes an organization; undefined where there is none. Throws OperatorError for what is not allowed. */
+  /** Changes an organization; undefined where there is none. Throws OperatorError for a value that is not allowed. */
   async changeOrganization(id: string, change: OrganizationChange): Promise<OrganizationRow | undefined> {
     if (change.name !== undefined) checkName(change.name);
     checkLimits(change.limits ?? null);
-    const old = await this.#rows.organization(id);
-    if (old === undefined) return undefined;
-    const changed = { ...old, ...change };
-    const named = ({ name, status, limits, keepsConversations }: OrganizationRow) => {
-      return { name, status, limits, keepsConversations };
-    };
-    const record = { action: "organization.change", organizationId: id, subjectId: id };
-    await this.#rows.updateOrganization(
-      changed,
-      this.#record({ ...record, before: named(old), after: named(changed) }),
-    );
-    return changed;
+    const subject = { action: "organization.change" as const, organizationId: id, subjectId: id };
+    return this.#rows.changeOrganization(id, change, (before, after) => this.#record({ ...subject, before, after }));
   }
 
   organization(id: string): Promise<OrganizationRow | undefined> {
@@ -151,26 +148,47 @@ export class Accounts {
   }
 
   /**
-   * Makes a token with the name, rights and length of life of another, which ends after `overlapMs` (or at its own
-   * expiry, if that comes first), so that its users can change over without an interruption.
+   * Makes a token with the name, rights and lifetime of another, which ends after `overlapMs` (or at its own expiry, if
+   * that comes first), so that its users can change over without an interruption. A token is rotated once; with
+   * `replace` its successor is revoked and made again, if it was never used; the token itself then keeps its end.
    */
-  async rotateToken(id: string, overlapMs: number): Promise<RotateOutcome> {
+  async rotateToken(id: string, overlapMs: number, options: { replace?: boolean } = {}): Promise<RotateOutcome> {
     const old = await this.#rows.token(id);
     if (old === undefined) return { outcome: "unknown_token" };
-    const nowMs = this.#clock();
-    if (old.revokedAtMs !== null || (old.expiresAtMs !== null && old.expiresAtMs <= nowMs)) {
+    const successor = old.successorId === null ? undefined : await this.#rows.token(old.successorId);
+    if (successor !== undefined) {
+      const isUsed = successor.lastUsedAtMs !== null || successor.successorId !== null;
+      if (options.replace !== true || isUsed) return { outcome: "already_rotated", successorId: successor.id, isUsed };
+    } else if (old.revokedAtMs !== null || (old.expiresAtMs !== null && old.expiresAtMs <= this.#clock())) {
       return { outcome: "ended", row: old };
     }
-    const lifeMs = old.expiresAtMs === null ? null : old.expiresAtMs - old.createdAtMs;
+    const rotated = await this.#rotate(old, successor, overlapMs);
+    // Otherwise somebody else rotated, revoked or used one of the tokens meanwhile: report that.
+    return rotated ?? this.rotateToken(id, overlapMs);
+  }
+
+  /** Undefined where one of the tokens has changed since it was read. */
+  async #rotate(old: TokenRow, unused: TokenRow | undefined, overlapMs: number): Promise<RotateOutcome | undefined> {
+    const nowMs = this.#clock();
+    const lifeMs = lifeOf(unused ?? old);
     const made = this.#newToken({
       ...old,
       createdAtMs: nowMs,
       expiresAtMs: lifeMs === null ? null : nowMs + lifeMs,
     });
-    const oldExpiresAtMs = Math.min(old.expiresAtMs ?? Number.POSITIVE_INFINITY, nowMs + overlapMs);
+    const overlapEndsAtMs = unused === undefined ? nowMs + overlapMs : Number.POSITIVE_INFINITY;
+    const oldExpiresAtMs = Math.min(old.expiresAtMs ?? Number.POSITIVE_INFINITY, overlapEndsAtMs);
     const after = { successor: made.row.id, expiresAt: isoTime(oldExpiresAtMs) };
-    const record = this.#record(changeOf("token.rotate", old, { before: termsOf(old), after }));
-    await this.#rows.replaceToken(id, oldExpiresAtMs, made.row, record);
+    const before = { ...termsOf(old), ...(unused !== undefined && { successor: unused.id }) };
+    const record = this.#record(changeOf("token.rotate", old, { before, after }));
+    const isWritten =
+      unused === undefined
+        ? await this.#rows.replaceToken(old.id, oldExpiresAtMs, made.row, record)
+        : await this.#rows.replaceSuccessor(
+            { oldId: old.id, unusedId: unused.id, oldExpiresAtMs, atMs: nowMs, successor: made.row },
+            record,
+          );
+    if (!isWritten) return undefined;
     return { outcome: "rotated", predecessor: { ...old, expiresAtMs: oldExpiresAtMs }, ...made };
   }
 
@@ -178,16 +196,30 @@ export class Accounts {
     return auditRow(this.#options.actor, change, this.#options);
   }
 
-  #newToken(from: Omit<TokenRow, "id" | "hash" | "prefix" | "revokedAtMs" | "lastUsedAtMs">): NewToken {
+  #newToken(from: Omit<TokenRow, "id" | "hash" | "prefix" | "revokedAtMs" | "lastUsedAtMs" | "successorId">): NewToken {
     const { token, hash, prefix } = makeToken(this.#random);
     const { organizationId, name, scopes, models, limits, createdAtMs, expiresAtMs } = from;
     const id = makeId("tok", this.#random);
-    const terms = { scopes, models, limits, createdAtMs, expiresAtMs, revokedAtMs: null, lastUsedAtMs: null };
+    const terms = {
+      scopes,
+      models,
+      limits,
+      createdAtMs,
+      expiresAtMs,
+      revokedAtMs: null,
+      lastUsedAtMs: null,
+      successorId: null,
+    };
     return { token, row: { id, organizationId, name, hash, prefix, ...terms } };
   }
 }
 
-function changeOf(action: string, token: TokenRow, rest: Pick<Change, "before" | "after">): Change {
+/** Length of life that a token was created with; null: it has no expiry. */
+function lifeOf({ createdAtMs, expiresAtMs }: TokenRow): number | null {
+  return expiresAtMs === null ? null : expiresAtMs - createdAtMs;
+}
+
+function changeOf(action: AuditAction, token: TokenRow, rest: Pick<Change, "before" | "after">): Change {
   return { action, organizationId: token.organizationId, subjectId: token.id, ...rest };
 }
 

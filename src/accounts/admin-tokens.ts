@@ -1,5 +1,6 @@
+import type { AuditAction } from "../contract/admin/audit.ts";
 import type { AdminRows, AdminTokenRow } from "../stores/store.ts";
-import { type Actor, type AuditTime, auditRow } from "./audit.ts";
+import { type Actor, type AuditTime, auditRow, SERVICE_ACTOR } from "./audit.ts";
 import { ADMIN_TOKEN_MARK, makeId, makeToken, type RandomBytes } from "./token.ts";
 
 export interface AdminTokensOptions extends AuditTime {
@@ -8,9 +9,10 @@ export interface AdminTokensOptions extends AuditTime {
 }
 
 /** The admin token of a store that never had one; null where it had. Of several that ask at once one gets it. */
-export async function firstAdminToken({ rows, random, clock }: AdminTokensOptions): Promise<string | null> {
-  const { token, row } = newAdminToken(random, clock());
-  return (await rows.insertFirstAdminToken(row)) ? token : null;
+export async function firstAdminToken(options: AdminTokensOptions): Promise<string | null> {
+  const { token, row } = newAdminToken(options.random, options.clock());
+  const record = auditRow(SERVICE_ACTOR, changeOf("admin_token.create", row), options);
+  return (await options.rows.insertFirstAdminToken(row, record)) ? token : null;
 }
 
 /** Makes an admin token; every earlier one ends, and with it the sessions that it began. */
@@ -19,10 +21,12 @@ export async function replaceAdminToken(
   actor: Actor,
 ): Promise<{ row: AdminTokenRow; token: string }> {
   const made = newAdminToken(options.random, options.clock());
-  const { id, prefix } = made.row;
-  const change = { action: "admin_token.replace", organizationId: null, subjectId: id, after: { prefix } };
-  await options.rows.replaceAdminTokens(made.row, auditRow(actor, change, options));
+  await options.rows.replaceAdminTokens(made.row, auditRow(actor, changeOf("admin_token.replace", made.row), options));
   return made;
+}
+
+function changeOf(action: AuditAction, { id, prefix }: AdminTokenRow) {
+  return { action, organizationId: null, subjectId: id, after: { prefix } };
 }
 
 function newAdminToken(random: RandomBytes, nowMs: number): { row: AdminTokenRow; token: string } {

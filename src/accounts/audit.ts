@@ -1,3 +1,4 @@
+import type { AuditAction } from "../contract/admin/audit.ts";
 import type { ActorKind, AuditRow } from "../stores/store.ts";
 
 /** Who changes something. */
@@ -15,8 +16,7 @@ export const COMMAND_ACTOR: Actor = { kind: "command", id: null, address: null, 
 
 /** What was changed; `before` and `after` hold no secret. */
 export interface Change {
-  /** Such as `token.revoke`. */
-  action: string;
+  action: AuditAction;
   organizationId: string | null;
   subjectId: string | null;
   before?: Record<string, unknown>;

@@ -25,6 +25,7 @@ function setUp(changes: Partial<TokenWithOrganization> = {}) {
     expiresAtMs: null,
     revokedAtMs: null,
     lastUsedAtMs: null,
+    successorId: null,
     ...changes,
   };
   const uses: [string, number][] = [];

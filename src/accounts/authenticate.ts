@@ -8,8 +8,8 @@ export interface AuthenticatorOptions {
   rows: Pick<AccountRows, "tokenByHash">;
   /** Milliseconds since 1970. */
   clock: () => number;
-  /** Told at each look-up that a token is in use: at its first use, and twice a second in steady use. */
-  noteUse(tokenId: string, atMs: number): void;
+  /** Called at each look-up of a token in use: at its first use, and twice a second in steady use. */
+  noteUse(tokenId: string, atMs: number, isFirst: boolean): void;
 }
 
 interface Known {
@@ -22,7 +22,7 @@ interface Known {
   askedAtMs: number;
 }
 
-/** A revocation is in force within a second; what is left of it is for the look-up itself. */
+/** A revocation is in force within 1 s; the rest of that time is for the look-up itself. */
 const GOOD_FOR_MS = 900;
 const REFRESHED_FROM_MS = 450;
 const KNOWN_TOKENS_MAX = 50_000;
@@ -101,7 +101,7 @@ export class Authenticator {
       return undefined;
     }
     const known = knownFrom(row, askedAtMs);
-    if (!known.revoked) this.#noteUse(row.id, askedAtMs);
+    if (!known.revoked) this.#noteUse(row.id, askedAtMs, row.lastUsedAtMs === null);
     this.#unknownSinceMs.delete(key);
     this.#known.set(key, known);
     return known;

@@ -144,6 +144,7 @@ function toToken({ token, organizationName }: ListedToken, nowMs: number): Token
     expires_at: optionalTime(token.expiresAtMs),
     revoked_at: optionalTime(token.revokedAtMs),
     last_used_at: optionalTime(token.lastUsedAtMs),
+    successor_id: token.successorId,
   };
 }
 

@@ -10,7 +10,10 @@ export interface LastUsesOptions {
 const EVERY_MS = 30_000;
 const ROWS_A_WRITE = 500;
 
-/** Remembers when tokens were last used, and writes it down now and then, many at once. */
+/**
+ * Remembers when tokens were last used, and writes it every 30 s, many at once. The first use of a token is written at
+ * once: it decides whether a rotation may still replace the token.
+ */
 export class LastUses {
   readonly #options: LastUsesOptions;
   readonly #uses = new Map<string, number>();
@@ -20,8 +23,9 @@ export class LastUses {
     this.#options = options;
   }
 
-  note(tokenId: string, atMs: number): void {
+  note(tokenId: string, atMs: number, isFirst: boolean): void {
     this.#uses.set(tokenId, atMs);
+    if (isFirst) void this.write();
   }
 
   start(): void {
@@ -44,7 +48,7 @@ export class LastUses {
         await this.#options.rows.noteUses(chunk);
       } catch (error) {
         this.#options.log.debug({ err: error }, "the last uses of tokens could not be written");
-        for (const { tokenId, atMs } of uses.slice(at)) if (!this.#uses.has(tokenId)) this.note(tokenId, atMs);
+        for (const { tokenId, atMs } of uses.slice(at)) if (!this.#uses.has(tokenId)) this.#uses.set(tokenId, atMs);
         return;
       }
     }

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pino } from "pino";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openStore } from "../stores/open.ts";
@@ -11,6 +12,8 @@ import { firstAdminToken, replaceAdminToken } from "./admin-tokens.ts";
 import { COMMAND_ACTOR } from "./audit.ts";
 import { Sessions } from "./sessions.ts";
 import { ShortTokens } from "./short-tokens.ts";
+import { SignInFailures } from "./sign-in-failures.ts";
+import { makeToken as makeTokenSecret } from "./token.ts";
 
 const HOUR_MS = 3_600_000;
 const directory = mkdtempSync(join(tmpdir(), "tollgate-sessions-"));
@@ -20,12 +23,17 @@ let store: Store;
 let accounts: Accounts;
 let sessions: Sessions;
 let adminToken: string;
+let failures: SignInFailures;
+const uses: [string, boolean][] = [];
+const ORIGIN = { address: "192.0.2.7", requestId: "req_1" };
 
 beforeAll(async () => {
   store = await openStore({ database: null, dataDir: directory, role: "service", creates: true, clock });
   const options = { clock, random: randomBytes, newId: v7 };
   accounts = new Accounts({ ...options, rows: store.accounts, actor: COMMAND_ACTOR });
-  sessions = new Sessions({ ...options, rows: store.admin, accounts: store.accounts });
+  failures = new SignInFailures({ ...options, rows: store.admin, log: pino({ level: "silent" }) });
+  const noteUse = (tokenId: string, _atMs: number, isFirst: boolean) => uses.push([tokenId, isFirst]);
+  sessions = new Sessions({ ...options, rows: store.admin, accounts: store.accounts, failures, noteUse });
   adminToken = (await firstAdminToken({ ...options, rows: store.admin })) ?? "none";
   expect(await firstAdminToken({ ...options, rows: store.admin })).toBeNull();
 });
@@ -35,7 +43,7 @@ afterAll(async () => {
 });
 
 async function signIn(token: string): Promise<string> {
-  const outcome = await sessions.signIn(token);
+  const outcome = await sessions.signIn(token, ORIGIN);
   if (outcome.outcome !== "signed_in") throw new Error(outcome.outcome);
   return outcome.secret;
 }
@@ -52,7 +60,7 @@ describe("a session", () => {
     const [used, unused] = [await signIn(adminToken), await signIn(adminToken)];
     for (let hours = 0; hours < 3; hours += 1) {
       nowMs += 7 * HOUR_MS;
-      expect((await sessions.find(used))?.who.role).toBe("operator");
+      expect((await sessions.find(used))?.role).toBe("operator");
     }
     expect(await sessions.find(unused)).toBeUndefined();
     nowMs += 8 * HOUR_MS;
@@ -72,10 +80,10 @@ describe("a session", () => {
   test("lasts no longer than the token that it began with", async () => {
     const { token } = await makeToken(nowMs + HOUR_MS);
     const secret = await signIn(token);
-    expect((await sessions.find(secret))?.expiresAtMs).toBe(nowMs + HOUR_MS);
+    expect((await sessions.find(secret))?.session?.expiresAtMs).toBe(nowMs + HOUR_MS);
     nowMs += HOUR_MS;
     expect(await sessions.find(secret)).toBeUndefined();
-    expect((await sessions.signIn(token)).outcome).toBe("expired");
+    expect((await sessions.signIn(token, ORIGIN)).outcome).toBe("expired");
   });
 
   test("of a member needs a token with console:read, which tokens do not have by default", async () => {
@@ -84,7 +92,7 @@ describe("a session", () => {
     for (const scopes of [null, ["usage:read"]]) {
       const made = await accounts.createToken({ ...terms, scopes, expiresAtMs: null });
       if (made.outcome !== "created") throw new Error(made.outcome);
-      expect(await sessions.signIn(made.token)).toEqual({ outcome: "scope_missing" });
+      expect(await sessions.signIn(made.token, ORIGIN)).toEqual({ outcome: "scope_missing" });
     }
   });
 
@@ -93,8 +101,8 @@ describe("a session", () => {
     const options = { rows: store.admin, clock, random: randomBytes, newId: v7 };
     const { token } = await replaceAdminToken(options, COMMAND_ACTOR);
     expect(await sessions.find(secret)).toBeUndefined();
-    expect((await sessions.signIn(adminToken)).outcome).toBe("unknown");
-    expect((await sessions.signIn(token)).outcome).toBe("signed_in");
+    expect((await sessions.signIn(adminToken, ORIGIN)).outcome).toBe("unknown");
+    expect((await sessions.signIn(token, ORIGIN)).outcome).toBe("signed_in");
     adminToken = token;
   });
 
@@ -105,29 +113,107 @@ describe("a session", () => {
   });
 });
 
+describe("the record of sign-ins", () => {
+  const recorded = (action: string, limit = 50) =>
+    store.admin.audit({ organizationId: null, action, before: null, limit });
+
+  test("tells who signed in and out, with which token and from where", async () => {
+    const { row, token } = await makeToken();
+    const secret = await signIn(token);
+    expect(uses.at(-1)).toEqual([row.id, true]);
+    await sessions.end(secret, ORIGIN);
+    await sessions.end(secret, ORIGIN);
+    const member = { actorKind: "member", actorId: row.id, ...ORIGIN, organizationId: row.organizationId };
+    expect((await recorded("session.sign_in"))[0]).toMatchObject({ ...member, subjectId: row.id });
+    const signOuts = await recorded("session.sign_out");
+    expect(signOuts.filter(({ actorId }) => actorId === row.id)).toMatchObject([{ ...member, subjectId: row.id }]);
+    await signIn(adminToken);
+    expect((await recorded("session.sign_in"))[0]).toMatchObject({ actorKind: "operator", ...ORIGIN });
+  });
+
+  test("tells of a refused one the reason and at most the first characters of the token", async () => {
+    nowMs += HOUR_MS;
+    const { row, token } = await makeToken();
+    await accounts.revokeToken(row.id);
+    const unknown = makeTokenSecret(randomBytes).token;
+    const cases: [string, object, string | null][] = [
+      [unknown, { reason: "unknown_token", token: unknown.slice(0, 12) }, null],
+      [`${unknown.slice(0, -1)}!`, { reason: "unknown_token", token: null }, null],
+      ["correct horse battery staple", { reason: "unknown_token", token: null }, null],
+      [`tg-admin-${"a".repeat(49)}`, { reason: "unknown_token", token: "tg-admin-aaaaaa" }, null],
+      [token, { reason: "revoked_token", token: row.prefix }, row.id],
+    ];
+    for (const [text, after, subjectId] of cases) {
+      await sessions.signIn(text, ORIGIN);
+      const [entry] = await recorded("session.sign_in_failed", 1);
+      expect(entry).toMatchObject({ actorKind: "anonymous", actorId: null, ...ORIGIN, subjectId, after });
+      if (text.length > 30) expect(JSON.stringify(entry)).not.toContain(text.slice(16));
+    }
+  });
+
+  test("holds at most 20 failures of a minute one by one, and counts the others", async () => {
+    nowMs += HOUR_MS;
+    const before = (await recorded("session.sign_in_failed", 200)).length;
+    for (let attempt = 0; attempt < 50; attempt += 1) await sessions.signIn("wrong", ORIGIN);
+    expect(await recorded("session.sign_in_failed", 200)).toHaveLength(before + 20);
+    nowMs += 60_000;
+    await sessions.signIn("wrong", ORIGIN);
+    const [next, counted] = await recorded("session.sign_in_failed", 2);
+    expect([next?.after, counted?.after]).toEqual([{ reason: "unknown_token", token: null }, { furtherAttempts: 30 }]);
+    await failures.stop();
+    expect(await recorded("session.sign_in_failed", 200)).toHaveLength(before + 22);
+  });
+});
+
 describe("a short token", () => {
   const shortTokens = () =>
-    new ShortTokens({ rows: store.admin, accounts: store.accounts, clock, random: randomBytes });
+    new ShortTokens({ rows: store.admin, accounts: store.accounts, clock, random: randomBytes, newId: v7 });
+  const guest = { actor: COMMAND_ACTOR, session: null, adminTokenId: null };
 
   test("lives for 15 minutes, is handed out again while it is young, and never outlives the token behind it", async () => {
     const tokens = shortTokens();
     const { row } = await makeToken(nowMs + 20 * 60_000);
-    const first = await tokens.standFor(row);
+    const first = await tokens.standFor(row, guest);
     expect(first.expiresAtMs).toBe(nowMs + 15 * 60_000);
     nowMs += 7 * 60_000;
-    expect(await tokens.standFor(row)).toEqual(first);
+    expect(await tokens.standFor(row, guest)).toEqual(first);
     nowMs += 2 * 60_000;
-    const next = await tokens.standFor(row);
+    const next = await tokens.standFor(row, guest);
     expect([next.token === first.token, next.expiresAtMs]).toEqual([false, row.expiresAtMs]);
+  });
+
+  test("belongs to one session, and never outlives it", async () => {
+    const tokens = shortTokens();
+    const { row } = await makeToken();
+    const session = { hash: randomBytes(32), expiresAtMs: nowMs + 60_000 };
+    const first = await tokens.standFor(row, { ...guest, session });
+    expect(first.expiresAtMs).toBe(session.expiresAtMs);
+    const other = await tokens.standFor(row, { ...guest, session: { ...session, hash: randomBytes(32) } });
+    expect(other.token).not.toBe(first.token);
+    const byAdminToken = await tokens.standFor(row, { ...guest, adminTokenId: "adm_first" });
+    expect(byAdminToken.token).not.toBe((await tokens.standFor(row, guest)).token);
+  });
+
+  test("leaves a record where it is made, with the token that it stands for, and none where it is handed out again", async () => {
+    const tokens = shortTokens();
+    const { row } = await makeToken();
+    const { token } = await tokens.standFor(row, guest);
+    await tokens.standFor(row, guest);
+    const page = { organizationId: row.organizationId, before: null, limit: 10 };
+    const records = await store.admin.audit({ ...page, action: "playground_token.create" });
+    expect(records).toMatchObject([{ subjectId: row.id, after: { prefix: token.slice(0, 12) } }]);
+    expect(JSON.stringify(records)).not.toContain(token.slice(12));
   });
 
   test("is made once for the console of an organization, also by two nodes at once", async () => {
     const { row } = await makeToken();
     const made = await Promise.all([
-      shortTokens().consoleToken(row.organizationId),
-      shortTokens().consoleToken(row.organizationId),
+      shortTokens().consoleToken(row.organizationId, COMMAND_ACTOR),
+      shortTokens().consoleToken(row.organizationId, COMMAND_ACTOR),
     ]);
     expect(new Set(made.map((token) => token?.id)).size).toBe(1);
-    expect(await shortTokens().consoleToken("org_none")).toBeUndefined();
+    expect(await shortTokens().consoleToken("org_none", COMMAND_ACTOR)).toBeUndefined();
+    const page = { organizationId: row.organizationId, action: "token.create", before: null, limit: 10 };
+    expect(await store.admin.audit(page)).toMatchObject([{ subjectId: made[0]?.id }, { subjectId: row.id }]);
   });
 });

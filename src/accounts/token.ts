@@ -45,6 +45,16 @@ export function parseToken(text: string, mark: Mark = TOKEN_MARK): TokenFingerpr
   return fingerprint(text, mark);
 }
 
+/**
+ * First characters of a text that was presented as a token, to show in a record; null where it does not look like one
+ * of ours, which may be another secret that was entered by mistake.
+ */
+export function displayPrefix(text: string): string | null {
+  const mark = [TOKEN_MARK, ADMIN_TOKEN_MARK].find((one) => text.startsWith(one));
+  if (mark === undefined || !SECRET_SHAPE.test(text.slice(mark.length))) return null;
+  return text.slice(0, mark.length + PREFIX_SECRET_LENGTH);
+}
+
 /** A new id, such as `org_` and 20 random characters of base 36. */
 export function makeId(kind: string, random: RandomBytes): string {
   return `${kind}_${randomText(BASE_36, 20, random)}`;

@@ -23,6 +23,7 @@ export function addTokenList(token: Command, terminal: Terminal): void {
           createdAt: isoTime(row.createdAtMs),
           expiresAt: isoTime(row.expiresAtMs),
           revokedAt: isoTime(row.revokedAtMs),
+          successorId: row.successorId,
           cap: row.budget && creditsFromMicro(row.budget.cap),
           creditsHeld: row.budget && creditsFromMicro(row.budget.held),
           creditsUsed: row.budget && creditsFromMicro(row.budget.spent),

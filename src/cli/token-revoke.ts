@@ -4,7 +4,7 @@ import { isoTime } from "./times.ts";
 import { unknownToken, withWorkspace } from "./workspace.ts";
 
 export function addTokenRevoke(token: Command, terminal: Terminal): void {
-  addCommand(token, "revoke <id>", "End an access token, within a second wherever it is in use").action(
+  addCommand(token, "revoke <id>", "End an access token, within 1 s on one node and within 5 s on every node").action(
     async (id: string, flags: CommonFlags) => {
       await withWorkspace(terminal, flags, async ({ accounts }) => {
         const ended = await accounts.revokeToken(id);

@@ -16,6 +16,8 @@ export interface OrganizationRow {
   /** Whether what is asked and answered is kept for a while. */
   keepsConversations: boolean;
 }
+/** Fields of an organization to change; absent fields stay. */
+export type OrganizationChange = Partial<Pick<OrganizationRow, "name" | "status" | "limits" | "keepsConversations">>;
 export type OrganizationStatus = "active" | "suspended" | "closed";
 export type NewOrganizationRow = Omit<OrganizationRow, "status" | "limits" | "keepsConversations"> &
   Partial<Pick<OrganizationRow, "limits">>;
@@ -36,8 +38,10 @@ export interface TokenRow {
   createdAtMs: number;
   expiresAtMs: number | null;
   revokedAtMs: number | null;
-  /** To about a minute. */
+  /** Time of the first use, later updated about once a minute. */
   lastUsedAtMs: number | null;
+  /** The token that a rotation made of this one. */
+  successorId: string | null;
 }
 
 /** Of a token with a credit cap, and of all that share it by rotations. */
@@ -63,21 +67,38 @@ export interface AccountRows {
   insertOrganization(organization: NewOrganizationRow, audit?: AuditRow): Promise<void>;
   organization(id: string): Promise<OrganizationRow | undefined>;
   organizations(page: IdPage): Promise<OrganizationRow[]>;
-  /** Writes name, status, limits and whether conversations are kept. */
-  updateOrganization(organization: OrganizationRow, audit: AuditRow): Promise<void>;
+  /**
+   * Writes the fields of a change that differ from what is stored, and no others, so that changes of different fields
+   * at the same time are all kept. `recordOf` makes the audit record from those fields before and after; where none
+   * differs, nothing is written. Returns the organization with the change, undefined where there is none.
+   */
+  changeOrganization(
+    id: string,
+    change: OrganizationChange,
+    recordOf: (before: OrganizationChange, after: OrganizationChange) => AuditRow,
+  ): Promise<OrganizationRow | undefined>;
   /** With a cap, the token's holds and charges are counted from now on. */
   insertToken(token: TokenRow, cap: MicroCredits | null, audit?: AuditRow): Promise<void>;
   /** The token of this hash, or the one that a short token of this hash stands for. */
   tokenByHash(hash: Uint8Array): Promise<TokenWithOrganization | undefined>;
   token(id: string): Promise<TokenWithBudget | undefined>;
   tokens(page: IdPage & { organizationId: string | null }): Promise<TokenWithBudget[]>;
-  /** False where there is no such token or it was revoked before; then nothing is written. */
+  /** False where there is no such token or it was revoked before; then nothing is written, the audit row included. */
   revokeToken(id: string, atMs: number, audit?: AuditRow): Promise<boolean>;
   /**
-   * Writes the successor and ends the predecessor at `oldExpiresAtMs`, in one transaction. Where the predecessor has a
-   * cap, both share it.
+   * Writes the successor and ends the predecessor at `oldExpiresAtMs` at the latest, in one transaction. Where the
+   * predecessor has a cap, both share it. False where the predecessor has a successor or was revoked; then nothing is
+   * written.
    */
-  replaceToken(oldId: string, oldExpiresAtMs: number, successor: TokenRow, audit?: AuditRow): Promise<void>;
+  replaceToken(oldId: string, oldExpiresAtMs: number, successor: TokenRow, audit?: AuditRow): Promise<boolean>;
+  /**
+   * Writes another successor of a token and revokes the one that it had, in one transaction. False where it has
+   * another successor than `unusedId`, or that one was used or rotated; then nothing is written.
+   */
+  replaceSuccessor(
+    replacement: { oldId: string; unusedId: string; oldExpiresAtMs: number; atMs: number; successor: TokenRow },
+    audit?: AuditRow,
+  ): Promise<boolean>;
   /** When tokens were last used; what is older than what is known is left out. */
   noteUses(uses: readonly { tokenId: string; atMs: number }[]): Promise<void>;
 }

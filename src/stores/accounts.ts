@@ -6,6 +6,7 @@ import type {
   AccountRows,
   AuditRow,
   LimitSettings,
+  OrganizationChange,
   OrganizationRow,
   TokenRow,
   TokenWithBudget,
@@ -18,7 +19,7 @@ export function accountRows(database: PortableDatabase): AccountRows {
   return { ...organizations(database), ...tokens(database), ...tokenChanges(database) };
 }
 
-function organizations({ kysely, write }: PortableDatabase) {
+function organizations({ kysely, write, writeIf }: PortableDatabase) {
   return {
     async insertOrganization({ id, name, kind, limits = null, createdAtMs }, audit) {
       await write([
@@ -42,17 +43,45 @@ function organizations({ kysely, write }: PortableDatabase) {
       if (after !== null) query = query.where("id", ">", after);
       return (await query.execute()).map(organizationFromTable);
     },
-    async updateOrganization({ id, name, status, limits, keepsConversations }, audit) {
-      await write([
-        kysely
+    async changeOrganization(id, change, recordOf) {
+      for (;;) {
+        const row = await kysely.selectFrom("organization").selectAll().where("id", "=", id).executeTakeFirst();
+        if (row === undefined) return undefined;
+        const old = organizationFromTable(row);
+        const fields = CHANGEABLE.filter(
+          (field) => change[field] !== undefined && columnOf(field, change) !== columnOf(field, old),
+        );
+        if (fields.length === 0) return old;
+        let update = kysely
           .updateTable("organization")
-          .set({ name, status, limits: encodeJson(limits), keeps_conversations: keepsConversations ? 1 : 0 })
-          .where("id", "=", id)
-          .compile(),
-        ...recordOf(kysely, audit),
-      ]);
+          .set(Object.fromEntries(fields.map((field) => [COLUMNS[field], columnOf(field, change)])))
+          .where("id", "=", id);
+        // Written only over the values that the record names as those before; otherwise read again.
+        for (const field of fields) update = update.where(COLUMNS[field], "is not distinct from", row[COLUMNS[field]]);
+        const audit = recordOf(pick(old, fields), pick(change, fields));
+        if (await writeIf([update.compile()], [insertAuditQuery(kysely, audit)])) return { ...old, ...change };
+      }
     },
   } satisfies Partial<AccountRows>;
+}
+
+const COLUMNS = {
+  name: "name",
+  status: "status",
+  limits: "limits",
+  keepsConversations: "keeps_conversations",
+} as const satisfies Record<keyof OrganizationChange, keyof OrganizationTable>;
+const CHANGEABLE = Object.keys(COLUMNS) as (keyof OrganizationChange)[];
+
+/** The value of a field as its column holds it. */
+function columnOf(field: keyof OrganizationChange, { limits = null, ...values }: OrganizationChange) {
+  if (field === "limits") return encodeJson(limits);
+  if (field === "keepsConversations") return values.keepsConversations ? 1 : 0;
+  return values[field];
+}
+
+function pick(values: OrganizationChange, fields: (keyof OrganizationChange)[]): OrganizationChange {
+  return Object.fromEntries(fields.map((field) => [field, values[field]]));
 }
 
 function tokens({ kysely }: PortableDatabase) {
@@ -68,7 +97,15 @@ function tokens({ kysely }: PortableDatabase) {
         "organization.keeps_conversations as organization_keeps_conversations",
       ]);
   const shortToken = async (hash: Uint8Array): Promise<TokenWithOrganization | undefined> => {
-    const short = await kysely.selectFrom("short_token").selectAll().where("hash", "=", hash).executeTakeFirst();
+    const short = await kysely
+      .selectFrom("short_token")
+      .leftJoin("admin_session", "admin_session.hash", "short_token.session_hash")
+      .leftJoin("admin_token", "admin_token.id", "short_token.admin_token_id")
+      .select(["short_token.token_id", "short_token.expires_at"])
+      .where("short_token.hash", "=", hash)
+      .where((eb) => eb.or([eb("short_token.session_hash", "is", null), eb("admin_session.hash", "is not", null)]))
+      .where("admin_token.revoked_at", "is", null)
+      .executeTakeFirst();
     if (short === undefined) return undefined;
     const row = await withOrganization().where("token.id", "=", short.token_id).executeTakeFirst();
     if (row === undefined) return undefined;
@@ -89,8 +126,18 @@ function tokens({ kysely }: PortableDatabase) {
   } satisfies Partial<AccountRows>;
 }
 
-function tokenChanges({ kysely, write }: PortableDatabase) {
+function tokenChanges({ kysely, write, writeIf }: PortableDatabase) {
   const insertToken = (token: TokenRow) => kysely.insertInto("token").values(tokenToTable(token)).compile();
+  const change = () => kysely.updateTable("token");
+  const succeed = (oldId: string, oldExpiresAtMs: number, successor: TokenRow) => [
+    change()
+      .set({ expires_at: oldExpiresAtMs })
+      .where("id", "=", oldId)
+      .where((eb) => eb.or([eb("expires_at", "is", null), eb("expires_at", ">", BigInt(oldExpiresAtMs))]))
+      .compile(),
+    insertToken(successor),
+    shareCap(kysely, oldId, successor).compile(),
+  ];
   return {
     async insertToken(token, cap, audit) {
       const { organizationId: organization_id, id: token_id } = token;
@@ -102,29 +149,24 @@ function tokenChanges({ kysely, write }: PortableDatabase) {
       ]);
     },
     async revokeToken(id, atMs, audit) {
-      const [revoked] = await write([
-        kysely
-          .updateTable("token")
-          .set({ revoked_at: atMs })
-          .where("id", "=", id)
-          .where("revoked_at", "is", null)
-          .compile(),
-        ...recordOf(kysely, audit),
-      ]);
-      return revoked === 1;
+      const revoke = change().set({ revoked_at: atMs }).where("id", "=", id).where("revoked_at", "is", null);
+      return writeIf([revoke.compile()], recordOf(kysely, audit));
     },
     async replaceToken(oldId, oldExpiresAtMs, successor, audit) {
-      await write([
-        kysely
-          .updateTable("token")
-          .set({ expires_at: oldExpiresAtMs })
-          .where("id", "=", oldId)
-          .where((eb) => eb.or([eb("expires_at", "is", null), eb("expires_at", ">", BigInt(oldExpiresAtMs))]))
-          .compile(),
-        insertToken(successor),
-        shareCap(kysely, oldId, successor).compile(),
-        ...recordOf(kysely, audit),
-      ]);
+      const name = change().set({ successor_id: successor.id }).where("id", "=", oldId);
+      const once = name.where("successor_id", "is", null).where("revoked_at", "is", null);
+      const rest = [...succeed(oldId, oldExpiresAtMs, successor), ...recordOf(kysely, audit)];
+      return writeIf([once.compile()], rest);
+    },
+    async replaceSuccessor({ oldId, unusedId, oldExpiresAtMs, atMs, successor }, audit) {
+      const name = change().set({ successor_id: successor.id }).where("id", "=", oldId);
+      const revoke = change()
+        .set({ revoked_at: sql<bigint>`coalesce(revoked_at, ${atMs})` })
+        .where("id", "=", unusedId)
+        .where("last_used_at", "is", null)
+        .where("successor_id", "is", null);
+      const required = [name.where("successor_id", "=", unusedId).compile(), revoke.compile()];
+      return writeIf(required, [...succeed(oldId, oldExpiresAtMs, successor), ...recordOf(kysely, audit)]);
     },
     async noteUses(uses) {
       if (uses.length === 0) return;
@@ -247,6 +289,7 @@ export function tokenFromTable(row: Selectable<TokenTable>): TokenRow {
     expiresAtMs: optionalNumber(row.expires_at),
     revokedAtMs: optionalNumber(row.revoked_at),
     lastUsedAtMs: optionalNumber(row.last_used_at),
+    successorId: row.successor_id,
   };
 }
 
@@ -264,5 +307,6 @@ function tokenToTable(token: TokenRow) {
     expires_at: token.expiresAtMs,
     revoked_at: token.revokedAtMs,
     last_used_at: token.lastUsedAtMs,
+    successor_id: token.successorId,
   };
 }

@@ -7,22 +7,25 @@ import type { AdminSessionTable, AdminTokenTable, AuditEntryTable, PortableDatab
 /** One id for whichever process comes first: the key refuses the second. */
 const FIRST_ADMIN_TOKEN_ID = "adm_first";
 
+/** As in the migration that makes its index. */
+const FAILED_SIGN_IN = "session.sign_in_failed";
+
 /** The rows of operators, their sessions and what they did, the same for both stores. */
 export function adminRows(database: PortableDatabase): AdminRows {
   return { ...adminTokens(database), ...sessions(database), ...auditEntries(database), ...adminKeyRows(database) };
 }
 
-function adminTokens({ kysely, write }: PortableDatabase) {
+function adminTokens({ kysely, write, writeIf }: PortableDatabase) {
   const insert = (token: AdminTokenRow) => kysely.insertInto("admin_token").values(adminTokenToTable(token));
   const find = () => kysely.selectFrom("admin_token").selectAll();
   return {
-    async insertFirstAdminToken(token: AdminTokenRow) {
-      const first = { ...token, id: FIRST_ADMIN_TOKEN_ID };
+    async insertFirstAdminToken(token: AdminTokenRow, audit?: AuditRow) {
       if ((await find().limit(1).executeTakeFirst()) !== undefined) return false;
-      const result = await insert(first)
-        .onConflict((conflict) => conflict.doNothing())
-        .executeTakeFirst();
-      return result.numInsertedOrUpdatedRows === 1n;
+      const first = insert({ ...token, id: FIRST_ADMIN_TOKEN_ID }).onConflict((conflict) => conflict.doNothing());
+      return writeIf(
+        [first.compile()],
+        audit ? [insertAuditQuery(kysely, { ...audit, subjectId: FIRST_ADMIN_TOKEN_ID })] : [],
+      );
     },
     async replaceAdminTokens(token: AdminTokenRow, audit: AuditRow) {
       await write([
@@ -46,9 +49,10 @@ function adminTokens({ kysely, write }: PortableDatabase) {
   } satisfies Partial<AdminRows>;
 }
 
-function sessions({ kysely, write }: PortableDatabase) {
+function sessions({ kysely, write, writeIf }: PortableDatabase) {
+  const recordOf = (audit: AuditRow | undefined) => (audit === undefined ? [] : [insertAuditQuery(kysely, audit)]);
   return {
-    async insertSession(session: SessionRow) {
+    async insertSession(session: SessionRow, audit?: AuditRow) {
       await write([
         kysely.deleteFrom("admin_session").where("expires_at", "<", BigInt(session.createdAtMs)).compile(),
         kysely
@@ -62,6 +66,7 @@ function sessions({ kysely, write }: PortableDatabase) {
             expires_at: session.expiresAtMs,
           })
           .compile(),
+        ...recordOf(audit),
       ]);
     },
     async session(hash: Uint8Array) {
@@ -71,20 +76,37 @@ function sessions({ kysely, write }: PortableDatabase) {
     async touchSession(hash: Uint8Array, seenAtMs: number) {
       await kysely.updateTable("admin_session").set({ seen_at: seenAtMs }).where("hash", "=", hash).execute();
     },
-    async deleteSession(hash: Uint8Array) {
-      await kysely.deleteFrom("admin_session").where("hash", "=", hash).execute();
+    async deleteSession(hash: Uint8Array, audit?: AuditRow) {
+      return writeIf([kysely.deleteFrom("admin_session").where("hash", "=", hash).compile()], recordOf(audit));
     },
-    async insertShortToken({ hash, tokenId, expiresAtMs }, nowMs) {
+    async insertShortToken({ hash, tokenId, expiresAtMs, sessionHash, adminTokenId }, nowMs, audit) {
+      const values = { session_hash: sessionHash, admin_token_id: adminTokenId, expires_at: expiresAtMs };
       await write([
         kysely.deleteFrom("short_token").where("expires_at", "<", BigInt(nowMs)).compile(),
-        kysely.insertInto("short_token").values({ hash, token_id: tokenId, expires_at: expiresAtMs }).compile(),
+        kysely
+          .insertInto("short_token")
+          .values({ hash, token_id: tokenId, ...values })
+          .compile(),
+        ...recordOf(audit),
       ]);
     },
   } satisfies Partial<AdminRows>;
 }
 
-function auditEntries({ kysely }: PortableDatabase) {
+function auditEntries({ kysely, write }: PortableDatabase) {
+  const failedSignIns = () => kysely.selectFrom("audit_entry").where("action", "=", FAILED_SIGN_IN);
   return {
+    async insertFailedSignIn(entry: AuditRow, keep: number) {
+      const newestTooMany = failedSignIns().select("id").orderBy("id", "desc").limit(1).offset(keep);
+      await write([
+        insertAuditQuery(kysely, { ...entry, action: FAILED_SIGN_IN }),
+        kysely
+          .deleteFrom("audit_entry")
+          .where("action", "=", FAILED_SIGN_IN)
+          .where("id", "<=", newestTooMany)
+          .compile(),
+      ]);
+    },
     async insertAudit(entry: AuditRow) {
       await kysely.insertInto("audit_entry").values(auditToTable(entry)).execute();
     },

@@ -28,11 +28,16 @@ export interface ShortTokenRow {
   hash: Uint8Array;
   tokenId: string;
   expiresAtMs: number;
+  /** The session that it was made in: it ends with it. Null: made without one. */
+  sessionHash: Uint8Array | null;
+  /** The admin token on whose authority it was made: it ends with it. */
+  adminTokenId: string | null;
 }
 
-export type ActorKind = "operator" | "member" | "command" | "service";
+/** Anonymous: somebody who presented no valid token. */
+export type ActorKind = "operator" | "member" | "command" | "service" | "anonymous";
 
-/** What somebody changed. Holds no secret. */
+/** A change, or a sign-in. Holds no secret. */
 export interface AuditRow {
   /** UUIDv7. */
   id: string;
@@ -96,20 +101,23 @@ export interface AdminKeyRows {
 
 /** Operators, sessions and the record of changes. */
 export interface AdminRows extends AdminKeyRows {
-  /** Writes the first admin token of a store; false where there was one before. */
-  insertFirstAdminToken(token: AdminTokenRow): Promise<boolean>;
+  /** Writes the first admin token of a store, under an id of its own; false where there was one before. */
+  insertFirstAdminToken(token: AdminTokenRow, audit?: AuditRow): Promise<boolean>;
   /** Writes an admin token and ends all others at its time. */
   replaceAdminTokens(token: AdminTokenRow, audit: AuditRow): Promise<void>;
   adminTokenByHash(hash: Uint8Array): Promise<AdminTokenRow | undefined>;
   adminToken(id: string): Promise<AdminTokenRow | undefined>;
   /** Writes a session, and takes away those that have expired. */
-  insertSession(session: SessionRow): Promise<void>;
+  insertSession(session: SessionRow, audit?: AuditRow): Promise<void>;
   session(hash: Uint8Array): Promise<SessionRow | undefined>;
   touchSession(hash: Uint8Array, seenAtMs: number): Promise<void>;
-  deleteSession(hash: Uint8Array): Promise<void>;
+  /** False where there is no such session; then nothing is written. */
+  deleteSession(hash: Uint8Array, audit?: AuditRow): Promise<boolean>;
   /** Writes a short token, and takes away those that expired before `nowMs`. */
-  insertShortToken(token: ShortTokenRow, nowMs: number): Promise<void>;
+  insertShortToken(token: ShortTokenRow, nowMs: number, audit?: AuditRow): Promise<void>;
   insertAudit(entry: AuditRow): Promise<void>;
+  /** Writes a `session.sign_in_failed` entry, and removes all but the newest `keep` of them. */
+  insertFailedSignIn(entry: AuditRow, keep: number): Promise<void>;
   /** The newest first. */
   audit(page: AuditPage): Promise<AuditRow[]>;
 }

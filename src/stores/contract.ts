@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe } from "vitest";
+import { accountRaceCases } from "./contract/account-races.ts";
 import { accountCases } from "./contract/accounts.ts";
 import { adjustmentCases } from "./contract/adjustments.ts";
 import { adminCases } from "./contract/admin.ts";
@@ -27,6 +28,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     beforeAll(async () => subject.start(await open()));
     afterAll(() => subject.stop());
     describe("accounts", () => accountCases(subject));
+    describe("changes of accounts at the same time", () => accountRaceCases(subject));
     describe("transitions", () => transitionCases(subject));
     describe("idempotency keys", () => keyCases(subject));
     describe("adjustments, caps and checkpoints", () => adjustmentCases(subject));

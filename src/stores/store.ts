@@ -13,6 +13,7 @@ export type { LimitSettings, OrganizationKind } from "../contract/principal.ts";
 export type {
   AccountRows,
   NewOrganizationRow,
+  OrganizationChange,
   OrganizationRow,
   TokenBudget,
   TokenRow,

@@ -64,6 +64,7 @@ export interface TokenTable {
   expires_at: OptionalInteger;
   revoked_at: OptionalInteger;
   last_used_at: OptionalInteger;
+  successor_id: string | null;
 }
 
 export interface BalanceTable {
@@ -223,6 +224,8 @@ interface ShortTokenTable {
   hash: Uint8Array;
   token_id: string;
   expires_at: Integer;
+  session_hash: Uint8Array | null;
+  admin_token_id: string | null;
 }
 
 export interface AuditEntryTable {
@@ -314,6 +317,11 @@ export interface PortableDatabase {
    * a crash of the store, so that nothing waits for the disk.
    */
   write(queries: CompiledQuery[], durability?: "durable" | "lazy"): Promise<number[]>;
+  /**
+   * Runs writes in one durable transaction if each of the `required` ones changes a row; otherwise undoes all of them.
+   * Returns whether they were written.
+   */
+  writeIf(required: CompiledQuery[], rest: CompiledQuery[]): Promise<boolean>;
   /** Runs reads in one snapshot that is as short as they are; gives the rows of each. */
   snapshot(queries: CompiledQuery[]): Promise<Record<string, unknown>[][]>;
   /** The store's clock in milliseconds, as an expression. */

@@ -156,6 +156,30 @@ describe("tokens", () => {
     expect((await send(service, "/v1/models", String(rotated.body.secret))).status).toBe(401);
   });
 
+  test("are rotated once: a retry is refused and names the successor, which is replaced until it is used", async () => {
+    const { tokenId } = await makeToken(service, owner.id, ["--expires", "30d"]);
+    const rotate = (body: object) => admin().call("POST", `/tokens/${tokenId}/rotate`, body);
+    const first = await rotate({ overlap_seconds: 60 });
+    const retry = await rotate({ overlap_seconds: 60 });
+    expect([retry.status, retry.body.error]).toMatchObject([
+      409,
+      { code: "already_rotated", successor_id: first.body.id, message: expect.stringContaining(String(first.body.id)) },
+    ]);
+    const second = await rotate({ overlap_seconds: 60, replace: true });
+    expect([second.status, second.body.replaces]).toMatchObject([201, { id: tokenId, successor_id: second.body.id }]);
+    const lifeMs = ({ body }: typeof second) =>
+      Date.parse(String(body.expires_at)) - Date.parse(String(body.created_at));
+    expect(lifeMs(second)).toBe(lifeMs(first));
+    expect(Math.round(lifeMs(second) / 86_400_000)).toBe(30);
+    expect((await admin().call("GET", `/tokens/${first.body.id}`)).body.status).toBe("revoked");
+    expect((await send(service, "/v1/models", String(second.body.secret))).status).toBe(200);
+    const used = async () => (await admin().call("GET", `/tokens/${second.body.id}`)).body.last_used_at !== null;
+    while (!(await used())) await wait(10);
+    const refused = await rotate({ replace: true });
+    expect([refused.status, refused.body.error]).toMatchObject([409, { successor_id: second.body.id }]);
+    expect((await send(service, "/v1/models", String(second.body.secret))).status).toBe(200);
+  });
+
   test.each([
     [{ name: "x", organization_id: "org_none" }, "organization_id"],
     [{ name: "x", scopes: ["admin"] }, "scopes[0]"],
@@ -202,6 +226,17 @@ describe("the playground's token", () => {
     expect((await complete(String(body.token), { model: "sandbox/story" })).status).toBe(401);
     const reader = await makeToken(service, owner.id, ["--scope", "console:read"]);
     expect((await playground(await signIn(service, reader.token))).status).toBe(403);
+  });
+
+  test("ends with the session that it was made in, and lives on in no other", async () => {
+    const session = await signIn(service, owner.token);
+    const { body } = await playground(session);
+    const { body: elsewhere } = await playground(await signIn(service, owner.token));
+    expect((await complete(String(body.token))).status).toBe(200);
+    expect((await session.call("DELETE", "/session")).status).toBe(204);
+    await wait(IN_FORCE_MS);
+    expect((await complete(String(body.token))).status).toBe(401);
+    expect((await complete(String(elsewhere.token))).status).toBe(200);
   });
 
   test("signs nobody in", async () => {

@@ -3,7 +3,14 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AdminClient, firstAdminToken, operator, signIn } from "../support/admin.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../support/postgres.ts";
-import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+import {
+  MEMBER_SCOPES,
+  makeOrganization,
+  type Organization,
+  type RunningService,
+  send,
+  startService,
+} from "../support/service.ts";
 
 const IN_FORCE_MS = 5_000;
 
@@ -55,6 +62,33 @@ describe.skipIf(!hasPostgres)("two nodes on one PostgreSQL", () => {
     // What is handed over later is written later.
     await expect.poll(() => isKept(later)).toBe(true);
     expect(await isKept(late)).toBe(false);
+  });
+
+  test("a revocation or a sign-out is in force within 1 s where it is made, and within 5 s on the other node", async () => {
+    const organization = await makeOrganization(first, "5", MEMBER_SCOPES);
+    const session = await signIn(first, organization.token);
+    const { body } = await session.call("POST", "/playground/token", {});
+    const ask = (service: RunningService, token: string) => send(service, "/v1/models", token);
+    const refusedWithin = async (service: RunningService, token: string, beganAtMs: number, withinMs: number) => {
+      let [status, askedAtMs] = [200, beganAtMs];
+      while (status === 200 && askedAtMs - beganAtMs < withinMs) {
+        askedAtMs = performance.now();
+        status = (await ask(service, token)).status;
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+      return status === 401;
+    };
+    const endings: [string, () => Promise<unknown>][] = [
+      [String(body.token), () => session.call("DELETE", "/session")],
+      [organization.token, () => operator(first).call("POST", `/tokens/${organization.tokenId}/revoke`)],
+    ];
+    for (const [token, end] of endings) {
+      for (const service of [first, second]) expect((await ask(service, token)).status).toBe(200);
+      await end();
+      const endedAtMs = performance.now();
+      expect(await refusedWithin(first, token, endedAtMs, 1_000)).toBe(true);
+      expect(await refusedWithin(second, token, endedAtMs, IN_FORCE_MS)).toBe(true);
+    }
   });
 
   test("what is changed on one is in force on the other within 5 s, and all is told there", async () => {

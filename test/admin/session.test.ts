@@ -10,6 +10,9 @@ import {
   startService,
 } from "../support/service.ts";
 
+/** A revocation is in force on a single node after so long. */
+const IN_FORCE_MS = 1_000;
+
 let service: RunningService;
 let owner: Organization;
 let adminToken: string;
@@ -235,15 +238,63 @@ describe("a request from another site", () => {
   });
 });
 
-test("a new admin token ends the one before and the sessions that it began", async () => {
+test("a new admin token ends the one before, the sessions that it began and the playground tokens of both", async () => {
   const session = await signIn(service, adminToken);
+  const minted: string[] = [];
+  for (const client of [session, operator(service)]) {
+    const { body } = await client.call("POST", "/playground/token", { organization_id: owner.id });
+    minted.push(String(body.token));
+    expect((await send(service, "/v1/models", String(body.token))).status).toBe(200);
+  }
+  expect(new Set(minted).size).toBe(2);
   const { token } = await service.tollgate<{ token: string }>("admin", "token");
   expect(token).toMatch(/^tg-admin-[0-9A-Za-z]{49}$/);
+  await new Promise((resolve) => setTimeout(resolve, IN_FORCE_MS));
+  for (const short of minted) expect((await send(service, "/v1/models", short)).status).toBe(401);
   expect((await session.call("GET", "/organizations")).status).toBe(401);
   expect((await browser({ authorization: `Bearer ${adminToken}` }).call("GET", "/organizations")).status).toBe(401);
   expect((await browser({ authorization: `Bearer ${token}` }).call("GET", "/organizations")).status).toBe(200);
   const audit = await browser({ authorization: `Bearer ${token}` }).call("GET", "/audit?action=admin_token.replace");
   expect(audit.body.data).toMatchObject([{ actor: { kind: "command" }, after: { prefix: token.slice(0, 15) } }]);
+});
+
+test("sign-ins and sign-outs are recorded, also refused ones, with their address and without the secret", async () => {
+  // One of its own: a node records so many refused ones a minute, and those of the other cases would count.
+  const fresh = await startService();
+  try {
+    const { id, token, tokenId } = await makeOrganization(fresh, "10", MEMBER_SCOPES);
+    const { token: bare, tokenId: bareId } = await makeToken(fresh, id);
+    const recorded = async (action: string) =>
+      (await operator(fresh).call("GET", `/audit?action=${action}`)).body.data as Record<string, unknown>[];
+    const guess = `tg-admin-${"z".repeat(49)}`;
+    const stranger = new AdminClient(fresh, FROM_CONSOLE);
+    await stranger.call("POST", "/session", { token: guess });
+    await new AdminClient(fresh, { authorization: `Bearer ${guess}` }).call("GET", "/audit");
+    await stranger.call("POST", "/session", { token: bare });
+    const actor = { kind: "anonymous", id: null, address: "127.0.0.1" };
+    const unknown = { actor, subject_id: null, after: { reason: "unknown_token", token: "tg-admin-zzzzzz" } };
+    const refused = { reason: "insufficient_scope", token: bare.slice(0, 12) };
+    const failed = await recorded("session.sign_in_failed");
+    expect(failed).toMatchObject([
+      { actor, organization_id: id, subject_id: bareId, after: refused },
+      unknown,
+      unknown,
+    ]);
+    for (const secret of [guess, bare]) expect(JSON.stringify(failed)).not.toContain(secret.slice(16));
+    const member = await signIn(fresh, token);
+    await member.call("POST", "/playground/token", {});
+    await member.call("DELETE", "/session");
+    const change = {
+      actor: { kind: "member", id: tokenId, address: "127.0.0.1" },
+      organization_id: id,
+      subject_id: tokenId,
+    };
+    for (const action of ["session.sign_in", "playground_token.create", "session.sign_out"]) {
+      expect(await recorded(action)).toMatchObject([change]);
+    }
+  } finally {
+    await fresh.end();
+  }
 });
 
 test("no secret is in the log or in the record of changes", async () => {

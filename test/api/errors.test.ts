@@ -136,6 +136,11 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
   },
   model_not_found: () => ask({ model: "no-such-model" }),
   not_found: () => send(service, "/v1/completions", rich.token, {}),
+  already_rotated: async () => {
+    const { tokenId } = await makeToken(service, rich.id);
+    await administer("POST", `/tokens/${tokenId}/rotate`, {});
+    return administer("POST", `/tokens/${tokenId}/rotate`, {});
+  },
   token_ended: async () => {
     const { tokenId } = await makeToken(service, rich.id);
     await service.tollgate("token", "revoke", tokenId);

@@ -195,7 +195,7 @@ function tokenOf(organizationId: string, name: string): TokenRow {
   const id = `${name}_${organizationId}`;
   const hash = createHash("sha256").update(id).digest();
   const rights = { prefix: "sk-tg-", scopes: [], models: null, limits: null };
-  const times = { createdAtMs: 0, expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null };
+  const times = { createdAtMs: 0, expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null, successorId: null };
   return { id, organizationId, name, hash, ...rights, ...times };
 }
 

@@ -143,7 +143,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "detached" });
     await page.getByRole("link", { name: "Changes" }).click();
-    await row("conversation.read").first().getByText("operator").waitFor();
+    await row("Prompts and answers viewed").first().getByText("Operator").waitFor();
   });
 
   test.skipIf(isLeftOut)("talks with a model in the playground, and stops it", async () => {

@@ -1,16 +1,37 @@
 import { type Static, Type } from "typebox";
 import { Id, Nullable, PageOf, PageQuery, Strict, Time } from "./common.ts";
 
+/** What is recorded: every change, every sign-in, and every reading of a conversation. */
+export type AuditAction =
+  | "organization.create"
+  | "organization.change"
+  | "token.create"
+  | "token.rotate"
+  | "token.revoke"
+  | "admin_token.create"
+  | "admin_token.replace"
+  | "session.sign_in"
+  | "session.sign_in_failed"
+  | "session.sign_out"
+  | "playground_token.create"
+  | "credits.grant"
+  | "credits.revoke"
+  | "credits.credit"
+  | "allowance.create"
+  | "allowance.end"
+  | "conversation.read"
+  | "conversations.remove";
+
 export const AuditEntry = Type.Object({
   object: Type.Literal("audit_entry"),
   id: Id,
   at: Time,
   actor: Type.Object({
-    kind: Type.Enum(["operator", "member", "command", "service"]),
+    kind: Type.Enum(["operator", "member", "command", "service", "anonymous"]),
     id: Nullable(Id),
     address: Nullable(Type.String()),
   }),
-  action: Type.String({ description: "Such as `token.revoke`." }),
+  action: Type.String({ description: "Such as `token.revoke` or `session.sign_in`." }),
   organization_id: Nullable(Id),
   subject_id: Nullable(Id),
   before: Nullable(Type.Record(Type.String(), Type.Unknown())),

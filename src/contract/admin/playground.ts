@@ -4,6 +4,7 @@ import { Id, Nullable, Strict, Time } from "./common.ts";
 export const PlaygroundTokenRequest = Strict({
   organization_id: Type.Optional(Nullable(Id)),
 });
+export type PlaygroundTokenRequest = Static<typeof PlaygroundTokenRequest>;
 export const PlaygroundToken = Type.Object({
   object: Type.Literal("playground_token"),
   token: Type.String({ description: "An access token for `/v1` that lives for minutes." }),

@@ -20,6 +20,7 @@ export const Token = Type.Object({
   expires_at: Nullable(Time),
   revoked_at: Nullable(Time),
   last_used_at: Nullable(Time),
+  successor_id: Nullable(Id),
 });
 export type Token = Static<typeof Token>;
 /** Only in the answer that made it. */
@@ -51,6 +52,12 @@ export const TokenRotation = Strict({
       maximum: 2_592_000,
       default: 3600,
       description: "How long the old one goes on working.",
+    }),
+  ),
+  replace: Type.Optional(
+    Type.Boolean({
+      default: false,
+      description: "Whether a successor that was never used is revoked and made again with a new secret.",
     }),
   ),
 });

@@ -33,7 +33,7 @@ const removeConversations = adminEndpoint({
     if ((await directory.organization(organizationId)) === undefined) throw nothingThere();
     // Recorded first: nothing is gone that nobody is known to have removed.
     const before = { kept: await conversations.count(organizationId) };
-    const change = { action: "conversations.remove", organizationId, subjectId: organizationId };
+    const change = { action: "conversations.remove" as const, organizationId, subjectId: organizationId };
     await audit.record(actorOf(call), { ...change, before });
     const removed = await conversations.remove(organizationId);
     return { object: "conversation_removal", organization_id: organizationId, removed };

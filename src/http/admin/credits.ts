@@ -1,4 +1,5 @@
 import { PLAYGROUND_HOLDS_NOTHING } from "../../accounts/accounts.ts";
+import type { AuditAction } from "../../contract/admin/audit.ts";
 import {
   Allowance,
   AllowancePage,
@@ -155,7 +156,7 @@ const createAllowance = adminEndpoint({
       return allowance;
     }
     const after = { amount, lapses, reference, begins_at: allowance.begins_at };
-    const change = { action: "allowance.create", organizationId, subjectId: allowance.id, after };
+    const change = { action: "allowance.create" as const, organizationId, subjectId: allowance.id, after };
     await services.audit.record(actorOf(call), change);
     return allowance;
   },
@@ -173,7 +174,7 @@ const endAllowance = adminEndpoint({
     const ended = await services.creditDesk.endAllowance(organizationId, allowance_id);
     if (ended === undefined) throw nothingThere();
     const { allowance, repeated } = ended;
-    const change = { action: "allowance.end", organizationId, subjectId: allowance.id };
+    const change = { action: "allowance.end" as const, organizationId, subjectId: allowance.id };
     if (!repeated) await services.audit.record(actorOf(call), change);
     return allowance;
   },
@@ -223,7 +224,12 @@ function timeToCome({ clock }: AdminServices, param: string, text: string | null
 }
 
 /** Records what was booked, unless it was before. */
-async function recorded(services: AdminServices, call: AdminCall, action: string, booking: Booking): Promise<Booking> {
+async function recorded(
+  services: AdminServices,
+  call: AdminCall,
+  action: AuditAction,
+  booking: Booking,
+): Promise<Booking> {
   if (booking.repeated) {
     call.reply.code(200);
     return booking;

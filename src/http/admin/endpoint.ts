@@ -7,6 +7,7 @@ import type { AuditLog } from "../../accounts/audit-log.ts";
 import type { Directory } from "../../accounts/directory.ts";
 import type { Administrator, Sessions } from "../../accounts/sessions.ts";
 import type { ShortTokens } from "../../accounts/short-tokens.ts";
+import type { Origin } from "../../accounts/sign-in-failures.ts";
 import type { ServiceFacts } from "../../contract/admin/service.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
 import type { Conversations } from "../../ledger/conversations/conversations.ts";
@@ -93,9 +94,14 @@ export function adminEndpoint<
   return endpoint as AdminEndpoint;
 }
 
+/** Where a request came from, for the record. */
+export function originOf({ ip, id }: FastifyRequest): Origin {
+  return { address: ip, requestId: id };
+}
+
 /** Who makes a change, for the record. */
 export function actorOf({ who, request }: Pick<AdminCall, "who" | "request">): Actor {
-  if (who === null) throw new Error("A change was reached by nobody");
+  if (who === null) return { kind: "anonymous", id: null, ...originOf(request) };
   const id = who.role === "operator" ? who.adminToken.id : who.token.id;
-  return { kind: who.role, id, address: request.ip, requestId: request.id };
+  return { kind: who.role, id, ...originOf(request) };
 }

@@ -5,7 +5,7 @@ import type { Limits } from "../../gateway/limits.ts";
 import { bearerToken, withChallenge } from "../auth.ts";
 import { clientAddressKey } from "../client-address.ts";
 import { sessionSecret } from "./cookie.ts";
-import type { Access } from "./endpoint.ts";
+import { type Access, originOf } from "./endpoint.ts";
 
 /** A page of another site cannot send it: the browser would ask first, and `/admin/v1` answers no such question. */
 const CONSOLE_HEADER = "x-tollgate-console";
@@ -27,17 +27,19 @@ export async function administratorOf(
   access: Access,
 ): Promise<Administrator | null> {
   if (request.headers.authorization !== undefined) {
-    const who = await sessions.operatorOf(bearerToken(request));
+    const token = bearerToken(request);
+    const who = await sessions.operatorOf(token);
     if (who !== undefined) return who;
     countGuess(limits, request);
+    await sessions.recordRefused(token, originOf(request));
     throw withChallenge(new ApiError("invalid_token", "The admin token is not valid."));
   }
   refuseOtherSites(request);
   const secret = sessionSecret(request);
-  const session = secret === undefined ? undefined : await sessions.find(secret);
-  if (session !== undefined) {
-    if (access === "operator" && session.who.role !== "operator") throw new ApiError("insufficient_role");
-    return session.who;
+  const who = secret === undefined ? undefined : await sessions.find(secret);
+  if (who !== undefined) {
+    if (access === "operator" && who.role !== "operator") throw new ApiError("insufficient_role");
+    return who;
   }
   if (access === "public") return null;
   throw new ApiError("missing_token", "Sign in first: nobody is signed in, or the session is over.");

@@ -1,10 +1,9 @@
-import type { Administrator } from "../../accounts/sessions.ts";
 import type { ShortToken } from "../../accounts/short-tokens.ts";
 import { PlaygroundToken, PlaygroundTokenRequest } from "../../contract/admin/playground.ts";
 import { ApiError } from "../../errors.ts";
 import { clientAddressKey } from "../client-address.ts";
 import { nothingThere, requireOwn } from "./answers.ts";
-import { type AdminServices, adminEndpoint } from "./endpoint.ts";
+import { type AdminCall, type AdminServices, actorOf, adminEndpoint } from "./endpoint.ts";
 
 const createPlaygroundToken = adminEndpoint({
   method: "POST",
@@ -22,9 +21,8 @@ const createPlaygroundToken = adminEndpoint({
   countAttempt(services, { who, request }) {
     if (who === null) countGuest(services, request.ip);
   },
-  async handle(services, { who, body }): Promise<PlaygroundToken> {
-    const named = body.organization_id ?? null;
-    const { token, organizationId, expiresAtMs } = await shortTokenFor(services, who, named);
+  async handle(services, call): Promise<PlaygroundToken> {
+    const { token, organizationId, expiresAtMs } = await shortTokenFor(services, call);
     const expiresAt = new Date(expiresAtMs).toISOString();
     const organization = await services.directory.organization(organizationId);
     return {
@@ -47,12 +45,15 @@ function countGuest({ gateway, facts }: AdminServices, address: string): void {
 /** A member's stands for the token that they signed in with, so it may do no more than that one. */
 async function shortTokenFor(
   { shortTokens, facts }: AdminServices,
-  who: Administrator | null,
-  named: string | null,
+  call: AdminCall<unknown, PlaygroundTokenRequest>,
 ): Promise<ShortToken> {
+  const { who } = call;
+  const named = call.body.organization_id ?? null;
+  const adminTokenId = who?.role === "operator" ? who.adminToken.id : null;
+  const holder = { actor: actorOf(call), session: who?.session ?? null, adminTokenId };
   if (who?.role === "member") {
     if (named !== null) requireOwn(who, named);
-    if (who.token.scopes.includes("chat.completions:write")) return shortTokens.standFor(who.token);
+    if (who.token.scopes.includes("chat.completions:write")) return shortTokens.standFor(who.token, holder);
     throw new ApiError("insufficient_scope", "To complete, your token needs the scope `chat.completions:write`.");
   }
   const organizationId = who === null ? guestsOrganization(facts, named) : named;
@@ -60,10 +61,10 @@ async function shortTokenFor(
     const message = "Missing required parameter: 'organization_id': whose credits the playground spends.";
     throw new ApiError("missing_required_parameter", message, { param: "organization_id" });
   }
-  const token = await shortTokens.consoleToken(organizationId);
+  const token = await shortTokens.consoleToken(organizationId, holder.actor);
   if (token === undefined) throw nothingThere();
   if (token.revokedAtMs !== null) throw new ApiError("token_ended", `The console's token ${token.id} was revoked.`);
-  return shortTokens.standFor(token);
+  return shortTokens.standFor(token, holder);
 }
 
 function guestsOrganization({ guest_playground }: AdminServices["facts"], named: string | null): string {

@@ -1,8 +1,8 @@
-import { type Administrator, MEMBER_SCOPE, type OpenSession, type SignInOutcome } from "../../accounts/sessions.ts";
+import { type Administrator, MEMBER_SCOPE, type SignInOutcome } from "../../accounts/sessions.ts";
 import { Session, SignIn } from "../../contract/admin/session.ts";
 import { ApiError } from "../../errors.ts";
 import { clearSessionCookie, sessionSecret, setSessionCookie } from "./cookie.ts";
-import { type AdminServices, adminEndpoint } from "./endpoint.ts";
+import { type AdminServices, adminEndpoint, originOf } from "./endpoint.ts";
 import { countGuess, uncountGuess } from "./guard.ts";
 
 const REFUSALS = {
@@ -24,13 +24,13 @@ const signIn = adminEndpoint({
   countAttempt: ({ gateway }, { request }) => countGuess(gateway.limits, request),
   async handle(services, { request, reply, body }) {
     const { sessions, gateway, clock } = services;
-    const outcome = await sessions.signIn(body.token);
+    const outcome = await sessions.signIn(body.token, originOf(request));
     if (outcome.outcome !== "signed_in") throw REFUSALS[outcome.outcome]();
     uncountGuess(gateway.limits, request);
     const earlier = sessionSecret(request);
-    if (earlier !== undefined) await sessions.end(earlier);
+    if (earlier !== undefined) await sessions.end(earlier, originOf(request));
     setSessionCookie(request, reply, outcome.secret, outcome.expiresAtMs - clock());
-    return answerOf(services, outcome);
+    return answerOf(services, outcome.who);
   },
 });
 
@@ -41,11 +41,8 @@ const showSession = adminEndpoint({
   operationId: "showSession",
   summary: "Who is signed in",
   response: { status: 200, description: "The session; without a role where nobody is signed in.", schema: Session },
-  async handle(services, { request, who }): Promise<Session> {
-    if (who === null) return NOBODY;
-    const secret = sessionSecret(request);
-    const session = secret === undefined ? undefined : await services.sessions.find(secret);
-    return answerOf(services, { who, expiresAtMs: session?.expiresAtMs ?? null });
+  async handle(services, { who }): Promise<Session> {
+    return who === null ? NOBODY : answerOf(services, who);
   },
 });
 
@@ -58,7 +55,7 @@ const signOut = adminEndpoint({
   response: { status: 204, description: "The session is over, and its cookie taken back." },
   async handle({ sessions }, { request, reply }) {
     const secret = sessionSecret(request);
-    if (secret !== undefined) await sessions.end(secret);
+    if (secret !== undefined) await sessions.end(secret, originOf(request));
     clearSessionCookie(request, reply);
   },
 });
@@ -74,13 +71,8 @@ const NOBODY: Session = {
   expires_at: null,
 };
 
-interface Shown {
-  who: Administrator;
-  expiresAtMs: OpenSession["expiresAtMs"] | null;
-}
-
-async function answerOf({ accounts }: AdminServices, { who, expiresAtMs }: Shown): Promise<Session> {
-  const expiresAt = expiresAtMs === null ? null : new Date(expiresAtMs).toISOString();
+async function answerOf({ accounts }: AdminServices, who: Administrator): Promise<Session> {
+  const expiresAt = who.session === null ? null : new Date(who.session.expiresAtMs).toISOString();
   const common = { object: "session", role: who.role, expires_at: expiresAt } as const;
   if (who.role === "operator") {
     const token = { ...who.adminToken, name: "admin token" };

@@ -1,3 +1,4 @@
+import type { RotateOutcome } from "../../accounts/accounts.ts";
 import {
   NewToken,
   RotatedToken,
@@ -90,15 +91,17 @@ const rotateToken = adminEndpoint({
   path: "/tokens/:id/rotate",
   access: "operator",
   operationId: "rotateToken",
-  summary: "Replace an access token by a new one with the same rights and length of life",
+  summary: "Replace an access token by a new one with the same rights and lifetime, once",
   body: TokenRotation,
   response: { status: 201, description: "The new token with its secret, and the old one.", schema: RotatedToken },
   secret: SECRET,
   async handle(services, call): Promise<RotatedToken> {
     const overlapMs = (call.body.overlap_seconds ?? OVERLAP_SECONDS) * 1000;
-    const rotated = await services.accounts.as(actorOf(call)).rotateToken(call.params.id, overlapMs);
+    const { replace = false } = call.body;
+    const rotated = await services.accounts.as(actorOf(call)).rotateToken(call.params.id, overlapMs, { replace });
     if (rotated.outcome === "unknown_token") throw nothingThere();
     if (rotated.outcome === "ended") throw new ApiError("token_ended");
+    if (rotated.outcome === "already_rotated") throw alreadyRotated(rotated);
     const [made, replaces] = await Promise.all([show(services, rotated.row.id), show(services, call.params.id)]);
     return { ...made, secret: rotated.token, replaces };
   },
@@ -109,7 +112,7 @@ const revokeToken = adminEndpoint({
   path: "/tokens/:id/revoke",
   access: "operator",
   operationId: "revokeToken",
-  summary: "End an access token, within a second on this node and within 5 on all",
+  summary: "End an access token, within 1 s on one node and within 5 s on every node",
   response: { status: 200, description: "The token as it is now.", schema: Token },
   async handle(services, call) {
     const { outcome } = await services.accounts.as(actorOf(call)).revokeToken(call.params.id);
@@ -119,6 +122,14 @@ const revokeToken = adminEndpoint({
 });
 
 export const tokenEndpoints = [listTokens, createToken, showToken, rotateToken, revokeToken];
+
+function alreadyRotated({ successorId, isUsed }: Extract<RotateOutcome, { outcome: "already_rotated" }>): ApiError {
+  const hint = isUsed
+    ? "That token was used; rotate it instead."
+    : "That token was never used; send `replace: true` to get a new one in its place.";
+  const message = `The token was already rotated; its successor is ${successorId}. ${hint}`;
+  return new ApiError("already_rotated", message, { fields: { successor_id: successorId } });
+}
 
 async function show({ directory }: AdminServices, id: string): Promise<Token> {
   const token = await directory.token(id);

@@ -103,6 +103,7 @@ function tokenOf(organizationId: string, token: Partial<TokenRow> = {}): TokenRo
     expiresAtMs: null,
     revokedAtMs: null,
     lastUsedAtMs: null,
+    successorId: null,
     ...token,
   };
 }

@@ -31,7 +31,7 @@ function auditOf(changes: Partial<AuditRow> = {}): AuditRow {
 
 function tokenOf(organizationId: string, changes: Partial<TokenRow> = {}): TokenRow {
   const terms = { scopes: [...SCOPES], models: null, limits: null, createdAtMs: NOW };
-  const ends = { expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null };
+  const ends = { expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null, successorId: null };
   return {
     id: randomId("tok"),
     organizationId,
@@ -50,6 +50,7 @@ const plain = <Row extends { hash: Uint8Array }>(row: Row | undefined) =>
 
 export function adminCases(subject: Subject): void {
   operatorCases(subject);
+  shortTokenCases(subject);
   tokenCases(subject);
 }
 
@@ -57,8 +58,14 @@ function operatorCases(subject: Subject): void {
   test("there is one first admin token, and another ends all before it", async () => {
     const { admin } = subject.store;
     const first = adminTokenOf();
-    const made = await Promise.all([admin.insertFirstAdminToken(first), admin.insertFirstAdminToken(adminTokenOf())]);
+    const record = () => auditOf({ action: "admin_token.create" });
+    const made = await Promise.all([
+      admin.insertFirstAdminToken(first, record()),
+      admin.insertFirstAdminToken(adminTokenOf(), record()),
+    ]);
     expect(made.toSorted()).toEqual([false, true]);
+    const creations = await admin.audit({ organizationId: null, action: "admin_token.create", before: null, limit: 5 });
+    expect(creations.map(({ subjectId }) => subjectId)).toEqual(["adm_first"]);
     expect((await admin.adminToken("adm_first"))?.revokedAtMs).toBeNull();
     const next = adminTokenOf({ createdAtMs: NOW + 5 });
     const audit = auditOf({ action: "admin_token.replace" });
@@ -104,14 +111,15 @@ function operatorCases(subject: Subject): void {
   });
 }
 
-function tokenCases(subject: Subject): void {
+function shortTokenCases(subject: Subject): void {
   test("a short token is the token that it stands for, with fewer scopes, until either ends", async () => {
     const { accounts, admin } = subject.store;
     const token = tokenOf(await subject.organization(), { expiresAtMs: NOW + 50 });
     await accounts.insertToken(token, null);
     const [short, shorter] = [hash(), hash()];
-    await admin.insertShortToken({ hash: short, tokenId: token.id, expiresAtMs: NOW + 90 }, NOW);
-    await admin.insertShortToken({ hash: shorter, tokenId: token.id, expiresAtMs: NOW + 20 }, NOW);
+    const terms = { tokenId: token.id, sessionHash: null, adminTokenId: null };
+    await admin.insertShortToken({ ...terms, hash: short, expiresAtMs: NOW + 90 }, NOW);
+    await admin.insertShortToken({ ...terms, hash: shorter, expiresAtMs: NOW + 20 }, NOW);
     expect(await accounts.tokenByHash(short)).toMatchObject({
       id: token.id,
       scopes: ["chat.completions:write", "models:read"],
@@ -120,9 +128,66 @@ function tokenCases(subject: Subject): void {
     expect((await accounts.tokenByHash(shorter))?.expiresAtMs).toBe(NOW + 20);
     await accounts.revokeToken(token.id, NOW + 1);
     expect((await accounts.tokenByHash(short))?.revokedAtMs).toBe(NOW + 1);
-    await admin.insertShortToken({ hash: hash(), tokenId: token.id, expiresAtMs: NOW + 99 }, NOW + 60);
+    await admin.insertShortToken({ ...terms, hash: hash(), expiresAtMs: NOW + 99 }, NOW + 60);
     expect(await accounts.tokenByHash(shorter)).toBeUndefined();
     expect(await accounts.tokenByHash(short)).toBeDefined();
+  });
+
+  test("a short token ends with its session, and with the admin token behind it", async () => {
+    const { accounts, admin } = subject.store;
+    const token = tokenOf(await subject.organization());
+    await accounts.insertToken(token, null);
+    const adminToken = adminTokenOf();
+    const audit = () => auditOf({ action: "admin_token.replace" });
+    await admin.replaceAdminTokens(adminToken, audit());
+    const sessions = [
+      sessionOf({ adminTokenId: adminToken.id, expiresAtMs: NOW + 1_000 }),
+      sessionOf({ adminTokenId: null, tokenId: token.id, expiresAtMs: NOW + 1_000 }),
+    ];
+    for (const session of sessions) await admin.insertSession(session);
+    const mint = async (sessionHash: Uint8Array | null, adminTokenId: string | null) => {
+      const short = { hash: hash(), tokenId: token.id, expiresAtMs: NOW + 90, sessionHash, adminTokenId };
+      await admin.insertShortToken(short, NOW, auditOf({ action: "playground_token.create" }));
+      return short.hash;
+    };
+    const [operators, members] = sessions.map((session) => session.hash);
+    const minted = {
+      ofOperator: await mint(operators ?? null, adminToken.id),
+      ofMember: await mint(members ?? null, null),
+      ofAdminToken: await mint(null, adminToken.id),
+      ofGuest: await mint(null, null),
+      ofNoSession: await mint(hash(), null),
+    };
+    const valid = async () => {
+      const found: string[] = [];
+      for (const [name, short] of Object.entries(minted)) if (await accounts.tokenByHash(short)) found.push(name);
+      return found;
+    };
+    expect(await valid()).toEqual(["ofOperator", "ofMember", "ofAdminToken", "ofGuest"]);
+    expect(await admin.deleteSession(members ?? hash(), auditOf({ action: "session.sign_out" }))).toBe(true);
+    expect(await valid()).toEqual(["ofOperator", "ofAdminToken", "ofGuest"]);
+    expect(await admin.deleteSession(members ?? hash(), auditOf({ action: "session.sign_out" }))).toBe(false);
+    await admin.replaceAdminTokens(adminTokenOf(), audit());
+    expect(await valid()).toEqual(["ofGuest"]);
+    const recorded = { organizationId: null, before: null, limit: 10 };
+    expect(await admin.audit({ ...recorded, action: "session.sign_out" })).toHaveLength(1);
+    expect(await admin.audit({ ...recorded, action: "playground_token.create" })).toHaveLength(5);
+  });
+}
+
+function tokenCases(subject: Subject): void {
+  test("of failed sign-ins the newest are kept, and nothing else is removed with the others", async () => {
+    const { admin } = subject.store;
+    await admin.insertAudit(auditOf({ action: "session.sign_in" }));
+    const entries = [];
+    for (let count = 0; count < 7; count += 1) {
+      const entry = auditOf({ action: "session.sign_in_failed", actorKind: "anonymous", actorId: null });
+      await admin.insertFailedSignIn(entry, 4);
+      entries.unshift(entry);
+    }
+    const page = { organizationId: null, before: null, limit: 10 };
+    expect(await admin.audit({ ...page, action: "session.sign_in_failed" })).toEqual(entries.slice(0, 4));
+    expect(await admin.audit({ ...page, action: "session.sign_in" })).toHaveLength(1);
   });
 
   test("when tokens were last used is kept, the latest alone", async () => {
@@ -151,9 +216,9 @@ function tokenCases(subject: Subject): void {
       keepsConversations: true,
     } as const;
     const audit = auditOf({ organizationId: id });
-    await accounts.updateOrganization(changed, audit);
+    await accounts.changeOrganization(id, changed, () => audit);
     expect(await accounts.organization(id)).toEqual(changed);
-    await expect(accounts.updateOrganization({ ...changed, name: "Twice" }, audit)).rejects.toThrow();
+    await expect(accounts.changeOrganization(id, { name: "Twice" }, () => audit)).rejects.toThrow();
     expect((await accounts.organization(id))?.name).toBe("ÄÖ");
     expect(await admin.audit({ organizationId: id, action: null, before: null, limit: 5 })).toEqual([audit]);
     const search = { id: null, search: "äö", status: "suspended", before: null, limit: 5 } as const;

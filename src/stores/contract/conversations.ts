@@ -19,12 +19,16 @@ function conversationOf(organizationId: string, changes: Partial<ConversationRow
 
 /** Turns keeping on or off. */
 async function keep({ accounts }: Store, id: string, keepsConversations: boolean): Promise<void> {
-  const organization = await accounts.organization(id);
-  if (organization === undefined) throw new Error("no organization");
   const actor = { actorKind: "operator", actorId: null, address: null, requestId: null } as const;
-  const change = { action: "organization.change", organizationId: id, subjectId: id, before: null, after: null };
-  const audit = { id: v7(), madeAtMs: Date.now(), ...actor, ...change };
-  await accounts.updateOrganization({ ...organization, keepsConversations }, audit);
+  const change = { action: "organization.change", organizationId: id, subjectId: id };
+  await accounts.changeOrganization(id, { keepsConversations }, (before, after) => ({
+    id: v7(),
+    madeAtMs: Date.now(),
+    ...actor,
+    ...change,
+    before,
+    after,
+  }));
 }
 
 async function keeping(subject: Subject): Promise<string> {

@@ -132,7 +132,7 @@ export class Subject {
 function newToken(organizationId: string): TokenRow {
   const [id, hash] = [randomId("tok"), new Uint8Array(randomBytes(32))];
   const rights = { prefix: "sk-tg-capp", scopes: [], models: null, limits: null };
-  const times = { createdAtMs: 0, expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null };
+  const times = { createdAtMs: 0, expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null, successorId: null };
   return { id, organizationId, name: "capped", hash, ...rights, ...times };
 }
 

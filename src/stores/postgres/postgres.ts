@@ -125,6 +125,7 @@ function portableDatabase({ durable: pool, holds }: Pools): PortableDatabase {
         }
         return changed;
       }),
+    writeIf: (required, rest) => writeIf(pool, required, rest),
     snapshot: (queries: CompiledQuery[]) =>
       transact(pool, { kind: "snapshot", isRepeatable: true }, async (client) => {
         await client.query(`SET LOCAL statement_timeout = ${SNAPSHOT_TIMEOUT_MS}`);
@@ -141,4 +142,22 @@ function portableDatabase({ durable: pool, holds }: Pools): PortableDatabase {
       SELECT coalesce(sum((draw.value ->> 1)::bigint), 0)::bigint FROM json_array_elements(hold.draws::json) AS draw (value)
     )`,
   };
+}
+
+/** Undoes the transaction of a `writeIf` of which a required write changed no row. */
+class UnmetRequirement extends Error {}
+
+async function writeIf(pool: Pools["durable"], required: CompiledQuery[], rest: CompiledQuery[]): Promise<boolean> {
+  try {
+    await transact(pool, { kind: "booking", isRepeatable: false }, async (client) => {
+      for (const { sql: text, parameters } of required) {
+        if ((await client.query(text, [...parameters])).rowCount === 0) throw new UnmetRequirement();
+      }
+      for (const { sql: text, parameters } of rest) await client.query(text, [...parameters]);
+    });
+    return true;
+  } catch (error) {
+    if (error instanceof UnmetRequirement) return false;
+    throw error;
+  }
 }

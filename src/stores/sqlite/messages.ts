@@ -25,6 +25,7 @@ interface Requests {
   apply: { request: { lane: Lane; nowMs: number; transitions: Transition[] }; result: Outcome[] };
   run: { request: { statement: Statement }; result: StatementResult };
   write: { request: { statements: Statement[]; isDurable: boolean }; result: number[] };
+  writeIf: { request: { required: Statement[]; rest: Statement[] }; result: boolean };
   snapshot: { request: { statements: Statement[] }; result: Record<string, unknown>[][] };
   checkpoint: { request: { mode: "PASSIVE" | "TRUNCATE" }; result: CheckpointResult };
   /** Gives the log the size that it gets under load. */

@@ -157,6 +157,12 @@ function portableDatabase(
       noteWrite();
       return changed;
     },
+    async writeIf(required, rest) {
+      const statements = { required: required.map(toStatement), rest: rest.map(toStatement) };
+      const isWritten = await writer.request({ kind: "writeIf", ...statements });
+      if (isWritten) noteWrite();
+      return isWritten;
+    },
     snapshot: (queries: CompiledQuery[]) => side.request({ kind: "snapshot", statements: queries.map(toStatement) }),
     now: () => sql`${BigInt(clock())}`,
     // Whoever writes does so alone.

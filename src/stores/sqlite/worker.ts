@@ -47,6 +47,8 @@ function answer(request: Request): ResultOf<RequestKind> {
       return connection.transaction("BEGIN IMMEDIATE", request.isDurable, () =>
         request.statements.map((statement) => connection.step(statement).changed),
       );
+    case "writeIf":
+      return writeIf(request);
     case "snapshot":
       return connection.transaction("BEGIN", false, () =>
         request.statements.map((statement) => connection.step(statement).rows),
@@ -59,6 +61,22 @@ function answer(request: Request): ResultOf<RequestKind> {
     case "close":
       connection.close();
       return null;
+  }
+}
+
+/** Undoes the transaction of a `writeIf` of which a required write changed no row. */
+class UnmetRequirement extends Error {}
+
+function writeIf({ required, rest }: RequestOf<"writeIf">): boolean {
+  try {
+    return connection.transaction("BEGIN IMMEDIATE", true, () => {
+      for (const statement of required) if (connection.step(statement).changed === 0) throw new UnmetRequirement();
+      for (const statement of rest) connection.step(statement);
+      return true;
+    });
+  } catch (error) {
+    if (error instanceof UnmetRequirement) return false;
+    throw error;
   }
 }
 

@@ -1,3 +1,4 @@
+import { administrationAttacks } from "./administration.ts";
 import type { Attack } from "./attack.ts";
 import { bodyAttacks } from "./bodies.ts";
 import { clientAttacks } from "./clients.ts";
@@ -15,6 +16,7 @@ export const ATTACKS: Readonly<Record<string, readonly Attack[]>> = {
   credits: creditAttacks,
   clients: clientAttacks,
   "worst bodies": worstBodyAttacks,
+  administration: administrationAttacks,
   // Last: they use up what an address is allowed.
   limits: limitAttacks,
 };

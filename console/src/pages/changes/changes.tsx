@@ -9,6 +9,7 @@ import { Ago } from "../../ui/values.tsx";
 import { OrganizationFilter } from "../organization-filter.tsx";
 import { useFilters } from "../use-filters.ts";
 import { differences } from "./differences.ts";
+import { actionInWords, actorInWords, afterInWords } from "./words.ts";
 
 const COLUMNS: readonly Column<AuditEntry>[] = [
   { head: "When", cell: ({ at }) => <Ago at={at} /> },
@@ -16,7 +17,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
     head: "Who",
     cell: ({ actor }) => (
       <span className="cell-two">
-        <span>{actor.kind}</span>
+        <span>{actorInWords(actor)}</span>
         <span className="small faint wrap-anywhere">{actor.address ?? actor.id}</span>
       </span>
     ),
@@ -26,7 +27,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
     cell: (entry) => (
       <span className="cell-two">
         <span>
-          <Badge>{entry.action}</Badge>
+          <Badge>{actionInWords(entry.action)}</Badge>
         </span>
         <span className="mono faint wrap-anywhere">{entry.subject_id}</span>
         <span className="narrow-only">
@@ -38,8 +39,8 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
   { head: "Change", wideOnly: true, cell: (entry) => <Differences entry={entry} /> },
 ];
 
-function Differences({ entry: { before, after } }: { entry: AuditEntry }) {
-  return differences(before, after).map(({ name, from, to }) => (
+function Differences({ entry }: { entry: AuditEntry }) {
+  return differences(entry.before, afterInWords(entry)).map(({ name, from, to }) => (
     <div key={name} className="small wrap-anywhere">
       <span className="faint">{name}: </span>
       {from !== null && <del>{from}</del>} {to}
@@ -47,14 +48,14 @@ function Differences({ entry: { before, after } }: { entry: AuditEntry }) {
   ));
 }
 
-/** Who changed what. */
+/** Who changed what, and who signed in. */
 export default function Changes() {
   const [filters, setFilters] = useFilters(["organization_id"]);
   const list = useList<AuditEntry>("audit", "/admin/v1/audit", filters);
   return (
     <Page
       title="Changes"
-      about="Every change that the operator, a command or the service made, with what was there before, and who read what was asked and answered."
+      about="Every change with the values before and after it, every sign-in, and every time stored prompts and answers were viewed."
       actions={
         <OrganizationFilter
           value={filters.organization_id}
@@ -69,8 +70,8 @@ export default function Changes() {
           columns={COLUMNS}
           keyOf={({ id }) => id}
           empty={
-            <Empty icon={History} title="Nothing was changed yet">
-              Organizations that are made, tokens that are revoked, credits that are granted: it stands here who did it.
+            <Empty icon={History} title="No entries">
+              Changes of organizations, tokens and credits are listed here, and sign-ins.
             </Empty>
           }
         />

@@ -19,9 +19,8 @@ export function RevokeToken({ token, onClose }: { token: Token; onClose: () => v
       onClose={onClose}
     >
       <p>
-        Whatever calls with it is refused from now on (401): within a second on this node, within five on others.
-        Answers that are running end as they would have. This cannot be undone; to replace a token without a gap, rotate
-        it.
+        Its requests are refused (401) within 1 s on one node and within 5 s on every node. Answers that are running end
+        as they would have. This cannot be undone; to replace a token without a gap, rotate it.
       </p>
       <Facts
         facts={[

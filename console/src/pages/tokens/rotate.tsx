@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { useAction } from "../../api/actions.ts";
-import { send } from "../../api/client.ts";
+import { ApiFailure, send } from "../../api/client.ts";
 import type { RotatedToken, Token } from "../../api/types.ts";
 import { formatMoment } from "../../format/times.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
@@ -15,7 +15,7 @@ const OVERLAPS = [
   ["604800", "7 days"],
 ] as const;
 
-type Rotation = { overlap_seconds: number };
+type Rotation = { overlap_seconds: number; replace?: boolean };
 
 export function RotateToken({ token, onClose }: { token: Token; onClose: () => void }) {
   const [overlap, setOverlap] = useState<(typeof OVERLAPS)[number][0]>("3600");
@@ -25,18 +25,26 @@ export function RotateToken({ token, onClose }: { token: Token; onClose: () => v
     ["tokens", "overview"],
     (rotated) => showSecret({ title: "Token rotated", token: rotated, note: noteOf(rotated.replaces) }, onClose),
   );
+  const wasRotated =
+    token.successor_id !== null || (rotate.error instanceof ApiFailure && rotate.error.code === "already_rotated");
   return (
     <DialogForm
       title={`Rotate ${token.name}`}
-      action="Rotate token"
+      action={wasRotated ? "Replace successor" : "Rotate token"}
       attempt={rotate}
-      onSubmit={() => rotate.mutate({ overlap_seconds: Number(overlap) })}
+      onSubmit={() => rotate.mutate({ overlap_seconds: Number(overlap), ...(wasRotated && { replace: true }) })}
       onClose={onClose}
     >
-      <p>
-        A new token replaces it, with the same organization, scopes, models, limits and expiry. The old one keeps
-        working during the overlap, so that you can deploy the new one first. Both share one spending cap.
-      </p>
+      {wasRotated ? (
+        <p>
+          This token was already rotated. If its successor was never used, you can revoke that one and create another.
+        </p>
+      ) : (
+        <p>
+          A new token replaces it, with the same organization, scopes, models, limits and lifetime. The old one keeps
+          working during the overlap, so that you can deploy the new one first. Both share one spending cap.
+        </p>
+      )}
       <SelectField label="Overlap" value={overlap} options={OVERLAPS} onValue={setOverlap} />
     </DialogForm>
   );
