@@ -234,7 +234,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.getByRole("link", { name: "Tokens" }).first().click();
     await row("web <b>app</b>").getByRole("button", { name: "Revoke" }).click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByText("Whatever calls with it is refused").waitFor();
+    await dialog.getByText("Its requests are refused").waitFor();
     await dialog.getByRole("button", { name: "Revoke token" }).click();
     await row("web <b>app</b>").getByText("revoked").waitFor();
     const refused = async () => (await send(service, "/v1/chat/completions", secret, ECHO)).status;
