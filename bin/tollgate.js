@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // Runs on any Node that knows modules, so that an old one is told in one line what is missing.
-import { existsSync } from "fs";
+import { existsSync } from "node:fs";
 
 const LEAST_NODE = 24;
 const compiled = new URL("../dist/main.js", import.meta.url);

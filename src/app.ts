@@ -57,7 +57,7 @@ export interface Surroundings {
   /** Milliseconds since 1970. */
   clock: () => number;
   random: RandomBytes;
-  /** Where a first start shows the admin token: in a line of `out`, or in a file of the data directory. */
+  /** Destination of the admin token of a first start: a line of `out`, or a file in the data directory. */
   adminTokenTo: "output" | "file";
 }
 

@@ -15,7 +15,7 @@ export interface SignInFailure {
   token: { id: string; organizationId: string | null } | null;
 }
 
-/** Where a request came from. */
+/** Origin of a request. */
 export type Origin = Pick<Actor, "address" | "requestId">;
 
 const WINDOW_MS = 60_000;

@@ -3,7 +3,7 @@ import { enableCompileCache } from "node:module";
 import { join } from "node:path";
 import { dataDirectoryOfEnvironment } from "../config/read-file.ts";
 
-/** What only a data directory in use has: the database, or the spool of a service on PostgreSQL. */
+/** Names that exist only in a data directory in use: the database, or the spool of a service on PostgreSQL. */
 const MARKS = ["tollgate.db", "spool"];
 const WRITABLE_BY_OTHERS = 0o022;
 const OPEN_TO_OTHERS = 0o077;

@@ -18,7 +18,7 @@ interface StartReport {
   catalog: LiveCatalog;
   standing: Standing;
   adminToken: string | null;
-  /** Where the admin token goes: to `out`, or to a file in the data directory. */
+  /** Destination of the admin token: `out`, or a file in the data directory. */
   adminTokenTo: "output" | "file";
 }
 
@@ -88,12 +88,12 @@ function curlLine(url: string, token: string | null, model: string): string {
   // It stands between quotes of the shell, and a model's id may hold one.
   const body = json.replaceAll("'", "'\\''");
   const authorization = token === null ? '"Authorization: Bearer $TOLLGATE_TOKEN"' : `'Authorization: Bearer ${token}'`;
-  // What is left goes to standard error, so that standard output is the answer and nothing else.
+  // The remaining credits go to standard error, so that standard output is only the answer.
   const after = "%{stderr}\\n%header{x-credits-available} credits left\\n";
   return `curl ${url}/v1/chat/completions -H ${authorization} -H 'Content-Type: application/json' -d '${body}' -w '${after}'`;
 }
 
-/** Where a database is, without who may use it. */
+/** Host and name of a database, without credentials. */
 function placeOf(database: string | null): string {
   const url = database === null ? null : URL.parse(database);
   return url === null ? "its address" : `${url.host}${url.pathname}`;

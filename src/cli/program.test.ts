@@ -253,6 +253,7 @@ models: [{ id: gpt-5-mini, routes: [{ provider: openai, model: gpt-5-mini }] }]`
     ],
     ['dataDir: "a\\0b"', 'dataDir: found "a\\u0000b"; allowed: text that is not empty'],
     ["dataDir: [a]", "dataDir: found a list; allowed: text that is not empty"],
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: the configuration file has placeholders of this form
     ["dataDir: ${UNSET_DIRECTORY}", "dataDir: the environment variable UNSET_DIRECTORY is not set"],
   ])("where the store is is one of them: %s", async (text, message) => {
     const wrong = join(directory, "wrong.yaml");

@@ -6,7 +6,7 @@ import { readConfig } from "./configuration.ts";
 
 /** npm hands a signal on that the terminal has sent to the whole group already: so close together, two are one. */
 const SAME_SIGNAL_MS = 100;
-/** What a repeated signal ends the process with. A hangup never cuts off running answers: a terminal can send several. */
+/** Exit code after a repeated signal. SIGHUP has none and never cuts off running answers: a terminal can send several. */
 const SIGNALS: Record<"SIGINT" | "SIGTERM" | "SIGHUP", number | null> = { SIGINT: 130, SIGTERM: 143, SIGHUP: null };
 
 type Flags = CommonFlags & { host?: string; port?: string };

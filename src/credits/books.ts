@@ -308,7 +308,7 @@ export type GrantOutcome =
   | { outcome: "granted"; grantId: string; balance: BalanceRow; repeated: boolean }
   /** The organization has another grant under this reference. */
   | { outcome: "reference_mismatch"; first: GrantTerms };
-/** What a grant was made with. */
+/** Terms under which a grant was made. */
 export type GrantTerms = Pick<GrantRow, "id" | "amount" | "effectiveAtMs" | "expiresAtMs" | "priority" | "createdAtMs">;
 /** The organization has another adjustment of the same kind under this reference. */
 export type AdjustmentMismatch = { outcome: "reference_mismatch"; first: AdjustmentRow };

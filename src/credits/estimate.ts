@@ -23,7 +23,7 @@ const TEMPLATE_TOKENS_A_MESSAGE_LEAST = 1;
 const TEMPLATE_TOKENS_A_MESSAGE_LIKELY = 4;
 const TEMPLATE_TOKENS_A_MESSAGE_MOST = 8;
 const TEMPLATE_TOKENS_A_PROMPT = 3;
-/** Of a tool and of a tool call. The cookbook counts seven or more for a tool. */
+/** Template tokens of a tool and of a tool call. The cookbook counts seven or more for a tool. */
 const TEMPLATE_TOKENS_A_TOOL_LEAST = 1;
 const TEMPLATE_TOKENS_A_TOOL_LIKELY = 4;
 const TEMPLATE_TOKENS_A_TOOL_MOST = 16;

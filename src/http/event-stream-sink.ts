@@ -156,8 +156,8 @@ function contentAlone(delta: Delta): string | undefined {
 }
 
 /**
- * What a delta says: without the role, which went out when the stream opened, and without content that is empty, which
- * would make an empty text of a tool call's or a refusal's `null`. Undefined where it says nothing.
+ * Removes from a delta the role, which was sent when the stream opened, and empty content, which would turn the `null` of
+ * a tool call or a refusal into an empty text. Returns undefined when nothing is left.
  */
 function spokenIn({ role: _sent, content, ...rest }: Delta): Delta | undefined {
   if (!content && !rest.reasoning_content && !rest.refusal && rest.tool_calls === undefined) return undefined;

@@ -8,7 +8,7 @@ export interface HealthSources {
   standing(): Promise<LedgerStanding>;
 }
 
-/** Where the health of the process is asked for. */
+/** Paths that report the health of the process. */
 export const HEALTH_PATHS: ReadonlySet<string> = new Set(["/healthz", "/readyz"]);
 
 /** Asking makes the store write, and anybody may ask: it is asked ten times a second at most. */

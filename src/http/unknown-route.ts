@@ -26,7 +26,7 @@ const API_SEGMENTS: ReadonlySet<string> = new Set([
   ...["moderations", "realtime", "responses", "threads", "uploads", "vector_stores"],
 ]);
 
-/** What a `Host` header may hold to be repeated in a message. */
+/** `Host` headers that may be repeated in a message. */
 const HOST = /^[\w.:[\]-]{1,255}$/;
 
 /**

@@ -47,7 +47,7 @@ async function grantMonths({ allowances, grant }: AllowanceOptions, row: Allowan
   await allowances.advance(row, nextAtMs);
 }
 
-/** What became of an allowance that was asked for. */
+/** Outcome of a request for an allowance. */
 export type AllowanceCreation =
   | { outcome: "created"; row: AllowanceRow; repeated: boolean }
   /** The organization has this other allowance under the reference. */

@@ -12,7 +12,7 @@ export function quarantineFileOf(dataDir: string): string {
   return join(dataDir, "quarantine", "transitions.jsonl");
 }
 
-/** What a count has read of a dead-letter file. A file that only grew is read on from there. */
+/** Position up to which a dead-letter file was counted. Counting continues there while the file only grows. */
 interface Counted {
   inode: number;
   bytes: number;

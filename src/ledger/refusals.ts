@@ -20,7 +20,7 @@ const KEPT_MS = 7 * 86_400_000;
 /** Rows that an organization may write at once, and how often it gets one more: at most 61,000 in seven days. */
 const BURST_ROWS = 60;
 const ONE_MORE_EVERY_MS = 10_000;
-/** What waits for its row in memory; of one organization, and of all together. */
+/** Refusals kept in memory until they are written: of one organization, and of all together. */
 const WAITING_OF_ONE_MAX = 60;
 const WAITING_MAX = 2_000;
 /** Written in one transaction; small, so that no settlement waits long behind one. */

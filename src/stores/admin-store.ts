@@ -70,7 +70,7 @@ export interface AdminKeyName {
   key: string;
 }
 export interface AdminKeyClaim extends AdminKeyName {
-  /** Of the request: the same key with another request is refused. */
+  /** Fingerprint of the request: the same key with another request is refused. */
   fingerprint: string;
   keepMs: number;
 }

@@ -78,7 +78,7 @@ class Repeats {
 }
 
 /**
- * What a line shows of an error: not its other properties, which may hold anything. Messages of parsers quote what they
+ * Fields of an error that a line shows: not its other properties, which may hold anything. Messages of parsers quote what they
  * read, so those of a SyntaxError are left out.
  */
 function errorFacts(error: unknown, withFrames: boolean): object {

@@ -7,7 +7,7 @@ import { makeOrganization, type Organization, type RunningService, startService 
 
 const KEY = /^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/;
 
-/** What the forms book: never more, less or more often than what they show. */
+/** The forms book exactly what they show, and once. */
 describe.skipIf(!hasBrowser)("the forms of the console", () => {
   let browser: Browser;
   let service: RunningService;

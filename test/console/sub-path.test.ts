@@ -49,7 +49,7 @@ describe.skipIf(!hasBrowser).each([
     proxy = await publish(service, options);
     const { port } = proxy.address() as AddressInfo;
     root = `http://127.0.0.1:${port}${BASE_PATH}`;
-    // Whatever is requested outside of the prefix counts as a mishap.
+    // Every request outside of the prefix is an error.
     visitor = await visit(browser, { ...service, url: root });
   });
   afterAll(async () => {

@@ -87,7 +87,7 @@ function makeCertificate(directory: string): { file: string; key: string; text: 
   return { file, key, text: readFileSync(file, "utf8") };
 }
 
-/** What the distribution's nginx.conf says around a site, with all files in the directory. */
+/** The distribution's nginx.conf around a site, with all files in the directory. */
 function mainConfiguration(directory: string): string {
   const places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((name) => {
     const place = join(directory, name);

@@ -13,7 +13,7 @@ interface PickProps {
   attributes: PickerProps["attributes"];
   /** What it means that nothing is chosen, which is offered first; absent: one has to be chosen. */
   all?: string;
-  /** What stands in the field while nothing is chosen. */
+  /** Placeholder while nothing is selected. */
   placeholder?: string;
   value: string;
   onValue: (id: string) => void;

@@ -7,7 +7,7 @@ import { Failure, Note } from "./states.tsx";
 interface DialogProps {
   title: string;
   onClose: () => void;
-  /** What Escape does; absent: it closes the dialog. */
+  /** Runs on Escape; by default the dialog closes. */
   onEscape?: () => void;
   children: ReactNode;
   /** Beside the page instead of above its middle. */
@@ -112,7 +112,7 @@ export function DialogForm({ title, action, attempt, danger, onSubmit, onClose, 
     event.preventDefault();
     if (busy || isLeaving) return;
     onSubmit();
-    // What is wrong may be out of sight.
+    // The first invalid field may be out of sight.
     requestAnimationFrame(() => {
       form.current?.querySelector<HTMLElement>("[aria-invalid]")?.focus();
       form.current?.querySelector(".field-error, .notice-bad")?.scrollIntoView({ block: "nearest" });

@@ -64,7 +64,7 @@ function describe(error: unknown): { title: string; text: string; note?: string 
   if (error instanceof DOMException && error.name === "TimeoutError") {
     return { title: "No answer", text: "The service did not answer in time." };
   }
-  // What fetch and import throw without a connection.
+  // fetch and import throw these without a connection.
   if (error instanceof TypeError && /fetch|import|load|network/i.test(error.message)) {
     return { title: "The service could not be reached", text: "It may be restarting, or the network is down." };
   }

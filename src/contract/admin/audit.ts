@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { Id, Nullable, PageOf, PageQuery, Strict, Time } from "./common.ts";
 
-/** What is recorded: every change, every sign-in, and every reading of a conversation. */
+/** Recorded actions: every change, every sign-in, and every reading of a conversation. */
 export type AuditAction =
   | "organization.create"
   | "organization.change"

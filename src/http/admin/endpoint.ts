@@ -94,7 +94,7 @@ export function adminEndpoint<
   return endpoint as AdminEndpoint;
 }
 
-/** Where a request came from, for the record. */
+/** Origin of a request, for the audit record. */
 export function originOf({ ip, id }: FastifyRequest): Origin {
   return { address: ip, requestId: id };
 }

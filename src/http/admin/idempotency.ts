@@ -46,7 +46,7 @@ function fingerprintOfCall({ operationId }: AdminEndpoint, { params, query, body
   return fingerprintOf({ operationId, params, query, body });
 }
 
-/** What is kept of an answer. */
+/** Stored parts of an answer. */
 function withoutSecret({ secret }: AdminEndpoint, answer: unknown): unknown {
   if (secret === undefined) return answer;
   const shown = answer as Record<string, unknown>;

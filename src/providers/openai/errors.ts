@@ -6,7 +6,7 @@ import type { JsonObject } from "./json.ts";
 /** Takes out of an upstream's words what must not be shown. */
 export interface Scrub {
   (text: string): string;
-  /** What stands in place of an upstream's reasons, where none of them may be shown. */
+  /** Message that replaces an upstream's reasons where none of them may be shown. */
   readonly reason?: string;
 }
 

@@ -23,7 +23,7 @@ export class WorkExceededError extends UnsupportedSchemaError {
 /** Steps that one request may cost. A step is about one character or one keyword that is read, compared or written. */
 export const WORK_STEPS_MAX = 500_000;
 
-/** What the dearer operations cost, by what they take on a machine beside reading a character. */
+/** Costs of the more expensive operations, measured relative to reading one character. */
 export const STEPS = {
   /** A value that is made, beside what is written of it. */
   value: 100,

@@ -9,7 +9,7 @@ export interface Target {
   adminToken?: string;
 }
 
-/** What an attacker must have. */
+/** Credentials that an attacker needs. */
 export type Needs = "nothing" | "token" | "admin token";
 
 /** One network attack. It opens a bounded number of connections and ends within a minute. */

@@ -5,7 +5,7 @@ import { type Attack, assertRefused, authorization, post, type Target } from "./
 const COMPLETIONS = "/v1/chat/completions";
 const SIGN_IN = "/admin/v1/session";
 const MEBIBYTE = 1024 * 1024;
-/** What a browser sends from the console's own pages. */
+/** Headers that a browser sends from the console's own pages. */
 const CONSOLE = { "x-tollgate-console": "1" };
 
 /** Sends the head of a chunked request and one chunk of its body, never the end, and waits for the answer. */

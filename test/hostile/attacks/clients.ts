@@ -4,7 +4,7 @@ import { type Attack, assertRefused, authorization, post } from "./attack.ts";
 const COMPLETIONS = "/v1/chat/completions";
 const MESSAGES = [{ role: "user", content: "hello" }];
 
-/** What misconfigured and demanding clients send. */
+/** Requests of misconfigured and demanding clients. */
 export const clientAttacks: readonly Attack[] = [
   {
     title: "Every path of the API without /v1 is answered with 404, which names the right base URL, for every method.",

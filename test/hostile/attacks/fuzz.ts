@@ -14,7 +14,7 @@ const HEALTH = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 const CONNECT = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n";
 const BODY = '{"model":"sandbox/echo","messages":[{"role":"user","content":"hello"}],"stream":true}';
 
-/** What each connection sends, up to the byte at which it ends. */
+/** Requests of which each connection sends a part, up to a chosen byte. */
 function conversations({ token = "none" }: Target): [string, ...string[]] {
   const head = (...fields: string[]) =>
     `${["POST /v1/chat/completions HTTP/1.1", "Host: x", `Authorization: Bearer ${token}`, "Content-Type: application/json", ...fields].join("\r\n")}\r\n\r\n`;

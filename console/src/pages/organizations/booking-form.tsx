@@ -19,7 +19,7 @@ interface BookingFormProps {
   action: string;
   danger?: boolean;
   booking: { isPending: boolean; isError: boolean; error: unknown; data: Booking | undefined };
-  /** What submitting will book, in words; null while the input is not valid. */
+  /** Sentence that says what submitting will book; null while the input is not valid. */
   summary: string | null;
   onSubmit: () => void;
   onClose: () => void;
@@ -41,7 +41,7 @@ export function BookingForm({ booking, summary, children, ...dialog }: BookingFo
   );
 }
 
-/** What a form will do, read from its fields before it is submitted. */
+/** Effect of a form, read from its fields before it is submitted. */
 export function Summary({ text }: { text: string | null }) {
   return (
     <p className="summary" role="status">

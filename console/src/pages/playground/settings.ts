@@ -18,7 +18,7 @@ export function maxTokensBound(setting: number | null, model: Pick<Model, "max_o
   return Math.min(setting ?? model.max_output_tokens, model.max_output_tokens);
 }
 
-/** What is wrong with a `max_tokens` as typed, null where nothing is. A null `bound` is not known yet. */
+/** Error message for a `max_tokens` as typed; null when it is valid. `bound` is null while it is not known. */
 export function maxTokensError(text: string, bound: number | null): string | null {
   const isRight = text === "" || (/^\d+$/.test(text) && Number(text) >= 1 && (bound === null || Number(text) <= bound));
   const range = bound === null ? "from 1" : `from 1 to ${bound}`;
