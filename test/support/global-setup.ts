@@ -50,6 +50,8 @@ async function makeTemporaryDirectory(): Promise<() => Promise<void>> {
   // PostgreSQL runs as another user, who finds its own in it and need not see the rest.
   await chmod(directory, 0o711);
   process.env.TMPDIR = directory;
+  // Each service has a new data directory, and so no compile cache of its own: without this one it starts far slower.
+  process.env.NODE_COMPILE_CACHE = join(directory, "compile-cache");
   return async () => {
     const names = await readdir(directory);
     const gone = names.filter((name) => !KEPT.test(name));
