@@ -21,7 +21,8 @@ export interface Started {
 
 /** Starts `tollgate` in a directory, with nothing of this process's environment that would configure it. */
 export function startTollgate(words: string[], cwd: string, environment: Record<string, string> = {}): Started {
-  const env = { PATH: process.env.PATH, HOME: process.env.HOME, NO_COLOR: "1", ...environment };
+  const { PATH, HOME, NODE_COMPILE_CACHE } = process.env;
+  const env = { PATH, HOME, NODE_COMPILE_CACHE, NO_COLOR: "1", ...environment };
   const child = spawn(process.execPath, [MAIN, ...words], { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
   let stdout = "";
   let stderr = "";

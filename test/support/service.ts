@@ -71,7 +71,9 @@ function isFree(port: number): Promise<boolean> {
 
 /** Environment of a child: ours, without what would change the service's configuration. */
 function childEnvironment(extra: Record<string, string> = {}): NodeJS.ProcessEnv {
-  const kept = ["PATH", "HOME", "TMPDIR", "LANG"].map((name) => [name, process.env[name]] as const);
+  const kept = ["PATH", "HOME", "TMPDIR", "LANG", "NODE_COMPILE_CACHE"].map(
+    (name) => [name, process.env[name]] as const,
+  );
   return { ...Object.fromEntries(kept), NO_COLOR: "1", ...extra };
 }
 
