@@ -137,7 +137,7 @@ const TRUST_PROXY =
 const providers = "providers:\n  - id: a\n    kind: k\n";
 const model = "models:\n  - id: a\n    routes: [{ provider: p, model: m }]\n";
 const groups =
-  "server, dataDir, database, credits, limits, playground, completions, conversations, ledger, log, providers, models";
+  "server, dataDir, database, credits, limits, playground, completions, conversations, ledger, log, sandbox, providers, models";
 
 describe("a mistake in the file is told in one line", () => {
   test.each([
