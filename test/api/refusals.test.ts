@@ -154,7 +154,7 @@ test("refusals of a known organization are listed for the operator and its membe
   ).toMatchObject([{ status: "failed", refusal: null }]);
 
   const member = async ({ id: organization }: Organization) => {
-    const { token } = await makeToken(service, organization, ["--scope", "usage:read"]);
+    const { token } = await makeToken(service, organization, ["--scope", "usage:read", "--scope", "console:read"]);
     return signIn(service, token);
   };
   const poors = await member(poor);
