@@ -3,8 +3,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { RunningService } from "../support/service.ts";
 
 /**
- * What a service runs first: it tells its memory, what is garbage taken off, whenever it is sent SIGUSR2, and the most that
- * it was between one SIGHUP and the next, as far as it looked: it looks for a tenth of the time.
+ * Code that a service runs first: it prints its memory without garbage whenever it receives SIGUSR2, and the most that
+ * it was between one SIGWINCH and the next, as far as it looked: it looks for a tenth of the time.
  */
 const HOOK = `
 import v8 from "node:v8";
@@ -25,7 +25,7 @@ function watch() {
   most = Math.max(most, memory());
   setTimeout(watch, 9 * (performance.now() - beganAt));
 }
-process.on("SIGHUP", () => {
+process.on("SIGWINCH", () => {
   process.stderr.write("MOST " + (most ?? memory()) + "\\n");
   most = most === undefined ? 0 : undefined;
   watch();
@@ -49,7 +49,7 @@ export const TELLS_ITS_MEMORY = {
 };
 
 /** Bytes on the heap and beside it, as they are told after a signal. */
-async function toldBytes({ child, output }: RunningService, signal: "SIGUSR2" | "SIGHUP"): Promise<number> {
+async function toldBytes({ child, output }: RunningService, signal: "SIGUSR2" | "SIGWINCH"): Promise<number> {
   const told = output().length;
   child.kill(signal);
   for (;;) {
@@ -90,7 +90,7 @@ export interface Growth {
 }
 
 export async function growthBytes(service: RunningService, begin: (() => Promise<Response>)[]): Promise<Growth> {
-  const keptBefore = await toldBytes(service, "SIGHUP");
+  const keptBefore = await toldBytes(service, "SIGWINCH");
   const before = residentBytes(service);
   let most = before;
   const sampling = setInterval(() => {
@@ -102,7 +102,7 @@ export async function growthBytes(service: RunningService, begin: (() => Promise
   };
   await Promise.all(begin.map(read));
   clearInterval(sampling);
-  return { kept: (await toldBytes(service, "SIGHUP")) - keptBefore, resident: most - before };
+  return { kept: (await toldBytes(service, "SIGWINCH")) - keptBefore, resident: most - before };
 }
 
 function residentBytes({ child }: RunningService): number {
