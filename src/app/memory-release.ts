@@ -11,13 +11,14 @@ export interface MemoryReleaseOptions {
 }
 
 const FIRST_AFTER_MS = 1_000;
-const CHECK_EVERY_MS = 10_000;
+/** Rare, because a collection also drops compiled code: the first requests after it are slower. */
+const CHECK_EVERY_MS = 60_000;
 /** Less is not worth a collection. */
 const GROWN_BYTES = 16 * 1024 * 1024;
 
 /**
- * Gives memory back to the system while nothing is asked of the service: after the start, and after each load. V8 itself
- * keeps its young generation, some 30 MB, and pages of what is gone, until it needs them again.
+ * Gives memory back to the system while the service is idle: after the start, and a minute or two after each load. V8
+ * itself keeps its young generation, some 30 MB, and freed pages, until it needs them again.
  */
 export class MemoryRelease {
   readonly #options: MemoryReleaseOptions;
