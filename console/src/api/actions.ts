@@ -23,7 +23,7 @@ function randomUuid(): string {
   return digits.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
 }
 
-/** Whether it is unknown if the service carried out what was sent: no answer arrived, or one of a failure. */
+/** Returns true when the outcome of a request is unknown: no answer arrived, or the service failed. */
 export function isOutcomeUnknown(error: unknown): boolean {
   return !(error instanceof ApiFailure) || error.status >= 500;
 }

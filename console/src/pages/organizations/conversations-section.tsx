@@ -17,7 +17,7 @@ interface SectionProps {
 }
 type Doing = "switch" | "remove" | null;
 
-/** Whether prompts and answers are stored, and how to change that. */
+/** Shows if prompts and answers are stored, with the button that changes it. */
 export function ConversationsSection({ organization }: SectionProps) {
   const [doing, setDoing] = useState<Doing>(null);
   const [removed, setRemoved] = useState<number | null>(null);

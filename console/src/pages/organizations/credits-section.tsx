@@ -13,7 +13,7 @@ import { Statement } from "./statement.tsx";
 
 interface CreditsSectionProps {
   organization: Organization;
-  /** Whether the reader can grant and revoke, or only view. */
+  /** True for operators, who can grant and revoke; members only view. */
   mayChange: boolean;
 }
 

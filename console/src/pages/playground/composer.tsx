@@ -12,7 +12,7 @@ interface ComposerProps {
   onStop: () => void;
 }
 
-/** Whether a key sends: Enter without Shift, and not while an input method composes a word. */
+/** Returns true for a key that sends: Enter without Shift, and not while an input method composes a word. */
 export function sendsOn(event: KeyboardEvent): boolean {
   return event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing;
 }

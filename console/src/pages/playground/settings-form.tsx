@@ -6,7 +6,7 @@ import { Note, Skeleton } from "../../ui/states.tsx";
 import { Pick } from "../pick.tsx";
 import { maxTokensError, type Settings } from "./settings.ts";
 
-/** Whether the organization that is charged is selected here, is implied, or does not exist yet. */
+/** Source of the organization that is charged: selected here, implied, or none yet. */
 export type Payer = "selected" | "implied" | "none";
 
 /** Organizations that can be charged. */

@@ -11,7 +11,7 @@ const SPARE_MS = 5 * 60_000;
 const keyOf = (organizationId: string | null) => ["playground-token", organizationId];
 
 /**
- * Whether prompts and answers are stored; undefined while that is not known. `organizationId`: the one that an operator
+ * Returns if prompts and answers are stored; undefined while that is not known. `organizationId`: the one that an operator
  * chose, null for a member's own and for guests, whose token says so.
  */
 export function useIsStored(organizationId: string | null): boolean | undefined {
