@@ -122,9 +122,9 @@ export async function startService(config: Config, surroundings: Surroundings): 
   healthFile.start();
   usageDays.start();
   refusals.start();
-  const isIdle = () => server.isIdle();
+  const requests = () => server.requests();
   const heapBytes = () => process.memoryUsage().heapTotal;
-  parts.adopt(new MemoryRelease({ isIdle, heapBytes, collect: makeCollect() }), (opened) => opened.stop()).start();
+  parts.adopt(new MemoryRelease({ requests, heapBytes, collect: makeCollect() }), (opened) => opened.stop()).start();
   keeper.start();
   const [{ standing, adminToken }] = await Promise.all([
     // Of several that start at once on an empty store one makes all of it; the others find it finished.

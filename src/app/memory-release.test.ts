@@ -7,26 +7,20 @@ describe("memory is released", () => {
   beforeEach(() => void vi.useFakeTimers());
   afterEach(() => void vi.useRealTimers());
 
-  test("after the start, and again when the heap has grown and no request runs any more", () => {
-    const state = { isIdle: true, heapBytes: 70 * MIB, collections: 0 };
-    const release = new MemoryRelease({
-      isIdle: () => state.isIdle,
-      heapBytes: () => state.heapBytes,
-      collect: () => {
-        state.collections += 1;
-        state.heapBytes = 40 * MIB;
-      },
-    });
-    release.start();
+  test("after the start, and again when the heap has grown and no request has come for a minute", () => {
+    const { state, release } = startRelease();
     vi.advanceTimersByTime(1_000);
     expect(state.collections).toBe(1);
     vi.advanceTimersByTime(300_000);
     expect(state.collections).toBe(1);
-    Object.assign(state, { isIdle: false, heapBytes: 200 * MIB });
+    Object.assign(state, { running: 1, begun: 1, heapBytes: 200 * MIB });
     vi.advanceTimersByTime(300_000);
     expect(state.collections).toBe(1);
-    state.isIdle = true;
-    vi.advanceTimersByTime(60_000);
+    state.running = 0;
+    for (let minute = 0; minute < 5; minute += 1) {
+      state.begun += 1;
+      vi.advanceTimersByTime(60_000);
+    }
     expect(state.collections).toBe(1);
     vi.advanceTimersByTime(60_000);
     expect(state.collections).toBe(2);
@@ -35,7 +29,30 @@ describe("memory is released", () => {
     vi.advanceTimersByTime(300_000);
     expect(state.collections).toBe(2);
   });
+
+  test("not after a start that requests followed at once", () => {
+    const { state } = startRelease();
+    state.begun = 1;
+    vi.advanceTimersByTime(1_000);
+    expect(state.collections).toBe(0);
+    vi.advanceTimersByTime(60_000);
+    expect(state.collections).toBe(1);
+  });
 });
+
+function startRelease() {
+  const state = { running: 0, begun: 0, heapBytes: 70 * MIB, collections: 0 };
+  const release = new MemoryRelease({
+    requests: () => state,
+    heapBytes: () => state.heapBytes,
+    collect: () => {
+      state.collections += 1;
+      state.heapBytes = 40 * MIB;
+    },
+  });
+  release.start();
+  return { state, release };
+}
 
 test("a collection frees what is no longer referenced", async () => {
   const collect = makeCollect();

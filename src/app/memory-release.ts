@@ -1,9 +1,10 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import type { RequestCounts } from "../http/shutdown.ts";
 
 export interface MemoryReleaseOptions {
-  /** Whether no request is being answered. */
-  isIdle: () => boolean;
+  /** Returns how many requests are being answered, and how many have begun since the start, those for health aside. */
+  requests: () => RequestCounts;
   /** Returns the size of the heap in bytes. */
   heapBytes: () => number;
   /** Collects what can be collected; stops the process for some tenths of a second. */
@@ -11,19 +12,19 @@ export interface MemoryReleaseOptions {
 }
 
 const FIRST_AFTER_MS = 1_000;
-/** Rare, because a collection also drops compiled code: the first requests after it are slower. */
+/** Long, because a collection also drops compiled code: the requests that follow are slower for some seconds. */
 const CHECK_EVERY_MS = 60_000;
 /** Less is not worth a collection. */
 const GROWN_BYTES = 16 * 1024 * 1024;
 
 /**
- * Gives memory back to the system while the service is idle: after the start, and a minute or two after each load. V8
- * itself keeps its young generation, some 30 MB, and freed pages, until it needs them again.
+ * Gives memory back to the system while the service is idle: a second after the start, and whenever no request has come
+ * for a minute. V8 itself keeps its young generation, some 30 MB, and freed pages, until it needs them again.
  */
 export class MemoryRelease {
   readonly #options: MemoryReleaseOptions;
   #leastBytes = 0;
-  #wasIdle = true;
+  #begunAtLastCheck = 0;
   #timers: NodeJS.Timeout[] = [];
 
   constructor(options: MemoryReleaseOptions) {
@@ -41,12 +42,13 @@ export class MemoryRelease {
     for (const timer of this.#timers) clearTimeout(timer);
   }
 
-  /** Collects where the service was idle at two checks in a row, and the heap has grown since it last did. */
+  /** Collects if no request has come since the last check, none is running, and the heap has grown since it last did. */
   #check(): void {
-    const { isIdle, heapBytes, collect } = this.#options;
-    const wasIdle = this.#wasIdle;
-    this.#wasIdle = isIdle();
-    if (!this.#wasIdle || !wasIdle || heapBytes() < this.#leastBytes + GROWN_BYTES) return;
+    const { requests, heapBytes, collect } = this.#options;
+    const { running, begun } = requests();
+    const isIdle = running === 0 && begun === this.#begunAtLastCheck;
+    this.#begunAtLastCheck = begun;
+    if (!isIdle || heapBytes() < this.#leastBytes + GROWN_BYTES) return;
     collect();
     this.#leastBytes = heapBytes();
   }

@@ -27,7 +27,7 @@ import { gatekeeper, type TokenAuthenticator } from "./gatekeeper.ts";
 import { serveHealth } from "./health.ts";
 import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
 import { RunningCompletions } from "./running-completions.ts";
-import { Shutdown, type ShutdownOptions } from "./shutdown.ts";
+import { type RequestCounts, Shutdown, type ShutdownOptions } from "./shutdown.ts";
 import { answerUnknown, isPublicPath, pathOf } from "./unknown-route.ts";
 
 export interface ServerOptions extends Omit<EndpointServices, "running"> {
@@ -56,8 +56,7 @@ export interface Server {
   listen(options: { host: string; port: number }): Promise<AddressInfo>;
   /** Stops taking requests, lets the running ones finish and settle, cuts what is left, and waits for its settlement. */
   close(options: ShutdownOptions): Promise<void>;
-  /** Whether no request is being answered. */
-  isIdle(): boolean;
+  requests(): RequestCounts;
   /** For tests: requests without a socket, and the document. */
   readonly instance: FastifyInstance;
 }
@@ -150,7 +149,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   await server.ready();
   return {
     instance: server,
-    isIdle: () => shutdown.isIdle,
+    requests: () => shutdown.requests,
     async listen(address) {
       await server.listen(address);
       return server.server.address() as AddressInfo;

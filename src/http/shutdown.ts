@@ -15,6 +15,14 @@ export interface ShutdownOptions {
   skipDelay?: AbortSignal;
 }
 
+/** Counts of requests, without those for the health of the process. */
+export interface RequestCounts {
+  /** Requests that are being answered, and completions that are being settled. */
+  running: number;
+  /** Requests that have begun since the start. */
+  begun: number;
+}
+
 const CLOSE_IDLE_EVERY_MS = 50;
 
 /**
@@ -27,6 +35,7 @@ export class Shutdown {
   readonly #running: RunningCompletions;
   /** Requests that have not been answered to the end, without those for the health of the process. */
   readonly #open = new Set<ServerResponse>();
+  #begun = 0;
   #isListenerClosed = false;
   #noneOpen: (() => void) | undefined;
 
@@ -35,9 +44,8 @@ export class Shutdown {
     this.#running = running;
   }
 
-  /** Whether no request is being answered, those for the health of the process aside. */
-  get isIdle(): boolean {
-    return this.#open.size === 0 && this.#running.count === 0;
+  get requests(): RequestCounts {
+    return { running: this.#open.size + this.#running.count, begun: this.#begun };
   }
 
   /** Follows a request to its end. Once the listener is closed its connection takes no further one. */
@@ -45,6 +53,7 @@ export class Shutdown {
     if (HEALTH_PATHS.has(request.routeOptions.url ?? "")) return;
     if (this.#isListenerClosed) reply.header("connection", "close");
     const { raw } = reply;
+    this.#begun += 1;
     this.#open.add(raw);
     raw.once("close", () => {
       this.#open.delete(raw);

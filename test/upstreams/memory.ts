@@ -10,6 +10,8 @@ const HOOK = `
 import v8 from "node:v8";
 import vm from "node:vm";
 v8.setFlagsFromString("--expose-gc");
+// Compiled code that was not run for some collections would be dropped between two measurements.
+v8.setFlagsFromString("--no-flush-bytecode");
 const collect = vm.runInNewContext("gc");
 function memory() {
   // What the first one finds has been given back when the second one begins.
@@ -60,14 +62,16 @@ async function toldBytes({ child, output }: RunningService, signal: "SIGUSR2" | 
 }
 
 /**
- * What a service keeps of each answer that was begun and is not read, in bytes, once its upstreams have sent all that they
- * can. It should have answered the same before: what it needs for its first answers stays.
+ * Measures the bytes that a service keeps of each answer that was begun and is not read, once its upstreams have sent all
+ * that they can: what it has more than before and than after, whichever is less, because memory that serves other purposes
+ * may grow or shrink meanwhile. The service should have answered the same before: what its first answers need stays.
  */
 export async function keptBytes(
   service: RunningService,
   begin: (() => Promise<Response>)[],
   sentBytes: () => number,
 ): Promise<number> {
+  const before = await toldBytes(service, "SIGUSR2");
   const answers = await Promise.all(begin.map((one) => one()));
   // The buffers of all sockets fill up; then nothing moves any more.
   const rest = async () => {
@@ -78,7 +82,8 @@ export async function keptBytes(
   // Whoever reads nothing for a minute, on a busy machine, has been cut off before.
   await Promise.allSettled(answers.map(({ body }) => body?.cancel()));
   await rest();
-  return (withThem - (await toldBytes(service, "SIGUSR2"))) / begin.length;
+  const after = await toldBytes(service, "SIGUSR2");
+  return (withThem - Math.max(before, after)) / begin.length;
 }
 
 /** The most that a service grows by while answers are read as they come, in bytes. */
