@@ -10,9 +10,11 @@ const here = dirname(fileURLToPath(import.meta.url));
 const root = dirname(here);
 const CREDITS = "10000000";
 
-/** What is measured: where it listens, and how it is asked. */
+/** A gateway that is measured: where it listens, and how it is called. */
 export interface Contender {
   name: string;
+  /** Returns the processor time that its process has used so far, in milliseconds; undefined where the system does not say. */
+  processorMs(): number | undefined;
   url(streamed: boolean): string;
   headers(streamed: boolean): Record<string, string>;
 }
@@ -79,6 +81,7 @@ export async function startBareProxy(processes: Processes, upstream: string): Pr
   await processes.start("bare-proxy", process.execPath, words, `${url}/ready`);
   return {
     name: "bare proxy",
+    processorMs: () => processes.processorMs("bare-proxy"),
     url: (streamed) => `${url}${streamed ? "/streamed" : ""}/v1/chat/completions`,
     headers: () => ({ "content-type": "application/json", authorization: "Bearer bench" }),
   };
@@ -91,6 +94,7 @@ export async function startPortkey(processes: Processes, upstream: string): Prom
   await processes.start("portkey", process.execPath, [program, `--port=${new URL(url).port}`], url);
   return {
     name: "Portkey",
+    processorMs: () => processes.processorMs("portkey"),
     url: () => `${url}/v1/chat/completions`,
     headers: (streamed) => ({
       "content-type": "application/json",
@@ -118,12 +122,8 @@ export async function startTollgate(
   const main = join(checkout, "src", "main.ts");
   const common = ["--config", file, "--data-dir", join(folder, "data")];
   const port = new URL(url).port;
-  await processes.start(
-    name.replaceAll(" ", "-"),
-    process.execPath,
-    [main, "serve", "--port", port, ...common],
-    `${url}/readyz`,
-  );
+  const processName = name.replaceAll(" ", "-");
+  await processes.start(processName, process.execPath, [main, "serve", "--port", port, ...common], `${url}/readyz`);
   const command = async <T>(...words: string[]): Promise<T> =>
     JSON.parse(await run(process.execPath, [main, ...words, ...common, "--json"])) as T;
   const { id } = await command<{ id: string }>("org", "create", "Bench", "--credits", CREDITS);
@@ -131,6 +131,7 @@ export async function startTollgate(
   const headers = { "content-type": "application/json", authorization: `Bearer ${token}` };
   return {
     name,
+    processorMs: () => processes.processorMs(processName),
     url: () => `${url}/v1/chat/completions`,
     headers: () => headers,
     audit: async () => {

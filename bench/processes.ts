@@ -1,10 +1,12 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, openSync, readFileSync } from "node:fs";
+import { closeSync, existsSync, openSync, readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 
 const START_TIMEOUT_MS = 30_000;
 const END_TIMEOUT_MS = 15_000;
+/** USER_HZ is 100 on every architecture that Node runs on. */
+const MILLISECONDS_PER_TICK = 10;
 
 /** The processes of one run, each with a log of its own, ended one by one when the run ends. */
 export class Processes {
@@ -41,6 +43,20 @@ export class Processes {
       await pause(50);
     }
     throw new Error(`${name} did not start${failed ? `: ${failed.message}` : ""}\n${readFileSync(log, "utf8")}`);
+  }
+
+  /**
+   * Returns the processor time that a program has used so far, user and system, all its threads and children that it
+   * waited for, in milliseconds; undefined where the system has no /proc (proc(5), stat).
+   */
+  processorMs(name: string): number | undefined {
+    const pid = this.#children.find((one) => one.name === name)?.child.pid;
+    const file = `/proc/${pid}/stat`;
+    if (pid === undefined || !existsSync(file)) return undefined;
+    // The second field is the command's name in brackets, which may contain blanks.
+    const fields = readFileSync(file, "utf8").split(") ").at(-1)?.split(" ") ?? [];
+    const ticks = fields.slice(11, 15).reduce((sum, field) => sum + Number(field), 0);
+    return ticks * MILLISECONDS_PER_TICK;
   }
 
   /** Fails when one of them has ended by itself. */

@@ -1,11 +1,11 @@
-import type { Measured } from "./round.ts";
+import type { MeasuredRound } from "./round.ts";
 
 /** All rounds of one contender at one kind of answer and one number of connections. */
 export interface Cell {
   streamed: boolean;
   connections: number;
   contender: string;
-  rounds: Measured[];
+  rounds: MeasuredRound[];
 }
 
 /** The middle of the rounds: one that something else on the machine disturbed does not move it. */
@@ -17,6 +17,11 @@ export function median(values: readonly number[]): number {
 }
 
 const rateOf = (cell: Cell) => median(cell.rounds.map((round) => round.requestsPerSecond));
+
+function processorTimeOf(cell: Cell): string {
+  const times = cell.rounds.flatMap((round) => round.processorMicrosecondsPerAnswer ?? []);
+  return times.length === 0 ? "" : median(times).toFixed(0);
+}
 
 /** The table: a row for each cell, with how Tollgate's rate compares to each other contender's. */
 export function toMarkdown(cells: readonly Cell[], subject: string): string {
@@ -33,6 +38,7 @@ export function toMarkdown(cells: readonly Cell[], subject: string): string {
       `${Math.round(Math.min(...rates))} to ${Math.round(Math.max(...rates))}`,
       median(cell.rounds.map((round) => round.p50Ms)).toFixed(1),
       median(cell.rounds.map((round) => round.p99Ms)).toFixed(1),
+      processorTimeOf(cell),
       ratio,
     ];
   });
@@ -44,8 +50,9 @@ export function toMarkdown(cells: readonly Cell[], subject: string): string {
     "of the rounds",
     "p50 ms",
     "p99 ms",
+    "CPU µs per request",
     `${subject} / it`,
   ];
-  const rule = ["---", "--:", "---", "--:", "--:", "--:", "--:", "--:"];
+  const rule = ["---", "--:", "---", "--:", "--:", "--:", "--:", "--:", "--:"];
   return [head, rule, ...rows].map((row) => `| ${row.join(" | ")} |`).join("\n");
 }

@@ -11,6 +11,11 @@ export interface Round {
   leastBytes: number;
 }
 
+/** The figures of one round, with the processor time that the gateway used for each answer, where the system says. */
+export interface MeasuredRound extends Measured {
+  processorMicrosecondsPerAnswer: number | undefined;
+}
+
 export interface Measured {
   answers: number;
   requestsPerSecond: number;

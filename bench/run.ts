@@ -21,7 +21,7 @@ import {
 import { MICRO_CREDITS_AN_ANSWER, requestBody } from "./payload.ts";
 import { Processes, pause, run } from "./processes.ts";
 import { type Cell, toMarkdown } from "./report.ts";
-import { loadGenerator, type Measured, type Round } from "./round.ts";
+import { loadGenerator, type Measured, type MeasuredRound, type Round } from "./round.ts";
 
 const WARM_UP_SECONDS = 3;
 const LOAD = join(dirname(fileURLToPath(import.meta.url)), "load.ts");
@@ -78,16 +78,24 @@ async function enter(contenders: Contender[], streamed: boolean, notes: string[]
   return field;
 }
 
-async function measure(contender: Contender, field: Field, round: Omit<Round, "url" | "headers" | "body">) {
+async function measure(
+  contender: Contender,
+  field: Field,
+  round: Omit<Round, "url" | "headers" | "body">,
+): Promise<MeasuredRound> {
   const { streamed } = field;
   const url = contender.url(streamed);
   const whole: Round = { ...round, url, headers: contender.headers(streamed), body: requestBody(streamed) };
+  const beforeMs = contender.processorMs();
   const measured = JSON.parse(await run(process.execPath, [LOAD, JSON.stringify(whole)])) as Measured;
+  const afterMs = contender.processorMs();
   if (measured.failures > 0 || measured.answers === 0) {
     const statuses = JSON.stringify(measured.statuses);
     throw new Error(`${contender.name}: ${measured.failures} failures beside ${measured.answers} answers, ${statuses}`);
   }
-  return measured;
+  const usedMs = beforeMs === undefined || afterMs === undefined ? undefined : afterMs - beforeMs;
+  const processorMicrosecondsPerAnswer = usedMs === undefined ? undefined : (usedMs * 1000) / measured.answers;
+  return { ...measured, processorMicrosecondsPerAnswer };
 }
 
 /** The rounds of one kind of answer at one number of connections: A B C, B C A, and so on. */
@@ -115,7 +123,8 @@ async function measureCells(
       onRound(measured, contender.name);
       const kind = field.streamed ? "streamed" : "unstreamed";
       console.error(
-        `${kind}, ${connections} connections: ${contender.name} ${Math.round(measured.requestsPerSecond)}/s`,
+        `${kind}, ${connections} connections: ${contender.name} ${Math.round(measured.requestsPerSecond)}/s, ` +
+          `${measured.processorMicrosecondsPerAnswer?.toFixed(0)} µs of processor time per request`,
       );
     }
   }

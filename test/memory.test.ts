@@ -16,8 +16,10 @@ function residentMebibytes({ child }: RunningService): number {
  * docs/performance.md has the figures of both.
  */
 const RESIDENT_MEBIBYTES_MAX = 170;
+/** Memory is given back when no request has come for a minute; on a busy machine the collection itself takes longer. */
+const RELEASED_WITHIN_MS = 180_000;
 
-describe.skipIf(process.platform !== "linux")("an idle service gives its memory back", () => {
+describe.skipIf(process.platform !== "linux")("an idle service gives its memory back", { concurrent: true }, () => {
   let database: TestDatabase | undefined;
   beforeAll(async () => {
     if (hasPostgres) database = await createTestDatabase();
@@ -31,7 +33,9 @@ describe.skipIf(process.platform !== "linux")("an idle service gives its memory 
     await (await startService(options)).end();
     const service = await startService(options);
     try {
-      await expect.poll(() => residentMebibytes(service)).toBeLessThan(RESIDENT_MEBIBYTES_MAX);
+      await expect
+        .poll(() => residentMebibytes(service), { interval: 1_000, timeout: RELEASED_WITHIN_MS })
+        .toBeLessThan(RESIDENT_MEBIBYTES_MAX);
     } finally {
       await service.end();
       await rm(dataDir, { recursive: true, force: true });

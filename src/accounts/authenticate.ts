@@ -2,7 +2,7 @@ import { LRUCache } from "lru-cache";
 import type { Principal } from "../contract/principal.ts";
 import { ApiError } from "../errors.ts";
 import type { AccountRows, TokenWithOrganization } from "../stores/store.ts";
-import { parseToken } from "./token.ts";
+import { tokenHashHex } from "./token.ts";
 
 export interface AuthenticatorOptions {
   rows: Pick<AccountRows, "tokenByHash">;
@@ -53,22 +53,20 @@ export class Authenticator {
    * `organization_paused`), and rejects with StoreUnavailableError where the store cannot tell.
    */
   authenticate(token: string): Principal | Promise<Principal> {
-    const fingerprint = parseToken(token);
-    if (fingerprint === undefined) throw new ApiError("invalid_token");
-    const { hash } = fingerprint;
-    const key = hash.toString("latin1");
+    const key = tokenHashHex(token);
+    if (key === undefined) throw new ApiError("invalid_token");
     const nowMs = this.#clock();
     const known = this.#known.get(key);
     const ageMs = known === undefined ? Number.POSITIVE_INFINITY : nowMs - known.askedAtMs;
     if (known !== undefined && isWithin(ageMs, GOOD_FOR_MS)) {
-      if (ageMs >= REFRESHED_FROM_MS) this.#refresh(key, hash);
+      if (ageMs >= REFRESHED_FROM_MS) this.#refresh(key);
       return this.#admit(known);
     }
     const unknownSinceMs = this.#unknownSinceMs.get(key);
     if (unknownSinceMs !== undefined && isWithin(nowMs - unknownSinceMs, GOOD_FOR_MS)) {
       throw new ApiError("invalid_token");
     }
-    return this.#lookUp(key, hash).then((found) => this.#admit(found));
+    return this.#lookUp(key).then((found) => this.#admit(found));
   }
 
   #admit(known: Known | undefined): Principal {
@@ -78,23 +76,23 @@ export class Authenticator {
     return known.principal;
   }
 
-  #refresh(key: string, hash: Uint8Array): void {
+  #refresh(key: string): void {
     // While the store fails, the entry serves until its time is over; then callers are told.
-    this.#lookUp(key, hash).catch(() => undefined);
+    this.#lookUp(key).catch(() => undefined);
   }
 
   /** One look-up a token at a time, however many ask. */
-  #lookUp(key: string, hash: Uint8Array): Promise<Known | undefined> {
+  #lookUp(key: string): Promise<Known | undefined> {
     const running = this.#lookups.get(key);
     if (running !== undefined) return running;
-    const lookup = this.#ask(key, hash).finally(() => this.#lookups.delete(key));
+    const lookup = this.#ask(key).finally(() => this.#lookups.delete(key));
     this.#lookups.set(key, lookup);
     return lookup;
   }
 
-  async #ask(key: string, hash: Uint8Array): Promise<Known | undefined> {
+  async #ask(key: string): Promise<Known | undefined> {
     const askedAtMs = this.#clock();
-    const row = await this.#rows.tokenByHash(hash);
+    const row = await this.#rows.tokenByHash(Buffer.from(key, "hex"));
     if (row === undefined) {
       this.#known.delete(key);
       this.#unknownSinceMs.set(key, askedAtMs);

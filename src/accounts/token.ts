@@ -40,9 +40,17 @@ export function makeToken(random: RandomBytes, mark: Mark = TOKEN_MARK): MadeTok
  * by their hash and never compared character by character, so the time taken tells nothing of any token.
  */
 export function parseToken(text: string, mark: Mark = TOKEN_MARK): TokenFingerprint | undefined {
-  if (!text.startsWith(mark) || !SECRET_SHAPE.test(text.slice(mark.length))) return undefined;
-  if (checksum(text.slice(0, -CHECKSUM_LENGTH)) !== text.slice(-CHECKSUM_LENGTH)) return undefined;
-  return fingerprint(text, mark);
+  return isWellFormed(text, mark) ? fingerprint(text, mark) : undefined;
+}
+
+/** Returns the SHA-256 of an access token as hexadecimal digits; undefined for a text that can be no token. */
+export function tokenHashHex(text: string): string | undefined {
+  return isWellFormed(text, TOKEN_MARK) ? hash("sha256", text, "hex") : undefined;
+}
+
+function isWellFormed(text: string, mark: Mark): boolean {
+  if (!text.startsWith(mark) || !SECRET_SHAPE.test(text.slice(mark.length))) return false;
+  return checksum(text.slice(0, -CHECKSUM_LENGTH)) === text.slice(-CHECKSUM_LENGTH);
 }
 
 /**

@@ -11,35 +11,31 @@ export interface MemoryReleaseOptions {
   collect: () => void;
 }
 
-const FIRST_AFTER_MS = 1_000;
-/** Long, because a collection also drops compiled code: the requests that follow are slower for some seconds. */
+/** Long, because a collection also drops compiled code and shrinks the heap's limits: a load that follows is slower at first. */
 const CHECK_EVERY_MS = 60_000;
 /** Less is not worth a collection. */
 const GROWN_BYTES = 16 * 1024 * 1024;
 
 /**
- * Gives memory back to the system while the service is idle: a second after the start, and whenever no request has come
- * for a minute. V8 itself keeps its young generation, some 30 MB, and freed pages, until it needs them again.
+ * Gives memory back to the system when no request has come for a minute, also after the start. V8 itself keeps its young
+ * generation, some 30 MB, and freed pages, until it needs them again.
  */
 export class MemoryRelease {
   readonly #options: MemoryReleaseOptions;
   #leastBytes = 0;
   #begunAtLastCheck = 0;
-  #timers: NodeJS.Timeout[] = [];
+  #timer: NodeJS.Timeout | undefined;
 
   constructor(options: MemoryReleaseOptions) {
     this.#options = options;
   }
 
   start(): void {
-    this.#timers = [
-      setTimeout(() => this.#check(), FIRST_AFTER_MS).unref(),
-      setInterval(() => this.#check(), CHECK_EVERY_MS).unref(),
-    ];
+    this.#timer = setInterval(() => this.#check(), CHECK_EVERY_MS).unref();
   }
 
   stop(): void {
-    for (const timer of this.#timers) clearTimeout(timer);
+    clearInterval(this.#timer);
   }
 
   /** Collects if no request has come since the last check, none is running, and the heap has grown since it last did. */

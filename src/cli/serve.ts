@@ -24,7 +24,7 @@ export function addServe(program: Command, terminal: Terminal, version: string):
         import("../telemetry/access-log.ts"),
       ]);
       const log = createLog(config.log.level);
-      const accessLog = openAccessLog({ ...config.log, random: Math.random });
+      const accessLog = openAccessLog({ ...config.log, clock: terminal.clock, random: Math.random });
       const out = (line: string) => {
         if (flags.json !== true) terminal.out(line);
       };

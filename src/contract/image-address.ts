@@ -1,4 +1,5 @@
 import ipaddr from "ipaddr.js";
+import type { RequestMessage } from "./request.ts";
 
 /** Characters of the longest address; images that are sent as data are bounded by the request body. */
 const ADDRESS_LENGTH_MAX = 8_192;
@@ -31,6 +32,16 @@ export function imageAddressFault(address: string): string | undefined {
 /** Whether an image's address, which was checked before, holds its bytes. */
 export function isImageData(address: string): boolean {
   return address.startsWith("data:");
+}
+
+/** Returns the place of the first image that is sent by its address, such as `messages[0].content[1].image_url.url`. */
+export function firstImageAddress(messages: readonly RequestMessage[]): string | undefined {
+  for (const [index, { content }] of messages.entries()) {
+    if (!Array.isArray(content)) continue;
+    const part = content.findIndex((one) => one.type === "image_url" && !isImageData(one.image_url.url));
+    if (part >= 0) return `messages[${index}].content[${part}].image_url.url`;
+  }
+  return undefined;
 }
 
 /** Names of special use (RFC 6761, RFC 6762, RFC 8375, ICANN's .internal) and those that private networks commonly use. */

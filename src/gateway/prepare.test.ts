@@ -3,7 +3,8 @@ import type { CatalogModel } from "../catalog/model.ts";
 import type { Capability } from "../contract/model.ts";
 import type { ChatCompletionRequest } from "../contract/request.ts";
 import { FREE } from "../credits/price.ts";
-import { forUpstream, prepare } from "./prepare.ts";
+import type { Provider } from "../providers/provider.ts";
+import { forUpstream, prepare, routesFor } from "./prepare.ts";
 
 const route = { providerId: "p", model: "upstream-name", prices: FREE };
 const modelOf = (fields: Partial<CatalogModel> = {}): CatalogModel => ({
@@ -109,5 +110,42 @@ test("a request goes upstream with its instructions first and the upstream's own
     ],
     max_tokens: 5,
     stream: true,
+  });
+});
+
+describe("an image that is sent by its address", () => {
+  const at = (url: string) =>
+    request({
+      messages: [
+        { role: "user", content: "look" },
+        { role: "user", content: [{ type: "image_url", image_url: { url } }] },
+      ],
+    });
+  const route = (providerId: string) => ({ providerId, model: "upstream-name", prices: FREE });
+  const model = modelOf({ routes: [route("private"), route("public")] });
+  const providerOf = (id: string, isPrivate: boolean): Provider => ({
+    id,
+    isPrivate,
+    complete: () => Promise.reject(new Error("not called")),
+    close: async () => undefined,
+  });
+  const providers = new Map([
+    ["private", providerOf("private", true)],
+    ["public", providerOf("public", false)],
+  ]);
+
+  test("goes to public upstreams alone", () => {
+    expect(routesFor({ providers }, model, at("https://example.com/a.png"))).toEqual([route("public")]);
+    expect(routesFor({ providers }, model, at("data:image/png;base64,AAAA"))).toEqual(model.routes);
+  });
+
+  test("is refused where every upstream is private", () => {
+    const privateModel = modelOf({ routes: [route("private")] });
+    expect(() => routesFor({ providers }, privateModel, at("https://example.com/a.png"))).toThrow(
+      expect.objectContaining({
+        param: "messages[1].content[0].image_url.url",
+        message: expect.stringContaining("data:image/…;base64,…"),
+      }),
+    );
   });
 });

@@ -1,8 +1,9 @@
 import type { CatalogModel, Route } from "../catalog/model.ts";
+import { firstImageAddress } from "../contract/image-address.ts";
 import type { Capability } from "../contract/model.ts";
 import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../contract/request.ts";
-import { ApiError, type UpstreamError } from "../errors.ts";
-import type { UpstreamRequest } from "../providers/provider.ts";
+import { ApiError, UpstreamError } from "../errors.ts";
+import type { Provider, UpstreamRequest } from "../providers/provider.ts";
 import type { Gateway } from "./gateway.ts";
 import { outputParam, refuseAboveModel } from "./output-bounds.ts";
 import { toApiError } from "./upstream-errors.ts";
@@ -114,17 +115,36 @@ export function routesFor(
   model: CatalogModel,
   request: ChatCompletionRequest,
 ): [Route, ...Route[]] {
-  const maxTokens = request[outputParam(request)] ?? model.maxOutputTokens;
+  const imageAddress = firstImageAddress(request.messages);
   let refusal: UpstreamError | undefined;
   const [first, ...others] = model.routes.filter((route) => {
-    // Without `instructions`, whose system message would shift the places that a refusal names.
-    const { instructions: _instructions, ...rest } = request;
-    const refused = providers.get(route.providerId)?.refusal?.(forUpstream(rest, route, maxTokens));
+    const provider = providers.get(route.providerId);
+    const isForeign = provider?.isPrivate === true && imageAddress !== undefined;
+    const refused = isForeign ? refuseImageAddress(imageAddress) : refusalOf(provider, { route, model, request });
     refusal ??= refused;
     return refused === undefined;
   });
   if (first !== undefined) return [first, ...others];
   throw refusal === undefined ? new Error(`${model.id} has no route`) : toApiError(refusal);
+}
+
+function refusalOf(
+  provider: Provider | undefined,
+  { route, model, request }: { route: Route; model: CatalogModel; request: ChatCompletionRequest },
+): UpstreamError | undefined {
+  if (provider?.refusal === undefined) return undefined;
+  // Without `instructions`, whose system message would shift the places that a refusal names.
+  const { instructions: _instructions, ...rest } = request;
+  const maxTokens = request[outputParam(request)] ?? model.maxOutputTokens;
+  return provider.refusal(forUpstream(rest, route, maxTokens));
+}
+
+function refuseImageAddress(place: string): UpstreamError {
+  const publicReason = `Invalid '${place}': this model takes images by their bytes alone, as data:image/…;base64,….`;
+  return new UpstreamError("unsupported", "The upstream is private and must fetch no addresses", {
+    publicReason,
+    param: place,
+  });
 }
 
 /** The request as it goes upstream on a route, at most `maxTokens` long. */

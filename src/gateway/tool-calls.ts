@@ -9,8 +9,7 @@ import type { AnswerPiece } from "./sink.ts";
 export class ToolCallCompleter {
   readonly #answerId: string;
   /** By the index of a call. */
-  readonly #ids = new Map<number, string>();
-  readonly #given = new Set<string>();
+  #ids: Map<number, string> | undefined;
 
   /** `answerId` is a UUID. */
   constructor(answerId: string) {
@@ -30,10 +29,11 @@ export class ToolCallCompleter {
 
   #completed(call: ToolCallDelta): ToolCallDelta {
     const { index, id, type: _type, function: called, ...rest } = call;
+    this.#ids ??= new Map();
     if (this.#ids.has(index)) return { index, ...(called && { function: called }), ...rest };
-    const unique = id !== undefined && id !== "" && !this.#given.has(id) ? id : this.#makeId(index);
+    const isUnique = id !== undefined && id !== "" && !this.#ids.values().some((other) => other === id);
+    const unique = isUnique ? id : this.#makeId(index);
     this.#ids.set(index, unique);
-    this.#given.add(unique);
     return { index, id: unique, type: "function", function: { name: "", arguments: "", ...called }, ...rest };
   }
 

@@ -4,7 +4,6 @@ import type { Principal } from "../contract/principal.ts";
 import { printable } from "../contract/wording.ts";
 import type { ApiError } from "../errors.ts";
 import type { Refusal } from "../ledger/refusals.ts";
-import { HEALTH_PATHS } from "./health.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -37,26 +36,30 @@ export function decorateForAccess(server: FastifyInstance): void {
   server.decorateRequest("isHeld", false);
 }
 
-/** Records a request in the access log when its answer is complete, and keeps the refusal of a known organization's. */
-export function recordAccess(sources: AccessSources, request: FastifyRequest, reply: FastifyReply): void {
-  if (HEALTH_PATHS.has(request.routeOptions.url ?? "")) return;
-  const startedMs = sources.clock();
-  reply.raw.once("close", () => {
-    const entry = entryOf(request, reply, { isCut: sources.isCut(), durationMs: sources.clock() - startedMs });
-    sources.accessLog.record(entry);
-    const { failure, principal, isHeld } = request;
-    if (failure === null || principal === null || isHeld || entry.status < 400 || entry.status >= 500) return;
-    sources.refusals.note({
-      organizationId: principal.organizationId,
-      tokenId: principal.tokenId,
-      requestId: entry.requestId,
-      endpoint: `${entry.method} ${entry.route}`,
-      model: entry.model,
-      status: failure.status,
-      code: failure.code,
-      message: printable(withoutFoundValue(failure.message), MESSAGE_CHARACTERS_MAX),
-      durationMs: entry.durationMs,
-    });
+/**
+ * Records a request whose response is closed in the access log, and keeps the refusal where its organization is known.
+ * `startedMs` is the time of the clock when the request began.
+ */
+export function recordAccess(
+  sources: AccessSources,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  startedMs: number,
+): void {
+  const entry = entryOf(request, reply, { isCut: sources.isCut(), durationMs: sources.clock() - startedMs });
+  sources.accessLog.record(entry);
+  const { failure, principal, isHeld } = request;
+  if (failure === null || principal === null || isHeld || entry.status < 400 || entry.status >= 500) return;
+  sources.refusals.note({
+    organizationId: principal.organizationId,
+    tokenId: principal.tokenId,
+    requestId: entry.requestId,
+    endpoint: `${entry.method} ${entry.route}`,
+    model: entry.model,
+    status: failure.status,
+    code: failure.code,
+    message: printable(withoutFoundValue(failure.message), MESSAGE_CHARACTERS_MAX),
+    durationMs: entry.durationMs,
   });
 }
 

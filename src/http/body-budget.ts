@@ -22,21 +22,11 @@ export class BodyBudget {
 
   /** Begins to count a request's body. */
   reserve(owner: string): BodyReservation {
-    let heldBytes = 0;
-    return {
-      add: (bytes) => {
-        if (!this.#take(owner, bytes)) return false;
-        heldBytes += bytes;
-        return true;
-      },
-      release: () => {
-        this.#giveBack(owner, heldBytes);
-        heldBytes = 0;
-      },
-    };
+    return new BodyReservation(this, owner);
   }
 
-  #take(owner: string, bytes: number): boolean {
+  /** Counts bytes for an owner; false where the budget has no room for them. */
+  take(owner: string, bytes: number): boolean {
     const share = owner === ANONYMOUS ? SHARE_OF_ANONYMOUS : SHARE_OF_ONE;
     const held = (this.#byOwner.get(owner) ?? 0) + bytes;
     if (held > this.#limitBytes * share || this.#usedBytes + bytes > this.#limitBytes) return false;
@@ -45,7 +35,8 @@ export class BodyBudget {
     return true;
   }
 
-  #giveBack(owner: string, bytes: number): void {
+  /** Ends the count of bytes that were taken. */
+  giveBack(owner: string, bytes: number): void {
     const held = (this.#byOwner.get(owner) ?? 0) - bytes;
     if (held > 0) this.#byOwner.set(owner, held);
     else this.#byOwner.delete(owner);
@@ -54,9 +45,26 @@ export class BodyBudget {
 }
 
 /** The share of one request's body in the budget. */
-export interface BodyReservation {
+export class BodyReservation {
+  readonly #budget: BodyBudget;
+  readonly #owner: string;
+  #heldBytes = 0;
+
+  constructor(budget: BodyBudget, owner: string) {
+    this.#budget = budget;
+    this.#owner = owner;
+  }
+
   /** Counts further bytes; false where the budget has no room for them. */
-  add(bytes: number): boolean;
+  add(bytes: number): boolean {
+    if (!this.#budget.take(this.#owner, bytes)) return false;
+    this.#heldBytes += bytes;
+    return true;
+  }
+
   /** Gives all of them back. */
-  release(): void;
+  release(): void {
+    if (this.#heldBytes > 0) this.#budget.giveBack(this.#owner, this.#heldBytes);
+    this.#heldBytes = 0;
+  }
 }

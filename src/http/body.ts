@@ -8,12 +8,14 @@ import { JsonScanner } from "./json-scanner.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
+    /** The share of the request's body in the budget; null until the body is read. Released when the response is closed. */
     bodyReservation: BodyReservation | null;
   }
 }
 
 const ANONYMOUS_LIMIT_BYTES = 16 * 1024;
 const ADMINISTRATOR_LIMIT_BYTES = 1024 * 1024;
+const JSON_BOUNDS = { depth: JSON_DEPTH_MAX, values: JSON_VALUES_MAX };
 const FIRST_CAPACITY_BYTES = 4 * 1024;
 /** A buffer that is full is replaced by one that is so many times as long as what it must hold. */
 const GROWTH = 4;
@@ -34,19 +36,13 @@ interface BodyLimits {
 export function acceptJsonBodies(server: FastifyInstance, limits: BodyLimits): void {
   const turns = new Turns();
   server.decorateRequest("bodyReservation", null);
-  server.addHook("preParsing", (request, reply, payload, done) => {
-    const { headers } = request;
-    if (headers["content-length"] !== undefined || headers["transfer-encoding"] !== undefined) {
-      const reservation = limits.budget.reserve(senderOf(request, limits).owner);
-      request.bodyReservation = reservation;
-      reply.raw.once("close", () => reservation.release());
-    }
-    done(null, payload);
-  });
   server.removeAllContentTypeParsers();
   server.addContentTypeParser("application/json", async (request: FastifyRequest) => {
     refuseEncoding(request.headers["content-encoding"]);
-    const body = await readBody(request, senderOf(request, limits).limitBytes);
+    const { owner, limitBytes } = senderOf(request, limits);
+    const reservation = limits.budget.reserve(owner);
+    request.bodyReservation = reservation;
+    const body = await readBody(request.raw, limitBytes, reservation);
     if (body.length > LARGE_BYTES) await turns.next();
     return parseJson(body);
   });
@@ -69,20 +65,21 @@ function refuseEncoding(encoding: string | undefined): void {
 }
 
 /** Reads the whole body, or rejects with the first bound that it exceeds; what follows is left unread. */
-function readBody({ raw, headers, bodyReservation }: FastifyRequest, limitBytes: number): Promise<Buffer> {
-  if (Number(headers["content-length"]) > limitBytes) return Promise.reject(tooManyBytes(limitBytes));
+function readBody(raw: IncomingMessage, limitBytes: number, reservation: BodyReservation): Promise<Buffer> {
+  const statedBytes = Number(raw.headers["content-length"] ?? limitBytes);
+  if (statedBytes > limitBytes) return Promise.reject(tooManyBytes(limitBytes));
   return new Promise((resolve, reject) => {
-    const body = new GrowingBuffer(Number(headers["content-length"] ?? limitBytes));
-    const scanner = new JsonScanner({ depth: JSON_DEPTH_MAX, values: JSON_VALUES_MAX });
-    const stop = () => raw.off("data", onData).off("end", onEnd).off("error", onError).off("close", onClose);
+    const body = new GrowingBuffer(statedBytes);
+    const scanner = new JsonScanner(JSON_BOUNDS);
+    const stop = () => raw.off("data", onData).off("end", onEnd).off("error", refuse);
     const refuse = (error: Error) => {
       stop();
-      bodyReservation?.release();
+      reservation.release();
       reject(error);
     };
     const onData = (chunk: Buffer) => {
       if (body.length + chunk.length > limitBytes) return refuse(tooManyBytes(limitBytes));
-      if (bodyReservation?.add(chunk.length) === false) return refuse(tooManyBodies());
+      if (!reservation.add(chunk.length)) return refuse(tooManyBodies());
       const excess = scanner.scan(chunk);
       if (excess !== undefined) return refuse(EXCESSES[excess]());
       body.append(chunk);
@@ -91,15 +88,10 @@ function readBody({ raw, headers, bodyReservation }: FastifyRequest, limitBytes:
       stop();
       resolve(body.bytes);
     };
-    const onError = (error: Error) => refuse(error);
-    const onClose = () => refuse(Object.assign(new Error("The connection was closed"), { code: "ECONNRESET" }));
-    if (raw.destroyed) onClose();
-    else listen(raw, { data: onData, end: onEnd, error: onError, close: onClose });
+    if (raw.destroyed) return refuse(Object.assign(new Error("The connection was closed"), { code: "ECONNRESET" }));
+    // A connection that closes before the end of its request is an error of the request (ECONNRESET).
+    raw.on("data", onData).on("end", onEnd).on("error", refuse);
   });
-}
-
-function listen(raw: IncomingMessage, listeners: Record<string, (...values: never[]) => void>): void {
-  for (const [event, listener] of Object.entries(listeners)) raw.on(event, listener as () => void);
 }
 
 const tooManyBytes = (limitBytes: number) =>
@@ -121,10 +113,13 @@ const EXCESSES = {
     ),
 };
 
-/** A buffer that grows with what arrives. A list of chunks would let a client choose how many objects are kept. */
+/**
+ * A buffer that grows with what arrives, and the first chunk itself until a second one comes. A list of chunks would let a
+ * client choose how many objects are kept.
+ */
 class GrowingBuffer {
   readonly #lengthMax: number;
-  #buffer = Buffer.alloc(0);
+  #buffer: Buffer = Buffer.alloc(0);
   length = 0;
 
   constructor(lengthMax: number) {
@@ -136,6 +131,11 @@ class GrowingBuffer {
   }
 
   append(chunk: Buffer): void {
+    if (this.length === 0) {
+      this.#buffer = chunk;
+      this.length = chunk.length;
+      return;
+    }
     const length = this.length + chunk.length;
     if (length > this.#buffer.length) {
       const capacity = Math.min(Math.max(FIRST_CAPACITY_BYTES, length * GROWTH), this.#lengthMax);

@@ -1,9 +1,14 @@
-/** The completions that have not settled: those of clients that left count until their charge is committed. */
+/**
+ * Counts the completions that have not settled: those of disconnected clients count until their charge is committed. It is
+ * a number, not a set of them: the discarded tables of a set would keep settled completions alive until the next major
+ * collection.
+ */
 export class RunningCompletions {
-  readonly #running = new Set<Promise<unknown>>();
+  #count = 0;
   #isCut = false;
+  readonly #waiting: (() => void)[] = [];
 
-  /** Whether connections are closed by the service: a client whose connection closes now did not leave. */
+  /** Whether the service itself closes connections now: a client whose connection closes has not disconnected. */
   get isCut(): boolean {
     return this.#isCut;
   }
@@ -13,20 +18,27 @@ export class RunningCompletions {
     this.#isCut = true;
   }
 
-  /** Follows a completion to its end and hands it back. */
+  /** Counts a completion until it settles, and returns it. */
   follow<T>(completion: Promise<T>): Promise<T> {
-    this.#running.add(completion);
-    const forget = () => this.#running.delete(completion);
-    completion.then(forget, forget);
+    this.#count += 1;
+    const end = () => this.#end();
+    completion.then(end, end);
     return completion;
   }
 
   get count(): number {
-    return this.#running.size;
+    return this.#count;
   }
 
-  /** Resolves when none is left; more may begin meanwhile. */
-  async ended(): Promise<void> {
-    while (this.#running.size > 0) await Promise.allSettled(this.#running);
+  /** Resolves when none is running; more may begin afterwards. */
+  ended(): Promise<void> {
+    if (this.#count === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  #end(): void {
+    this.#count -= 1;
+    if (this.#count > 0) return;
+    for (const resolve of this.#waiting.splice(0)) resolve();
   }
 }

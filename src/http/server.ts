@@ -2,7 +2,7 @@ import type { AddressInfo } from "node:net";
 import cors from "@fastify/cors";
 import swagger from "@fastify/swagger";
 import swaggerUi from "@fastify/swagger-ui";
-import fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import type { Log } from "../contract/log.ts";
 import { ApiError } from "../errors.ts";
 import type { LedgerStanding } from "../ledger/ledger.ts";
@@ -24,7 +24,7 @@ import type { EndpointServices } from "./endpoints/endpoint.ts";
 import { endpoints } from "./endpoints/index.ts";
 import { errorHandler, sendError } from "./errors.ts";
 import { gatekeeper, type TokenAuthenticator } from "./gatekeeper.ts";
-import { serveHealth } from "./health.ts";
+import { HEALTH_PATHS, serveHealth } from "./health.ts";
 import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
 import { RunningCompletions } from "./running-completions.ts";
 import { type RequestCounts, Shutdown, type ShutdownOptions } from "./shutdown.ts";
@@ -126,8 +126,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   server.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);
     closeWhenUnread(reply.raw);
-    shutdown.follow(request, reply);
-    recordAccess(access, request, reply);
+    if (!HEALTH_PATHS.has(request.routeOptions.url ?? "")) follow(request, reply, { shutdown, access });
     if (request.raw.httpVersion === "1.1" && request.headers.host === undefined) {
       done(new ApiError("invalid_value", "A request needs the header `Host` (RFC 9112, section 3.2)."));
     } else if (request.is404 || isForeignPreflight(request)) {
@@ -156,6 +155,21 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     },
     close: (closing) => shutdown.run(health, closing),
   };
+}
+
+/** Follows a request to the end of its response. */
+function follow(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { shutdown, access }: { shutdown: Shutdown; access: AccessSources },
+): void {
+  const startedMs = access.clock();
+  shutdown.begin(reply);
+  reply.raw.once("close", () => {
+    request.bodyReservation?.release();
+    recordAccess(access, request, reply, startedMs);
+    shutdown.end();
+  });
 }
 
 async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointServices): Promise<void> {

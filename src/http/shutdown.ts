@@ -1,9 +1,8 @@
-import type { Server as HttpServer, ServerResponse } from "node:http";
+import type { Server as HttpServer } from "node:http";
 import { Server as NetServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyInstance, FastifyReply } from "fastify";
 import { HEADERS_TIMEOUT_MS } from "./connection.ts";
-import { HEALTH_PATHS } from "./health.ts";
 import type { RunningCompletions } from "./running-completions.ts";
 
 export interface ShutdownOptions {
@@ -33,8 +32,11 @@ const CLOSE_IDLE_EVERY_MS = 50;
 export class Shutdown {
   readonly #server: FastifyInstance;
   readonly #running: RunningCompletions;
-  /** Requests that have not been answered to the end, without those for the health of the process. */
-  readonly #open = new Set<ServerResponse>();
+  /**
+   * Number of requests that have not been answered to the end, without those for the health of the process. Not a set of
+   * them: its discarded tables would keep answered requests alive until the next major collection.
+   */
+  #open = 0;
   #begun = 0;
   #isListenerClosed = false;
   #noneOpen: (() => void) | undefined;
@@ -45,20 +47,20 @@ export class Shutdown {
   }
 
   get requests(): RequestCounts {
-    return { running: this.#open.size + this.#running.count, begun: this.#begun };
+    return { running: this.#open + this.#running.count, begun: this.#begun };
   }
 
-  /** Follows a request to its end. Once the listener is closed its connection takes no further one. */
-  follow(request: FastifyRequest, reply: FastifyReply): void {
-    if (HEALTH_PATHS.has(request.routeOptions.url ?? "")) return;
+  /** Counts a request as running until `end`. Once the listener is closed its connection takes no further one. */
+  begin(reply: FastifyReply): void {
     if (this.#isListenerClosed) reply.header("connection", "close");
-    const { raw } = reply;
     this.#begun += 1;
-    this.#open.add(raw);
-    raw.once("close", () => {
-      this.#open.delete(raw);
-      if (this.#open.size === 0) this.#noneOpen?.();
-    });
+    this.#open += 1;
+  }
+
+  /** Called once when the response is closed. */
+  end(): void {
+    this.#open -= 1;
+    if (this.#open === 0) this.#noneOpen?.();
   }
 
   /** Resolves when the server is closed and every completion has settled. */
@@ -88,8 +90,8 @@ export class Shutdown {
   }
 
   async #allEnded(): Promise<void> {
-    while (this.#open.size > 0 || this.#running.count > 0) {
-      if (this.#open.size > 0) {
+    while (this.#open > 0 || this.#running.count > 0) {
+      if (this.#open > 0) {
         await new Promise<void>((resolve) => {
           this.#noneOpen = resolve;
         });

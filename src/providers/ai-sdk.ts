@@ -8,7 +8,7 @@ import { toUpstreamError } from "./ai-sdk/failure.ts";
 import { readParts } from "./ai-sdk/parts.ts";
 import type { Connect, Fetch, Wire } from "./ai-sdk/wire.ts";
 import { refuseOwnHeaders } from "./http/own-headers.ts";
-import { refuseImageAddresses, scrubFor } from "./images.ts";
+import { isPrivateUpstream, scrubFor } from "./images.ts";
 import type { Scrub } from "./openai/errors.ts";
 import { createScrub } from "./openai/scrub.ts";
 import {
@@ -47,11 +47,11 @@ function refuseWithoutPackage(wire: Wire, { id, kind }: ProviderSettings): void 
 
 class AiSdk implements Provider {
   readonly id: string;
+  readonly isPrivate: boolean;
   readonly #wire: Wire;
   readonly #connections: Connections;
   readonly #scrub: Scrub;
   readonly #connect: Connect;
-  readonly #baseUrl: string | null;
   readonly #closing = new AbortController();
 
   constructor(wire: Wire, settings: ProviderSettings, environment: Environment) {
@@ -59,7 +59,7 @@ class AiSdk implements Provider {
     this.#wire = wire;
     this.#connections = new Connections(settings.timeouts, environment);
     const { apiKey, accessKeyId, secretAccessKey, sessionToken, project, resourceName, baseUrl } = settings;
-    this.#baseUrl = baseUrl;
+    this.isPrivate = isPrivateUpstream(baseUrl);
     const host = baseUrl === null ? null : (URL.parse(baseUrl)?.hostname ?? null);
     const secrets = [apiKey, accessKeyId, secretAccessKey, sessionToken, project, resourceName, host];
     this.#scrub = createScrub(
@@ -71,7 +71,7 @@ class AiSdk implements Provider {
   refusal(request: UpstreamRequest): UpstreamError | undefined {
     try {
       toCall(this.#wire, request);
-      return refuseImageAddresses(request, this.#baseUrl);
+      return undefined;
     } catch (error) {
       if (error instanceof UpstreamError) return error;
       throw error;

@@ -10,7 +10,7 @@ import {
   whole,
 } from "../../test/support/wire.ts";
 import type { RequestMessage } from "../contract/request.ts";
-import { refuseImageAddresses } from "./images.ts";
+import { isPrivateUpstream } from "./images.ts";
 import { createProvider } from "./index.ts";
 import { UpstreamError } from "./provider.ts";
 
@@ -29,7 +29,7 @@ const GENERIC =
 const ADDRESS = imageAt("https://example.com/a.png");
 const DATA = imageAt("data:image/png;base64,AAAA");
 
-describe("an image address is refused where the upstream is in a private network", () => {
+describe("an upstream is in a private network", () => {
   test.each([
     "http://127.0.0.1:11434/v1",
     "http://localhost:8000/v1",
@@ -40,23 +40,23 @@ describe("an image address is refused where the upstream is in a private network
     "https://models.internal/v1",
     "http://2130706433/v1",
   ])("at %s", (baseUrl) => {
-    expect(refuseImageAddresses({ messages: ADDRESS }, baseUrl)).toMatchObject({
-      failure: "unsupported",
-      param: "messages[1].content[1].image_url.url",
-      publicReason: expect.stringContaining("data:image/…;base64,…"),
-    });
-    expect(refuseImageAddresses({ messages: DATA }, baseUrl)).toBeUndefined();
+    expect(isPrivateUpstream(baseUrl)).toBe(true);
   });
 
   test.each([null, "https://api.example.com/v1", "https://8.8.8.8/v1"])("but not at %s", (baseUrl) => {
-    expect(refuseImageAddresses({ messages: ADDRESS }, baseUrl)).toBeUndefined();
+    expect(isPrivateUpstream(baseUrl)).toBe(false);
   });
 
-  test.each(["openai-compatible", "mistral", "azure"])("by providers of the kind %s", async (kind) => {
-    const provider = createProvider(settingsOf("http://127.0.0.1:9/v1", { kind, apiKey: "key" }), {});
-    expect(provider.refusal?.(requestOf({ messages: ADDRESS }))).toMatchObject({ failure: "unsupported" });
-    expect(provider.refusal?.(requestOf({ messages: DATA }))).toBeUndefined();
-    await provider.close();
+  test.each(["openai-compatible", "mistral", "azure"])("where its base URL says so: kind %s", async (kind) => {
+    const providerAt = (baseUrl: string) => createProvider(settingsOf(baseUrl, { kind, apiKey: "key" }), {});
+    for (const [baseUrl, isPrivate] of [
+      ["http://127.0.0.1:9/v1", true],
+      ["https://api.example.com/v1", false],
+    ] as const) {
+      const provider = providerAt(baseUrl);
+      expect(provider.isPrivate).toBe(isPrivate);
+      await provider.close();
+    }
   });
 });
 

@@ -5,7 +5,7 @@ import { readErrorText, readText } from "./http/body.ts";
 import { createDispatcher } from "./http/dispatcher.ts";
 import { exchange, type HttpAnswer } from "./http/exchange.ts";
 import { refuseOwnHeaders } from "./http/own-headers.ts";
-import { refuseImageAddresses, scrubFor } from "./images.ts";
+import { isPrivateUpstream, scrubFor } from "./images.ts";
 import { readAnswer, StreamedAnswer } from "./openai/answer.ts";
 import { type Scrub, statusFailure } from "./openai/errors.ts";
 import { isObject } from "./openai/json.ts";
@@ -17,7 +17,6 @@ import {
   type ProviderCall,
   type UpstreamChunk,
   UpstreamError,
-  type UpstreamRequest,
 } from "./provider.ts";
 import type { Environment, ProviderSettings } from "./settings.ts";
 
@@ -28,6 +27,7 @@ export function createOpenAiCompatible(settings: ProviderSettings, environment: 
 
 class OpenAiCompatible implements Provider {
   readonly id: string;
+  readonly isPrivate: boolean;
   readonly #dispatcher: Dispatcher;
   readonly #base: URL;
   /** Parts of the address, taken out once: URL makes them anew at every look. */
@@ -41,6 +41,7 @@ class OpenAiCompatible implements Provider {
 
   constructor(settings: ProviderSettings, environment: Environment) {
     this.id = settings.id;
+    this.isPrivate = isPrivateUpstream(settings.baseUrl);
     this.#settings = settings;
     this.#base = toBase(settings);
     this.#origin = this.#base.origin;
@@ -58,10 +59,6 @@ class OpenAiCompatible implements Provider {
       streamed: toHeaders(settings, "text/event-stream"),
       unstreamed: toHeaders(settings, "application/json"),
     };
-  }
-
-  refusal(request: UpstreamRequest): UpstreamError | undefined {
-    return refuseImageAddresses(request, this.#settings.baseUrl);
   }
 
   async complete({ request, signal }: ProviderCall): Promise<ProviderAnswer> {

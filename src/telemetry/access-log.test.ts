@@ -20,7 +20,13 @@ const entry: AccessEntry = {
 function open(options: Partial<AccessLogOptions> = {}) {
   const chunks: string[] = [];
   const text = () => chunks.join("");
-  const settings = { level: "info", sampleRate: 1, failuresPerMinute: 600, random: () => 0.5 } as const;
+  const settings = {
+    level: "info",
+    sampleRate: 1,
+    failuresPerMinute: 600,
+    clock: Date.now,
+    random: () => 0.5,
+  } as const;
   const log = new BoundedAccessLog({ ...settings, write: (lines) => void chunks.push(lines), ...options });
   const lines = () => {
     log.flush();
