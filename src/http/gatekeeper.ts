@@ -4,6 +4,7 @@ import type { Scope } from "../contract/scope.ts";
 import { limitKeys } from "../gateway/admit.ts";
 import type { Gateway } from "../gateway/gateway.ts";
 import type { LimitKey } from "../gateway/limits.ts";
+import { markAuthenticated } from "./anonymous-connections.ts";
 import { bearerToken, requireScope, withChallenge } from "./auth.ts";
 import { clientAddressKey } from "./client-address.ts";
 
@@ -17,6 +18,7 @@ export function gatekeeper(gateway: Gateway, authenticator: TokenAuthenticator, 
   return async (request: FastifyRequest): Promise<void> => {
     const principal = await principalFor(authenticator, bearerToken(request));
     request.principal = principal;
+    markAuthenticated(request.raw.socket);
     requireScope(principal, scope);
     const requestStanding = gateway.limits.countRequest(requestKeys(gateway, principal, request.ip));
     request.caller = { principal, requestStanding, isToldLimits: scope === "chat.completions:write" };

@@ -3,10 +3,10 @@ import fastify from "fastify";
 import { expect, test, vi } from "vitest";
 import { documentHandler } from "./openapi.ts";
 
-async function serverWithDocument() {
+async function serverWithDocument(format: "json" | "yaml" = "json") {
   const server = fastify();
   await server.register(swagger);
-  server.get("/openapi.json", documentHandler(server));
+  server.get("/openapi.json", documentHandler(server, format));
   await server.ready();
   const serialize = vi.spyOn(server, "swagger");
   const get = (etag?: string) =>
@@ -20,6 +20,15 @@ test("the OpenAPI document is made once for all requests", async () => {
   expect(answers.map(({ statusCode }) => statusCode)).toEqual([200, 200, 200]);
   expect(answers[0]?.json()).toMatchObject({ paths: {} });
   expect(answers[2]?.body).toBe(answers[0]?.body);
+  expect(serialize).toHaveBeenCalledTimes(1);
+});
+
+test("the OpenAPI document is made once as YAML too", async () => {
+  const { get, serialize } = await serverWithDocument("yaml");
+  const answers = [await get(), await get()];
+  expect(answers[0]?.headers["content-type"]).toBe("application/x-yaml");
+  expect(answers[0]?.body).toMatch(/^paths:$/m);
+  expect(answers[1]?.body).toBe(answers[0]?.body);
   expect(serialize).toHaveBeenCalledTimes(1);
 });
 

@@ -37,21 +37,23 @@ export function documentBase(version: string, basePath: string) {
   };
 }
 
+const DOCUMENT_TYPES = { json: "application/json; charset=utf-8", yaml: "application/x-yaml" };
+
 /**
- * Answers requests for the OpenAPI document. It is serialized once, at the first request, when all routes are known; a
+ * Answers requests for the OpenAPI document in one format. It is serialized once, at the first request, when all routes are known; a
  * client that has it already gets 304 (RFC 9110, section 13.1.2).
  */
-export function documentHandler(server: FastifyInstance) {
+export function documentHandler(server: FastifyInstance, format: keyof typeof DOCUMENT_TYPES) {
   let document: { text: string; etag: string } | undefined;
   const make = () => {
-    const text = JSON.stringify(server.swagger());
+    const text = format === "yaml" ? server.swagger({ yaml: true }) : JSON.stringify(server.swagger());
     return { text, etag: `"${createHash("sha256").update(text).digest("base64url")}"` };
   };
   return async (request: FastifyRequest, reply: FastifyReply) => {
     document ??= make();
     reply.headers({ etag: document.etag, "cache-control": "no-cache" });
     if (matchesEtag(request.headers["if-none-match"], document.etag)) return reply.code(304).send();
-    return reply.type("application/json; charset=utf-8").send(document.text);
+    return reply.type(DOCUMENT_TYPES[format]).send(document.text);
   };
 }
 

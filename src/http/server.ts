@@ -9,6 +9,7 @@ import type { LedgerStanding } from "../ledger/ledger.ts";
 import { type AccessSources, decorateForAccess, recordAccess } from "./access.ts";
 import type { AdminServices } from "./admin/endpoint.ts";
 import { ADMIN_PREFIX, serveAdmin } from "./admin/serve.ts";
+import { boundAnonymousConnections, touchAnonymous } from "./anonymous-connections.ts";
 import { rewriteUrlFor, sendStrictTransportSecurity } from "./base-path.ts";
 import { acceptJsonBodies } from "./body.ts";
 import { BodyBudget } from "./body-budget.ts";
@@ -118,6 +119,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   });
   const shutdown = new Shutdown(server, running);
   handleConnections(server.server, options.newRequestId);
+  boundAnonymousConnections(server.server);
   server.decorate("basePath", basePath);
   if (options.trustProxy !== false) sendStrictTransportSecurity(server);
   server.decorateRequest("caller", null);
@@ -126,6 +128,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   server.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);
     closeWhenUnread(reply.raw);
+    touchAnonymous(request.raw.socket);
     if (!HEALTH_PATHS.has(request.routeOptions.url ?? "")) follow(request, reply, { shutdown, access });
     if (request.raw.httpVersion === "1.1" && request.headers.host === undefined) {
       done(new ApiError("invalid_value", "A request needs the header `Host` (RFC 9112, section 3.2)."));
@@ -204,7 +207,8 @@ async function document(server: FastifyInstance, version: string): Promise<void>
       return { schema: { ...schema, hide: !isApi || undefined }, url: url.replace("*", `:${wildcard?.name}`) };
     },
   });
-  const sendDocument = documentHandler(server);
+  const sendDocument = documentHandler(server, "json");
+  const sendYaml = documentHandler(server, "yaml");
   await server.register(swaggerUi, {
     routePrefix: "/docs",
     indexPrefix: server.basePath,
@@ -216,6 +220,7 @@ async function document(server: FastifyInstance, version: string): Promise<void>
       // The plugin would serialize the document for every request.
       onRequest: async (request, reply) => {
         if (request.routeOptions.url?.endsWith("/docs/json")) return sendDocument(request, reply);
+        if (request.routeOptions.url?.endsWith("/docs/yaml")) return sendYaml(request, reply);
       },
     },
   });

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Type } from "typebox";
 import type { Administrator } from "../../accounts/sessions.ts";
+import { markAuthenticated } from "../anonymous-connections.ts";
 import { adminDocumentationOf } from "../openapi.ts";
 import type { AdminCall, AdminEndpoint, AdminServices } from "./endpoint.ts";
 import { administratorOf } from "./guard.ts";
@@ -29,6 +30,7 @@ export async function serveAdmin(api: FastifyInstance, services: AdminServices):
         reply.headers({ "cache-control": "no-store", "x-content-type-options": "nosniff" });
         const guards = { sessions: services.sessions, limits: services.gateway.limits };
         request.administrator = await administratorOf(guards, request, endpoint.access);
+        if (request.administrator !== null) markAuthenticated(request.raw.socket);
         endpoint.countAttempt?.(services, { who: request.administrator, request });
       },
       handler: handlerOf(services, endpoint),
