@@ -7,7 +7,7 @@ import { cpSync, readdirSync, rmSync } from "node:fs";
 import { dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildConsole } from "./build-console.ts";
-import { bundleKysely } from "./bundle-kysely.ts";
+import { bundlePackages } from "./bundle-packages.ts";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const copied = new Set([".sql", ".json"]);
@@ -20,7 +20,7 @@ const { status } = spawnSync(process.execPath, [compiler, "--project", "tsconfig
   stdio: "inherit",
 });
 if (status !== 0) process.exit(status ?? 1);
-await bundleKysely(join(root, "dist"));
+await bundlePackages(join(root, "dist"));
 
 const sources = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" });
 for (const path of sources.filter((candidate) => copied.has(extname(candidate)))) {

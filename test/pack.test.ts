@@ -65,8 +65,9 @@ describe("the packed package, installed into an empty folder", () => {
     expect(modules).not.toContain("vitest");
     expect(modules).not.toContain("typescript");
     expect(modules).not.toContain("react");
-    // It is bundled.
+    // These two are bundled.
     expect(modules).not.toContain("kysely");
+    expect(modules).not.toContain("typebox");
   });
 
   test("serves a completion with the token that it prints", { timeout: START_TIMEOUT_MS * 2 }, async () => {
