@@ -15,7 +15,7 @@ import { makeId, type RandomBytes } from "./accounts/token.ts";
 import { firstRun } from "./app/first-run.ts";
 import { HealthFile } from "./app/health-file.ts";
 import { requestId, uuidV7 } from "./app/ids.ts";
-import { MemoryRelease, makeCollect } from "./app/memory-release.ts";
+import { disableIdleCollections, MemoryRelease, makeCollect } from "./app/memory-release.ts";
 import { printStart } from "./app/start-report.ts";
 import { createCatalog, createUpstreams, type Upstreams } from "./app/upstreams.ts";
 import { watchStore } from "./app/watched-store.ts";
@@ -124,6 +124,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
   refusals.start();
   const requests = () => server.requests();
   const heapBytes = () => process.memoryUsage().heapTotal;
+  disableIdleCollections();
   parts.adopt(new MemoryRelease({ requests, heapBytes, collect: makeCollect() }), (opened) => opened.stop()).start();
   keeper.start();
   const [{ standing, adminToken }] = await Promise.all([

@@ -1,3 +1,5 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { MemoryRelease, makeCollect } from "./memory-release.ts";
 
@@ -66,4 +68,48 @@ test("a collection frees what is no longer referenced", async () => {
 /** A reference to an array that nothing else references. */
 function makeUnreachable(): WeakRef<object> {
   return new WeakRef(Array.from({ length: 1_000 }, (_, index) => ({ index })));
+}
+
+/** Fills the heap, empties it and stays idle. */
+const IDLE_PROCESS = `
+import { runInNewContext } from "node:vm";
+import { setFlagsFromString } from "node:v8";
+let filling = Array.from({ length: 1_000_000 }, (_, index) => ({ index }));
+filling = undefined;
+setFlagsFromString("--expose-gc");
+runInNewContext("gc")();
+setInterval(() => {}, 1_000);`;
+const DISABLE = `
+import { disableIdleCollections } from ${JSON.stringify(new URL("memory-release.ts", import.meta.url))};
+disableIdleCollections();`;
+
+test("V8 does not collect on its own while the process is idle", async () => {
+  const untouched = startIdle(IDLE_PROCESS);
+  const disabled = startIdle(`${DISABLE}${IDLE_PROCESS}`);
+  try {
+    await expect.poll(untouched.idleCollections, { timeout: 120_000 }).toBe(2);
+    await expect.poll(disabled.collections, { timeout: 120_000 }).toBeGreaterThan(0);
+    expect(disabled.idleCollections()).toBe(0);
+  } finally {
+    await Promise.all([untouched.end(), disabled.end()]);
+  }
+}, 300_000);
+
+/** Starts a process that reports its collections, and makes those of idle processes sooner than by default. */
+function startIdle(code: string) {
+  const sooner = ["--memory-reducer-delay-ms=100", "--gc-memory-reducer-start-delay-ms=100"];
+  const words = ["--trace-gc", ...sooner, "--input-type=module", "--eval", code];
+  const child: ChildProcess = spawn(process.execPath, words, { stdio: ["ignore", "pipe", "inherit"] });
+  let output = "";
+  child.stdout?.on("data", (text: Buffer) => {
+    output += text.toString();
+  });
+  return {
+    collections: () => output.split("Mark-Compact").length - 1,
+    idleCollections: () => output.split("Mark-Compact (reduce)").length - 1,
+    async end() {
+      child.kill();
+      await once(child, "exit");
+    },
+  };
 }

@@ -11,14 +11,14 @@ export interface MemoryReleaseOptions {
   collect: () => void;
 }
 
-/** Long, because a collection also drops compiled code and shrinks the heap's limits: a load that follows is slower at first. */
+/** Long, because such a collection also drops compiled code and shrinks the heap's limits: a load that follows is slower at first. */
 const CHECK_EVERY_MS = 60_000;
 /** Less is not worth a collection. */
 const GROWN_BYTES = 16 * 1024 * 1024;
 
 /**
- * Gives memory back to the system when no request has come for a minute, also after the start. V8 itself keeps its young
- * generation, some 30 MB, and freed pages, until it needs them again.
+ * Gives memory back to the system when no request has come for a minute, also after the start. This takes the place of V8's
+ * own collections of an idle process, see {@link disableIdleCollections}.
  */
 export class MemoryRelease {
   readonly #options: MemoryReleaseOptions;
@@ -48,6 +48,14 @@ export class MemoryRelease {
     collect();
     this.#leastBytes = heapBytes();
   }
+}
+
+/**
+ * Turns off the collections that V8 itself makes to save memory some seconds after a load. They drop the hidden classes of
+ * objects that only exist while requests run, and with them the compiled code of everything that handles a request.
+ */
+export function disableIdleCollections(): void {
+  setFlagsFromString("--memory-reducer-gc-count=0");
 }
 
 /** Makes the function that collects all garbage of this thread and shrinks its heap (Node's `gc`, flavor `last-resort`). */
