@@ -1,6 +1,6 @@
 import type { Route } from "../catalog/model.ts";
 import { ApiError, StoppedError, StoreUnavailableError, UpstreamError } from "../errors.ts";
-import type { ProviderAnswer } from "../providers/provider.ts";
+import type { ProviderAnswer, UpstreamChunk } from "../providers/provider.ts";
 import { admit } from "./admit.ts";
 import { attempt, judge } from "./attempt.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
@@ -89,13 +89,23 @@ async function relay(
   begun: () => void,
 ): Promise<void> {
   let isFirst = true;
-  for await (const given of answer.chunks) {
+  const passOn = ({ done, value }: IteratorResult<readonly UpstreamChunk[]>) => {
+    if (done === true) return "end";
     if (isFirst) begun();
     isFirst = false;
-    const chunks = toolCalls.complete(given);
+    const chunks = toolCalls.complete(value);
     meter.add(chunks);
-    const drained = sink.push(chunks);
-    if (drained !== undefined) await drained;
+    return sink.push(chunks);
+  };
+  const reads = answer.chunks[Symbol.asyncIterator]();
+  try {
+    // Unlike `for await`, this keeps no chunks in a variable while a slow client is waited for.
+    for (let next = passOn(await reads.next()); next !== "end"; next = passOn(await reads.next())) {
+      if (next !== undefined) await next;
+    }
+  } catch (error) {
+    await reads.return?.();
+    throw error;
   }
   if (meter.finishReason === undefined) throw new UpstreamError("failed", "The answer ended without a finish reason");
 }

@@ -8,6 +8,8 @@ import { EventTemplate } from "./event-template.ts";
 import { isObject, type JsonObject } from "./json.ts";
 
 const DONE = "[DONE]";
+/** Events become larger on their way to the client, so a slow client is given few at a time. */
+const EVENTS_AT_ONCE_MAX = 128;
 
 /** Reads an unstreamed answer as the one chunk that it folds from. Rejects with UpstreamError. */
 export async function readAnswer(body: HttpBody, scrub: Scrub): Promise<UpstreamChunk> {
@@ -21,7 +23,7 @@ export async function readAnswer(body: HttpBody, scrub: Scrub): Promise<Upstream
 }
 
 /**
- * A streamed answer as chunks, one array for each read from the connection. It is complete with a finish reason: then
+ * A streamed answer as chunks, one array for each read from the connection, several for a read of many events. It is complete with a finish reason: then
  * neither a missing `[DONE]` nor a connection that breaks takes anything from it. Without one it breaks with
  * UpstreamError, after all chunks that came before. Ending the iteration early closes the connection at once.
  */
@@ -32,6 +34,10 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
   readonly #reader = new ChunkReader();
   readonly #template = new EventTemplate();
   #length = 0;
+  /** Events that were read and not returned yet. */
+  #unread: string[] = [];
+  /** Breaks the answer after the events that came before it. */
+  #tooLong: UpstreamError | undefined;
   #isEnded = false;
   #failure: unknown;
 
@@ -48,7 +54,8 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
     while (!this.#isEnded) {
       const chunks: UpstreamChunk[] = [];
       try {
-        await this.#readInto(chunks);
+        if (this.#unread.length === 0) await this.#read();
+        this.#readEvents(this.#unread.splice(0, EVENTS_AT_ONCE_MAX), chunks);
       } catch (error) {
         // Nothing that comes after its finish reason takes anything from an answer.
         this.#end(this.#reader.isFinished && error instanceof UpstreamError ? undefined : error);
@@ -68,7 +75,8 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
     return { done: true, value: undefined };
   }
 
-  async #readInto(chunks: UpstreamChunk[]): Promise<void> {
+  async #read(): Promise<void> {
+    if (this.#tooLong !== undefined) throw this.#tooLong;
     const bytes = await this.#body.read();
     if (bytes === undefined) {
       if (!this.#reader.isFinished) throw new UpstreamError("failed", "The stream ended without a finish reason");
@@ -77,17 +85,12 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
     }
     this.#length += lengthOf(bytes);
     if (this.#length > BODY_BYTES_MAX) throw answerTooLong();
-    const events: string[] = [];
-    let tooLong: unknown;
     try {
       // Many small chunks are read several times faster as one.
-      this.#events.push(bytes.length === 1 && bytes[0] !== undefined ? bytes[0] : Buffer.concat(bytes), events);
+      this.#events.push(bytes.length === 1 && bytes[0] !== undefined ? bytes[0] : Buffer.concat(bytes), this.#unread);
     } catch (error) {
-      tooLong = error;
+      this.#tooLong = new UpstreamError("malformed", "The upstream sent an event that is too long", { cause: error });
     }
-    this.#readEvents(events, chunks);
-    if (tooLong === undefined || this.#isEnded) return;
-    throw new UpstreamError("malformed", "The upstream sent an event that is too long", { cause: tooLong });
   }
 
   #readEvents(events: readonly string[], chunks: UpstreamChunk[]): void {
