@@ -1,8 +1,7 @@
-import { once } from "node:events";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 import { expectEnvelope } from "./envelope.ts";
-import { dial } from "./raw-http.ts";
+import { closeOf, dial } from "./raw-http.ts";
 
 const COMPLETIONS = "/v1/chat/completions";
 const LIMIT_BYTES = 64 * 1024;
@@ -51,6 +50,6 @@ test("bodies above the budget are refused with 503 while they are held, and othe
   const other = await makeOrganization(service, "100");
   expect((await complete(other.token, HELD_BYTES)).status).toBe(200);
   unfinished.destroy();
-  await once(unfinished, "close");
+  await closeOf(unfinished);
   await expect.poll(async () => (await complete(organization.token, HELD_BYTES)).status, { interval: 20 }).toBe(200);
 });

@@ -6,7 +6,7 @@ import { cutOffMs } from "../support/patience.ts";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
 import { expectEnvelope } from "./envelope.ts";
-import { answersIn, dial } from "./raw-http.ts";
+import { answersIn, closeOf, dial } from "./raw-http.ts";
 
 /** A credit a token of output; the input costs a thousandth of it. */
 const PRICE = { input: 1_000, output: 1_000_000 };
@@ -273,7 +273,7 @@ test("headers that dribble in from 300 sockets: all are cut off, and others are 
     // A third of them says nothing at all.
     if (index % 3 > 0) socket.write("GET /v1/models HTTP/1.1\r\nHost: x\r\n");
     const dribbling = setInterval(() => index % 3 > 0 && socket.write("x-a: b\r\n"), 500);
-    await once(socket, "close");
+    await closeOf(socket);
     clearInterval(dribbling);
     return { ms: Date.now() - beganAtMs, answer: answersIn(Buffer.concat(pieces))[0] };
   });

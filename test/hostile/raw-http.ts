@@ -15,6 +15,11 @@ export function dial(url: string): Socket {
   return connect(Number(port), hostname).on("error", () => {});
 }
 
+/** Resolves when a connection is closed, also where it ends with an error such as a reset. */
+export function closeOf(socket: Socket): Promise<void> {
+  return new Promise((resolve) => void socket.once("close", () => resolve()));
+}
+
 /** Sends bytes on a new connection and resolves with the first `count` final answers. Rejects when none comes. */
 export function exchangeRaw(url: string, bytes: string | Buffer, count = 1): Promise<RawAnswer[]> {
   return new Promise((resolve, reject) => {

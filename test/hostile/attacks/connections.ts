@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { answersIn, dial } from "../raw-http.ts";
+import { answersIn, closeOf, dial } from "../raw-http.ts";
 import { type Attack, authorization, type Target } from "./attack.ts";
 import { fuzzConnections } from "./fuzz.ts";
 
@@ -60,7 +60,7 @@ export const connectionAttacks: readonly Attack[] = [
       const received: Buffer[] = [];
       socket.on("data", (data: Buffer) => received.push(data));
       socket.write(CONNECT);
-      await once(socket, "close");
+      await closeOf(socket);
       assert.deepEqual(
         answersIn(Buffer.concat(received)).map(({ status }) => status),
         [400],
@@ -79,7 +79,7 @@ export const connectionAttacks: readonly Attack[] = [
       try {
         await answerOn(authenticated, models);
         await answerOn(oldest, HEALTH);
-        const closed = once(oldest, "close");
+        const closed = closeOf(oldest);
         for (let opened = 0; opened < ANONYMOUS_CONNECTIONS; opened += 100) {
           const some = Array.from({ length: 100 }, () => dial(target.url));
           more.push(...some);

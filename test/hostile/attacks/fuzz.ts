@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Random } from "../../crash/random.ts";
-import { answersIn, dial, exchangeRaw } from "../raw-http.ts";
+import { answersIn, closeOf, dial, exchangeRaw } from "../raw-http.ts";
 import type { Target } from "./attack.ts";
 
 const AT_ONCE = 20;
@@ -94,8 +93,8 @@ async function play(target: Target, trial: Trial, seed: number): Promise<void> {
   const socket = dial(target.url);
   const received: Buffer[] = [];
   socket.on("data", (data: Buffer) => received.push(data));
-  const closed = once(socket, "close");
-  await Promise.race([once(socket, "connect"), closed]);
+  const closed = closeOf(socket);
+  await Promise.race([new Promise((resolve) => socket.once("connect", resolve)), closed]);
   socket.write(text.slice(0, first), "latin1");
   if (pauseMs > 0) await sleep(pauseMs);
   if (socket.writable) socket.write(text.slice(first, length), "latin1");
