@@ -10,6 +10,7 @@ export interface Pools {
   place: string;
 }
 
+/** How long a query waits for a connection, where the caller does not say. */
 const CONNECT_TIMEOUT_MS = 5_000;
 const STATEMENT_TIMEOUT_MS = 5_000;
 const LOCK_TIMEOUT_MS = 2_000;
@@ -31,8 +32,11 @@ const types = {
   },
 } as pg.CustomTypesConfig;
 
-/** Opens the pools; connects only when something is asked. Throws OperatorError for an address that is none. */
-export function openPools(url: string): Pools {
+/**
+ * Opens the pools; connects only when something is asked. A query waits `connectTimeoutMs` for a connection. Throws
+ * OperatorError for an address that is none.
+ */
+export function openPools(url: string, connectTimeoutMs = CONNECT_TIMEOUT_MS): Pools {
   const open = (max: number, setting: string) => {
     const pool = new pg.Pool({
       connectionString: withSetting(url, setting),
@@ -40,7 +44,7 @@ export function openPools(url: string): Pools {
       types,
       application_name: "tollgate",
       keepAlive: true,
-      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+      connectionTimeoutMillis: connectTimeoutMs,
       statement_timeout: STATEMENT_TIMEOUT_MS,
       lock_timeout: LOCK_TIMEOUT_MS,
       idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_TIMEOUT_MS,

@@ -5,13 +5,16 @@ import { type ContractStore, storeContract } from "../contract.ts";
 import type { Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 
+/** Long, because 1,000 transitions at once share a few connections, however slow the machine is. */
+const CONNECT_TIMEOUT_MS = 120_000;
+
 describe.skipIf(!hasPostgres)("on a real server", () => {
   storeContract("PostgreSQL", openForContract);
 });
 
 async function openForContract(): Promise<ContractStore> {
   const database = await createTestDatabase();
-  const open = () => openPostgresStore({ url: database.url, role: "service" });
+  const open = () => openPostgresStore({ url: database.url, role: "service", connectTimeoutMs: CONNECT_TIMEOUT_MS });
   const stores: Store[] = [await open()];
   const beside = new pg.Client({ connectionString: database.url });
   await beside.connect();

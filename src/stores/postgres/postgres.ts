@@ -31,6 +31,8 @@ export interface PostgresOptions {
   role: "service" | "command";
   /** Whether the tables are created where there are none, and an older schema brought up to date. Absent: yes. */
   creates?: boolean;
+  /** How long a query waits for a connection. Absent: 5 s, after which the store counts as unavailable. */
+  connectTimeoutMs?: number;
 }
 
 const MIGRATIONS = new URL("./migrations/", import.meta.url);
@@ -42,8 +44,13 @@ const SNAPSHOT_TIMEOUT_MS = 60_000;
  * Opens a PostgreSQL database (15 or later) as a store, its schema brought up to date. Rejects with OperatorError when it
  * cannot be reached, does not fit or holds another schema: one line, which never tells the password.
  */
-export async function openPostgresStore({ url, role, creates = true }: PostgresOptions): Promise<Store> {
-  const pools = openPools(url);
+export async function openPostgresStore({
+  url,
+  role,
+  creates = true,
+  connectTimeoutMs,
+}: PostgresOptions): Promise<Store> {
+  const pools = openPools(url, connectTimeoutMs);
   try {
     await checkServer(pools);
     const migrations = readMigrations(MIGRATIONS);
