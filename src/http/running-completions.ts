@@ -8,7 +8,7 @@ export class RunningCompletions {
   #isCut = false;
   readonly #waiting: (() => void)[] = [];
 
-  /** Whether the service itself closes connections now: a client whose connection closes has not disconnected. */
+  /** Tells that the service itself closes connections now: a client whose connection closes has not disconnected. */
   get isCut(): boolean {
     return this.#isCut;
   }

@@ -2,7 +2,7 @@ import { firstImageAddress, isPublicHost } from "../contract/image-address.ts";
 import type { Scrub } from "./openai/errors.ts";
 import type { UpstreamRequest } from "./provider.ts";
 
-/** Whether an upstream is in a private network. Takes null for the base URL of a provider that has its own. */
+/** Tests whether an upstream is in a private network. Takes null for the base URL of a provider that has its own. */
 export function isPrivateUpstream(baseUrl: string | null): boolean {
   const host = baseUrl === null ? undefined : URL.parse(baseUrl)?.hostname;
   return host !== undefined && !isPublicHost(host);
