@@ -53,7 +53,11 @@ export class Authenticator {
    * `organization_paused`), and rejects with StoreUnavailableError where the store cannot tell.
    */
   authenticate(token: string): Principal | Promise<Principal> {
-    const key = tokenHashHex(token);
+    return this.authenticateHash(tokenHashHex(token));
+  }
+
+  /** The same for the hash of a token as {@link tokenHashHex} returns it: undefined for a text that can be no token. */
+  authenticateHash(key: string | undefined): Principal | Promise<Principal> {
     if (key === undefined) throw new ApiError("invalid_token");
     const nowMs = this.#clock();
     const known = this.#known.get(key);

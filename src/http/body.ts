@@ -16,6 +16,7 @@ declare module "fastify" {
 const ANONYMOUS_LIMIT_BYTES = 16 * 1024;
 const ADMINISTRATOR_LIMIT_BYTES = 1024 * 1024;
 const JSON_BOUNDS = { depth: JSON_DEPTH_MAX, values: JSON_VALUES_MAX };
+const EMPTY = Buffer.alloc(0);
 const FIRST_CAPACITY_BYTES = 4 * 1024;
 /** A buffer that is full is replaced by one that is so many times as long as what it must hold. */
 const GROWTH = 4;
@@ -119,7 +120,7 @@ const EXCESSES = {
  */
 class GrowingBuffer {
   readonly #lengthMax: number;
-  #buffer: Buffer = Buffer.alloc(0);
+  #buffer: Buffer = EMPTY;
   length = 0;
 
   constructor(lengthMax: number) {
@@ -127,7 +128,7 @@ class GrowingBuffer {
   }
 
   get bytes(): Buffer {
-    return this.#buffer.subarray(0, this.length);
+    return this.#buffer.length === this.length ? this.#buffer : this.#buffer.subarray(0, this.length);
   }
 
   append(chunk: Buffer): void {

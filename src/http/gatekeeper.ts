@@ -1,4 +1,6 @@
+import type { Socket } from "node:net";
 import type { FastifyRequest } from "fastify";
+import { tokenHashHex } from "../accounts/token.ts";
 import type { Principal } from "../contract/principal.ts";
 import type { Scope } from "../contract/scope.ts";
 import { limitKeys } from "../gateway/admit.ts";
@@ -8,15 +10,22 @@ import { markAuthenticated } from "./anonymous-connections.ts";
 import { bearerToken, requireScope, withChallenge } from "./auth.ts";
 import { clientAddressKey } from "./client-address.ts";
 
-/** Tells whom a token stands for; answers at once where it is known, and rejects with ApiError or StoreUnavailableError. */
 export interface TokenAuthenticator {
-  authenticate(token: string): Principal | Promise<Principal>;
+  /**
+   * Returns whom a token stands for, at once where that is known. Takes its SHA-256 in hexadecimal digits, undefined for a
+   * text that can be no token. Throws or rejects with ApiError or StoreUnavailableError.
+   */
+  authenticateHash(hash: string | undefined): Principal | Promise<Principal>;
 }
+
+/** The token of a connection's last request and its hash: most clients send the same one each time. */
+const LAST_TOKEN = Symbol("last token of a connection");
+type TokenSocket = Socket & { [LAST_TOKEN]?: { token: string; hash: string | undefined } };
 
 /** What every operation asks before it reads a body: who is calling, whether they may, and how often they did. */
 export function gatekeeper(gateway: Gateway, authenticator: TokenAuthenticator, scope: Scope) {
   return async (request: FastifyRequest): Promise<void> => {
-    const principal = await principalFor(authenticator, bearerToken(request));
+    const principal = await principalFor(authenticator, hashFor(request.raw.socket, bearerToken(request)));
     request.principal = principal;
     markAuthenticated(request.raw.socket);
     requireScope(principal, scope);
@@ -25,9 +34,17 @@ export function gatekeeper(gateway: Gateway, authenticator: TokenAuthenticator, 
   };
 }
 
-async function principalFor(authenticator: TokenAuthenticator, token: string): Promise<Principal> {
+function hashFor(socket: TokenSocket, token: string): string | undefined {
+  const last = socket[LAST_TOKEN];
+  if (last?.token === token) return last.hash;
+  const hash = tokenHashHex(token);
+  socket[LAST_TOKEN] = { token, hash };
+  return hash;
+}
+
+async function principalFor(authenticator: TokenAuthenticator, hash: string | undefined): Promise<Principal> {
   try {
-    return await authenticator.authenticate(token);
+    return await authenticator.authenticateHash(hash);
   } catch (error) {
     throw withChallenge(error);
   }

@@ -38,7 +38,7 @@ export class BoundedAccessLog implements AccessLog {
   readonly #levels: ReadonlySet<string>;
   readonly #write: (lines: string) => void;
   /** Serialized when they are written: one after another they cost a fraction of what each costs between two requests. */
-  #lines: object[] = [];
+  #lines: { level: LogLevel; timeMs: number; fields: object; msg: string }[] = [];
   #flushing: NodeJS.Timeout | undefined;
   #isWindowOpen = false;
   /** Lines of failures in this minute. */
@@ -70,14 +70,17 @@ export class BoundedAccessLog implements AccessLog {
     clearTimeout(this.#flushing);
     this.#flushing = undefined;
     if (this.#lines.length === 0) return;
-    const text = this.#lines.map((line) => `${JSON.stringify(line)}\n`).join("");
+    let text = "";
+    for (const { level, timeMs, fields, msg } of this.#lines) {
+      text += `${JSON.stringify({ level, time: new Date(timeMs), ...fields, msg })}\n`;
+    }
     this.#lines = [];
     this.#write(withoutTokens(text));
   }
 
   #gather(level: LogLevel, fields: object, msg: string): void {
     if (!this.#levels.has(level)) return;
-    this.#lines.push({ level, time: new Date(this.#options.clock()), ...fields, msg });
+    this.#lines.push({ level, timeMs: this.#options.clock(), fields, msg });
     if (this.#lines.length >= FLUSH_LINES) this.flush();
     else this.#flushing ??= setTimeout(() => this.flush(), FLUSH_MS).unref();
   }

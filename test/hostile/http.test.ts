@@ -125,6 +125,16 @@ describe("below HTTP", () => {
   });
 });
 
+test("requests of different tokens on one connection are each answered for their own organization", async () => {
+  const { token: otherToken, id: otherId } = await makeOrganization(service, "7");
+  const usage = (token: string) => `GET /v1/usage HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n\r\n`;
+  const tokens = [organization.token, otherToken, "sk-tg-none", otherToken, organization.token, organization.token];
+  const answers = await exchangeRaw(service.url, tokens.map(usage).join(""), tokens.length);
+  const expected = [organization.id, otherId, undefined, otherId, organization.id, organization.id];
+  expect(answers.map(({ status }) => status)).toEqual(expected.map((id) => (id === undefined ? 401 : 200)));
+  for (const [index, id] of expected.entries()) if (id !== undefined) expect(answers[index]?.body).toContain(id);
+});
+
 test("after all of this the service is ready, and has found no defect of its own", async () => {
   expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
   expect(service.output()).not.toMatch(/"level":"(error|fatal)"/);
