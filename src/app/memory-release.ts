@@ -11,14 +11,14 @@ export interface MemoryReleaseOptions {
   collect: () => void;
 }
 
-/** Long, because such a collection also drops compiled code and shrinks the heap's limits: a load that follows is slower at first. */
+/** Long, because such a collection also drops compiled code: a load that follows is slower at first. */
 const CHECK_EVERY_MS = 60_000;
 /** Less is not worth a collection. */
 const GROWN_BYTES = 16 * 1024 * 1024;
 
 /**
- * Gives memory back to the system when no request has come for a minute, also after the start. This takes the place of V8's
- * own collections of an idle process, see {@link disableIdleCollections}.
+ * Gives memory back to the system when no request has come for a minute, also after the start. This takes the place of
+ * V8's own collections of an idle process, see {@link disableIdleCollections}.
  */
 export class MemoryRelease {
   readonly #options: MemoryReleaseOptions;

@@ -104,7 +104,8 @@ async function relay(
       if (next !== undefined) await next;
     }
   } catch (error) {
-    await reads.return?.();
+    // As `for await` does; a failure to close changes nothing about the first one.
+    await reads.return?.().catch(() => undefined);
     throw error;
   }
   if (meter.finishReason === undefined) throw new UpstreamError("failed", "The answer ended without a finish reason");

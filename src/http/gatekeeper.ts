@@ -18,28 +18,31 @@ export interface TokenAuthenticator {
   authenticateHash(hash: string | undefined): Principal | Promise<Principal>;
 }
 
-/** The token of a connection's last request and its hash: most clients send the same one each time. */
+/** The token of a connection's last authenticated request, and its hash: most clients send the same one each time. */
 const LAST_TOKEN = Symbol("last token of a connection");
-type TokenSocket = Socket & { [LAST_TOKEN]?: { token: string; hash: string | undefined } };
+interface HashedToken {
+  token: string;
+  hash: string | undefined;
+}
+type TokenSocket = Socket & { [LAST_TOKEN]?: HashedToken };
 
 /** What every operation asks before it reads a body: who is calling, whether they may, and how often they did. */
 export function gatekeeper(gateway: Gateway, authenticator: TokenAuthenticator, scope: Scope) {
   return async (request: FastifyRequest): Promise<void> => {
-    const principal = await principalFor(authenticator, hashFor(request.raw.socket, bearerToken(request)));
+    const socket: TokenSocket = request.raw.socket;
+    const token = hashedToken(socket, bearerToken(request));
+    const principal = await principalFor(authenticator, token.hash);
     request.principal = principal;
-    markAuthenticated(request.raw.socket);
+    socket[LAST_TOKEN] = token;
+    markAuthenticated(socket);
     requireScope(principal, scope);
     const requestStanding = gateway.limits.countRequest(requestKeys(gateway, principal, request.ip));
     request.caller = { principal, requestStanding, isToldLimits: scope === "chat.completions:write" };
   };
 }
 
-function hashFor(socket: TokenSocket, token: string): string | undefined {
-  const last = socket[LAST_TOKEN];
-  if (last?.token === token) return last.hash;
-  const hash = tokenHashHex(token);
-  socket[LAST_TOKEN] = { token, hash };
-  return hash;
+function hashedToken({ [LAST_TOKEN]: last }: TokenSocket, token: string): HashedToken {
+  return last?.token === token ? last : { token, hash: tokenHashHex(token) };
 }
 
 async function principalFor(authenticator: TokenAuthenticator, hash: string | undefined): Promise<Principal> {

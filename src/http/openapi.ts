@@ -40,8 +40,8 @@ export function documentBase(version: string, basePath: string) {
 const DOCUMENT_TYPES = { json: "application/json; charset=utf-8", yaml: "application/x-yaml" };
 
 /**
- * Answers requests for the OpenAPI document in one format. It is serialized once, at the first request, when all routes are known; a
- * client that has it already gets 304 (RFC 9110, section 13.1.2).
+ * Answers requests for the OpenAPI document in one format. It is serialized once, at the first request, when all routes are
+ * known; a client that has it already gets 304 (RFC 9110, section 13.1.2).
  */
 export function documentHandler(server: FastifyInstance, format: keyof typeof DOCUMENT_TYPES) {
   let document: { text: string; etag: string } | undefined;

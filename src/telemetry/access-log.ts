@@ -30,8 +30,9 @@ export function openAccessLog(options: AccessLogOptions): AccessLog {
 }
 
 /**
- * A log with one line a request, in the form of the other log's lines. Lines are gathered for a tenth of a second and written together. Those of requests that
- * failed are bounded for each minute, so that a flood of them cannot fill a disk; what is left out is counted by code.
+ * A log with one line a request, in the form of the other log's lines. Lines are gathered for a tenth of a second and
+ * written together. Those of requests that failed are bounded for each minute, so that a flood of them cannot fill a disk;
+ * what is left out is counted by code.
  */
 export class BoundedAccessLog implements AccessLog {
   readonly #options: AccessLogOptions;

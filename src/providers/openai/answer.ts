@@ -23,9 +23,10 @@ export async function readAnswer(body: HttpBody, scrub: Scrub): Promise<Upstream
 }
 
 /**
- * A streamed answer as chunks, one array for each read from the connection, several for a read of many events. It is complete with a finish reason: then
- * neither a missing `[DONE]` nor a connection that breaks takes anything from it. Without one it breaks with
- * UpstreamError, after all chunks that came before. Ending the iteration early closes the connection at once.
+ * A streamed answer as chunks, one array for each read from the connection, several for a read of many events. It is
+ * complete with a finish reason: then neither a missing `[DONE]` nor a connection that breaks takes anything from it.
+ * Without one it breaks with UpstreamError, after all chunks that came before. Ending the iteration early closes the
+ * connection at once.
  */
 export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> {
   readonly #body: HttpBody;
