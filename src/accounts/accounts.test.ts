@@ -10,6 +10,7 @@ import type { Store } from "../stores/store.ts";
 import { Accounts, type TokenDraft } from "./accounts.ts";
 import { COMMAND_ACTOR } from "./audit.ts";
 import { Authenticator } from "./authenticate.ts";
+import { tokenHashHex } from "./token.ts";
 
 const DAY_MS = 86_400_000;
 const directory = mkdtempSync(join(tmpdir(), "tollgate-accounts-"));
@@ -46,7 +47,7 @@ async function create(changes: Partial<TokenDraft> = {}) {
 }
 async function codeOf(token: string): Promise<string> {
   try {
-    await authenticator.authenticate(token);
+    await authenticator.authenticate(tokenHashHex(token));
     return "admitted";
   } catch (error) {
     return error instanceof ApiError ? error.code : String(error);
@@ -83,7 +84,7 @@ describe("organizations", () => {
 describe("tokens", () => {
   test("stand for their organization, with the scopes of the API and every model", async () => {
     const { token, row } = await create();
-    expect(await authenticator.authenticate(token)).toEqual({
+    expect(await authenticator.authenticate(tokenHashHex(token))).toEqual({
       tokenId: row.id,
       organizationId: row.organizationId,
       organizationLimits: null,
@@ -101,7 +102,7 @@ describe("tokens", () => {
       models: ["a", "b"],
       limits: { requestsPerMinute: 3 },
     });
-    expect(await authenticator.authenticate(token)).toMatchObject({
+    expect(await authenticator.authenticate(tokenHashHex(token))).toMatchObject({
       scopes: new Set(["models:read", "usage:read"]),
       models: new Set(["a", "b"]),
       limits: { requestsPerMinute: 3 },
@@ -110,7 +111,7 @@ describe("tokens", () => {
 
   test("of the playground have every scope by default, like all others", async () => {
     const { token } = await create({ organizationId: "org_playground" });
-    expect(await authenticator.authenticate(token)).toMatchObject({
+    expect(await authenticator.authenticate(tokenHashHex(token))).toMatchObject({
       organizationId: "org_playground",
       organizationKind: "playground",
       scopes: new Set(["chat.completions:write", "models:read", "usage:read"]),

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { ApiError, StoreUnavailableError } from "../errors.ts";
 import type { TokenWithOrganization } from "../stores/store.ts";
 import { Authenticator } from "./authenticate.ts";
-import { makeToken } from "./token.ts";
+import { makeToken, tokenHashHex } from "./token.ts";
 
 /** A store of one token that counts look-ups and answers when it is told to. */
 function setUp(changes: Partial<TokenWithOrganization> = {}) {
@@ -55,7 +55,9 @@ const codeOf = async (answer: () => unknown) => {
 describe("look-ups", () => {
   test("a hundred at once ask the store once", async () => {
     const { token, state, authenticator } = setUp();
-    const principals = await Promise.all(Array.from({ length: 100 }, () => authenticator.authenticate(token)));
+    const principals = await Promise.all(
+      Array.from({ length: 100 }, () => authenticator.authenticate(tokenHashHex(token))),
+    );
     expect(state.lookups).toBe(1);
     expect(principals[99]).toEqual({
       tokenId: "tok_1",
@@ -82,7 +84,7 @@ describe("look-ups", () => {
           ? `sk-tg-${Array.from({ length: 49 }, (_, index) => letter(index)).join("")}`
           : token.slice(0, place) + (letter(0) === token[place] ? "-" : letter(0)) + token.slice(place + 1);
       try {
-        authenticator.authenticate(text);
+        authenticator.authenticate(tokenHashHex(text));
       } catch (error) {
         if (error instanceof ApiError && error.code === "invalid_token") refused.count += 1;
       }
@@ -93,14 +95,14 @@ describe("look-ups", () => {
 
   test("a known token is told at once, and looked up again in the background from half its time on", async () => {
     const { token, state, authenticator } = setUp();
-    const first = await authenticator.authenticate(token);
+    const first = await authenticator.authenticate(tokenHashHex(token));
     state.nowMs += 449;
-    expect(authenticator.authenticate(token)).toBe(first);
+    expect(authenticator.authenticate(tokenHashHex(token))).toBe(first);
     expect(state.lookups).toBe(1);
     for (let round = 2; round < 20; round += 1) {
       state.nowMs += round === 2 ? 1 : 450;
-      expect(authenticator.authenticate(token)).not.toBeInstanceOf(Promise);
-      expect(authenticator.authenticate(token)).not.toBeInstanceOf(Promise);
+      expect(authenticator.authenticate(tokenHashHex(token))).not.toBeInstanceOf(Promise);
+      expect(authenticator.authenticate(tokenHashHex(token))).not.toBeInstanceOf(Promise);
       await settled();
       expect(state.lookups).toBe(round);
     }
@@ -108,9 +110,9 @@ describe("look-ups", () => {
 
   test("a token that rested for 900 ms waits for the store", async () => {
     const { token, state, authenticator } = setUp();
-    await authenticator.authenticate(token);
+    await authenticator.authenticate(tokenHashHex(token));
     state.nowMs += 900;
-    expect(authenticator.authenticate(token)).toBeInstanceOf(Promise);
+    expect(authenticator.authenticate(tokenHashHex(token))).toBeInstanceOf(Promise);
     expect(state.lookups).toBe(2);
   });
 
@@ -118,35 +120,35 @@ describe("look-ups", () => {
     const { token, state, authenticator } = setUp();
     const { row } = state;
     state.row = undefined;
-    expect(await codeOf(() => authenticator.authenticate(token))).toBe("invalid_token");
+    expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBe("invalid_token");
     state.row = row;
     state.nowMs += 899;
-    expect(await codeOf(() => authenticator.authenticate(token))).toBe("invalid_token");
+    expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBe("invalid_token");
     expect(state.lookups).toBe(1);
     state.nowMs += 1;
-    expect(await codeOf(() => authenticator.authenticate(token))).toBe("admitted");
+    expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBe("admitted");
   });
 });
 
 describe("what ends a token", () => {
   test.each([0, 449, 450, 899])("revoked %i ms after the look-up, it is refused within a second", async (atMs) => {
     const { token, state, authenticator } = setUp();
-    await authenticator.authenticate(token);
+    await authenticator.authenticate(tokenHashHex(token));
     state.nowMs += atMs;
     if (state.row !== undefined) state.row.revokedAtMs = state.nowMs;
-    await codeOf(() => authenticator.authenticate(token));
+    await codeOf(() => authenticator.authenticate(tokenHashHex(token)));
     state.nowMs += 1000;
-    expect(await codeOf(() => authenticator.authenticate(token))).toBe("invalid_token");
+    expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBe("invalid_token");
   });
 
   test("in steady use, a revocation is in force at the next background look-up", async () => {
     const { token, state, authenticator } = setUp();
-    await authenticator.authenticate(token);
+    await authenticator.authenticate(tokenHashHex(token));
     if (state.row !== undefined) state.row.revokedAtMs = state.nowMs;
     const codes = new Map<number, unknown>();
     for (let ms = 100; ms <= 1000; ms += 100) {
       state.nowMs += 100;
-      codes.set(ms, await codeOf(() => authenticator.authenticate(token)));
+      codes.set(ms, await codeOf(() => authenticator.authenticate(tokenHashHex(token))));
       await settled();
     }
     expect(codes.get(500)).toBe("admitted");
@@ -156,24 +158,24 @@ describe("what ends a token", () => {
 
   test("expiry is tested at each use", async () => {
     const { token, state, authenticator } = setUp({ expiresAtMs: 1_000_100 });
-    await authenticator.authenticate(token);
+    await authenticator.authenticate(tokenHashHex(token));
     state.nowMs = 1_000_099;
-    expect(await codeOf(() => authenticator.authenticate(token))).toBe("admitted");
+    expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBe("admitted");
     state.nowMs = 1_000_100;
-    expect(await codeOf(() => authenticator.authenticate(token))).toBe("expired_token");
+    expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBe("expired_token");
     expect(state.lookups).toBe(1);
   });
 
   test("a revoked token that has expired too is an invalid one", async () => {
     const { token, authenticator } = setUp({ expiresAtMs: 1, revokedAtMs: 1 });
-    expect(await codeOf(() => authenticator.authenticate(token))).toBe("invalid_token");
+    expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBe("invalid_token");
   });
 
   test("a clock that is set back keeps no entry alive", async () => {
     const { token, state, authenticator } = setUp();
-    await authenticator.authenticate(token);
+    await authenticator.authenticate(tokenHashHex(token));
     state.nowMs -= 3_600_000;
-    expect(authenticator.authenticate(token)).toBeInstanceOf(Promise);
+    expect(authenticator.authenticate(tokenHashHex(token))).toBeInstanceOf(Promise);
   });
 });
 
@@ -181,19 +183,19 @@ describe("a store that is down", () => {
   test("is told as such, never as a refused token", async () => {
     const { token, state, authenticator } = setUp();
     state.down = true;
-    expect(await codeOf(() => authenticator.authenticate(token))).toBeInstanceOf(StoreUnavailableError);
+    expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBeInstanceOf(StoreUnavailableError);
     state.down = false;
-    expect(await codeOf(() => authenticator.authenticate(token))).toBe("admitted");
+    expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBe("admitted");
   });
 
   test("leaves a known token its 900 ms", async () => {
     const { token, state, authenticator } = setUp();
-    await authenticator.authenticate(token);
+    await authenticator.authenticate(tokenHashHex(token));
     state.down = true;
     state.nowMs += 899;
-    expect(await codeOf(() => authenticator.authenticate(token))).toBe("admitted");
+    expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBe("admitted");
     await settled();
     state.nowMs += 1;
-    expect(await codeOf(() => authenticator.authenticate(token))).toBeInstanceOf(StoreUnavailableError);
+    expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBeInstanceOf(StoreUnavailableError);
   });
 });

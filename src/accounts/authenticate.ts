@@ -2,7 +2,6 @@ import { LRUCache } from "lru-cache";
 import type { Principal } from "../contract/principal.ts";
 import { ApiError } from "../errors.ts";
 import type { AccountRows, TokenWithOrganization } from "../stores/store.ts";
-import { tokenHashHex } from "./token.ts";
 
 export interface AuthenticatorOptions {
   rows: Pick<AccountRows, "tokenByHash">;
@@ -49,15 +48,11 @@ export class Authenticator {
   }
 
   /**
-   * The principal, at once where it is known. Throws or rejects with ApiError (`invalid_token`, `expired_token`,
+   * Returns the principal of a token, at once where it is known. Takes the token's SHA-256 in hexadecimal digits, undefined
+   * for a text that can be no token. Throws or rejects with ApiError (`invalid_token`, `expired_token`,
    * `organization_paused`), and rejects with StoreUnavailableError where the store cannot tell.
    */
-  authenticate(token: string): Principal | Promise<Principal> {
-    return this.authenticateHash(tokenHashHex(token));
-  }
-
-  /** The same for the hash of a token as {@link tokenHashHex} returns it: undefined for a text that can be no token. */
-  authenticateHash(key: string | undefined): Principal | Promise<Principal> {
+  authenticate(key: string | undefined): Principal | Promise<Principal> {
     if (key === undefined) throw new ApiError("invalid_token");
     const nowMs = this.#clock();
     const known = this.#known.get(key);

@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { MemoryRelease, makeCollect } from "./memory-release.ts";
@@ -83,7 +83,7 @@ const DISABLE = `
 import { disableIdleCollections } from ${JSON.stringify(new URL("memory-release.ts", import.meta.url))};
 disableIdleCollections();`;
 
-test("V8 does not collect on its own while the process is idle", async () => {
+test("a process that is idle is not collected by V8 itself once that is turned off", async () => {
   const untouched = startIdle(IDLE_PROCESS);
   const disabled = startIdle(`${DISABLE}${IDLE_PROCESS}`);
   try {
@@ -99,9 +99,9 @@ test("V8 does not collect on its own while the process is idle", async () => {
 function startIdle(code: string) {
   const sooner = ["--memory-reducer-delay-ms=100", "--gc-memory-reducer-start-delay-ms=100"];
   const words = ["--trace-gc", ...sooner, "--input-type=module", "--eval", code];
-  const child: ChildProcess = spawn(process.execPath, words, { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(process.execPath, words, { stdio: ["ignore", "pipe", "inherit"] });
   let output = "";
-  child.stdout?.on("data", (text: Buffer) => {
+  child.stdout.on("data", (text: Buffer) => {
     output += text.toString();
   });
   return {

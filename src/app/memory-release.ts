@@ -15,7 +15,7 @@ export interface MemoryReleaseOptions {
 const CHECK_EVERY_MS = 60_000;
 /** Less is not worth a collection. */
 const GROWN_BYTES = 16 * 1024 * 1024;
-/** 23 days: an integer of 32 bits. */
+/** 23 days; V8 takes integers of 32 bits. */
 const NEVER_MS = 2_000_000_000;
 
 /**

@@ -104,7 +104,7 @@ async function relay(
       if (next !== undefined) await next;
     }
   } catch (error) {
-    // As `for await` does; a failure to close changes nothing about the first one.
+    // Closes the connection. Where that fails too, the first failure is the one to report.
     await reads.return?.().catch(() => undefined);
     throw error;
   }

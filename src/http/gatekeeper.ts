@@ -15,7 +15,7 @@ export interface TokenAuthenticator {
    * Returns whom a token stands for, at once where that is known. Takes its SHA-256 in hexadecimal digits, undefined for a
    * text that can be no token. Throws or rejects with ApiError or StoreUnavailableError.
    */
-  authenticateHash(hash: string | undefined): Principal | Promise<Principal>;
+  authenticate(hash: string | undefined): Principal | Promise<Principal>;
 }
 
 /** The token of a connection's last authenticated request, and its hash: most clients send the same one each time. */
@@ -47,7 +47,7 @@ function hashedToken({ [LAST_TOKEN]: last }: TokenSocket, token: string): Hashed
 
 async function principalFor(authenticator: TokenAuthenticator, hash: string | undefined): Promise<Principal> {
   try {
-    return await authenticator.authenticateHash(hash);
+    return await authenticator.authenticate(hash);
   } catch (error) {
     throw withChallenge(error);
   }

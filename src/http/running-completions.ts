@@ -8,7 +8,7 @@ export class RunningCompletions {
   #isCut = false;
   readonly #waiting: (() => void)[] = [];
 
-  /** Tells that the service itself closes connections now: a client whose connection closes has not disconnected. */
+  /** True while the service itself closes connections: a client whose connection closes then has not disconnected. */
   get isCut(): boolean {
     return this.#isCut;
   }

@@ -12,7 +12,7 @@ export interface Provider {
   readonly id: string;
   /** Whether it fails because a request says so: a failure then tells nothing of the next request. */
   readonly isScripted?: boolean;
-  /** Tells that the upstream is in a private network: it is sent no image addresses, which it would fetch from there. */
+  /** True for an upstream in a private network: it is sent no image addresses, which it would fetch from there. */
   readonly isPrivate?: boolean;
   /** Why a request cannot be put into the upstream's words, found without asking it; undefined where it can, or where only asking tells. */
   refusal?(request: UpstreamRequest): UpstreamError | undefined;

@@ -98,6 +98,19 @@ describe("a stream in pieces", () => {
     expect(heard.items).toBeLessThan(5);
   });
 
+  test.each([
+    ["then the end", finish() + DONE, undefined],
+    ["then an event that is too long", `data: ${"x".repeat(300_000)}\n\n`, { failure: "malformed" }],
+  ])("many small events of one read come a few at a time, whole and in order: %s", async (_name, end, error) => {
+    const words = Array.from({ length: 5_000 }, (_, index) => `${index} `);
+    const heard = await hearBytes(STREAM_HEAD + words.map((text) => word(text)).join("") + end);
+    expect(heard.text).toBe(words.join(""));
+    if (error === undefined) expect(heard.error).toBeUndefined();
+    else expect(heard.error).toMatchObject(error);
+    // 128 of them at the most.
+    expect(heard.items).toBeGreaterThanOrEqual(Math.ceil(5_000 / 128));
+  });
+
   test("a million empty events between two words", async () => {
     const empty = `${"\n".repeat(500_000)}${"data:\n\n".repeat(250_000)}${": \n\n".repeat(250_000)}`;
     expect(await hearBytes(STREAM_HEAD + word("a") + empty + word("b") + finish() + DONE)).toMatchObject({

@@ -41,7 +41,7 @@ export async function createTestServer(failing: { catalogFails?: boolean; storeF
   const server = await createServer({
     gateway,
     authenticator: {
-      authenticateHash: async () => {
+      authenticate: async () => {
         if (failing.storeFails) throw new StoreUnavailableError("secret: cannot reach db.internal");
         return principal;
       },
