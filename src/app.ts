@@ -26,7 +26,9 @@ import { PLAYGROUND_ID } from "./contract/principal.ts";
 import { OperatorError, StoreUnavailableError } from "./errors.ts";
 import { Circuits } from "./gateway/circuits.ts";
 import { Limits } from "./gateway/limits.ts";
+import { OutputRates } from "./gateway/output-rates.ts";
 import { RetryBudget } from "./gateway/retry-budget.ts";
+import { TokenCounter } from "./gateway/token-counter.ts";
 import type { AdminServices } from "./http/admin/endpoint.ts";
 import { createServer, type Server } from "./http/server.ts";
 import type { ShutdownOptions } from "./http/shutdown.ts";
@@ -109,7 +111,8 @@ export async function startService(config: Config, surroundings: Surroundings): 
   const refusals = parts.adopt(createRefusalLog(surroundings, store), (log) => log.stop());
   const signInFailures = parts.adopt(createSignInFailures(surroundings, store), (opened) => opened.stop());
   const recorders = { refusals, lastUses, usageDays, signInFailures };
-  const services = { store, ledger, keeper, catalog, upstreams, circuits, accounts, ...recorders };
+  const tokenCounter = parts.adopt(new TokenCounter(surroundings), (opened) => opened.stop());
+  const services = { store, ledger, keeper, tokenCounter, catalog, upstreams, circuits, accounts, ...recorders };
   const server = await createHttp(config, surroundings, services);
   parts.defer(() => server.close(shutdown));
   const address = await listen(server, config.server);
@@ -229,6 +232,7 @@ interface Services {
   store: Store;
   refusals: RefusalLog;
   ledger: Ledger;
+  tokenCounter: TokenCounter;
   keeper: ConversationKeeper;
   catalog: LiveCatalog;
   upstreams: Upstreams;
@@ -241,7 +245,7 @@ interface Services {
 
 function createHttp(config: Config, surroundings: Surroundings, services: Services): Promise<Server> {
   const { clock, log, version } = surroundings;
-  const { store, ledger, keeper, catalog, upstreams, circuits, lastUses } = services;
+  const { store, ledger, keeper, tokenCounter, catalog, upstreams, circuits, lastUses } = services;
   const limits = new Limits(clock);
   const { providers } = upstreams;
   const { limits: limitSettings, playground, completions } = config;
@@ -255,6 +259,8 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
       providers,
       ...settings,
       ...routing,
+      tokenCounter,
+      outputRates: new OutputRates(),
       clock,
       newId: newIdOf(surroundings),
       log,

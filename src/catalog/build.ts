@@ -5,7 +5,7 @@ import { configuredModels, type ModelSettings, priceOfRoute, type Surroundings }
 import { findFacts, offeredBy } from "./facts.ts";
 import { type CreditSettings, creditSettingsFault } from "./known-prices.ts";
 import type { KnownProvider } from "./known-provider.ts";
-import { identify, KNOWN_PROVIDERS, limitsOf, type ProviderIdentity } from "./known-providers.ts";
+import { chargingOf, identify, KNOWN_PROVIDERS, limitsOf, type ProviderIdentity } from "./known-providers.ts";
 import type { FoundServer } from "./local-servers.ts";
 import type { Catalog, CatalogModel } from "./model.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
@@ -125,7 +125,9 @@ function knownModel(
   const { prices, shortPrompt, deprecated } = priced;
   return compose({
     id,
-    routes: [{ providerId: provider.id, model: name, prices, ...(shortPrompt && { shortPrompt }) }],
+    routes: [
+      { providerId: provider.id, model: name, prices, ...(shortPrompt && { shortPrompt }), ...chargingOf(known) },
+    ],
     facts,
     ...limitsOf(known, provider),
     isDeprecated: deprecated,

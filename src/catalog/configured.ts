@@ -12,7 +12,7 @@ import {
   type Unpriced,
 } from "./known-prices.ts";
 import type { KnownProvider } from "./known-provider.ts";
-import { identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
+import { chargingOf, identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
 import type { CatalogModel, Route } from "./model.ts";
 import { quote, refuse } from "./refuse.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
@@ -131,13 +131,14 @@ function checkWeights(key: string, routes: ModelSettings["routes"]): void {
 }
 
 function pricedRoute(key: string, found: FoundRoute): Route {
-  const { provider, model, weight, facts, priced, stated } = found;
+  const { provider, model, weight, known, facts, priced, stated } = found;
   const contextWindow = facts?.contextWindow ?? (typeof priced === "string" ? undefined : priced.contextWindow);
   const route = {
     providerId: provider.id,
     model,
     ...(weight !== undefined && { weight }),
     ...(contextWindow !== undefined && { contextWindow }),
+    ...chargingOf(known),
   };
   if (stated !== undefined) return { ...route, prices: stated };
   if (typeof priced === "string") return refuse(key, whyUnpriced(priced, provider.id, model), PRICE_WORDS);

@@ -31,6 +31,10 @@ export interface KnownProvider extends Limits {
   remarks: readonly string[];
   /** How it differs from most that are compatible with OpenAI's API. */
   dialect?: Partial<Dialect>;
+  /** Whether it runs tools of its own, such as a search, whose results count to the prompt. */
+  runsTools?: boolean;
+  /** Whether it counts reasoning beside what `max_tokens` bounds. */
+  countsReasoningBeside?: boolean;
   /** What holds where a provider with a wire of its own is spoken to by its OpenAI-compatible API instead. */
   compatible?: Limits;
 }

@@ -1,5 +1,6 @@
 import type { Dialect } from "../contract/dialect.ts";
 import type { KnownProvider, Limits } from "./known-provider.ts";
+import type { Route } from "./model.ts";
 import { anthropic } from "./providers/anthropic.ts";
 import { azure } from "./providers/azure.ts";
 import { bedrock } from "./providers/bedrock.ts";
@@ -79,6 +80,14 @@ export function identify({ kind, baseUrl }: Pick<ProviderIdentity, "kind" | "bas
   if (host === undefined) return undefined;
   const further = Object.hasOwn(FURTHER_HOSTS, host) ? FURTHER_HOSTS[host] : undefined;
   return KNOWN_PROVIDERS.find((provider) => provider.id === further || hostOf(provider.baseUrl) === host);
+}
+
+/** What of a provider's own ways decides how much a request may be charged at most. */
+export function chargingOf(known: KnownProvider | undefined): Pick<Route, "runsTools" | "countsReasoningBeside"> {
+  return {
+    ...(known?.runsTools === true && { runsTools: true }),
+    ...(known?.countsReasoningBeside === true && { countsReasoningBeside: true }),
+  };
 }
 
 /** What cannot be had of a known provider in the way a provider of its is spoken to. */

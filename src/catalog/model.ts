@@ -48,6 +48,10 @@ export interface Route {
   weight?: number;
   /** Tokens, where it is known. */
   contextWindow?: number;
+  /** Whether the provider runs tools of its own, whose results count to the prompt. */
+  runsTools?: boolean;
+  /** Whether the provider counts reasoning beside what `max_tokens` bounds. */
+  countsReasoningBeside?: boolean;
 }
 
 /** The name of an upstream in the books, in headers and in logs. */

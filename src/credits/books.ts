@@ -76,6 +76,8 @@ export interface Attempt {
   route: string;
   outcome: string;
   durationMs: number;
+  /** Tokens that the upstream reported, where others were charged. */
+  reported?: TokenCounts;
 }
 
 /** How a request went, for those who look into it later; no charge depends on it. */
@@ -140,7 +142,12 @@ export interface AdjustmentRow {
   madeAtMs: number;
 }
 
-export type EventBasis = "reported" | "counted";
+/**
+ * Where the charged tokens come from: the upstream's report, the service's own count, the bound of the hold where the
+ * report was above it, or an estimate where the client disconnected and the output was not visible.
+ */
+export const BASES = ["reported", "counted", "bounded", "estimated"] as const;
+export type EventBasis = (typeof BASES)[number];
 export type EventEnd = "complete" | "client_left" | "upstream_failed" | "timed_out" | "recovered";
 
 /** The sums over both events of a hold are what it came to: tokens, cost and shortfall of event 1 are signed differences. */

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { ChatCompletionRequest, RequestMessage, Tool } from "../contract/request.ts";
-import { countPiece, estimatePrompt } from "./estimate.ts";
+import { estimatePrompt, promptTexts, tokensOfPiece } from "./estimate.ts";
 
 const IMAGE_TOKENS_MAX = 1_600;
 
@@ -76,6 +76,23 @@ describe("estimatePrompt", () => {
     );
   });
 
+  test("promptTexts returns the text whose bytes the upper bound counts", () => {
+    fc.assert(
+      fc.property(fc.array(message, { minLength: 1, maxLength: 5 }), fc.option(texts), (messages, instructions) => {
+        const request = { model: "m", messages, ...(instructions !== null && { instructions }) };
+        const bytes = promptTexts(request).reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+        const { likely, likelyBesideText, most } = estimatePrompt(request, IMAGE_TOKENS_MAX);
+        expect(likely - likelyBesideText).toBe(Math.ceil(bytes / 4));
+        expect(most).toBeGreaterThanOrEqual(bytes + likelyBesideText);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test("the upper bound includes the system message that the template of gpt-oss begins with", () => {
+    expect(say("").most).toBeGreaterThan(100);
+  });
+
   test("counts bytes, not characters", () => {
     expect(say("日本語").most - say("").most).toBe(9);
     expect(say("abc").most - say("").most).toBe(3);
@@ -136,7 +153,7 @@ describe("estimatePrompt", () => {
   });
 });
 
-describe("countPiece", () => {
+describe("tokensOfPiece", () => {
   test.each([
     ["", 0],
     ["a", 1],
@@ -146,13 +163,13 @@ describe("countPiece", () => {
     ["日本語日", 1],
     ["x".repeat(400), 100],
   ])("counts %j as %i", (text, tokens) => {
-    expect(countPiece(text)).toBe(tokens);
+    expect(tokensOfPiece(Buffer.byteLength(text))).toBe(tokens);
   });
 
   test("never counts more tokens than bytes, nor none for something", () => {
     fc.assert(
       fc.property(texts, (text) => {
-        const tokens = countPiece(text);
+        const tokens = tokensOfPiece(Buffer.byteLength(text));
         expect(tokens <= Buffer.byteLength(text) && tokens > 0 === text.length > 0).toBe(true);
       }),
       { numRuns: 1_000 },

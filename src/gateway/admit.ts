@@ -7,6 +7,7 @@ import { estimatePrompt, type PromptEstimate } from "../credits/estimate.ts";
 import { affordableOutputTokens, type HoldNeed, holdBounds, OUTPUT_TOKENS_LEAST } from "../credits/holding.ts";
 import { FREE } from "../credits/price.ts";
 import { ApiError } from "../errors.ts";
+import { boundsOf } from "./charge.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
 import { KEY_KEPT_MS } from "./kept-answer.ts";
 import type { LimitKey, Standing, TakenTokens } from "./limits.ts";
@@ -63,13 +64,8 @@ export async function admit(
   try {
     exit = gateway.limits.enter(limitKeys(gateway, principal, "concurrentRequests"));
     const isFree = principal.organizationKind === "playground";
-    const prices = isFree ? FREE : pricesAt(model, estimate.most);
-    const need = {
-      promptTokensMost: estimate.most,
-      outputTokensLeast: wish.least,
-      outputTokensMost: wish.most,
-      prices,
-    };
+    const need = needOf(model, estimate, wish, isFree);
+    const { prices } = need;
     const facts = factsOf(gateway, call, model, route, prices);
     const idempotency = call.idempotency === null ? null : { ...call.idempotency, keepMs: KEY_KEPT_MS };
     const outcome = await gateway.ledger.hold({ facts, ...holdBounds(need), idempotency });
@@ -78,14 +74,26 @@ export async function admit(
       leave(0);
       return { ...outcome, tokenStanding };
     }
-    if (outcome.outcome !== "held") throw refusal(outcome, need, outputParam(request));
-    const maxTokens = Math.max(1, affordableOutputTokens(outcome.amount, need));
+    if (outcome.outcome !== "held") throw refusal(outcome, need, wish, outputParam(request));
+    const affordable = affordableOutputTokens(outcome.amount, need);
+    const maxTokens = Math.max(1, Math.min(affordable, wish.most));
     const isShortened = maxTokens < wish.wanted;
     return { facts, estimate, maxTokens, isShortened, available: outcome.available, isFree, tokenStanding, leave };
   } catch (error) {
     leave(0);
     throw error;
   }
+}
+
+/** What a hold covers: on each route the most that the request can be charged there. */
+function needOf(model: CatalogModel, estimate: PromptEstimate, wish: OutputWish, isFree: boolean): HoldNeed {
+  const bounds = model.routes.map((route) => boundsOf(model, route, estimate, wish.most));
+  const promptTokensMost = Math.max(...bounds.map(({ prompt }) => prompt));
+  const outputTokensMost = Math.max(...bounds.map(({ completion }) => completion));
+  // A shorter `max_tokens` is a smaller hold only where it bounds everything that is charged as output.
+  const outputTokensLeast = outputTokensMost > wish.most ? outputTokensMost : wish.least;
+  const prices = isFree ? FREE : pricesAt(model, promptTokensMost);
+  return { promptTokensMost, outputTokensLeast, outputTokensMost, prices };
 }
 
 interface OutputWish {
@@ -187,6 +195,7 @@ function keyRefusal(outcome: string): ApiError | undefined {
 function refusal(
   outcome: Exclude<Outcomes["hold"], { outcome: "held" | "replayed" }>,
   need: HoldNeed,
+  wish: OutputWish,
   param: ReturnType<typeof outputParam>,
 ): Error {
   if (outcome.outcome !== "insufficient" && outcome.outcome !== "busy") {
@@ -205,7 +214,8 @@ function refusal(
     const message = `${credits} are held by requests that are still running: ${figures}. Try again when one has ended.`;
     return new ApiError("credits_held", message, { fields, headers: { ...headers, "retry-after": "1" } });
   }
-  const affordable = affordableOutputTokens(reach, need);
+  const isBoundByMaxTokens = need.outputTokensMost === wish.most;
+  const affordable = isBoundByMaxTokens ? affordableOutputTokens(reach, need) : 0;
   fields.affordable_max_tokens = affordable;
   const hint = affordable > 0 ? ` They pay for a ${param} of ${affordable}.` : "";
   const message = `${credits} do not cover this request: ${figures}.${hint}`;

@@ -18,8 +18,8 @@ type Outcome = "answered" | "client_left" | "stopped" | UpstreamFailure;
 export interface Course {
   /** The route that was called last; before that, the first one. */
   route: Route;
-  /** Whether an upstream was called. */
-  isCalled: boolean;
+  /** When the upstream was called that was called last; null: none was. */
+  calledAtMs: number | null;
   /** Of the upstream whose answer has begun. */
   circuit: Circuit | undefined;
   /** Each until its answer began, or its failure was known. */
@@ -64,7 +64,7 @@ export async function attempt(
     }
     if (failure !== undefined && !gateway.retryBudget.takes(request.model.id, startedMs)) throw failure;
     course.route = route;
-    course.isCalled = true;
+    course.calledAtMs = startedMs;
     try {
       const answer = await ask(provider, call, request, route, turn + 1 < routes.length);
       const nowMs = gateway.clock();

@@ -34,7 +34,7 @@ function sourceOf(items: (UpstreamChunk[] | Error | Promise<UpstreamChunk[]>)[])
 const options = (isStreamed: boolean, signal = new AbortController().signal) => ({
   isStreamed,
   signal,
-  meter: new Meter(1),
+  meter: new Meter(),
 });
 const read = async (chunks: AsyncIterable<readonly UpstreamChunk[]>) => {
   const all: (readonly UpstreamChunk[])[] = [];
@@ -54,7 +54,7 @@ describe("streamed", () => {
   test.each([[[BROKEN]], [[ROLE, BROKEN]]])("rejects when it breaks before them", async (items) => {
     const asked = options(true);
     await expect(begun(sourceOf(items), asked)).rejects.toBe(BROKEN);
-    expect(asked.meter.reading().tokens.output).toBe(0);
+    expect(asked.meter.output.roughTokens).toBe(0);
   });
 
   test("breaks after them as before", async () => {
@@ -126,13 +126,13 @@ describe("unstreamed", () => {
   test("rejects when it breaks in its middle, and what came is not counted", async () => {
     const asked = options(false);
     await expect(begun(sourceOf([word("a"), BROKEN]), asked)).rejects.toBe(BROKEN);
-    expect(asked.meter.reading().tokens.output).toBe(0);
+    expect(asked.meter.output.roughTokens).toBe(0);
   });
 
   test("what had come is counted for a client that left meanwhile", async () => {
     const left = new Error("left");
     const asked = options(false, AbortSignal.abort(left));
     await expect(begun(sourceOf([word("a"), word("b"), left]), asked)).rejects.toBe(left);
-    expect(asked.meter.reading().tokens.output).toBe(2);
+    expect(asked.meter.output.roughTokens).toBe(2);
   });
 });

@@ -31,10 +31,11 @@ export async function complete(gateway: Gateway, call: CompletionCall, client: A
   if ("answer" in admission) return replay(call, model, admission, client);
   call.onHeld();
   const sink = sinkOf(call, client);
-  const meter = new Meter(admission.estimate.likely);
+  const meter = new Meter();
   const ending = beginning(route, sink);
+  const answered = { model, request: prepared.request, admission, meter, ending };
   const admittedMs = gateway.clock();
-  gateway.ledger.checkpoint(admission.facts.holdId, () => delivered(admission, meter, ending));
+  gateway.ledger.checkpoint(admission.facts.holdId, () => delivered(answered));
   let failure: unknown;
   let settlement: Settlement | undefined;
   try {
@@ -52,7 +53,7 @@ export async function complete(gateway: Gateway, call: CompletionCall, client: A
   }
   judge(gateway, ending, failure);
   try {
-    settlement = await settle(gateway, admission, meter, ending, sink);
+    settlement = await settle(gateway, answered, sink);
   } catch (error) {
     failure = error;
   } finally {
@@ -77,7 +78,7 @@ function ignoredOf({ ignored }: PreparedRequest, answer: ProviderAnswer): readon
 }
 
 function beginning(route: Route, { streams }: AnswerSink): Ending {
-  const course = { route, isCalled: false, circuit: undefined, attempts: [] };
+  const course = { route, calledAtMs: null, circuit: undefined, attempts: [] };
   return { ...course, end: "complete", isStream: streams, isStreamed: false, firstTokenMs: null, failure: null };
 }
 

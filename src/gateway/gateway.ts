@@ -7,7 +7,9 @@ import type { Ledger } from "../ledger/ledger.ts";
 import type { Provider } from "../providers/provider.ts";
 import type { Circuits } from "./circuits.ts";
 import type { Limits, Standing } from "./limits.ts";
+import type { OutputRates } from "./output-rates.ts";
 import type { RetryBudget } from "./retry-budget.ts";
+import type { TokenCounter } from "./token-counter.ts";
 
 /** Bounds of the playground organization, which has no credits to bound it. */
 export interface PlaygroundSettings {
@@ -26,6 +28,8 @@ export interface Gateway {
   circuits: Circuits;
   retryBudget: RetryBudget;
   limits: Limits;
+  tokenCounter: Pick<TokenCounter, "count">;
+  outputRates: OutputRates;
   limitSettings: LimitSettings;
   playground: PlaygroundSettings;
   /** Highest `max_tokens`, also for requests that state none; `model`: each model's own maximum. */

@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Meter, reportedTokens, usageOf } from "./meter.ts";
 
@@ -20,10 +21,6 @@ describe("reportedTokens", () => {
     ["NaN", Number.NaN],
     ["a fraction", 1.5],
     ["text", "12"],
-    ["above 10^7", 10_000_001],
-    ["2^31", 2 ** 31],
-    ["2^53+1", 2 ** 53 + 1],
-    ["2^63", 2 ** 63],
     ["infinite", Number.POSITIVE_INFINITY],
   ])("believes no counter that is %s", (_name, value) => {
     expect(reportedTokens({ prompt_tokens: value, completion_tokens: 1 })).toBeUndefined();
@@ -38,45 +35,67 @@ describe("reportedTokens", () => {
     expect(reportedTokens({ prompt_tokens: 5, completion_tokens: 5, reasoning_tokens: 6 })).toBeUndefined();
   });
 
-  test("zero and the largest counter are believed, but not zero for all", () => {
+  test("believes zero for one counter, but not for all, and any integer: the bounds of the hold limit it", () => {
     expect(reportedTokens({ prompt_tokens: 0, completion_tokens: 1 })).toMatchObject({ input: 0, output: 1 });
     expect(reportedTokens({ prompt_tokens: 0, completion_tokens: 0 })).toBeUndefined();
-    expect(reportedTokens({ prompt_tokens: 10_000_000, completion_tokens: 0 })).toMatchObject({ input: 10_000_000 });
+    for (const large of [10_000_001, 2 ** 31, 2 ** 53 + 2, 2 ** 63]) {
+      expect(reportedTokens({ prompt_tokens: large, completion_tokens: 0 })).toMatchObject({ input: large });
+    }
   });
 });
 
 describe("a meter", () => {
-  test("counts what passes where nothing is reported", () => {
-    const meter = new Meter(17);
-    meter.add([{ delta: { role: "assistant", content: "" } }, { delta: { content: "one " } }]);
+  test("keeps the text by class, and counts its pieces roughly", () => {
+    const meter = new Meter();
+    meter.add([{ delta: { role: "assistant", content: "" } }]);
+    expect(meter.hasContent).toBe(false);
+    meter.add([{ delta: { content: "one " } }]);
+    expect(meter.hasContent).toBe(true);
     meter.add([{ delta: { reasoning_content: "hm " } }, { delta: { content: "x".repeat(40) } }]);
     meter.add([{ delta: { tool_calls: [{ index: 0, id: "c", function: { name: "f", arguments: "{}" } }] } }]);
     meter.add([{ finish_reason: "stop" }]);
     expect(meter.finishReason).toBe("stop");
-    expect(meter.reading()).toEqual({
-      tokens: { input: 17, cachedInput: 0, cacheWrite: 0, output: 1 + 10 + 2, reasoning: 1 },
-      basis: "counted",
-    });
+    expect([meter.output.roughTokens, meter.reasoning.roughTokens]).toEqual([1 + 10 + 2, 1]);
+    expect([meter.output.text(), meter.reasoning.text()]).toEqual([`one ${"x".repeat(40)}f{}`, "hm "]);
+    expect(meter.report()).toBeUndefined();
   });
 
-  test("takes the report where it can be true, and its own count where it cannot", () => {
-    const meter = new Meter(17);
-    meter.add([{ delta: { content: "one " } }, { usage: { prompt_tokens: 9, completion_tokens: 2 } }]);
-    expect(meter.reading()).toMatchObject({ basis: "reported", tokens: { input: 9, output: 2 } });
-    meter.add([{ usage: { prompt_tokens: 9, completion_tokens: -2 } }]);
-    expect(meter.reading()).toMatchObject({ basis: "counted", tokens: { input: 17, output: 1 } });
+  test("a tool call is content, also without a name or arguments yet", () => {
+    const meter = new Meter();
+    meter.add([{ delta: { tool_calls: [{ index: 0, id: "c" }] } }]);
+    expect(meter.hasContent).toBe(true);
   });
 
-  test("adds to an early report what came after it, unless the answer has ended", () => {
-    const meter = new Meter(17);
+  test("any text in any pieces is kept whole up to 128 KiB, and counted by the same ratio beyond", () => {
+    fc.assert(
+      fc.property(fc.array(fc.string({ unit: "grapheme", maxLength: 2_000 }), { maxLength: 50 }), (pieces) => {
+        const meter = new Meter();
+        for (const content of pieces) meter.add([{ delta: { content } }]);
+        const whole = pieces.join("");
+        expect(meter.output.bytes).toBe(Buffer.byteLength(whole));
+        expect(whole.startsWith(meter.output.text())).toBe(true);
+        if (meter.output.bytes <= 128 * 1024) expect(meter.output.text()).toBe(whole);
+      }),
+      { numRuns: 200 },
+    );
+    const long = new Meter();
+    for (let i = 0; i < 100; i += 1) long.add([{ delta: { content: "x".repeat(8 * 1024) } }]);
+    expect(long.output.text().length).toBe(128 * 1024);
+    expect(long.output.scaled(1_000)).toBe(6_250);
+  });
+
+  test("an early report is final once the answer has ended, or while no text follows it", () => {
+    const meter = new Meter();
     meter.add([{ delta: { content: "one " }, usage: { prompt_tokens: 9, completion_tokens: 1 } }]);
-    expect(meter.reading()).toMatchObject({ basis: "reported", tokens: { input: 9, output: 1 } });
+    expect(meter.report()).toMatchObject({ isFinal: true, tokens: { input: 9, output: 1 } });
     meter.add([{ delta: { content: "two " } }, { delta: { reasoning_content: "hm " } }]);
-    expect(meter.reading()).toMatchObject({ basis: "counted", tokens: { input: 9, output: 2, reasoning: 1 } });
+    expect(meter.report()).toMatchObject({ isFinal: false, tokens: { input: 9, output: 1 } });
     meter.add([{ usage: { prompt_tokens: 9, completion_tokens: 5, reasoning_tokens: 2 } }]);
-    expect(meter.reading()).toMatchObject({ basis: "reported", tokens: { input: 9, output: 3, reasoning: 2 } });
+    expect(meter.report()).toMatchObject({ isFinal: true, tokens: { input: 9, output: 3, reasoning: 2 } });
     meter.add([{ delta: { content: "three " } }, { finish_reason: "stop" }]);
-    expect(meter.reading()).toMatchObject({ basis: "reported", tokens: { input: 9, output: 3, reasoning: 2 } });
+    expect(meter.report()).toMatchObject({ isFinal: true, tokens: { input: 9, output: 3, reasoning: 2 } });
+    meter.add([{ usage: { prompt_tokens: 9, completion_tokens: -2 } }]);
+    expect(meter.report()).toBeUndefined();
   });
 
   test("usage goes back into OpenAI's shape", () => {

@@ -1,74 +1,115 @@
 import type { CompletionUsage, Delta, FinishReason } from "../contract/completion.ts";
 import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
-import type { EventBasis } from "../credits/books.ts";
-import { countPiece } from "../credits/estimate.ts";
+import { tokensOfPiece } from "../credits/estimate.ts";
 import type { TokenCounts } from "../credits/price.ts";
 import type { UpstreamChunk, UpstreamUsage } from "../providers/provider.ts";
 
-/** No counter above this is believed: it is beyond every context window. */
-const TOKENS_MAX = 10_000_000;
+/** Bytes of text that are kept to be counted. What is longer is counted by the same ratio. */
+const KEPT_BYTES_MAX = 128 * 1024;
+const KEPT_BYTES_FIRST = 256;
 
-/** Counts what passes, so that there is a count where the upstream reports none, or none that can be true. */
+/** What an upstream has reported by now, and whether the report covers everything that has come. */
+export interface Report {
+  tokens: TokenCounts;
+  isFinal: boolean;
+}
+
+/** Records what passes through an answer: its text, so that tokens can be counted, and the upstream's reports. */
 export class Meter {
   finishReason: FinishReason | undefined;
-  #output = 0;
-  #reasoning = 0;
+  readonly output = new PassedText();
+  readonly reasoning = new PassedText();
+  #hasContent = false;
   #usage: UpstreamUsage | undefined;
-  /** What had been counted when the upstream reported last. */
-  #before = { output: 0, reasoning: 0 };
-  readonly #promptTokensLikely: number;
-
-  constructor(promptTokensLikely: number) {
-    this.#promptTokensLikely = promptTokensLikely;
-  }
+  /** Bytes that had come when the upstream last reported. */
+  #bytesBefore = 0;
 
   add(chunks: readonly UpstreamChunk[]): void {
     for (const chunk of chunks) {
       if (chunk.finish_reason !== undefined) this.finishReason = chunk.finish_reason;
-      if (chunk.delta !== undefined) this.#count(chunk.delta);
+      if (chunk.delta !== undefined) this.#record(chunk.delta);
       if (chunk.usage === undefined) continue;
       this.#usage = chunk.usage;
-      this.#before = { output: this.#output, reasoning: this.#reasoning };
+      this.#bytesBefore = this.bytes;
     }
+  }
+
+  /** Whether text or a tool call has come. */
+  get hasContent(): boolean {
+    return this.#hasContent;
+  }
+
+  /** Bytes of text that have come. */
+  get bytes(): number {
+    return this.output.bytes + this.reasoning.bytes;
   }
 
   /**
-   * What to charge for what has passed: the upstream's report where it can be true, else what was counted. Some report from
-   * the first event on: of an answer that has not ended, what came after the report is no part of it.
+   * The newest report, undefined where it cannot be true. Some upstreams report from the first event on: of an answer that
+   * has not ended, the text after the report is no part of it.
    */
-  reading(): { tokens: TokenCounts; basis: EventBasis } {
-    const reported = this.#usage === undefined ? undefined : reportedTokens(this.#usage);
-    const output = this.#output - this.#before.output;
-    const reasoning = this.#reasoning - this.#before.reasoning;
-    if (reported !== undefined) {
-      if (this.finishReason !== undefined || output + reasoning === 0) return { tokens: reported, basis: "reported" };
-      const more = { output: reported.output + output, reasoning: reported.reasoning + reasoning };
-      return { tokens: { ...reported, ...more }, basis: "counted" };
-    }
-    const tokens = {
-      input: this.#promptTokensLikely,
-      cachedInput: 0,
-      cacheWrite: 0,
-      output: this.#output,
-      reasoning: this.#reasoning,
-    };
-    return { tokens, basis: "counted" };
+  report(): Report | undefined {
+    const tokens = this.#usage === undefined ? undefined : reportedTokens(this.#usage);
+    if (tokens === undefined) return undefined;
+    return { tokens, isFinal: this.finishReason !== undefined || this.#bytesBefore === this.bytes };
   }
 
-  #count(delta: Delta): void {
-    if (delta.content) this.#output += countPiece(delta.content);
-    if (delta.refusal) this.#output += countPiece(delta.refusal);
-    if (delta.reasoning_content) this.#reasoning += countPiece(delta.reasoning_content);
+  #record(delta: Delta): void {
+    if (delta.content) this.output.add(delta.content);
+    if (delta.refusal) this.output.add(delta.refusal);
+    if (delta.reasoning_content) this.reasoning.add(delta.reasoning_content);
     for (const call of delta.tool_calls ?? []) {
-      this.#output += countPiece(call.function?.name ?? "") + countPiece(call.function?.arguments ?? "");
+      this.#hasContent = true;
+      this.output.add(call.function?.name ?? "");
+      this.output.add(call.function?.arguments ?? "");
     }
+    this.#hasContent ||= this.bytes > 0;
+  }
+}
+
+/** Text as it passed, as UTF-8, because as many short strings it would take ten times the memory. */
+class PassedText {
+  bytes = 0;
+  /** Tokens by the length of the pieces: less exact than the tokenizer's count, and known at once. */
+  roughTokens = 0;
+  #kept: Buffer | undefined;
+  #keptBytes = 0;
+
+  add(piece: string): void {
+    if (piece === "") return;
+    const bytes = Buffer.byteLength(piece);
+    this.bytes += bytes;
+    this.roughTokens += tokensOfPiece(bytes);
+    this.#keptBytes += this.#room(bytes).write(piece, this.#keptBytes);
+  }
+
+  /** What was kept of the text. */
+  text(): string {
+    return this.#kept?.toString("utf8", 0, this.#keptBytes) ?? "";
+  }
+
+  /** Tokens of the whole text from those of the part that was kept. */
+  scaled(tokens: number): number {
+    return this.#keptBytes === 0 ? 0 : Math.ceil((tokens * this.bytes) / this.#keptBytes);
+  }
+
+  /** The buffer, large enough for so many more bytes as far as text is kept. */
+  #room(bytes: number): Buffer {
+    const size = this.#kept?.length ?? 0;
+    const needed = Math.min(KEPT_BYTES_MAX, this.#keptBytes + bytes);
+    if (this.#kept !== undefined && needed <= size) return this.#kept;
+    const grown = Buffer.allocUnsafe(Math.min(KEPT_BYTES_MAX, Math.max(KEPT_BYTES_FIRST, size * 2, needed)));
+    this.#kept?.copy(grown, 0, 0, this.#keptBytes);
+    this.#kept = grown;
+    return grown;
   }
 }
 
 /**
- * An upstream's usage as disjoint classes, or undefined where it cannot be true: each counter an integer from 0 to 10^7,
- * the parts at most the whole, and not nothing at all, which is what those write who do not count. Cached and written tokens are part of `prompt_tokens`, reasoning tokens part of
- * `completion_tokens` (OpenAI's API reference, "The chat completion object").
+ * An upstream's usage as disjoint classes, or undefined where it cannot be true: each counter is an integer of at least 0,
+ * the parts are at most the whole, and not all counters are 0, which upstreams write that do not count. Cached and written
+ * tokens are part of `prompt_tokens`, reasoning tokens part of `completion_tokens` (OpenAI's API reference, "The chat
+ * completion object").
  */
 export function reportedTokens(usage: UpstreamUsage): TokenCounts | undefined {
   const prompt = counter(usage.prompt_tokens);
@@ -84,7 +125,7 @@ export function reportedTokens(usage: UpstreamUsage): TokenCounts | undefined {
   return { input, cachedInput, cacheWrite, output: completion - reasoning, reasoning };
 }
 
-/** Disjoint classes back in OpenAI's shape; the details stand where there is something to tell. */
+/** Disjoint classes back in OpenAI's shape; details appear where they are not 0. */
 export function usageOf(tokens: TokenCounts, charged: MicroCredits): CompletionUsage {
   const prompt = tokens.input + tokens.cachedInput + tokens.cacheWrite;
   const completion = tokens.output + tokens.reasoning;
@@ -99,5 +140,5 @@ export function usageOf(tokens: TokenCounts, charged: MicroCredits): CompletionU
 }
 
 function counter(value: unknown): number | undefined {
-  return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= TOKENS_MAX ? value : undefined;
+  return typeof value === "number" && Number.isInteger(value) && value >= 0 ? value : undefined;
 }

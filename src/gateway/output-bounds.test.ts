@@ -8,7 +8,7 @@ const setting = fc.oneof(tokens, fc.constant("model" as const));
 const model = fc.record({ maxOutputTokens: tokens, contextWindow: tokens });
 const estimate = fc
   .record({ likely: tokens, factor: fc.integer({ min: 1, max: 8 }) })
-  .map(({ likely, factor }) => ({ least: Math.ceil(likely / 4), likely, most: likely * factor }));
+  .map(({ likely, factor }) => ({ least: Math.ceil(likely / 4), likely, likelyBesideText: 7, most: likely * factor }));
 
 describe("the output of a request that states no bound", () => {
   test("is never more than the setting, the model's maximum or the context, and never less than a token", () => {

@@ -1,4 +1,5 @@
-import { pricesAt, upstreamOf } from "../catalog/model.ts";
+import { type CatalogModel, pricesAt, upstreamOf } from "../catalog/model.ts";
+import type { ChatCompletionRequest } from "../contract/request.ts";
 import type { MicroCredits } from "../credits/amount.ts";
 import type { EventEnd, HoldFacts, Trace } from "../credits/books.ts";
 import { FREE, NO_TOKENS, TOKEN_CLASSES, type TokenCounts } from "../credits/price.ts";
@@ -6,6 +7,7 @@ import type { ErrorCode } from "../errors.ts";
 import type { Checkpoint } from "../ledger/upkeep.ts";
 import type { Admission } from "./admit.ts";
 import type { Course } from "./attempt.ts";
+import { boundsOf, type Charge, chargeOf, roughCharge } from "./charge.ts";
 import type { Gateway } from "./gateway.ts";
 import { KeepingSink } from "./kept-answer.ts";
 import type { Meter } from "./meter.ts";
@@ -31,38 +33,49 @@ export interface Settlement {
 }
 
 /**
- * The one rule of what is charged. A client that leaves pays the input and what was produced for it, once an upstream was
- * called. A failure of ours or the upstream's is charged only where it cut a stream: the input, and what was sent. A
- * complete answer is charged always.
+ * Whether an answer is charged. A client that disconnects pays once an upstream was called. A failure of the service or the
+ * upstream is charged only where it cut a stream that had content. A complete answer is always charged.
  */
-export function isCharged({ end, isCalled, isStreamed }: Pick<Ending, "end" | "isCalled" | "isStreamed">): boolean {
+export function isCharged({ end, isCalled, isStreamed, hasContent }: AnswerState): boolean {
   if (end === "complete") return true;
-  return end === "client_left" ? isCalled : isStreamed;
+  return end === "client_left" ? isCalled : isStreamed && hasContent;
+}
+
+interface AnswerState extends Pick<Ending, "end" | "isStreamed"> {
+  isCalled: boolean;
+  hasContent: boolean;
+}
+
+/** An answer that is to be charged, and what it answers. */
+export interface Answered {
+  model: CatalogModel;
+  request: ChatCompletionRequest;
+  admission: Admission;
+  meter: Meter;
+  ending: Ending;
 }
 
 /**
  * Charges what was delivered, at the prices of the route that was taken, and releases the rest; or releases all. Rejects
  * with StoreUnavailableError where neither the store nor the spool takes it.
  */
-export async function settle(
-  { ledger }: Gateway,
-  admission: Admission,
-  meter: Meter,
-  ending: Ending,
-  sink: AnswerSink,
-): Promise<Settlement> {
+export async function settle(gateway: Gateway, answered: Answered, sink: AnswerSink): Promise<Settlement> {
+  const { ledger } = gateway;
+  const { admission, meter, ending } = answered;
   const { facts, available } = admission;
-  const { tokens, basis } = meter.reading();
-  if (!isCharged(ending)) {
-    await ledger.release({ organizationId: facts.organizationId, holdId: facts.holdId, trace: traceOf(ending) });
-    return { tokens, charged: 0n, available };
+  const { organizationId, holdId } = facts;
+  const isCalled = ending.calledAtMs !== null;
+  if (!isCharged({ ...ending, isCalled, hasContent: meter.hasContent })) {
+    await ledger.release({ organizationId, holdId, trace: traceOf(ending, null) });
+    return { tokens: NO_TOKENS, charged: 0n, available };
   }
+  const { tokens, basis, reported } = await chargeOfAnswer(gateway, answered);
   const outcome = await ledger.settle({
     facts: factsAt(admission, ending, tokens),
     tokens,
     basis,
     end: ending.end,
-    trace: traceOf(ending),
+    trace: traceOf(ending, reported),
     answer: ending.end === "complete" && sink instanceof KeepingSink ? sink.answer(tokens, meter.finishReason) : null,
   });
   // What is available then only the store knows: the caller is told what was when the request was admitted.
@@ -71,10 +84,43 @@ export async function settle(
   return { tokens, charged: outcome.charged, available: outcome.available };
 }
 
-/** What the client has of the answer by now, as an expiry would charge it: of an answer that is not streamed, nothing. */
-export function delivered(admission: Admission, meter: Meter, ending: Ending): ReturnType<Checkpoint> {
-  if (!ending.isStreamed) return { facts: admission.facts, tokens: NO_TOKENS };
-  const { tokens } = meter.reading();
+/** The charge by the rule; notes how fast the upstream was, and tells the operator of a report that cannot be true. */
+async function chargeOfAnswer(
+  gateway: Gateway,
+  { model, request, admission, meter, ending }: Answered,
+): Promise<Charge> {
+  const { route, end, isStream: isStreamed, calledAtMs } = ending;
+  const { estimate, maxTokens, facts } = admission;
+  const elapsedMs = gateway.clock() - (calledAtMs ?? gateway.clock());
+  const bounds = boundsOf(model, route, estimate, maxTokens);
+  const hasClientLeft = end === "client_left";
+  const { prices } = facts;
+  const one = { model, route, request, estimate, bounds, prices, meter, hasClientLeft, isStreamed, elapsedMs };
+  const charge = await chargeOf(gateway, one);
+  const { tokens, basis, reported } = charge;
+  if (end === "complete" && basis === "reported") {
+    gateway.outputRates.note(upstreamOf(route), tokens.output + tokens.reasoning, elapsedMs);
+  }
+  if (reported !== null) {
+    const { organizationId, holdId, requestId } = facts;
+    const fields = { organizationId, holdId, requestId, route: upstreamOf(route), reported, charged: tokens };
+    if (basis === "bounded") {
+      gateway.log.error(fields, "an upstream reported more tokens than the request can have; the bound was charged");
+    } else if (end === "complete") {
+      gateway.log.warn(
+        fields,
+        "an upstream reported fewer tokens than its answer has; the counted tokens were charged",
+      );
+    }
+  }
+  return charge;
+}
+
+/** What the client has of the answer by now, as an expiry would charge it: of an answer without streaming, nothing. */
+export function delivered({ model, admission, meter, ending }: Answered): ReturnType<Checkpoint> {
+  if (!ending.isStreamed || !meter.hasContent) return { facts: admission.facts, tokens: NO_TOKENS };
+  const { estimate, maxTokens } = admission;
+  const { tokens } = roughCharge(meter, estimate.likely, boundsOf(model, ending.route, estimate, maxTokens));
   return { facts: factsAt(admission, ending, tokens), tokens };
 }
 
@@ -84,11 +130,12 @@ function factsAt({ facts, isFree }: Admission, { route }: Ending, tokens: TokenC
   return { ...facts, upstream: upstreamOf(route), prices };
 }
 
-/** Of the attempts nothing is kept where the first one answered: the hold names its route. */
-function traceOf({ isStream, firstTokenMs, attempts, failure }: Ending): Trace {
-  const isPlain = attempts.length === 1 && attempts[0]?.outcome === "answered";
-  const kept = isPlain || attempts.length === 0 ? null : attempts;
-  return { isStreamed: isStream, firstTokenMs, attempts: kept, failure };
+/** Attempts are kept where more than one was needed, or where the upstream's report was not what was charged. */
+function traceOf({ isStream, firstTokenMs, attempts, failure }: Ending, reported: TokenCounts | null): Trace {
+  const isPlain = attempts.length === 1 && attempts[0]?.outcome === "answered" && reported === null;
+  const last = attempts.length - 1;
+  const told = attempts.map((one, index) => (index === last && reported !== null ? { ...one, reported } : one));
+  return { isStreamed: isStream, firstTokenMs, attempts: isPlain || last < 0 ? null : told, failure };
 }
 
 /** All tokens, of every class. */

@@ -40,7 +40,7 @@ const complete = (token: string, model: string, maxTokens: number, options: Requ
     service,
     "/v1/chat/completions",
     token,
-    { model, messages: [{ role: "user", content: "go" }], max_tokens: maxTokens },
+    { model, messages: [{ role: "user", content: "go" }], max_tokens: maxTokens, stream: model === "mute" },
     options,
   );
 /** Long enough for a few requests on a busy machine, and not for a command. */
@@ -64,7 +64,10 @@ async function usageOf(organization: Organization) {
   return [creditsTotal, creditsAvailable, creditsUsed, creditsHeld].map(Math.round);
 }
 
-/** Begins a request that runs until it is told to leave, and waits until its credits are held. */
+/**
+ * Begins a request that runs until it is told to leave, and waits until its credits are held. It is streamed, so that its
+ * client sees that there was no output to pay for.
+ */
 async function running(organization: Organization, maxTokens: number, token = organization.token) {
   const leaving = new AbortController();
   const [, , , before = 0] = await usageOf(organization);

@@ -185,7 +185,7 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
     return ask({}, token);
   },
   credits_held: async () => {
-    const busy = await makeOrganization(service, "1000");
+    const busy = await makeOrganization(service, "1500");
     const running = new AbortController();
     const held = { model: "slow", stream: true, max_tokens: 900 };
     const first = await ask(held, busy.token, { signal: running.signal });

@@ -25,7 +25,7 @@ export interface Usage {
   prompt_tokens_details: { cached_tokens: number };
 }
 
-export const WORD = "word ";
+export const WORD = " word";
 /** The upstream's path for the trials whose streams wait, followed by the trial. */
 export const LETS_GO = "/lets-go/";
 

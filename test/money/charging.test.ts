@@ -17,26 +17,44 @@ import { answering, type Behaviour, startUpstream, type Upstream } from "../supp
 const PRICE = { input: 1_000, output: 1_000_000 };
 const MESSAGES = [{ role: "user", content: "go" }];
 /** More than any test hears before its stream is cut off. */
-const WORDS = Array.from({ length: 4_000 }, () => "word ");
+const WORDS = Array.from({ length: 4_000 }, () => " word");
 
-/** Two words of an answer, then what is told. */
-const twoWordsThen =
-  (end: (response: Parameters<Behaviour>[0]["response"]) => void): Behaviour =>
+type Response = Parameters<Behaviour>[0]["response"];
+
+function writeEvent(response: Response, fields: object): void {
+  response.write(`data: ${JSON.stringify(fields)}\n\n`);
+}
+
+/** A stream with these pieces of text, and then what `end` does. */
+const piecesThen =
+  (pieces: readonly string[], end: (response: Response) => void): Behaviour =>
   ({ response }) => {
     response.writeHead(200, { "content-type": "text/event-stream" });
-    for (const content of ["one ", "two "]) {
-      response.write(`data: ${JSON.stringify({ choices: [{ index: 0, delta: { content } }] })}\n\n`);
-    }
+    for (const content of pieces) writeEvent(response, { choices: [{ index: 0, delta: { content } }] });
     end(response);
   };
+const breakSoon = (response: Response) => void setTimeout(() => response.destroy(), 50);
+/** Reports its usage in the first event, then sends a thousand words. */
+const reportsFirst: Behaviour = ({ response }) => {
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  writeEvent(response, { choices: [], usage: { prompt_tokens: 8, completion_tokens: 1, total_tokens: 9 } });
+  for (const content of WORDS.slice(0, 1_000)) writeEvent(response, { choices: [{ index: 0, delta: { content } }] });
+  writeEvent(response, { choices: [{ index: 0, delta: {}, finish_reason: "stop" }] });
+  response.end("data: [DONE]\n\n");
+};
+const EXCESSIVE = { prompt_tokens: 8, completion_tokens: 9_999_999, total_tokens: 10_000_007 };
 const BEHAVIOURS: Record<string, Behaviour> = {
   slow: answering({ words: WORDS, pauseMs: 20 }),
   mute: () => {},
-  breaking: twoWordsThen((response) => setTimeout(() => response.destroy(), 50)),
-  stalling: twoWordsThen(() => {}),
+  breaking: piecesThen(["one", " two"], breakSoon),
+  "breaking-early": piecesThen([""], breakSoon),
+  stalling: piecesThen(["one", " two"], () => {}),
+  excessive: answering({ words: ["a", " b"], usage: EXCESSIVE }),
+  "too-low": reportsFirst,
+  reasoner: () => {},
   // Not what can be counted, so that it is seen to be believed.
-  reporting: answering({ words: ["a ", "b "], usage: { prompt_tokens: 90, completion_tokens: 7, total_tokens: 97 } }),
-  silent: answering({ words: ["a ", "b "] }),
+  reporting: answering({ words: ["a", " b"], usage: { prompt_tokens: 90, completion_tokens: 7, total_tokens: 97 } }),
+  silent: answering({ words: ["a", " b"] }),
 };
 
 let upstream: Upstream;
@@ -55,7 +73,10 @@ beforeAll(async () => {
       { id: "up", ...compatible },
       { id: "hasty", ...compatible, timeouts: { idleMs: 1_000 } },
     ],
-    models: Object.keys(BEHAVIOURS).map((id) => ({ id, price: PRICE, routes: route(id) })),
+    models: Object.keys(BEHAVIOURS).map((id) => ({
+      ...{ id, price: PRICE, routes: route(id) },
+      ...(id === "reasoner" && { capabilities: ["reasoning"] }),
+    })),
   };
   service = await startService({ config });
 });
@@ -81,6 +102,31 @@ function begin(organization: Organization, fields: object, isWhole = true) {
 
 const complete = (organization: Organization, fields: object, at = service) =>
   send(at, "/v1/chat/completions", organization.token, { messages: MESSAGES, max_tokens: 500, ...fields });
+
+/** Leaves a second after the upstream was called, and gives how long that call lasted. */
+async function secondsUntilLeft(organization: Organization, fields: object): Promise<number> {
+  const before = upstream.requests.length;
+  const startedMs = Date.now();
+  const outgoing = begin(organization, fields);
+  await called(before);
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  outgoing.destroy();
+  const closedMs = (await upstream.requests[before]?.closed) ?? 0;
+  return (closedMs - startedMs) / 1_000;
+}
+
+/** A second at the least, at 50 tokens a second until a hundred answers of a route are known. */
+function expectEstimate(credits: number, seconds: number): void {
+  expect(credits).toBeGreaterThan(49);
+  expect(credits).toBeLessThan(seconds * 50 + 50);
+}
+
+/** The basis of each charge of an organization. */
+async function basesOf(organization: Organization): Promise<string[]> {
+  const words = ["credits", "statement", "--org", organization.id];
+  const { entries } = await service.tollgate<{ entries: { kind: string; basis?: string }[] }>(...words);
+  return entries.flatMap(({ basis }) => basis ?? []);
+}
 
 /** What was charged, once nothing is held any more. */
 async function charged(organization: Organization, at = service): Promise<number> {
@@ -109,7 +155,7 @@ function line(happened: string, isCharged: string, work: () => Promise<void>): v
 }
 
 describe("a client that leaves", () => {
-  line("You left before a model was called.", "Nothing.", async () => {
+  line("You disconnected before a model was called.", "Nothing.", async () => {
     const organization = await makeOrganization(service, "10000");
     const before = upstream.requests.length;
     const outgoing = begin(organization, { model: "mute" }, false);
@@ -120,7 +166,7 @@ describe("a client that leaves", () => {
     expect(upstream.requests.length).toBe(before);
   });
 
-  line("You left before the first word.", "The input.", async () => {
+  line("You disconnected before the first content of a stream.", "The input.", async () => {
     const organization = await makeOrganization(service, "10000");
     const before = upstream.requests.length;
     const outgoing = begin(organization, { model: "mute", stream: true });
@@ -130,14 +176,28 @@ describe("a client that leaves", () => {
     expectWordsAndInput(await charged(organization), 0);
   });
 
-  line("You left in the middle of an answer.", "The input, and what was produced for you until then.", async () => {
+  line("You disconnected before an unstreamed answer came.", "The input, and an estimate of the output.", async () => {
+    const organization = await makeOrganization(service, "10000");
+    const seconds = await secondsUntilLeft(organization, { model: "mute" });
+    expectEstimate(await charged(organization), seconds);
+    expect(await basesOf(organization)).toEqual(["estimated"]);
+  });
+
+  line("You disconnected while a model reasoned without showing it.", "The input, and an estimate of the output.", async () => {
+    const organization = await makeOrganization(service, "10000");
+    const seconds = await secondsUntilLeft(organization, { model: "reasoner", stream: true });
+    expectEstimate(await charged(organization), seconds);
+    expect(await basesOf(organization)).toEqual(["estimated"]);
+  });
+
+  line("You disconnected in the middle of an answer.", "The input, and what was produced for you until then.", async () => {
     const organization = await makeOrganization(service, "10000");
     const before = upstream.requests.length;
     const outgoing = begin(organization, { model: "slow", stream: true });
     const [answer] = await once(outgoing, "response");
     let words = 0;
     for await (const data of answer) {
-      words += String(data).split("word ").length - 1;
+      words += String(data).split(" word").length - 1;
       if (words >= 10) break;
     }
     outgoing.destroy();
@@ -149,6 +209,13 @@ describe("a client that leaves", () => {
 });
 
 describe("an upstream that fails, and one that says nothing more", () => {
+  line("The provider failed before the first content of a stream.", "Nothing.", async () => {
+    const organization = await makeOrganization(service, "10000");
+    const answer = await complete(organization, { model: "breaking-early", stream: true });
+    expect(await answer.text()).toContain('"code":"upstream_error"');
+    expect(await charged(organization)).toBe(0);
+  });
+
   line("The provider failed in the middle of a stream.", "The input, and what was sent to you.", async () => {
     const organization = await makeOrganization(service, "10000");
     const answer = await complete(organization, { model: "breaking", stream: true });
@@ -221,6 +288,48 @@ describe("a complete answer", () => {
       await (await complete(organization, { model: "silent", stream })).text();
       expectWordsAndInput(await charged(organization), 1, 4);
     }
+  });
+});
+
+describe("a report that cannot be true", () => {
+  line("The provider reported more than your request allows.", "The most that your request allows.", async () => {
+    for (const stream of [false, true]) {
+      const organization = await makeOrganization(service, "10000");
+      const answer = await (await complete(organization, { model: "excessive", stream, max_tokens: 10 })).text();
+      expect(answer).toContain('"completion_tokens":10,');
+      expect(await charged(organization)).toBe(10.008);
+      expect(await basesOf(organization)).toEqual(["bounded"]);
+    }
+  });
+
+  test("never charges a token with a cap more than its hold", async () => {
+    const organization = await makeOrganization(service, "10000");
+    const { token } = await service.tollgate<{ token: string }>(
+      ...["token", "create", "--org", organization.id, "--name", "capped", "--cap", "2.5"],
+    );
+    const fields = { model: "excessive", messages: MESSAGES, max_tokens: 2 };
+    expect((await send(service, "/v1/chat/completions", token, fields)).status).toBe(200);
+    expect(await charged(organization)).toBe(2.008);
+  });
+
+  line(
+    "The provider reported less than half of your answer's tokens, and at least 65 too few.",
+    "What it reported of the input, and the output that we counted.",
+    async () => {
+      const organization = await makeOrganization(service, "10000");
+      const answer = await complete(organization, { model: "too-low", stream: true, max_tokens: 2_000 });
+      expect(await answer.text()).toContain('"completion_tokens":1000,');
+      expect(await charged(organization)).toBe(1_000.008);
+      expect(await basesOf(organization)).toEqual(["counted"]);
+    },
+  );
+
+  test("a dense prompt without a report is charged its tokens, not a quarter of its bytes", async () => {
+    const organization = await makeOrganization(service, "10000");
+    const content = Array.from({ length: 4_000 }, (_, index) => String.fromCharCode(33 + ((index * 7) % 90))).join("");
+    const messages = [{ role: "user", content }];
+    await (await complete(organization, { model: "silent", messages })).text();
+    expectWordsAndInput(await charged(organization), 2 + 2, 2 + 4);
   });
 });
 

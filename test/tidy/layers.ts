@@ -29,6 +29,7 @@ const PACKAGES: Record<string, readonly string[]> = {
   yaml: ["config"],
   commander: ["cli", "main"],
   pino: ["telemetry", "app"],
+  "gpt-tokenizer": ["gateway"],
   "@pydantic/genai-prices": ["catalog"],
 };
 /** Folders that may import no other package than these, and of Node's own modules none that does input or output. */

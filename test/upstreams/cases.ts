@@ -49,10 +49,11 @@ const OVERLOADED = refusedWith(503, "overloaded");
 const TIMEOUT = refusedWith(504, "upstream_timeout");
 /** A stream that ends in an error after so many pieces. */
 export const brokenOff = (pieces: string, code = "upstream_error"): Outcome =>
-  `${pieces}, then \`${code}\`, charged the input and what was sent`;
+  `${pieces}, then \`${code}\`, ${pieces === "nothing" ? "nothing charged" : "charged the input and what was sent"}`;
 export const BROKEN = brokenOff("a piece");
 const AS_REPORTED: Outcome = "the answer, charged as reported";
 const AS_COUNTED: Outcome = "the answer, charged as counted";
+const AS_BOUNDED: Outcome = "the answer, charged as bounded";
 
 export const both = (outcome: Outcome) => ({ streamed: outcome, unstreamed: outcome });
 const each = (streamed: Script, unstreamed: Script) => ({ script: { streamed, unstreamed } });
@@ -290,6 +291,7 @@ const UNTRUE: [string, object | undefined][] = [
   ["cached above the prompt", { ...REPORTED, prompt_tokens_details: { cached_tokens: 4 } }],
   ["reasoning above the answer", { ...REPORTED, completion_tokens_details: { reasoning_tokens: 2 } }],
 ];
+const EXCESSIVE = new Set(["2^31", "2^53 + 1", "2^63"]);
 const USAGES: Case[] = [
   ...UNTRUE.map(([what, reported]) => ({
     name: `usage: ${what}`,
@@ -297,7 +299,7 @@ const USAGES: Case[] = [
       streams(word("a") + finish() + (reported === undefined ? "" : usage(reported)) + DONE),
       answersWith({ usage: reported }),
     ),
-    ...both(AS_COUNTED),
+    ...both(EXCESSIVE.has(what) ? AS_BOUNDED : AS_COUNTED),
   })),
   {
     name: "usage: NaN, which is no JSON",

@@ -8,6 +8,8 @@ export const perplexity = openAiCompatible({
   documentation: "https://docs.perplexity.ai/api-reference/chat-completions-post",
   lacks: ["tools"],
   dialect: { reasoning: null },
+  runsTools: true,
+  countsReasoningBeside: true,
   remarks: [
     "It charges for each search beside the tokens, which a price by tokens cannot tell: its models are offered where `models` states a price that covers it.",
     "`sonar-reasoning-pro` thinks inside `content`, between `<think>` and `</think>`.",

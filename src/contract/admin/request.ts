@@ -43,7 +43,12 @@ export const RequestSummary = Type.Object({
 export const RequestDetail = Type.Object({
   ...RequestSummary.properties,
   prices: Nullable(PricesByClass),
-  basis: Nullable(Type.Enum(["reported", "counted"])),
+  basis: Nullable(
+    Type.Enum(["reported", "counted", "bounded", "estimated"], {
+      description:
+        "Where the charged tokens come from; `bounded`: the upstream reported more than the request can have.",
+    }),
+  ),
   ending: Nullable(Type.String({ description: "complete, client_left, upstream_failed, timed_out or recovered." })),
   shortfall: Amount,
   credited: Type.Number({ description: "Credits given back of it by hand." }),

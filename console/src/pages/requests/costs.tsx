@@ -6,8 +6,10 @@ import { Table } from "../../ui/table.tsx";
 import { costLines } from "./cost-lines.ts";
 
 const BASES = {
-  reported: "The provider reported the tokens.",
-  counted: "The provider reported no tokens: they were counted from what went through.",
+  reported: "Reported by the provider",
+  counted: "Counted: the provider sent no usable report",
+  bounded: "Limited: the provider reported more than the request allows",
+  estimated: "Estimated: the client disconnected before the output was visible",
 };
 
 /** Tokens by class at their prices, what was held, and what was charged on what grounds. */
@@ -44,7 +46,7 @@ function charge(detail: RequestDetail) {
     ["Held", `${formatExactCredits(held)} credits${isRunning ? "" : ", until it ended"}`],
     ["Charged", isRunning ? "not yet" : <strong key="charged">{formatExactCredits(charged)} credits</strong>],
   ];
-  if (basis !== null) facts.push(["Basis", BASES[basis]]);
+  if (basis !== null) facts.push(["Token count", BASES[basis]]);
   if (detail.credited > 0) facts.push(["Given back", `${formatExactCredits(detail.credited)} credits, by hand`]);
   if (shortfall > 0) facts.push(["Not covered", `${formatExactCredits(shortfall)} credits were beyond what was held`]);
   if (draws.length > 0) {

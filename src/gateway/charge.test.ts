@@ -1,0 +1,250 @@
+import fc from "fast-check";
+import { afterAll, describe, expect, test } from "vitest";
+import { keepLog } from "../../test/support/log.ts";
+import type { Route } from "../catalog/model.ts";
+import type { Capability } from "../contract/model.ts";
+import { estimatePrompt } from "../credits/estimate.ts";
+import { holdBounds } from "../credits/holding.ts";
+import { FREE, priceOf, TOKEN_CLASSES } from "../credits/price.ts";
+import type { UpstreamUsage } from "../providers/provider.ts";
+import { boundsOf, type Charged, chargeOf, roughCharge, within } from "./charge.ts";
+import { Meter } from "./meter.ts";
+import { OutputRates } from "./output-rates.ts";
+import { TokenCounter } from "./token-counter.ts";
+
+const tokenCounter = new TokenCounter({ log: keepLog(), deadlineMs: 60_000 });
+afterAll(() => tokenCounter.stop());
+
+const PRICES = { ...FREE, input: 1n, cachedInput: 1n, cacheWrite: 2n, output: 5n, reasoning: 7n };
+const ROUTE: Route = { providerId: "up", model: "m", prices: PRICES };
+const LIMITS = { contextWindow: 10_000, maxOutputTokens: 4_000 };
+const MODEL = { capabilities: new Set<Capability>() };
+const REQUEST = { model: "m", messages: [{ role: "user" as const, content: "go" }] };
+const ESTIMATE = estimatePrompt(REQUEST, 0);
+
+interface Case extends Partial<Charged> {
+  maxTokens?: number;
+  usage?: UpstreamUsage;
+  content?: readonly string[];
+  reasoning?: readonly string[];
+  isEnded?: boolean;
+  rates?: OutputRates;
+}
+
+function chargedOf(one: Case): Charged {
+  const { maxTokens = 4_000, usage, content = [], reasoning = [], isEnded = true, ...rest } = one;
+  const meter = new Meter();
+  for (const piece of reasoning) meter.add([{ delta: { reasoning_content: piece } }]);
+  for (const piece of content) meter.add([{ delta: { content: piece } }]);
+  if (isEnded) meter.add([{ finish_reason: "stop" }]);
+  if (usage !== undefined) meter.add([{ usage }]);
+  const given = { model: MODEL, route: ROUTE, request: REQUEST, estimate: ESTIMATE, prices: PRICES, ...rest };
+  const bounds = boundsOf(LIMITS, given.route, given.estimate, maxTokens);
+  return { ...given, bounds, meter, hasClientLeft: false, isStreamed: true, elapsedMs: 0, ...rest };
+}
+
+function charge(one: Case) {
+  const outputRates = one.rates ?? new OutputRates();
+  return chargeOf({ tokenCounter, outputRates }, chargedOf(one));
+}
+
+const WORDS = Array<string>(1_000).fill(" word");
+
+describe("the bounds of a charge", () => {
+  const count = fc.oneof(fc.nat(300), fc.nat(20_000), fc.constantFrom(2 ** 31, 2 ** 53 + 2, 2 ** 63));
+  const counts = fc.record({ input: count, cachedInput: count, cacheWrite: count, output: count, reasoning: count });
+  const price = fc.bigInt(0n, 10n ** 9n);
+  const prices = fc.record({ input: price, cachedInput: price, cacheWrite: price, output: price, reasoning: price });
+
+  test("no report costs more than the hold, at any prices and bounds", () => {
+    fc.assert(
+      fc.property(counts, prices, fc.nat(20_000), fc.nat(20_000), (reported, unitPrices, prompt, completion) => {
+        const tokens = within(reported, { prompt, completion });
+        for (const tokenClass of TOKEN_CLASSES) {
+          expect(tokens[tokenClass]).toBeLessThanOrEqual(reported[tokenClass]);
+          expect(Number.isSafeInteger(tokens[tokenClass]) && tokens[tokenClass] >= 0).toBe(true);
+        }
+        const need = {
+          promptTokensMost: prompt,
+          outputTokensLeast: 0,
+          outputTokensMost: completion,
+          prices: unitPrices,
+        };
+        expect(priceOf(tokens, unitPrices) <= holdBounds(need).most).toBe(true);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test("no charge costs more than the hold, whatever was reported, counted or estimated, also roughly", async () => {
+    const usage = fc.option(
+      fc.record({
+        prompt_tokens: fc.oneof(count, fc.constantFrom(-1, 1.5, "3")),
+        completion_tokens: count,
+        cached_tokens: fc.oneof(fc.nat(50), count),
+        reasoning_tokens: fc.oneof(fc.nat(50), count),
+      }),
+      { nil: undefined },
+    );
+    const given = fc.record({
+      usage,
+      unitPrices: prices,
+      maxTokens: fc.integer({ min: 1, max: 3_000 }),
+      content: fc.array(fc.string({ unit: "binary", maxLength: 500 }), { maxLength: 10 }),
+      reasoning: fc.array(fc.string({ maxLength: 100 }), { maxLength: 2 }),
+      isEnded: fc.boolean(),
+      hasClientLeft: fc.boolean(),
+      isStreamed: fc.boolean(),
+      elapsedMs: fc.integer({ min: -10, max: 10 ** 7 }),
+      runsTools: fc.boolean(),
+      countsReasoningBeside: fc.boolean(),
+    });
+    await fc.assert(
+      fc.asyncProperty(given, async ({ usage, unitPrices, runsTools, countsReasoningBeside, ...rest }) => {
+        const route = { ...ROUTE, runsTools, countsReasoningBeside };
+        const one = { ...rest, route, prices: unitPrices, ...(usage && { usage: usage as UpstreamUsage }) };
+        const { bounds, meter } = chargedOf(one);
+        const need = {
+          promptTokensMost: bounds.prompt,
+          outputTokensLeast: 0,
+          outputTokensMost: bounds.completion,
+          prices: unitPrices,
+        };
+        const { most } = holdBounds(need);
+        expect(priceOf((await charge(one)).tokens, unitPrices) <= most).toBe(true);
+        expect(priceOf(roughCharge(meter, ESTIMATE.likely, bounds).tokens, unitPrices) <= most).toBe(true);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test("a report above max_tokens is charged at max_tokens and kept", async () => {
+    const usage = { prompt_tokens: 8, completion_tokens: 9_999_999 };
+    expect(await charge({ maxTokens: 10, content: [" word"], usage })).toEqual({
+      tokens: { input: 8, cachedInput: 0, cacheWrite: 0, output: 10, reasoning: 0 },
+      basis: "bounded",
+      reported: { input: 8, cachedInput: 0, cacheWrite: 0, output: 9_999_999, reasoning: 0 },
+    });
+  });
+
+  test("a prompt above the estimate is charged at the estimate, its cached part first", async () => {
+    const usage = { prompt_tokens: 9_999, completion_tokens: 1, cached_tokens: 100 };
+    const { most } = ESTIMATE;
+    const { tokens, basis } = await charge({ content: ["a"], usage });
+    expect({ tokens, basis }).toMatchObject({ basis: "bounded", tokens: { cachedInput: 100, input: most - 100 } });
+  });
+
+  test("a provider with tools of its own may fill the context window, one that reasons beside max_tokens the model's maximum", async () => {
+    const usage = { prompt_tokens: 9_999, completion_tokens: 3_999, reasoning_tokens: 3_998 };
+    const route = { ...ROUTE, runsTools: true, countsReasoningBeside: true };
+    expect(await charge({ maxTokens: 10, content: ["a"], usage, route })).toMatchObject({
+      basis: "reported",
+      tokens: { input: 9_999, output: 1, reasoning: 3_998 },
+      reported: null,
+    });
+  });
+});
+
+describe("a report that is too low", () => {
+  test("of one token for a thousand words is replaced by the count", async () => {
+    expect(await charge({ content: WORDS, usage: { prompt_tokens: 9, completion_tokens: 1 } })).toMatchObject({
+      basis: "counted",
+      tokens: { input: 9, output: 1_000 },
+      reported: { output: 1 },
+    });
+  });
+
+  test("is believed where it is at least half of the count, or lower by at most 64 tokens", async () => {
+    const believed = (completion_tokens: number, words: number) =>
+      charge({ content: WORDS.slice(0, words), usage: { prompt_tokens: 9, completion_tokens } });
+    expect(await believed(500, 1_000)).toMatchObject({ basis: "reported", tokens: { output: 500 } });
+    expect(await believed(499, 1_000)).toMatchObject({ basis: "counted", tokens: { output: 1_000 } });
+    expect(await believed(1, 65)).toMatchObject({ basis: "reported", tokens: { output: 1 } });
+    expect(await believed(1, 66)).toMatchObject({ basis: "counted", tokens: { output: 66 } });
+  });
+
+  test("is compared with the tokens of the whole text, not of its pieces", async () => {
+    const content = Array.from("a".repeat(4_000));
+    const usage = { prompt_tokens: 9, completion_tokens: 450 };
+    expect(await charge({ content, usage })).toMatchObject({ basis: "reported", tokens: { output: 450 } });
+  });
+
+  test("for the prompt is believed", async () => {
+    const request = { model: "m", messages: [{ role: "user" as const, content: " word".repeat(1_000) }] };
+    const usage = { prompt_tokens: 1, completion_tokens: 1 };
+    const one = { request, estimate: estimatePrompt(request, 0), content: ["a"], usage };
+    expect(await charge(one)).toMatchObject({ basis: "reported", tokens: { input: 1 } });
+  });
+});
+
+describe("without a usable report", () => {
+  test("a dense prompt is charged by the tokenizer, not by its bytes", async () => {
+    const text = Array.from({ length: 2_000 }, (_, i) => String.fromCharCode(33 + ((i * 7) % 90))).join("");
+    const request = { model: "m", messages: [{ role: "user" as const, content: text }] };
+    const estimate = estimatePrompt(request, 0);
+    const { tokens, basis } = await charge({ request, estimate, content: WORDS });
+    expect(basis).toBe("counted");
+    expect(tokens.output).toBe(1_000);
+    expect(tokens.input).toBeGreaterThan(2 * estimate.likely);
+    expect(tokens.input).toBeLessThanOrEqual(estimate.most);
+  });
+
+  test("an answer that broke off keeps the reported prompt and adds the text that came after the report", async () => {
+    const one = chargedOf({ isEnded: false });
+    one.meter.add([{ usage: { prompt_tokens: 100, completion_tokens: 1, cached_tokens: 60 } }]);
+    for (const content of WORDS) one.meter.add([{ delta: { content } }]);
+    expect(await chargeOf({ tokenCounter, outputRates: new OutputRates() }, one)).toMatchObject({
+      basis: "counted",
+      tokens: { input: 40, cachedInput: 60, output: 1_000 },
+    });
+  });
+
+  test("without a tokenizer tokens are counted by their bytes, and a low report is believed", async () => {
+    const outputRates = new OutputRates();
+    const gateway = { tokenCounter: { count: () => Promise.resolve(undefined) }, outputRates };
+    const counted = await chargeOf(gateway, chargedOf({ content: WORDS }));
+    expect(counted).toMatchObject({ basis: "counted", tokens: { input: ESTIMATE.likely, output: 1_000 } });
+    const usage = { prompt_tokens: 9, completion_tokens: 1 };
+    expect(await chargeOf(gateway, chargedOf({ content: WORDS, usage }))).toMatchObject({ basis: "reported" });
+  });
+
+  test("nothing is tokenized for a request without a price", async () => {
+    const count = () => Promise.reject(new Error("was asked to count"));
+    const gateway = { tokenCounter: { count }, outputRates: new OutputRates() };
+    const free = await chargeOf(gateway, chargedOf({ content: WORDS, prices: FREE }));
+    expect(free.tokens.output).toBe(1_000);
+  });
+});
+
+describe("output that nobody saw, of a client that left", () => {
+  const left = { hasClientLeft: true, isEnded: false, elapsedMs: 10_000 };
+  const reasoner = { capabilities: new Set<Capability>(["reasoning"]) };
+
+  test("of an unstreamed answer is estimated from the time at 50 tokens a second", async () => {
+    expect(await charge({ ...left, isStreamed: false })).toMatchObject({ basis: "estimated", tokens: { output: 500 } });
+  });
+
+  test("of a stream whose model reasons without showing it is estimated as reasoning", async () => {
+    expect(await charge({ ...left, model: reasoner, content: [" word"] })).toMatchObject({
+      basis: "estimated",
+      tokens: { output: 1, reasoning: 499 },
+    });
+  });
+
+  test("is not estimated where the model does not reason, shows its reasoning, or had reported the end", async () => {
+    expect(await charge({ ...left, content: [" word"] })).toMatchObject({ basis: "counted", tokens: { output: 1 } });
+    const shown = { ...left, model: reasoner, reasoning: [" hm"] };
+    expect(await charge(shown)).toMatchObject({ basis: "counted", tokens: { output: 0, reasoning: 1 } });
+    const ended = { ...left, isEnded: true, isStreamed: false, content: [" word"] };
+    const usage = { prompt_tokens: 9, completion_tokens: 1 };
+    expect(await charge({ ...ended, usage })).toMatchObject({ basis: "reported", tokens: { output: 1 } });
+    expect(await charge({ ...left, hasClientLeft: false, isStreamed: false })).toMatchObject({ basis: "counted" });
+  });
+
+  test("is at most the hold, and never less than what was counted", async () => {
+    const far = { ...left, elapsedMs: 10 ** 9, isStreamed: false };
+    expect(await charge({ ...far, maxTokens: 20 })).toMatchObject({ basis: "estimated", tokens: { output: 20 } });
+    const seen = { ...left, model: reasoner, elapsedMs: 1_000, content: WORDS };
+    expect(await charge(seen)).toMatchObject({ basis: "counted", tokens: { output: 1_000, reasoning: 0 } });
+  });
+});

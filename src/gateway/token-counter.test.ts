@@ -1,0 +1,86 @@
+import fc from "fast-check";
+import { countTokens } from "gpt-tokenizer/encoding/o200k_base";
+import { afterEach, expect, test } from "vitest";
+import { keepLog } from "../../test/support/log.ts";
+import type { Log } from "../contract/log.ts";
+import { sampleOf, TokenCounter } from "./token-counter.ts";
+
+let counter: TokenCounter;
+afterEach(() => counter?.stop());
+
+function make(options: { deadlineMs: number; log?: Log } = { deadlineMs: 60_000 }): TokenCounter {
+  counter = new TokenCounter({ log: keepLog(), ...options });
+  return counter;
+}
+
+const exact = (text: string) => countTokens(text, { disallowedSpecial: new Set<string>() });
+
+test("counts each group of texts as the vocabulary does, and starts no thread before the first count", async () => {
+  const tokenCounter = make();
+  expect(tokenCounter.isRunning).toBe(false);
+  const text = "The quick brown fox jumps over the lazy dog. <|endoftext|> 漢字 👩‍👩‍👧‍👦\n";
+  expect(await tokenCounter.count([[text], [], ["", "a", "b"]])).toEqual([exact(text), 0, 2]);
+  expect(tokenCounter.isRunning).toBe(true);
+});
+
+test("any short text has the exact count", async () => {
+  const tokenCounter = make();
+  await fc.assert(
+    fc.asyncProperty(fc.string({ unit: "binary", maxLength: 250 }), async (text) => {
+      expect(await tokenCounter.count([[text]])).toEqual([exact(text)]);
+    }),
+    { numRuns: 200 },
+  );
+});
+
+test("long prose has nearly the exact count", async () => {
+  const text = "It was the best of times, it was the worst of times. ".repeat(4_000);
+  const [count = 0] = (await make().count([[text]])) ?? [];
+  expect(Math.abs(count - exact(text)) / exact(text)).toBeLessThan(0.01);
+});
+
+test.each([
+  ["one letter", "a"],
+  ["spaces", " "],
+  ["line ends", "\n"],
+  ["marks", "!?"],
+  ["joined emoji", "👩‍👩‍👧‍👦"],
+])("a megabyte of %s is counted", async (_name, unit) => {
+  const text = unit.repeat(Math.ceil((1024 * 1024) / unit.length));
+  const [count = 0] = (await make().count([[text]])) ?? [];
+  expect(count).toBeGreaterThan(0);
+  expect(count).toBeLessThanOrEqual(Buffer.byteLength(text));
+});
+
+test("a count that is not done in time is given up, with a line in the log", async () => {
+  const log = keepLog();
+  expect(await make({ deadlineMs: 1, log }).count([["a ".repeat(100_000)]])).toBeUndefined();
+  expect(log.messages("warn")).toEqual(["tokens were not counted in time and are estimated from bytes"]);
+});
+
+test("a stop resolves the counts under way, and nothing is counted after it", async () => {
+  const tokenCounter = make();
+  const counting = tokenCounter.count([["a"]]);
+  await tokenCounter.stop();
+  expect(await counting).toBeUndefined();
+  expect(await tokenCounter.count([["a"]])).toBeUndefined();
+  expect(tokenCounter.isRunning).toBe(false);
+});
+
+test("samples of long texts are spread evenly, bounded, and say how much longer the whole is", () => {
+  fc.assert(
+    fc.property(fc.array(fc.nat(400_000), { minLength: 1, maxLength: 20 }), (lengths) => {
+      const texts = lengths.map((length) => "x".repeat(length));
+      const total = lengths.reduce((sum, length) => sum + length, 0);
+      const { texts: samples, scale } = sampleOf(texts);
+      const taken = samples.reduce((sum, { length }) => sum + length, 0);
+      expect(taken).toBeLessThanOrEqual(256 * 1024);
+      if (total > 0) expect(taken * scale).toBeCloseTo(total, 3);
+      if (total > 256 * 1024) expect(taken).toBeGreaterThan(255 * 1024 - 1024 * 20);
+    }),
+    { numRuns: 200 },
+  );
+  const { texts } = sampleOf(["a".repeat(300_000), "b".repeat(300_000)]);
+  const share = texts.join("").replaceAll("a", "").length / texts.join("").length;
+  expect(share).toBeCloseTo(0.5, 1);
+});
