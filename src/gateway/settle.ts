@@ -67,7 +67,7 @@ export async function settle(gateway: Gateway, answered: Answered, sink: AnswerS
   const isCalled = ending.calledAtMs !== null;
   if (!isCharged({ ...ending, isCalled, hasContent: meter.hasContent })) {
     await ledger.release({ organizationId, holdId, trace: traceOf(ending, null) });
-    return { tokens: NO_TOKENS, charged: 0n, available };
+    return { tokens: roughTokens(answered), charged: 0n, available };
   }
   const { tokens, basis, reported } = await chargeOfAnswer(gateway, answered);
   const outcome = await ledger.settle({
@@ -117,11 +117,15 @@ async function chargeOfAnswer(
 }
 
 /** What the client has of the answer by now, as an expiry would charge it: of an answer without streaming, nothing. */
-export function delivered({ model, admission, meter, ending }: Answered): ReturnType<Checkpoint> {
+export function delivered(answered: Answered): ReturnType<Checkpoint> {
+  const { admission, meter, ending } = answered;
   if (!ending.isStreamed || !meter.hasContent) return { facts: admission.facts, tokens: NO_TOKENS };
-  const { estimate, maxTokens } = admission;
-  const { tokens } = roughCharge(meter, estimate.likely, boundsOf(model, ending.route, estimate, maxTokens));
+  const tokens = roughTokens(answered);
   return { facts: factsAt(admission, ending, tokens), tokens };
+}
+
+function roughTokens({ model, admission: { estimate, maxTokens }, meter, ending }: Answered): TokenCounts {
+  return roughCharge(meter, estimate.likely, boundsOf(model, ending.route, estimate, maxTokens)).tokens;
 }
 
 /** With the route that was taken, and its prices for so many tokens. */

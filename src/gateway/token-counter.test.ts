@@ -58,6 +58,15 @@ test("a count that is not done in time is given up, with a line in the log", asy
   expect(log.messages("warn")).toEqual(["tokens were not counted in time and are estimated from bytes"]);
 });
 
+test("no count is begun while more than 16 Mi characters wait, and again once they are counted", async () => {
+  const tokenCounter = make();
+  const long = "a ".repeat(128 * 1024);
+  const waiting = Array.from({ length: 64 }, () => tokenCounter.count([[long]]));
+  expect(await tokenCounter.count([["a"]])).toBeUndefined();
+  for (const counts of await Promise.all(waiting)) expect(counts?.[0]).toBeGreaterThan(128 * 1024);
+  expect(await tokenCounter.count([["a"]])).toEqual([1]);
+});
+
 test("a stop resolves the counts under way, and nothing is counted after it", async () => {
   const tokenCounter = make();
   const counting = tokenCounter.count([["a"]]);

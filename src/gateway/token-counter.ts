@@ -11,6 +11,8 @@ const SAMPLE_CHARACTERS = 1024;
 const SAMPLES = CHARACTERS_MAX / SAMPLE_CHARACTERS;
 const HEAP_MIB_MAX = 256;
 const DEADLINE_MS = 5_000;
+/** Characters that may wait for the thread. */
+const WAITING_CHARACTERS_MAX = 16 * 1024 * 1024;
 /** The vocabulary takes about 75 MiB, so a thread without work is ended. */
 const IDLE_MS = 60_000;
 
@@ -32,12 +34,16 @@ interface Job {
 
 /**
  * Counts tokens with the o200k vocabulary in a worker thread, which the first count starts and a minute without work ends.
- * Work is bounded: a long text is counted by samples, and a count that takes longer than five seconds is given up.
+ * Work is bounded: a long text is counted by samples, a count that takes longer than five seconds is given up, and none is
+ * begun while too much text waits.
  */
 export class TokenCounter {
   readonly #log: Log;
   readonly #deadlineMs: number;
   readonly #jobs = new Map<number, Job>();
+  /** Characters of each request that the thread has not answered, also of those that were given up. */
+  readonly #sent = new Map<number, number>();
+  #waitingCharacters = 0;
   #worker: Worker | undefined;
   #idle: NodeJS.Timeout | undefined;
   #lastId = 0;
@@ -55,15 +61,25 @@ export class TokenCounter {
 
   /** Tokens of each group of texts; undefined where they could not be counted in time. Never rejects. */
   count(groups: readonly (readonly string[])[]): Promise<number[] | undefined> {
-    if (this.#isStopped) return Promise.resolve(undefined);
     const samples = groups.map(sampleOf);
+    const characters = samples.reduce((sum, { texts }) => sum + lengthOf(texts), 0);
+    if (this.#isStopped || this.#waitingCharacters + characters > WAITING_CHARACTERS_MAX) {
+      return Promise.resolve(undefined);
+    }
     return new Promise((resolve) => {
       const id = ++this.#lastId;
       const timer = setTimeout(() => this.#giveUp(id), this.#deadlineMs);
       this.#jobs.set(id, { scales: samples.map(({ scale }) => scale), resolve, timer });
       clearTimeout(this.#idle);
       const request: CountRequest = { id, groups: samples.map(({ texts }) => texts) };
-      this.#start().postMessage(request);
+      try {
+        this.#start().postMessage(request);
+        this.#sent.set(id, characters);
+        this.#waitingCharacters += characters;
+      } catch (error) {
+        this.#log.error({ err: error }, "the token counter cannot be started; tokens are estimated from bytes");
+        this.#finish(id, undefined);
+      }
     });
   }
 
@@ -81,13 +97,18 @@ export class TokenCounter {
       resourceLimits: { maxOldGenerationSizeMb: HEAP_MIB_MAX },
     });
     worker.unref();
-    worker.on("message", ({ id, counts }: CountReply) => this.#finish(id, counts));
+    worker.on("message", ({ id, counts }: CountReply) => {
+      this.#waitingCharacters -= this.#sent.get(id) ?? 0;
+      this.#sent.delete(id);
+      this.#finish(id, counts);
+    });
     worker.on("error", (error) => {
       this.#log.error({ err: error }, "the token counter failed; tokens are estimated from bytes");
     });
     worker.on("exit", () => {
-      if (this.#worker === worker) this.#worker = undefined;
-      if (this.#worker === undefined) this.#abandon();
+      if (this.#worker !== worker) return;
+      this.#worker = undefined;
+      this.#abandon();
     });
     this.#worker = worker;
     return worker;
@@ -108,6 +129,8 @@ export class TokenCounter {
   }
 
   #abandon(): void {
+    this.#sent.clear();
+    this.#waitingCharacters = 0;
     for (const id of [...this.#jobs.keys()]) this.#finish(id, undefined);
   }
 
@@ -115,8 +138,8 @@ export class TokenCounter {
     clearTimeout(this.#idle);
     const worker = this.#worker;
     this.#worker = undefined;
-    await worker?.terminate();
     this.#abandon();
+    await worker?.terminate();
   }
 }
 
@@ -125,7 +148,7 @@ export class TokenCounter {
  * Exported for its test.
  */
 export function sampleOf(texts: readonly string[]): { texts: string[]; scale: number } {
-  const total = texts.reduce((sum, { length }) => sum + length, 0);
+  const total = lengthOf(texts);
   if (total <= CHARACTERS_MAX) return { texts: [...texts], scale: 1 };
   const stride = total / SAMPLES;
   const samples: string[] = [];
@@ -144,4 +167,8 @@ export function sampleOf(texts: readonly string[]): { texts: string[]; scale: nu
     start = end;
   }
   return { texts: samples, scale: total / taken };
+}
+
+function lengthOf(texts: readonly string[]): number {
+  return texts.reduce((sum, { length }) => sum + length, 0);
 }

@@ -135,8 +135,8 @@ function toDetail(row: RequestRow): Omit<RequestDetail, "keeps_conversations" | 
     ending: last?.end ?? null,
     shortfall: creditsFromMicro(hold.shortfall),
     credited: creditsFromMicro(hold.credited),
-    attempts: (hold.trace?.attempts ?? []).map(({ route, outcome, durationMs }) => {
-      return { route, outcome, duration_ms: durationMs };
+    attempts: (hold.trace?.attempts ?? []).map(({ route, outcome, durationMs, reported }) => {
+      return { route, outcome, duration_ms: durationMs, ...(reported && { reported: tokensOf(reported) }) };
     }),
     events: events.map(toEvent),
     draws: hold.draws.map(({ grantId, amount }) => ({ grant_id: grantId, amount: creditsFromMicro(amount) })),

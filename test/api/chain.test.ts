@@ -5,7 +5,7 @@ import { makeOrganization, type Organization, type RunningService, send, startSe
 
 /** Prices of three digits after the point, so that a rounding in the wrong place shows. */
 const PRICE = { input: 1.251, cachedInput: 0.127, output: 10.003 };
-const usage = { prompt_tokens: 1237, completion_tokens: 89, total_tokens: 1326 };
+const usage = { prompt_tokens: 237, completion_tokens: 89, total_tokens: 326 };
 
 let upstream: LLMock;
 let service: RunningService;

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { request as httpRequest } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { operator } from "../support/admin.ts";
 import { checkpointsIn } from "../support/checkpoints.ts";
 import { readDocuments, tableOf } from "../support/documents.ts";
 import {
@@ -128,6 +129,15 @@ async function basesOf(organization: Organization): Promise<string[]> {
   return entries.flatMap(({ basis }) => basis ?? []);
 }
 
+/** What the provider reported of the attempts of an organization's last request, where other tokens were charged. */
+async function reportsOf(organization: Organization): Promise<unknown[]> {
+  const admin = operator(service);
+  const path = `/requests?organization_id=${organization.id}`;
+  const { data } = (await admin.call<{ data: { id: string }[] }>("GET", path)).body;
+  const detail = await admin.call<{ attempts: { reported?: unknown }[] }>("GET", `/requests/${data[0]?.id}`);
+  return detail.body.attempts.map(({ reported }) => reported);
+}
+
 /** What was charged, once nothing is held any more. */
 async function charged(organization: Organization, at = service): Promise<number> {
   for (;;) {
@@ -183,29 +193,37 @@ describe("a client that leaves", () => {
     expect(await basesOf(organization)).toEqual(["estimated"]);
   });
 
-  line("You disconnected while a model reasoned without showing it.", "The input, and an estimate of the output.", async () => {
-    const organization = await makeOrganization(service, "10000");
-    const seconds = await secondsUntilLeft(organization, { model: "reasoner", stream: true });
-    expectEstimate(await charged(organization), seconds);
-    expect(await basesOf(organization)).toEqual(["estimated"]);
-  });
+  line(
+    "You disconnected while a model reasoned without showing it.",
+    "The input, and an estimate of the output.",
+    async () => {
+      const organization = await makeOrganization(service, "10000");
+      const seconds = await secondsUntilLeft(organization, { model: "reasoner", stream: true });
+      expectEstimate(await charged(organization), seconds);
+      expect(await basesOf(organization)).toEqual(["estimated"]);
+    },
+  );
 
-  line("You disconnected in the middle of an answer.", "The input, and what was produced for you until then.", async () => {
-    const organization = await makeOrganization(service, "10000");
-    const before = upstream.requests.length;
-    const outgoing = begin(organization, { model: "slow", stream: true });
-    const [answer] = await once(outgoing, "response");
-    let words = 0;
-    for await (const data of answer) {
-      words += String(data).split(" word").length - 1;
-      if (words >= 10) break;
-    }
-    outgoing.destroy();
-    const request = upstream.requests[before];
-    await request?.closed;
-    // What was under way when it left was produced for it, too.
-    expectWordsAndInput(await charged(organization), words, request?.words);
-  });
+  line(
+    "You disconnected in the middle of an answer.",
+    "The input, and what was produced for you until then.",
+    async () => {
+      const organization = await makeOrganization(service, "10000");
+      const before = upstream.requests.length;
+      const outgoing = begin(organization, { model: "slow", stream: true });
+      const [answer] = await once(outgoing, "response");
+      let words = 0;
+      for await (const data of answer) {
+        words += String(data).split(" word").length - 1;
+        if (words >= 10) break;
+      }
+      outgoing.destroy();
+      const request = upstream.requests[before];
+      await request?.closed;
+      // What was under way when it left was produced for it, too.
+      expectWordsAndInput(await charged(organization), words, request?.words);
+    },
+  );
 });
 
 describe("an upstream that fails, and one that says nothing more", () => {
@@ -299,6 +317,7 @@ describe("a report that cannot be true", () => {
       expect(answer).toContain('"completion_tokens":10,');
       expect(await charged(organization)).toBe(10.008);
       expect(await basesOf(organization)).toEqual(["bounded"]);
+      expect(await reportsOf(organization)).toMatchObject([{ input: 8, output: 9_999_999 }]);
     }
   });
 

@@ -52,9 +52,18 @@ export const RequestDetail = Type.Object({
   ending: Nullable(Type.String({ description: "complete, client_left, upstream_failed, timed_out or recovered." })),
   shortfall: Amount,
   credited: Type.Number({ description: "Credits given back of it by hand." }),
-  attempts: Type.Array(Type.Object({ route: Type.String(), outcome: Type.String(), duration_ms: Type.Number() }), {
-    description: "Empty where the first route answered.",
-  }),
+  attempts: Type.Array(
+    Type.Object({
+      route: Type.String(),
+      outcome: Type.String(),
+      duration_ms: Type.Number(),
+      reported: Type.Optional(TokensByClass),
+    }),
+    {
+      description:
+        "Empty where the first route answered and its report was charged. `reported`: the provider's report, where other tokens were charged.",
+    },
+  ),
   events: Type.Array(
     Type.Object({
       sequence: Type.Integer(),

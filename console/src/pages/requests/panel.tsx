@@ -112,17 +112,24 @@ function Attempts({ detail: { attempts, status } }: { detail: RequestDetail }) {
     <section className="stack-small">
       <h3>Attempts</h3>
       <ol className="steps">
-        {attempts.map(({ route, outcome, duration_ms }, index) => (
+        {attempts.map(({ route, outcome, duration_ms, reported }, index) => (
           // biome-ignore lint/suspicious/noArrayIndexKey: the same route may be tried twice; the order never changes
           <li key={index}>
             <span className="mono wrap-anywhere">{route}</span>
             <span className="soft">{outcome.replaceAll("_", " ")}</span>
             <span className="figures faint">{formatDuration(duration_ms)}</span>
+            {reported !== undefined && <span className="small">{reportInWords(reported)}</span>}
           </li>
         ))}
       </ol>
     </section>
   );
+}
+
+/** A provider's report that was not charged. */
+function reportInWords({ input, cached_input, cache_write, output, reasoning }: RequestDetail["tokens"]): string {
+  const prompt = formatCount(input + cached_input + cache_write);
+  return `Reported ${prompt} input and ${formatCount(output + reasoning)} output tokens`;
 }
 
 function Timings({ detail }: { detail: RequestDetail }) {
