@@ -15,7 +15,7 @@ export interface Script {
   silence: "start" | "middle" | "usage" | null;
   /** After so many pieces of a stream the upstream waits until the trial is let go; null: it does not. */
   waitsAfterWords: number | null;
-  /** Text that makes an unstreamed answer so much longer. */
+  /** How much longer an unstreamed answer is beside its text. */
   paddingBytes: number;
 }
 

@@ -71,8 +71,11 @@ async function stream(script: Script, response: ServerResponse): Promise<void> {
 async function answerWhole(script: Script, response: ServerResponse): Promise<void> {
   await sleep(script.words * script.paceMs);
   if (response.destroyed || script.silence !== null) return;
-  const content = WORD.repeat(script.words) + "x".repeat(script.paddingBytes);
-  const choices = [{ index: 0, message: { role: "assistant", content }, finish_reason: "stop" }];
+  const message = { role: "assistant", content: WORD.repeat(script.words) };
+  // Log probabilities make an answer longer without more text, whose tokens would have to be reported.
+  const token = "x".repeat(script.paddingBytes);
+  const logprobs = token === "" ? null : { content: [{ token, logprob: 0, bytes: null, top_logprobs: [] }] };
+  const choices = [{ index: 0, message, logprobs, finish_reason: "stop" }];
   const usage = script.usage ?? undefined;
   if (usage !== undefined) log(script.id, "sent usage");
   log(script.id, "sent all");

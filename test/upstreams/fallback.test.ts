@@ -12,9 +12,9 @@ import {
 } from "../support/service.ts";
 import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
-const usage = { prompt_tokens: 1_000_000, completion_tokens: 1, total_tokens: 1_000_001 };
-/** A credit for the prompt of that usage; routes differ in it. */
-const priced = (input: number) => ({ input, output: 0 });
+const usage = { prompt_tokens: 100, completion_tokens: 1, total_tokens: 101 };
+/** So many credits for the prompt of that usage; routes differ in it. */
+const priced = (credits: number) => ({ input: credits * 10_000, output: 0 });
 
 let upstream: Upstream;
 let service: RunningService;
@@ -199,7 +199,7 @@ test("a charge is made, and its request kept, at the price that is in force", as
   const admin = operator(service);
   const { body } = await admin.call<{ data: { id: string }[] }>("GET", `/requests?organization_id=${rich.id}&limit=1`);
   const record = await admin.call("GET", `/requests/${body.data[0]?.id}`);
-  expect(record.body).toMatchObject({ model: "dated", prices: { input: 5, output: 0 } });
+  expect(record.body).toMatchObject({ model: "dated", prices: { input: 50_000, output: 0 } });
 });
 
 test("a sandbox model that fails because its message says so is asked again every time", async () => {
@@ -263,7 +263,7 @@ test("models list tells beside the running service how its routes fare", async (
     .poll(() => healthOf("up/broken"))
     .toMatchObject({
       weight: null,
-      prices: { input: 1, cached_input: 1, cache_write: 1, output: 0, reasoning: 0 },
+      prices: { input: 10_000, cached_input: 10_000, cache_write: 10_000, output: 0, reasoning: 0 },
       health: { state: "open", last_failure: { failure: "failed" }, limited_until: null },
     });
   expect(await healthOf("up/spare")).toMatchObject({ health: { state: "closed", recent: { failures: 0 } } });
