@@ -4,8 +4,11 @@ import { tokensOfPiece } from "../credits/estimate.ts";
 import type { TokenCounts } from "../credits/price.ts";
 import type { UpstreamChunk, UpstreamUsage } from "../providers/provider.ts";
 
-/** Bytes of text that are kept to be counted. What is longer is counted by the same ratio. */
-const KEPT_BYTES_MAX = 128 * 1024;
+/**
+ * Bytes of text that are kept to be counted. What is longer is counted by the same ratio: a stream may take at most 256 KiB
+ * of memory, buffers included.
+ */
+const KEPT_BYTES_MAX = 16 * 1024;
 const KEPT_BYTES_FIRST = 256;
 
 /** What an upstream has reported by now, and whether the report covers everything that has come. */
