@@ -34,7 +34,7 @@ function sourceOf(items: (UpstreamChunk[] | Error | Promise<UpstreamChunk[]>)[])
 const options = (isStreamed: boolean, signal = new AbortController().signal) => ({
   isStreamed,
   signal,
-  meter: new Meter(),
+  meter: new Meter(4_096),
 });
 const read = async (chunks: AsyncIterable<readonly UpstreamChunk[]>) => {
   const all: (readonly UpstreamChunk[])[] = [];

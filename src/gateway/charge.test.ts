@@ -33,7 +33,7 @@ interface Case extends Partial<Charged> {
 
 function chargedOf(one: Case): Charged {
   const { maxTokens = 4_000, usage, content = [], reasoning = [], isEnded = true, ...rest } = one;
-  const meter = new Meter();
+  const meter = new Meter(maxTokens);
   for (const piece of reasoning) meter.add([{ delta: { reasoning_content: piece } }]);
   for (const piece of content) meter.add([{ delta: { content: piece } }]);
   if (isEnded) meter.add([{ finish_reason: "stop" }]);

@@ -31,7 +31,7 @@ export async function complete(gateway: Gateway, call: CompletionCall, client: A
   if ("answer" in admission) return replay(call, model, admission, client);
   call.onHeld();
   const sink = sinkOf(call, client);
-  const meter = new Meter();
+  const meter = new Meter(admission.maxTokens);
   const ending = beginning(route, sink);
   const answered = { model, request: prepared.request, admission, meter, ending };
   const admittedMs = gateway.clock();

@@ -46,7 +46,7 @@ describe("reportedTokens", () => {
 
 describe("a meter", () => {
   test("keeps the text by class, and counts its pieces roughly", () => {
-    const meter = new Meter();
+    const meter = new Meter(4_096);
     meter.add([{ delta: { role: "assistant", content: "" } }]);
     expect(meter.hasContent).toBe(false);
     meter.add([{ delta: { content: "one " } }]);
@@ -61,7 +61,7 @@ describe("a meter", () => {
   });
 
   test("a tool call is content, also without a name or arguments yet", () => {
-    const meter = new Meter();
+    const meter = new Meter(4_096);
     meter.add([{ delta: { tool_calls: [{ index: 0, id: "c" }] } }]);
     expect(meter.hasContent).toBe(true);
   });
@@ -69,7 +69,7 @@ describe("a meter", () => {
   test("any text in any pieces is kept whole up to 16 KiB, and counted by the same ratio beyond", () => {
     fc.assert(
       fc.property(fc.array(fc.string({ unit: "grapheme", maxLength: 2_000 }), { maxLength: 50 }), (pieces) => {
-        const meter = new Meter();
+        const meter = new Meter(4_096);
         for (const content of pieces) meter.add([{ delta: { content } }]);
         const whole = pieces.join("");
         expect(meter.output.bytes).toBe(Buffer.byteLength(whole));
@@ -78,14 +78,14 @@ describe("a meter", () => {
       }),
       { numRuns: 200 },
     );
-    const long = new Meter();
+    const long = new Meter(4_096);
     for (let i = 0; i < 100; i += 1) long.add([{ delta: { content: "x".repeat(8 * 1024) } }]);
     expect(long.output.text().length).toBe(16 * 1024);
     expect(long.output.scaled(1_000)).toBe(50_000);
   });
 
   test("an early report is final once the answer has ended, or while no text follows it", () => {
-    const meter = new Meter();
+    const meter = new Meter(4_096);
     meter.add([{ delta: { content: "one " }, usage: { prompt_tokens: 9, completion_tokens: 1 } }]);
     expect(meter.report()).toMatchObject({ isFinal: true, tokens: { input: 9, output: 1 } });
     meter.add([{ delta: { content: "two " } }, { delta: { reasoning_content: "hm " } }]);

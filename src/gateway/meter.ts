@@ -9,6 +9,8 @@ import type { UpstreamChunk, UpstreamUsage } from "../providers/provider.ts";
  * of memory, buffers included.
  */
 const KEPT_BYTES_MAX = 16 * 1024;
+/** An answer has seldom as many bytes a token; more text than that is not needed to reach `max_tokens`. */
+const KEPT_BYTES_A_TOKEN = 16;
 const KEPT_BYTES_FIRST = 256;
 
 /** What an upstream has reported by now, and whether the report covers everything that has come. */
@@ -20,12 +22,19 @@ export interface Report {
 /** Records what passes through an answer: its text, so that tokens can be counted, and the upstream's reports. */
 export class Meter {
   finishReason: FinishReason | undefined;
-  readonly output = new PassedText();
-  readonly reasoning = new PassedText();
+  readonly output: PassedText;
+  readonly reasoning: PassedText;
   #hasContent = false;
   #usage: UpstreamUsage | undefined;
   /** Bytes that had come when the upstream last reported. */
   #bytesBefore = 0;
+
+  /** `maxTokens` is the most that the answer may have. */
+  constructor(maxTokens: number) {
+    const keptBytesMax = Math.min(KEPT_BYTES_MAX, Math.max(KEPT_BYTES_FIRST, maxTokens * KEPT_BYTES_A_TOKEN));
+    this.output = new PassedText(keptBytesMax);
+    this.reasoning = new PassedText(keptBytesMax);
+  }
 
   add(chunks: readonly UpstreamChunk[]): void {
     for (const chunk of chunks) {
@@ -75,8 +84,13 @@ class PassedText {
   bytes = 0;
   /** Tokens by the length of the pieces: less exact than the tokenizer's count, and known at once. */
   roughTokens = 0;
+  readonly #keptBytesMax: number;
   #kept: Buffer | undefined;
   #keptBytes = 0;
+
+  constructor(keptBytesMax: number) {
+    this.#keptBytesMax = keptBytesMax;
+  }
 
   add(piece: string): void {
     if (piece === "") return;
@@ -99,9 +113,9 @@ class PassedText {
   /** The buffer, large enough for so many more bytes as far as text is kept. */
   #room(bytes: number): Buffer {
     const size = this.#kept?.length ?? 0;
-    const needed = Math.min(KEPT_BYTES_MAX, this.#keptBytes + bytes);
+    const needed = Math.min(this.#keptBytesMax, this.#keptBytes + bytes);
     if (this.#kept !== undefined && needed <= size) return this.#kept;
-    const grown = Buffer.allocUnsafe(Math.min(KEPT_BYTES_MAX, Math.max(KEPT_BYTES_FIRST, size * 2, needed)));
+    const grown = Buffer.allocUnsafe(Math.min(this.#keptBytesMax, Math.max(KEPT_BYTES_FIRST, size * 2, needed)));
     this.#kept?.copy(grown, 0, 0, this.#keptBytes);
     this.#kept = grown;
     return grown;
