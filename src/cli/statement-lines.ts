@@ -26,8 +26,6 @@ function whatOf(entry: StatementEntry): string {
       const ended = end === "complete" ? "" : ` (${end.replaceAll("_", " ")})`;
       return `${model} ${requestId}${ended}${shortfall > 0n ? `, ${formatCredits(shortfall)} not covered` : ""}`;
     }
-    case "closing":
-      return `${entry.events} charges of the day, which are no longer kept one by one`;
     case "lapse":
       return entry.adjustment.draws.map(({ grantId }) => grantId).join(" ");
     default: {
@@ -57,8 +55,6 @@ export function entryJson(entry: StatementEntry, balance: MicroCredits) {
       const cost = { prices: pricesJson(entry.event.prices), cost: creditsFromMicro(entry.event.cost) };
       return { ...line, ...request, ...cost, basis, end, shortfall: creditsFromMicro(entry.event.shortfall), metadata };
     }
-    case "closing":
-      return { ...line, charges: entry.events };
     default: {
       const { id, draws, holdId, reference, note } = entry.adjustment;
       return { ...line, id, grants: draws.map(({ grantId }) => grantId), holdId, reference, note };

@@ -1,6 +1,6 @@
-import { minimum } from "./amount.ts";
-import { type Batch, holdOf, tokenBalanceOf } from "./batch.ts";
-import type { AdjustmentRow, CreditTransition, HoldRow, Outcomes, RevokeTransition } from "./books.ts";
+import { type MicroCredits, minimum } from "./amount.ts";
+import { type Batch, chargeOf, creditedOf, holdOf, requestOf, tokenBalanceOf } from "./batch.ts";
+import type { AdjustmentRow, CreditTransition, Outcomes, RevokeTransition } from "./books.ts";
 import { assertAmount } from "./checks.ts";
 import { sumOf } from "./draws.ts";
 import { giveCredit, type Purse, revocableIn, revoke as revokeFrom } from "./purse.ts";
@@ -34,26 +34,34 @@ export function credit(batch: Batch, purse: Purse, transition: CreditTransition)
   }
   const { amount, holdId, organizationId, expiresAtMs } = transition;
   assertAmount(amount);
-  const row = holdId === null ? null : holdOf(batch, { organizationId, holdId });
-  if (row === undefined) return { outcome: "missing" };
-  const most = row === null ? purse.balance.spent : minimum(purse.balance.spent, row.charged - row.credited);
+  const charged = holdId === null ? { charged: purse.balance.spent, tokenId: null } : chargedFor(batch, transition);
+  if (charged === undefined) return { outcome: "missing" };
+  const most = minimum(purse.balance.spent, charged.charged);
   if (amount > most) return { outcome: "excessive", most };
   const draws = [giveCredit(purse, transition, batch.nowMs)];
   purse.balance.spent -= amount;
-  if (row !== null) correct(batch, row, amount);
-  const tokenId = row?.tokenId ?? null;
+  const { tokenId } = charged;
+  // The token may spend again what was charged to it wrongly.
+  const tokenBalance = tokenId === null ? undefined : tokenBalanceOf(batch, { organizationId, tokenId });
+  if (tokenBalance !== undefined) tokenBalance.spent -= amount;
   const adjustment = { ...newAdjustment(batch, transition), amount, draws, holdId, tokenId, expiresAtMs };
   batch.adjustments.push(adjustment);
   return { outcome: "credited", adjustment, balance: { ...purse.balance }, repeated: false };
 }
 
-/** The token may use again what was charged to it wrongly. */
-function correct(batch: Batch, row: HoldRow, amount: bigint): void {
-  if (amount === 0n) return;
-  row.credited += amount;
-  batch.changedHolds.add(row);
-  const tokenBalance = tokenBalanceOf(batch, row);
-  if (tokenBalance !== undefined) tokenBalance.spent -= amount;
+/** What the named request was charged and not credited yet; nothing while it runs. Undefined where there is none. */
+function chargedFor(
+  batch: Batch,
+  { organizationId, holdId }: CreditTransition,
+): { charged: MicroCredits; tokenId: string } | undefined {
+  if (holdId === null) return undefined;
+  const request = requestOf(batch, { organizationId, holdId });
+  if (request !== undefined) {
+    const charged = chargeOf(batch, request).charged - creditedOf(batch, request);
+    return { charged, tokenId: request.tokenId };
+  }
+  const open = holdOf(batch, { organizationId, holdId });
+  return open && { charged: 0n, tokenId: open.details.tokenId };
 }
 
 function findEarlier(batch: Batch, transition: RevokeTransition | CreditTransition): AdjustmentRow | undefined {
@@ -82,6 +90,6 @@ function newAdjustment(
   { nowMs }: Batch,
   { organizationId, adjustmentId: id, kind, reference, note }: RevokeTransition | CreditTransition,
 ): Omit<AdjustmentRow, "amount" | "draws"> {
-  const terms = { isAll: false, grantId: null, expiresAtMs: null, holdId: null, tokenId: null };
+  const terms = { isAll: false, grantId: null, expiresAtMs: null, holdId: null, tokenId: null, settlement: null };
   return { organizationId, id, kind, ...terms, reference, note, madeAtMs: nowMs };
 }

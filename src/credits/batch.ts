@@ -1,3 +1,4 @@
+import type { MicroCredits } from "./amount.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
@@ -6,8 +7,8 @@ import type {
   GrantRow,
   HoldRow,
   IdempotencyKeyRow,
+  RequestRow,
   TokenBalanceRow,
-  UsageEventRow,
 } from "./books.ts";
 import { nameKey } from "./names.ts";
 import { openPurse, type Purse } from "./purse.ts";
@@ -20,10 +21,10 @@ export interface Batch {
   grants: Map<string, GrantRow[]>;
   /** Of the organizations that a transition has named so far. */
   purses: Map<string, Purse>;
+  /** Open holds. */
   holds: Map<string, HoldRow>;
-  newHolds: Set<HoldRow>;
-  changedHolds: Set<HoldRow>;
-  events: UsageEventRow[];
+  /** Ended requests. */
+  requests: Map<string, RequestRow>;
   keys: Map<string, IdempotencyKeyRow>;
   adjustments: AdjustmentRow[];
 }
@@ -36,10 +37,8 @@ export function openBatch(rows: BookRows): Batch {
     tokenBalances: new Map(rows.tokenBalances.map((row) => [nameKey(row.organizationId, row.tokenId), { ...row }])),
     grants: Map.groupBy(rows.grants, (grant) => grant.organizationId),
     purses: new Map(),
-    holds: new Map(rows.holds.map((hold) => [nameKey(hold.organizationId, hold.holdId), { ...hold }])),
-    newHolds: new Set(),
-    changedHolds: new Set(),
-    events: [],
+    holds: new Map(rows.holds.map((hold) => [nameKey(hold.organizationId, hold.holdId), hold])),
+    requests: new Map(rows.requests.map((request) => [nameKey(request.organizationId, request.holdId), request])),
     keys: new Map(rows.keys.map((row) => [nameKey(row.organizationId, row.key), row])),
     adjustments: [...rows.adjustments],
   };
@@ -59,10 +58,42 @@ export function holdOf(batch: Batch, name: { organizationId: string; holdId: str
   return batch.holds.get(nameKey(name.organizationId, name.holdId));
 }
 
-export function insertHold(batch: Batch, row: HoldRow): HoldRow {
+/** Adds a hold, or takes the place of the one with the same id. */
+export function putHold(batch: Batch, row: HoldRow): void {
   batch.holds.set(nameKey(row.organizationId, row.holdId), row);
-  batch.newHolds.add(row);
-  return row;
+}
+
+/** Ends a request: its hold, where there is one, is removed. */
+export function endRequest(batch: Batch, row: RequestRow): void {
+  const name = nameKey(row.organizationId, row.holdId);
+  batch.holds.delete(name);
+  batch.requests.set(name, row);
+}
+
+export function requestOf(batch: Batch, name: { organizationId: string; holdId: string }): RequestRow | undefined {
+  return batch.requests.get(nameKey(name.organizationId, name.holdId));
+}
+
+/** The late settlement of a request that was recovered. */
+export function lateSettlementOf(batch: Batch, request: RequestRow): AdjustmentRow | undefined {
+  return adjustmentsOf(batch, request).find(({ kind }) => kind === "late_settlement");
+}
+
+/** What a request was charged in all, its late settlement included. */
+export function chargeOf(batch: Batch, request: RequestRow): { charged: MicroCredits; shortfall: MicroCredits } {
+  const late = lateSettlementOf(batch, request);
+  const charged = request.cost + (late?.amount ?? 0n);
+  return { charged, shortfall: request.shortfall + (late?.settlement?.shortfall ?? 0n) };
+}
+
+/** The sum of the credits that correct a request. */
+export function creditedOf(batch: Batch, request: RequestRow): MicroCredits {
+  const credits = adjustmentsOf(batch, request).filter(({ kind }) => kind === "credit");
+  return credits.reduce((sum, { amount }) => sum + amount, 0n);
+}
+
+function adjustmentsOf({ adjustments }: Batch, { organizationId, holdId }: RequestRow): AdjustmentRow[] {
+  return adjustments.filter((row) => row.holdId === holdId && row.organizationId === organizationId);
 }
 
 /** Of a token with a cap: where the cap is that it may share with other tokens. */
@@ -78,30 +109,47 @@ export function tokenBalanceOf(
   return shared;
 }
 
-/** What has become of the rows that were read. */
+/** The rows that have changed since they were read. */
 export function writesOf(batch: Batch, rows: BookRows): BookWrites {
-  const changedHolds = [...batch.changedHolds].filter((row) => !batch.newHolds.has(row));
   return {
     ...writesOfPurses(batch),
     tokenBalances: changed(rows.tokenBalances, (row) =>
       batch.tokenBalances.get(nameKey(row.organizationId, row.tokenId)),
     ),
-    newHolds: [...batch.newHolds],
-    renewedHolds: changedHolds.filter(({ state }) => state === "open"),
-    endedHolds: changedHolds.filter(({ state }) => state !== "open"),
-    events: batch.events,
+    ...writesOfHolds(batch, rows.holds),
+    newRequests: [...batch.requests.values()].slice(rows.requests.length),
     ...writesOfKeys(batch, rows.keys),
     newAdjustments: [...batch.adjustments.slice(rows.adjustments.length), ...lapsesOf(batch)],
   };
 }
 
-/** What has expired only grows, so that it makes an id. */
+/** A hold is replaced, never changed in place. */
+function writesOfHolds(
+  batch: Batch,
+  before: HoldRow[],
+): Pick<BookWrites, "newHolds" | "renewedHolds" | "removedHolds"> {
+  const left = new Map(batch.holds);
+  const writes: ReturnType<typeof writesOfHolds> = { newHolds: [], renewedHolds: [], removedHolds: [] };
+  for (const row of before) {
+    const { organizationId, holdId } = row;
+    const name = nameKey(organizationId, holdId);
+    const after = left.get(name);
+    left.delete(name);
+    if (after === undefined) writes.removedHolds.push({ organizationId, holdId });
+    else if (after !== row) writes.renewedHolds.push(after);
+  }
+  writes.newHolds.push(...left.values());
+  return writes;
+}
+
+/** The expired amount of an organization only grows, so that it makes a unique id. */
 function lapsesOf({ purses, nowMs }: Batch): AdjustmentRow[] {
-  const terms = { isAll: false, grantId: null, expiresAtMs: null, holdId: null, tokenId: null };
+  const terms = { isAll: false, grantId: null, holdId: null, tokenId: null, settlement: null };
   const noted = { ...terms, reference: null, note: null, madeAtMs: nowMs };
   return [...purses].flatMap(([organizationId, { lapses }]) =>
-    lapses.map(({ grantId, amount, expired }) => {
-      return { organizationId, id: `lapse_${expired}`, kind: "lapse", amount, draws: [{ grantId, amount }], ...noted };
+    lapses.map(({ grantId, amount, expired, dueAtMs }) => {
+      const draws = [{ grantId, amount }];
+      return { organizationId, id: `lapse_${expired}`, kind: "lapse", amount, draws, expiresAtMs: dueAtMs, ...noted };
     }),
   );
 }

@@ -55,9 +55,9 @@ export interface Draw {
   amount: MicroCredits;
 }
 
-/** What is known of a request before its first attempt; enough to write its event on any node. */
+/** Facts of a request that are known before its first attempt; enough to charge it on any node. */
 export interface HoldFacts {
-  /** UUIDv7, made by the caller before the first attempt. */
+  /** UUIDv7, made by the caller before the first attempt. Also the id of the ended request. */
   holdId: string;
   organizationId: string;
   tokenId: string;
@@ -66,8 +66,10 @@ export interface HoldFacts {
   /** `provider/model` of the upstream. */
   upstream: string;
   prices: UnitPrices;
-  /** The request's own `metadata`, handed on to the usage event. */
+  /** The request's own `metadata`, copied to the ended request. */
   metadata: Record<string, string> | null;
+  /** Key that the request came with. */
+  idempotencyKey: string | null;
 }
 
 /** One call of an upstream on behalf of a request. */
@@ -90,22 +92,47 @@ export interface Trace {
   failure: string | null;
 }
 
-export type HoldState = "open" | "charged" | "released" | "expired";
+/** How a request ended. */
+export type EndedState = "charged" | "released" | "recovered";
+export type HoldState = "open" | EndedState;
 
-export interface HoldRow extends HoldFacts {
+/** An open hold. */
+export interface HoldRow {
+  organizationId: string;
+  holdId: string;
   amount: MicroCredits;
-  /** Delivered at the last checkpoint. */
-  tokens: TokenCounts;
-  idempotencyKey: string | null;
+  /** Amounts reserved of each grant; they add up to `amount`. */
+  draws: Draw[];
+  /** The process that renews it. */
+  owner: string;
   madeAtMs: number;
   expiresAtMs: number;
-  /** Open: what is set aside of which grant. Charged or expired: what was taken of which grant. */
-  draws: Draw[];
-  state: HoldState;
-  charged: MicroCredits;
+  details: HoldDetails;
+}
+
+/** What another process needs to charge an open hold. */
+export interface HoldDetails extends Omit<HoldFacts, "holdId" | "organizationId"> {
+  /** Delivered at the last checkpoint. */
+  tokens: TokenCounts;
+}
+
+/** A request that ended. Inserted once and never changed. */
+export interface RequestRow extends HoldFacts {
+  /** Amount that was held when it ended. */
+  amount: MicroCredits;
+  tokens: TokenCounts;
+  cost: MicroCredits;
+  /** Part of the price that the credits did not cover. */
   shortfall: MicroCredits;
-  /** What credits that name the hold gave back of what was charged. */
-  credited: MicroCredits;
+  /** Amounts spent of each grant; they add up to `cost`. */
+  draws: Draw[];
+  /** Null for a released request. */
+  basis: EventBasis | null;
+  end: RequestEnd;
+  madeAtMs: number;
+  endedAtMs: number;
+  /** Whether it was booked more than a day away from the time in its id. */
+  isLate: boolean;
   trace: Trace | null;
 }
 
@@ -120,47 +147,52 @@ export interface IdempotencyKeyRow {
   expiresAtMs: number;
 }
 
-/** What changed a balance beside grants and charges: by an operator's hand, or by a grant's end. Appended and never changed. */
+/** Change of a balance other than a grant, a hold or a charge. Inserted once and never changed. */
 export interface AdjustmentRow {
   organizationId: string;
   id: string;
-  kind: "revoke" | "credit" | "lapse";
+  kind: "revoke" | "credit" | "lapse" | "late_settlement";
+  /** Signed for a late settlement: the difference to the cost that the request was charged. */
   amount: MicroCredits;
-  /** Revoked or lapsed: from which grants. Credited: to the grant that was made for it. */
+  /**
+   * Revoked or lapsed: from these grants. Credited: to the grant that was made for it. Late settlement: signed, below 0
+   * where it returned to the grant.
+   */
   draws: Draw[];
   /** Whether a revocation asked for everything that was available, and not for an amount. */
   isAll: boolean;
   /** The grant that a revocation named. */
   grantId: string | null;
-  /** When what is left of a credit lapses. */
+  /** Credit: when the rest of it expires. Lapse: when it was due. */
   expiresAtMs: number | null;
-  /** Of a credit that corrects a charge. */
+  /** The request that a credit or a late settlement corrects. */
   holdId: string | null;
   tokenId: string | null;
   reference: string | null;
   note: string | null;
   madeAtMs: number;
+  /** Of a late settlement. */
+  settlement: LateSettlement | null;
 }
 
-/**
- * Where the charged tokens come from: the upstream's report, the service's own count, the bound of the hold where the
- * report was above it, or an estimate where the client disconnected and the output was not visible.
- */
-export const BASES = ["reported", "counted", "bounded", "estimated"] as const;
-export type EventBasis = (typeof BASES)[number];
-export type EventEnd = "complete" | "client_left" | "upstream_failed" | "timed_out" | "recovered";
-
-/** The sums over both events of a hold are what it came to: tokens, cost and shortfall of event 1 are signed differences. */
-export interface UsageEventRow extends HoldFacts {
-  /** 0 with the charge or the expiry, 1 for the signed difference of a late settlement. */
-  sequence: 0 | 1;
+/** The settlement of a request that had been recovered. Tokens and shortfall are signed differences to the request. */
+export interface LateSettlement {
+  upstream: string;
+  prices: UnitPrices;
   tokens: TokenCounts;
-  cost: MicroCredits;
   shortfall: MicroCredits;
   basis: EventBasis;
   end: EventEnd;
-  madeAtMs: number;
-  chargedAtMs: number;
+  trace: Trace | null;
+}
+
+/** Reported by the provider, counted by us, cut at the bound of the hold, or estimated where output is not visible. */
+export type EventBasis = "reported" | "counted" | "bounded" | "estimated";
+export type EventEnd = "complete" | "client_left" | "upstream_failed" | "timed_out" | "recovered";
+export type RequestEnd = EventEnd | "released";
+
+export function endedStateOf(end: RequestEnd): EndedState {
+  return end === "released" || end === "recovered" ? end : "charged";
 }
 
 /** A request's claim to be the first with its key. */
@@ -181,6 +213,8 @@ export interface HoldTransition {
   least: MicroCredits;
   most: MicroCredits;
   lifeMs: number;
+  /** The process that renews the hold. */
+  owner: string;
   idempotency?: IdempotencyClaim | null;
 }
 /**
@@ -195,6 +229,7 @@ export interface RenewTransition {
   /** Delivered so far: the input, and what was streamed to the client. */
   tokens: TokenCounts;
   lifeMs: number;
+  owner: string;
 }
 /** Charges tokens at `facts.prices`, those of the route that was taken. */
 export interface SettleTransition {
@@ -207,11 +242,13 @@ export interface SettleTransition {
   answer?: string | null;
   trace?: Trace | null;
 }
-/** Gives back everything that was held, and frees the hold's idempotency key. */
+/**
+ * Returns everything that was held, and frees the idempotency key. Where there is no hold, the request is recorded as
+ * released, so that a hold that arrives later is refused.
+ */
 export interface ReleaseTransition {
   kind: "release";
-  organizationId: string;
-  holdId: string;
+  facts: HoldFacts;
   trace?: Trace | null;
 }
 export interface ExpireTransition {
@@ -283,7 +320,7 @@ export type HoldOutcome =
   /** A hold of this id ended before. */
   | Ended
   | KeyOutcome;
-/** What a hold met that was too little. */
+/** Why a hold was refused. */
 export interface Shortage {
   limitedBy: "organization" | "token";
   available: MicroCredits;
@@ -302,10 +339,7 @@ export type RenewOutcome = { outcome: "renewed"; remade: boolean } | Ended;
 export type SettleOutcome =
   | { outcome: "charged"; charged: MicroCredits; shortfall: MicroCredits; available: MicroCredits }
   | { outcome: "released" };
-export type ReleaseOutcome =
-  | { outcome: "released"; available: MicroCredits }
-  | { outcome: "charged" | "expired" }
-  | Missing;
+export type ReleaseOutcome = { outcome: "released"; available: MicroCredits } | { outcome: "charged" | "recovered" };
 export type ExpireOutcome =
   | { outcome: "expired"; charged: MicroCredits; shortfall: MicroCredits }
   /** Renewed, or ended by its owner, since the sweeper read it. */
@@ -333,7 +367,7 @@ export type CreditOutcome =
   | Missing;
 export type RefreshOutcome = { outcome: "refreshed"; balance: BalanceRow };
 type Missing = { outcome: "missing" };
-type Ended = { outcome: "ended"; state: Exclude<HoldState, "open"> };
+type Ended = { outcome: "ended"; state: EndedState };
 export type UnknownOrganization = { outcome: "unknown_organization" };
 
 /** The outcome that belongs to a kind of transition. */
@@ -354,15 +388,17 @@ export type Outcome = Outcomes[keyof Outcomes];
 export interface BookRows {
   nowMs: number;
   balances: BalanceRow[];
-  /** Of the tokens that the batch and its holds name, and those that these share a cap with. */
+  /** Of the tokens of its transitions and of the holds and requests that it names, and those that these share a cap with. */
   tokenBalances: TokenBalanceRow[];
-  /** Of those organizations: every grant pending or with something remaining, those that the holds draw on, those with an id or a reference that the batch names. */
+  /** Of those organizations: every grant pending or with something remaining, those that holds and requests draw on, those with an id or a reference that the batch names. */
   grants: GrantRow[];
-  /** The holds that the batch names, and those of the keys that it names. */
+  /** The open holds that the batch names, and those of the keys that it names. */
   holds: HoldRow[];
-  /** The keys that the batch names, and those of the holds that it names. */
+  /** The ended requests among those names. */
+  requests: RequestRow[];
+  /** The keys that the batch names, and those of its holds. */
   keys: IdempotencyKeyRow[];
-  /** Those with an id, or a kind and a reference, that the batch names. */
+  /** Those with an id, or a kind and a reference, that the batch names, and all of the requests above. */
   adjustments: AdjustmentRow[];
 }
 
@@ -375,11 +411,11 @@ export interface BookWrites {
   /** `remaining`, `revoked` and `state` have changed. */
   changedGrants: GrantRow[];
   newHolds: HoldRow[];
-  /** Still open: life, checkpoint, upstream and prices have changed. */
+  /** Expiry, owner and details have changed. */
   renewedHolds: HoldRow[];
-  /** No longer open: beside that of a renewal, what was drawn and charged, the state and the trace have changed. */
-  endedHolds: HoldRow[];
-  events: UsageEventRow[];
+  /** Holds that ended. */
+  removedHolds: { organizationId: string; holdId: string }[];
+  newRequests: RequestRow[];
   /** To insert, or in the place of the row with the same key. */
   keys: IdempotencyKeyRow[];
   removedKeys: { organizationId: string; key: string }[];

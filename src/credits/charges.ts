@@ -1,48 +1,68 @@
 import { type MicroCredits, minimum } from "./amount.ts";
-import { type Batch, holdOf, insertHold, tokenBalanceOf } from "./batch.ts";
-import type {
-  EventBasis,
-  EventEnd,
-  ExpireTransition,
-  HoldFacts,
-  HoldRow,
-  Outcomes,
-  SettleOutcome,
-  SettleTransition,
-  Trace,
+import {
+  type Batch,
+  chargeOf,
+  creditedOf,
+  endRequest,
+  holdOf,
+  lateSettlementOf,
+  requestOf,
+  tokenBalanceOf,
+} from "./batch.ts";
+import {
+  type AdjustmentRow,
+  type Draw,
+  type EventBasis,
+  type EventEnd,
+  type ExpireTransition,
+  endedStateOf,
+  type HoldRow,
+  type Outcomes,
+  type RequestRow,
+  type SettleOutcome,
+  type SettleTransition,
+  type Trace,
 } from "./books.ts";
 import { assertCounts } from "./checks.ts";
 import { mergeDraws, splitDraws, sumOf } from "./draws.ts";
-import { giveUp, newHold } from "./holds.ts";
+import { emptyHold, endedRequest, unreserve } from "./holds.ts";
 import { keepAnswer } from "./keys.ts";
 import { NO_TOKENS, priceOf, TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "./price.ts";
 import { type Purse, putBack, take } from "./purse.ts";
 
-/** Never refused: what the credits do not cover is recorded as shortfall. */
+/** Charges a request. Never refused: what the credits do not cover is recorded as shortfall. */
 export function settle(batch: Batch, purse: Purse, transition: SettleTransition): SettleOutcome {
-  const { facts, tokens, basis, end, answer, trace = null } = transition;
-  // A hold whose row was lost with its database is charged like one that had set nothing aside.
-  const row = holdOf(batch, facts) ?? insertHold(batch, newHold(facts, batch.nowMs));
-  if (row.state === "released") return { outcome: "released" };
-  if (row.state !== "charged") {
-    const { upstream, prices } = facts;
-    charge(batch, purse, row, { upstream, prices, tokens, basis, end, state: "charged", trace });
-    if (typeof answer === "string") keepAnswer(batch, row, answer);
+  const { facts, answer } = transition;
+  const open = holdOf(batch, facts);
+  const earlier = open === undefined ? requestOf(batch, facts) : undefined;
+  if (earlier?.end === "released") return { outcome: "released" };
+  let isNew = false;
+  if (earlier === undefined) {
+    // A hold that was lost with its database is charged like one that reserved nothing.
+    charge(batch, purse, open ?? emptyHold(facts, batch.nowMs), { ...facts, trace: null, ...transition });
+    isNew = true;
+  } else if (earlier.end === "recovered" && lateSettlementOf(batch, earlier) === undefined) {
+    settleLate(batch, purse, earlier, transition);
+    isNew = true;
   }
-  const { charged, shortfall } = row;
-  return { outcome: "charged", charged, shortfall, available: purse.balance.available };
+  const request = requestOf(batch, facts);
+  if (request === undefined) throw new Error("a settlement left no request");
+  if (isNew && typeof answer === "string") keepAnswer(batch, facts, request.idempotencyKey, answer);
+  return { outcome: "charged", ...chargeOf(batch, request), available: purse.balance.available };
 }
 
+/** Charges an open hold that is past its life at its checkpoint. */
 export function expire(batch: Batch, purse: Purse, transition: ExpireTransition): Outcomes["expire"] {
-  const row = holdOf(batch, transition);
-  if (row === undefined) return { outcome: "missing" };
-  if (row.state === "open" && row.expiresAtMs <= batch.nowMs) {
-    const { upstream, prices, tokens } = row;
-    const terms = { basis: "counted", end: "recovered", state: "expired", trace: null } as const;
-    charge(batch, purse, row, { upstream, prices, tokens, ...terms });
+  const open = holdOf(batch, transition);
+  if (open !== undefined) {
+    if (open.expiresAtMs > batch.nowMs) return { outcome: "kept", state: "open" };
+    charge(batch, purse, open, { ...open.details, basis: "counted", end: "recovered", trace: null });
   }
-  if (row.state !== "expired") return { outcome: "kept", state: row.state };
-  return { outcome: "expired", charged: row.charged, shortfall: row.shortfall };
+  const request = requestOf(batch, transition);
+  if (request === undefined) return { outcome: "missing" };
+  const state = endedStateOf(request.end);
+  if (state !== "recovered") return { outcome: "kept", state };
+  return { outcome: "expired", charged: request.cost, shortfall: request.shortfall };
 }
 
 interface Charge {
@@ -51,65 +71,79 @@ interface Charge {
   tokens: TokenCounts;
   basis: EventBasis;
   end: EventEnd;
-  state: "charged" | "expired";
   trace: Trace | null;
 }
 
 /**
- * Charges a hold that is open or expired. What an open hold set aside, or an expired one was charged, covers the cost
- * first; what is left of that goes back to its grants, the last one drawn first; what is missing is drawn from what is
- * available; what is not there either is the shortfall. The event is the difference to what was booked before.
+ * Ends a request with a charge. The amount held covers the cost first; the rest of it returns to its grants, the last one
+ * drawn first; what is missing is drawn from what is available; what is not available is the shortfall.
  */
 function charge(batch: Batch, purse: Purse, row: HoldRow, charge: Charge): void {
-  const { balance } = purse;
-  const { upstream, prices, tokens, basis, end, state, trace } = charge;
-  const late = row.state === "expired";
-  const before = late ? row : { charged: 0n, shortfall: 0n, tokens: NO_TOKENS };
+  const { upstream, prices, tokens, basis, end, trace } = charge;
   const price = priceOf(assertCounts(tokens), prices);
-  const cost = late ? atLeast(price, givenBack(purse, row)) : price;
-  if (row.state === "open") giveUp(batch, purse, row);
-  const { front, rest } = splitDraws(row.draws, cost);
-  putBack(purse, rest, batch.nowMs);
-  const more = take(purse, minimum(cost - sumOf(front), balance.available));
-  const draws = mergeDraws(front, more);
-  const charged = sumOf(draws);
-  const shortfall = cost - charged;
-  const difference = charged - before.charged;
-  balance.spent += difference;
-  const tokenBalance = tokenBalanceOf(batch, row);
-  if (tokenBalance !== undefined) tokenBalance.spent += difference;
-  batch.events.push({
-    ...factsOf(row),
-    upstream,
-    prices,
-    sequence: late ? 1 : 0,
-    tokens: differenceOf(tokens, before.tokens),
-    cost: difference,
-    shortfall: shortfall - before.shortfall,
-    basis,
-    end,
-    madeAtMs: row.madeAtMs,
-    chargedAtMs: batch.nowMs,
-  });
-  Object.assign(row, { upstream, prices, tokens: { ...tokens }, draws, charged, shortfall, state, trace });
-  batch.changedHolds.add(row);
+  unreserve(batch, purse, row);
+  const { taken, returned } = redraw(batch, purse, row.draws, price);
+  const draws = mergeDraws(splitDraws(row.draws, price).front, taken);
+  const cost = row.amount + sumOf(taken) - sumOf(returned);
+  const ended = { route: { upstream, prices }, tokens: { ...tokens }, cost, shortfall: price - cost, draws };
+  const request = endedRequest(batch, row, { ...ended, basis, end, trace });
+  spend(batch, purse, request, cost);
+  endRequest(batch, request);
+}
+
+/** Books the difference between what a recovered request used and what it was charged at its checkpoint. */
+function settleLate(batch: Batch, purse: Purse, request: RequestRow, transition: SettleTransition): void {
+  const { facts, tokens, basis, end, trace = null } = transition;
+  const { organizationId, holdId, tokenId } = request;
+  const { upstream, prices } = facts;
+  const price = atLeast(priceOf(assertCounts(tokens), prices), refunded(batch, purse, request));
+  const { taken, returned } = redraw(batch, purse, request.draws, price);
+  const amount = sumOf(taken) - sumOf(returned);
+  const shortfall = price - request.cost - amount - request.shortfall;
+  const differences = { tokens: differenceOf(tokens, request.tokens), shortfall };
+  const adjustment: AdjustmentRow = {
+    organizationId,
+    id: `late_${holdId}`,
+    kind: "late_settlement",
+    amount,
+    draws: [...taken, ...returned.map((draw) => ({ ...draw, amount: -draw.amount }))],
+    ...{ isAll: false, grantId: null, expiresAtMs: null, holdId, tokenId, reference: null, note: null },
+    madeAtMs: batch.nowMs,
+    settlement: { upstream, prices, ...differences, basis, end, trace },
+  };
+  spend(batch, purse, request, amount);
+  batch.adjustments.push(adjustment);
+}
+
+/** Returns what draws exceed a cost by, or takes what they lack of it as far as credits are available. */
+function redraw(
+  batch: Batch,
+  purse: Purse,
+  draws: readonly Draw[],
+  cost: MicroCredits,
+): { taken: Draw[]; returned: Draw[] } {
+  const { front, rest: returned } = splitDraws(draws, cost);
+  putBack(purse, returned, batch.nowMs);
+  const taken = take(purse, minimum(cost - sumOf(front), purse.balance.available));
+  return { taken, returned };
+}
+
+function spend(batch: Batch, purse: Purse, request: RequestRow, amount: MicroCredits): void {
+  purse.balance.spent += amount;
+  const tokenBalance = tokenBalanceOf(batch, request);
+  if (tokenBalance !== undefined) tokenBalance.spent += amount;
 }
 
 /**
- * What of an expired hold's charge a credit gave back before: its late settlement does not give that back again. Without
- * this an organization could be given more than it ever paid.
+ * The part of a recovered request's charge that credits returned already: its late settlement does not return it again.
+ * Otherwise an organization could be given more than it ever paid.
  */
-function givenBack({ balance }: Purse, { charged, credited }: HoldRow): MicroCredits {
-  return atLeast(credited, charged - balance.spent);
+function refunded(batch: Batch, { balance }: Purse, request: RequestRow): MicroCredits {
+  return atLeast(creditedOf(batch, request), request.cost - balance.spent);
 }
 
 function atLeast(a: MicroCredits, b: MicroCredits): MicroCredits {
   return a > b ? a : b;
-}
-
-function factsOf(facts: HoldFacts): HoldFacts {
-  const { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata } = facts;
-  return { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata };
 }
 
 function differenceOf(tokens: TokenCounts, before: TokenCounts): TokenCounts {

@@ -1,8 +1,8 @@
-import { type Batch, holdOf } from "./batch.ts";
-import type { HoldRow, HoldTransition, IdempotencyClaim, KeyOutcome } from "./books.ts";
+import { type Batch, chargeOf, holdOf, requestOf } from "./batch.ts";
+import type { HoldTransition, IdempotencyClaim, KeyOutcome } from "./books.ts";
 import { nameKey } from "./names.ts";
 
-/** What became of an earlier request with the key; undefined where there was none, or it is past its time. */
+/** Outcome of an earlier request with the key; undefined where there was none, or the key has expired. */
 export function earlierAnswer(
   batch: Batch,
   { key, fingerprint }: IdempotencyClaim,
@@ -12,32 +12,41 @@ export function earlierAnswer(
   const row = batch.keys.get(nameKey(organizationId, key));
   if (row === undefined || row.expiresAtMs <= batch.nowMs) return undefined;
   if (row.fingerprint !== fingerprint) return { outcome: "mismatch" };
-  const hold = holdOf(batch, row);
-  if (row.answer !== null) return { outcome: "replayed", answer: row.answer, charged: hold?.charged ?? 0n, available };
-  return { outcome: hold?.state === "open" ? "in_progress" : "interrupted" };
+  const request = requestOf(batch, row);
+  if (row.answer !== null) {
+    const charged = request === undefined ? 0n : chargeOf(batch, request).charged;
+    return { outcome: "replayed", answer: row.answer, charged, available };
+  }
+  return { outcome: holdOf(batch, row) === undefined ? "interrupted" : "in_progress" };
 }
 
-/** Keeps the key for the hold that was made, in the place of one past its time. */
-export function claimKey(batch: Batch, { key, fingerprint, keepMs }: IdempotencyClaim, hold: HoldRow): void {
+interface Named {
+  organizationId: string;
+  holdId: string;
+}
+
+/** Claims the key for a hold, in the place of one that has expired. */
+export function claimKey(batch: Batch, { key, fingerprint, keepMs }: IdempotencyClaim, hold: Named): void {
   const { organizationId, holdId } = hold;
   const times = { createdAtMs: batch.nowMs, expiresAtMs: batch.nowMs + keepMs };
   batch.keys.set(nameKey(organizationId, key), { organizationId, key, fingerprint, holdId, answer: null, ...times });
 }
 
-/** Keeps the answer for whoever comes with the hold's key again. */
-export function keepAnswer(batch: Batch, hold: HoldRow, answer: string): void {
-  const row = keyOf(batch, hold);
+/** Stores the answer of a request under its key. */
+export function keepAnswer(batch: Batch, request: Named, key: string | null, answer: string): void {
+  const row = keyOf(batch, request, key);
   if (row !== undefined) batch.keys.set(nameKey(row.organizationId, row.key), { ...row, answer });
 }
 
-export function freeKey(batch: Batch, hold: HoldRow): void {
-  const row = keyOf(batch, hold);
+/** Removes the key of a request that was released. */
+export function freeKey(batch: Batch, request: Named, key: string | null): void {
+  const row = keyOf(batch, request, key);
   if (row !== undefined) batch.keys.delete(nameKey(row.organizationId, row.key));
 }
 
-/** The hold's own: past its time the key may be another's. */
-function keyOf(batch: Batch, { organizationId, holdId, idempotencyKey }: HoldRow) {
-  if (idempotencyKey === null) return undefined;
-  const row = batch.keys.get(nameKey(organizationId, idempotencyKey));
+/** The key only while it names this request: after its expiry it may belong to another. */
+function keyOf(batch: Batch, { organizationId, holdId }: Named, key: string | null) {
+  if (key === null) return undefined;
+  const row = batch.keys.get(nameKey(organizationId, key));
   return row?.holdId === holdId ? row : undefined;
 }

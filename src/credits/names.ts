@@ -1,4 +1,4 @@
-import type { AdjustmentRow, HoldRow, IdempotencyKeyRow, TokenBalanceRow, Transition } from "./books.ts";
+import type { AdjustmentRow, HoldRow, IdempotencyKeyRow, RequestRow, TokenBalanceRow, Transition } from "./books.ts";
 
 /** A row of an organization, by its id, its key or its reference. */
 export interface Name {
@@ -9,10 +9,9 @@ export interface Name {
 /** The rows that a batch names, each once: what a store reads beside the balances and their live grants. */
 export interface Names {
   organizationIds: string[];
+  /** Holds, or the ended requests of the same ids. */
   holds: Name[];
   tokens: Name[];
-  /** The holds whose token only their own rows tell. */
-  holdsOfUnknownToken: Name[];
   keys: Name[];
   grants: Name[];
   grantReferences: Name[];
@@ -22,15 +21,16 @@ export interface Names {
 
 export function namesOf(transitions: readonly Transition[]): Names {
   const organizationIds = new Set<string>();
-  const [holds, tokens, holdsOfUnknownToken] = [new NameSet(), new NameSet(), new NameSet()];
+  const [holds, tokens] = [new NameSet(), new NameSet()];
   const [keys, grants, grantReferences, adjustments] = [new NameSet(), new NameSet(), new NameSet(), new NameSet()];
   const adjustmentReferences: Names["adjustmentReferences"] = [];
   for (const transition of transitions) {
     if ("facts" in transition) {
-      const { organizationId, holdId, tokenId } = transition.facts;
+      const { organizationId, holdId, tokenId, idempotencyKey } = transition.facts;
       organizationIds.add(organizationId);
       holds.add(organizationId, holdId);
       tokens.add(organizationId, tokenId);
+      if (idempotencyKey !== null) keys.add(organizationId, idempotencyKey);
       if (transition.kind === "hold" && transition.idempotency) keys.add(organizationId, transition.idempotency.key);
       continue;
     }
@@ -38,7 +38,6 @@ export function namesOf(transitions: readonly Transition[]): Names {
     organizationIds.add(organizationId);
     if ("holdId" in transition && transition.holdId !== null) {
       holds.add(organizationId, transition.holdId);
-      holdsOfUnknownToken.add(organizationId, transition.holdId);
     }
     if (transition.kind === "grant") {
       grants.add(organizationId, transition.grantId);
@@ -55,7 +54,6 @@ export function namesOf(transitions: readonly Transition[]): Names {
     organizationIds: [...organizationIds].sort(),
     holds: holds.names,
     tokens: tokens.names,
-    holdsOfUnknownToken: holdsOfUnknownToken.names,
     keys: keys.names,
     grants: grants.names,
     grantReferences: grantReferences.names,
@@ -64,20 +62,30 @@ export function namesOf(transitions: readonly Transition[]): Names {
   };
 }
 
-/** The grants that holds draw on. */
-export function grantsOf(holds: readonly HoldRow[]): Name[] {
-  return holds.flatMap(({ organizationId, draws }) => draws.map(({ grantId }) => ({ organizationId, id: grantId })));
+/** The grants that holds or requests draw on. */
+export function grantsOf(rows: readonly (HoldRow | RequestRow)[]): Name[] {
+  return rows.flatMap(({ organizationId, draws }) => draws.map(({ grantId }) => ({ organizationId, id: grantId })));
 }
 
-/** The keys of holds that have one. */
-export function keysOf(holds: readonly HoldRow[]): Name[] {
-  return holds.flatMap(({ organizationId, idempotencyKey }) =>
-    idempotencyKey === null ? [] : [{ organizationId, id: idempotencyKey }],
-  );
+/** The keys of holds and requests that have one. */
+export function keysOf(holds: readonly HoldRow[], requests: readonly RequestRow[]): Name[] {
+  const own = [
+    ...holds.map(({ organizationId, details }) => ({ organizationId, id: details.idempotencyKey })),
+    ...requests.map(({ organizationId, idempotencyKey: id }) => ({ organizationId, id })),
+  ];
+  return own.flatMap(({ organizationId, id }) => (id === null ? [] : [{ organizationId, id }]));
 }
 
-export function tokensOf(holds: readonly HoldRow[]): Name[] {
-  return holds.map(({ organizationId, tokenId }) => ({ organizationId, id: tokenId }));
+export function tokensOf(holds: readonly HoldRow[], requests: readonly RequestRow[]): Name[] {
+  return [
+    ...holds.map(({ organizationId, details }) => ({ organizationId, id: details.tokenId })),
+    ...requests.map(({ organizationId, tokenId }) => ({ organizationId, id: tokenId })),
+  ];
+}
+
+/** The names of requests, for the adjustments that belong to them. */
+export function requestNamesOf(requests: readonly RequestRow[]): Name[] {
+  return requests.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
 }
 
 /** The rows where the caps of tokens are that share one. */
@@ -85,7 +93,7 @@ export function budgetsOf(rows: readonly TokenBalanceRow[]): Name[] {
   return rows.flatMap(({ organizationId, budgetId }) => (budgetId === null ? [] : [{ organizationId, id: budgetId }]));
 }
 
-/** The holds that were made with keys. */
+/** The holds that keys belong to. */
 export function holdsOf(keys: readonly IdempotencyKeyRow[]): Name[] {
   return keys.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
 }

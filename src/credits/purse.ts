@@ -14,9 +14,11 @@ export interface Purse {
   lapses: Lapse[];
 }
 
-/** What lapsed of a grant, and what of all grants had by then. */
+/** Expired part of a grant, and the expired amount of the organization afterwards. */
 export interface Lapse extends Draw {
   expired: MicroCredits;
+  /** When the grant expired. */
+  dueAtMs: number | null;
 }
 
 /** Takes copies of an organization's rows, with every grant that is due by `nowMs` applied. */
@@ -59,7 +61,7 @@ export function putBack(purse: Purse, draws: readonly Draw[], nowMs: number): vo
     const grant = purse.grants.get(grantId);
     if (grant === undefined) throw new Error(`the rows lack grant ${grantId}, which a hold draws on`);
     if (grant.state === "lapsed" || isPast(grant.expiresAtMs, nowMs)) {
-      expire(purse, grantId, amount);
+      expire(purse, grant, amount);
       continue;
     }
     grant.remaining += amount;
@@ -181,15 +183,15 @@ function activate(purse: Purse, grant: GrantRow): void {
 
 function lapse(purse: Purse, grant: GrantRow): void {
   purse.balance.available -= grant.remaining;
-  expire(purse, grant.id, grant.remaining);
+  expire(purse, grant, grant.remaining);
   grant.state = "lapsed";
   grant.remaining = 0n;
 }
 
-function expire({ balance, lapses }: Purse, grantId: string, amount: MicroCredits): void {
+function expire({ balance, lapses }: Purse, grant: GrantRow, amount: MicroCredits): void {
   if (amount === 0n) return;
   balance.expired += amount;
-  lapses.push({ grantId, amount, expired: balance.expired });
+  lapses.push({ grantId: grant.id, amount, expired: balance.expired, dueAtMs: grant.expiresAtMs });
 }
 
 function findGrant(purse: Purse, { grantId, reference }: GrantTransition): GrantRow | undefined {

@@ -165,7 +165,7 @@ function takeTokens(gateway: Gateway, principal: Principal, tokens: number): [Ta
 
 function factsOf(
   gateway: Gateway,
-  { principal, request, requestId }: CompletionCall,
+  { principal, request, requestId, idempotency }: CompletionCall,
   model: CatalogModel,
   route: Route,
   prices: HoldFacts["prices"],
@@ -179,6 +179,7 @@ function factsOf(
     upstream: upstreamOf(route),
     prices,
     metadata: request.metadata ?? null,
+    idempotencyKey: idempotency?.key ?? null,
   };
 }
 

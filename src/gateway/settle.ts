@@ -63,10 +63,9 @@ export async function settle(gateway: Gateway, answered: Answered, sink: AnswerS
   const { ledger } = gateway;
   const { admission, meter, ending } = answered;
   const { facts, available } = admission;
-  const { organizationId, holdId } = facts;
   const isCalled = ending.calledAtMs !== null;
   if (!isCharged({ ...ending, isCalled, hasContent: meter.hasContent })) {
-    await ledger.release({ organizationId, holdId, trace: traceOf(ending, null) });
+    await ledger.release({ facts, trace: traceOf(ending, null) });
     return { tokens: roughTokens(answered), charged: 0n, available };
   }
   const { tokens, basis, reported } = await chargeOfAnswer(gateway, answered);

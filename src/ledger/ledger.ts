@@ -23,7 +23,6 @@ import { type Checkpoint, Upkeep } from "./upkeep.ts";
 const RUNNING_AND_SPOOLED_MAX = 10_000;
 /** Not longer: whoever asks whether the service is ready may send it no request that could show it is. */
 const REFUSING_MS = 5_000;
-const DAY_MS = 86_400_000;
 
 export interface LedgerOptions {
   books: Books;
@@ -62,7 +61,7 @@ export interface LedgerStanding {
 
 /**
  * Credits in motion, in front of a store: transitions are gathered into batches, open holds are renewed until they are
- * settled or released, and holds that nobody renews are expired. What ends a hold goes to the spool while the store
+ * settled or released, and holds that are no longer renewed are expired. What ends a hold goes to the spool while the store
  * cannot be reached; every other verb rejects with StoreUnavailableError then.
  */
 export class Ledger {
@@ -88,7 +87,8 @@ export class Ledger {
     this.#durable = new Lane({ ...lane, name: "durable", retryMs: settleRetryMs });
     this.#replays = new Lane({ ...lane, name: "durable", retryMs: 0 });
     const beforeSweep = () => spool.replay();
-    this.#upkeep = new Upkeep({ ...options, holds: this.#holds, durable: this.#durable, beforeSweep });
+    const { name: owner } = spool;
+    this.#upkeep = new Upkeep({ ...options, owner, holds: this.#holds, durable: this.#durable, beforeSweep });
   }
 
   /** Sets aside what is available between `least` and `most`, and keeps it aside until it is settled or released. */
@@ -101,7 +101,8 @@ export class Ledger {
     try {
       // The answer to a key may be asked for after any crash.
       const lane = request.idempotency ? this.#durable : this.#holds;
-      const outcome = await lane.push({ kind: "hold", lifeMs: this.#options.holdLifeMs, ...request });
+      const owner = this.#spool.name;
+      const outcome = await lane.push({ kind: "hold", lifeMs: this.#options.holdLifeMs, owner, ...request });
       this.#refusedAtMs = null;
       // The store is back: nothing that waits for it has to wait longer.
       if (this.#spool.isStoreAway) void this.#spool.replay();
@@ -138,7 +139,7 @@ export class Ledger {
 
   /** Gives back everything that was set aside. */
   release(request: Omit<ReleaseTransition, "kind">): Promise<Outcomes["release"] | Spooled> {
-    return this.#end({ kind: "release", ...request }, request.holdId);
+    return this.#end({ kind: "release", ...request }, request.facts.holdId);
   }
 
   /** Grants credits; the same reference of an organization grants once. */
@@ -234,7 +235,7 @@ export class Ledger {
 
   /** For the spool: rejects where the transition has to stay in it. */
   async #bookSpooled(transition: SpooledTransition): Promise<void> {
-    const refusal = (await this.#refusalOfClosed(transition)) ?? (await this.#bookOrRefuse(transition));
+    const refusal = await this.#bookOrRefuse(transition);
     if (refusal !== undefined) await this.#options.quarantine.add(transition, refusal);
   }
 
@@ -251,16 +252,6 @@ export class Ledger {
     }
   }
 
-  /** A settlement may be part of a closed sum already: booked again it would be charged twice. */
-  async #refusalOfClosed(transition: SpooledTransition): Promise<string | undefined> {
-    if (transition.kind !== "settle") return undefined;
-    const { holdId, organizationId } = transition.facts;
-    const day = Math.floor(timeOfUuidV7(holdId) / DAY_MS);
-    if (day >= Math.floor(this.#options.clock() / DAY_MS)) return undefined;
-    const closed = await this.#options.books.lastClosedDay(organizationId);
-    return closed === undefined || closed < day ? undefined : "the day of its hold is closed";
-  }
-
   #noted<T extends SpooledTransition>(transition: T, outcome: Outcomes[T["kind"]]): Outcomes[T["kind"]] {
     if (transition.kind === "settle" && "shortfall" in outcome && outcome.shortfall > 0n) {
       const { organizationId, holdId } = transition.facts;
@@ -268,9 +259,4 @@ export class Ledger {
     }
     return outcome;
   }
-}
-
-/** Milliseconds since 1970: the first 48 bits of a UUIDv7 (RFC 9562, section 5.7). */
-function timeOfUuidV7(id: string): number {
-  return Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);
 }

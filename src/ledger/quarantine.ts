@@ -66,7 +66,7 @@ export class Quarantine {
 
   /** Resolves when the transition is on the disk. */
   async add(transition: SpooledTransition, reason: unknown): Promise<void> {
-    const { organizationId, holdId } = transition.kind === "settle" ? transition.facts : transition;
+    const { organizationId, holdId } = transition.facts;
     await this.#write({ reason: wordsOf(reason), transition: toPlain(transition) });
     const fields = { kind: transition.kind, organizationId, holdId, file: this.#file, err: reason };
     this.#log.error(fields, "a transition that cannot be booked was put into quarantine");

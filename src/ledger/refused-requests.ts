@@ -1,13 +1,12 @@
 import type { RequestDetail, RequestSummary } from "../contract/admin/request.ts";
+import { timeOfId } from "../credits/request-id.ts";
 import type { RefusalEntry } from "../stores/store.ts";
 
-const UUID_TIME = /^([0-9a-f]{8})-([0-9a-f]{4})(?:-|$)/;
-
-/** Milliseconds since 1970 of a UUIDv7, or of the beginning of one (RFC 9562, section 5.7). Throws RangeError. */
+/** Milliseconds since 1970 of a UUIDv7, or of the beginning of one. Throws RangeError for any other text. */
 export function timeOfUuidV7(id: string): number {
-  const [, high, low] = UUID_TIME.exec(id) ?? [];
-  if (high === undefined || low === undefined) throw new RangeError("This is no cursor of this list.");
-  return Number.parseInt(high + low, 16);
+  const timeMs = timeOfId(id);
+  if (timeMs === undefined) throw new RangeError("This is no cursor of this list.");
+  return timeMs;
 }
 
 /** A refused request as the list shows it: nothing was held, used or charged. */

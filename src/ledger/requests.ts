@@ -1,9 +1,9 @@
 import type { PricesByClass, TokensByClass } from "../contract/admin/common.ts";
 import type { RequestDetail, RequestStatus, RequestSummary } from "../contract/admin/request.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
-import type { HoldState, UsageEventRow } from "../credits/books.ts";
+import type { RequestEnd } from "../credits/books.ts";
 import { pricePerMillion, type TokenCounts, type UnitPrices } from "../credits/price.ts";
-import type { RefusalRows, RequestRow, RequestRows } from "../stores/store.ts";
+import type { ListedRequest, RefusalRows, RequestRows, UsageEvent } from "../stores/store.ts";
 import type { Conversations } from "./conversations/conversations.ts";
 import { refusalDetail, refusalSummary, timeOfUuidV7 } from "./refused-requests.ts";
 
@@ -21,13 +21,19 @@ export interface RequestFilter {
   limit: number;
 }
 
-/** Which holds may be of a status, before their events are known. */
-const HOLDS_OF: Record<Exclude<RequestStatus, "refused">, { states: HoldState[]; hasFailed: boolean | null }> = {
-  running: { states: ["open"], hasFailed: null },
-  complete: { states: ["charged"], hasFailed: false },
-  client_left: { states: ["charged", "released"], hasFailed: false },
-  failed: { states: ["charged", "released"], hasFailed: true },
-  recovered: { states: ["charged", "expired"], hasFailed: null },
+interface StatusFilter {
+  isRunning: boolean | null;
+  endings: RequestEnd[] | null;
+  hasFailed: boolean | null;
+}
+
+/** Which requests may have a status, before their late settlements are known. */
+const REQUESTS_OF: Record<Exclude<RequestStatus, "refused">, StatusFilter> = {
+  running: { isRunning: true, endings: null, hasFailed: null },
+  complete: { isRunning: false, endings: ["complete", "upstream_failed", "timed_out", "recovered"], hasFailed: false },
+  client_left: { isRunning: false, endings: ["client_left", "released", "recovered"], hasFailed: false },
+  failed: { isRunning: false, endings: null, hasFailed: true },
+  recovered: { isRunning: false, endings: ["recovered"], hasFailed: null },
 };
 
 export interface RequestSources {
@@ -36,7 +42,7 @@ export interface RequestSources {
   conversations: Pick<Conversations, "standing">;
 }
 
-/** Requests as the admin API shows them: holds, and requests that were refused before anything was held for them. */
+/** Requests as the admin API shows them: running, ended, and refused before credits were held for them. */
 export class Requests {
   readonly #sources: RequestSources;
 
@@ -62,15 +68,15 @@ export class Requests {
       const refusal = await refusals.find(id);
       return refusal && refusalDetail(refusal);
     }
-    const { isKeeping, isKept } = await conversations.standing(row.hold.organizationId, id);
+    const { isKeeping, isKept } = await conversations.standing(row.facts.organizationId, id);
     return { ...toDetail(row), keeps_conversations: isKeeping, has_conversation: isKept };
   }
 
   async #holds({ status, cursor, ...filter }: RequestFilter): Promise<Part> {
     if (status === "refused") return { data: [], next: null };
-    const holds = status === null ? { states: null, hasFailed: null } : HOLDS_OF[status];
-    const keep = (row: RequestRow) => status === null || statusOf(row) === status;
-    const { rows, next } = await this.#sources.holds.requests({ ...filter, ...holds, before: cursor, keep });
+    const filters = status === null ? { isRunning: null, endings: null, hasFailed: null } : REQUESTS_OF[status];
+    const keep = (row: ListedRequest) => status === null || statusOf(row) === status;
+    const { rows, next } = await this.#sources.holds.requests({ ...filter, ...filters, before: cursor, keep });
     return { data: rows.map(toSummary), next };
   }
 
@@ -89,63 +95,61 @@ interface Part {
   next: string | null;
 }
 
-function statusOf({ hold, events }: RequestRow): RequestStatus {
-  if (hold.state === "open") return "running";
-  if (hold.state === "expired") return "recovered";
-  if (hold.trace?.failure) return "failed";
-  if (hold.state === "released") return "client_left";
-  const end = events.at(-1)?.end;
+function statusOf({ state, trace, end }: ListedRequest): RequestStatus {
+  if (state === "open") return "running";
+  if (trace?.failure) return "failed";
+  if (state === "released") return "client_left";
   return end === "client_left" || end === "recovered" ? end : "complete";
 }
 
-function toSummary(row: RequestRow): RequestSummary {
-  const { hold, events, organizationName, tokenName } = row;
+function toSummary(row: ListedRequest): RequestSummary {
+  const { facts, trace, events } = row;
   const endedAtMs = events[0]?.chargedAtMs ?? null;
   return {
     object: "request",
-    id: hold.holdId,
-    request_id: hold.requestId,
-    organization_id: hold.organizationId,
-    organization_name: organizationName,
-    token_id: hold.tokenId,
-    token_name: tokenName,
-    model: hold.model,
-    route: hold.upstream,
+    id: facts.holdId,
+    request_id: facts.requestId,
+    organization_id: facts.organizationId,
+    organization_name: row.organizationName,
+    token_id: facts.tokenId,
+    token_name: row.tokenName,
+    model: facts.model,
+    route: facts.upstream,
     status: statusOf(row),
-    failure: hold.trace?.failure ?? null,
+    failure: trace?.failure ?? null,
     refusal: null,
-    is_streamed: hold.trace?.isStreamed ?? null,
-    tokens: tokensOf(hold.tokens),
-    held: creditsFromMicro(hold.amount),
-    charged: creditsFromMicro(hold.charged),
-    created_at: isoTime(hold.madeAtMs),
+    is_streamed: trace?.isStreamed ?? null,
+    tokens: tokensOf(row.tokens),
+    held: creditsFromMicro(row.amount),
+    charged: creditsFromMicro(row.charged),
+    created_at: isoTime(row.madeAtMs),
     ended_at: endedAtMs === null ? null : isoTime(endedAtMs),
-    first_token_ms: hold.trace?.firstTokenMs ?? null,
-    duration_ms: endedAtMs === null ? null : endedAtMs - hold.madeAtMs,
+    first_token_ms: trace?.firstTokenMs ?? null,
+    duration_ms: endedAtMs === null ? null : endedAtMs - row.madeAtMs,
   };
 }
 
-function toDetail(row: RequestRow): Omit<RequestDetail, "keeps_conversations" | "has_conversation"> {
-  const { hold, events } = row;
+function toDetail(row: ListedRequest): Omit<RequestDetail, "keeps_conversations" | "has_conversation"> {
+  const { facts, trace, events } = row;
   const last = events.at(-1);
   return {
     ...toSummary(row),
-    prices: pricesOf(hold.prices),
+    prices: pricesOf(facts.prices),
     basis: last?.basis ?? null,
     ending: last?.end ?? null,
-    shortfall: creditsFromMicro(hold.shortfall),
-    credited: creditsFromMicro(hold.credited),
-    attempts: (hold.trace?.attempts ?? []).map(({ route, outcome, durationMs, reported }) => {
+    shortfall: creditsFromMicro(row.shortfall),
+    credited: creditsFromMicro(row.credited),
+    attempts: (trace?.attempts ?? []).map(({ route, outcome, durationMs, reported }) => {
       return { route, outcome, duration_ms: durationMs, ...(reported && { reported: tokensOf(reported) }) };
     }),
     events: events.map(toEvent),
-    draws: hold.draws.map(({ grantId, amount }) => ({ grant_id: grantId, amount: creditsFromMicro(amount) })),
-    metadata: hold.metadata,
-    is_idempotent: hold.idempotencyKey !== null,
+    draws: row.draws.map(({ grantId, amount }) => ({ grant_id: grantId, amount: creditsFromMicro(amount) })),
+    metadata: facts.metadata,
+    is_idempotent: facts.idempotencyKey !== null,
   };
 }
 
-function toEvent(event: UsageEventRow): RequestDetail["events"][number] {
+function toEvent(event: UsageEvent): RequestDetail["events"][number] {
   return {
     sequence: event.sequence,
     charged: creditsFromMicro(event.cost),

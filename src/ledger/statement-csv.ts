@@ -56,7 +56,6 @@ export function csvOfEntry(entry: StatementEntry, balance: MicroCredits): string
   };
   if (entry.kind === "charge") return csvLine({ ...line, ...csvOfCharge(entry.event) });
   if (entry.kind === "grant") return csvLine({ ...line, id: entry.grant.id, reference: entry.grant.reference });
-  if (entry.kind === "closing") return csvLine({ ...line, note: `${entry.events} charges` });
   const { id, holdId, reference, note, draws } = entry.adjustment;
   const about = entry.kind === "lapse" ? draws.map(({ grantId }) => grantId).join(" ") : note;
   return csvLine({ ...line, id, hold: holdId, reference, note: about });

@@ -132,7 +132,6 @@ function toWire(entry: StatementEntry, balance: MicroCredits): WireEntry {
     ...NOTHING,
   };
   if (entry.kind === "grant") return { ...line, id: entry.grant.id, reference: entry.grant.reference };
-  if (entry.kind === "closing") return { ...line, id: null, note: `${entry.events} charges` };
   if (entry.kind !== "charge") {
     const { id, tokenId, holdId, reference, note } = entry.adjustment;
     return { ...line, id, token_id: tokenId, hold_id: holdId, reference, note };

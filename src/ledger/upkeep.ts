@@ -14,7 +14,9 @@ const KEY_CHUNKS_MAX = 50;
 const FAILURE_LOGGED_EVERY_MS = 60_000;
 
 export interface UpkeepOptions {
-  books: Pick<Books, "overdueHolds" | "removeOldKeys">;
+  books: Pick<Books, "overdueHolds" | "dueOrganizations" | "removeOldKeys">;
+  /** This process. */
+  owner: string;
   allowances: AllowanceOptions["allowances"];
   holds: Lane;
   durable: Lane;
@@ -36,7 +38,7 @@ interface OpenHold {
   checkpoint: Checkpoint;
 }
 
-/** Keeps this process's open holds alive, and ends those that nobody keeps alive any more. */
+/** Renews this process's open holds, and ends those that are no longer renewed. */
 export class Upkeep {
   readonly #options: UpkeepOptions;
   readonly #open = new Map<string, OpenHold>();
@@ -101,6 +103,7 @@ export class Upkeep {
     // What any process may do at any time, for all of them.
     await this.#guard(() => this.#removeOldKeys());
     await this.#guard(() => this.#grantAllowances());
+    await this.#guard(() => this.#applyDue());
     // Without its renewal, a running request of this very process could be taken for a dead one.
     if (!(await this.renew())) return;
     if (await this.#options.beforeSweep()) await this.#guard(() => this.#expireOverdue());
@@ -109,6 +112,20 @@ export class Upkeep {
   #grantAllowances(): Promise<void> {
     const { allowances, durable } = this.#options;
     return grantAllowances({ allowances, grant: (grant) => durable.push(grant) });
+  }
+
+  /** Applies grants that take effect or expire when they are due, and not when their organization is next used. */
+  async #applyDue(): Promise<void> {
+    const { books, durable } = this.#options;
+    for (let after: string | null = null; ; ) {
+      const due: string[] = await books.dueOrganizations({ after, limit: SWEEP_PAGE });
+      const applied = await Promise.allSettled(
+        due.map((organizationId) => durable.push({ kind: "refresh", organizationId })),
+      );
+      throwFirst(applied);
+      if (due.length < SWEEP_PAGE) return;
+      after = due.at(-1) ?? null;
+    }
   }
 
   async #removeOldKeys(): Promise<void> {
@@ -130,10 +147,10 @@ export class Upkeep {
   }
 
   async #renewOne(hold: OpenHold): Promise<void> {
-    const { holds, holdLifeMs: lifeMs, log } = this.#options;
+    const { holds, holdLifeMs: lifeMs, owner, log } = this.#options;
     const { facts, tokens } = hold.checkpoint();
     const { holdId, organizationId } = facts;
-    const renewal = await holds.push({ kind: "renew", facts, amount: hold.amount, tokens, lifeMs });
+    const renewal = await holds.push({ kind: "renew", facts, amount: hold.amount, tokens, lifeMs, owner });
     if (renewal.outcome === "renewed") {
       // Lost with the last moments of a store that crashed.
       if (renewal.remade) log.warn({ organizationId, holdId }, "hold was lost by the store and made again");
@@ -142,7 +159,7 @@ export class Upkeep {
     if (!this.#isOpen(hold)) return;
     this.forget(holdId);
     // Charged or released: this process did that itself a moment ago, over the other lane.
-    if (renewal.outcome === "ended" && renewal.state !== "expired") return;
+    if (renewal.outcome === "ended" && renewal.state !== "recovered") return;
     log.warn({ organizationId, holdId }, "hold ended while its request was running");
   }
 

@@ -99,7 +99,7 @@ export class UsageDays {
 
   async #sumUp(): Promise<void> {
     const { rows, clock } = this.#options;
-    const firstMs = await rows.firstHoldMs();
+    const firstMs = await rows.firstRequestMs();
     if (firstMs === null) return;
     const lastDay = dayOf(clock() - DONE_AFTER_MS) - DAY_MS;
     const firstDay = Math.max(dayOf(firstMs), lastDay - DAYS_BACK_MAX * DAY_MS);
@@ -114,7 +114,7 @@ export class UsageDays {
     const tally = new UsageTally(day);
     for (let hour = day; hour < day + DAY_MS; hour += HOUR_MS) {
       if (this.#isStopping) return;
-      const sums = await rows.holds(hour, hour + HOUR_MS);
+      const sums = await rows.requests(hour, hour + HOUR_MS);
       const isRunning = sums.some(({ open }) => open > 0);
       if (isRunning && clock() < day + DAY_MS + DONE_AT_LATEST_MS) return;
       tally.add(sums);
@@ -161,7 +161,7 @@ export class UsageDays {
       const nowMs = clock();
       const known = open.openHours.get(hour);
       if (open.settledHours.has(hour) || (known !== undefined && nowMs - known.atMs < FRESH_MS)) continue;
-      const sums = await rows.holds(hour, hour + HOUR_MS);
+      const sums = await rows.requests(hour, hour + HOUR_MS);
       const isOver = nowMs >= hour + HOUR_MS + HOUR_IS_OVER_AFTER_MS && !sums.some((sum) => sum.open > 0);
       if (isOver) {
         open.settled.add(sums);
@@ -178,7 +178,7 @@ export class UsageDays {
 
   async #pendingSince(fromDay: number, toDay: number, isDone: ReadonlySet<number>): Promise<number> {
     const { rows, clock } = this.#options;
-    const firstMs = await rows.firstHoldMs();
+    const firstMs = await rows.firstRequestMs();
     if (firstMs === null) return 0;
     const latest = Math.min(toDay, dayOf(clock() - DONE_AT_LATEST_MS) - DAY_MS);
     let pending = 0;

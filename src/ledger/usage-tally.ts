@@ -1,11 +1,11 @@
-import type { HoldSum, UsageCounts, UsageDayRow } from "../stores/store.ts";
+import type { RequestSum, UsageCounts, UsageDayRow } from "../stores/store.ts";
 
 /** Stands for all organizations together. */
 export const ALL_ORGANIZATIONS = "*";
 
 export const NO_USAGE: UsageCounts = { requests: 0, errors: 0, charged: 0n, inputTokens: 0, outputTokens: 0 };
 
-/** Sums over the holds of a day, in the rows that are kept of it. */
+/** Sums over the requests of a day, in the rows that are kept of it. */
 export class UsageTally {
   readonly #day: number;
   readonly #rows = new Map<string, UsageDayRow>();
@@ -14,7 +14,7 @@ export class UsageTally {
     this.#day = day;
   }
 
-  add(sums: readonly HoldSum[]): void {
+  add(sums: readonly RequestSum[]): void {
     for (const sum of sums) {
       const { organizationId, tokenId, model, bucket } = sum;
       for (const owner of [organizationId, ALL_ORGANIZATIONS]) {

@@ -1,6 +1,6 @@
 import type { Books, Violation } from "../stores/store.ts";
 
-const VIOLATIONS_TOLD_MAX = 100;
+const VIOLATIONS_REPORTED_MAX = 100;
 
 export interface Verification {
   ok: boolean;
@@ -13,7 +13,7 @@ export interface Verification {
 
 /** Checks the books of the organizations one after another, each in a short snapshot of its own. */
 export async function verifyBooks(
-  books: Pick<Books, "verify">,
+  books: Pick<Books, "verify" | "verifyOwners">,
   organizationIds: AsyncIterable<string>,
 ): Promise<Verification> {
   const verification: Verification = { ok: true, organizations: 0, holds: 0, events: 0, violations: [] };
@@ -23,8 +23,11 @@ export async function verifyBooks(
     verification.holds += holds;
     verification.events += events;
     if (violations.length > 0) verification.ok = false;
-    const room = VIOLATIONS_TOLD_MAX - verification.violations.length;
+    const room = VIOLATIONS_REPORTED_MAX - verification.violations.length;
     verification.violations.push(...violations.slice(0, room));
   }
+  const orphans = await books.verifyOwners();
+  if (orphans.length > 0) verification.ok = false;
+  verification.violations.push(...orphans.slice(0, VIOLATIONS_REPORTED_MAX - verification.violations.length));
   return verification;
 }

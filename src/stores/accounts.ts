@@ -1,7 +1,7 @@
 import { type CompiledQuery, type Selectable, sql } from "kysely";
 import { type Scope, SHORT_TOKEN_SCOPES } from "../contract/scope.ts";
 import { insertAuditQuery } from "./admin-rows.ts";
-import { optionalNumber } from "./rows.ts";
+import { toOptionalNumber } from "./schema.ts";
 import type {
   AccountRows,
   AuditRow,
@@ -286,9 +286,9 @@ export function tokenFromTable(row: Selectable<TokenTable>): TokenRow {
     models: row.models === null ? null : (JSON.parse(row.models) as string[]),
     limits: decodeLimits(row.limits),
     createdAtMs: Number(row.created_at),
-    expiresAtMs: optionalNumber(row.expires_at),
-    revokedAtMs: optionalNumber(row.revoked_at),
-    lastUsedAtMs: optionalNumber(row.last_used_at),
+    expiresAtMs: toOptionalNumber(row.expires_at),
+    revokedAtMs: toOptionalNumber(row.revoked_at),
+    lastUsedAtMs: toOptionalNumber(row.last_used_at),
     successorId: row.successor_id,
   };
 }

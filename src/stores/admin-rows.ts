@@ -1,7 +1,7 @@
 import type { Selectable } from "kysely";
 import { adminKeyRows } from "./admin-keys.ts";
 import type { AdminRows, AdminTokenRow, AuditRow, SessionRow } from "./admin-store.ts";
-import { optionalNumber } from "./rows.ts";
+import { toOptionalNumber } from "./schema.ts";
 import type { AdminSessionTable, AdminTokenTable, AuditEntryTable, PortableDatabase } from "./tables.ts";
 
 /** One id for whichever process comes first: the key refuses the second. */
@@ -127,7 +127,7 @@ export function insertAuditQuery(kysely: PortableDatabase["kysely"], entry: Audi
 
 function adminTokenFromTable(row: Selectable<AdminTokenTable>): AdminTokenRow {
   const { id, hash, prefix } = row;
-  return { id, hash, prefix, createdAtMs: Number(row.created_at), revokedAtMs: optionalNumber(row.revoked_at) };
+  return { id, hash, prefix, createdAtMs: Number(row.created_at), revokedAtMs: toOptionalNumber(row.revoked_at) };
 }
 
 function adminTokenToTable({ id, hash, prefix, createdAtMs, revokedAtMs }: AdminTokenRow) {

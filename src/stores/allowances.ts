@@ -1,6 +1,6 @@
 import { type Selectable, sql } from "kysely";
 import type { AllowanceRow } from "../credits/allowance.ts";
-import { optionalNumber } from "./rows.ts";
+import { toOptionalNumber } from "./schema.ts";
 import type { AllowanceRows } from "./store.ts";
 import type { AllowanceTable, PortableDatabase } from "./tables.ts";
 
@@ -80,7 +80,7 @@ function fromTable(row: Selectable<AllowanceTable>): AllowanceRow {
     anchorAtMs: Number(row.anchor_at),
     nextAtMs: Number(row.next_at),
     createdAtMs: Number(row.created_at),
-    endedAtMs: optionalNumber(row.ended_at),
+    endedAtMs: toOptionalNumber(row.ended_at),
   };
 }
 

@@ -1,10 +1,10 @@
 import { type CompiledQuery, type Selectable, sql } from "kysely";
 import { type BudgetColumns, organizationFromTable, tokensWithBudget, withBudget } from "./accounts.ts";
 import type { DirectoryRows, GrantSearch, OrganizationSearch, TokenSearch } from "./directory-store.ts";
-import { balanceFromTable, grantFromTable } from "./rows.ts";
-import type { BalanceTable, CreditGrantTable, OrganizationTable, PortableDatabase, TokenTable } from "./tables.ts";
+import { BALANCE, type BookTables, GRANT } from "./schema.ts";
+import type { OrganizationTable, PortableDatabase, TokenTable } from "./tables.ts";
 
-type OrganizationWithBalance = Selectable<OrganizationTable> & Selectable<BalanceTable>;
+type OrganizationWithBalance = Selectable<OrganizationTable> & Selectable<BookTables["balance"]>;
 type TokenWithName = Selectable<TokenTable> & BudgetColumns & { organization_name: string };
 
 /** Looking through organizations, tokens and grants, the same for both stores and beside what completions wait for. */
@@ -12,7 +12,7 @@ export function directoryRows(database: PortableDatabase): DirectoryRows {
   return {
     async organizations(page) {
       const rows = await read<OrganizationWithBalance>(database, organizationQuery(database, page));
-      return rows.map((row) => ({ organization: organizationFromTable(row), balance: balanceFromTable(row) }));
+      return rows.map((row) => ({ organization: organizationFromTable(row), balance: BALANCE.fromRecord(row) }));
     },
     async tokens(page) {
       const rows = await read<TokenWithName>(database, tokenQuery(database, page));
@@ -22,14 +22,17 @@ export function directoryRows(database: PortableDatabase): DirectoryRows {
       }));
     },
     async grants(page) {
-      return (await read<Selectable<CreditGrantTable>>(database, grantQuery(database, page))).map(grantFromTable);
+      return (await read<object>(database, grantQuery(database, page))).map(GRANT.fromRecord);
     },
   };
 }
 
 /** Runs one read beside the writes. */
-export async function read<Row>({ snapshot }: PortableDatabase, query: { compile(): CompiledQuery }): Promise<Row[]> {
-  const [rows] = await snapshot([query.compile()]);
+export async function read<Row>(
+  { snapshot, kysely }: PortableDatabase,
+  query: { compile(database: PortableDatabase["kysely"]): CompiledQuery },
+): Promise<Row[]> {
+  const [rows] = await snapshot([query.compile(kysely)]);
   return (rows ?? []) as Row[];
 }
 

@@ -1,9 +1,10 @@
 import { sql } from "kysely";
-import { balanceFromTable } from "./rows.ts";
+import { read } from "./directory-rows.ts";
+import { BALANCE } from "./schema.ts";
 import { statementPage, statementSum } from "./statement.ts";
 import type { Books } from "./store.ts";
 import type { PortableDatabase } from "./tables.ts";
-import { verifyOrganization } from "./verify.ts";
+import { verifyOrganization, verifyOwners } from "./verify.ts";
 
 /** What is read beside the transitions, the same for both stores. */
 export function bookReads(database: PortableDatabase): Omit<Books, "apply"> {
@@ -13,7 +14,6 @@ export function bookReads(database: PortableDatabase): Omit<Books, "apply"> {
       let query = kysely
         .selectFrom("hold")
         .select(["organization_id", "id"])
-        .where("state", "=", sql.lit("open"))
         .where("expires_at", "<", database.now())
         .orderBy("id")
         .limit(limit);
@@ -26,17 +26,18 @@ export function bookReads(database: PortableDatabase): Omit<Books, "apply"> {
         .selectAll()
         .where("organization_id", "=", organizationId)
         .executeTakeFirst();
-      return row && balanceFromTable(row);
+      return row && BALANCE.fromRecord(row);
     },
-    async lastClosedDay(organizationId) {
-      const row = await kysely
-        .selectFrom("closing")
-        .select("charged_day")
-        .where("organization_id", "=", organizationId)
-        .orderBy("charged_day", "desc")
-        .limit(1)
-        .executeTakeFirst();
-      return row && Number(row.charged_day);
+    async dueOrganizations({ after, limit }) {
+      let query = kysely
+        .selectFrom("balance")
+        .select("organization_id")
+        .where("next_change_at", "is not", null)
+        .where("next_change_at", "<=", database.now())
+        .orderBy("organization_id")
+        .limit(limit);
+      if (after !== null) query = query.where("organization_id", ">", after);
+      return (await read<{ organization_id: string }>(database, query)).map((row) => row.organization_id);
     },
     statement: (organizationId, page) => statementPage(database, organizationId, page),
     statementSum: (organizationId, beforeMs) => statementSum(database, organizationId, beforeMs),
@@ -61,5 +62,6 @@ export function bookReads(database: PortableDatabase): Omit<Books, "apply"> {
       return (await remove("idempotency_key", "organization_id")) + (await remove("admin_idempotency_key", "scope"));
     },
     verify: (organizationId) => verifyOrganization(database, organizationId),
+    verifyOwners: () => verifyOwners(database),
   };
 }

@@ -1,7 +1,7 @@
 import { type Selectable, sql } from "kysely";
+import { idAt } from "../credits/request-id.ts";
 import { read } from "./directory-rows.ts";
 import type { RefusalEntry, RefusalRow, RefusalRows, RefusalSearch } from "./refusal-store.ts";
-import { idAt } from "./request-rows.ts";
 import type { PortableDatabase, RefusalTable } from "./tables.ts";
 
 type RefusalWithNames = Selectable<RefusalTable> & { organization_name: string; token_name: string | null };

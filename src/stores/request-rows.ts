@@ -1,79 +1,112 @@
-import type { Selectable } from "kysely";
+import type { AdjustmentRow, HoldRow, RequestRow } from "../credits/books.ts";
+import { endedStateOf } from "../credits/books.ts";
+import { mergeDraws } from "../credits/draws.ts";
+import { TOKEN_CLASSES, type TokenCounts } from "../credits/price.ts";
+import { idAt, timeOfId } from "../credits/request-id.ts";
 import { read } from "./directory-rows.ts";
-import type { RequestRow, RequestRows, RequestSearch } from "./request-store.ts";
-import { eventFromTable, holdFromTable } from "./rows.ts";
-import type { HoldTable, PortableDatabase, UsageEventTable } from "./tables.ts";
-
-type HoldWithNames = Selectable<HoldTable> & { organization_name: string; token_name: string | null };
+import type { ListedRequest, RequestRows, RequestSearch } from "./request-store.ts";
+import { ADJUSTMENT, HOLD, REQUEST } from "./schema.ts";
+import { chargeEvent, lateEvent } from "./statement.ts";
+import type { PortableDatabase } from "./tables.ts";
 
 const FIRST_WINDOW_MS = 300_000;
 /** The clock of another node may be ahead. */
 const AHEAD_MS = 300_000;
 const WINDOW_GROWTH = 4;
 const CHUNK_ROWS_MAX = 1_000;
-/** A page goes out with what was found by then. */
+/** A page is sent with the rows that were found by then. */
 const SEARCH_MS = 250;
 
 /**
- * Looking through holds, the same for both stores. Their ids are UUIDv7, so a stretch of time is a range of ids, which the
- * keys find organization by organization: no index on anything that changes. Stretches grow until a page is full.
+ * The request log, the same for both stores. Ids are UUIDv7, so a stretch of time is a range of ids, which the keys find
+ * organization by organization. Stretches grow until a page is full. Open holds are few: they are read at once.
  */
 export function requestRows(database: PortableDatabase): RequestRows {
   return {
     requests: (search) => searchRequests(database, search),
     async request(id) {
-      const rows = await read<HoldWithNames>(database, holdQuery(database).where("hold.id", "=", id));
-      const [row] = await withEvents(database, rows);
-      return row;
+      const holds = await read<OpenNames>(database, holdQuery(database).where("hold.id", "=", id));
+      const [open] = await namedHolds(database, holds);
+      if (open !== undefined) return open;
+      const rows = await read<RequestNames>(database, requestQuery(database).where("request.id", "=", id));
+      const [ended] = await listed(database, rows);
+      return ended;
     },
   };
 }
 
+interface OpenNames {
+  organization_name: string;
+}
+interface RequestNames {
+  organization_name: string;
+  token_name: string | null;
+  organization_id: string;
+  id: string;
+}
+
 async function searchRequests(database: PortableDatabase, search: RequestSearch) {
   const startedAtMs = performance.now();
-  const found: RequestRow[] = [];
-  const floorId = await floorOf(database, search);
+  const found: ListedRequest[] = [];
+  const open = await openHolds(database, search);
+  const floorId = await floorOf(database, search, open);
   if (floorId === undefined) return { rows: found, next: null };
   let beforeId = search.before ?? idAt(search.toMs ?? Date.now() + AHEAD_MS);
   let windowMs = FIRST_WINDOW_MS;
   let chunk = search.limit;
   for (;;) {
-    const openingId = idAt(Math.max(0, timeOf(beforeId) - windowMs));
+    const openingId = idAt(Math.max(0, searchedTime(beforeId) - windowMs));
     const fromId = openingId > floorId ? openingId : floorId;
-    const rows = await readWindow(database, search, { fromId, beforeId, limit: chunk });
-    found.push(...rows.filter(search.keep));
-    const last = rows.length === chunk ? rows.at(-1) : undefined;
-    beforeId = last?.hold.holdId ?? fromId;
+    const rows =
+      search.isRunning === true ? [] : await readWindow(database, search, { fromId, beforeId, limit: chunk });
+    const last = rows.length === chunk ? rows.at(-1)?.facts.holdId : undefined;
+    const reachedId = last ?? fromId;
+    const running = open.filter(({ facts: { holdId } }) => holdId >= reachedId && holdId < beforeId);
+    found.push(...[...rows, ...running].filter(search.keep).sort(newestFirst));
+    beforeId = reachedId;
     if (found.length >= search.limit) {
       const shown = found.slice(0, search.limit);
-      return { rows: shown, next: shown.at(-1)?.hold.holdId ?? null };
+      return { rows: shown, next: shown.at(-1)?.facts.holdId ?? null };
     }
     if (last === undefined) windowMs *= WINDOW_GROWTH;
-    // What is kept is rare: more at once.
+    // Matching rows are rare: more at once.
     else chunk = Math.min(CHUNK_ROWS_MAX, chunk * 2);
     if (beforeId <= floorId) return { rows: found, next: null };
     if (performance.now() - startedAtMs > SEARCH_MS) return { rows: found, next: beforeId };
   }
 }
 
-/** Where the search ends: the first hold there is, or the beginning of the time asked for. */
-async function floorOf(database: PortableDatabase, { organizationId, fromMs }: RequestSearch) {
-  const first = await firstHoldId(database, organizationId);
+function newestFirst(a: ListedRequest, b: ListedRequest): number {
+  return a.facts.holdId < b.facts.holdId ? 1 : -1;
+}
+
+function searchedTime(id: string): number {
+  const timeMs = timeOfId(id);
+  if (timeMs === undefined) throw new RangeError("This is no cursor of this list.");
+  return timeMs;
+}
+
+/** The end of the search: the first request there is, or the beginning of the period. */
+async function floorOf(database: PortableDatabase, search: RequestSearch, open: readonly ListedRequest[]) {
+  const { organizationId, fromMs } = search;
+  const ended = search.isRunning === true ? undefined : await firstRequestId(database, organizationId);
+  const ids = [ended, ...open.map(({ facts }) => facts.holdId)];
+  const first = ids.reduce((least, id) => (least === undefined || (id !== undefined && id < least) ? id : least));
   if (first === undefined || fromMs === null) return first;
   const from = idAt(fromMs);
   return from > first ? from : first;
 }
 
-/** The first hold of an organization, or (null) of all. */
-export async function firstHoldId(database: PortableDatabase, organizationId: string | null) {
+/** The first ended request of an organization, or (null) of all. */
+export async function firstRequestId(database: PortableDatabase, organizationId: string | null) {
   let query = database.kysely
     .selectFrom("organization")
     .select((eb) =>
       eb
-        .selectFrom("hold")
-        .select("hold.id")
-        .whereRef("hold.organization_id", "=", "organization.id")
-        .orderBy("hold.id")
+        .selectFrom("request")
+        .select("request.id")
+        .whereRef("request.organization_id", "=", "organization.id")
+        .orderBy("request.id")
         .limit(1)
         .as("first_id"),
     );
@@ -83,81 +116,136 @@ export async function firstHoldId(database: PortableDatabase, organizationId: st
   return first;
 }
 
+/** The open holds that a search asks for; what is in their details, SQL cannot filter. */
+async function openHolds(database: PortableDatabase, search: RequestSearch): Promise<ListedRequest[]> {
+  const { organizationId, tokenId, model, requestId, isRunning, hasFailed } = search;
+  if (isRunning === false || hasFailed === true) return [];
+  let query = holdQuery(database);
+  if (organizationId !== null) query = query.where("organization.id", "=", organizationId);
+  const rows = await namedHolds(database, await read<OpenNames>(database, query));
+  const isWanted = ({ facts }: ListedRequest) =>
+    (tokenId === null || facts.tokenId === tokenId) &&
+    (model === null || facts.model === model) &&
+    (requestId === null || facts.requestId === requestId);
+  return rows.filter(isWanted);
+}
+
 async function readWindow(
   database: PortableDatabase,
   search: RequestSearch,
   { fromId, beforeId, limit }: { fromId: string; beforeId: string; limit: number },
-): Promise<RequestRow[]> {
-  let query = holdQuery(database)
-    .where("hold.id", ">=", fromId)
-    .where("hold.id", "<", beforeId)
-    .orderBy("hold.id", "desc")
+): Promise<ListedRequest[]> {
+  let query = requestQuery(database)
+    .where("request.id", ">=", fromId)
+    .where("request.id", "<", beforeId)
+    .orderBy("request.id", "desc")
     .limit(limit);
   if (search.organizationId !== null) query = query.where("organization.id", "=", search.organizationId);
-  if (search.tokenId !== null) query = query.where("hold.token_id", "=", search.tokenId);
-  if (search.model !== null) query = query.where("hold.model", "=", search.model);
-  if (search.requestId !== null) query = query.where("hold.request_id", "=", search.requestId);
-  if (search.states !== null) query = query.where("hold.state", "in", search.states);
-  if (search.hasFailed !== null) query = query.where("hold.failure", search.hasFailed ? "is not" : "is", null);
-  return withEvents(database, await read<HoldWithNames>(database, query));
+  if (search.tokenId !== null) query = query.where("request.token_id", "=", search.tokenId);
+  if (search.model !== null) query = query.where("request.model", "=", search.model);
+  if (search.requestId !== null) query = query.where("request.request_id", "=", search.requestId);
+  if (search.endings !== null) query = query.where("request.ending", "in", search.endings);
+  if (search.hasFailed === false) query = query.where("request.failure", "is", null);
+  if (search.hasFailed === true) {
+    // The late settlement of a recovered request may tell of a failure.
+    query = query.where((eb) => eb.or([eb("request.failure", "is not", null), eb("request.ending", "=", "recovered")]));
+  }
+  return listed(database, await read<RequestNames>(database, query));
 }
 
 function holdQuery({ kysely }: PortableDatabase) {
+  return kysely
+    .selectFrom("hold")
+    .innerJoin("organization", "organization.id", "hold.organization_id")
+    .selectAll("hold")
+    .select("organization.name as organization_name");
+}
+
+function requestQuery({ kysely }: PortableDatabase) {
   return (
     kysely
       .selectFrom("organization")
-      // The organizations first, then their holds by the key: a database that has no better way keeps to this order.
-      .crossJoin("hold")
-      .whereRef("hold.organization_id", "=", "organization.id")
+      // The organizations first, then their requests by the key: a database that has no better way keeps to this order.
+      .crossJoin("request")
+      .whereRef("request.organization_id", "=", "organization.id")
       .leftJoin("token", (join) =>
-        join.onRef("token.organization_id", "=", "hold.organization_id").onRef("token.id", "=", "hold.token_id"),
+        join.onRef("token.organization_id", "=", "request.organization_id").onRef("token.id", "=", "request.token_id"),
       )
-      .selectAll("hold")
+      .selectAll("request")
       .select(["organization.name as organization_name", "token.name as token_name"])
   );
 }
 
-async function withEvents(database: PortableDatabase, rows: HoldWithNames[]): Promise<RequestRow[]> {
-  const charged = rows.filter(({ state }) => state === "charged" || state === "expired");
-  const events =
-    charged.length === 0 ? [] : await read<Selectable<UsageEventTable>>(database, eventQuery(database, charged));
-  const ofHold = Map.groupBy(events, ({ hold_id }) => hold_id);
-  return rows.map(({ organization_name, token_name, ...row }) => ({
-    hold: holdFromTable(row),
-    organizationName: organization_name,
-    tokenName: token_name,
-    events: (ofHold.get(row.id) ?? []).map(eventFromTable),
-  }));
+async function namedHolds(database: PortableDatabase, rows: readonly OpenNames[]): Promise<ListedRequest[]> {
+  const holds = rows.map((row) => ({ organizationName: row.organization_name, hold: HOLD.fromRecord(row) }));
+  const ids = [...new Set(holds.map(({ hold }) => hold.details.tokenId))];
+  const query = database.kysely.selectFrom("token").select(["id", "name"]).where("id", "in", ids);
+  const tokens = ids.length === 0 ? [] : await read<{ id: string; name: string }>(database, query);
+  const nameOf = new Map(tokens.map(({ id, name }) => [id, name]));
+  return holds.map(({ hold, organizationName }) => {
+    const names = { organizationName, tokenName: nameOf.get(hold.details.tokenId) ?? null };
+    return { ...names, ...listedHold(hold) };
+  });
 }
 
-/** An event is never older than its hold, which tells a database that keeps events by the day where not to look. */
-function eventQuery({ kysely }: PortableDatabase, rows: HoldWithNames[]) {
-  const oldest = rows.reduce((least, { made_at }) => (made_at < least ? made_at : least), rows[0]?.made_at ?? 0n);
+type Unnamed = Omit<ListedRequest, "organizationName" | "tokenName">;
+
+function listedHold({ organizationId, holdId, amount, draws, madeAtMs, details }: HoldRow): Unnamed {
+  const { tokens, ...facts } = details;
+  const nothing = { charged: 0n, shortfall: 0n, credited: 0n, trace: null, end: null, events: [] };
+  return { facts: { ...facts, organizationId, holdId }, state: "open", amount, tokens, draws, madeAtMs, ...nothing };
+}
+
+/** Adds the late settlements and the credits of requests. */
+async function listed(database: PortableDatabase, rows: readonly RequestNames[]): Promise<ListedRequest[]> {
+  const charged = rows.filter((row) => (row as { ending?: string }).ending !== "released");
+  const found = charged.length === 0 ? [] : await read<object>(database, adjustmentQuery(database, charged));
+  const ofRequest = Map.groupBy(found.map(ADJUSTMENT.fromRecord), ({ holdId }) => holdId);
+  return rows.map((row) => {
+    const names = { organizationName: row.organization_name, tokenName: row.token_name };
+    return { ...names, ...listedRequest(REQUEST.fromRecord(row), ofRequest.get(row.id) ?? []) };
+  });
+}
+
+function adjustmentQuery({ kysely }: PortableDatabase, rows: readonly RequestNames[]) {
   return kysely
-    .selectFrom("usage_event")
+    .selectFrom("adjustment")
     .selectAll()
     .where("organization_id", "in", [...new Set(rows.map(({ organization_id }) => organization_id))])
     .where(
       "hold_id",
       "in",
       rows.map(({ id }) => id),
-    )
-    .where("charged_at", ">=", oldest)
-    .orderBy("hold_id")
-    .orderBy("sequence");
+    );
 }
 
-const ID_TIME = /^([0-9a-f]{8})-([0-9a-f]{4})(?:-|$)/;
-
-/** The beginning of every UUIDv7 of a millisecond: no id of it is smaller (RFC 9562, section 5.7). */
-export function idAt(timeMs: number): string {
-  const digits = timeMs.toString(16).padStart(12, "0");
-  return `${digits.slice(0, 8)}-${digits.slice(8)}`;
+function listedRequest(request: RequestRow, adjustments: readonly AdjustmentRow[]): Unnamed {
+  const late = adjustments.find(({ kind }) => kind === "late_settlement");
+  const credits = adjustments.filter(({ kind }) => kind === "credit");
+  const { amount, madeAtMs, tokens, cost, shortfall, draws, trace, end } = request;
+  const common = { amount, madeAtMs, credited: credits.reduce((sum, credit) => sum + credit.amount, 0n) };
+  const state = endedStateOf(end);
+  const events = end === "released" ? [] : [chargeEvent(request)];
+  if (late === undefined || late.settlement === null) {
+    return { ...common, facts: request, state, tokens, charged: cost, shortfall, draws, trace, end, events };
+  }
+  const { upstream, prices, tokens: more, shortfall: shortfallMore, trace: lateTrace, end: lateEnd } = late.settlement;
+  return {
+    ...common,
+    facts: { ...request, upstream, prices },
+    state,
+    tokens: sumOfTokens(tokens, more),
+    charged: cost + late.amount,
+    shortfall: shortfall + shortfallMore,
+    draws: mergeDraws(draws, late.draws).filter((draw) => draw.amount !== 0n),
+    trace: lateTrace,
+    end: lateEnd,
+    events: [...events, lateEvent(request, late)],
+  };
 }
 
-/** The millisecond of a UUIDv7, or of the beginning of one. Throws RangeError for another text. */
-export function timeOf(id: string): number {
-  const [, high, low] = ID_TIME.exec(id) ?? [];
-  if (high === undefined || low === undefined) throw new RangeError("This is no cursor of this list.");
-  return Number.parseInt(high + low, 16);
+function sumOfTokens(tokens: TokenCounts, more: TokenCounts): TokenCounts {
+  const sum = { ...tokens };
+  for (const tokenClass of TOKEN_CLASSES) sum[tokenClass] += more[tokenClass];
+  return sum;
 }

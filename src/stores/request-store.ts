@@ -1,22 +1,39 @@
-import type { HoldRow, HoldState, UsageEventRow } from "../credits/books.ts";
+import type { MicroCredits } from "../credits/amount.ts";
+import type { Draw, HoldFacts, HoldState, RequestEnd, Trace } from "../credits/books.ts";
+import type { TokenCounts } from "../credits/price.ts";
+import type { UsageEvent } from "./store.ts";
 
-/** Requests as they are looked through: holds, with what was charged for them. */
+/** The request log: open holds and ended requests. */
 export interface RequestRows {
   /**
-   * The newest first. A search that takes long ends before its page is full; `next` is where it goes on, and null at the
-   * end.
+   * The newest first. A search that takes long ends before its page is full; the next page starts at `next`, which is null
+   * at the end.
    */
-  requests(search: RequestSearch): Promise<{ rows: RequestRow[]; next: string | null }>;
-  request(id: string): Promise<RequestRow | undefined>;
+  requests(search: RequestSearch): Promise<{ rows: ListedRequest[]; next: string | null }>;
+  request(id: string): Promise<ListedRequest | undefined>;
 }
 
-export interface RequestRow {
-  hold: HoldRow;
+/** A request as it is listed: its late settlement is included in its tokens, draws and amounts. */
+export interface ListedRequest {
+  /** With the upstream and the prices of its last charge. */
+  facts: HoldFacts;
   organizationName: string;
-  /** Null for a token that is not there any more. */
+  /** Null for a token that does not exist any more. */
   tokenName: string | null;
+  state: HoldState;
+  amount: MicroCredits;
+  tokens: TokenCounts;
+  charged: MicroCredits;
+  shortfall: MicroCredits;
+  /** The sum of the credits that correct it. */
+  credited: MicroCredits;
+  draws: Draw[];
+  madeAtMs: number;
+  trace: Trace | null;
+  /** Of its last charge; null while it is running. */
+  end: RequestEnd | null;
   /** At most two, in their order. */
-  events: UsageEventRow[];
+  events: UsageEvent[];
 }
 
 /** Null: any. */
@@ -25,13 +42,15 @@ export interface RequestSearch {
   tokenId: string | null;
   model: string | null;
   requestId: string | null;
-  states: readonly HoldState[] | null;
+  isRunning: boolean | null;
+  /** Endings of the ended requests. */
+  endings: readonly RequestEnd[] | null;
   hasFailed: boolean | null;
   fromMs: number | null;
   toMs: number | null;
   /** From here on back: `next` of the page before. */
   before: string | null;
   limit: number;
-  /** What is asked of a row once its events are known. */
-  keep(row: RequestRow): boolean;
+  /** Whether a row belongs to the page, once its events are known. */
+  keep(row: ListedRequest): boolean;
 }

@@ -1,130 +1,124 @@
-import { type RawBuilder, sql } from "kysely";
+import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
 import type { MicroCredits } from "../credits/amount.ts";
-import { adjustmentFromTable, eventFromTable, grantFromTable } from "./rows.ts";
-import type { StatementEntry, StatementPage } from "./store.ts";
-import type { PortableDatabase } from "./tables.ts";
+import type { AdjustmentRow, EventEnd, RequestRow } from "../credits/books.ts";
+import { idAt, LATE_AFTER_MS } from "../credits/request-id.ts";
+import { read } from "./directory-rows.ts";
+import { ADJUSTMENT, GRANT, REQUEST } from "./schema.ts";
+import type { StatementEntry, StatementPage, UsageEvent } from "./store.ts";
+import type { PortableDatabase, Tables } from "./tables.ts";
 
-/** So many events are added up by one statement: far less than a statement's time. */
-const CHUNK_EVENTS = 20_000;
-const DAY_MS = 86_400_000n;
+/** Number of requests that one statement adds up: it takes far less than a statement's time. */
+const CHUNK_REQUESTS = 20_000;
+const FIRST_WINDOW_MS = 31 * 86_400_000;
+const WINDOW_GROWTH = 4;
+/** The clock of the store may be ahead. */
+const AHEAD_MS = 86_400_000;
 
 /** In the order of entries of the same millisecond. */
-const SOURCES = ["grant", "adjustment", "charge", "closing"] as const;
+const SOURCES = ["grant", "adjustment", "charge"] as const;
 type Source = (typeof SOURCES)[number];
 
-/** Where an entry stands: its time, its source, then its key. */
+/** Place of an entry: its time, its source, then its key. */
 interface Position {
   atMs: bigint;
   source: Source;
-  sequence: bigint;
+  sequence: 0 | 1;
   id: string;
 }
 
 const POSITION = new RegExp(`^(\\d{1,16}):(${SOURCES.join("|")}):([01]):(.*)$`, "s");
 
-/** One page of an organization's statement: what follows a position, from a time on. */
+type Placed = { place: Position; entry: StatementEntry };
+
+/** Reads one page of an organization's statement: the entries that follow a position, from a time on. */
 export async function statementPage(
   database: PortableDatabase,
   organizationId: string,
   { after, fromMs = 0, limit }: StatementPage,
 ): Promise<StatementEntry[]> {
   const from = after === null ? undefined : parsePosition(after);
-  const read = { organizationId, from, fromMs, limit };
+  const query = { organizationId, from, fromMs, limit };
   const pages = await Promise.all([
-    grantEntries(database, read),
-    adjustmentEntries(database, read),
-    chargeEntries(database, read),
-    closingEntries(database, read),
+    grantEntries(database, query),
+    adjustmentEntries(database, query),
+    chargeEntries(database, query),
+    lateChargeEntries(database, query),
+    lateSettlementEntries(database, query),
   ]);
-  // Each is sorted already, by the store; the sort is stable.
-  return pages
-    .flat()
-    .sort((a, b) => a.atMs - b.atMs)
-    .slice(0, limit);
+  const entries = pages.flat().sort((a, b) => compare(a.place, b.place));
+  return entries.slice(0, limit).map(({ entry }) => entry);
 }
 
-/** What an organization's entries before a time add up to. */
+/** The sum of an organization's entries before a time. */
 export async function statementSum(
   database: PortableDatabase,
   organizationId: string,
   beforeMs: number,
 ): Promise<MicroCredits> {
-  const { kysely } = database;
   const before = BigInt(beforeMs);
-  const { rows } = await sql<{ sum: bigint }>`
+  const [row] = await read<{ sum: bigint }>(
+    database,
+    sql`
     select cast(
       (select coalesce(sum(amount), 0) from credit_grant
         where organization_id = ${organizationId} and source = 'grant' and created_at < ${before})
       + (select coalesce(sum(case kind when 'credit' then amount else -amount end), 0) from adjustment
         where organization_id = ${organizationId} and made_at < ${before})
-      - (select coalesce(sum(cost_sum), 0) from closing
-        where organization_id = ${organizationId} and charged_day < ${before / DAY_MS})
-    as bigint) as sum`.execute(kysely);
-  return (rows[0]?.sum ?? 0n) - (await eventsBefore(database, organizationId, before)).costs;
+    as bigint) as sum`,
+  );
+  return (row?.sum ?? 0n) - (await requestsBefore(database, organizationId, before)).costs;
 }
 
-/** How many events an organization has before a time, and what they cost, added up in chunks. */
-export async function eventsBefore(
+/** The number of an organization's charged requests before a booking time, and the sum of their costs, in chunks. */
+export async function requestsBefore(
   database: PortableDatabase,
   organizationId: string,
   before: bigint,
-): Promise<{ events: bigint; costs: MicroCredits }> {
-  const sum = { events: 0n, costs: 0n };
-  let from: EventKey = { charged_at: 0n, hold_id: "", sequence: 0n };
-  for (;;) {
-    const end = await eventKeyAfter(database, organizationId, from, before);
-    const last = { charged_at: before, hold_id: "", sequence: 0n };
-    const { events, costs } = await eventsBetween(database, organizationId, from, end ?? last);
-    sum.events += events;
-    sum.costs += costs;
-    if (end === undefined) return sum;
-    from = end;
+): Promise<{ requests: bigint; costs: MicroCredits }> {
+  const sum = { requests: 0n, costs: 0n };
+  for (const isLate of [0, 1]) {
+    let from = { ended_at: 0n, id: "" };
+    for (;;) {
+      const [chunk] = await read<Chunk>(database, chunkQuery({ organizationId, before, isLate, from }));
+      if (chunk === undefined || chunk.ended_at === null || chunk.id === null) break;
+      sum.requests += chunk.requests;
+      sum.costs += chunk.costs;
+      if (chunk.requests < CHUNK_REQUESTS) break;
+      from = { ended_at: chunk.ended_at, id: chunk.id };
+    }
   }
+  return sum;
 }
 
-interface EventKey {
-  charged_at: bigint;
-  hold_id: string;
-  sequence: bigint;
+interface Chunk {
+  requests: bigint;
+  costs: bigint;
+  ended_at: bigint | null;
+  id: string | null;
 }
 
-/** The first event of the next chunk; undefined where there is none. */
-async function eventKeyAfter(
-  { kysely }: PortableDatabase,
-  organizationId: string,
-  from: EventKey,
-  before: bigint,
-): Promise<EventKey | undefined> {
-  return kysely
-    .selectFrom("usage_event")
-    .select(["charged_at", "hold_id", "sequence"])
-    .where("organization_id", "=", organizationId)
-    .where("charged_at", ">=", from.charged_at)
-    .where("charged_at", "<", before)
-    .where(sql<boolean>`(charged_at, hold_id, sequence) >= (${from.charged_at}, ${from.hold_id}, ${from.sequence})`)
-    .orderBy("charged_at")
-    .orderBy("hold_id")
-    .orderBy("sequence")
-    .offset(CHUNK_EVENTS)
-    .limit(1)
-    .executeTakeFirst();
+function chunkQuery(of: {
+  organizationId: string;
+  before: bigint;
+  isLate: number;
+  from: { ended_at: bigint; id: string };
+}): RawBuilder<unknown> {
+  const { organizationId, before, isLate, from } = of;
+  return sql`
+    with chunk as (
+      select ended_at, id, cost from request
+      where organization_id = ${organizationId} and is_late = ${sql.lit(isLate)} and ending <> 'released'
+        and ended_at >= ${from.ended_at} and ended_at < ${before}
+        and (ended_at, id) > (${from.ended_at}, ${from.id})
+      order by ended_at, id limit ${sql.lit(CHUNK_REQUESTS)}
+    )
+    select (select count(*) from chunk) as requests,
+      (select cast(coalesce(sum(cost), 0) as bigint) from chunk) as costs,
+      (select max(ended_at) from chunk) as ended_at,
+      (select id from chunk order by ended_at desc, id desc limit 1) as id`;
 }
 
-async function eventsBetween(
-  { kysely }: PortableDatabase,
-  organizationId: string,
-  from: EventKey,
-  end: EventKey,
-): Promise<{ events: bigint; costs: MicroCredits }> {
-  const { rows } = await sql<{ events: bigint; costs: bigint }>`
-    select count(*) as events, cast(coalesce(sum(cost), 0) as bigint) as costs from usage_event
-    where organization_id = ${organizationId} and charged_at >= ${from.charged_at} and charged_at <= ${end.charged_at}
-      and (charged_at, hold_id, sequence) >= (${from.charged_at}, ${from.hold_id}, ${from.sequence})
-      and (charged_at, hold_id, sequence) < (${end.charged_at}, ${end.hold_id}, ${end.sequence})`.execute(kysely);
-  return rows[0] ?? { events: 0n, costs: 0n };
-}
-
-interface Read {
+interface Query {
   organizationId: string;
   from: Position | undefined;
   fromMs: number;
@@ -135,15 +129,23 @@ function parsePosition(text: string): Position {
   const match = POSITION.exec(text);
   if (match === null) throw new RangeError(`"${text}" is not a position in a statement.`);
   const [, atMs = "", source, sequence = "", id = ""] = match;
-  return { atMs: BigInt(atMs), source: source as Source, sequence: BigInt(sequence), id };
+  return { atMs: BigInt(atMs), source: source as Source, sequence: sequence === "1" ? 1 : 0, id };
 }
 
-function positionOf(source: Source, atMs: bigint, id: string, sequence = 0n): { position: string; atMs: number } {
+function compare(a: Position, b: Position): number {
+  if (a.atMs !== b.atMs) return a.atMs < b.atMs ? -1 : 1;
+  if (a.source !== b.source) return SOURCES.indexOf(a.source) - SOURCES.indexOf(b.source);
+  if (a.id !== b.id) return a.id < b.id ? -1 : 1;
+  return a.sequence - b.sequence;
+}
+
+function positionOf(place: Position): { position: string; atMs: number } {
+  const { atMs, source, sequence, id } = place;
   return { position: `${atMs}:${source}:${sequence}:${id}`, atMs: Number(atMs) };
 }
 
 /** The earliest time of a source's entries that follow the position. */
-function earliestOf(source: Source, { from, fromMs }: Read): bigint {
+function earliestOf(source: Source, { from, fromMs }: Query): bigint {
   const asked = BigInt(fromMs);
   if (from === undefined) return asked;
   const isBefore = SOURCES.indexOf(source) < SOURCES.indexOf(from.source);
@@ -151,87 +153,166 @@ function earliestOf(source: Source, { from, fromMs }: Read): bigint {
   return following > asked ? following : asked;
 }
 
-/** Whether a row follows the position, for rows of the position's own source. */
-function follows(source: Source, { from }: Read, key: RawBuilder<unknown>): RawBuilder<boolean> | undefined {
-  if (from?.source !== source) return undefined;
-  return source === "charge"
-    ? sql<boolean>`${key} > (${from.atMs}, ${from.id}, ${from.sequence})`
-    : sql<boolean>`${key} > (${from.atMs}, ${from.id})`;
+/** Whether a key follows the position, for rows of the position's own source; `or`: it may also be the same. */
+function follows(source: Source, { from }: Query, key: string, or: "same" | "later" = "later"): RawBuilder<boolean> {
+  if (from?.source !== source) return sql<boolean>`1 = 1`;
+  const operator = sql.raw(or === "same" ? ">=" : ">");
+  return sql<boolean>`(${sql.raw(key)}) ${operator} (${from.atMs}, ${from.id})`;
 }
 
-async function grantEntries({ kysely }: PortableDatabase, read: Read): Promise<StatementEntry[]> {
-  let query = kysely
-    .selectFrom("credit_grant")
+async function grantEntries(database: PortableDatabase, query: Query): Promise<Placed[]> {
+  const found = await read<object>(
+    database,
+    database.kysely
+      .selectFrom("credit_grant")
+      .selectAll()
+      .where("organization_id", "=", query.organizationId)
+      .where("source", "=", "grant")
+      .where("created_at", ">=", earliestOf("grant", query))
+      .where(follows("grant", query, "created_at, id"))
+      .orderBy("created_at")
+      .orderBy("id")
+      .limit(query.limit),
+  );
+  return found.map(GRANT.fromRecord).map((grant) => {
+    const place: Position = { atMs: BigInt(grant.createdAtMs), source: "grant", sequence: 0, id: grant.id };
+    return { place, entry: { kind: "grant", ...positionOf(place), amount: grant.amount, grant } };
+  });
+}
+
+async function adjustmentEntries(database: PortableDatabase, query: Query): Promise<Placed[]> {
+  const found = await read<object>(
+    database,
+    database.kysely
+      .selectFrom("adjustment")
+      .selectAll()
+      .where("organization_id", "=", query.organizationId)
+      .where("kind", "!=", "late_settlement")
+      .where("made_at", ">=", earliestOf("adjustment", query))
+      .where(follows("adjustment", query, "made_at, id"))
+      .orderBy("made_at")
+      .orderBy("id")
+      .limit(query.limit),
+  );
+  return found.map(ADJUSTMENT.fromRecord).map((adjustment) => {
+    const { kind, id, madeAtMs } = adjustment;
+    if (kind === "late_settlement") throw new Error("A late settlement is a charge.");
+    const place: Position = { atMs: BigInt(madeAtMs), source: "adjustment", sequence: 0, id };
+    const amount = kind === "credit" ? adjustment.amount : -adjustment.amount;
+    return { place, entry: { kind, ...positionOf(place), amount, adjustment } };
+  });
+}
+
+function chargeQuery({ kysely }: PortableDatabase, query: Query, isLate: 0 | 1) {
+  return kysely
+    .selectFrom("request")
     .selectAll()
-    .where("organization_id", "=", read.organizationId)
-    .where("source", "=", "grant")
-    .where("created_at", ">=", earliestOf("grant", read))
-    .orderBy("created_at")
+    .where("organization_id", "=", query.organizationId)
+    .where("is_late", "=", sql.lit(BigInt(isLate)))
+    .where("ending", "!=", sql.lit("released" as const))
+    .where(follows("charge", query, "ended_at, id"))
+    .orderBy("ended_at")
     .orderBy("id")
-    .limit(read.limit);
-  const following = follows("grant", read, sql`(created_at, id)`);
-  if (following !== undefined) query = query.where(following);
-  return (await query.execute()).map((row) => ({
-    kind: "grant",
-    ...positionOf("grant", row.created_at, row.id),
-    amount: row.amount,
-    grant: grantFromTable(row),
-  }));
+    .limit(query.limit) as unknown as SelectQueryBuilder<Tables, "request", object>;
 }
 
-async function adjustmentEntries({ kysely }: PortableDatabase, read: Read): Promise<StatementEntry[]> {
-  let query = kysely
-    .selectFrom("adjustment")
-    .selectAll()
-    .where("organization_id", "=", read.organizationId)
-    .where("made_at", ">=", earliestOf("adjustment", read))
-    .orderBy("made_at")
-    .orderBy("id")
-    .limit(read.limit);
-  const following = follows("adjustment", read, sql`(made_at, id)`);
-  if (following !== undefined) query = query.where(following);
-  return (await query.execute()).map((row) => ({
-    kind: row.kind,
-    ...positionOf("adjustment", row.made_at, row.id),
-    amount: row.kind === "credit" ? row.amount : -row.amount,
-    adjustment: adjustmentFromTable(row),
-  }));
+/** Searches stretches of time that grow, so that a database that keeps requests by the month reads few of them. */
+async function chargeEntries(database: PortableDatabase, query: Query): Promise<Placed[]> {
+  let fromMs = Number(earliestOf("charge", query));
+  let windowMs = FIRST_WINDOW_MS;
+  const endMs = Date.now() + AHEAD_MS;
+  const found: RequestRow[] = [];
+  for (;;) {
+    const toMs = fromMs + windowMs;
+    const isLast = toMs > endMs;
+    const limit = query.limit - found.length;
+    let window = chargeQuery(database, query, 0).limit(limit).where("ended_at", ">=", BigInt(fromMs));
+    if (!isLast) window = window.where("ended_at", "<", BigInt(toMs));
+    const ids = { from: idAt(fromMs - LATE_AFTER_MS), to: isLast ? null : idAt(toMs + LATE_AFTER_MS + 1) };
+    window = window.where(database.idsWithin("id", ids));
+    found.push(...(await read<object>(database, window)).map(REQUEST.fromRecord));
+    if (isLast || found.length >= query.limit) return found.map(placedCharge);
+    fromMs = toMs;
+    windowMs *= WINDOW_GROWTH;
+  }
 }
 
-async function chargeEntries({ kysely }: PortableDatabase, read: Read): Promise<StatementEntry[]> {
-  let query = kysely
-    .selectFrom("usage_event")
-    .selectAll()
-    .where("organization_id", "=", read.organizationId)
-    .where("charged_at", ">=", earliestOf("charge", read))
-    .orderBy("charged_at")
-    .orderBy("hold_id")
-    .orderBy("sequence")
-    .limit(read.limit);
-  const following = follows("charge", read, sql`(charged_at, hold_id, sequence)`);
-  if (following !== undefined) query = query.where(following);
-  return (await query.execute()).map((row) => ({
-    kind: "charge",
-    ...positionOf("charge", row.charged_at, row.hold_id, row.sequence),
-    amount: -row.cost,
-    event: eventFromTable(row),
-  }));
+/** Requests that were booked far from the time in their ids. */
+async function lateChargeEntries(database: PortableDatabase, query: Query): Promise<Placed[]> {
+  const charges = chargeQuery(database, query, 1).where("ended_at", ">=", earliestOf("charge", query));
+  return (await read<object>(database, charges)).map(REQUEST.fromRecord).map(placedCharge);
 }
 
-/** A closing stands at the last millisecond of its day. */
-async function closingEntries({ kysely }: PortableDatabase, read: Read): Promise<StatementEntry[]> {
-  const rows = await kysely
-    .selectFrom("closing")
+async function lateSettlementEntries(database: PortableDatabase, query: Query): Promise<Placed[]> {
+  const { kysely } = database;
+  const { organizationId, from } = query;
+  const found = await read<object>(
+    database,
+    kysely
+      .selectFrom("adjustment")
+      .selectAll()
+      .where("organization_id", "=", organizationId)
+      .where("kind", "=", "late_settlement")
+      .where("made_at", ">=", earliestOf("charge", query))
+      .where(follows("charge", query, "made_at, hold_id", from?.sequence === 0 ? "same" : "later"))
+      .orderBy("made_at")
+      .orderBy("id")
+      .limit(query.limit),
+  );
+  const adjustments = found.map(ADJUSTMENT.fromRecord);
+  const ids = adjustments.flatMap(({ holdId }) => holdId ?? []);
+  const requests = await requestsById(database, [organizationId], ids);
+  const byId = new Map(requests.map((request) => [request.holdId, request]));
+  return adjustments.flatMap((adjustment) => {
+    const request = byId.get(adjustment.holdId ?? "");
+    return request === undefined ? [] : [placed(lateEvent(request, adjustment))];
+  });
+}
+
+/** The requests of some organizations among some ids. */
+export async function requestsById(
+  database: PortableDatabase,
+  organizationIds: readonly string[],
+  ids: readonly string[],
+): Promise<RequestRow[]> {
+  if (ids.length === 0) return [];
+  const query = database.kysely
+    .selectFrom("request")
     .selectAll()
-    .where("organization_id", "=", read.organizationId)
-    .where("charged_day", read.from?.source === "closing" ? ">" : ">=", earliestOf("closing", read) / DAY_MS)
-    .orderBy("charged_day")
-    .limit(read.limit)
-    .execute();
-  return rows.map((row) => ({
-    kind: "closing",
-    ...positionOf("closing", (row.charged_day + 1n) * DAY_MS - 1n, ""),
-    amount: -row.cost_sum,
-    events: Number(row.event_count),
-  }));
+    .where("organization_id", "in", organizationIds)
+    .where("id", "in", ids);
+  return (await read<object>(database, query)).map(REQUEST.fromRecord);
+}
+
+/** The charge of a request that was not released. */
+export function chargeEvent(request: RequestRow): UsageEvent {
+  const { end, basis, cost, endedAtMs } = request;
+  const ended = { end: end as EventEnd, basis: basis ?? "counted" };
+  return { ...factsOf(request), sequence: 0, ...ended, cost, chargedAtMs: endedAtMs };
+}
+
+/** The difference that a late settlement made to a request's charge. */
+export function lateEvent(request: RequestRow, adjustment: AdjustmentRow): UsageEvent {
+  const { settlement, amount, madeAtMs } = adjustment;
+  if (settlement === null) throw new Error(`The adjustment ${adjustment.id} is not a late settlement.`);
+  const { upstream, prices, tokens, shortfall, basis, end } = settlement;
+  const route = { upstream, prices, tokens, shortfall };
+  return { ...factsOf(request), ...route, sequence: 1, basis, end, cost: amount, chargedAtMs: madeAtMs };
+}
+
+function factsOf(request: RequestRow) {
+  const { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata } = request;
+  const { idempotencyKey, tokens, shortfall, madeAtMs } = request;
+  const facts = { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata, idempotencyKey };
+  return { ...facts, tokens, shortfall, madeAtMs };
+}
+
+function placedCharge(request: RequestRow): Placed {
+  return placed(chargeEvent(request));
+}
+
+function placed(event: UsageEvent): Placed {
+  const { chargedAtMs, holdId, sequence, cost } = event;
+  const place: Position = { atMs: BigInt(chargedAtMs), source: "charge", sequence, id: holdId };
+  return { place, entry: { kind: "charge", ...positionOf(place), amount: -cost, event } };
 }

@@ -1,6 +1,16 @@
 import type { AllowanceRow } from "../credits/allowance.ts";
 import type { MicroCredits } from "../credits/amount.ts";
-import type { AdjustmentRow, BalanceRow, GrantRow, Outcomes, Transition, UsageEventRow } from "../credits/books.ts";
+import type {
+  AdjustmentRow,
+  BalanceRow,
+  EventBasis,
+  EventEnd,
+  GrantRow,
+  HoldFacts,
+  Outcomes,
+  Transition,
+} from "../credits/books.ts";
+import type { TokenCounts } from "../credits/price.ts";
 import type { AccountRows, IdPage } from "./account-store.ts";
 import type { AdminRows } from "./admin-store.ts";
 import type { ConversationRows } from "./conversation-store.ts";
@@ -33,8 +43,8 @@ export type {
 export type { ConversationRow, ConversationRows } from "./conversation-store.ts";
 export type { DirectoryRows, ListedOrganization, ListedToken } from "./directory-store.ts";
 export type { RefusalEntry, RefusalRow, RefusalRows, RefusalSearch } from "./refusal-store.ts";
-export type { RequestRow, RequestRows, RequestSearch } from "./request-store.ts";
-export type { HoldSum, UsageCounts, UsageDayRow, UsageRows } from "./usage-store.ts";
+export type { ListedRequest, RequestRows, RequestSearch } from "./request-store.ts";
+export type { RequestSum, UsageCounts, UsageDayRow, UsageRows } from "./usage-store.ts";
 
 /**
  * The seam to a store. Every verb rejects with StoreUnavailableError when the store cannot be reached or does not
@@ -75,8 +85,11 @@ export interface Books {
   /** Open holds past their expiry by the store's clock, oldest first. A look without locks: `expire` tests again. */
   overdueHolds(options: { afterHoldId: string | null; limit: number }): Promise<HoldReference[]>;
   balance(organizationId: string): Promise<BalanceRow | undefined>;
-  /** The last day, counted from 1970 in UTC, of whose events a closing stands for some; undefined where there is none. */
-  lastClosedDay(organizationId: string): Promise<number | undefined>;
+  /**
+   * Organizations that have a grant that is due to take effect or to expire, by the store's clock, in the order of their
+   * ids. A look without locks: `refresh` tests again.
+   */
+  dueOrganizations(options: { after: string | null; limit: number }): Promise<string[]>;
   /**
    * Everything that changed what an organization has, oldest first: grants, also those that are not in force yet, charges,
    * and adjustments. What they add up to is what is available, held and pending.
@@ -91,8 +104,10 @@ export interface Books {
   statementSum(organizationId: string, beforeMs: number): Promise<MicroCredits>;
   /** What was granted and has not taken effect. */
   pendingCredits(organizationId: string): Promise<MicroCredits>;
-  /** Checks one organization in one short snapshot: every invariant that the store alone can show, broken ones told. */
+  /** Checks every invariant of one organization that the store alone can show, in short snapshots. */
   verify(organizationId: string): Promise<OrganizationVerification>;
+  /** Finds rows of organizations that do not exist. */
+  verifyOwners(): Promise<Violation[]>;
 }
 
 export type OutcomesOf<T extends Transition[]> = { [I in keyof T]: Outcomes[T[I]["kind"]] };
@@ -112,11 +127,21 @@ export interface StatementPage {
 /** `amount` is what the entry adds to the balance, negative where it takes from it. */
 export type StatementEntry = { position: string; atMs: number; amount: MicroCredits } & (
   | { kind: "grant"; grant: GrantRow }
-  | { kind: "charge"; event: UsageEventRow }
-  | { kind: AdjustmentRow["kind"]; adjustment: AdjustmentRow }
-  /** Stands for the charges of a day that were retired. */
-  | { kind: "closing"; events: number }
+  | { kind: "charge"; event: UsageEvent }
+  | { kind: Exclude<AdjustmentRow["kind"], "late_settlement">; adjustment: AdjustmentRow }
 );
+
+/** A charge: of an ended request (0), or the signed differences of its late settlement (1). */
+export interface UsageEvent extends HoldFacts {
+  sequence: 0 | 1;
+  tokens: TokenCounts;
+  cost: MicroCredits;
+  shortfall: MicroCredits;
+  basis: EventBasis;
+  end: EventEnd;
+  madeAtMs: number;
+  chargedAtMs: number;
+}
 
 export interface Violation {
   /** Number of the invariant, as in docs/ledger.md. */

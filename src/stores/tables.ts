@@ -1,26 +1,19 @@
 import type { ColumnType, CompiledQuery, Generated, Kysely, RawBuilder } from "kysely";
 import type { OrganizationKind } from "../contract/principal.ts";
-import type { AdjustmentRow, EventBasis, EventEnd, GrantRow, HoldState } from "../credits/books.ts";
 import type { ActorKind, AdminKeyRow } from "./admin-store.ts";
+import type { BookTables } from "./schema.ts";
 import type { UsageDayRow } from "./usage-store.ts";
 
 /**
- * The tables, under the same names in both stores, for the queries that are written once. Every integer column is a
+ * The tables, under the same names in both stores, for the queries that are written once; those of the books are declared
+ * in `schema.ts`. Every integer column is a
  * signed 64-bit integer and is read as a bigint from either store; a number may be written. Times are milliseconds
  * since 1970, amounts micro-credits, prices pico-credits a token, JSON is text. Texts compare by their bytes.
  */
-export interface Tables {
+export interface Tables extends BookTables {
   organization: OrganizationTable;
   token: TokenTable;
-  balance: BalanceTable;
-  token_balance: TokenBalanceTable;
-  credit_grant: CreditGrantTable;
-  hold: HoldTable;
-  usage_event: UsageEventTable;
-  idempotency_key: IdempotencyKeyTable;
-  adjustment: AdjustmentTable;
   allowance: AllowanceTable;
-  closing: ClosingTable;
   admin_token: AdminTokenTable;
   admin_session: AdminSessionTable;
   short_token: ShortTokenTable;
@@ -67,120 +60,6 @@ export interface TokenTable {
   successor_id: string | null;
 }
 
-export interface BalanceTable {
-  organization_id: string;
-  granted: Integer;
-  available: Integer;
-  held: Integer;
-  spent: Integer;
-  expired: Integer;
-  next_change_at: OptionalInteger;
-}
-
-export interface TokenBalanceTable {
-  organization_id: string;
-  token_id: string;
-  budget_id: string | null;
-  cap: Integer;
-  held: Integer;
-  spent: Integer;
-}
-
-export interface CreditGrantTable {
-  organization_id: string;
-  id: string;
-  source: GrantRow["source"];
-  amount: Integer;
-  revoked: Integer;
-  remaining: Integer;
-  state: GrantRow["state"];
-  effective_at: Integer;
-  expires_at: OptionalInteger;
-  priority: Integer;
-  reference: string | null;
-  created_at: Integer;
-}
-
-/** What a hold and its events have in common. */
-interface UsageColumns {
-  organization_id: string;
-  token_id: string;
-  request_id: string;
-  model: string;
-  upstream: string;
-  input_price: Integer;
-  cached_input_price: Integer;
-  cache_write_price: Integer;
-  output_price: Integer;
-  reasoning_price: Integer;
-  /** JSON object. */
-  metadata: string | null;
-  input_tokens: Integer;
-  cached_input_tokens: Integer;
-  cache_write_tokens: Integer;
-  output_tokens: Integer;
-  reasoning_tokens: Integer;
-}
-
-export interface HoldTable extends UsageColumns {
-  id: string;
-  amount: Integer;
-  idempotency_key: string | null;
-  made_at: Integer;
-  expires_at: Integer;
-  /** JSON array of [grant id, amount as a decimal text]. */
-  draws: string;
-  state: HoldState;
-  charged: Integer;
-  shortfall: Integer;
-  credited: Integer;
-  /** 0 or 1; this and what follows is null until the request has ended. */
-  is_streamed: OptionalInteger;
-  first_token_ms: OptionalInteger;
-  /** JSON array of Attempt. */
-  attempts: string | null;
-  failure: string | null;
-}
-
-export interface UsageEventTable extends UsageColumns {
-  hold_id: string;
-  sequence: Integer;
-  cost: Integer;
-  shortfall: Integer;
-  basis: EventBasis;
-  ending: EventEnd;
-  made_at: Integer;
-  charged_at: Integer;
-}
-
-export interface IdempotencyKeyTable {
-  organization_id: string;
-  key: string;
-  fingerprint: string;
-  hold_id: string;
-  answer: string | null;
-  created_at: Integer;
-  expires_at: Integer;
-}
-
-export interface AdjustmentTable {
-  organization_id: string;
-  id: string;
-  kind: AdjustmentRow["kind"];
-  amount: Integer;
-  /** As in `hold`. */
-  draws: string;
-  /** 0 or 1. */
-  is_all: Integer;
-  grant_id: string | null;
-  expires_at: OptionalInteger;
-  hold_id: string | null;
-  token_id: string | null;
-  reference: string | null;
-  note: string | null;
-  made_at: Integer;
-}
-
 export interface AllowanceTable {
   organization_id: string;
   id: string;
@@ -193,14 +72,6 @@ export interface AllowanceTable {
   next_at: Integer;
   created_at: Integer;
   ended_at: OptionalInteger;
-}
-
-export interface ClosingTable {
-  organization_id: string;
-  /** The day whose events were retired, counted from 1970 in UTC. */
-  charged_day: Integer;
-  event_count: Integer;
-  cost_sum: Integer;
 }
 
 export interface AdminTokenTable {
@@ -328,6 +199,9 @@ export interface PortableDatabase {
   now(): RawBuilder<bigint>;
   /** Ends a query: the rows that it reads do not change until its transaction has ended. */
   sharedLock(): RawBuilder<unknown>;
-  /** The sum of the amounts in `hold.draws` of the row at hand, as an expression. */
-  drawsSum(): RawBuilder<bigint>;
+  /**
+   * Restricts a query to ids of a range, the end excluded (null: none), for a database that keeps requests by the month.
+   * Only a hint: the query must find the same rows without it.
+   */
+  idsWithin(column: string, ids: { from: string; to: string | null }): RawBuilder<boolean>;
 }

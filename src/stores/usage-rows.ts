@@ -1,28 +1,39 @@
 import { type CompiledQuery, sql } from "kysely";
 import { FIRST_TOKEN_BOUNDS_MS } from "../contract/first-token.ts";
+import { idAt, timeOfId } from "../credits/request-id.ts";
 import { read } from "./directory-rows.ts";
-import { firstHoldId, idAt, timeOf } from "./request-rows.ts";
+import { firstRequestId } from "./request-rows.ts";
+import { HOLD } from "./schema.ts";
 import type { PortableDatabase } from "./tables.ts";
-import type { HoldSum, UsageCounts, UsageDayRow, UsageRange, UsageRows } from "./usage-store.ts";
+import type { RequestSum, UsageCounts, UsageDayRow, UsageRange, UsageRows } from "./usage-store.ts";
 
 const ROWS_A_STATEMENT = 200;
 const STATEMENTS_A_WRITE = 5;
 
-/** Sums over holds, and the sums that are kept of whole days; the same for both stores, and beside the writes. */
+/** Sums over requests, and the sums that are kept of whole days; the same for both stores, and beside the writes. */
 export function usageRows(database: PortableDatabase): UsageRows {
-  return { ...holdSums(database), ...days(database), ...standing(database) };
+  return { ...requestSums(database), ...days(database), ...standing(database) };
 }
 
-function holdSums(database: PortableDatabase) {
+function requestSums(database: PortableDatabase) {
   return {
-    async holds(fromMs, toMs) {
-      return (await read<SumRow>(database, holdSumQuery(database, fromMs, toMs))).map(sumFromTable);
+    async requests(fromMs, toMs) {
+      const range = { from: idAt(fromMs), to: idAt(toMs) };
+      const parts = [endedQuery(range), lateQuery(range)].map((query) => read<SumRow>(database, query));
+      return [...(await Promise.all(parts)).flat().map(sumFromTable), ...(await openSums(database, range))];
     },
-    async firstHoldMs() {
-      const first = await firstHoldId(database, null);
-      return first === undefined ? null : timeOf(first);
+    async firstRequestMs() {
+      const first = await firstRequestId(database, null);
+      const open = await read<{ id: string | null }>(database, sql`select min(id) as id from hold`);
+      const times = [first, open[0]?.id].flatMap((id) => (id ? (timeOfId(id) ?? []) : []));
+      return times.length === 0 ? null : Math.min(...times);
     },
   } satisfies Partial<UsageRows>;
+}
+
+interface IdRange {
+  from: string;
+  to: string;
 }
 
 interface SumRow {
@@ -31,53 +42,70 @@ interface SumRow {
   model: string;
   bucket: bigint | null;
   requests: bigint;
-  open: bigint;
   errors: bigint;
   charged: bigint;
   input_tokens: bigint;
   output_tokens: bigint;
 }
 
-/** By the key of the holds, organization by organization: a stretch of time is a range of their ids. */
-function holdSumQuery({ kysely }: PortableDatabase, fromMs: number, toMs: number) {
-  const sum = (expression: string) => sql<bigint>`CAST(sum(${sql.raw(expression)}) AS bigint)`;
-  return kysely
-    .selectFrom("organization")
-    .crossJoin("hold")
-    .whereRef("hold.organization_id", "=", "organization.id")
-    .where("hold.id", ">=", idAt(fromMs))
-    .where("hold.id", "<", idAt(toMs))
-    .select([
-      "hold.organization_id",
-      "hold.token_id",
-      "hold.model",
-      BUCKET.as("bucket"),
-      sql<bigint>`count(*)`.as("requests"),
-      sum("CASE WHEN hold.state = 'open' THEN 1 ELSE 0 END").as("open"),
-      sum("CASE WHEN hold.failure IS NULL THEN 0 ELSE 1 END").as("errors"),
-      sum("hold.charged").as("charged"),
-      sum("hold.input_tokens + hold.cached_input_tokens + hold.cache_write_tokens").as("input_tokens"),
-      sum("hold.output_tokens + hold.reasoning_tokens").as("output_tokens"),
-    ])
-    .groupBy(["hold.organization_id", "hold.token_id", "hold.model", sql.ref("bucket")]);
+/** By the key of the requests, organization by organization: a stretch of time is a range of their ids. */
+function endedQuery({ from, to }: IdRange) {
+  return sql`
+    select request.organization_id, request.token_id, request.model, ${BUCKET} as bucket, count(*) as requests,
+      ${sum("case when request.failure is null then 0 else 1 end")} as errors, ${sum("request.cost")} as charged,
+      ${sum("request.input_tokens + request.cached_input_tokens + request.cache_write_tokens")} as input_tokens,
+      ${sum("request.output_tokens + request.reasoning_tokens")} as output_tokens
+    from organization cross join request
+    where request.organization_id = organization.id and request.id >= ${from} and request.id < ${to}
+    group by request.organization_id, request.token_id, request.model, bucket`;
+}
+
+/** The differences of late settlements, at the time of their requests. */
+function lateQuery({ from, to }: IdRange) {
+  return sql`
+    select request.organization_id, request.token_id, request.model, ${BUCKET} as bucket, 0 as requests, 0 as errors,
+      ${sum("late.amount")} as charged,
+      ${sum("late.input_tokens + late.cached_input_tokens + late.cache_write_tokens")} as input_tokens,
+      ${sum("late.output_tokens + late.reasoning_tokens")} as output_tokens
+    from organization cross join adjustment as late
+    join request on request.organization_id = late.organization_id and request.id = late.hold_id
+    where late.organization_id = organization.id and late.hold_id >= ${from} and late.hold_id < ${to}
+      and late.kind = 'late_settlement'
+    group by request.organization_id, request.token_id, request.model, bucket`;
+}
+
+function sum(expression: string) {
+  return sql`cast(sum(${sql.raw(expression)}) as bigint)`;
+}
+
+/** Open holds are few; their tokens and models are in their details. */
+async function openSums(database: PortableDatabase, { from, to }: IdRange): Promise<RequestSum[]> {
+  const query = database.kysely.selectFrom("hold").selectAll().where("id", ">=", from).where("id", "<", to);
+  return (await read<object>(database, query)).map(HOLD.fromRecord).map(({ organizationId, details }) => {
+    const { tokenId, model, tokens } = details;
+    const input = tokens.input + tokens.cachedInput + tokens.cacheWrite;
+    const counts = { requests: 1, errors: 0, charged: 0n, inputTokens: input };
+    const outputTokens = tokens.output + tokens.reasoning;
+    return { organizationId, tokenId, model, bucket: null, open: 1, ...counts, outputTokens };
+  });
 }
 
 const BUCKET = sql<bigint | null>`CASE ${sql.join(
   [
-    sql`WHEN hold.first_token_ms IS NULL THEN NULL`,
-    ...FIRST_TOKEN_BOUNDS_MS.map((bound, index) => sql.raw(`WHEN hold.first_token_ms < ${bound} THEN ${index}`)),
+    sql`WHEN request.first_token_ms IS NULL THEN NULL`,
+    ...FIRST_TOKEN_BOUNDS_MS.map((bound, index) => sql.raw(`WHEN request.first_token_ms < ${bound} THEN ${index}`)),
     sql.raw(`ELSE ${FIRST_TOKEN_BOUNDS_MS.length} END`),
   ],
   sql` `,
 )}`;
 
-function sumFromTable(row: SumRow): HoldSum {
+function sumFromTable(row: SumRow): RequestSum {
   return {
     organizationId: row.organization_id,
     tokenId: row.token_id,
     model: row.model,
     bucket: row.bucket === null ? null : Number(row.bucket),
-    open: Number(row.open),
+    open: 0,
     ...countsFromTable(row),
   };
 }

@@ -3,10 +3,13 @@ import type { BalanceRow } from "../credits/books.ts";
 
 /** What requests came to, as far as it is only looked at: the books do not rest on it. Times are milliseconds since 1970. */
 export interface UsageRows {
-  /** Sums over the holds that were made in a stretch of time, by organization, token, model and bucket. */
-  holds(fromMs: number, toMs: number): Promise<HoldSum[]>;
-  /** When the first hold was made that is still there. */
-  firstHoldMs(): Promise<number | null>;
+  /**
+   * Sums over the requests that began in a stretch of time, by organization, token, model and bucket. A combination may
+   * come several times.
+   */
+  requests(fromMs: number, toMs: number): Promise<RequestSum[]>;
+  /** When the first request began. */
+  firstRequestMs(): Promise<number | null>;
   /** The days that are summed up, of those that begin in a stretch of time. */
   doneDays(fromMs: number, toMs: number): Promise<number[]>;
   /** Writes what a day came to; written twice, the later stands. */
@@ -32,7 +35,7 @@ export interface UsageCounts {
   outputTokens: number;
 }
 
-export interface HoldSum extends UsageCounts {
+export interface RequestSum extends UsageCounts {
   organizationId: string;
   tokenId: string;
   model: string;

@@ -1,80 +1,82 @@
 import { type RawBuilder, sql } from "kysely";
-import type { BalanceRow, EventEnd, HoldState } from "../credits/books.ts";
-import { balanceFromTable } from "./rows.ts";
-import { eventsBefore } from "./statement.ts";
+import type { AdjustmentRow, Draw, GrantRow, HoldRow, RequestRow } from "../credits/books.ts";
+import { ADJUSTMENT, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE } from "./schema.ts";
 import type { OrganizationVerification, Violation } from "./store.ts";
 import type { PortableDatabase } from "./tables.ts";
-import { firstIdAt } from "./uuid.ts";
 import {
-  adjustmentTotals,
-  chunkEnd,
-  countHolds,
-  grantTotals,
-  newestEvents,
-  oldOpenHolds,
-  oldTokenSums,
-  openTotal,
-  type Range,
-  repeatedReferences,
-  SWEEP_GRACE_MS,
-  strayEvents,
-  suspectHolds,
-  TOLD_MAX,
-  tokenBalances,
-  wrongKeys,
-} from "./verify-queries.ts";
+  checkAdjustment,
+  checkBalance,
+  checkGrant,
+  checkHold,
+  checkKey,
+  checkNextChange,
+  checkRequest,
+  checkTokenBalance,
+  type Taken,
+} from "./verify-rows.ts";
 
-/** So many holds, with their events, are checked in one snapshot. */
-const CHUNK_ROWS = 5_000;
-/** What is newer is added up together with the balance, in one snapshot: its rows may still change. */
-const NEWEST_MS = 60_000;
-/** What was added up in chunks may have changed meanwhile, by a credit say: what does not agree is added up again. */
+/** Number of requests that are checked in one snapshot. */
+const CHUNK_ROWS = 2_000;
+/** Requests that were booked later are added up together with the balance, in one snapshot: more of them may come. */
+const NEWEST_MS = 20_000;
+/** Sums that do not agree are made again: the clock may have been set back, or a batch took longer. */
 const ATTEMPTS = 3;
-
-interface SuspectHold {
-  id: string;
-  state: HoldState;
-  amount: bigint;
-  charged: bigint;
-  shortfall: bigint;
-  drawn: bigint;
-  first_cost: bigint | null;
-  first_ending: EventEnd | null;
-  second_cost: bigint | null;
-  overdue_ms: bigint;
-}
-interface TokenSums {
-  token_id: string;
-  cap: bigint;
-  held: bigint;
-  spent: bigint;
-  newest_held: bigint;
-  newest_spent: bigint;
-}
-interface Totals {
-  held: bigint;
-  spent: bigint;
-  granted: bigint;
-  available: bigint;
-  credits: bigint;
-  revoked: bigint;
-  revoked_of_grants: bigint;
-  lapsed: bigint;
-}
+/** Number of violations of each invariant that are reported. */
+const REPORTED_MAX = 10;
 
 /**
- * Checks the books of one organization, with memory that does not grow with them: holds and events in chunks, each in a
- * short snapshot of its own, then what is newest and the balance in one more. The numbers are those of the invariants in
- * docs/ledger.md.
+ * Checks the books of one organization: its requests in chunks, each in a short snapshot of its own, then everything that
+ * may change, with the newest requests, in one more. The numbers are those of the invariants in docs/ledger.md.
  */
 export async function verifyOrganization(
   database: PortableDatabase,
   organizationId: string,
 ): Promise<OrganizationVerification> {
   for (let attempt = 1; ; attempt += 1) {
-    const check = new Check(database, organizationId);
-    const verification = await check.run();
-    if (check.totalsAgree || attempt === ATTEMPTS) return verification;
+    const verification = await new Check(database, organizationId).run();
+    if (verification.violations.length === 0 || attempt === ATTEMPTS) return verification;
+  }
+}
+
+const BOOK_TABLES = [
+  ["balance", "token_balance", "credit_grant", "hold"],
+  ["request", "idempotency_key", "adjustment", "allowance", "token"],
+].flat();
+
+/** Finds rows of organizations that do not exist, at most a few of each table. */
+export async function verifyOwners(database: PortableDatabase): Promise<Violation[]> {
+  const queries = BOOK_TABLES.map(
+    (table) => sql`
+      select distinct organization_id from ${sql.table(table)}
+      where not exists (select 1 from organization where organization.id = ${sql.table(table)}.organization_id)
+      limit ${sql.lit(REPORTED_MAX)}`,
+  );
+  const found = (await snapshot(database, queries)) as { organization_id: string }[][];
+  return found.flatMap((rows, index) =>
+    rows.map(({ organization_id: organizationId }) => {
+      const message = `The table ${BOOK_TABLES[index]} has rows of an organization that does not exist.`;
+      return { invariant: 10, organizationId, holdId: null, message };
+    }),
+  );
+}
+
+/** Integers and draws of what was read so far. */
+class Sums {
+  costs = 0n;
+  readonly spentOfToken = new Map<string, bigint>();
+  readonly taken = new Map<string, Taken>();
+
+  charge(tokenId: string, cost: bigint, draws: readonly Draw[]): void {
+    this.costs += cost;
+    this.spentOfToken.set(tokenId, (this.spentOfToken.get(tokenId) ?? 0n) + cost);
+    this.take("drawn", draws);
+  }
+
+  take(how: keyof Taken, draws: readonly Draw[]): void {
+    for (const { grantId, amount } of draws) {
+      const taken = this.taken.get(grantId) ?? {};
+      this.taken.set(grantId, { ...taken, [how]: (taken[how] ?? 0n) + amount });
+    }
   }
 }
 
@@ -82,12 +84,9 @@ class Check {
   readonly #database: PortableDatabase;
   readonly #organizationId: string;
   readonly #violations: Violation[] = [];
-  /** Of older holds that were open when they were passed. */
-  readonly #open: string[] = [];
-  /** By token with a cap, of older holds that have ended. */
-  readonly #spent = new Map<string, bigint>();
-  #holds = 0n;
-  totalsAgree = true;
+  readonly #sums = new Sums();
+  #requests = 0;
+  #charges = 0;
 
   constructor(database: PortableDatabase, organizationId: string) {
     this.#database = database;
@@ -95,152 +94,193 @@ class Check {
   }
 
   async run(): Promise<OrganizationVerification> {
-    const [[clock]] = (await this.#read([sql`select ${this.#database.now()} as now`])) as [[{ now: bigint }]];
-    const newestFromMs = clock.now - BigInt(NEWEST_MS);
-    const newestFrom = firstIdAt(Number(newestFromMs));
-    for await (const range of this.#chunks("hold")) await this.#checkHolds(range, newestFrom);
-    for await (const range of this.#chunks("idempotency_key")) await this.#checkKeys(range);
-    const old = await eventsBefore(this.#database, this.#organizationId, newestFromMs);
-    const newest = await this.#checkTotals(newestFrom, newestFromMs, old.costs);
-    return {
-      organizationId: this.#organizationId,
-      holds: Number(this.#holds),
-      events: Number(old.events + newest),
-      violations: this.#violations,
-    };
-  }
-
-  /** The last chunk has no end, so that nothing is between two chunks or after them. */
-  async *#chunks(table: "hold" | "idempotency_key"): AsyncGenerator<Range> {
-    let range: Range = { organizationId: this.#organizationId, after: "", end: null };
-    for (;;) {
-      const [rows] = (await this.#read([chunkEnd(table, range, CHUNK_ROWS)])) as [{ id: string }[]];
-      const end = rows[0]?.id ?? null;
-      yield { ...range, end };
-      if (end === null) return;
-      range = { ...range, after: end };
-    }
-  }
-
-  async #checkHolds(range: Range, newestFrom: string): Promise<void> {
-    const [suspects, strays, [count], open, sums] = (await this.#read([
-      suspectHolds(this.#database, range),
-      strayEvents(range),
-      countHolds(range),
-      oldOpenHolds(range, newestFrom),
-      oldTokenSums(range, newestFrom),
-    ])) as [SuspectHold[], { hold_id: string }[], [{ holds: bigint }], { id: string }[], Partial<TokenSums>[]];
-    for (const hold of suspects) checkHold(hold, this.#report);
-    for (const { hold_id } of strays)
-      this.#report(4, "There is a usage event for a hold that does not exist.", hold_id);
-    this.#holds += count.holds;
-    this.#open.push(...open.map(({ id }) => id));
-    for (const { token_id = "", spent = 0n } of sums) {
-      this.#spent.set(token_id, (this.#spent.get(token_id) ?? 0n) + spent);
-    }
-  }
-
-  async #checkKeys(range: Range): Promise<void> {
-    const [keys] = (await this.#read([wrongKeys(range)])) as [{ key: string }[]];
-    for (const { key } of keys) this.#report(9, `The idempotency key ${JSON.stringify(key)} does not fit its hold.`);
-  }
-
-  /** Gives the number of the newest events. */
-  async #checkTotals(newestFrom: string, newestFromMs: bigint, oldCosts: bigint): Promise<bigint> {
-    const id = this.#organizationId;
-    const [balances, [open], [events], [grants], [adjustments], references, tokens] = (await this.#read([
-      sql`select * from balance where organization_id = ${id}`,
-      openTotal(id, newestFrom, this.#open),
-      newestEvents(id, newestFromMs),
-      grantTotals(id),
-      adjustmentTotals(id),
-      repeatedReferences(id),
-      tokenBalances(id, newestFrom, this.#open),
-    ])) as [
-      Parameters<typeof balanceFromTable>[0][],
-      [Pick<Totals, "held">],
-      [{ events: bigint; spent: bigint }],
-      [Pick<Totals, "granted" | "available">],
-      [Omit<Totals, "held" | "spent" | "granted" | "available">],
-      { reference: string }[],
-      TokenSums[],
+    const [[clock]] = (await snapshot(this.#database, [sql`select ${this.#database.now()} as now`])) as [
+      [{ now: bigint }],
     ];
-    for (const { reference } of references) this.#report(9, `The reference "${reference}" was granted more than once.`);
-    const before = this.#violations.length;
-    const [balance] = balances;
-    const totals = { ...open, spent: oldCosts + events.spent, ...grants, ...adjustments };
-    if (balance === undefined) this.#report(1, "The organization has no balance.");
-    else checkBalance(balanceFromTable(balance), totals, this.#report);
-    for (const token of tokens) checkToken(token, this.#spent.get(token.token_id) ?? 0n, this.#report);
-    this.totalsAgree = this.#violations.length === before;
-    return events.events;
+    const newestFromMs = Number(clock.now) - NEWEST_MS;
+    for (let after = ""; ; ) {
+      const last = await this.#checkRequests(after, newestFromMs);
+      if (last === undefined) break;
+      after = last;
+    }
+    const holds = await this.#checkRest(newestFromMs);
+    const organizationId = this.#organizationId;
+    return { organizationId, holds: this.#requests + holds, events: this.#charges, violations: this.#violations };
+  }
+
+  /** Checks the requests that follow an id; gives the last id of the chunk, undefined at the end. */
+  async #checkRequests(after: string, newestFromMs: number): Promise<string | undefined> {
+    const id = this.#organizationId;
+    const [rows = [], adjustmentRows = []] = await snapshot(this.#database, [
+      sql`select * from request where organization_id = ${id} and id > ${after} order by id limit ${sql.lit(CHUNK_ROWS)}`,
+      sql`
+        select adjustment.* from adjustment
+        where organization_id = ${id} and kind = 'late_settlement' and hold_id in (
+          select id from request where organization_id = ${id} and id > ${after} order by id limit ${sql.lit(CHUNK_ROWS)}
+        )`,
+    ]);
+    const late = Map.groupBy(adjustmentRows.map(ADJUSTMENT.fromRecord), ({ holdId }) => holdId);
+    for (const request of rows.map(REQUEST.fromRecord)) {
+      checkRequest(request, late.get(request.holdId) ?? [], this.#report);
+      this.#requests += 1;
+      if (request.end !== "released") this.#charges += 1;
+      if (request.endedAtMs < newestFromMs) this.#sums.charge(request.tokenId, request.cost, request.draws);
+    }
+    return rows.length < CHUNK_ROWS ? undefined : (rows.at(-1)?.id as string | undefined);
+  }
+
+  /** Checks everything else; gives the number of open holds. */
+  async #checkRest(newestFromMs: number): Promise<number> {
+    const of = sql`where organization_id = ${this.#organizationId}`;
+    const named = sql`select hold_id from adjustment ${of} union select hold_id from idempotency_key ${of}`;
+    const [clock, balances, grants, holds, tokens, keys, adjustments, newest, namedRequests, both] = await snapshot(
+      this.#database,
+      [
+        sql`select ${this.#database.now()} as now`,
+        ...["balance", "credit_grant", "hold", "token_balance", "idempotency_key", "adjustment"].map(
+          (table) => sql`select * from ${sql.table(table)} ${of}`,
+        ),
+        sql`select * from request ${of} and ended_at >= ${BigInt(newestFromMs)} and ending <> 'released'`,
+        sql`select * from request ${of} and id in (${named})`,
+        sql`select hold.id from hold
+          join request on request.organization_id = hold.organization_id and request.id = hold.id
+          where hold.organization_id = ${this.#organizationId}`,
+      ],
+    );
+    for (const { id } of (both ?? []) as { id: string }[]) this.#report(7, "The request is both open and ended.", id);
+    for (const { tokenId, cost, draws } of (newest ?? []).map(REQUEST.fromRecord))
+      this.#sums.charge(tokenId, cost, draws);
+    const open = (holds ?? []).map(HOLD.fromRecord);
+    const nowMs = Number((clock?.[0] as { now: bigint } | undefined)?.now);
+    for (const hold of open) checkHold(hold, nowMs, this.#report);
+    const rest = {
+      open,
+      requests: new Map((namedRequests ?? []).map(REQUEST.fromRecord).map((row) => [row.holdId, row])),
+      adjustments: (adjustments ?? []).map(ADJUSTMENT.fromRecord),
+      grants: (grants ?? []).map(GRANT.fromRecord),
+    };
+    this.#checkAdjustments(rest);
+    this.#checkKeys((keys ?? []).map(KEY.fromRecord), rest);
+    const [balance] = (balances ?? []).map(BALANCE.fromRecord);
+    this.#checkTotals(balance, rest);
+    this.#checkTokens((tokens ?? []).map(TOKEN_BALANCE.fromRecord), rest);
+    return open.length;
+  }
+
+  #checkAdjustments({ adjustments, requests, grants }: Rest): void {
+    const credited = new Map<string, bigint>();
+    for (const row of adjustments) {
+      const request = row.holdId === null ? undefined : requests.get(row.holdId);
+      checkAdjustment(row, request, this.#report);
+      const { kind, amount, draws, tokenId, holdId } = row;
+      if (kind === "late_settlement") {
+        this.#charges += 1;
+        this.#sums.charge(tokenId ?? "", amount, draws);
+      }
+      if (kind === "lapse") this.#sums.take("lapsed", draws);
+      if (kind === "revoke") this.#sums.take("revoked", draws);
+      if (kind === "credit") this.#sums.charge(tokenId ?? "", -amount, []);
+      if (kind === "credit" && holdId !== null) credited.set(holdId, (credited.get(holdId) ?? 0n) + amount);
+      const late = kind === "late_settlement" ? amount : 0n;
+      if (holdId !== null && late !== 0n) credited.set(holdId, (credited.get(holdId) ?? 0n) - late);
+      const grant = kind === "credit" ? grants.find(({ id }) => id === row.id) : undefined;
+      if (kind === "credit" && (grant?.source !== "credit" || grant.amount !== amount)) {
+        this.#report(1, `The credit ${row.id} of ${amount} has no grant of this amount.`);
+      }
+    }
+    for (const [holdId, amount] of credited) {
+      const cost = requests.get(holdId)?.cost ?? 0n;
+      if (amount > cost) this.#report(5, `Credits return ${amount - cost} more than the request was charged.`, holdId);
+    }
+    const credits = new Set(adjustments.filter(({ kind }) => kind === "credit").map(({ id }) => id));
+    for (const { id, source } of grants) {
+      if (source === "credit" && !credits.has(id)) this.#report(3, `The grant ${id} was made for no credit.`);
+    }
+    this.#checkReferences(grants.map(({ reference }) => reference));
+    for (const group of Map.groupBy(adjustments, ({ kind }) => kind).values()) {
+      this.#checkReferences(group.map(({ reference }) => reference));
+    }
+  }
+
+  #checkReferences(references: readonly (string | null)[]): void {
+    const seen = new Set<string>();
+    for (const reference of references) {
+      if (reference === null) continue;
+      if (seen.has(reference)) this.#report(9, `The reference ${JSON.stringify(reference)} was booked more than once.`);
+      seen.add(reference);
+    }
+  }
+
+  #checkKeys(keys: readonly ReturnType<typeof KEY.fromRecord>[], { open, requests, adjustments }: Rest): void {
+    const holds = new Map(open.map((hold) => [hold.holdId, hold]));
+    const late = new Set(adjustments.filter(({ kind }) => kind === "late_settlement").map(({ holdId }) => holdId));
+    for (const key of keys) {
+      const { holdId } = key;
+      const of = { hold: holds.get(holdId), request: requests.get(holdId), isSettledLate: late.has(holdId) };
+      checkKey(key, of, this.#report);
+    }
+  }
+
+  #checkTotals(balance: ReturnType<typeof BALANCE.fromRecord> | undefined, { open, grants }: Rest): void {
+    if (balance === undefined) return this.#report(1, "The organization has no balance.");
+    for (const { draws } of open) this.#sums.take("drawn", draws);
+    const { taken, costs } = this.#sums;
+    const known = new Set(grants.map(({ id }) => id));
+    for (const grantId of taken.keys()) {
+      if (!known.has(grantId)) this.#report(2, `The grant ${grantId}, which is drawn on, does not exist.`);
+    }
+    for (const grant of grants) checkGrant(grant, taken.get(grant.id) ?? {}, this.#report);
+    const inForce = grants.filter(({ state }) => state !== "pending");
+    const totals = {
+      granted: total(inForce, ({ source, amount, revoked }) => (source === "credit" ? -revoked : amount - revoked)),
+      available: total(inForce, ({ remaining }) => remaining),
+      held: total(open, ({ amount }) => amount),
+      spent: costs,
+      expired: total([...taken.values()], ({ lapsed = 0n }) => lapsed),
+    };
+    checkBalance(balance, totals, this.#report);
+    checkNextChange(balance, grants, this.#report);
+  }
+
+  #checkTokens(rows: readonly ReturnType<typeof TOKEN_BALANCE.fromRecord>[], { open }: Rest): void {
+    const ids = new Set(rows.map(({ tokenId }) => tokenId));
+    for (const row of rows) {
+      const { tokenId, budgetId } = row;
+      if (budgetId !== null) {
+        if (!ids.has(budgetId)) this.#report(10, `The token ${tokenId} shares the cap of a token that has none.`);
+        if (row.held !== 0n || row.spent !== 0n) this.#report(2, `The token ${tokenId} shares a cap and has sums.`);
+        continue;
+      }
+      const sharing = rows.filter((other) => other.tokenId === tokenId || other.budgetId === tokenId);
+      const own = new Set(sharing.map((other) => other.tokenId));
+      const held = total(
+        open.filter(({ details }) => own.has(details.tokenId)),
+        ({ amount }) => amount,
+      );
+      const spent = total([...own], (id) => this.#sums.spentOfToken.get(id) ?? 0n);
+      checkTokenBalance(row, { held, spent }, this.#report);
+    }
   }
 
   #report = (invariant: number, message: string, holdId: string | null = null): void => {
     const organizationId = this.#organizationId;
-    const told = this.#violations.filter((violation) => violation.invariant === invariant).length;
-    if (told < TOLD_MAX) this.#violations.push({ invariant, organizationId, holdId, message });
+    const reported = this.#violations.filter((violation) => violation.invariant === invariant).length;
+    if (reported < REPORTED_MAX) this.#violations.push({ invariant, organizationId, holdId, message });
   };
-
-  #read(queries: RawBuilder<unknown>[]): Promise<Record<string, unknown>[][]> {
-    return this.#database.snapshot(queries.map((query) => query.compile(this.#database.kysely)));
-  }
 }
 
-type Report = (invariant: number, message: string, holdId?: string | null) => void;
-
-function checkBalance(balance: BalanceRow, totals: Totals, report: Report): void {
-  const { granted, available, held, spent, expired } = balance;
-  const sum = available + held + spent + expired;
-  if (granted !== sum) report(1, `Granted is ${granted}, but available, held, spent and expired add up to ${sum}.`);
-  if (granted !== totals.granted) report(1, `Granted is ${granted}, but the grants add up to ${totals.granted}.`);
-  if (available !== totals.available) {
-    report(1, `Available is ${available}, but what remains of the grants adds up to ${totals.available}.`);
-  }
-  if (held !== totals.held) report(2, `Held is ${held}, but the open holds add up to ${totals.held}.`);
-  const costs = totals.spent - totals.credits;
-  if (spent !== costs) report(3, `Spent is ${spent}, but the usage events less the credits add up to ${costs}.`);
-  if (totals.revoked !== totals.revoked_of_grants) {
-    report(1, `Revocations add up to ${totals.revoked}, but those of the grants to ${totals.revoked_of_grants}.`);
-  }
-  if (expired !== totals.lapsed) report(1, `Expired is ${expired}, but the lapses add up to ${totals.lapsed}.`);
-  for (const [name, amount] of Object.entries({ granted, available, held, spent, expired })) {
-    if (amount < 0n) report(6, `The balance has ${amount} ${name}.`);
-  }
+interface Rest {
+  open: HoldRow[];
+  /** Those that keys and adjustments name. */
+  requests: Map<string, RequestRow>;
+  adjustments: AdjustmentRow[];
+  grants: GrantRow[];
 }
 
-function checkHold(hold: SuspectHold, report: Report): void {
-  const { id, state, amount, charged, shortfall, drawn } = hold;
-  const ended = state === "charged" || state === "expired";
-  const costs = (hold.first_cost ?? 0n) + (hold.second_cost ?? 0n);
-  if (!ended && (hold.first_cost !== null || hold.second_cost !== null)) {
-    report(4, `The hold is ${state} and has a usage event.`, id);
-  }
-  if (!ended && (charged !== 0n || shortfall !== 0n)) {
-    report(4, `The hold is ${state}, yet charged ${charged} with a shortfall of ${shortfall}.`, id);
-  }
-  if (ended && charged !== costs) report(4, `The hold was charged ${charged}, but its events cost ${costs}.`, id);
-  if (ended && hold.first_cost === null) report(7, `The hold is ${state} and has no event 0.`, id);
-  if (hold.second_cost !== null && (state !== "charged" || hold.first_ending !== "recovered")) {
-    report(7, "The hold has an event 1, but was not settled after an expiry.", id);
-  }
-  const expected = state === "open" ? amount : ended ? charged : 0n;
-  if (drawn !== expected) report(4, `The hold draws ${drawn} on grants instead of ${expected}.`, id);
-  if (amount < 0n || charged < 0n || shortfall < 0n) report(6, "The hold has an amount below 0.", id);
-  if (state === "open" && hold.overdue_ms > SWEEP_GRACE_MS) {
-    report(8, `The hold is open ${hold.overdue_ms} ms after its expiry.`, id);
-  }
+function total<Row>(rows: readonly Row[], amountOf: (row: Row) => bigint): bigint {
+  return rows.reduce((sum, row) => sum + amountOf(row), 0n);
 }
 
-/** `oldSpent` is what the token spent by older holds. */
-function checkToken(token: TokenSums, oldSpent: bigint, report: Report): void {
-  const { token_id, cap, held, spent, newest_held } = token;
-  const charged = oldSpent + token.newest_spent;
-  if (cap < 0n || held < 0n || spent < 0n) report(6, `The balance of the token ${token_id} is below 0.`);
-  if (held !== newest_held) {
-    report(2, `The token ${token_id} holds ${held}, but its open holds add up to ${newest_held}.`);
-  }
-  if (spent !== charged) {
-    report(3, `The token ${token_id} has spent ${spent}, but its holds were charged ${charged} less credits.`);
-  }
+function snapshot(database: PortableDatabase, queries: RawBuilder<unknown>[]): Promise<Record<string, unknown>[][]> {
+  return database.snapshot(queries.map((query) => query.compile(database.kysely)));
 }

@@ -109,12 +109,10 @@ export const NewAllowance = Strict({
   reference: Type.Optional(Reference),
 });
 
-export const STATEMENT_KINDS = ["grant", "charge", "revoke", "credit", "lapse", "closing"] as const;
+export const STATEMENT_KINDS = ["grant", "charge", "revoke", "credit", "lapse"] as const;
 export const StatementEntry = Type.Object({
   object: Type.Literal("statement_entry"),
-  kind: Type.Enum([...STATEMENT_KINDS], {
-    description: "A closing stands for the charges of a day that are no longer kept one by one.",
-  }),
+  kind: Type.Enum([...STATEMENT_KINDS]),
   at: Time,
   amount: Type.Number({ description: "Credits: above 0 what came, below 0 what went." }),
   balance: Type.Number({ description: "Credits after it, those that are held or not in force yet included." }),

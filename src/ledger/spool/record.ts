@@ -31,18 +31,16 @@ export function fromRecord(line: Buffer): SpooledTransition | undefined {
 
 /** A transition as JSON can hold it: prices as decimal text. */
 export function toPlain(transition: SpooledTransition): object {
-  if (transition.kind === "release") return transition;
   const { facts } = transition;
   return { ...transition, facts: { ...facts, prices: mapPrices(facts.prices, String) } };
 }
 
-type PlainSettle = Omit<SettleTransition, "facts"> & {
+type Plain<Transition> = Omit<Transition, "facts"> & {
   facts: Omit<HoldFacts, "prices"> & { prices: Record<keyof UnitPrices, string> };
 };
 
-function fromPlain(plain: PlainSettle | ReleaseTransition): SpooledTransition | undefined {
-  if (plain.kind === "release") return plain;
-  if (plain.kind !== "settle") return undefined;
+function fromPlain(plain: Plain<SettleTransition> | Plain<ReleaseTransition>): SpooledTransition | undefined {
+  if (plain.kind !== "settle" && plain.kind !== "release") return undefined;
   const { facts } = plain;
   return { ...plain, facts: { ...facts, prices: mapPrices(facts.prices, BigInt) } };
 }

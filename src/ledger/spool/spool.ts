@@ -59,6 +59,11 @@ export class Spool {
     return new Spool(options, directory, await directory.create(options.name));
   }
 
+  /** The name of this process's file, which no other process ever had. */
+  get name(): string {
+    return this.#options.name;
+  }
+
   /** Transitions that wait to be booked, those of ended processes too. */
   get entries(): number {
     let entries = this.#own.file.entries;

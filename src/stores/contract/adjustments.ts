@@ -7,6 +7,7 @@ import {
   holdOf,
   randomId,
   referenceOf,
+  releaseOf,
   renewOf,
   type Subject,
   settleOf,
@@ -36,12 +37,12 @@ export function adjustmentCases(subject: Subject): void {
 function revokeCases(subject: Subject): void {
   test("a revocation of more than is available is refused with what is available, and books nothing", async () => {
     const organizationId = await subject.organization(100n);
-    const { holdId } = (await subject.held(holdOf(organizationId, 70n))).facts;
+    const held = await subject.held(holdOf(organizationId, 70n));
     const revoke = revokeOf(organizationId, 31n, { reference: "chargeback" });
     expect(await subject.one(revoke)).toEqual({ outcome: "excessive", most: 30n });
     expect(await subject.books.balance(organizationId)).toMatchObject({ granted: 100n, available: 30n, held: 70n });
     // A refusal does not take the reference.
-    await subject.one({ kind: "release", organizationId, holdId });
+    await subject.one(releaseOf(held));
     expect(await subject.one(revoke)).toMatchObject({
       outcome: "revoked",
       repeated: false,

@@ -6,6 +6,7 @@ import type {
   HoldFacts,
   HoldTransition,
   Outcomes,
+  ReleaseTransition,
   RenewTransition,
   SettleTransition,
   Transition,
@@ -87,11 +88,11 @@ export class Subject {
     return token.id;
   }
 
-  /** How requests went, as the rows of their holds tell it. */
+  /** The traces of ended requests, by id. */
   async traces(organizationId: string): Promise<Map<unknown, Record<string, unknown>>> {
     const columns = "is_streamed, first_token_ms, attempts, failure";
     const rows = await this.#subject.read(
-      `select id, ${columns} from hold where organization_id = '${organizationId}'`,
+      `select id, ${columns} from request where organization_id = '${organizationId}'`,
     );
     return new Map(rows.map(({ id, ...trace }) => [id, trace]));
   }
@@ -158,13 +159,16 @@ export function factsOf(organizationId: string, facts: Partial<HoldFacts> = {}):
     upstream: "sandbox/echo",
     prices: PRICES,
     metadata: null,
+    idempotencyKey: null,
     ...facts,
   };
 }
 
+export const OWNER = "owner_contract";
+
 /** A hold of exactly `amount`. A life below 0 makes it overdue at once. */
 export function holdOf(organizationId: string, amount: bigint, lifeMs = 120_000): HoldTransition {
-  return { kind: "hold", facts: factsOf(organizationId), least: amount, most: amount, lifeMs };
+  return { kind: "hold", facts: factsOf(organizationId), least: amount, most: amount, lifeMs, owner: OWNER };
 }
 
 /** Charges as many tokens as it says, at `PRICES`: as many micro-credits. */
@@ -172,9 +176,13 @@ export function settleOf({ facts }: { facts: HoldFacts }, output: number): Settl
   return { kind: "settle", facts, tokens: tokensOf(output), basis: "reported", end: "complete" };
 }
 
+export function releaseOf({ facts }: { facts: HoldFacts }): ReleaseTransition {
+  return { kind: "release", facts };
+}
+
 /** Renews for a minute, with as many tokens of output at the checkpoint as it says. */
 export function renewOf({ facts, most }: HoldTransition, output = 0, lifeMs = 60_000): RenewTransition {
-  return { kind: "renew", facts, amount: most, tokens: tokensOf(output), lifeMs };
+  return { kind: "renew", facts, amount: most, tokens: tokensOf(output), lifeMs, owner: OWNER };
 }
 
 export function tokensOf(output: number): TokenCounts {

@@ -1,6 +1,17 @@
 import { expect, test } from "vitest";
 import type { HoldTransition, IdempotencyClaim, SettleTransition } from "../../credits/books.ts";
-import { factsOf, holdOf, one, randomId, referenceOf, type Subject, settleOf, tokensOf } from "./fixture.ts";
+import {
+  factsOf,
+  holdOf,
+  OWNER,
+  one,
+  randomId,
+  referenceOf,
+  releaseOf,
+  type Subject,
+  settleOf,
+  tokensOf,
+} from "./fixture.ts";
 
 const DAY_MS = 86_400_000;
 
@@ -87,10 +98,10 @@ function endCases(subject: Subject): void {
     const organizationId = await subject.organization(100n);
     const hold = await subject.held(keyedHold(organizationId, claim));
     const other = claimOf(claim.key, { fingerprint: "other body" });
-    await subject.one({ kind: "release", ...referenceOf(hold) });
+    await subject.one(releaseOf(hold));
     await subject.held(keyedHold(organizationId, other));
     // A release repeated is not the new one's.
-    await subject.one({ kind: "release", ...referenceOf(hold) });
+    await subject.one(releaseOf(hold));
     expect(await subject.one(keyedHold(organizationId, other))).toEqual({ outcome: "in_progress" });
     await subject.expectSound(organizationId);
   });
@@ -145,7 +156,7 @@ function traceCase(subject: Subject): void {
     const trace = { isStreamed: true, firstTokenMs: 7.4, attempts, failure: null };
     const failed = { isStreamed: false, firstTokenMs: null, attempts: null, failure: "upstream_error" };
     await subject.one({ ...settleOf(charged, 1), trace });
-    await subject.one({ kind: "release", ...referenceOf(released), trace: failed });
+    await subject.one({ ...releaseOf(released), trace: failed });
     expect(await subject.traces(organizationId)).toEqual(
       new Map([
         [
@@ -184,7 +195,14 @@ export function keyRaceCases(subject: Subject, both: () => readonly [Subject["bo
       holds.flatMap((hold, i) => {
         const [renewing, expiring] =
           i % 2 === 0 ? both() : ([...both()].reverse() as [Subject["books"], Subject["books"]]);
-        const renewal = { kind: "renew" as const, facts: hold.facts, amount: 20n, tokens: tokensOf(5), lifeMs: -1_000 };
+        const renewal = {
+          kind: "renew" as const,
+          facts: hold.facts,
+          amount: 20n,
+          tokens: tokensOf(5),
+          lifeMs: -1_000,
+          owner: OWNER,
+        };
         return [one(renewing, renewal, "holds"), one(expiring, { kind: "expire", ...referenceOf(hold) }, "durable")];
       }),
     );

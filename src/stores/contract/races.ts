@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { HoldTransition, Outcome, Transition } from "../../credits/books.ts";
 import type { Books, Lane, Store } from "../store.ts";
-import { factsOf, grantOf, holdOf, one, randomId, referenceOf, type Subject, settleOf } from "./fixture.ts";
+import { factsOf, grantOf, holdOf, one, randomId, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
 import { keyRaceCases } from "./keys.ts";
 
 /** What runs at once, on one instance and on two, as on two nodes. */
@@ -129,7 +129,7 @@ function doubleCases(subject: Subject, both: () => readonly [Books, Books]): voi
     expect(new Set(held.map(({ outcome }) => outcome))).toEqual(new Set(["held"]));
     expect((await subject.books.balance(organizationId))?.held).toBe(400n);
     const settlements = holds.slice(0, 20).map((hold) => settleOf(hold, 3));
-    const releases = holds.slice(20).map((hold) => ({ kind: "release", ...referenceOf(hold) }) as const);
+    const releases = holds.slice(20).map((hold) => releaseOf(hold));
     const ended = await onBoth([...settlements, ...releases], "durable");
     expect(ended.map(({ outcome }) => outcome)).toEqual([
       ...Array<string>(40).fill("charged"),

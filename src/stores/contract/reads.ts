@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Transition } from "../../credits/books.ts";
-import { grantOf, holdOf, referenceOf, type Subject, settleOf } from "./fixture.ts";
+import { grantOf, holdOf, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
 export function readCases(subject: Subject): void {
   test("a store answers", async () => {
@@ -16,7 +16,7 @@ export function readCases(subject: Subject): void {
     const overdue = holds.filter(({ lifeMs }) => lifeMs < 0);
     const [settled, released, ...waiting] = overdue;
     if (settled === undefined || released === undefined) throw new Error("too few holds");
-    await subject.books.apply("durable", [settleOf(settled, 1), { kind: "release", ...referenceOf(released) }]);
+    await subject.books.apply("durable", [settleOf(settled, 1), releaseOf(released)]);
     const seen = [];
     for (;;) {
       const page = await subject.books.overdueHolds({ afterHoldId: seen.at(-1)?.holdId ?? null, limit: 3 });

@@ -2,7 +2,7 @@ import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import type { HoldTransition } from "../../credits/books.ts";
 import type { RequestSearch } from "../store.ts";
-import { factsOf, holdOf, randomId, referenceOf, type Subject, settleOf } from "./fixture.ts";
+import { factsOf, holdOf, randomId, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
 const HOUR_MS = 3_600_000;
 const EVERYTHING: RequestSearch = {
@@ -10,7 +10,8 @@ const EVERYTHING: RequestSearch = {
   tokenId: null,
   model: null,
   requestId: null,
-  states: null,
+  isRunning: null,
+  endings: null,
   hasFailed: null,
   fromMs: null,
   toMs: null,
@@ -35,7 +36,7 @@ function toolsFor(subject: Subject) {
     },
     list: async (search: Partial<RequestSearch>) => {
       const { rows, next } = await subject.store.requests.requests({ ...EVERYTHING, ...search });
-      return { ids: rows.map(({ hold }) => hold.holdId), next, rows };
+      return { ids: rows.map(({ facts }) => facts.holdId), next, rows };
     },
   };
 }
@@ -93,12 +94,13 @@ function searchCases(subject: Subject): void {
     expect(await found({ tokenId: "tok_a" })).toEqual(idsOf([young, old]));
     expect(await found({ model: "m/a" })).toEqual(idsOf([mid, old]));
     expect(await found({ requestId: "req_mid" })).toEqual(idsOf([mid]));
-    expect(await found({ states: ["charged"] })).toEqual(idsOf([mid]));
+    expect(await found({ endings: ["complete"], isRunning: false })).toEqual(idsOf([mid]));
+    expect(await found({ isRunning: true })).toEqual(idsOf([young, old]));
     const hoursAgo = (hours: number) => Date.now() - hours * HOUR_MS;
     expect(await found({ fromMs: hoursAgo(30) })).toEqual(idsOf([young, mid]));
     expect(await found({ toMs: hoursAgo(10) })).toEqual(idsOf([mid, old]));
     expect(await found({ fromMs: hoursAgo(30), toMs: hoursAgo(10) })).toEqual(idsOf([mid]));
-    expect(await found({ keep: ({ hold }) => hold.model === "m/b" })).toEqual(idsOf([young]));
+    expect(await found({ keep: ({ facts }) => facts.model === "m/b" })).toEqual(idsOf([young]));
     expect((await list({ organizationId: await subject.organization() })).ids).toEqual([]);
   });
 
@@ -108,11 +110,11 @@ function searchCases(subject: Subject): void {
     await subject.one(settleOf(charged, 3));
     const released = await made(organizationId, 1);
     const trace = { isStreamed: true, firstTokenMs: null, attempts: null, failure: "upstream_error" };
-    await subject.one({ kind: "release", ...referenceOf(released), trace });
+    await subject.one({ ...releaseOf(released), trace });
     const { rows } = await list({ organizationId });
     expect(rows).toMatchObject([
-      { hold: { state: "released", trace }, organizationName: "Contract", tokenName: null, events: [] },
-      { hold: { state: "charged", charged: 3n }, events: [{ sequence: 0, cost: 3n, end: "complete" }] },
+      { state: "released", trace, organizationName: "Contract", tokenName: null, events: [] },
+      { state: "charged", charged: 3n, events: [{ sequence: 0, cost: 3n, end: "complete" }] },
     ]);
     expect((await list({ organizationId, hasFailed: true })).ids).toEqual(idsOf([released]));
     expect((await list({ organizationId, hasFailed: false })).ids).toEqual(idsOf([charged]));

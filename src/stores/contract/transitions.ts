@@ -10,6 +10,7 @@ import {
   PRICES,
   randomId,
   referenceOf,
+  releaseOf,
   renewOf,
   type Subject,
   settleOf,
@@ -54,7 +55,7 @@ function holdCases(subject: Subject): void {
   test("a hold that is released gives back what it took", async () => {
     const organizationId = await subject.organization(100n);
     const hold = await subject.held(holdOf(organizationId, 60n));
-    const release = { kind: "release", ...referenceOf(hold) } as const;
+    const release = releaseOf(hold);
     expect(await subject.one(release)).toEqual({ outcome: "released", available: 100n });
     expect(await subject.one(release)).toEqual({ outcome: "released", available: 100n });
     expect(await subject.one(hold)).toEqual({ outcome: "ended", state: "released" });
@@ -78,7 +79,7 @@ function holdCases(subject: Subject): void {
       hold,
       settleOf(holdOf("org_absent", 1n), 1),
       renewOf(holdOf("org_absent", 1n)),
-      { kind: "release", organizationId: "org_absent", holdId: "b" },
+      releaseOf(holdOf("org_absent", 1n)),
       { kind: "expire", ...reference, holdId: "c" },
       grantOf("org_absent", 1n),
       { kind: "refresh", organizationId: "org_absent" },
@@ -88,9 +89,18 @@ function holdCases(subject: Subject): void {
   });
 
   test("a transition on a hold that is not there says so", async () => {
-    const reference = referenceOf(holdOf(await subject.organization(1n), 1n));
-    expect(await subject.one({ kind: "release", ...reference })).toEqual({ outcome: "missing" });
-    expect(await subject.one({ kind: "expire", ...reference })).toEqual({ outcome: "missing" });
+    const hold = holdOf(await subject.organization(1n), 1n);
+    expect(await subject.one({ kind: "expire", ...referenceOf(hold) })).toEqual({ outcome: "missing" });
+  });
+
+  test("a release that arrives before its hold refuses the hold", async () => {
+    const organizationId = await subject.organization(10n);
+    const hold = holdOf(organizationId, 5n);
+    expect(await subject.one(releaseOf(hold))).toEqual({ outcome: "released", available: 10n });
+    expect(await subject.one(hold)).toEqual({ outcome: "ended", state: "released" });
+    expect(await subject.one(renewOf(hold))).toEqual({ outcome: "ended", state: "released" });
+    expect(await subject.one(settleOf(hold, 3))).toEqual({ outcome: "released" });
+    await subject.expectSound(organizationId);
   });
 }
 
@@ -101,7 +111,7 @@ function settleCases(subject: Subject): void {
     const charged = { outcome: "charged", charged: 45n, shortfall: 0n, available: 55n };
     expect(await subject.one(settleOf(hold, 45))).toEqual(charged);
     expect(await subject.one(settleOf(hold, 45))).toEqual(charged);
-    expect(await subject.one({ kind: "release", ...referenceOf(hold) })).toEqual({ outcome: "charged" });
+    expect(await subject.one(releaseOf(hold))).toEqual({ outcome: "charged" });
     expect(await subject.one({ kind: "expire", ...referenceOf(hold) })).toEqual({ outcome: "kept", state: "charged" });
     const renewed = await subject.one(renewOf(hold));
     expect(renewed).toEqual({ outcome: "ended", state: "charged" });
@@ -152,8 +162,8 @@ function expiryCases(subject: Subject): void {
     const expired = { outcome: "expired", charged: 0n };
     expect(await subject.one({ kind: "expire", ...referenceOf(overdue) })).toMatchObject(expired);
     expect(await subject.one({ kind: "expire", ...referenceOf(overdue) })).toMatchObject(expired);
-    expect(await subject.one({ kind: "release", ...referenceOf(overdue) })).toEqual({ outcome: "expired" });
-    expect(await subject.one(overdue)).toEqual({ outcome: "ended", state: "expired" });
+    expect(await subject.one(releaseOf(overdue))).toEqual({ outcome: "recovered" });
+    expect(await subject.one(overdue)).toEqual({ outcome: "ended", state: "recovered" });
     expect(await subject.books.balance(organizationId)).toMatchObject({ available: 90n, held: 10n });
     expect(await subject.events(organizationId)).toMatchObject([{ sequence: 0, cost: 0n, end: "recovered" }]);
     await subject.expectSound(organizationId);
@@ -261,7 +271,7 @@ function batchCases(subject: Subject): void {
     const good = holdOf(organizationId, 10n);
     const batch = [good, grantOf(organizationId, -1n)];
     await expect(subject.books.apply("durable", batch)).rejects.not.toBeInstanceOf(StoreUnavailableError);
-    expect(await subject.one({ kind: "release", ...referenceOf(good) })).toEqual({ outcome: "missing" });
+    expect(await subject.one({ kind: "expire", ...referenceOf(good) })).toEqual({ outcome: "missing" });
     expect(await subject.books.balance(organizationId)).toMatchObject({ available: 100n, held: 0n });
     await subject.expectSound(organizationId);
   });

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { grantOf, holdOf, referenceOf, type Subject, settleOf } from "./fixture.ts";
+import type { HoldTransition } from "../../credits/books.ts";
+import { grantOf, HOUR_MS, holdOf, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
 interface Used {
   organizationId: string;
@@ -10,20 +11,40 @@ interface Used {
   late: string;
 }
 
-/** An organization with a hold in every state. */
+/** An organization with a request in every state, a grant in every state, and an adjustment of every kind. */
 async function usedOrganization(subject: Subject): Promise<Used> {
   const organizationId = await subject.organization(1_000n);
-  const [open, released, charged] = [1, 2, 3].map(() => holdOf(organizationId, 10n));
-  const [expired, late] = [4, 5].map(() => holdOf(organizationId, 10n, -1_000));
-  if (!(open && released && charged && expired && late)) throw new Error("a hold is missing");
+  const keyed = (hold: HoldTransition, key: string) => {
+    return { ...hold, idempotency: { key, fingerprint: "f", keepMs: HOUR_MS } };
+  };
+  const open = keyed(holdOf(organizationId, 10n), "open");
+  const charged = keyed(holdOf(organizationId, 10n), "charged");
+  const released = holdOf(organizationId, 10n);
+  const [expired, late] = [holdOf(organizationId, 10n, -1_000), holdOf(organizationId, 10n, -1_000)];
   await subject.books.apply("holds", [open, released, charged, expired, late]);
   await subject.books.apply("durable", [
-    { kind: "release", ...referenceOf(released) },
-    settleOf(charged, 7),
+    releaseOf(released),
+    { ...settleOf(charged, 7), answer: '"answer"' },
     { kind: "expire", ...referenceOf(expired) },
     { kind: "expire", ...referenceOf(late) },
   ]);
-  await subject.one(settleOf(late, 8));
+  const [soon, later] = [Date.now() - 1, Date.now() + HOUR_MS];
+  const terms = { reference: null, note: null };
+  const adjustment = (kind: string) => ({ organizationId, adjustmentId: `${kind}_adjustment`, ...terms });
+  await subject.books.apply("durable", [
+    settleOf(late, 8),
+    grantOf(organizationId, 20n, { expiresAtMs: soon }),
+    grantOf(organizationId, 20n, { effectiveAtMs: later }),
+    { kind: "revoke", ...adjustment("revoke"), amount: 5n, grantId: null },
+    {
+      kind: "credit",
+      ...adjustment("credit"),
+      amount: 2n,
+      holdId: charged.facts.holdId,
+      expiresAtMs: later,
+      priority: 0,
+    },
+  ]);
   const [a, b, c, d, e] = [open, released, charged, expired, late].map(({ facts }) => facts.holdId) as [
     string,
     string,
@@ -34,188 +55,334 @@ async function usedOrganization(subject: Subject): Promise<Used> {
   return { organizationId, open: a, released: b, charged: c, expired: d, late: e };
 }
 
-interface Damage {
-  what: string;
-  invariant: number;
-  /** The statement that does the damage. */
-  sql: (used: Used) => string;
-  /** The hold that is to be named. */
-  hold?: keyof Used;
-}
+/** What is wrong, the invariant that it breaks, the statement that does the damage, and the request to be named. */
+type Damage = [what: string, invariant: number, sql: (used: Used) => string, hold?: keyof Used];
 
 const ofOrganization = ({ organizationId }: Used) => `where organization_id = '${organizationId}'`;
-const ofHold = (used: Used, hold: keyof Used) => `${ofOrganization(used)} and id = '${used[hold]}'`;
-const ofEvent = (used: Used, hold: keyof Used) => `${ofOrganization(used)} and hold_id = '${used[hold]}'`;
+const ofRequest = (used: Used, hold: keyof Used) => `${ofOrganization(used)} and id = '${used[hold]}'`;
+const ofLate = (used: Used) => `${ofOrganization(used)} and id = 'late_${used.late}'`;
+const ofKind = (used: Used, kind: string) => `${ofOrganization(used)} and kind = '${kind}'`;
 
-const DAMAGES: Damage[] = [
-  {
-    what: "something lapsed of nothing",
-    invariant: 1,
-    sql: ({ organizationId }) =>
-      `insert into adjustment (organization_id, id, kind, amount, draws, made_at) values ('${organizationId}', 'l', 'lapse', 3, '[]', 1)`,
-  },
-  {
-    what: "a revocation is not one of any grant",
-    invariant: 1,
-    sql: ({ organizationId }) =>
-      `insert into adjustment (organization_id, id, kind, amount, draws, made_at) values ('${organizationId}', 'a', 'revoke', 3, '[]', 1)`,
-  },
-  {
-    what: "a credit gave back nothing",
-    invariant: 3,
-    sql: ({ organizationId }) =>
-      `insert into adjustment (organization_id, id, kind, amount, draws, made_at) values ('${organizationId}', 'a', 'credit', 3, '[]', 1)`,
-  },
-  {
-    what: "a token holds more than its open holds",
-    invariant: 2,
-    sql: ({ organizationId }) =>
-      `insert into token_balance (organization_id, token_id, cap, held, spent) values ('${organizationId}', 'tok', 9, 1, 0)`,
-  },
-  {
-    what: "a token has spent less than was charged to it",
-    invariant: 3,
-    sql: ({ organizationId }) =>
-      `insert into token_balance (organization_id, token_id, cap, held, spent) values ('${organizationId}', 'tok_contract', 9, 10, 1)`,
-  },
-  {
-    what: "a token has spent less than was charged to one that shares its cap",
-    invariant: 3,
-    sql: ({ organizationId }) =>
-      `insert into token_balance (organization_id, token_id, budget_id, cap, held, spent) values
-        ('${organizationId}', 'tok_first', null, 9, 10, 1), ('${organizationId}', 'tok_contract', 'tok_first', 0, 0, 0)`,
-  },
-  {
-    what: "an idempotency key is of a hold that was made without one",
-    invariant: 9,
-    sql: ({ organizationId, charged }) =>
-      `insert into idempotency_key (organization_id, key, fingerprint, hold_id, created_at, expires_at) values ('${organizationId}', 'k', 'f', '${charged}', 1, 2)`,
-  },
-  {
-    what: "credits appear in the balance",
-    invariant: 1,
-    sql: (used) => `update balance set granted = granted + 1, available = available + 1 ${ofOrganization(used)}`,
-  },
-  {
-    what: "the parts of a balance do not add up",
-    invariant: 1,
-    sql: (used) => `update balance set expired = expired + 1 ${ofOrganization(used)}`,
-  },
-  {
-    what: "credits appear in a grant",
-    invariant: 1,
-    sql: (used) => `update credit_grant set remaining = remaining + 1 ${ofOrganization(used)}`,
-  },
-  { what: "a balance is gone", invariant: 1, sql: (used) => `delete from balance ${ofOrganization(used)}` },
-  {
-    what: "more is held than holds say",
-    invariant: 2,
-    sql: (used) => `update balance set held = held + 1, available = available - 1 ${ofOrganization(used)}`,
-  },
-  {
-    what: "an open hold is larger than what is held",
-    invariant: 2,
-    sql: (used) => `update hold set amount = amount + 1 ${ofHold(used, "open")}`,
-  },
-  {
-    what: "more is spent than events say",
-    invariant: 3,
-    sql: (used) => `update balance set spent = spent + 1, available = available - 1 ${ofOrganization(used)}`,
-  },
-  {
-    what: "an event costs less than was spent",
-    invariant: 3,
-    sql: (used) => `update usage_event set cost = cost - 1 ${ofEvent(used, "charged")}`,
-  },
-  {
-    what: "a hold is charged more than its events cost",
-    invariant: 4,
-    sql: (used) => `update hold set charged = charged + 1 ${ofHold(used, "charged")}`,
-    hold: "charged",
-  },
-  {
-    what: "a charged hold is released",
-    invariant: 4,
-    sql: (used) => `update hold set state = 'released' ${ofHold(used, "charged")}`,
-    hold: "charged",
-  },
-  {
-    what: "a charged hold is open again",
-    invariant: 4,
-    sql: (used) => `update hold set state = 'open' ${ofHold(used, "charged")}`,
-    hold: "charged",
-  },
-  {
-    what: "a released hold has a shortfall",
-    invariant: 4,
-    sql: (used) => `update hold set shortfall = 1 ${ofHold(used, "released")}`,
-    hold: "released",
-  },
-  {
-    what: "an open hold draws on nothing",
-    invariant: 4,
-    sql: (used) => `update hold set draws = '[]' ${ofHold(used, "open")}`,
-    hold: "open",
-  },
-  {
-    what: "a hold is gone and its event is not",
-    invariant: 4,
-    sql: (used) => `delete from hold ${ofHold(used, "charged")}`,
-    hold: "charged",
-  },
-  {
-    what: "less than nothing is available",
-    invariant: 6,
-    sql: (used) => `update balance set available = -1 ${ofOrganization(used)}`,
-  },
-  {
-    what: "a hold is charged less than nothing",
-    invariant: 6,
-    sql: (used) => `update hold set charged = -1 ${ofHold(used, "charged")}`,
-    hold: "charged",
-  },
-  {
-    what: "a token has spent less than nothing",
-    invariant: 6,
-    sql: ({ organizationId }) =>
-      `insert into token_balance (organization_id, token_id, cap, held, spent) values ('${organizationId}', 'tok', 1, 0, -1)`,
-  },
-  {
-    what: "a charged hold has lost its event",
-    invariant: 7,
-    sql: (used) => `delete from usage_event ${ofEvent(used, "charged")}`,
-    hold: "charged",
-  },
-  {
-    what: "an expired hold has lost its event",
-    invariant: 7,
-    sql: (used) => `delete from usage_event ${ofEvent(used, "expired")}`,
-    hold: "expired",
-  },
-  {
-    what: "an event 1 stands alone",
-    invariant: 7,
-    sql: (used) => `update usage_event set sequence = 1 ${ofEvent(used, "charged")}`,
-    hold: "charged",
-  },
-  {
-    what: "an event 1 follows a charge that was no expiry",
-    invariant: 7,
-    sql: (used) => `update usage_event set ending = 'complete' ${ofEvent(used, "late")} and sequence = 0`,
-    hold: "late",
-  },
-  {
-    what: "an expired hold has an event 1",
-    invariant: 7,
-    sql: (used) => `update hold set state = 'expired' ${ofHold(used, "late")}`,
-    hold: "late",
-  },
-  {
-    what: "an open hold is long overdue",
-    invariant: 8,
-    sql: (used) => `update hold set expires_at = expires_at - 160000 ${ofHold(used, "open")}`,
-    hold: "open",
-  },
+function adjustmentOf({ organizationId }: Used, kind: string, amount: number, rest = "null, null"): string {
+  const columns = "organization_id, id, kind, amount, draws, is_all, hold_id, token_id, made_at";
+  return `insert into adjustment (${columns}) values ('${organizationId}', 'extra', '${kind}', ${amount}, '[]', 0, ${rest}, 1)`;
+}
+
+function tokenBalanceOf({ organizationId }: Used, token: string, held: number, spent: number): string {
+  const columns = "organization_id, token_id, cap, held, spent";
+  return `insert into token_balance (${columns}) values ('${organizationId}', '${token}', 9, ${held}, ${spent})`;
+}
+
+function keyOf({ organizationId }: Used, holdId: string, answer = "null"): string {
+  const columns = "organization_id, key, fingerprint, hold_id, answer, created_at, expires_at";
+  return `insert into idempotency_key (${columns}) values ('${organizationId}', 'extra', 'f', '${holdId}', ${answer}, 1, 2)`;
+}
+
+const BALANCE_DAMAGES: Damage[] = [
+  [
+    "credits appear in the balance",
+    1,
+    (used) => `update balance set granted = granted + 1, available = available + 1 ${ofOrganization(used)}`,
+  ],
+  [
+    "the parts of a balance do not add up",
+    1,
+    (used) => `update balance set expired = expired + 1 ${ofOrganization(used)}`,
+  ],
+  ["a balance is gone", 1, (used) => `delete from balance ${ofOrganization(used)}`],
+  [
+    "more is held than the holds say",
+    2,
+    (used) => `update balance set held = held + 1, available = available - 1 ${ofOrganization(used)}`,
+  ],
+  [
+    "more is spent than the requests say",
+    3,
+    (used) => `update balance set spent = spent + 1, available = available - 1 ${ofOrganization(used)}`,
+  ],
+  ["the available amount is below 0", 6, (used) => `update balance set available = -1 ${ofOrganization(used)}`],
+  ["the next change is forgotten", 10, (used) => `update balance set next_change_at = null ${ofOrganization(used)}`],
+  [
+    "the next change is too late",
+    10,
+    (used) => `update balance set next_change_at = next_change_at + 1 ${ofOrganization(used)}`,
+  ],
+];
+
+const GRANT_DAMAGES: Damage[] = [
+  [
+    "credits appear in a grant",
+    1,
+    (used) => `update credit_grant set remaining = remaining + 1 ${ofOrganization(used)} and remaining > 0`,
+  ],
+  [
+    "a grant is larger than it was",
+    1,
+    (used) => `update credit_grant set amount = amount + 1 ${ofOrganization(used)} and state = 'active'`,
+  ],
+  [
+    "a grant is gone",
+    2,
+    (used) => `delete from credit_grant ${ofOrganization(used)} and source = 'grant' and state = 'active'`,
+  ],
+  [
+    "a grant is another organization's",
+    2,
+    (used) =>
+      `update credit_grant set organization_id = 'org_absent' ${ofOrganization(used)} and source = 'grant' and state = 'active'`,
+  ],
+  [
+    "a grant was never revoked",
+    1,
+    (used) => `update credit_grant set revoked = 0 ${ofOrganization(used)} and revoked > 0`,
+  ],
+  [
+    "an expired grant is active again",
+    1,
+    (used) =>
+      `update credit_grant set state = 'active', remaining = 1, is_used_up = 0 ${ofOrganization(used)} and state = 'lapsed'`,
+  ],
+  [
+    "a pending grant is in force",
+    1,
+    (used) => `update credit_grant set state = 'active' ${ofOrganization(used)} and state = 'pending'`,
+  ],
+  [
+    "a grant in force is pending",
+    1,
+    (used) => `update credit_grant set state = 'pending' ${ofOrganization(used)} and state = 'active'`,
+  ],
+  [
+    "a credit became a grant",
+    1,
+    (used) => `update credit_grant set source = 'grant' ${ofOrganization(used)} and source = 'credit'`,
+  ],
+  [
+    "a grant became a credit",
+    3,
+    (used) =>
+      `update credit_grant set source = 'credit' ${ofOrganization(used)} and state = 'active' and source = 'grant'`,
+  ],
+  [
+    "a grant expires earlier than the balance knows",
+    10,
+    (used) => `update credit_grant set expires_at = 1 ${ofOrganization(used)} and remaining > 0`,
+  ],
+];
+
+const HOLD_DAMAGES: Damage[] = [
+  [
+    "an open hold is larger than what is held",
+    2,
+    (used) => `update hold set amount = amount + 1 ${ofRequest(used, "open")}`,
+    "open",
+  ],
+  ["an open hold draws on nothing", 2, (used) => `update hold set draws = '[]' ${ofRequest(used, "open")}`, "open"],
+  [
+    "an open hold draws on a grant that does not exist",
+    2,
+    (used) => `update hold set draws = '[["absent","10"]]' ${ofRequest(used, "open")}`,
+  ],
+  ["an open hold is gone", 2, (used) => `delete from hold ${ofRequest(used, "open")}`],
+  [
+    "an open hold has ended",
+    7,
+    (used) => `update hold set id = '${used.charged}' ${ofRequest(used, "open")}`,
+    "charged",
+  ],
+  [
+    "an open hold is long overdue",
+    8,
+    (used) => `update hold set expires_at = expires_at - 160000 ${ofRequest(used, "open")}`,
+    "open",
+  ],
+  [
+    "an open hold expires in the far future",
+    8,
+    (used) => `update hold set expires_at = expires_at + 90000000 ${ofRequest(used, "open")}`,
+    "open",
+  ],
+  [
+    "an open hold is of another organization",
+    2,
+    (used) => `update hold set organization_id = 'org_absent' ${ofRequest(used, "open")}`,
+  ],
+  [
+    "an open hold lost its key",
+    9,
+    (used) =>
+      `update hold set details = replace(details, '"idempotencyKey":"open"', '"idempotencyKey":null') ${ofRequest(used, "open")}`,
+    "open",
+  ],
+];
+
+const REQUEST_DAMAGES: Damage[] = [
+  [
+    "a request costs less than was spent",
+    3,
+    (used) => `update request set cost = cost - 1 ${ofRequest(used, "charged")}`,
+  ],
+  [
+    "a request costs less than its tokens",
+    4,
+    (used) => `update request set cost = cost - 1 ${ofRequest(used, "charged")}`,
+    "charged",
+  ],
+  [
+    "a request has more tokens than were charged",
+    4,
+    (used) => `update request set output_tokens = output_tokens + 1 ${ofRequest(used, "charged")}`,
+    "charged",
+  ],
+  [
+    "a request has another price",
+    4,
+    (used) => `update request set output_price = output_price * 2 ${ofRequest(used, "charged")}`,
+    "charged",
+  ],
+  [
+    "a request has a shortfall",
+    4,
+    (used) => `update request set shortfall = 1 ${ofRequest(used, "charged")}`,
+    "charged",
+  ],
+  [
+    "a charged request is released",
+    4,
+    (used) => `update request set ending = 'released' ${ofRequest(used, "charged")}`,
+    "charged",
+  ],
+  [
+    "a released request is charged",
+    4,
+    (used) => `update request set ending = 'complete' ${ofRequest(used, "released")}`,
+    "released",
+  ],
+  [
+    "a released request has a shortfall",
+    4,
+    (used) => `update request set shortfall = 1 ${ofRequest(used, "released")}`,
+    "released",
+  ],
+  [
+    "a request draws on nothing",
+    2,
+    (used) => `update request set draws = '[]' ${ofRequest(used, "charged")}`,
+    "charged",
+  ],
+  [
+    "a request draws on a grant that does not exist",
+    2,
+    (used) => `update request set draws = '[["absent","7"]]' ${ofRequest(used, "charged")}`,
+  ],
+  ["a request is gone", 3, (used) => `delete from request ${ofRequest(used, "charged")}`],
+  ["a recovered request is gone", 7, (used) => `delete from request ${ofRequest(used, "late")}`, "late"],
+  [
+    "a request that was settled late was not recovered",
+    7,
+    (used) => `update request set ending = 'complete' ${ofRequest(used, "late")}`,
+    "late",
+  ],
+  [
+    "a request is hidden from the statement",
+    3,
+    (used) => `update request set is_late = 1 ${ofRequest(used, "charged")}`,
+    "charged",
+  ],
+  [
+    "a request is moved in time",
+    3,
+    (used) => `update request set ended_at = ended_at - 200000000 ${ofRequest(used, "charged")}`,
+    "charged",
+  ],
+  [
+    "a request costs less than nothing",
+    6,
+    (used) => `update request set cost = -1 ${ofRequest(used, "charged")}`,
+    "charged",
+  ],
+  [
+    "a request is of another token",
+    3,
+    (used) => `update request set token_id = 'tok_other' ${ofRequest(used, "charged")}`,
+  ],
+  [
+    "a request lost its key",
+    9,
+    (used) => `update request set idempotency_key = null ${ofRequest(used, "charged")}`,
+    "charged",
+  ],
+];
+
+const ADJUSTMENT_DAMAGES: Damage[] = [
+  ["nothing expired", 1, (used) => adjustmentOf(used, "lapse", 3).replace("'[]'", `'[["absent","3"]]'`)],
+  ["a revocation belongs to no grant", 2, (used) => adjustmentOf(used, "revoke", 3)],
+  ["a credit has no grant", 1, (used) => adjustmentOf(used, "credit", 3)],
+  [
+    "a credit returns more than the request was charged",
+    5,
+    (used) => adjustmentOf(used, "credit", 99, `'${used.charged}', 'tok_contract'`),
+    "charged",
+  ],
+  [
+    "a credit names a request that does not exist",
+    7,
+    (used) => `update adjustment set hold_id = 'absent' ${ofKind(used, "credit")}`,
+  ],
+  [
+    "a credit names another token",
+    3,
+    (used) => `update adjustment set token_id = 'tok_other' ${ofKind(used, "credit")}`,
+    "charged",
+  ],
+  ["a credit is gone", 3, (used) => `delete from adjustment ${ofKind(used, "credit")}`],
+  ["a credit is smaller", 1, (used) => `update adjustment set amount = amount - 1 ${ofKind(used, "credit")}`],
+  ["a revocation is gone", 1, (used) => `delete from adjustment ${ofKind(used, "revoke")}`],
+  ["a lapse is gone", 1, (used) => `delete from adjustment ${ofKind(used, "lapse")}`],
+  ["a lapse is larger", 2, (used) => `update adjustment set amount = amount + 1 ${ofKind(used, "lapse")}`],
+  ["a late settlement is gone", 3, (used) => `delete from adjustment ${ofLate(used)}`],
+  ["a late settlement costs more", 4, (used) => `update adjustment set amount = amount + 1 ${ofLate(used)}`, "late"],
+  ["a late settlement costs less", 4, (used) => `update adjustment set amount = amount - 1 ${ofLate(used)}`, "late"],
+  [
+    "a late settlement has fewer tokens",
+    4,
+    (used) => `update adjustment set output_tokens = output_tokens - 1 ${ofLate(used)}`,
+    "late",
+  ],
+  ["a late settlement draws on nothing", 2, (used) => `update adjustment set draws = '[]' ${ofLate(used)}`, "late"],
+  [
+    "a late settlement belongs to a charged request",
+    7,
+    (used) => `update adjustment set hold_id = '${used.charged}' ${ofLate(used)}`,
+    "charged",
+  ],
+];
+
+const OTHER_DAMAGES: Damage[] = [
+  ["a token holds more than its open holds", 2, (used) => tokenBalanceOf(used, "tok", 1, 0)],
+  ["a token has spent less than was charged to it", 3, (used) => tokenBalanceOf(used, "tok_contract", 10, 1)],
+  ["a token has spent less than nothing", 6, (used) => tokenBalanceOf(used, "tok", 0, -1)],
+  [
+    "a token shares a cap that does not exist",
+    10,
+    (used) =>
+      `${tokenBalanceOf(used, "tok", 0, 0)}; update token_balance set budget_id = 'absent' ${ofOrganization(used)}`,
+  ],
+  ["a key names a request that came without it", 9, (used) => keyOf(used, used.expired), "expired"],
+  ["a key names no request", 9, (used) => keyOf(used, "absent")],
+  ["a key names a released request", 9, (used) => keyOf(used, used.released), "released"],
+  [
+    "a running request has an answer",
+    9,
+    (used) => `update idempotency_key set answer = '"x"' ${ofOrganization(used)} and key = 'open'`,
+    "open",
+  ],
+  [
+    "a key names another request",
+    9,
+    (used) => `update idempotency_key set hold_id = '${used.expired}' ${ofOrganization(used)} and key = 'charged'`,
+    "expired",
+  ],
 ];
 
 export function verifyCases(subject: Subject): void {
@@ -225,15 +392,25 @@ export function verifyCases(subject: Subject): void {
     expect(verification).toEqual({ organizationId, holds: 5, events: 4, violations: [] });
   });
 
-  test.each(DAMAGES.map((damage) => [damage.invariant, damage.what, damage] as const))(
-    "invariant %i is found broken when %s",
-    async (invariant, _, damage) => {
+  const all = [...BALANCE_DAMAGES, ...GRANT_DAMAGES, ...HOLD_DAMAGES, ...REQUEST_DAMAGES, ...ADJUSTMENT_DAMAGES];
+  test.each([...all, ...OTHER_DAMAGES])("it is found that %s: invariant %i", async (_, invariant, sql, hold) => {
+    const used = await usedOrganization(subject);
+    for (const statement of sql(used).split("; ")) await subject.tamper(statement);
+    const { violations } = await subject.books.verify(used.organizationId);
+    const named = hold === undefined ? {} : { holdId: used[hold] };
+    const { organizationId } = used;
+    expect(violations).toContainEqual(expect.objectContaining({ invariant, organizationId, ...named }));
+    expect(violations.every(({ message }) => message.length > 10)).toBe(true);
+  });
+
+  test.each(["balance", "credit_grant", "hold", "request", "adjustment", "idempotency_key"])(
+    "rows of %s that belong to no organization are found",
+    async (table) => {
       const used = await usedOrganization(subject);
-      await subject.tamper(damage.sql(used));
-      const { violations } = await subject.books.verify(used.organizationId);
-      const holdId = damage.hold === undefined ? null : used[damage.hold];
-      expect(violations).toContainEqual(expect.objectContaining({ invariant, holdId, ...idOf(used) }));
-      expect(violations.every(({ message }) => message.length > 10)).toBe(true);
+      await subject.tamper(`update ${table} set organization_id = 'org_lost_${table}' ${ofOrganization(used)}`);
+      const lost = { invariant: 10, organizationId: `org_lost_${table}` };
+      expect(await subject.books.verifyOwners()).toContainEqual(expect.objectContaining(lost));
+      await subject.tamper(`delete from ${table} where organization_id = 'org_lost_${table}'`);
     },
   );
 
@@ -250,19 +427,6 @@ export function verifyCases(subject: Subject): void {
     await subject.held(holdOf(organizationId, 1n, -40_000));
     expect((await subject.books.verify(organizationId)).violations).toMatchObject([{ invariant: 8 }]);
   });
-
-  test("a closing stands for the events that were retired", async () => {
-    const used = await usedOrganization(subject);
-    await subject.tamper(`delete from usage_event ${ofEvent(used, "charged")}`);
-    await subject.tamper(`delete from hold ${ofHold(used, "charged")}`);
-    await subject.tamper(
-      `insert into closing (organization_id, charged_day, event_count, cost_sum) values ('${used.organizationId}', 0, 1, 7)`,
-    );
-    const verification = await subject.books.verify(used.organizationId);
-    expect(verification).toMatchObject({ holds: 4, events: 4, violations: [] });
-    expect(await subject.books.lastClosedDay(used.organizationId)).toBe(0);
-    expect(await subject.books.lastClosedDay(await subject.organization())).toBeUndefined();
-  });
 }
 
 /** Without its unique index a reference can stand twice; nothing else lets the test get there. */
@@ -277,8 +441,4 @@ export function repeatedReferenceCase(subject: Subject): void {
     const { violations } = await subject.books.verify(organizationId);
     expect(violations).toMatchObject([{ invariant: 9, organizationId, holdId: null }]);
   });
-}
-
-function idOf({ organizationId }: Used): { organizationId: string } {
-  return { organizationId };
 }

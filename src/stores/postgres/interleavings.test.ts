@@ -114,7 +114,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
     test("released first: the expiry and another release find it released", async () => {
       const id = await organization(100n);
       const hold = await held(id, 20n, -1_000);
-      const release = { kind: "release", ...referenceOf(hold) } as const;
+      const release = releaseOf(hold);
       const outcomes = await inOrder(id, release, { kind: "expire", ...referenceOf(hold) }, release);
       expect(outcomes).toMatchObject([
         { outcome: "released" },

@@ -18,7 +18,6 @@ import { readRows, writeRows } from "./book-rows.ts";
 import { poolDialect } from "./dialect.ts";
 import { openingFailure } from "./failure.ts";
 import { expectSchema, migrate } from "./migrate.ts";
-import { overdueHolds } from "./overdue.ts";
 import { keepPartitions } from "./partitions.ts";
 import { closePools, openPools, type Pools } from "./pools.ts";
 import { query, transact } from "./transact.ts";
@@ -116,7 +115,7 @@ function books(pools: Pools, database: PortableDatabase): Books {
       await writeRows(transaction, writes);
       return outcomes;
     });
-  return { ...bookReads(database), overdueHolds: overdueHolds(pools.durable), apply: apply as Books["apply"] };
+  return { ...bookReads(database), apply: apply as Books["apply"] };
 }
 
 function portableDatabase({ durable: pool, holds }: Pools): PortableDatabase {
@@ -145,9 +144,10 @@ function portableDatabase({ durable: pool, holds }: Pools): PortableDatabase {
       }),
     now: () => sql<bigint>`floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
     sharedLock: () => sql`for share`,
-    drawsSum: () => sql<bigint>`(
-      SELECT coalesce(sum((draw.value ->> 1)::bigint), 0)::bigint FROM json_array_elements(hold.draws::json) AS draw (value)
-    )`,
+    idsWithin(column, { from, to }) {
+      const name = sql.ref(column);
+      return to === null ? sql`${name} >= ${from}` : sql`(${name} >= ${from} AND ${name} < ${to})`;
+    },
   };
 }
 

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hasPostgres } from "../../../test/support/postgres.ts";
 import { makePostgresServer, type PostgresServer } from "../../../test/support/postgres-server.ts";
 import { StoreUnavailableError } from "../../errors.ts";
-import { factsOf, grantOf, holdOf, one, randomId, referenceOf, settleOf } from "../contract/fixture.ts";
+import { factsOf, grantOf, holdOf, one, randomId, settleOf } from "../contract/fixture.ts";
 import type { Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 
@@ -62,7 +62,7 @@ describe.skipIf(!hasPostgres)("a server that is started again", () => {
     expect(after).toMatchObject({ granted: 1_000n, spent: 60n });
     expect((await store.books.verify(id)).violations).toEqual([]);
     expect(await one(store.books, settleOf(open, 7), "durable")).toMatchObject({ outcome: "charged", charged: 7n });
-    const freed = await one(store.books, { kind: "release", ...referenceOf(released) }, "durable");
+    const freed = await one(store.books, releaseOf(released), "durable");
     expect(["released", "missing"]).toContain(freed.outcome);
     await one(store.books, settleOf({ facts: factsOf(id) }, 1), "durable");
     expect(await store.books.balance(id)).toMatchObject({ held: 0n, spent: 68n, available: 932n });

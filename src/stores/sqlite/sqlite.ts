@@ -167,8 +167,7 @@ function portableDatabase(
     now: () => sql`${BigInt(clock())}`,
     // Whoever writes does so alone.
     sharedLock: () => sql``,
-    drawsSum: () => sql`(
-      SELECT coalesce(sum(CAST(json_extract(draw.value, '$[1]') AS INTEGER)), 0) FROM json_each(hold.draws) AS draw
-    )`,
+    // One table has all requests: the range of ids would only tempt SQLite to prefer the wrong index.
+    idsWithin: () => sql`1 = 1`,
   };
 }

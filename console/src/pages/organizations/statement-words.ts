@@ -7,7 +7,6 @@ export const KIND_WORDS: Record<StatementEntry["kind"], string> = {
   revoke: "revoked",
   credit: "refunded",
   lapse: "expired",
-  closing: "daily summary",
 };
 
 /** What something was for; what an allowance grants is told by its day instead of its ids. */

@@ -1,0 +1,335 @@
+-- Organizations, their tokens, the books, and what operators do. Times are milliseconds since 1970, amounts micro-credits,
+-- unit prices pico-credits a token; JSON is text. Every key of the books begins with the organization, so that the rows of
+-- one organization lie together. The columns of the books are declared in src/stores/schema.ts.
+
+CREATE TABLE organization (
+  id                  text COLLATE "C" NOT NULL PRIMARY KEY,
+  name                text NOT NULL,
+  kind                text COLLATE "C" NOT NULL CHECK (kind IN ('standard', 'playground')),
+  status              text COLLATE "C" NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'suspended', 'closed')),
+  limits              text,
+  created_at          bigint NOT NULL,
+  keeps_conversations bigint NOT NULL DEFAULT 0 CHECK (keeps_conversations IN (0, 1))
+);
+
+-- `successor_id`: the token that a rotation made of this one. A token is rotated once.
+CREATE TABLE token (
+  organization_id text COLLATE "C" NOT NULL,
+  id              text COLLATE "C" NOT NULL,
+  name            text NOT NULL,
+  hash            bytea NOT NULL,
+  prefix          text NOT NULL,
+  scopes          text NOT NULL,
+  models          text,
+  limits          text,
+  created_at      bigint NOT NULL,
+  expires_at      bigint,
+  revoked_at      bigint,
+  last_used_at    bigint,
+  successor_id    text COLLATE "C",
+  PRIMARY KEY (organization_id, id)
+);
+
+CREATE UNIQUE INDEX token_id ON token (id);
+CREATE UNIQUE INDEX token_hash ON token (hash);
+
+CREATE TABLE balance (
+  organization_id text COLLATE "C" NOT NULL PRIMARY KEY,
+  granted         bigint NOT NULL CHECK (granted >= 0),
+  available       bigint NOT NULL CHECK (available >= 0),
+  held            bigint NOT NULL CHECK (held >= 0),
+  spent           bigint NOT NULL CHECK (spent >= 0),
+  expired         bigint NOT NULL CHECK (expired >= 0),
+  next_change_at  bigint,
+  CHECK (granted = available + held + spent + expired)
+) WITH (fillfactor = 50);
+
+-- Found by the sweeper: grants that are due take effect or expire.
+CREATE INDEX balance_next_change_at ON balance (next_change_at) WHERE next_change_at IS NOT NULL;
+
+-- Only for tokens with a cap. No CHECK against the cap: a settlement is never refused. A token with a `budget_id` shares the
+-- cap in the row of that token, which it descends from by rotations.
+CREATE TABLE token_balance (
+  organization_id text COLLATE "C" NOT NULL,
+  token_id        text COLLATE "C" NOT NULL,
+  budget_id       text COLLATE "C",
+  cap             bigint NOT NULL CHECK (cap >= 0),
+  held            bigint NOT NULL CHECK (held >= 0),
+  spent           bigint NOT NULL CHECK (spent >= 0),
+  PRIMARY KEY (organization_id, token_id)
+) WITH (fillfactor = 50);
+
+-- A credit returns what was spent: it is not counted as granted a second time.
+CREATE TABLE credit_grant (
+  organization_id text COLLATE "C" NOT NULL,
+  id              text COLLATE "C" NOT NULL,
+  source          text COLLATE "C" NOT NULL CHECK (source IN ('grant', 'credit')),
+  amount          bigint NOT NULL CHECK (amount >= 0),
+  revoked         bigint NOT NULL CHECK (revoked >= 0 AND revoked <= amount),
+  remaining       bigint NOT NULL CHECK (remaining >= 0),
+  is_used_up      bigint NOT NULL,
+  state           text COLLATE "C" NOT NULL CHECK (state IN ('pending', 'active', 'lapsed')),
+  effective_at    bigint NOT NULL,
+  expires_at      bigint,
+  priority        bigint NOT NULL,
+  reference       text COLLATE "C",
+  created_at      bigint NOT NULL,
+  CHECK ((remaining = 0) = (is_used_up = 1)),
+  PRIMARY KEY (organization_id, id)
+) WITH (fillfactor = 50);
+
+CREATE UNIQUE INDEX credit_grant_reference ON credit_grant (organization_id, reference) WHERE reference IS NOT NULL;
+-- The grants that a batch reads: an old organization has many more that are used up. `is_used_up` changes rarely, so that
+-- most updates of `remaining` touch no index.
+CREATE INDEX credit_grant_live ON credit_grant (organization_id, id) WHERE state = 'pending' OR is_used_up = 0;
+-- The order of the statement.
+CREATE INDEX credit_grant_created_at ON credit_grant (organization_id, created_at, id);
+
+-- Open holds only: as many rows as there are running requests.
+CREATE TABLE hold (
+  organization_id text COLLATE "C" NOT NULL,
+  id              text COLLATE "C" NOT NULL,
+  amount          bigint NOT NULL CHECK (amount >= 0),
+  draws           text NOT NULL,
+  owner           text COLLATE "C" NOT NULL,
+  made_at         bigint NOT NULL,
+  expires_at      bigint NOT NULL,
+  details         text NOT NULL,
+  PRIMARY KEY (organization_id, id)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+CREATE INDEX hold_expires_at ON hold (expires_at);
+
+-- Every request that ended, once. Append-only.
+CREATE TABLE request (
+  organization_id     text COLLATE "C" NOT NULL,
+  id                  text COLLATE "C" NOT NULL,
+  token_id            text COLLATE "C" NOT NULL,
+  request_id          text COLLATE "C" NOT NULL,
+  model               text NOT NULL,
+  upstream            text NOT NULL,
+  input_price         bigint NOT NULL,
+  cached_input_price  bigint NOT NULL,
+  cache_write_price   bigint NOT NULL,
+  output_price        bigint NOT NULL,
+  reasoning_price     bigint NOT NULL,
+  input_tokens        bigint NOT NULL,
+  cached_input_tokens bigint NOT NULL,
+  cache_write_tokens  bigint NOT NULL,
+  output_tokens       bigint NOT NULL,
+  reasoning_tokens    bigint NOT NULL,
+  amount              bigint NOT NULL CHECK (amount >= 0),
+  cost                bigint NOT NULL CHECK (cost >= 0),
+  shortfall           bigint NOT NULL CHECK (shortfall >= 0),
+  draws               text NOT NULL,
+  basis               text CHECK (basis IN ('reported', 'counted', 'bounded', 'estimated')),
+  ending              text COLLATE "C" NOT NULL CHECK (
+    ending IN ('complete', 'client_left', 'upstream_failed', 'timed_out', 'recovered', 'released')
+  ),
+  made_at             bigint NOT NULL,
+  ended_at            bigint NOT NULL,
+  is_late             bigint NOT NULL CHECK (is_late IN (0, 1)),
+  is_streamed         bigint CHECK (is_streamed IN (0, 1)),
+  first_token_ms      bigint,
+  attempts            text,
+  failure             text,
+  idempotency_key     text COLLATE "C",
+  metadata            text,
+  PRIMARY KEY (organization_id, id)
+) PARTITION BY RANGE (id);
+
+-- Takes ids of other months, and of no time at all.
+CREATE TABLE request_default PARTITION OF request DEFAULT;
+-- The order of the statement. Requests that were booked more than a day away from the time in their id have an index of
+-- their own, so that a period is a range of ids.
+CREATE INDEX request_ended_at ON request (organization_id, ended_at, id, cost) WHERE is_late = 0 AND ending <> 'released';
+CREATE INDEX request_late ON request (organization_id, ended_at, id) WHERE is_late = 1 AND ending <> 'released';
+
+CREATE TABLE idempotency_key (
+  organization_id text COLLATE "C" NOT NULL,
+  key             text COLLATE "C" NOT NULL,
+  fingerprint     text COLLATE "C" NOT NULL,
+  hold_id         text COLLATE "C" NOT NULL,
+  answer          text COLLATE "C",
+  created_at      bigint NOT NULL,
+  expires_at      bigint NOT NULL,
+  PRIMARY KEY (organization_id, key)
+);
+
+CREATE INDEX idempotency_key_expires_at ON idempotency_key (expires_at);
+
+-- Append-only: revocations, credits, lapses and late settlements. `amount` and the columns from `input_tokens` on are signed
+-- differences in a late settlement.
+CREATE TABLE adjustment (
+  organization_id     text COLLATE "C" NOT NULL,
+  id                  text COLLATE "C" NOT NULL,
+  kind                text COLLATE "C" NOT NULL CHECK (kind IN ('revoke', 'credit', 'lapse', 'late_settlement')),
+  amount              bigint NOT NULL CHECK (amount >= 0 OR kind = 'late_settlement'),
+  draws               text NOT NULL,
+  is_all              bigint NOT NULL CHECK (is_all IN (0, 1)),
+  grant_id            text COLLATE "C",
+  expires_at          bigint,
+  hold_id             text COLLATE "C",
+  token_id            text COLLATE "C",
+  reference           text COLLATE "C",
+  note                text,
+  made_at             bigint NOT NULL,
+  input_tokens        bigint,
+  cached_input_tokens bigint,
+  cache_write_tokens  bigint,
+  output_tokens       bigint,
+  reasoning_tokens    bigint,
+  shortfall           bigint,
+  settlement          text,
+  PRIMARY KEY (organization_id, id)
+);
+
+CREATE UNIQUE INDEX adjustment_reference ON adjustment (organization_id, kind, reference) WHERE reference IS NOT NULL;
+-- Refunds of a request are bounded by a sum.
+CREATE INDEX adjustment_request ON adjustment (organization_id, hold_id) WHERE hold_id IS NOT NULL;
+-- The order of the statement.
+CREATE INDEX adjustment_made_at ON adjustment (organization_id, made_at, id);
+
+-- A grant every month, from the anchor on. The next one begins at `next_at`.
+CREATE TABLE allowance (
+  organization_id text COLLATE "C" NOT NULL,
+  id              text COLLATE "C" NOT NULL,
+  amount          bigint NOT NULL CHECK (amount >= 0),
+  priority        bigint NOT NULL,
+  lapses          bigint NOT NULL CHECK (lapses IN (0, 1)),
+  reference       text COLLATE "C",
+  anchor_at       bigint NOT NULL,
+  next_at         bigint NOT NULL,
+  created_at      bigint NOT NULL,
+  ended_at        bigint,
+  PRIMARY KEY (organization_id, id)
+);
+
+CREATE INDEX allowance_next_at ON allowance (next_at) WHERE ended_at IS NULL;
+CREATE UNIQUE INDEX allowance_reference ON allowance (organization_id, reference) WHERE reference IS NOT NULL;
+
+-- Secrets are kept as SHA-256.
+CREATE TABLE admin_token (
+  id         text COLLATE "C" NOT NULL PRIMARY KEY,
+  hash       bytea NOT NULL,
+  prefix     text NOT NULL,
+  created_at bigint NOT NULL,
+  revoked_at bigint
+);
+
+CREATE UNIQUE INDEX admin_token_hash ON admin_token (hash);
+
+-- Of an operator (by an admin token) or of a member (by a token of an organization).
+CREATE TABLE admin_session (
+  hash           bytea NOT NULL PRIMARY KEY,
+  admin_token_id text COLLATE "C",
+  token_id       text COLLATE "C",
+  created_at     bigint NOT NULL,
+  seen_at        bigint NOT NULL,
+  expires_at     bigint NOT NULL,
+  CHECK ((admin_token_id IS NULL) <> (token_id IS NULL))
+);
+
+-- Represents a token for a short time, with its rights and limits: given to a browser. Valid while its session lasts and the
+-- admin token behind it is not revoked.
+CREATE TABLE short_token (
+  hash           bytea NOT NULL PRIMARY KEY,
+  token_id       text COLLATE "C" NOT NULL,
+  expires_at     bigint NOT NULL,
+  session_hash   bytea,
+  admin_token_id text COLLATE "C"
+);
+
+-- Ids are UUIDv7, so they come in the order of time.
+CREATE TABLE audit_entry (
+  id              text COLLATE "C" NOT NULL PRIMARY KEY,
+  made_at         bigint NOT NULL,
+  actor_kind      text NOT NULL CHECK (actor_kind IN ('operator', 'member', 'command', 'service', 'anonymous')),
+  actor_id        text,
+  address         text,
+  request_id      text COLLATE "C",
+  action          text COLLATE "C" NOT NULL,
+  organization_id text COLLATE "C",
+  subject_id      text,
+  before          text,
+  after           text
+);
+
+CREATE INDEX audit_entry_organization ON audit_entry (organization_id, id);
+-- Only the newest failed sign-ins are kept.
+CREATE INDEX audit_entry_failed_sign_in ON audit_entry (id) WHERE action = 'session.sign_in_failed';
+
+-- Requests of administrators that carry an Idempotency-Key, with the answer to send again. The scope is 'operator' or the
+-- id of a member's organization. No answer holds a secret.
+CREATE TABLE admin_idempotency_key (
+  scope       text COLLATE "C" NOT NULL,
+  key         text COLLATE "C" NOT NULL,
+  fingerprint text COLLATE "C" NOT NULL,
+  state       text COLLATE "C" NOT NULL CHECK (state IN ('running', 'answered', 'interrupted')),
+  status      bigint,
+  answer      text COLLATE "C",
+  created_at  bigint NOT NULL,
+  expires_at  bigint NOT NULL,
+  CHECK ((state = 'answered') = (status IS NOT NULL AND answer IS NOT NULL)),
+  PRIMARY KEY (scope, key)
+);
+
+CREATE INDEX admin_idempotency_key_expires_at ON admin_idempotency_key (expires_at);
+
+-- Usage of a day, summed up once the day is over: of an organization, or of all ('*'), by model, by token, by organization,
+-- or by the time to the first piece of the answer. The books do not depend on it.
+CREATE TABLE usage_day (
+  organization_id text COLLATE "C" NOT NULL,
+  dimension       text COLLATE "C" NOT NULL CHECK (dimension IN ('model', 'token', 'organization', 'first_token')),
+  day             bigint NOT NULL,
+  name            text COLLATE "C" NOT NULL,
+  requests        bigint NOT NULL,
+  errors          bigint NOT NULL,
+  charged         bigint NOT NULL,
+  input_tokens    bigint NOT NULL,
+  output_tokens   bigint NOT NULL,
+  PRIMARY KEY (organization_id, dimension, day, name)
+);
+
+-- The days that are summed up.
+CREATE TABLE usage_day_done (
+  day     bigint NOT NULL PRIMARY KEY,
+  done_at bigint NOT NULL
+);
+
+-- Prompts and answers of organizations that store them: JSON texts, for some days. The books do not depend on it.
+CREATE TABLE conversation (
+  organization_id text COLLATE "C" NOT NULL,
+  hold_id         text COLLATE "C" NOT NULL,
+  ended_at        bigint NOT NULL,
+  is_truncated    bigint NOT NULL CHECK (is_truncated IN (0, 1)),
+  request         text NOT NULL,
+  answer          text COLLATE "C",
+  PRIMARY KEY (organization_id, hold_id)
+);
+
+CREATE INDEX conversation_ended_at ON conversation (ended_at);
+
+-- Requests of known organizations that were refused before credits were held for them, for seven days. The books do not
+-- depend on it.
+CREATE TABLE refusal (
+  organization_id text COLLATE "C" NOT NULL,
+  id              text COLLATE "C" NOT NULL,
+  token_id        text COLLATE "C" NOT NULL,
+  request_id      text COLLATE "C" NOT NULL,
+  endpoint        text NOT NULL,
+  model           text,
+  status          bigint NOT NULL,
+  code            text NOT NULL,
+  message         text NOT NULL,
+  duration_ms     bigint NOT NULL,
+  count           bigint NOT NULL CHECK (count > 0),
+  PRIMARY KEY (organization_id, id)
+);
+
+CREATE INDEX refusal_id ON refusal (id);
+
+INSERT INTO organization (id, name, kind, created_at)
+VALUES ('org_playground', 'Playground', 'playground', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+INSERT INTO balance (organization_id, granted, available, held, spent, expired)
+VALUES ('org_playground', 0, 0, 0, 0, 0);

@@ -1,0 +1,331 @@
+-- Organizations, their tokens, the books, and what operators do. Times are milliseconds since 1970, amounts micro-credits,
+-- unit prices pico-credits a token; JSON is text. Every key of the books begins with the organization, so that the rows of
+-- one organization lie together. The columns of the books are declared in src/stores/schema.ts.
+
+CREATE TABLE organization (
+  id                  TEXT NOT NULL PRIMARY KEY,
+  name                TEXT NOT NULL,
+  kind                TEXT NOT NULL CHECK (kind IN ('standard', 'playground')),
+  status              TEXT NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'suspended', 'closed')),
+  limits              TEXT,
+  created_at          INTEGER NOT NULL,
+  keeps_conversations INTEGER NOT NULL DEFAULT 0 CHECK (keeps_conversations IN (0, 1))
+) STRICT, WITHOUT ROWID;
+
+-- `successor_id`: the token that a rotation made of this one. A token is rotated once.
+CREATE TABLE token (
+  organization_id TEXT NOT NULL,
+  id              TEXT NOT NULL,
+  name            TEXT NOT NULL,
+  hash            BLOB NOT NULL,
+  prefix          TEXT NOT NULL,
+  scopes          TEXT NOT NULL,
+  models          TEXT,
+  limits          TEXT,
+  created_at      INTEGER NOT NULL,
+  expires_at      INTEGER,
+  revoked_at      INTEGER,
+  last_used_at    INTEGER,
+  successor_id    TEXT,
+  PRIMARY KEY (organization_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX token_id ON token (id);
+CREATE UNIQUE INDEX token_hash ON token (hash);
+
+CREATE TABLE balance (
+  organization_id TEXT NOT NULL PRIMARY KEY,
+  granted         INTEGER NOT NULL CHECK (granted >= 0),
+  available       INTEGER NOT NULL CHECK (available >= 0),
+  held            INTEGER NOT NULL CHECK (held >= 0),
+  spent           INTEGER NOT NULL CHECK (spent >= 0),
+  expired         INTEGER NOT NULL CHECK (expired >= 0),
+  next_change_at  INTEGER,
+  CHECK (granted = available + held + spent + expired)
+) STRICT, WITHOUT ROWID;
+
+-- Found by the sweeper: grants that are due take effect or expire.
+CREATE INDEX balance_next_change_at ON balance (next_change_at) WHERE next_change_at IS NOT NULL;
+
+-- Only for tokens with a cap. No CHECK against the cap: a settlement is never refused. A token with a `budget_id` shares the
+-- cap in the row of that token, which it descends from by rotations.
+CREATE TABLE token_balance (
+  organization_id TEXT NOT NULL,
+  token_id        TEXT NOT NULL,
+  budget_id       TEXT,
+  cap             INTEGER NOT NULL CHECK (cap >= 0),
+  held            INTEGER NOT NULL CHECK (held >= 0),
+  spent           INTEGER NOT NULL CHECK (spent >= 0),
+  PRIMARY KEY (organization_id, token_id)
+) STRICT, WITHOUT ROWID;
+
+-- A credit returns what was spent: it is not counted as granted a second time.
+CREATE TABLE credit_grant (
+  organization_id TEXT NOT NULL,
+  id              TEXT NOT NULL,
+  source          TEXT NOT NULL CHECK (source IN ('grant', 'credit')),
+  amount          INTEGER NOT NULL CHECK (amount >= 0),
+  revoked         INTEGER NOT NULL CHECK (revoked >= 0 AND revoked <= amount),
+  remaining       INTEGER NOT NULL CHECK (remaining >= 0),
+  is_used_up      INTEGER NOT NULL,
+  state           TEXT NOT NULL CHECK (state IN ('pending', 'active', 'lapsed')),
+  effective_at    INTEGER NOT NULL,
+  expires_at      INTEGER,
+  priority        INTEGER NOT NULL,
+  reference       TEXT,
+  created_at      INTEGER NOT NULL,
+  CHECK ((remaining = 0) = (is_used_up = 1)),
+  PRIMARY KEY (organization_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX credit_grant_reference ON credit_grant (organization_id, reference) WHERE reference IS NOT NULL;
+-- The grants that a batch reads: an old organization has many more that are used up. `is_used_up` changes rarely, so that
+-- most updates of `remaining` touch no index.
+CREATE INDEX credit_grant_live ON credit_grant (organization_id, id) WHERE state = 'pending' OR is_used_up = 0;
+-- The order of the statement.
+CREATE INDEX credit_grant_created_at ON credit_grant (organization_id, created_at, id);
+
+-- Open holds only: as many rows as there are running requests.
+CREATE TABLE hold (
+  organization_id TEXT NOT NULL,
+  id              TEXT NOT NULL,
+  amount          INTEGER NOT NULL CHECK (amount >= 0),
+  draws           TEXT NOT NULL,
+  owner           TEXT NOT NULL,
+  made_at         INTEGER NOT NULL,
+  expires_at      INTEGER NOT NULL,
+  details         TEXT NOT NULL,
+  PRIMARY KEY (organization_id, id)
+) STRICT, WITHOUT ROWID;
+
+-- Every request that ended, once. Append-only.
+CREATE TABLE request (
+  organization_id     TEXT NOT NULL,
+  id                  TEXT NOT NULL,
+  token_id            TEXT NOT NULL,
+  request_id          TEXT NOT NULL,
+  model               TEXT NOT NULL,
+  upstream            TEXT NOT NULL,
+  input_price         INTEGER NOT NULL,
+  cached_input_price  INTEGER NOT NULL,
+  cache_write_price   INTEGER NOT NULL,
+  output_price        INTEGER NOT NULL,
+  reasoning_price     INTEGER NOT NULL,
+  input_tokens        INTEGER NOT NULL,
+  cached_input_tokens INTEGER NOT NULL,
+  cache_write_tokens  INTEGER NOT NULL,
+  output_tokens       INTEGER NOT NULL,
+  reasoning_tokens    INTEGER NOT NULL,
+  amount              INTEGER NOT NULL CHECK (amount >= 0),
+  cost                INTEGER NOT NULL CHECK (cost >= 0),
+  shortfall           INTEGER NOT NULL CHECK (shortfall >= 0),
+  draws               TEXT NOT NULL,
+  basis               TEXT CHECK (basis IN ('reported', 'counted', 'bounded', 'estimated')),
+  ending              TEXT NOT NULL CHECK (
+    ending IN ('complete', 'client_left', 'upstream_failed', 'timed_out', 'recovered', 'released')
+  ),
+  made_at             INTEGER NOT NULL,
+  ended_at            INTEGER NOT NULL,
+  is_late             INTEGER NOT NULL CHECK (is_late IN (0, 1)),
+  is_streamed         INTEGER CHECK (is_streamed IN (0, 1)),
+  first_token_ms      INTEGER,
+  attempts            TEXT,
+  failure             TEXT,
+  idempotency_key     TEXT,
+  metadata            TEXT,
+  PRIMARY KEY (organization_id, id)
+) STRICT, WITHOUT ROWID;
+
+-- The order of the statement. Requests that were booked more than a day away from the time in their id have an index of
+-- their own, so that a period is a range of ids.
+CREATE INDEX request_ended_at ON request (organization_id, ended_at, id, cost) WHERE is_late = 0 AND ending <> 'released';
+CREATE INDEX request_late ON request (organization_id, ended_at, id) WHERE is_late = 1 AND ending <> 'released';
+
+CREATE TABLE idempotency_key (
+  organization_id TEXT NOT NULL,
+  key             TEXT NOT NULL,
+  fingerprint     TEXT NOT NULL,
+  hold_id         TEXT NOT NULL,
+  answer          TEXT,
+  created_at      INTEGER NOT NULL,
+  expires_at      INTEGER NOT NULL,
+  PRIMARY KEY (organization_id, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX idempotency_key_expires_at ON idempotency_key (expires_at);
+
+-- Append-only: revocations, credits, lapses and late settlements. `amount` and the columns from `input_tokens` on are signed
+-- differences in a late settlement.
+CREATE TABLE adjustment (
+  organization_id     TEXT NOT NULL,
+  id                  TEXT NOT NULL,
+  kind                TEXT NOT NULL CHECK (kind IN ('revoke', 'credit', 'lapse', 'late_settlement')),
+  amount              INTEGER NOT NULL CHECK (amount >= 0 OR kind = 'late_settlement'),
+  draws               TEXT NOT NULL,
+  is_all              INTEGER NOT NULL CHECK (is_all IN (0, 1)),
+  grant_id            TEXT,
+  expires_at          INTEGER,
+  hold_id             TEXT,
+  token_id            TEXT,
+  reference           TEXT,
+  note                TEXT,
+  made_at             INTEGER NOT NULL,
+  input_tokens        INTEGER,
+  cached_input_tokens INTEGER,
+  cache_write_tokens  INTEGER,
+  output_tokens       INTEGER,
+  reasoning_tokens    INTEGER,
+  shortfall           INTEGER,
+  settlement          TEXT,
+  PRIMARY KEY (organization_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX adjustment_reference ON adjustment (organization_id, kind, reference) WHERE reference IS NOT NULL;
+-- Refunds of a request are bounded by a sum.
+CREATE INDEX adjustment_request ON adjustment (organization_id, hold_id) WHERE hold_id IS NOT NULL;
+-- The order of the statement.
+CREATE INDEX adjustment_made_at ON adjustment (organization_id, made_at, id);
+
+-- A grant every month, from the anchor on. The next one begins at `next_at`.
+CREATE TABLE allowance (
+  organization_id TEXT NOT NULL,
+  id              TEXT NOT NULL,
+  amount          INTEGER NOT NULL CHECK (amount >= 0),
+  priority        INTEGER NOT NULL,
+  lapses          INTEGER NOT NULL CHECK (lapses IN (0, 1)),
+  reference       TEXT,
+  anchor_at       INTEGER NOT NULL,
+  next_at         INTEGER NOT NULL,
+  created_at      INTEGER NOT NULL,
+  ended_at        INTEGER,
+  PRIMARY KEY (organization_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX allowance_next_at ON allowance (next_at) WHERE ended_at IS NULL;
+CREATE UNIQUE INDEX allowance_reference ON allowance (organization_id, reference) WHERE reference IS NOT NULL;
+
+-- Secrets are kept as SHA-256.
+CREATE TABLE admin_token (
+  id         TEXT NOT NULL PRIMARY KEY,
+  hash       BLOB NOT NULL,
+  prefix     TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  revoked_at INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX admin_token_hash ON admin_token (hash);
+
+-- Of an operator (by an admin token) or of a member (by a token of an organization).
+CREATE TABLE admin_session (
+  hash           BLOB NOT NULL PRIMARY KEY,
+  admin_token_id TEXT,
+  token_id       TEXT,
+  created_at     INTEGER NOT NULL,
+  seen_at        INTEGER NOT NULL,
+  expires_at     INTEGER NOT NULL,
+  CHECK ((admin_token_id IS NULL) <> (token_id IS NULL))
+) STRICT, WITHOUT ROWID;
+
+-- Represents a token for a short time, with its rights and limits: given to a browser. Valid while its session lasts and the
+-- admin token behind it is not revoked.
+CREATE TABLE short_token (
+  hash           BLOB NOT NULL PRIMARY KEY,
+  token_id       TEXT NOT NULL,
+  expires_at     INTEGER NOT NULL,
+  session_hash   BLOB,
+  admin_token_id TEXT
+) STRICT, WITHOUT ROWID;
+
+-- Ids are UUIDv7, so they come in the order of time.
+CREATE TABLE audit_entry (
+  id              TEXT NOT NULL PRIMARY KEY,
+  made_at         INTEGER NOT NULL,
+  actor_kind      TEXT NOT NULL CHECK (actor_kind IN ('operator', 'member', 'command', 'service', 'anonymous')),
+  actor_id        TEXT,
+  address         TEXT,
+  request_id      TEXT,
+  action          TEXT NOT NULL,
+  organization_id TEXT,
+  subject_id      TEXT,
+  before          TEXT,
+  after           TEXT
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX audit_entry_organization ON audit_entry (organization_id, id);
+-- Only the newest failed sign-ins are kept.
+CREATE INDEX audit_entry_failed_sign_in ON audit_entry (id) WHERE action = 'session.sign_in_failed';
+
+-- Requests of administrators that carry an Idempotency-Key, with the answer to send again. The scope is 'operator' or the
+-- id of a member's organization. No answer holds a secret.
+CREATE TABLE admin_idempotency_key (
+  scope       TEXT NOT NULL,
+  key         TEXT NOT NULL,
+  fingerprint TEXT NOT NULL,
+  state       TEXT NOT NULL CHECK (state IN ('running', 'answered', 'interrupted')),
+  status      INTEGER,
+  answer      TEXT,
+  created_at  INTEGER NOT NULL,
+  expires_at  INTEGER NOT NULL,
+  CHECK ((state = 'answered') = (status IS NOT NULL AND answer IS NOT NULL)),
+  PRIMARY KEY (scope, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX admin_idempotency_key_expires_at ON admin_idempotency_key (expires_at);
+
+-- Usage of a day, summed up once the day is over: of an organization, or of all ('*'), by model, by token, by organization,
+-- or by the time to the first piece of the answer. The books do not depend on it.
+CREATE TABLE usage_day (
+  organization_id TEXT NOT NULL,
+  dimension       TEXT NOT NULL CHECK (dimension IN ('model', 'token', 'organization', 'first_token')),
+  day             INTEGER NOT NULL,
+  name            TEXT NOT NULL,
+  requests        INTEGER NOT NULL,
+  errors          INTEGER NOT NULL,
+  charged         INTEGER NOT NULL,
+  input_tokens    INTEGER NOT NULL,
+  output_tokens   INTEGER NOT NULL,
+  PRIMARY KEY (organization_id, dimension, day, name)
+) STRICT, WITHOUT ROWID;
+
+-- The days that are summed up.
+CREATE TABLE usage_day_done (
+  day     INTEGER NOT NULL PRIMARY KEY,
+  done_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Prompts and answers of organizations that store them: JSON texts, for some days. The books do not depend on it.
+CREATE TABLE conversation (
+  organization_id TEXT NOT NULL,
+  hold_id         TEXT NOT NULL,
+  ended_at        INTEGER NOT NULL,
+  is_truncated    INTEGER NOT NULL CHECK (is_truncated IN (0, 1)),
+  request         TEXT NOT NULL,
+  answer          TEXT,
+  PRIMARY KEY (organization_id, hold_id)
+) STRICT;
+
+CREATE INDEX conversation_ended_at ON conversation (ended_at);
+
+-- Requests of known organizations that were refused before credits were held for them, for seven days. The books do not
+-- depend on it.
+CREATE TABLE refusal (
+  organization_id TEXT NOT NULL,
+  id              TEXT NOT NULL,
+  token_id        TEXT NOT NULL,
+  request_id      TEXT NOT NULL,
+  endpoint        TEXT NOT NULL,
+  model           TEXT,
+  status          INTEGER NOT NULL,
+  code            TEXT NOT NULL,
+  message         TEXT NOT NULL,
+  duration_ms     INTEGER NOT NULL,
+  count           INTEGER NOT NULL CHECK (count > 0),
+  PRIMARY KEY (organization_id, id)
+) STRICT;
+
+CREATE INDEX refusal_id ON refusal (id);
+
+INSERT INTO organization (id, name, kind, created_at)
+VALUES ('org_playground', 'Playground', 'playground', CAST(unixepoch('subsec') * 1000 AS INTEGER));
+INSERT INTO balance (organization_id, granted, available, held, spent, expired)
+VALUES ('org_playground', 0, 0, 0, 0, 0);
