@@ -1,5 +1,3 @@
-import type { Selectable } from "kysely";
-import type pg from "pg";
 import type {
   AdjustmentRow,
   BookRows,
@@ -7,179 +5,42 @@ import type {
   GrantRow,
   HoldRow,
   IdempotencyKeyRow,
+  RequestRow,
   TokenBalanceRow,
   Transition,
 } from "../../credits/books.ts";
-import { budgetsOf, grantsOf, keysOf, type Name, type Names, nameKey, namesOf } from "../../credits/names.ts";
 import {
-  adjustmentFromTable,
-  adjustmentToTable,
-  balanceFromTable,
-  balanceToTable,
-  eventToTable,
-  grantFromTable,
-  grantToTable,
-  holdFromTable,
-  holdToTable,
-  keyFromTable,
-  keyToTable,
-  tokenBalanceFromTable,
-  tokenBalanceToTable,
-} from "../rows.ts";
-import type {
-  AdjustmentTable,
-  BalanceTable,
-  CreditGrantTable,
-  HoldTable,
-  IdempotencyKeyTable,
-  TokenBalanceTable,
-  UsageEventTable,
-} from "../tables.ts";
+  budgetsOf,
+  grantsOf,
+  holdsOf,
+  keysOf,
+  type Name,
+  type Names,
+  nameKey,
+  namesOf,
+  requestNamesOf,
+  tokensOf,
+} from "../../credits/names.ts";
+import { ADJUSTMENT, BALANCE, type BookTable, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE, WRITES } from "../schema.ts";
 import type { Transaction } from "./transact.ts";
 import { give, insert, put, update, type Write } from "./writes.ts";
 
-/** Column names with their types; what is left out is bigint. */
-type Columns<Table> = { [Column in keyof Table]: "text" | "bigint" };
-
-const BALANCE_COLUMNS: Columns<BalanceTable> = {
-  organization_id: "text",
-  granted: "bigint",
-  available: "bigint",
-  held: "bigint",
-  spent: "bigint",
-  expired: "bigint",
-  next_change_at: "bigint",
-};
-
-/** What can change of a token's balance, and its key. */
-const TOKEN_BALANCE_CHANGES = {
-  organization_id: "text",
-  token_id: "text",
-  held: "bigint",
-  spent: "bigint",
-} as const;
-
-/** What can change of a grant, and its key. */
-const GRANT_CHANGES = {
-  organization_id: "text",
-  id: "text",
-  remaining: "bigint",
-  revoked: "bigint",
-  state: "text",
-} as const;
-const GRANT_COLUMNS: Columns<CreditGrantTable> = {
-  ...GRANT_CHANGES,
-  source: "text",
-  amount: "bigint",
-  effective_at: "bigint",
-  expires_at: "bigint",
-  priority: "bigint",
-  reference: "text",
-  created_at: "bigint",
-};
-
-/** What can change of a hold and stands in its events too. */
-const ROUTE_COLUMNS = {
-  upstream: "text",
-  input_price: "bigint",
-  cached_input_price: "bigint",
-  cache_write_price: "bigint",
-  output_price: "bigint",
-  reasoning_price: "bigint",
-  input_tokens: "bigint",
-  cached_input_tokens: "bigint",
-  cache_write_tokens: "bigint",
-  output_tokens: "bigint",
-  reasoning_tokens: "bigint",
-} as const;
-const USAGE_COLUMNS = {
-  ...ROUTE_COLUMNS,
-  organization_id: "text",
-  token_id: "text",
-  request_id: "text",
-  model: "text",
-  metadata: "text",
-  made_at: "bigint",
-  shortfall: "bigint",
-} as const;
-
-const HOLD_RENEWAL = { organization_id: "text", id: "text", ...ROUTE_COLUMNS, expires_at: "bigint" } as const;
-const HOLD_END = {
-  ...HOLD_RENEWAL,
-  draws: "text",
-  state: "text",
-  charged: "bigint",
-  shortfall: "bigint",
-  credited: "bigint",
-  is_streamed: "bigint",
-  first_token_ms: "bigint",
-  attempts: "text",
-  failure: "text",
-} as const;
-const HOLD_COLUMNS: Columns<HoldTable> = {
-  ...USAGE_COLUMNS,
-  ...HOLD_END,
-  amount: "bigint",
-  idempotency_key: "text",
-};
-
-const EVENT_COLUMNS: Columns<UsageEventTable> = {
-  ...USAGE_COLUMNS,
-  hold_id: "text",
-  sequence: "bigint",
-  cost: "bigint",
-  basis: "text",
-  ending: "text",
-  charged_at: "bigint",
-};
-
-const KEY_COLUMNS: Columns<IdempotencyKeyTable> = {
-  organization_id: "text",
-  key: "text",
-  fingerprint: "text",
-  hold_id: "text",
-  answer: "text",
-  created_at: "bigint",
-  expires_at: "bigint",
-};
-
-const ADJUSTMENT_COLUMNS: Columns<AdjustmentTable> = {
-  organization_id: "text",
-  id: "text",
-  kind: "text",
-  amount: "bigint",
-  draws: "text",
-  is_all: "bigint",
-  grant_id: "text",
-  expires_at: "bigint",
-  hold_id: "text",
-  token_id: "text",
-  reference: "text",
-  note: "text",
-  made_at: "bigint",
-};
-
 const LOCK_BALANCES = "SELECT * FROM balance WHERE organization_id = ANY ($1) ORDER BY organization_id FOR UPDATE";
 const CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
-/** After the balances, in the order of their ids too. The second pair of arrays is of holds. */
+/** After the balances, in the order of their ids too. */
 const LOCK_TOKEN_BALANCES = `
-  SELECT * FROM token_balance WHERE (organization_id, token_id) IN (
-    SELECT * FROM unnest($1::text[], $2::text[])
-    UNION ALL
-    SELECT hold.organization_id, hold.token_id FROM unnest($3::text[], $4::text[]) AS named (organization_id, id)
-    JOIN hold ON hold.organization_id = named.organization_id AND hold.id = named.id
-  ) ORDER BY organization_id, token_id FOR UPDATE`;
+  SELECT * FROM token_balance WHERE (organization_id, token_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+  ORDER BY organization_id, token_id FOR UPDATE`;
 const LIVE_GRANTS = `
-  SELECT * FROM credit_grant WHERE organization_id = ANY ($1) AND (state = 'pending' OR remaining > 0)`;
+  SELECT * FROM credit_grant WHERE organization_id = ANY ($1) AND (state = 'pending' OR is_used_up = 0)`;
 const HOLDS = namedRows("hold", "id");
-const KEYED_HOLDS = `
-  SELECT hold.* FROM unnest($1::text[], $2::text[]) AS named (organization_id, id)
-  JOIN idempotency_key ON idempotency_key.organization_id = named.organization_id AND idempotency_key.key = named.id
-  JOIN hold ON hold.organization_id = named.organization_id AND hold.id = idempotency_key.hold_id`;
+/** Not a join: the ids themselves tell PostgreSQL which partitions to read. Ids are unique, the pairs are tested after it. */
+const REQUESTS = "SELECT * FROM request WHERE organization_id = ANY ($1) AND id = ANY ($2)";
 const KEYS = namedRows("idempotency_key", "key");
 const NAMED_GRANTS = namedRows("credit_grant", "id");
 const REFERRED_GRANTS = namedRows("credit_grant", "reference");
 const NAMED_ADJUSTMENTS = namedRows("adjustment", "id");
+const ADJUSTMENTS_OF_REQUESTS = namedRows("adjustment", "hold_id");
 const REFERRED_ADJUSTMENTS = `
   SELECT adjustment.* FROM unnest($1::text[], $2::text[], $3::text[]) AS named (organization_id, reference, kind)
   JOIN adjustment ON adjustment.organization_id = named.organization_id
@@ -187,49 +48,71 @@ const REFERRED_ADJUSTMENTS = `
 const DELETE_KEYS = `
   DELETE FROM idempotency_key USING unnest($1::text[], $2::text[]) AS named (organization_id, key)
   WHERE idempotency_key.organization_id = named.organization_id AND idempotency_key.key = named.key`;
+const DELETE_HOLDS = `
+  DELETE FROM hold USING unnest($1::text[], $2::text[]) AS named (organization_id, id)
+  WHERE hold.organization_id = named.organization_id AND hold.id = named.id`;
 
 function namedRows(table: string, column: string): string {
   return `SELECT ${table}.* FROM unnest($1::text[], $2::text[]) AS named (organization_id, name)
   JOIN ${table} ON ${table}.organization_id = named.organization_id AND ${table}.${column} = named.name`;
 }
 
-const UPDATE_BALANCES = update("balance", BALANCE_COLUMNS, ["organization_id"]);
-const UPDATE_TOKEN_BALANCES = update("token_balance", TOKEN_BALANCE_CHANGES, ["organization_id", "token_id"]);
-const INSERT_GRANTS = insert("credit_grant", GRANT_COLUMNS);
-const UPDATE_GRANTS = update("credit_grant", GRANT_CHANGES, ["organization_id", "id"]);
-const INSERT_HOLDS = insert("hold", HOLD_COLUMNS);
-const RENEW_HOLDS = update("hold", HOLD_RENEWAL, ["organization_id", "id"]);
-const END_HOLDS = update("hold", HOLD_END, ["organization_id", "id"]);
-const INSERT_EVENTS = insert("usage_event", EVENT_COLUMNS);
-const PUT_KEYS = put("idempotency_key", KEY_COLUMNS, ["organization_id", "key"]);
-const INSERT_ADJUSTMENTS = insert("adjustment", ADJUSTMENT_COLUMNS);
+const UPDATE_BALANCES = update(BALANCE, WRITES.balance);
+const UPDATE_TOKEN_BALANCES = update(TOKEN_BALANCE, WRITES.tokenBalance);
+const INSERT_GRANTS = insert(GRANT, WRITES.newGrant);
+const UPDATE_GRANTS = update(GRANT, WRITES.changedGrant);
+const INSERT_HOLDS = insert(HOLD, WRITES.newHold);
+const RENEW_HOLDS = update(HOLD, WRITES.renewedHold);
+const INSERT_REQUESTS = insert(REQUEST, WRITES.newRequest);
+const PUT_KEYS = put(KEY, WRITES.key);
+const INSERT_ADJUSTMENTS = insert(ADJUSTMENT, WRITES.newAdjustment);
 
 /**
- * The rows that a batch concerns. The balances are locked by the first statement, in the order of their ids; all else is
- * read by later ones, whose snapshots are younger than the locks. All are sent at once, without waiting in between; only
- * what rows name in their turn, and few do, is asked for after them.
+ * Reads the rows that a batch concerns. The balances are locked by the first statement, in the order of their ids; all
+ * else is read by later ones, whose snapshots are younger than the locks. All are sent at once, without waiting in
+ * between; only rows that other rows name, which few batches need, are read after them.
  */
 export async function readRows(transaction: Transaction, transitions: readonly Transition[]): Promise<BookRows> {
   const names = namesOf(transitions);
-  const [balances, clock, holds, keys, tokenBalances, grants, adjustments] = await Promise.all([
-    transaction.query<Selectable<BalanceTable>>(LOCK_BALANCES, [names.organizationIds]),
+  const reader = new Reader(transaction);
+  const [balances, clock, holds, requests, keys, tokenBalances, grants, adjustments] = await Promise.all([
+    reader.rows(BALANCE, LOCK_BALANCES, [names.organizationIds]),
     transaction.query<{ now: bigint }>(CLOCK),
-    readHolds(transaction, names),
-    read(transaction, KEYS, keyFromTable, names.keys),
-    readTokenBalances(transaction, names),
-    readGrants(transaction, names),
-    readAdjustments(transaction, names),
+    reader.named(HOLD, HOLDS, names.holds),
+    readRequests(reader, names.holds),
+    reader.named(KEY, KEYS, names.keys),
+    readTokenBalances(reader, names.tokens, []),
+    readGrants(reader, names),
+    readAdjustments(reader, names),
   ]);
-  await Promise.all([readDrawn(transaction, holds, grants), readKeysOf(transaction, holds, keys)]);
+  const rows = { holds, requests, keys, tokenBalances, grants, adjustments };
+  await readNamedByRows(reader, names, rows);
   return {
     nowMs: Number(clock.rows[0]?.now),
-    balances: balances.rows.map(balanceFromTable),
+    balances,
     tokenBalances,
     holds,
+    requests,
     keys,
     grants: [...grants.values()],
-    adjustments,
+    adjustments: [...new Map(adjustments.map((row) => [nameKey(row.organizationId, row.id), row])).values()],
   };
+}
+
+class Reader {
+  readonly #transaction: Transaction;
+
+  constructor(transaction: Transaction) {
+    this.#transaction = transaction;
+  }
+
+  async rows<Row extends object>(table: BookTable<Row>, text: string, values: unknown[]): Promise<Row[]> {
+    return (await this.#transaction.query(text, values)).rows.map(table.fromRecord);
+  }
+
+  async named<Row extends object>(table: BookTable<Row>, text: string, names: readonly Name[]): Promise<Row[]> {
+    return names.length === 0 ? [] : this.rows(table, text, columnsOf(names));
+  }
 }
 
 /** One array of organizations, and one of what is named of each. */
@@ -237,119 +120,132 @@ function columnsOf(names: readonly Name[]): [string[], string[]] {
   return [names.map(({ organizationId }) => organizationId), names.map(({ id }) => id)];
 }
 
-async function read<Table extends pg.QueryResultRow, Row>(
-  transaction: Transaction,
-  text: string,
-  fromTable: (row: Table) => Row,
-  names: readonly Name[],
-): Promise<Row[]> {
-  if (names.length === 0) return [];
-  return (await transaction.query<Table>(text, columnsOf(names))).rows.map(fromTable);
+function keysOfNames(names: readonly Name[]): Set<string> {
+  return new Set(names.map(({ organizationId, id }) => nameKey(organizationId, id)));
 }
 
-/** The holds that are named, and those of the keys that are. */
-async function readHolds(transaction: Transaction, { holds, keys }: Names): Promise<HoldRow[]> {
-  const [named, keyed] = await Promise.all([
-    read(transaction, HOLDS, holdFromTable, holds),
-    read(transaction, KEYED_HOLDS, holdFromTable, keys),
-  ]);
-  const known = new Set(
-    keyed.length === 0 ? [] : named.map(({ organizationId, holdId }) => nameKey(organizationId, holdId)),
-  );
-  return [...named, ...keyed.filter(({ organizationId, holdId }) => !known.has(nameKey(organizationId, holdId)))];
+/** Each name once, without those of rows that were read. */
+function without(names: readonly Name[], read: readonly Name[]): Name[] {
+  if (names.length === 0) return [];
+  const known = keysOfNames(read);
+  const once = new Map(names.map((name) => [nameKey(name.organizationId, name.id), name]));
+  return [...once].flatMap(([key, name]) => (known.has(key) ? [] : [name]));
+}
+
+async function readRequests(reader: Reader, names: readonly Name[]): Promise<RequestRow[]> {
+  const rows = await reader.named(REQUEST, REQUESTS, names);
+  if (rows.length === 0) return rows;
+  const wanted = keysOfNames(names);
+  return rows.filter(({ organizationId, holdId }) => wanted.has(nameKey(organizationId, holdId)));
 }
 
 async function readTokenBalances(
-  transaction: Transaction,
-  { tokens, holdsOfUnknownToken }: Names,
+  reader: Reader,
+  names: readonly Name[],
+  known: readonly TokenBalanceRow[],
 ): Promise<TokenBalanceRow[]> {
-  if (tokens.length === 0 && holdsOfUnknownToken.length === 0) return [];
-  const lock = async (names: readonly Name[], holds: readonly Name[]) => {
-    const columns = [...columnsOf(names), ...columnsOf(holds)];
-    const { rows } = await transaction.query<Selectable<TokenBalanceTable>>(LOCK_TOKEN_BALANCES, columns);
-    return rows.map(tokenBalanceFromTable);
-  };
-  const rows = await lock(tokens, holdsOfUnknownToken);
-  const known = new Set(rows.map(({ organizationId, tokenId }) => nameKey(organizationId, tokenId)));
-  const shared = budgetsOf(rows).filter(({ organizationId, id }) => !known.has(nameKey(organizationId, id)));
-  // Locked out of the order of ids, but under the lock of the balance that everybody who wants them takes first.
-  return shared.length === 0 ? rows : [...rows, ...(await lock(shared, []))];
+  const knownNames = known.map(({ organizationId, tokenId }) => ({ organizationId, id: tokenId }));
+  const rows = await reader.named(TOKEN_BALANCE, LOCK_TOKEN_BALANCES, without(names, knownNames));
+  const read = [...known, ...rows].map(({ organizationId, tokenId }) => ({ organizationId, id: tokenId }));
+  // Locked out of the order of ids, but under the lock of the balance that every transaction takes first.
+  const shared = without(budgetsOf(rows), read);
+  return [...rows, ...(await reader.named(TOKEN_BALANCE, LOCK_TOKEN_BALANCES, shared))];
 }
 
 /** By organization and id. */
 type Grants = Map<string, GrantRow>;
 
 /** The grants that something remains of or that are pending, and those that the batch names. */
-async function readGrants(transaction: Transaction, names: Names): Promise<Grants> {
+async function readGrants(reader: Reader, names: Names): Promise<Grants> {
   const [live, named, referred] = await Promise.all([
-    transaction.query<Selectable<CreditGrantTable>>(LIVE_GRANTS, [names.organizationIds]),
-    read(transaction, NAMED_GRANTS, grantFromTable, names.grants),
-    read(transaction, REFERRED_GRANTS, grantFromTable, names.grantReferences),
+    reader.rows(GRANT, LIVE_GRANTS, [names.organizationIds]),
+    reader.named(GRANT, NAMED_GRANTS, names.grants),
+    reader.named(GRANT, REFERRED_GRANTS, names.grantReferences),
   ]);
   const grants: Grants = new Map();
-  addGrants(grants, [...live.rows.map(grantFromTable), ...named, ...referred]);
+  addGrants(grants, [...live, ...named, ...referred]);
   return grants;
-}
-
-/** Adds the grants that holds draw on and that nothing remains of: few batches have any. */
-async function readDrawn(transaction: Transaction, holds: readonly HoldRow[], grants: Grants): Promise<void> {
-  const missing = grantsOf(holds).filter(({ organizationId, id }) => !grants.has(nameKey(organizationId, id)));
-  const once = new Map(missing.map((name) => [nameKey(name.organizationId, name.id), name]));
-  addGrants(grants, await read(transaction, NAMED_GRANTS, grantFromTable, [...once.values()]));
 }
 
 function addGrants(grants: Grants, rows: GrantRow[]): void {
   for (const row of rows) grants.set(nameKey(row.organizationId, row.id), row);
 }
 
-/** Adds the keys of the holds that were made with one. */
-async function readKeysOf(
-  transaction: Transaction,
-  holds: readonly HoldRow[],
-  keys: IdempotencyKeyRow[],
-): Promise<void> {
-  const known = new Set(keys.map(({ organizationId, key }) => nameKey(organizationId, key)));
-  const missing = keysOf(holds).filter(({ organizationId, id }) => !known.has(nameKey(organizationId, id)));
-  const once = new Map(missing.map((name) => [nameKey(name.organizationId, name.id), name]));
-  keys.push(...(await read(transaction, KEYS, keyFromTable, [...once.values()])));
-}
-
-async function readAdjustments(
-  transaction: Transaction,
-  { adjustments, adjustmentReferences }: Names,
-): Promise<AdjustmentRow[]> {
+async function readAdjustments(reader: Reader, { adjustments, adjustmentReferences }: Names): Promise<AdjustmentRow[]> {
   if (adjustments.length === 0) return [];
   const kinds = adjustmentReferences.map(({ kind }) => kind);
   const [named, referred] = await Promise.all([
-    read(transaction, NAMED_ADJUSTMENTS, adjustmentFromTable, adjustments),
-    transaction.query<Selectable<AdjustmentTable>>(REFERRED_ADJUSTMENTS, [...columnsOf(adjustmentReferences), kinds]),
+    reader.named(ADJUSTMENT, NAMED_ADJUSTMENTS, adjustments),
+    reader.rows(ADJUSTMENT, REFERRED_ADJUSTMENTS, [...columnsOf(adjustmentReferences), kinds]),
   ]);
-  const rows = [...named, ...referred.rows.map(adjustmentFromTable)];
-  return [...new Map(rows.map((row) => [nameKey(row.organizationId, row.id), row])).values()];
+  return [...named, ...referred];
+}
+
+interface Read {
+  holds: HoldRow[];
+  requests: RequestRow[];
+  keys: IdempotencyKeyRow[];
+  tokenBalances: TokenBalanceRow[];
+  grants: Grants;
+  adjustments: AdjustmentRow[];
+}
+
+/** Adds the rows that rows name in their turn: the request of a key, the token, key, grants and adjustments of a request. */
+async function readNamedByRows(reader: Reader, names: Names, read: Read): Promise<void> {
+  const { holds, requests, keys, tokenBalances, grants, adjustments } = read;
+  const known = [
+    ...requestNamesOf(requests),
+    ...holds.map(({ organizationId, holdId: id }) => ({ organizationId, id })),
+  ];
+  const ofKeys = without(holdsOf(keys), [...known, ...names.holds]);
+  const isUnread = ({ organizationId, id }: Name) => !grants.has(nameKey(organizationId, id));
+  const drawnOn = without([...grantsOf(holds), ...grantsOf(requests)].filter(isUnread), []);
+  const tokens = without(tokensOf(holds, requests), names.tokens);
+  const [keyedHolds, keyedRequests, ownKeys, drawn, more] = await Promise.all([
+    reader.named(HOLD, HOLDS, ofKeys),
+    readRequests(reader, ofKeys),
+    reader.named(KEY, KEYS, without(keysOf(holds, requests), names.keys)),
+    reader.named(GRANT, NAMED_GRANTS, drawnOn),
+    readTokenBalances(reader, tokens, tokenBalances),
+  ]);
+  holds.push(...keyedHolds);
+  requests.push(...keyedRequests);
+  keys.push(...ownKeys);
+  addGrants(grants, drawn);
+  tokenBalances.push(...more);
+  adjustments.push(...(await reader.named(ADJUSTMENT, ADJUSTMENTS_OF_REQUESTS, requestNamesOf(requests))));
 }
 
 /** Writes what a batch decided: one statement for each table and kind of write that it needs, all sent at once. */
 export async function writeRows(transaction: Transaction, writes: BookWrites): Promise<void> {
-  const write = async ({ table, text, columns }: Write, rows: Record<string, unknown>[]) => {
-    if (rows.length === 0) return;
-    const given = give(columns, rows);
-    const { rowCount } = await transaction.query(text(given), given.values);
+  const expectAll = (table: string, rowCount: number | null, rows: number) => {
     // Under the lock of its balance no row can have gone; if one has, nothing of the batch may be booked.
-    if (rowCount !== rows.length) throw new Error(`${rowCount} of ${rows.length} rows of ${table} were written`);
+    if (rowCount !== rows) throw new Error(`${rowCount} of ${rows} rows of ${table} were written`);
+  };
+  const write = async <Row>({ table, part, kinds, text }: Write<Row>, rows: readonly Row[]) => {
+    if (rows.length === 0) return;
+    const given = give(part, kinds, rows);
+    expectAll(table, (await transaction.query(text(given), given.values)).rowCount, rows.length);
   };
   const removedKeys = writes.removedKeys.map(({ organizationId, key }) => ({ organizationId, id: key }));
+  const removedHolds = writes.removedHolds.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
+  const removeHolds = async () => {
+    if (removedHolds.length === 0) return;
+    const { rowCount } = await transaction.query(DELETE_HOLDS, columnsOf(removedHolds));
+    expectAll("hold", rowCount, removedHolds.length);
+  };
   await Promise.all([
-    write(UPDATE_BALANCES, writes.balances.map(balanceToTable)),
-    write(UPDATE_TOKEN_BALANCES, writes.tokenBalances.map(tokenBalanceToTable)),
-    write(INSERT_GRANTS, writes.newGrants.map(grantToTable)),
-    write(UPDATE_GRANTS, writes.changedGrants.map(grantToTable)),
-    write(INSERT_HOLDS, writes.newHolds.map(holdToTable)),
-    write(RENEW_HOLDS, writes.renewedHolds.map(holdToTable)),
-    write(END_HOLDS, writes.endedHolds.map(holdToTable)),
-    write(INSERT_EVENTS, writes.events.map(eventToTable)),
-    write(PUT_KEYS, writes.keys.map(keyToTable)),
-    // One past its time may be gone already.
+    write(UPDATE_BALANCES, writes.balances),
+    write(UPDATE_TOKEN_BALANCES, writes.tokenBalances),
+    write(INSERT_GRANTS, writes.newGrants),
+    write(UPDATE_GRANTS, writes.changedGrants),
+    write(INSERT_HOLDS, writes.newHolds),
+    write(RENEW_HOLDS, writes.renewedHolds),
+    removeHolds(),
+    write(INSERT_REQUESTS, writes.newRequests),
+    write(PUT_KEYS, writes.keys),
+    // One that has expired may be gone already.
     removedKeys.length > 0 && transaction.query(DELETE_KEYS, columnsOf(removedKeys)),
-    write(INSERT_ADJUSTMENTS, writes.newAdjustments.map(adjustmentToTable)),
+    write(INSERT_ADJUSTMENTS, writes.newAdjustments),
   ]);
 }

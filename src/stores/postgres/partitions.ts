@@ -1,16 +1,16 @@
 import type pg from "pg";
+import { idAt } from "../../credits/request-id.ts";
 import { query, transact } from "./transact.ts";
 
-const DAY_MS = 86_400_000;
-const DAYS_AHEAD = 7;
+const MONTHS_AHEAD = 2;
 const EVERY_MS = 3_600_000;
-/** Reads of the events wait behind a partition that waits to be attached. */
+/** Reads of the requests wait behind a partition that waits to be attached. */
 const LOCK_TIMEOUT_MS = 500;
 
 /**
- * Makes the partitions of today and of the days to come, now and every hour. Nodes that do it at once do no harm. Where
- * it fails the events of that day go to the default partition, which is no loss; once there, they stay there, and their
- * day gets no partition of its own. Returns how to stop.
+ * Creates the partitions of this month and of the months to come, now and every hour. Nodes may do it at the same time.
+ * Where it fails, the requests of that month go to the default partition, where they stay; nothing is lost, and that
+ * month gets no partition of its own. Returns a function that stops it.
  */
 export async function keepPartitions(pool: pg.Pool): Promise<() => void> {
   const make = () => makePartitions(pool).catch(() => {});
@@ -20,30 +20,30 @@ export async function keepPartitions(pool: pg.Pool): Promise<() => void> {
   return () => clearInterval(timer);
 }
 
-/** Makes the partitions that are missing. Rejects when the store cannot be reached. */
+/** Creates the partitions that are missing. Rejects when the store cannot be reached. */
 export async function makePartitions(pool: pg.Pool): Promise<void> {
   const { rows } = await query<{ now: bigint }>(pool, {
     text: "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now",
     isRepeatable: true,
   });
-  const today = Math.floor(Number(rows[0]?.now) / DAY_MS) * DAY_MS;
-  for (let ahead = 0; ahead <= DAYS_AHEAD; ahead += 1) {
-    const from = today + ahead * DAY_MS;
-    const name = `usage_event_${new Date(from).toISOString().slice(0, 10).replaceAll("-", "")}`;
+  const today = new Date(Number(rows[0]?.now));
+  for (let ahead = 0; ahead <= MONTHS_AHEAD; ahead += 1) {
+    const month = (more: number) => Date.UTC(today.getUTCFullYear(), today.getUTCMonth() + ahead + more);
+    const name = `request_${new Date(month(0)).toISOString().slice(0, 7).replace("-", "")}`;
     const text = "SELECT to_regclass($1) IS NOT NULL AS made";
     const found = await query<{ made: boolean }>(pool, { text, values: [name], isRepeatable: true });
-    // One day that cannot be made must not keep the later ones from being made in time.
-    if (found.rows[0]?.made === false) await makePartition(pool, name, from).catch(() => {});
+    // A month that cannot be created must not keep the later ones from being created in time.
+    if (found.rows[0]?.made === false) await makePartition(pool, name, month(0), month(1)).catch(() => {});
   }
 }
 
-/** Attached and not made in its place: charges go on meanwhile, which CREATE TABLE … PARTITION OF would lock out. */
-function makePartition(pool: pg.Pool, name: string, from: number): Promise<void> {
+/** Attached and not created in its place: charges continue meanwhile, which CREATE TABLE … PARTITION OF would lock out. */
+function makePartition(pool: pg.Pool, name: string, fromMs: number, toMs: number): Promise<void> {
   return transact(pool, { kind: "booking", isRepeatable: false }, async (client) => {
     await client.query(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
-    await client.query(`CREATE TABLE ${name} (LIKE usage_event INCLUDING ALL)`);
+    await client.query(`CREATE TABLE ${name} (LIKE request INCLUDING ALL)`);
     await client.query(
-      `ALTER TABLE usage_event ATTACH PARTITION ${name} FOR VALUES FROM (${from}) TO (${from + DAY_MS})`,
+      `ALTER TABLE request ATTACH PARTITION ${name} FOR VALUES FROM ('${idAt(fromMs)}') TO ('${idAt(toMs)}')`,
     );
   });
 }

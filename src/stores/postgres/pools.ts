@@ -6,6 +6,8 @@ export interface Pools {
   holds: pg.Pool;
   /** Everything else, on disk before it is answered. */
   durable: pg.Pool;
+  /** Reports: they never take the connections of settlements. */
+  reports: pg.Pool;
   /** host:port/database */
   place: string;
 }
@@ -20,6 +22,7 @@ const QUERY_TIMEOUT_MS = 7_000;
 const IDLE_IN_TRANSACTION_TIMEOUT_MS = 10_000;
 const HOLD_CONNECTIONS = 4;
 const DURABLE_CONNECTIONS = 8;
+const REPORT_CONNECTIONS = 4;
 
 const INT8 = 20;
 const NUMERIC = 1700;
@@ -61,6 +64,7 @@ export function openPools(url: string, connectTimeoutMs = CONNECT_TIMEOUT_MS): P
     place: placeOf(url),
     holds: open(HOLD_CONNECTIONS, "synchronous_commit=off"),
     durable: open(DURABLE_CONNECTIONS, "synchronous_commit=on"),
+    reports: open(REPORT_CONNECTIONS, "default_transaction_read_only=on"),
   };
 }
 
@@ -92,6 +96,6 @@ function placeOf(url: string): string {
 }
 
 /** Resolves when every connection has ended; those at work end their work first. */
-export async function closePools({ holds, durable }: Pools): Promise<void> {
-  await Promise.all([holds.end(), durable.end()]);
+export async function closePools({ holds, durable, reports }: Pools): Promise<void> {
+  await Promise.all([holds.end(), durable.end(), reports.end()]);
 }

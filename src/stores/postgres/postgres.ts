@@ -118,7 +118,7 @@ function books(pools: Pools, database: PortableDatabase): Books {
   return { ...bookReads(database), apply: apply as Books["apply"] };
 }
 
-function portableDatabase({ durable: pool, holds }: Pools): PortableDatabase {
+function portableDatabase({ durable: pool, holds, reports }: Pools): PortableDatabase {
   const kysely = new Kysely<Tables>({ dialect: poolDialect(pool) });
   return {
     kysely,
@@ -133,7 +133,7 @@ function portableDatabase({ durable: pool, holds }: Pools): PortableDatabase {
       }),
     writeIf: (required, rest) => writeIf(pool, required, rest),
     snapshot: (queries: CompiledQuery[]) =>
-      transact(pool, { kind: "snapshot", isRepeatable: true }, async (client) => {
+      transact(reports, { kind: "snapshot", isRepeatable: true }, async (client) => {
         await client.query(`SET LOCAL statement_timeout = ${SNAPSHOT_TIMEOUT_MS}`);
         const found: Record<string, unknown>[][] = [];
         for (const { sql: text, parameters } of queries) {

@@ -1,60 +1,67 @@
+import type { BookTable, TablePart } from "../schema.ts";
+
 /**
- * Makes the statement that writes rows from what is given of them. It is planned each time: a plan that was kept from when
- * a table was small would read all of it.
+ * The statement that writes rows, made from the rows. It is planned each time: a plan that was kept from when a table was
+ * small would read all of it.
  */
-export interface Write {
+export interface Write<Row> {
   table: string;
-  columns: Record<string, string>;
+  part: TablePart<Row>;
+  /** Types of the columns. */
+  kinds: Readonly<Record<string, string>>;
   text(given: Given): string;
 }
 
-/** The rows of a write as parameters: what all of them share once, everything else as one array a column. */
+/** The rows of a write as parameters: a value that all of them share once, everything else as one array a column. */
 export interface Given {
   values: unknown[];
-  /** What stands for each column. */
+  /** The expression for each column. */
   terms: Record<string, string>;
-  /** Gives a row for each that is to be written. */
+  /** Produces a row for each that is to be written. */
   from: string;
 }
 
-/** Of a batch's holds and events most columns are the same: they are neither written out nor read again for each. */
-export function give(columns: Record<string, string>, rows: Record<string, unknown>[]): Given {
-  const names = Object.keys(columns);
-  const isShared = (name: string) => rows.every((row) => row[name] === rows[0]?.[name]);
+/** Most columns of the requests of a batch are the same: they are neither written out nor parsed again for each. */
+export function give<Row>(part: TablePart<Row>, kinds: Write<Row>["kinds"], rows: readonly Row[]): Given {
+  const names = part.columns;
+  const cells = rows.map((row) => part.toCells(row));
+  const isShared = (index: number) => cells.every((row) => row[index] === cells[0]?.[index]);
   // There is always one array, which the number of rows comes from.
-  const arrays = new Set(names.filter((name) => !isShared(name)));
+  const arrays = new Set(names.filter((_, index) => !isShared(index)));
   if (arrays.size === 0 && names[0] !== undefined) arrays.add(names[0]);
-  const place = (name: string) => `$${names.indexOf(name) + 1}::${columns[name]}`;
+  const place = (name: string) => `$${names.indexOf(name) + 1}::${kinds[name]}`;
   const listed = [...arrays];
   return {
-    values: names.map((name) => (arrays.has(name) ? rows.map((row) => row[name]) : rows[0]?.[name])),
+    values: names.map((name, index) => (arrays.has(name) ? cells.map((row) => row[index]) : cells[0]?.[index])),
     terms: Object.fromEntries(names.map((name) => [name, arrays.has(name) ? `given.${name}` : place(name)])),
     from: `unnest(${listed.map((name) => `${place(name)}[]`).join(", ")}) AS given (${listed.join(", ")})`,
   };
 }
 
 /** Inserts rows. */
-export function insert(table: string, columns: Record<string, string>): Write {
-  const names = Object.keys(columns);
+export function insert<Row extends object>({ name, kinds }: BookTable<Row>, part: TablePart<Row>): Write<Row> {
+  const names = part.columns;
   const text = ({ terms, from }: Given) =>
-    `INSERT INTO ${table} (${names.join(", ")}) SELECT ${names.map((name) => terms[name]).join(", ")} FROM ${from}`;
-  return { table, columns, text };
+    `INSERT INTO ${name} (${names.join(", ")}) SELECT ${names.map((column) => terms[column]).join(", ")} FROM ${from}`;
+  return { table: name, part, kinds, text };
 }
 
-/** Inserts, or takes the place of the row with the same key. */
-export function put(table: string, columns: Record<string, string>, key: string[]): Write {
-  const inserted = insert(table, columns);
-  const changed = Object.keys(columns).filter((name) => !key.includes(name));
-  const conflict = `ON CONFLICT (${key.join(", ")}) DO UPDATE SET ${changed.map((name) => `${name} = excluded.${name}`).join(", ")}`;
+/** Inserts rows, or replaces those with the same key. */
+export function put<Row extends object>(table: BookTable<Row>, part: TablePart<Row>): Write<Row> {
+  const inserted = insert(table, part);
+  const changed = part.columns.filter((column) => !table.key.includes(column));
+  const assignments = changed.map((column) => `${column} = excluded.${column}`).join(", ");
+  const conflict = `ON CONFLICT (${table.key.join(", ")}) DO UPDATE SET ${assignments}`;
   return { ...inserted, text: (given) => `${inserted.text(given)} ${conflict}` };
 }
 
-/** Changes the rows with the same key. */
-export function update(table: string, columns: Record<string, string>, key: string[]): Write {
-  const changed = Object.keys(columns).filter((name) => !key.includes(name));
+/** Updates the rows with the same key. */
+export function update<Row extends object>({ name, key, kinds }: BookTable<Row>, part: TablePart<Row>): Write<Row> {
+  const changed = part.columns.filter((column) => !key.includes(column));
   const text = ({ terms, from }: Given) => {
-    const set = changed.map((name) => `${name} = ${terms[name]}`).join(", ");
-    return `UPDATE ${table} SET ${set} FROM ${from} WHERE ${key.map((name) => `${table}.${name} = ${terms[name]}`).join(" AND ")}`;
+    const set = changed.map((column) => `${column} = ${terms[column]}`).join(", ");
+    const where = key.map((column) => `${name}.${column} = ${terms[column]}`).join(" AND ");
+    return `UPDATE ${name} SET ${set} FROM ${from} WHERE ${where}`;
   };
-  return { table, columns, text };
+  return { table: name, part, kinds, text };
 }
