@@ -22,27 +22,35 @@ beforeEach(() => {
 
 function factsOf(holdId: string): HoldFacts {
   const request = { tokenId: "tok_1", requestId: "req_1", model: "gpt", upstream: "openai/gpt", metadata: null };
-  return { holdId, organizationId: ORGANIZATION, prices: PRICES, ...request };
+  const idempotencyKey = null;
+  return { holdId, organizationId: ORGANIZATION, prices: PRICES, idempotencyKey, ...request };
 }
 function grant(grantId: string, amount: bigint, rest: Partial<GrantTransition> = {}) {
   const defaults = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
   return books.bookOne({ kind: "grant", organizationId: ORGANIZATION, grantId, amount, ...defaults, ...rest });
 }
 function holding(holdId: string, least: bigint, most = least): HoldTransition {
-  return { kind: "hold", facts: factsOf(holdId), least, most, lifeMs: 100 };
+  return { kind: "hold", facts: factsOf(holdId), least, most, lifeMs: 100, owner: "owner_1" };
 }
 function settling(holdId: string, tokens: Partial<TokenCounts>, end: EventEnd = "complete"): SettleTransition {
   return { kind: "settle", facts: factsOf(holdId), tokens: { ...NO_TOKENS, ...tokens }, basis: "reported", end };
 }
 function renewing(holdId: string, amount: bigint, tokens: Partial<TokenCounts> = {}): RenewTransition {
-  return { kind: "renew", facts: factsOf(holdId), amount, tokens: { ...NO_TOKENS, ...tokens }, lifeMs: 100 };
+  return {
+    kind: "renew",
+    facts: factsOf(holdId),
+    amount,
+    tokens: { ...NO_TOKENS, ...tokens },
+    lifeMs: 100,
+    owner: "owner_1",
+  };
 }
 const named = (holdId: string) => ({ organizationId: ORGANIZATION, holdId });
-const releasing = (holdId: string) => ({ kind: "release" as const, ...named(holdId) });
+const releasing = (holdId: string) => ({ kind: "release" as const, facts: factsOf(holdId) });
 const expiring = (holdId: string) => ({ kind: "expire" as const, ...named(holdId) });
 const balance = () => books.balances.get(ORGANIZATION);
 const remaining = (grantId: string) => books.grants.get(keyOf(ORGANIZATION, grantId))?.remaining;
-const row = (holdId: string) => books.holds.get(keyOf(ORGANIZATION, holdId));
+const row = (holdId: string) => books.seen.get(keyOf(ORGANIZATION, holdId));
 const event = (holdId: string, sequence: 0 | 1) => books.events.get(keyOf(ORGANIZATION, holdId, sequence));
 
 function expireWithCheckpoint(holdId: string, tokens: Partial<TokenCounts>) {
@@ -219,7 +227,7 @@ describe("expire", () => {
     });
     expect(balance()).toMatchObject(left);
     expect(books.bookOne(settling("a", { input: 40 }))).toEqual(outcome);
-    expect(books.bookOne(expiring("a"))).toEqual({ outcome: "kept", state: "charged" });
+    expect(books.bookOne(expiring("a"))).toEqual({ outcome: "expired", charged: 7n, shortfall: 0n });
     expect(books.events.size).toBe(2);
   });
 

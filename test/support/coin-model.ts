@@ -72,7 +72,8 @@ export class CoinModel {
       remaining: BigInt(count(grant.coins, "available")),
     }));
     const holds = [...organization.holds].map(([id, hold]) => {
-      const { state, amount, coins, bills, expiresAtMs, shortfall, credited, trace } = hold;
+      const { state, amount, coins, bills, shortfall, credited, trace = null } = hold;
+      const expiresAtMs = state === "open" ? hold.expiresAtMs : null;
       const drawn = tally(coins);
       const costs = bills.map(BigInt);
       const amounts = { amount: BigInt(amount), shortfall: BigInt(shortfall), credited: BigInt(credited) };
@@ -197,7 +198,8 @@ function setAside(
   const coins = purseOf(organization).slice(0, amount);
   for (const coin of coins) coin.place = "held";
   const delivered = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
-  const nothing = { bills: [], shortfall: 0, credited: 0, trace: null };
+  const recovered = { charged: 0, shortfall: 0 };
+  const nothing = { bills: [], shortfall: 0, credited: 0, trace: null, isSettledLate: false, recovered };
   const hold: CoinHold = { tokenId, state: "open", amount, coins, prices, delivered, expiresAtMs, ...nothing };
   organization.holds.set(holdId, hold);
   return hold;
@@ -207,9 +209,11 @@ function settle(organization: CoinOrganization, transition: Of<"settle">, nowMs:
   const { facts, tokens, answer, trace } = transition;
   const hold = organization.holds.get(facts.holdId) ?? setAside(organization, facts, 0, nowMs);
   if (hold.state === "released") return { outcome: "released" };
-  if (hold.state !== "charged") {
+  if (hold.state === "open" || (hold.state === "recovered" && !hold.isSettledLate)) {
     pay(organization, hold, priceInMicro(tokens, facts.prices), nowMs);
-    Object.assign(hold, { state: "charged", trace });
+    if (hold.state === "open") hold.state = "charged";
+    else hold.isSettledLate = true;
+    hold.trace = trace ?? null;
     for (const key of organization.keys.values()) {
       if (key.holdId === facts.holdId && typeof answer === "string") key.answer = answer;
     }
@@ -223,23 +227,27 @@ function settle(organization: CoinOrganization, transition: Of<"settle">, nowMs:
 }
 
 function end(organization: CoinOrganization, transition: Of<"release" | "expire">, nowMs: number): Outcome {
-  const hold = organization.holds.get(transition.holdId);
-  if (hold === undefined) return { outcome: "missing" };
   if (transition.kind === "release") {
-    if (hold.state === "charged" || hold.state === "expired") return { outcome: hold.state };
+    const { facts } = transition;
+    const hold = organization.holds.get(facts.holdId) ?? setAside(organization, facts, 0, nowMs);
+    if (hold.state === "charged" || hold.state === "recovered") return { outcome: hold.state };
     giveBack(organization, hold, 0, nowMs);
     if (hold.state === "open") {
-      for (const [id, key] of organization.keys) if (key.holdId === transition.holdId) organization.keys.delete(id);
+      for (const [id, key] of organization.keys) if (key.holdId === facts.holdId) organization.keys.delete(id);
       Object.assign(hold, { state: "released", trace: transition.trace });
     }
     return { outcome: "released", available: BigInt(purseOf(organization).length) };
   }
+  const hold = organization.holds.get(transition.holdId);
+  if (hold === undefined) return { outcome: "missing" };
   if (hold.state === "open" && hold.expiresAtMs <= nowMs) {
     pay(organization, hold, priceInMicro(hold.delivered, hold.prices), nowMs);
-    hold.state = "expired";
+    hold.state = "recovered";
+    hold.recovered = { charged: hold.coins.length, shortfall: hold.shortfall };
   }
-  if (hold.state !== "expired") return { outcome: "kept", state: hold.state };
-  return { outcome: "expired", charged: BigInt(hold.coins.length), shortfall: BigInt(hold.shortfall) };
+  if (hold.state !== "recovered") return { outcome: "kept", state: hold.state };
+  const { charged, shortfall } = hold.recovered;
+  return { outcome: "expired", charged: BigInt(charged), shortfall: BigInt(shortfall) };
 }
 
 function revoke(
@@ -316,7 +324,7 @@ function earlierAdjustment({ adjustments }: CoinOrganization, transition: Of<"re
 function emptyAdjustment(organizationId: string, transition: Of<"revoke" | "credit">, nowMs: number): AdjustmentRow {
   const { adjustmentId: id, kind, reference, note } = transition;
   const terms = { isAll: false, grantId: null, expiresAtMs: null };
-  const nothing = { ...terms, amount: 0n, draws: [], holdId: null, tokenId: null };
+  const nothing = { ...terms, amount: 0n, draws: [], holdId: null, tokenId: null, settlement: null };
   return { organizationId, id, kind, ...nothing, reference, note, madeAtMs: nowMs };
 }
 

@@ -20,7 +20,10 @@ interface CoinGrant {
 }
 export interface CoinHold {
   tokenId: string;
-  state: "open" | "charged" | "released" | "expired";
+  state: "open" | "charged" | "released" | "recovered";
+  isSettledLate: boolean;
+  /** What it was charged, and what it was short of, when it was recovered. */
+  recovered: { charged: number; shortfall: number };
   amount: number;
   /** Held or spent for it. */
   coins: Coin[];

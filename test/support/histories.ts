@@ -43,7 +43,8 @@ const facts: fc.Arbitrary<HoldFacts> = fc
   .tuple(organizationId, holdId, prices, fc.constantFrom("sandbox/a", "sandbox/b"))
   .map(([organizationId, holdId, prices, upstream]) => {
     const tokenId = TOKENS[holdId] ?? "tok_free";
-    const request = { tokenId, requestId: `req_${holdId}`, model: "sandbox/a", metadata: { for: holdId } };
+    const rest = { model: "sandbox/a", metadata: { for: holdId }, idempotencyKey: null };
+    const request = { tokenId, requestId: `req_${holdId}`, ...rest };
     return { organizationId, holdId, prices, upstream, ...request };
   });
 const amount = fc.bigInt({ min: 0n, max: 40n });
@@ -66,11 +67,20 @@ const trace = fc.option(
   }),
 );
 
-const ending = (kind: "release" | "expire") => fc.record({ kind: fc.constant(kind), organizationId, holdId, trace });
+const release = fc.record({ kind: fc.constant("release" as const), facts, trace });
+const expire = fc.record({ kind: fc.constant("expire" as const), organizationId, holdId });
+const owner = "owner_1";
 const hold = fc.tuple(facts, amount, amount, lifeMs, idempotency).map(([facts, a, b, lifeMs, idempotency]) => {
-  return { kind: "hold" as const, facts, least: a < b ? a : b, most: a < b ? b : a, lifeMs, idempotency };
+  return { kind: "hold" as const, facts, least: a < b ? a : b, most: a < b ? b : a, lifeMs, owner, idempotency };
 });
-const renew = fc.record({ kind: fc.constant("renew" as const), facts, amount, tokens, lifeMs });
+const renew = fc.record({
+  kind: fc.constant("renew" as const),
+  facts,
+  amount,
+  tokens,
+  lifeMs,
+  owner: fc.constant(owner),
+});
 const settle = fc.record({
   kind: fc.constant("settle" as const),
   facts,
@@ -128,8 +138,8 @@ export function batchAt({ batch }: Step, nowMs: number): Transition[] {
 const transition: fc.Arbitrary<Transition> = fc.oneof(
   { weight: 6, arbitrary: hold },
   { weight: 4, arbitrary: settle },
-  { weight: 2, arbitrary: ending("release") },
-  { weight: 3, arbitrary: ending("expire") },
+  { weight: 2, arbitrary: release },
+  { weight: 3, arbitrary: expire },
   { weight: 3, arbitrary: renew },
   { weight: 4, arbitrary: grant },
   { weight: 1, arbitrary: revoke },

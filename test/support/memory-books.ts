@@ -1,33 +1,40 @@
 import { isDeepStrictEqual } from "node:util";
-import type {
-  AdjustmentRow,
-  BalanceRow,
-  BookRows,
-  BookWrites,
-  GrantRow,
-  HoldRow,
-  IdempotencyKeyRow,
-  Outcomes,
-  TokenBalanceRow,
-  Transition,
-  UsageEventRow,
+import {
+  type AdjustmentRow,
+  type BalanceRow,
+  type BookRows,
+  type BookWrites,
+  type Draw,
+  endedStateOf,
+  type GrantRow,
+  type HoldRow,
+  type HoldState,
+  type IdempotencyKeyRow,
+  type Outcomes,
+  type RequestRow,
+  type TokenBalanceRow,
+  type Trace,
+  type Transition,
 } from "../../src/credits/books.ts";
 import { decide } from "../../src/credits/decide.ts";
+import { mergeDraws } from "../../src/credits/draws.ts";
 import { budgetsOf, grantsOf, holdsOf, keysOf, type Name, namesOf, tokensOf } from "../../src/credits/names.ts";
-import type { Books, HoldReference, Lane, OutcomesOf } from "../../src/stores/store.ts";
+import { TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
+import { chargeEvent, lateEvent } from "../../src/stores/statement.ts";
+import type { Books, HoldReference, Lane, OutcomesOf, UsageEvent } from "../../src/stores/store.ts";
 
 /**
  * Books in memory, with the real decision between reading and writing. Like a store it hands `decide` only the rows
  * that a batch concerns; unlike one it refuses rows that are written without need.
  */
 export class MemoryBooks
-  implements Pick<Books, "apply" | "overdueHolds" | "balance" | "lastClosedDay" | "removeOldKeys">
+  implements Pick<Books, "apply" | "overdueHolds" | "balance" | "dueOrganizations" | "removeOldKeys">
 {
   readonly balances = new Map<string, BalanceRow>();
   readonly tokenBalances = new Map<string, TokenBalanceRow>();
   readonly grants = new Map<string, GrantRow>();
   readonly holds = new Map<string, HoldRow>();
-  readonly events = new Map<string, UsageEventRow>();
+  readonly requests = new Map<string, RequestRow>();
   readonly keys = new Map<string, IdempotencyKeyRow>();
   readonly adjustments = new Map<string, AdjustmentRow>();
   nowMs = 1_000;
@@ -49,8 +56,28 @@ export class MemoryBooks
 
   /** Every table, for whoever compares two books. */
   get tables() {
-    const { balances, tokenBalances, grants, holds, events, keys, adjustments } = this;
-    return { balances, tokenBalances, grants, holds, events, keys, adjustments };
+    const { balances, tokenBalances, grants, holds, requests, keys, adjustments } = this;
+    return { balances, tokenBalances, grants, holds, requests, keys, adjustments };
+  }
+
+  /** Every request, open or ended, its late settlement and its credits included. */
+  get seen(): Map<string, SeenRequest> {
+    const seen = new Map<string, SeenRequest>();
+    for (const [key, hold] of this.holds) seen.set(key, seenHold(hold));
+    for (const [key, request] of this.requests) {
+      const own = [...this.adjustments.values()].filter(
+        ({ organizationId, holdId }) => organizationId === request.organizationId && holdId === request.holdId,
+      );
+      if (seen.has(key)) throw new Error(`${key} is both open and ended`);
+      seen.set(key, seenRequest(request, own));
+    }
+    return seen;
+  }
+
+  /** Charges by organization, hold and sequence. */
+  get events(): Map<string, UsageEvent> {
+    const all = [...this.seen.values()].flatMap(({ events }) => events);
+    return new Map(all.map((event) => [keyOf(event.organizationId, event.holdId, event.sequence), event]));
   }
 
   /** Books a batch at once. */
@@ -71,15 +98,19 @@ export class MemoryBooks
 
   async overdueHolds(options: { afterHoldId: string | null; limit: number }): Promise<HoldReference[]> {
     return [...this.holds.values()]
-      .filter(({ state, expiresAtMs }) => state === "open" && expiresAtMs <= this.nowMs)
+      .filter(({ expiresAtMs }) => expiresAtMs <= this.nowMs)
       .filter(({ holdId }) => options.afterHoldId === null || holdId > options.afterHoldId)
       .sort((a, b) => (a.holdId < b.holdId ? -1 : 1))
       .slice(0, options.limit)
       .map(({ organizationId, holdId }) => ({ organizationId, holdId }));
   }
 
-  async lastClosedDay(_organizationId: string): Promise<number | undefined> {
-    return undefined;
+  async dueOrganizations({ after }: { after: string | null }): Promise<string[]> {
+    const due = [...this.balances.values()].filter(
+      ({ nextChangeAtMs }) => nextChangeAtMs !== null && nextChangeAtMs <= this.nowMs,
+    );
+    const ids = due.map(({ organizationId }) => organizationId).sort();
+    return ids.filter((id) => after === null || id > after);
   }
 
   async removeOldKeys(limit: number): Promise<number> {
@@ -97,14 +128,15 @@ export class MemoryBooks
     const names = namesOf(transitions);
     const namedKeys = pick(this.keys, names.keys);
     const holds = pick(this.holds, [...names.holds, ...holdsOf(namedKeys)]);
-    const drawnOn = new Set(pick(this.grants, [...names.grants, ...grantsOf(holds)]));
+    const requests = pick(this.requests, [...names.holds, ...holdsOf(namedKeys)]);
+    const drawnOn = new Set(pick(this.grants, [...names.grants, ...grantsOf(holds), ...grantsOf(requests)]));
     const isOf = (row: { organizationId: string; reference: string | null }, referred: Name[]) =>
       referred.some(({ organizationId, id }) => organizationId === row.organizationId && id === row.reference);
     const isConcerned = (row: GrantRow) =>
       (names.organizationIds.includes(row.organizationId) && (row.state === "pending" || row.remaining > 0n)) ||
       drawnOn.has(row) ||
       isOf(row, names.grantReferences);
-    const tokenBalances = pick(this.tokenBalances, [...names.tokens, ...tokensOf(holds)]);
+    const tokenBalances = pick(this.tokenBalances, [...names.tokens, ...tokensOf(holds, requests)]);
     const budgets = pick(this.tokenBalances, budgetsOf(tokenBalances));
     const adjusted = new Set(pick(this.adjustments, names.adjustments));
     return {
@@ -113,10 +145,14 @@ export class MemoryBooks
       tokenBalances: [...new Set([...tokenBalances, ...budgets])],
       grants: [...this.grants.values()].filter(isConcerned),
       holds,
-      keys: pick(this.keys, [...names.keys, ...keysOf(holds)]),
+      requests,
+      keys: pick(this.keys, [...names.keys, ...keysOf(holds, requests)]),
       adjustments: [...this.adjustments.values()].filter(
         (row) =>
           adjusted.has(row) ||
+          requests.some(
+            ({ organizationId, holdId }) => organizationId === row.organizationId && holdId === row.holdId,
+          ) ||
           isOf(
             row,
             names.adjustmentReferences.filter(({ kind }) => kind === row.kind),
@@ -132,8 +168,10 @@ export class MemoryBooks
     for (const row of writes.changedGrants) change(this.grants, keyOf(row.organizationId, row.id), row);
     for (const row of writes.newHolds) insert(this.holds, keyOf(row.organizationId, row.holdId), row);
     for (const row of writes.renewedHolds) changeOnly(this.holds, row, RENEWED);
-    for (const row of writes.endedHolds) changeOnly(this.holds, row, ENDED);
-    for (const row of writes.events) insert(this.events, keyOf(row.organizationId, row.holdId, row.sequence), row);
+    for (const { organizationId, holdId } of writes.removedHolds) {
+      if (!this.holds.delete(keyOf(organizationId, holdId))) throw new Error(`the hold ${holdId} is not there`);
+    }
+    for (const row of writes.newRequests) insert(this.requests, keyOf(row.organizationId, row.holdId), row);
     for (const { organizationId, key } of writes.removedKeys) {
       if (!this.keys.delete(keyOf(organizationId, key))) throw new Error(`the key ${key} is not there`);
     }
@@ -142,17 +180,58 @@ export class MemoryBooks
   }
 }
 
-/** What a store writes of a hold that it has. */
-const RENEWED = ["upstream", "prices", "tokens", "expiresAtMs"] as const satisfies (keyof HoldRow)[];
-const ENDED = [
-  ...RENEWED,
-  "draws",
-  "state",
-  "charged",
-  "shortfall",
-  "credited",
-  "trace",
-] as const satisfies (keyof HoldRow)[];
+/** The columns that a store writes when it renews a hold. */
+const RENEWED = ["owner", "expiresAtMs", "details"] as const satisfies (keyof HoldRow)[];
+
+/** A request as the model sees it. */
+export interface SeenRequest {
+  organizationId: string;
+  holdId: string;
+  tokenId: string;
+  idempotencyKey: string | null;
+  upstream: string;
+  prices: UnitPrices;
+  state: HoldState;
+  isSettledLate: boolean;
+  amount: bigint;
+  tokens: TokenCounts;
+  draws: Draw[];
+  charged: bigint;
+  shortfall: bigint;
+  credited: bigint;
+  expiresAtMs: number | null;
+  trace: Trace | null;
+  events: UsageEvent[];
+}
+
+function seenHold({ details, ...hold }: HoldRow): SeenRequest {
+  const { organizationId, holdId, amount, draws, expiresAtMs } = hold;
+  const { tokenId, idempotencyKey, upstream, prices, tokens } = details;
+  const facts = { organizationId, holdId, tokenId, idempotencyKey, upstream, prices };
+  const nothing = { charged: 0n, shortfall: 0n, credited: 0n, isSettledLate: false, trace: null, events: [] };
+  return { ...facts, state: "open", amount, tokens, draws, expiresAtMs, ...nothing };
+}
+
+function seenRequest(request: RequestRow, adjustments: AdjustmentRow[]): SeenRequest {
+  const { organizationId, holdId, tokenId, idempotencyKey, amount, tokens, cost, shortfall, end } = request;
+  const late = adjustments.find(({ kind }) => kind === "late_settlement");
+  const credits = adjustments.filter(({ kind }) => kind === "credit");
+  const { upstream, prices, trace } = late?.settlement ?? request;
+  const all = { ...tokens };
+  for (const tokenClass of TOKEN_CLASSES) all[tokenClass] += late?.settlement?.tokens[tokenClass] ?? 0;
+  const events = end === "released" ? [] : [chargeEvent(request)];
+  return {
+    ...{ organizationId, holdId, tokenId, idempotencyKey, upstream, prices, trace, amount, expiresAtMs: null },
+    state: endedStateOf(end),
+    isSettledLate: late !== undefined,
+    tokens: all,
+    draws: mergeDraws(request.draws, late?.draws ?? []).filter((draw) => draw.amount !== 0n),
+    charged: cost + (late?.amount ?? 0n),
+    shortfall: shortfall + (late?.settlement?.shortfall ?? 0n),
+    credited: credits.reduce((sum, credit) => sum + credit.amount, 0n),
+    events: late === undefined ? events : [...events, lateEvent(request, late)],
+  };
+}
 
 export function keyOf(...parts: (string | number)[]): string {
   return parts.join(" ");
