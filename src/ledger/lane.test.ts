@@ -44,11 +44,12 @@ function laneOf(options: Partial<LaneOptions> = {}): Lane {
 }
 function holding(number: number, amount = 1n): HoldTransition {
   const request = { tokenId: "tok_1", requestId: "req_1", model: "m", upstream: "p/m", metadata: null };
-  const facts = { holdId: `hold_${number}`, organizationId: ORGANIZATION, prices: FREE, ...request };
-  return { kind: "hold", facts, least: amount, most: amount, lifeMs: 1_000 };
+  const idempotencyKey = null;
+  const facts = { holdId: `hold_${number}`, organizationId: ORGANIZATION, prices: FREE, idempotencyKey, ...request };
+  return { kind: "hold", facts, least: amount, most: amount, lifeMs: 1_000, owner: "owner_1" };
 }
 function releasing(number: number): Transition {
-  return { kind: "release", organizationId: ORGANIZATION, holdId: `hold_${number}` };
+  return { kind: "release", facts: holding(number).facts };
 }
 function numbers(count: number): number[] {
   return Array.from({ length: count }, (_, index) => index);

@@ -49,11 +49,11 @@ function hold(holdId: string, amount = 10n) {
 function settle(holdId: string, input: number) {
   return ledger.settle({ facts: factsOf(holdId), tokens: { ...NO_TOKENS, input }, basis: "reported", end: "complete" });
 }
-const row = (holdId: string) => books.holds.get(keyOf(ORGANIZATION, holdId));
+const row = (holdId: string) => books.seen.get(keyOf(ORGANIZATION, holdId));
 
 /** A hold of a process that died. */
 function leaveHold(holdId: string): void {
-  books.bookOne({ kind: "hold", facts: factsOf(holdId), least: 1n, most: 1n, lifeMs: HOLD_LIFE_MS });
+  books.bookOne({ kind: "hold", facts: factsOf(holdId), least: 1n, most: 1n, lifeMs: HOLD_LIFE_MS, owner: "owner_0" });
 }
 const renewed = () =>
   books.batches.flatMap(({ transitions }) => transitions).filter(({ kind }) => kind === "renew").length;
@@ -63,7 +63,7 @@ describe("the verbs", () => {
     expect(await hold("a")).toEqual({ outcome: "held", amount: 10n, available: 90n });
     expect(await settle("a", 7)).toEqual({ outcome: "charged", charged: 7n, shortfall: 0n, available: 93n });
     await hold("b");
-    expect(await ledger.release({ organizationId: ORGANIZATION, holdId: "b" })).toEqual({
+    expect(await ledger.release({ facts: factsOf("b") })).toEqual({
       outcome: "released",
       available: 93n,
     });
@@ -124,7 +124,7 @@ describe("renewal", () => {
     expect([row("a")?.state, row("b")?.state]).toEqual(["open", "open"]);
     expect(row("a")?.expiresAtMs).toBe(books.nowMs + HOLD_LIFE_MS);
     await settle("a", 1);
-    await ledger.release({ organizationId: ORGANIZATION, holdId: "b" });
+    await ledger.release({ facts: factsOf("b") });
     await sleep(20);
     const before = renewed();
     await sleep(40);
@@ -136,7 +136,7 @@ describe("renewal", () => {
     leaveHold("left");
     books.nowMs += HOLD_LIFE_MS * 5;
     ledger.start();
-    await until(() => row("left")?.state === "expired");
+    await until(() => row("left")?.state === "recovered");
     expect(row("a")?.state).toBe("open");
   });
 
@@ -206,7 +206,7 @@ describe("renewal", () => {
     ]);
     ledger.start();
     books.nowMs += HOLD_LIFE_MS;
-    await until(() => row("a")?.state === "expired");
+    await until(() => row("a")?.state === "recovered");
     expect(renewed()).toBe(0);
   });
 });
@@ -227,7 +227,7 @@ describe("the sweeper", () => {
     leaveHold("young");
     ledger.start();
     await until(() =>
-      [...books.holds.values()].every(({ state, holdId }) => state === "expired" || holdId === "young"),
+      [...books.seen.values()].every(({ state, holdId }) => state === "recovered" || holdId === "young"),
     );
     expect(row("young")?.state).toBe("open");
     expect(pages).toEqual([null, "hold_0499", "hold_0999"]);
@@ -243,8 +243,8 @@ describe("the sweeper", () => {
       transitions.some((one) => "holdId" in one && one.holdId === "hold_0007") ? new Error("broken row") : undefined;
     books.nowMs += HOLD_LIFE_MS;
     ledger.start();
-    await until(() => row("hold_0699")?.state === "expired");
-    const open = [...books.holds.values()].filter(({ state }) => state === "open");
+    await until(() => row("hold_0699")?.state === "recovered");
+    const open = [...books.seen.values()].filter(({ state }) => state === "open");
     expect(open.map(({ holdId }) => holdId)).toEqual(["hold_0007"]);
   });
 
@@ -252,10 +252,11 @@ describe("the sweeper", () => {
     leaveHold("left");
     const left = row("left");
     if (left === undefined) throw new Error("no hold");
-    books.holds.set(keyOf(ORGANIZATION, "left"), { ...left, tokens: { ...NO_TOKENS, input: 500 } });
+    const details = { ...left.details, tokens: { ...NO_TOKENS, input: 500 } };
+    books.holds.set(keyOf(ORGANIZATION, "left"), { ...left, details });
     books.nowMs += HOLD_LIFE_MS;
     ledger.start();
-    await until(() => row("left")?.state === "expired");
+    await until(() => row("left")?.state === "recovered");
     await until(() => log.messages("error").length === 1);
     expect(log.messages("error")).toEqual(["credits did not cover an expired hold: shortfall recorded"]);
   });
@@ -284,7 +285,7 @@ describe("the sweeper", () => {
     await until(() => looks >= 4);
     expect(log.messages("error")).toHaveLength(1);
     clockMs += 60_000;
-    await until(() => row("left")?.state === "expired");
+    await until(() => row("left")?.state === "recovered");
     expect(log.messages("error")).toHaveLength(2);
   });
 });

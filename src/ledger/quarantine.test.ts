@@ -3,13 +3,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { keepLog } from "../../test/support/log.ts";
+import { factsOf } from "../../test/support/open-ledger.ts";
 import { Quarantine, quarantineFileOf } from "./quarantine.ts";
 
 test("a line torn anywhere, by a full disk or a crash, is counted and spoils none after it", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "tollgate-quarantine-"));
   const file = quarantineFileOf(dataDir);
   const quarantine = new Quarantine({ file, clock: () => 0, log: keepLog() });
-  const add = (holdId: string) => quarantine.add({ kind: "release", organizationId: "org_1", holdId }, new Error("no"));
+  const add = (holdId: string) => quarantine.add({ kind: "release", facts: factsOf(holdId) }, new Error("no"));
   expect(await quarantine.count()).toBe(0);
   await add("a");
   const whole = await readFile(file);

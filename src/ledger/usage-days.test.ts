@@ -44,10 +44,11 @@ const factsOf = (organizationId: string, atMs: number, model = "m") => ({
   upstream: "up/m",
   prices: { ...FREE, output: 1_000_000n },
   metadata: null,
+  idempotencyKey: null,
 });
 type Facts = ReturnType<typeof factsOf>;
 const hold = (facts: Facts) =>
-  store.books.apply("holds", [{ kind: "hold", facts, least: 1n, most: 10n, lifeMs: 3_600_000 }]);
+  store.books.apply("holds", [{ kind: "hold", facts, least: 1n, most: 10n, lifeMs: 3_600_000, owner: "owner_1" }]);
 const settle = (facts: Facts, output: number) =>
   store.books.apply("durable", [
     { kind: "settle", facts, tokens: { ...NO_TOKENS, output }, basis: "reported", end: "complete" },

@@ -13,6 +13,7 @@ function books(violationsOf: (organizationId: string) => number) {
       });
       return { organizationId, holds: 3, events: 2, violations };
     },
+    verifyOwners: async () => [],
   };
 }
 

@@ -168,6 +168,7 @@ function settled(transition: Transition, run: number, baseMs: number): Transitio
       return { ...transition, facts: facts(transition.facts), lifeMs: lifeMs(transition.lifeMs), idempotency: claim };
     }
     case "settle":
+    case "release":
       return { ...transition, facts: facts(transition.facts) };
     case "renew":
       return { ...transition, facts: facts(transition.facts), lifeMs: lifeMs(transition.lifeMs) };

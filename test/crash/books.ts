@@ -76,12 +76,108 @@ const TOKENS = "input_tokens, cached_input_tokens, cache_write_tokens, output_to
 const SELECTS = {
   balances: "SELECT organization_id, granted, available, held, spent, expired FROM balance",
   grants: "SELECT organization_id, id, amount, reference FROM credit_grant",
-  holds: `SELECT organization_id, id, metadata, amount, made_at, expires_at, state, charged, shortfall, ${TOKENS} FROM hold`,
-  events: `SELECT organization_id, hold_id, sequence, metadata, cost, shortfall, basis, ending, input_price,
-    cached_input_price, output_price, charged_at, ${TOKENS} FROM usage_event`,
+  open: "SELECT organization_id, id, amount, made_at, expires_at, details FROM hold",
+  requests: `SELECT organization_id, id, metadata, amount, made_at, cost, shortfall, basis, ending, input_price,
+    cached_input_price, output_price, ended_at, ${TOKENS} FROM request`,
+  adjustments: `SELECT organization_id, hold_id, kind, amount, shortfall, settlement, made_at, ${TOKENS} FROM adjustment`,
 };
 type Table = keyof typeof SELECTS;
 const TABLES = Object.keys(SELECTS) as Table[];
+
+interface OpenRow {
+  organization_id: string;
+  id: string;
+  amount: bigint;
+  made_at: bigint;
+  expires_at: bigint;
+  details: string;
+}
+interface RequestRow extends Omit<Event, "hold_id" | "sequence" | "charged_at"> {
+  id: string;
+  amount: bigint;
+  made_at: bigint;
+  ended_at: bigint;
+}
+interface AdjustmentRow extends Tokens {
+  organization_id: string;
+  hold_id: string | null;
+  kind: string;
+  amount: bigint;
+  shortfall: bigint;
+  settlement: string | null;
+  made_at: bigint;
+}
+type Tables = Pick<Books, "balances" | "grants"> & {
+  open: OpenRow[];
+  requests: RequestRow[];
+  adjustments: AdjustmentRow[];
+};
+
+/** Requests, open and ended, as holds with a state, and their charges as events: what the checker judges. */
+function toBooks({ balances, grants, open, requests, adjustments }: Tables): Books {
+  const late = new Map(
+    adjustments.filter(({ kind }) => kind === "late_settlement").map((row) => [row.hold_id ?? "", row]),
+  );
+  const holds = open.map(openHold);
+  const events: Event[] = [];
+  for (const request of requests) {
+    const settled = late.get(request.id);
+    late.delete(request.id);
+    const charges = request.ending === "released" ? [] : [eventOf(request)];
+    if (settled !== undefined) charges.push(lateEventOf(request, settled));
+    events.push(...charges);
+    holds.push(endedHold(request, charges));
+  }
+  for (const id of late.keys()) throw new Error(`the late settlement of ${id} belongs to no request`);
+  return { now: Date.now(), balances, grants, holds, events };
+}
+
+function openHold({ details, ...row }: OpenRow): Hold {
+  const { metadata, tokens } = JSON.parse(details);
+  const counts = {
+    input_tokens: BigInt(tokens.input),
+    cached_input_tokens: BigInt(tokens.cachedInput),
+    cache_write_tokens: BigInt(tokens.cacheWrite),
+    output_tokens: BigInt(tokens.output),
+    reasoning_tokens: BigInt(tokens.reasoning),
+  };
+  const text = metadata === null ? null : JSON.stringify(metadata);
+  return { ...row, ...counts, metadata: text, state: "open", charged: 0n, shortfall: 0n };
+}
+
+function endedHold(request: RequestRow, charges: Event[]): Hold {
+  const { organization_id, id, metadata, amount, made_at, ending } = request;
+  const sum = (column: keyof Tokens | "cost" | "shortfall") =>
+    charges.reduce((total, charge) => total + charge[column], 0n);
+  const isRecovered = ending === "recovered" && charges.length === 1;
+  const state = ending === "released" ? "released" : isRecovered ? "expired" : "charged";
+  return {
+    ...{ organization_id, id, metadata, amount, made_at, expires_at: 0n, state },
+    charged: sum("cost"),
+    shortfall: sum("shortfall"),
+    input_tokens: sum("input_tokens"),
+    cached_input_tokens: sum("cached_input_tokens"),
+    cache_write_tokens: sum("cache_write_tokens"),
+    output_tokens: sum("output_tokens"),
+    reasoning_tokens: sum("reasoning_tokens"),
+  };
+}
+
+function eventOf({ id, amount: _amount, made_at: _madeAt, ended_at, ...row }: RequestRow): Event {
+  return { ...row, hold_id: id, sequence: 0n, charged_at: ended_at };
+}
+
+function lateEventOf(request: RequestRow, late: AdjustmentRow): Event {
+  const { organization_id, hold_id, kind: _kind, amount, settlement, made_at, ...row } = late;
+  const { basis, end, prices } = JSON.parse(settlement ?? "");
+  const booked = {
+    input_price: BigInt(prices.input),
+    cached_input_price: BigInt(prices.cachedInput),
+    output_price: BigInt(prices.output),
+  };
+  const rest = { metadata: request.metadata, basis, ending: end, cost: amount, charged_at: made_at };
+  return { ...row, ...booked, ...rest, organization_id, hold_id: hold_id ?? "", sequence: 1n };
+}
 
 /** Reads what belongs to these organizations. Only while a service has the store open: a reader must not repair it. */
 export async function readBooks(source: Source, organizationIds: string[]): Promise<Books> {
@@ -110,7 +206,7 @@ export function readFile(path: string, organizationIds: string[]): Books {
     const read = (table: Table) =>
       database.prepare(`${SELECTS[table]} WHERE organization_id IN (${marks})`).all(...organizationIds);
     const tables = Object.fromEntries(TABLES.map((table) => [table, read(table)]));
-    return { now: Date.now(), ...tables } as unknown as Books;
+    return toBooks(tables as unknown as Tables);
   } finally {
     database.close();
   }
@@ -132,7 +228,7 @@ async function readServer(url: string, organizationIds: string[]): Promise<Books
       const text = `${SELECTS[table]} WHERE organization_id = ANY ($1)`;
       tables[table] = (await client.query(text, [organizationIds])).rows;
     }
-    return { now: Date.now(), ...tables } as unknown as Books;
+    return toBooks(tables as unknown as Tables);
   } finally {
     await client.end();
   }

@@ -1,4 +1,4 @@
-/** SQL that fills the books of one organization with charged holds and their events, faster than any service could. */
+/** SQL that fills the books of one organization with charged requests, faster than any service could. */
 export interface Bulk {
   organizationId: string;
   /** The grant that all is drawn from. */
@@ -24,8 +24,9 @@ export function bulkStatements(kind: "sqlite" | "postgres", bulk: Bulk): string[
   const id = `${hex(`(${at}) / 65536`, 8)} || '-' || ${hex(`(${at}) % 65536`, 4)} || '-7000-8000-' || ${hex("n", 12)}`;
   const cost = "n % 997";
   const draws = `CASE ${cost} WHEN 0 THEN '[]' ELSE '[["${grantId}","' || (${cost}) || '"]]' END`;
-  const usage = {
+  const request = {
     organization_id: `'${organizationId}'`,
+    id,
     token_id: "'tok_bulk'",
     request_id: "'req_' || n",
     model: "'sandbox/echo'",
@@ -40,24 +41,21 @@ export function bulkStatements(kind: "sqlite" | "postgres", bulk: Bulk): string[
     cache_write_tokens: "0",
     output_tokens: cost,
     reasoning_tokens: "0",
-    made_at: at,
-    shortfall: "0",
-  };
-  const ended = { id, amount: "1000", expires_at: `${at} + 120000`, draws, state: "'charged'", charged: cost };
-  const event = {
-    hold_id: id,
-    sequence: "0",
+    amount: "1000",
     cost,
+    shortfall: "0",
+    draws,
     basis: "'reported'",
     ending: "'complete'",
-    charged_at: `${at} + 500`,
+    made_at: at,
+    ended_at: `${at} + 500`,
+    is_late: "0",
   };
   const insert = (table: string, columns: Record<string, string>) =>
     `${kind === "sqlite" ? "" : series} INSERT INTO ${table} (${Object.keys(columns).join(", ")})
      ${kind === "sqlite" ? series : ""} SELECT ${Object.values(columns).join(", ")} FROM series`;
   return [
-    insert("hold", { ...usage, ...ended }),
-    insert("usage_event", { ...usage, ...event }),
+    insert("request", request),
     `UPDATE balance SET available = available - ${total}, spent = spent + ${total} WHERE organization_id = '${organizationId}'`,
     // What is not there is planned for as if it were small.
     "ANALYZE",

@@ -5,11 +5,11 @@ import { DatabaseSync } from "node:sqlite";
 export function checkpointsIn(dataDir: string, organizationId: string): number[] {
   const database = new DatabaseSync(join(dataDir, "tollgate.db"), { readOnly: true, timeout: 60_000 });
   try {
-    const text = "SELECT output_tokens FROM hold WHERE organization_id = ? AND state = 'open'";
+    const text = "SELECT details FROM hold WHERE organization_id = ?";
     return database
       .prepare(text)
       .all(organizationId)
-      .map(({ output_tokens }) => Number(output_tokens));
+      .map(({ details }) => Number(JSON.parse(String(details)).tokens.output));
   } finally {
     database.close();
   }

@@ -13,7 +13,7 @@ export const HOLD_LIFE_MS = 1_000;
 
 export interface LedgerSetup extends Partial<Omit<LedgerOptions, "books" | "allowances">> {
   /** The ledger asks neither for statements nor for a check of the books. */
-  books: Pick<Books, "apply" | "overdueHolds" | "balance" | "lastClosedDay" | "removeOldKeys">;
+  books: Pick<Books, "apply" | "overdueHolds" | "balance" | "dueOrganizations" | "removeOldKeys">;
   dataDir: string;
   log: LedgerOptions["log"];
 }
@@ -36,7 +36,14 @@ const NO_ALLOWANCES: Pick<AllowanceRows, "due" | "advance"> = {
 
 /** A token of input costs a micro-credit. */
 export function factsOf(holdId: string): HoldFacts {
-  const request = { tokenId: "tok_1", requestId: "req_1", model: "m", upstream: "p/m", metadata: null };
+  const request = {
+    tokenId: "tok_1",
+    requestId: "req_1",
+    model: "m",
+    upstream: "p/m",
+    metadata: null,
+    idempotencyKey: null,
+  };
   return { holdId, organizationId: ORGANIZATION, prices: { ...FREE, input: 1_000_000n }, ...request };
 }
 

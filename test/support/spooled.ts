@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { NO_TOKENS, TOKEN_CLASSES } from "../../src/credits/price.ts";
 import type { SpooledTransition } from "../../src/ledger/spool/record.ts";
+import { factsOf } from "./open-ledger.ts";
 
 /** Text with everything that could be taken for the end of a line or of a record. */
 const text = fc.oneof(fc.string({ unit: "binary" }), fc.constantFrom("\n", "\r\n", "\u2028", "\n0badc0de {}\n", ""));
@@ -11,33 +12,32 @@ const prices = fc
     return { input, cachedInput, cacheWrite, output, reasoning };
   });
 
+const facts = fc.record({
+  holdId: fc.uuid(),
+  organizationId: fc.uuid(),
+  tokenId: text,
+  requestId: text,
+  model: text,
+  upstream: text,
+  prices,
+  metadata: fc.option(fc.dictionary(text, text, { noNullPrototype: true })),
+  idempotencyKey: fc.option(text),
+});
+
 const settle = fc.record({
   kind: fc.constant("settle" as const),
-  facts: fc.record({
-    holdId: fc.uuid(),
-    organizationId: fc.uuid(),
-    tokenId: text,
-    requestId: text,
-    model: text,
-    upstream: text,
-    prices,
-    metadata: fc.option(fc.dictionary(text, text, { noNullPrototype: true })),
-  }),
+  facts,
   tokens: fc.nat().map((input) => ({ ...NO_TOKENS, input })),
   basis: fc.constantFrom("reported" as const, "counted" as const),
   end: fc.constantFrom("complete" as const, "client_left" as const),
 });
 
-const release = fc.record({
-  kind: fc.constant("release" as const),
-  organizationId: fc.uuid(),
-  holdId: fc.uuid(),
-});
+const release = fc.record({ kind: fc.constant("release" as const), facts });
 
 /** What can stand in a spool. */
 export const spooledTransitions: fc.Arbitrary<SpooledTransition> = fc.oneof(settle, release);
 
 /** A release, told apart by its hold. */
 export function releaseOf(holdId: string): SpooledTransition {
-  return { kind: "release", organizationId: "org_1", holdId };
+  return { kind: "release", facts: factsOf(holdId) };
 }

@@ -141,7 +141,7 @@ describe("a file in use", () => {
         const page = await file.read();
         if (page === undefined) await new Promise((resolve) => setImmediate(resolve));
         else {
-          read.push(...page.transitions.map((transition) => ("holdId" in transition ? transition.holdId : "")));
+          read.push(...page.transitions.map((transition) => transition.facts.holdId));
           file.pass(page);
         }
       }

@@ -3,7 +3,18 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
 import { PostgresProxy } from "../../../test/support/postgres-proxy.ts";
 import type { HoldTransition, Outcome, Transition } from "../../credits/books.ts";
-import { factsOf, grantOf, holdOf, one, randomId, referenceOf, renewOf, settleOf, wait } from "../contract/fixture.ts";
+import {
+  factsOf,
+  grantOf,
+  holdOf,
+  one,
+  randomId,
+  referenceOf,
+  releaseOf,
+  renewOf,
+  settleOf,
+  wait,
+} from "../contract/fixture.ts";
 import type { Books, Lane, Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 

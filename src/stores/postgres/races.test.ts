@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
-import { grantOf, holdOf, one, randomId, referenceOf, settleOf } from "../contract/fixture.ts";
+import { grantOf, holdOf, one, randomId, referenceOf, releaseOf, settleOf } from "../contract/fixture.ts";
 import type { Books, Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 
@@ -67,7 +67,7 @@ describe.skipIf(!hasPostgres)("two services on one organization", () => {
       const [settled, released] = [held.filter((_hold, at) => at % 2 === 0), held.filter((_hold, at) => at % 2 === 1)];
       const charged = await books.apply("durable", [
         ...settled.map((hold) => settleOf(hold, 2)),
-        ...released.map((hold) => ({ kind: "release" as const, ...referenceOf(hold) })),
+        ...released.map((hold) => releaseOf(hold)),
         grantOf(id, 1n),
       ]);
       return charged.filter(({ outcome }) => outcome === "charged").length;
