@@ -34,10 +34,11 @@ export function credit(batch: Batch, purse: Purse, transition: CreditTransition)
   }
   const { amount, holdId, organizationId, expiresAtMs } = transition;
   assertAmount(amount);
-  const charged = holdId === null ? { charged: purse.balance.spent, tokenId: null } : chargedFor(batch, transition);
+  const charged =
+    holdId === null ? { charged: purse.balance.spent, tokenId: null, isRunning: false } : chargedFor(batch, transition);
   if (charged === undefined) return { outcome: "missing" };
   const most = minimum(purse.balance.spent, charged.charged);
-  if (amount > most) return { outcome: "excessive", most };
+  if (amount > most || charged.isRunning) return { outcome: "excessive", most };
   const draws = [giveCredit(purse, transition, batch.nowMs)];
   purse.balance.spent -= amount;
   const { tokenId } = charged;
@@ -53,15 +54,15 @@ export function credit(batch: Batch, purse: Purse, transition: CreditTransition)
 function chargedFor(
   batch: Batch,
   { organizationId, holdId }: CreditTransition,
-): { charged: MicroCredits; tokenId: string } | undefined {
+): { charged: MicroCredits; tokenId: string; isRunning: boolean } | undefined {
   if (holdId === null) return undefined;
   const request = requestOf(batch, { organizationId, holdId });
   if (request !== undefined) {
     const charged = chargeOf(batch, request).charged - creditedOf(batch, request);
-    return { charged, tokenId: request.tokenId };
+    return { charged, tokenId: request.tokenId, isRunning: false };
   }
   const open = holdOf(batch, { organizationId, holdId });
-  return open && { charged: 0n, tokenId: open.details.tokenId };
+  return open && { charged: 0n, tokenId: open.details.tokenId, isRunning: true };
 }
 
 function findEarlier(batch: Batch, transition: RevokeTransition | CreditTransition): AdjustmentRow | undefined {

@@ -250,7 +250,7 @@ describe("the sweeper", () => {
 
   test("tells of a shortfall", async () => {
     leaveHold("left");
-    const left = row("left");
+    const left = books.holds.get(keyOf(ORGANIZATION, "left"));
     if (left === undefined) throw new Error("no hold");
     const details = { ...left.details, tokens: { ...NO_TOKENS, input: 500 } };
     books.holds.set(keyOf(ORGANIZATION, "left"), { ...left, details });

@@ -23,7 +23,7 @@ test("a line torn anywhere, by a full disk or a crash, is counted and spoils non
     const lines = (await readFile(file, "utf8")).trimEnd().split("\n");
     expect(lines).toHaveLength(3);
     expect([lines[0], lines[1]]).toEqual(both.toString("utf8", 0, length).split("\n"));
-    expect(JSON.parse(lines[2] ?? "")).toMatchObject({ reason: "no", transition: { holdId: "c" } });
+    expect(JSON.parse(lines[2] ?? "")).toMatchObject({ reason: "no", transition: { facts: { holdId: "c" } } });
     expect(await quarantine.count()).toBe(3);
   }
   await rm(dataDir, { recursive: true });

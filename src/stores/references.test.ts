@@ -33,10 +33,10 @@ function referring(): Transition[] {
 function filling(series: string, n: string): string[] {
   return [
     `INSERT INTO credit_grant
-       (organization_id, id, amount, remaining, state, effective_at, priority, reference, created_at)
-     ${series} SELECT '${ORGANIZATION}', 'grant_' || ${n}, 1, 0, 'active', 1, 0, 'reference ' || ${n}, 1 FROM series`,
-    `INSERT INTO adjustment (organization_id, id, kind, amount, draws, reference, made_at)
-     ${series} SELECT '${ORGANIZATION}', 'adjustment_' || ${n}, 'revoke', 1, '[]', 'reference ' || ${n}, 1 FROM series`,
+       (organization_id, id, source, amount, revoked, remaining, is_used_up, state, effective_at, priority, reference, created_at)
+     ${series} SELECT '${ORGANIZATION}', 'grant_' || ${n}, 'grant', 1, 0, 0, 1, 'active', 1, 0, 'reference ' || ${n}, 1 FROM series`,
+    `INSERT INTO adjustment (organization_id, id, kind, amount, draws, is_all, reference, made_at)
+     ${series} SELECT '${ORGANIZATION}', 'adjustment_' || ${n}, 'revoke', 1, '[]', 0, 'reference ' || ${n}, 1 FROM series`,
     "ANALYZE",
   ];
 }

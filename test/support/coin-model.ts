@@ -298,7 +298,7 @@ function credit(
     if (holdId !== null && hold === undefined) return { outcome: "missing" };
     const owed = hold === undefined ? Number.POSITIVE_INFINITY : billed(hold) - hold.credited;
     const most = Math.min(spentOf(organization), owed);
-    if (Number(amount) > most) return { outcome: "excessive", most: BigInt(most) };
+    if (Number(amount) > most || hold?.state === "open") return { outcome: "excessive", most: BigInt(most) };
     if (hold !== undefined) hold.credited += Number(amount);
     const coins = Array.from({ length: Number(amount) }, (): Coin => ({ grantId: id, place: "available" }));
     const terms = { id, isCredit: true, reference: null, priority, expiresAtMs, effectiveAtMs: nowMs };

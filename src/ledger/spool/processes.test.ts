@@ -34,7 +34,8 @@ function start(body: string, launcher: string[] = []): { child: ChildProcess; li
     import { Spool } from ${JSON.stringify(new URL("./spool.ts", import.meta.url).href)};
     import { takeLock } from ${JSON.stringify(new URL("../../stores/sqlite/lock.ts", import.meta.url).href)};
     const directory = ${JSON.stringify(directory)};
-    const release = (holdId) => ({ kind: "release", organizationId: "org_1", holdId });
+    const { factsOf } = await import(${JSON.stringify(new URL("../../../test/support/open-ledger.ts", import.meta.url).href)});
+    const release = (holdId) => ({ kind: "release", facts: factsOf(holdId) });
     const say = (line) => process.stdout.write(line + "\\n");
     ${body}`;
   const node = [process.execPath, "--input-type=module", "-e", source];
@@ -187,7 +188,7 @@ describe.skipIf(!hasSmallDisks())("a disk that others fill", () => {
       const found = [];
       let noise = 0;
       for (let page = await next.read(); page !== undefined; page = await next.read()) {
-        found.push(...page.transitions.map(({ holdId }) => holdId.slice(0, 4).replaceAll("y", "")));
+        found.push(...page.transitions.map(({ facts: { holdId } }) => holdId.slice(0, 4).replaceAll("y", "")));
         noise += page.damaged.length + (page.isTorn ? 1 : 0);
         next.pass(page);
       }

@@ -110,7 +110,7 @@ describe.skipIf(!hasPostgres)("a PostgreSQL database is opened", () => {
     await beside.query("DELETE FROM schema_migration WHERE version = 9999");
     await beside.query("UPDATE schema_migration SET checksum = 'other' WHERE version = 1");
     expect(await refusal(database.url)).toBe(
-      "The database was made with another text of the migration 0001_books.sql.",
+      "The database was made with another text of the migration 0001_schema.sql.",
     );
   });
 

@@ -96,12 +96,14 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
   test("take a partition while charges go on", async () => {
     const id = await organization(1_000n);
     await one(store.books, settleOf({ facts: factsOf(id) }, 1), "durable");
+    const [today] = await partitionsOf(id);
     const missing = nameOf(monthsAhead(2));
     const pools = openPools(database.url);
     await beside.query(`DROP TABLE ${missing}`);
     // A charge that is not committed yet keeps its locks.
     await beside.query("BEGIN");
-    await beside.query("UPDATE request SET request_id = 'moved' WHERE organization_id = $1", [id]);
+    await beside.query(`UPDATE ${today} SET request_id = 'moved' WHERE organization_id = $1`, [id]);
+    await beside.query(`INSERT INTO request SELECT * FROM ${today} WHERE false`);
     await makePartitions(pools.durable);
     await beside.query("ROLLBACK");
     const { rows } = await beside.query("SELECT to_regclass($1) IS NOT NULL AS made", [missing]);
