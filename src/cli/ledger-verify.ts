@@ -17,7 +17,7 @@ export function addLedgerVerify(ledger: Command, terminal: Terminal): void {
         const [first] = violations;
         const file = quarantineFileOf(workspace.config.dataDir);
         const quarantined = await countQuarantined(file);
-        if (!found.ok) terminal.exitWith(1);
+        if (!found.ok || quarantined > 0) terminal.exitWith(1);
         if (first === undefined || flags.json === true) {
           print(terminal, flags, { json: { ...found, quarantined }, text: `The books balance: ${checked}.` });
         }

@@ -2,14 +2,13 @@ import type { MicroCredits } from "./amount.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
-  BookRows,
-  BookWrites,
   GrantRow,
   HoldRow,
   IdempotencyKeyRow,
   RequestRow,
   TokenBalanceRow,
 } from "./books.ts";
+import type { BookRows, BookWrites } from "./decision.ts";
 import { nameKey } from "./names.ts";
 import { openPurse, type Purse } from "./purse.ts";
 

@@ -1,8 +1,9 @@
 import { credit, revoke } from "./adjustments.ts";
 import { type Batch, openBatch, purseOf, writesOf } from "./batch.ts";
-import type { BookRows, Decision, GrantRow, GrantTransition, Outcome, Outcomes, Transition } from "./books.ts";
+import type { GrantRow, GrantTransition, Outcome, Outcomes, Transition } from "./books.ts";
 import { expire, settle } from "./charges.ts";
 import { assertAmount } from "./checks.ts";
+import type { BookRows, Decision } from "./decision.ts";
 import { hold, release, renew } from "./holds.ts";
 import { addGrant, type Purse } from "./purse.ts";
 

@@ -43,11 +43,15 @@ function checkLateSettlement(request: RequestRow, late: AdjustmentRow, report: R
   const { holdId, end } = request;
   const { settlement, amount, draws } = late;
   if (end !== "recovered") report(7, `The request ended as ${end}, but has a late settlement.`, holdId);
-  if (settlement === null) return report(4, "The late settlement has no tokens.", holdId);
+  if (settlement === null) {
+    report(4, "The late settlement has no tokens.", holdId);
+    return;
+  }
   const tokens = { ...request.tokens };
   for (const tokenClass of TOKEN_CLASSES) tokens[tokenClass] += settlement.tokens[tokenClass];
   if (TOKEN_CLASSES.some((tokenClass) => tokens[tokenClass] < 0)) {
-    return report(6, "The late settlement leaves a token count below 0.", holdId);
+    report(6, "The late settlement leaves a token count below 0.", holdId);
+    return;
   }
   const price = priceOf(tokens, settlement.prices);
   const charged = request.cost + amount + request.shortfall + settlement.shortfall;
@@ -147,7 +151,10 @@ export function checkKey(
   const { hold, request, isSettledLate } = of;
   const name = JSON.stringify(key);
   const ownKey = request?.idempotencyKey ?? hold?.details.idempotencyKey ?? null;
-  if (hold === undefined && request === undefined) return report(9, `The key ${name} names no request.`, holdId);
+  if (hold === undefined && request === undefined) {
+    report(9, `The key ${name} names no request.`, holdId);
+    return;
+  }
   if (ownKey !== key) report(9, `The key ${name} names a request that came without it.`, holdId);
   if (request?.end === "released") report(9, `The key ${name} names a request that was released.`, holdId);
   const isCharged = request !== undefined && (request.end !== "recovered" || isSettledLate);

@@ -222,7 +222,10 @@ class Check {
   }
 
   #checkTotals(balance: ReturnType<typeof BALANCE.fromRecord> | undefined, { open, grants }: Rest): void {
-    if (balance === undefined) return this.#report(1, "The organization has no balance.");
+    if (balance === undefined) {
+      this.#report(1, "The organization has no balance.");
+      return;
+    }
     for (const { draws } of open) this.#sums.take("drawn", draws);
     const { taken, costs } = this.#sums;
     const known = new Set(grants.map(({ id }) => id));

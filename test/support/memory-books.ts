@@ -2,8 +2,6 @@ import { isDeepStrictEqual } from "node:util";
 import {
   type AdjustmentRow,
   type BalanceRow,
-  type BookRows,
-  type BookWrites,
   type Draw,
   endedStateOf,
   type GrantRow,
@@ -17,6 +15,7 @@ import {
   type Transition,
 } from "../../src/credits/books.ts";
 import { decide } from "../../src/credits/decide.ts";
+import type { BookRows, BookWrites } from "../../src/credits/decision.ts";
 import { mergeDraws } from "../../src/credits/draws.ts";
 import { budgetsOf, grantsOf, holdsOf, keysOf, type Name, namesOf, tokensOf } from "../../src/credits/names.ts";
 import { TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";

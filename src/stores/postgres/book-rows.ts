@@ -1,7 +1,5 @@
 import type {
   AdjustmentRow,
-  BookRows,
-  BookWrites,
   GrantRow,
   HoldRow,
   IdempotencyKeyRow,
@@ -9,6 +7,7 @@ import type {
   TokenBalanceRow,
   Transition,
 } from "../../credits/books.ts";
+import type { BookRows, BookWrites } from "../../credits/decision.ts";
 import {
   budgetsOf,
   grantsOf,

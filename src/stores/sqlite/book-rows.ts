@@ -1,5 +1,6 @@
 import type { SQLInputValue } from "node:sqlite";
-import type { BookRows, BookWrites, GrantRow, HoldRow, RequestRow, Transition } from "../../credits/books.ts";
+import type { GrantRow, HoldRow, RequestRow, Transition } from "../../credits/books.ts";
+import type { BookRows, BookWrites } from "../../credits/decision.ts";
 import {
   budgetsOf,
   grantsOf,

@@ -1,0 +1,226 @@
+import type { ColumnType } from "kysely";
+import type { Attempt, Draw, HoldDetails, LateSettlement, Trace } from "../credits/books.ts";
+import { TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../credits/price.ts";
+
+/** How properties of rows of the books are kept in columns of tables. */
+export type Cell = string | bigint | number | null;
+type Integer = ColumnType<bigint, bigint | number, bigint | number>;
+type OptionalInteger = ColumnType<bigint | null, bigint | number | null, bigint | number | null>;
+export type ColumnKind = "text" | "bigint";
+
+/** One property of a row of the books, kept in one or several columns. */
+export interface Field<Value, Columns> {
+  columns: { [Name in keyof Columns]: ColumnKind };
+  /** Only for the compiler: the types of the columns. */
+  types?: Columns;
+  encode(value: Value, cells: Cell[]): void;
+  /** Reads its columns, which begin at a place of the cells. */
+  decode(cells: readonly unknown[], at: number): Value;
+}
+
+export type Fields<Row> = { [Property in keyof Row]-?: Field<Row[Property], object> };
+type UnionToIntersection<Union> = (Union extends unknown ? (of: Union) => void : never) extends (of: infer All) => void
+  ? All
+  : never;
+export type ColumnsOf<Of> = UnionToIntersection<
+  { [P in keyof Of]: Of[P] extends { types?: infer C } ? C : never }[keyof Of]
+>;
+
+function field<const Name extends string, Value, Type>(
+  name: Name,
+  kind: ColumnKind,
+  encode: (value: Value) => Cell,
+  decode: (cell: unknown) => Value,
+): Field<Value, Record<Name, Type>> {
+  return {
+    columns: { [name]: kind } as Record<Name, ColumnKind>,
+    encode: (value, cells) => void cells.push(encode(value)),
+    decode: (cells, at) => decode(cells[at]),
+  };
+}
+
+const same = <Value>(value: Value) => value;
+
+export function text<const Name extends string, Value extends string = string>(name: Name) {
+  return field<Name, Value, Value>(name, "text", same, (cell) => cell as Value);
+}
+
+export function optionalText<const Name extends string, Value extends string = string>(name: Name) {
+  return field<Name, Value | null, Value | null>(name, "text", same, (cell) => cell as Value | null);
+}
+
+export function amount<const Name extends string>(name: Name) {
+  return field<Name, bigint, Integer>(name, "bigint", same, (cell) => cell as bigint);
+}
+
+export function number<const Name extends string>(name: Name) {
+  return field<Name, number, Integer>(name, "bigint", same, Number);
+}
+
+export function optionalNumber<const Name extends string>(name: Name) {
+  const decode = (cell: unknown) => (cell === null ? null : Number(cell));
+  return field<Name, number | null, OptionalInteger>(name, "bigint", same, decode);
+}
+
+export function flag<const Name extends string>(name: Name) {
+  return field<Name, boolean, Integer>(name, "bigint", Number, (cell) => Number(cell) === 1);
+}
+
+export function json<Value, const Name extends string>(
+  name: Name,
+  encode: (value: Value) => string | null,
+  decode: (text: string | null) => Value,
+) {
+  return field<Name, Value, string | null>(name, "text", encode, (cell) => decode(cell as string | null));
+}
+
+export function draws<const Name extends string>(name: Name) {
+  return field<Name, Draw[], string>(name, "text", encodeDraws, (cell) => decodeDraws(cell as string));
+}
+
+export function metadata<const Name extends string>(name: Name) {
+  type Metadata = Record<string, string> | null;
+  const encode = (value: Metadata) => (value === null ? null : JSON.stringify(value));
+  return json<Metadata, Name>(name, encode, (found) => (found === null ? null : JSON.parse(found)));
+}
+
+const PRICE_COLUMNS = {
+  input_price: "bigint",
+  cached_input_price: "bigint",
+  cache_write_price: "bigint",
+  output_price: "bigint",
+  reasoning_price: "bigint",
+} as const;
+
+export function prices(): Field<UnitPrices, Record<keyof typeof PRICE_COLUMNS, Integer>> {
+  return {
+    columns: PRICE_COLUMNS,
+    encode: (value, cells) => void cells.push(...TOKEN_CLASSES.map((tokenClass) => value[tokenClass])),
+    decode: (cells, at) => {
+      const [input, cachedInput, cacheWrite, output, reasoning] = cells.slice(at, at + 5) as bigint[];
+      return { input, cachedInput, cacheWrite, output, reasoning } as UnitPrices;
+    },
+  };
+}
+
+const TOKEN_COLUMNS = {
+  input_tokens: "bigint",
+  cached_input_tokens: "bigint",
+  cache_write_tokens: "bigint",
+  output_tokens: "bigint",
+  reasoning_tokens: "bigint",
+} as const;
+
+export function tokens(): Field<TokenCounts, Record<keyof typeof TOKEN_COLUMNS, Integer>> {
+  return {
+    columns: TOKEN_COLUMNS,
+    encode: (value, cells) => void cells.push(...TOKEN_CLASSES.map((tokenClass) => value[tokenClass])),
+    decode: (cells, at) => decodeTokens(cells, at),
+  };
+}
+
+function decodeTokens(cells: readonly unknown[], at: number): TokenCounts {
+  const [input, cachedInput, cacheWrite, output, reasoning] = cells.slice(at, at + 5).map(Number);
+  return { input, cachedInput, cacheWrite, output, reasoning } as TokenCounts;
+}
+
+/** The index of live grants is over a column that changes rarely. */
+export function remaining(): Field<bigint, { remaining: Integer; is_used_up: Integer }> {
+  return {
+    columns: { remaining: "bigint", is_used_up: "bigint" },
+    encode: (value, cells) => void cells.push(value, value === 0n ? 1 : 0),
+    decode: (cells, at) => cells[at] as bigint,
+  };
+}
+
+interface TraceColumns {
+  /** 0 or 1; null where nothing is known of how the request went. */
+  is_streamed: OptionalInteger;
+  first_token_ms: OptionalInteger;
+  /** JSON array of Attempt. */
+  attempts: string | null;
+  failure: string | null;
+}
+
+export function trace(): Field<Trace | null, TraceColumns> {
+  return {
+    columns: { is_streamed: "bigint", first_token_ms: "bigint", attempts: "text", failure: "text" },
+    encode: (value, cells) => {
+      if (value === null) return void cells.push(null, null, null, null);
+      const { isStreamed, firstTokenMs, attempts, failure } = value;
+      // No settlement may fail because of a fraction of a millisecond.
+      const firstToken = firstTokenMs === null ? null : Math.round(firstTokenMs);
+      cells.push(Number(isStreamed), firstToken, attempts === null ? null : JSON.stringify(attempts), failure);
+    },
+    decode: (cells, at) => {
+      const [isStreamed, firstToken, attempts, failure] = cells.slice(at, at + 4) as [Cell, Cell, string, string];
+      if (isStreamed === null) return null;
+      return {
+        isStreamed: Number(isStreamed) === 1,
+        firstTokenMs: firstToken === null ? null : Number(firstToken),
+        attempts: attempts === null ? null : (JSON.parse(attempts) as Attempt[]),
+        failure,
+      };
+    },
+  };
+}
+
+/** JSON knows no bigint: prices are decimal text. */
+function plainPrices(of: UnitPrices): Record<string, string> {
+  return Object.fromEntries(TOKEN_CLASSES.map((tokenClass) => [tokenClass, of[tokenClass].toString()]));
+}
+
+function pricesFromPlain(plain: Record<string, string>): UnitPrices {
+  const found = TOKEN_CLASSES.map((tokenClass) => [tokenClass, BigInt(plain[tokenClass] ?? 0)]);
+  return Object.fromEntries(found) as unknown as UnitPrices;
+}
+
+export function encodeDetails(details: HoldDetails): string {
+  return JSON.stringify({ ...details, prices: plainPrices(details.prices) });
+}
+
+export function decodeDetails(found: string | null): HoldDetails {
+  const plain = JSON.parse(found ?? "");
+  return { ...plain, prices: pricesFromPlain(plain.prices) };
+}
+
+interface SettlementColumns {
+  input_tokens: OptionalInteger;
+  cached_input_tokens: OptionalInteger;
+  cache_write_tokens: OptionalInteger;
+  output_tokens: OptionalInteger;
+  reasoning_tokens: OptionalInteger;
+  shortfall: OptionalInteger;
+  /** JSON of the rest of LateSettlement. */
+  settlement: string | null;
+}
+
+/** What is added up is in columns of its own. */
+export function settlement(): Field<LateSettlement | null, SettlementColumns> {
+  return {
+    columns: { ...TOKEN_COLUMNS, shortfall: "bigint", settlement: "text" },
+    encode: (value, cells) => {
+      if (value === null) return void cells.push(null, null, null, null, null, null, null);
+      const { tokens: counts, shortfall, prices: unitPrices, ...rest } = value;
+      const plain = JSON.stringify({ ...rest, prices: plainPrices(unitPrices) });
+      cells.push(...TOKEN_CLASSES.map((tokenClass) => counts[tokenClass]), shortfall, plain);
+    },
+    decode: (cells, at) => {
+      const plain = cells[at + 6];
+      if (typeof plain !== "string") return null;
+      const rest = JSON.parse(plain);
+      const found = { prices: pricesFromPlain(rest.prices), shortfall: cells[at + 5] as bigint };
+      return { ...rest, ...found, tokens: decodeTokens(cells, at) };
+    },
+  };
+}
+
+function encodeDraws(of: readonly Draw[]): string {
+  if (of.length === 0) return "[]";
+  return JSON.stringify(of.map((draw) => [draw.grantId, draw.amount.toString()]));
+}
+
+function decodeDraws(found: string): Draw[] {
+  if (found === "[]") return [];
+  return (JSON.parse(found) as [string, string][]).map(([grantId, drawn]) => ({ grantId, amount: BigInt(drawn) }));
+}
