@@ -71,8 +71,9 @@ function makeBatch(organizationIds: readonly string[], size: number): HoldTransi
       upstream: "sandbox/echo",
       prices: PRICES,
       metadata: null,
+      idempotencyKey: null,
     };
-    return { kind: "hold", facts, least: HELD, most: HELD, lifeMs: 120_000 };
+    return { kind: "hold", facts, least: HELD, most: HELD, lifeMs: 120_000, owner: "bench" };
   });
 }
 

@@ -1,7 +1,6 @@
 import type { MicroCredits } from "../credits/amount.ts";
-import type { Draw, HoldFacts, HoldState, RequestEnd, Trace } from "../credits/books.ts";
+import type { Draw, EventBasis, EventEnd, HoldFacts, HoldState, RequestEnd, Trace } from "../credits/books.ts";
 import type { TokenCounts } from "../credits/price.ts";
-import type { UsageEvent } from "./store.ts";
 
 /** The request log: open holds and ended requests. */
 export interface RequestRows {
@@ -34,6 +33,18 @@ export interface ListedRequest {
   end: RequestEnd | null;
   /** At most two, in their order. */
   events: UsageEvent[];
+}
+
+/** A charge: of an ended request (0), or the signed differences of its late settlement (1). */
+export interface UsageEvent extends HoldFacts {
+  sequence: 0 | 1;
+  tokens: TokenCounts;
+  cost: MicroCredits;
+  shortfall: MicroCredits;
+  basis: EventBasis;
+  end: EventEnd;
+  madeAtMs: number;
+  chargedAtMs: number;
 }
 
 /** Null: any. */

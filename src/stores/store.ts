@@ -1,22 +1,12 @@
 import type { AllowanceRow } from "../credits/allowance.ts";
 import type { MicroCredits } from "../credits/amount.ts";
-import type {
-  AdjustmentRow,
-  BalanceRow,
-  EventBasis,
-  EventEnd,
-  GrantRow,
-  HoldFacts,
-  Outcomes,
-  Transition,
-} from "../credits/books.ts";
-import type { TokenCounts } from "../credits/price.ts";
+import type { AdjustmentRow, BalanceRow, GrantRow, Outcomes, Transition } from "../credits/books.ts";
 import type { AccountRows, IdPage } from "./account-store.ts";
 import type { AdminRows } from "./admin-store.ts";
 import type { ConversationRows } from "./conversation-store.ts";
 import type { DirectoryRows } from "./directory-store.ts";
 import type { RefusalRows } from "./refusal-store.ts";
-import type { RequestRows } from "./request-store.ts";
+import type { RequestRows, UsageEvent } from "./request-store.ts";
 import type { UsageRows } from "./usage-store.ts";
 
 export type { LimitSettings, OrganizationKind } from "../contract/principal.ts";
@@ -43,7 +33,7 @@ export type {
 export type { ConversationRow, ConversationRows } from "./conversation-store.ts";
 export type { DirectoryRows, ListedOrganization, ListedToken } from "./directory-store.ts";
 export type { RefusalEntry, RefusalRow, RefusalRows, RefusalSearch } from "./refusal-store.ts";
-export type { ListedRequest, RequestRows, RequestSearch } from "./request-store.ts";
+export type { ListedRequest, RequestRows, RequestSearch, UsageEvent } from "./request-store.ts";
 export type { RequestSum, UsageCounts, UsageDayRow, UsageRows } from "./usage-store.ts";
 
 /**
@@ -130,18 +120,6 @@ export type StatementEntry = { position: string; atMs: number; amount: MicroCred
   | { kind: "charge"; event: UsageEvent }
   | { kind: Exclude<AdjustmentRow["kind"], "late_settlement">; adjustment: AdjustmentRow }
 );
-
-/** A charge: of an ended request (0), or the signed differences of its late settlement (1). */
-export interface UsageEvent extends HoldFacts {
-  sequence: 0 | 1;
-  tokens: TokenCounts;
-  cost: MicroCredits;
-  shortfall: MicroCredits;
-  basis: EventBasis;
-  end: EventEnd;
-  madeAtMs: number;
-  chargedAtMs: number;
-}
 
 export interface Violation {
   /** Number of the invariant, as in docs/ledger.md. */

@@ -18,6 +18,7 @@ import {
 
 export function transitionCases(subject: Subject): void {
   holdCases(subject);
+  missingCases(subject);
   settleCases(subject);
   expiryCases(subject);
   grantCases(subject);
@@ -87,7 +88,9 @@ function holdCases(subject: Subject): void {
     const outcomes = await subject.books.apply("durable", transitions);
     expect(outcomes).toEqual(transitions.map(() => ({ outcome: "unknown_organization" })));
   });
+}
 
+function missingCases(subject: Subject): void {
   test("a transition on a hold that is not there says so", async () => {
     const hold = holdOf(await subject.organization(1n), 1n);
     expect(await subject.one({ kind: "expire", ...referenceOf(hold) })).toEqual({ outcome: "missing" });
