@@ -95,7 +95,14 @@ async function play(ledger: Ledger, { organizationId, turnMs, clients, rate }: B
 
 function factsOf(organizationId: string): HoldFacts {
   const request = { tokenId: "tok_bench", requestId: "req_bench", model: "sandbox/echo", upstream: "sandbox/echo" };
-  return { holdId: uuidV7(Date.now()), organizationId, prices: PRICES, metadata: null, idempotencyKey: null, ...request };
+  return {
+    holdId: uuidV7(Date.now()),
+    organizationId,
+    prices: PRICES,
+    metadata: null,
+    idempotencyKey: null,
+    ...request,
+  };
 }
 
 /** Runs the command over and over; `begun` resolves when the first one has had the time to open the store. */
