@@ -78,7 +78,8 @@ function makeBatch(organizationIds: readonly string[], size: number): HoldTransi
 }
 
 function settlementOf({ facts }: HoldTransition): SettleTransition {
-  const trace = { isStreamed: true, firstTokenMs: 250, attempts: null, failure: null };
+  const provider = { providerResponseId: "chatcmpl-CZ3mDpN6v5sDfJtKqfBqvGkK8yQ3x", providerCost: null };
+  const trace = { isStreamed: true, firstTokenMs: 250, attempts: null, failure: null, ...provider };
   return {
     kind: "settle",
     facts,

@@ -90,6 +90,10 @@ export interface Trace {
   attempts: Attempt[] | null;
   /** Error code of a request that was released or broke off. */
   failure: string | null;
+  /** The provider's own id of the answer. */
+  providerResponseId: string | null;
+  /** What the provider said that it charges, as a decimal number in its own unit. */
+  providerCost: string | null;
 }
 
 /** How a request ended. */

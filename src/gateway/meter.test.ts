@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import type { UpstreamChunk } from "../providers/provider.ts";
 import { Meter, reportedTokens, usageOf } from "./meter.ts";
 
 describe("reportedTokens", () => {
@@ -108,5 +109,42 @@ describe("a meter", () => {
       completion_tokens_details: { reasoning_tokens: 20 },
       cost: 1.5,
     });
+  });
+});
+
+describe("the provider's own record", () => {
+  const recordOf = (chunks: UpstreamChunk[]) => {
+    const meter = new Meter(100);
+    meter.add(chunks);
+    return meter.providerRecord;
+  };
+
+  test("is nothing where the provider states nothing", () => {
+    expect(recordOf([{ usage: { prompt_tokens: 1, completion_tokens: 1 } }])).toEqual({ responseId: null, cost: null });
+  });
+
+  test("has an id that a database can keep", () => {
+    expect(recordOf([{ responseId: "gen\u0000-1\ud800" }]).responseId).toBe("gen\ufffd-1\ufffd");
+    expect(recordOf([{ responseId: "x".repeat(10_000) }]).responseId).toHaveLength(201);
+  });
+
+  test.each([
+    [0, "0"],
+    [0.00001234, "0.00001234"],
+    [1e-7, "0.0000001"],
+    [12, "12"],
+    [100, "100"],
+    ["0.5", "0.5"],
+    [-1, null],
+    [1e10, null],
+    [Number.NaN, null],
+    [Number.POSITIVE_INFINITY, null],
+    ["", null],
+    ["free", null],
+    [true, null],
+    [{}, null],
+    [null, null],
+  ])("has the cost %j as the decimal number %j", (cost, expected) => {
+    expect(recordOf([{ usage: { prompt_tokens: 1, completion_tokens: 1, cost } }]).cost).toBe(expected);
   });
 });

@@ -1,4 +1,5 @@
 import type { CompletionUsage, Delta, FinishReason } from "../contract/completion.ts";
+import { printable } from "../contract/wording.ts";
 import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
 import { tokensOfPiece } from "../credits/estimate.ts";
 import type { TokenCounts } from "../credits/price.ts";
@@ -19,9 +20,22 @@ export interface Report {
   isFinal: boolean;
 }
 
+/** What the provider calls an answer and charges for it, as the books keep it. */
+export interface ProviderRecord {
+  responseId: string | null;
+  /** A decimal number in the provider's own unit. */
+  cost: string | null;
+}
+
+const RESPONSE_ID_CHARACTERS_MAX = 200;
+/** More than any answer costs: a larger number is no cost. */
+const PROVIDER_COST_MAX = 1e9;
+const PROVIDER_COST_DIGITS = 12;
+
 /** Records what passes through an answer: its text, so that tokens can be counted, and the upstream's reports. */
 export class Meter {
   finishReason: FinishReason | undefined;
+  #responseId: string | null = null;
   readonly output: PassedText;
   readonly reasoning: PassedText;
   #hasContent = false;
@@ -39,11 +53,17 @@ export class Meter {
   add(chunks: readonly UpstreamChunk[]): void {
     for (const chunk of chunks) {
       if (chunk.finish_reason !== undefined) this.finishReason = chunk.finish_reason;
+      if (chunk.responseId !== undefined) this.#responseId = printable(chunk.responseId, RESPONSE_ID_CHARACTERS_MAX);
       if (chunk.delta !== undefined) this.#record(chunk.delta);
       if (chunk.usage === undefined) continue;
       this.#usage = chunk.usage;
       this.#bytesBefore = this.bytes;
     }
+  }
+
+  /** What the provider has told by now of its own records of the answer. */
+  get providerRecord(): ProviderRecord {
+    return { responseId: this.#responseId, cost: decimalCost(this.#usage?.cost) };
   }
 
   /** Whether text or a tool call has come. */
@@ -154,6 +174,13 @@ export function usageOf(tokens: TokenCounts, charged: MicroCredits): CompletionU
     ...(tokens.reasoning > 0 && { completion_tokens_details: { reasoning_tokens: tokens.reasoning } }),
     cost: creditsFromMicro(charged),
   };
+}
+
+/** A provider's cost as a plain decimal number, without an exponent; null for what is no cost. */
+function decimalCost(cost: unknown): string | null {
+  const number = typeof cost === "string" && cost !== "" ? Number(cost) : cost;
+  if (typeof number !== "number" || !(number >= 0 && number <= PROVIDER_COST_MAX)) return null;
+  return number.toFixed(PROVIDER_COST_DIGITS).replace(/\.?0+$/, "");
 }
 
 function counter(value: unknown): number | undefined {

@@ -65,7 +65,7 @@ export async function settle(gateway: Gateway, answered: Answered, sink: AnswerS
   const { facts, available } = admission;
   const isCalled = ending.calledAtMs !== null;
   if (!isCharged({ ...ending, isCalled, hasContent: meter.hasContent })) {
-    await ledger.release({ facts, trace: traceOf(ending, null) });
+    await ledger.release({ facts, trace: traceOf(answered, null) });
     return { tokens: roughTokens(answered), charged: 0n, available };
   }
   const { tokens, basis, reported } = await chargeOfAnswer(gateway, answered);
@@ -74,7 +74,7 @@ export async function settle(gateway: Gateway, answered: Answered, sink: AnswerS
     tokens,
     basis,
     end: ending.end,
-    trace: traceOf(ending, reported),
+    trace: traceOf(answered, reported),
     answer: ending.end === "complete" && sink instanceof KeepingSink ? sink.answer(tokens, meter.finishReason) : null,
   });
   // What is available then only the store knows: the caller is told what was when the request was admitted.
@@ -134,11 +134,14 @@ function factsAt({ facts, isFree }: Admission, { route }: Ending, tokens: TokenC
 }
 
 /** Attempts are kept where more than one was needed, or where the upstream's report was not what was charged. */
-function traceOf({ isStream, firstTokenMs, attempts, failure }: Ending, reported: TokenCounts | null): Trace {
+function traceOf({ ending, meter }: Answered, reported: TokenCounts | null): Trace {
+  const { isStream, firstTokenMs, attempts, failure } = ending;
   const isPlain = attempts.length === 1 && attempts[0]?.outcome === "answered" && reported === null;
   const last = attempts.length - 1;
   const told = attempts.map((one, index) => (index === last && reported !== null ? { ...one, reported } : one));
-  return { isStreamed: isStream, firstTokenMs, attempts: isPlain || last < 0 ? null : told, failure };
+  const { responseId: providerResponseId, cost: providerCost } = meter.providerRecord;
+  const kept = isPlain || last < 0 ? null : told;
+  return { isStreamed: isStream, firstTokenMs, attempts: kept, failure, providerResponseId, providerCost };
 }
 
 /** All tokens, of every class. */

@@ -47,6 +47,8 @@ export function refusalDetail(refusal: RefusalEntry): RequestDetail {
     shortfall: 0,
     credited: 0,
     attempts: [],
+    provider_response_id: null,
+    provider_cost: null,
     events: [],
     draws: [],
     metadata: null,

@@ -142,6 +142,8 @@ function toDetail(row: ListedRequest): Omit<RequestDetail, "keeps_conversations"
     attempts: (trace?.attempts ?? []).map(({ route, outcome, durationMs, reported }) => {
       return { route, outcome, duration_ms: durationMs, ...(reported && { reported: tokensOf(reported) }) };
     }),
+    provider_response_id: trace?.providerResponseId ?? null,
+    provider_cost: trace?.providerCost ?? null,
     events: events.map(toEvent),
     draws: row.draws.map(({ grantId, amount }) => ({ grant_id: grantId, amount: creditsFromMicro(amount) })),
     metadata: facts.metadata,

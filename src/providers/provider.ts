@@ -56,6 +56,8 @@ export interface ProviderAnswer {
 export interface UpstreamChunk {
   /** The upstream's own name of the model, where it tells. */
   model?: string;
+  /** The upstream's own id of the answer, as its invoices and its support know it. */
+  responseId?: string;
   delta?: Delta;
   logprobs?: unknown;
   finish_reason?: FinishReason;
@@ -69,4 +71,6 @@ export interface UpstreamUsage {
   cached_tokens?: unknown;
   cache_write_tokens?: unknown;
   reasoning_tokens?: unknown;
+  /** What the upstream charges for the answer, in its own unit (OpenRouter's documentation, "Usage Accounting": `cost`). */
+  cost?: unknown;
 }

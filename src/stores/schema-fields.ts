@@ -140,26 +140,39 @@ interface TraceColumns {
   /** JSON array of Attempt. */
   attempts: string | null;
   failure: string | null;
+  provider_response_id: string | null;
+  provider_cost: string | null;
 }
 
 export function trace(): Field<Trace | null, TraceColumns> {
   return {
-    columns: { is_streamed: "bigint", first_token_ms: "bigint", attempts: "text", failure: "text" },
+    columns: {
+      is_streamed: "bigint",
+      first_token_ms: "bigint",
+      attempts: "text",
+      failure: "text",
+      provider_response_id: "text",
+      provider_cost: "text",
+    },
     encode: (value, cells) => {
-      if (value === null) return void cells.push(null, null, null, null);
-      const { isStreamed, firstTokenMs, attempts, failure } = value;
+      if (value === null) return void cells.push(null, null, null, null, null, null);
+      const { isStreamed, firstTokenMs, attempts, failure, providerResponseId, providerCost } = value;
       // No settlement may fail because of a fraction of a millisecond.
       const firstToken = firstTokenMs === null ? null : Math.round(firstTokenMs);
-      cells.push(Number(isStreamed), firstToken, attempts === null ? null : JSON.stringify(attempts), failure);
+      const attemptsText = attempts === null ? null : JSON.stringify(attempts);
+      cells.push(Number(isStreamed), firstToken, attemptsText, failure, providerResponseId, providerCost);
     },
     decode: (cells, at) => {
-      const [isStreamed, firstToken, attempts, failure] = cells.slice(at, at + 4) as [Cell, Cell, string, string];
+      const [isStreamed, firstToken] = cells.slice(at, at + 2) as [Cell, Cell];
       if (isStreamed === null) return null;
+      const [attempts, failure, responseId, cost] = cells.slice(at + 2, at + 6) as (string | null)[];
       return {
         isStreamed: Number(isStreamed) === 1,
         firstTokenMs: firstToken === null ? null : Number(firstToken),
-        attempts: attempts === null ? null : (JSON.parse(attempts) as Attempt[]),
-        failure,
+        attempts: attempts === null || attempts === undefined ? null : (JSON.parse(attempts) as Attempt[]),
+        failure: failure ?? null,
+        providerResponseId: responseId ?? null,
+        providerCost: cost ?? null,
       };
     },
   };

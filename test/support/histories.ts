@@ -64,6 +64,8 @@ const trace = fc.option(
     firstTokenMs: fc.option(fc.integer({ min: 0, max: 90 })),
     attempts: fc.option(fc.constant<Attempt[]>([{ route: "sandbox/a", outcome: "answered", durationMs: 7 }])),
     failure: fc.option(fc.constant("upstream_error")),
+    providerResponseId: fc.option(fc.constant("chatcmpl-1")),
+    providerCost: fc.option(fc.constantFrom("0", "0.000014")),
   }),
 );
 

@@ -64,6 +64,17 @@ export const RequestDetail = Type.Object({
         "Empty where the first route answered and its report was charged. `reported`: the provider's report, where other tokens were charged.",
     },
   ),
+  provider_response_id: Nullable(
+    Type.String({
+      description: "The provider's own id of the answer, to compare with its invoices and logs; for operators only.",
+    }),
+  ),
+  provider_cost: Nullable(
+    Type.String({
+      description:
+        "The cost that the provider reported, as a decimal number in its own unit; null where it reports none; for operators only.",
+    }),
+  ),
   events: Type.Array(
     Type.Object({
       sequence: Type.Integer(),

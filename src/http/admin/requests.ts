@@ -35,7 +35,8 @@ const showRequest = adminEndpoint({
     const request = await requests.find(params.id);
     if (request === undefined) throw nothingThere();
     requireOwn(who, request.organization_id);
-    return request;
+    if (who?.role === "operator") return request;
+    return { ...request, provider_response_id: null, provider_cost: null };
   },
 });
 

@@ -50,7 +50,7 @@ export class AnswerReader {
       case "tool-call":
         return part.providerExecuted === true ? undefined : this.#finishCall(part);
       case "response-metadata":
-        return part.modelId === undefined ? undefined : { model: part.modelId };
+        return metadataChunk(part.modelId, part.id);
       case "raw": {
         const logprobs = this.#wire.logprobsOf?.(part.rawValue);
         return logprobs === undefined ? undefined : { logprobs };
@@ -71,7 +71,8 @@ export class AnswerReader {
     }
     const logprobs = this.#wire.logprobsOf?.(response?.body);
     if (logprobs !== undefined) chunks.push({ logprobs });
-    if (response?.modelId !== undefined) chunks.push({ model: response.modelId });
+    const metadata = metadataChunk(response?.modelId, response?.id);
+    if (metadata !== undefined) chunks.push(metadata);
     chunks.push(this.#finish(finishReason, usage));
     return chunks;
   }
@@ -149,6 +150,11 @@ export class AnswerReader {
     this.isFinished = true;
     return { finish_reason: toReason(reason, this.#callCount > 0), ...(usage !== undefined && { usage }) };
   }
+}
+
+function metadataChunk(model: string | undefined, responseId: string | undefined): UpstreamChunk | undefined {
+  if (model === undefined && responseId === undefined) return undefined;
+  return { ...(model !== undefined && { model }), ...(responseId !== undefined && { responseId }) };
 }
 
 function callChunk(call: ToolCallDelta): UpstreamChunk {

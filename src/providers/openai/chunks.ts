@@ -16,6 +16,8 @@ type ReadCalls = (calls: readonly unknown[]) => ToolCallDelta[];
 export class ChunkReader {
   /** Whether the answer has told why it ended: without that it is not complete. */
   isFinished = false;
+  /** Whether an event was read: the first one has the id of all. */
+  #hasTold = false;
   readonly #toolCalls = new ToolCallReader();
   #details: ReasoningDetails | undefined;
 
@@ -46,6 +48,8 @@ export class ChunkReader {
   ): UpstreamChunk {
     const chunk: UpstreamChunk = {};
     if (typeof whole.model === "string") chunk.model = whole.model;
+    if (!this.#hasTold && typeof whole.id === "string") chunk.responseId = whole.id;
+    this.#hasTold = true;
     if (isObject(said)) chunk.delta = this.#readDelta(said, readCalls);
     if (choice.logprobs !== undefined && choice.logprobs !== null) chunk.logprobs = choice.logprobs;
     const reason = choice.finish_reason;

@@ -16,6 +16,7 @@ export function toUsage(value: unknown): UpstreamUsage | undefined {
   if (written !== undefined && written !== null) usage.cache_write_tokens = written;
   const reasoning = completion.reasoning_tokens;
   if (reasoning !== undefined && reasoning !== null) usage.reasoning_tokens = reasoning;
+  if (value.cost !== undefined && value.cost !== null) usage.cost = value.cost;
   return withReasoningBeside(usage, value.total_tokens);
 }
 

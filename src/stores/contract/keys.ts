@@ -3,6 +3,7 @@ import type { HoldTransition, IdempotencyClaim, SettleTransition } from "../../c
 import {
   factsOf,
   holdOf,
+  NO_PROVIDER_RECORD,
   OWNER,
   one,
   randomId,
@@ -153,8 +154,15 @@ function traceCase(subject: Subject): void {
     const [charged, released] = [holdOf(organizationId, 10n), holdOf(organizationId, 10n)];
     await subject.books.apply("holds", [charged, released]);
     const attempts = [{ route: "a/b", outcome: "timeout", durationMs: 12 }];
-    const trace = { isStreamed: true, firstTokenMs: 7.4, attempts, failure: null };
-    const failed = { isStreamed: false, firstTokenMs: null, attempts: null, failure: "upstream_error" };
+    const told = { providerResponseId: "chatcmpl-7", providerCost: "0.00012" };
+    const trace = { isStreamed: true, firstTokenMs: 7.4, attempts, failure: null, ...told };
+    const failed = {
+      isStreamed: false,
+      firstTokenMs: null,
+      attempts: null,
+      failure: "upstream_error",
+      ...NO_PROVIDER_RECORD,
+    };
     await subject.one({ ...settleOf(charged, 1), trace });
     await subject.one({ ...releaseOf(released), trace: failed });
     expect(await subject.traces(organizationId)).toEqual(

@@ -2,7 +2,7 @@ import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import type { HoldTransition } from "../../credits/books.ts";
 import type { RequestSearch } from "../store.ts";
-import { factsOf, holdOf, randomId, releaseOf, type Subject, settleOf } from "./fixture.ts";
+import { factsOf, holdOf, NO_PROVIDER_RECORD, randomId, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
 const HOUR_MS = 3_600_000;
 const EVERYTHING: RequestSearch = {
@@ -109,7 +109,13 @@ function searchCases(subject: Subject): void {
     const charged = await made(organizationId, 2);
     await subject.one(settleOf(charged, 3));
     const released = await made(organizationId, 1);
-    const trace = { isStreamed: true, firstTokenMs: null, attempts: null, failure: "upstream_error" };
+    const trace = {
+      isStreamed: true,
+      firstTokenMs: null,
+      attempts: null,
+      failure: "upstream_error",
+      ...NO_PROVIDER_RECORD,
+    };
     await subject.one({ ...releaseOf(released), trace });
     const { rows } = await list({ organizationId });
     expect(rows).toMatchObject([

@@ -3,13 +3,13 @@ import { expect, test } from "vitest";
 import { FIRST_TOKEN_BOUNDS_MS } from "../../contract/first-token.ts";
 import type { HoldTransition, Trace } from "../../credits/books.ts";
 import type { UsageDayRow } from "../store.ts";
-import { factsOf, holdOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
+import { factsOf, holdOf, NO_PROVIDER_RECORD, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
 /** A stretch of time that no other case makes holds in. */
 const DAY = Date.UTC(2021, 4, 3);
 const HOUR_MS = 3_600_000;
 const trace = (fields: Partial<Trace>): Trace => {
-  return { isStreamed: false, firstTokenMs: null, attempts: null, failure: null, ...fields };
+  return { isStreamed: false, firstTokenMs: null, attempts: null, failure: null, ...NO_PROVIDER_RECORD, ...fields };
 };
 
 export function usageCases(subject: Subject): void {

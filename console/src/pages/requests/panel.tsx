@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
 import { request } from "../../api/queries.ts";
 import type { RequestDetail } from "../../api/types.ts";
 import { formatCount, formatDuration } from "../../format/numbers.ts";
@@ -100,9 +101,21 @@ function Identity({ detail }: { detail: RequestDetail }) {
             {detail.route ?? "–"}
           </span>,
         ],
+        ...providerRecord(detail, withCopy),
       ]}
     />
   );
+}
+
+/** What the provider calls the answer and charges for it; nothing where it did not say. */
+function providerRecord(
+  { provider_response_id: id, provider_cost: cost }: RequestDetail,
+  withCopy: (text: string, label: string) => ReactNode,
+): (readonly [string, ReactNode])[] {
+  const facts: (readonly [string, ReactNode])[] = [];
+  if (id !== null) facts.push(["Provider's response", withCopy(id, "Copy the provider's response id")]);
+  if (cost !== null) facts.push(["Provider's cost", `${cost}, in the provider's own unit`]);
+  return facts;
 }
 
 function Attempts({ detail: { attempts, status } }: { detail: RequestDetail }) {

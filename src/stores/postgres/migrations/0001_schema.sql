@@ -133,6 +133,8 @@ CREATE TABLE request (
   first_token_ms      bigint,
   attempts            text,
   failure             text,
+  provider_response_id text,
+  provider_cost       text,
   idempotency_key     text COLLATE "C",
   metadata            text,
   PRIMARY KEY (organization_id, id)

@@ -131,6 +131,8 @@ CREATE TABLE request (
   first_token_ms      INTEGER,
   attempts            TEXT,
   failure             TEXT,
+  provider_response_id TEXT,
+  provider_cost       TEXT,
   idempotency_key     TEXT,
   metadata            TEXT,
   PRIMARY KEY (organization_id, id)

@@ -1,0 +1,77 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { operator, signIn } from "../support/admin.ts";
+import {
+  MEMBER_SCOPES,
+  makeOrganization,
+  makeToken,
+  type Organization,
+  type RunningService,
+  send,
+  startService,
+} from "../support/service.ts";
+import { type Behaviour, startUpstream, type Upstream } from "../support/upstream.ts";
+
+const RESPONSE_ID = "gen-1790000000-AbC";
+const USAGE = { prompt_tokens: 8, completion_tokens: 1, total_tokens: 9, cost: 0.00001234 };
+
+/** Answers as OpenRouter does, with its own id in every event and its cost in the usage. */
+const withRecord: Behaviour = ({ response, body }) => {
+  const isStream = (body as { stream?: boolean }).stream === true;
+  response.writeHead(200, { "content-type": isStream ? "text/event-stream" : "application/json" });
+  if (!isStream) {
+    const choices = [{ index: 0, message: { role: "assistant", content: "a" }, finish_reason: "stop" }];
+    response.end(JSON.stringify({ id: RESPONSE_ID, choices, usage: USAGE }));
+    return;
+  }
+  const event = (fields: object) => `data: ${JSON.stringify({ id: RESPONSE_ID, ...fields })}\n\n`;
+  response.write(event({ choices: [{ index: 0, delta: { content: "a" } }] }));
+  response.write(event({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }));
+  response.end(`${event({ choices: [], usage: USAGE })}data: [DONE]\n\n`);
+};
+
+let upstream: Upstream;
+let service: RunningService;
+let organization: Organization;
+
+beforeAll(async () => {
+  upstream = await startUpstream();
+  upstream.behave("recorded", withRecord);
+  service = await startService({
+    config: {
+      providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+      models: [{ id: "recorded", price: { input: 1, output: 1 }, routes: [{ provider: "up", model: "recorded" }] }],
+    },
+  });
+  organization = await makeOrganization(service, "10");
+});
+afterAll(async () => {
+  await service?.end();
+  await upstream?.close();
+});
+
+async function completed(model: string, stream: boolean): Promise<string> {
+  const body = { model, messages: [{ role: "user", content: "go" }], stream };
+  const answer = await send(service, "/v1/chat/completions", organization.token, body);
+  expect(answer.status).toBe(200);
+  await answer.text();
+  const filter = `request_id=${answer.headers.get("x-request-id")}`;
+  const { data } = (await operator(service).call<{ data: { id: string }[] }>("GET", `/requests?${filter}`)).body;
+  return data[0]?.id ?? "";
+}
+
+test.each([true, false])(
+  "the provider's response id and cost are shown to operators alone (stream: %s)",
+  async (stream) => {
+    const id = await completed("recorded", stream);
+    const shown = await operator(service).call("GET", `/requests/${id}`);
+    expect(shown.body).toMatchObject({ provider_response_id: RESPONSE_ID, provider_cost: "0.00001234" });
+    const { token } = await makeToken(service, organization.id, MEMBER_SCOPES);
+    const member = await (await signIn(service, token)).call("GET", `/requests/${id}`);
+    expect(member.body).toMatchObject({ id, provider_response_id: null, provider_cost: null });
+  },
+);
+
+test("both are null where the provider states neither", async () => {
+  const shown = await operator(service).call("GET", `/requests/${await completed("sandbox/echo", true)}`);
+  expect(shown.body).toMatchObject({ provider_response_id: null, provider_cost: null });
+});
