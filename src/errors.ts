@@ -133,6 +133,17 @@ export class StoreUnavailableError extends Error {
   }
 }
 
+/** A batch was not booked, because another transaction has locked the rows of some of its organizations. */
+export class OrganizationsLockedError extends StoreUnavailableError {
+  readonly organizationIds: ReadonlySet<string>;
+
+  constructor(organizationIds: Iterable<string>, options?: { cause?: unknown }) {
+    super("The credits of the organization are locked by another transaction.", options);
+    this.name = "OrganizationsLockedError";
+    this.organizationIds = new Set(organizationIds);
+  }
+}
+
 /** The service stops and waits no longer for an answer: the reason of an abort that is not its client's doing. */
 export class StoppedError extends Error {
   constructor() {

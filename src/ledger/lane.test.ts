@@ -4,7 +4,7 @@ import { GatedBooks } from "../../test/support/gated-books.ts";
 import { keepLog } from "../../test/support/log.ts";
 import type { HoldTransition, Transition } from "../credits/books.ts";
 import { FREE } from "../credits/price.ts";
-import { StoreUnavailableError } from "../errors.ts";
+import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
 import { Lane, type LaneOptions } from "./lane.ts";
 
 /** How long was slept each time, which no clock of a busy machine tells. */
@@ -272,4 +272,84 @@ describe("a store that is away", () => {
 test("a store that answers another number of transitions is not believed", async () => {
   books.apply = async () => [] as never;
   await expect(laneOf().push(holding(1))).rejects.toThrow("another number");
+});
+
+describe("locked organizations", () => {
+  const OTHER = "org_2";
+  let isLocked = true;
+  beforeEach(() => {
+    isLocked = true;
+    books.addOrganization(OTHER);
+    const rest = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
+    books.bookOne({ kind: "grant", organizationId: OTHER, grantId: "grant_2", amount: 1_000_000n, ...rest });
+    books.failWith = (transitions) => {
+      const isConcerned = transitions.some((one) => "facts" in one && one.facts.organizationId === ORGANIZATION);
+      return isLocked && isConcerned ? new OrganizationsLockedError([ORGANIZATION]) : undefined;
+    };
+  });
+  const ofOther = (number: number) => {
+    const { facts, ...rest } = holding(number);
+    return { ...rest, facts: { ...facts, organizationId: OTHER } };
+  };
+
+  test("wait apart: others are booked meanwhile, and they themselves in their order when they are free", async () => {
+    const lane = laneOf({ retryMs: 0 });
+    const order: number[] = [];
+    const apart = numbers(30).map((number) => lane.push(holding(number)).then(() => order.push(number)));
+    for (const round of [1, 2, 3]) {
+      const others = numbers(20).map((number) => lane.push(ofOther(100 * round + number)));
+      for (const { outcome } of await Promise.all(others)) expect(outcome).toBe("held");
+    }
+    expect(order).toEqual([]);
+    const later = lane.push(releasing(0));
+    isLocked = false;
+    await Promise.all(apart);
+    expect(order).toEqual(numbers(30));
+    expect(await later).toMatchObject({ outcome: "released" });
+    await lane.idle();
+    expect(log.messages("warn")).toEqual(["credits are locked by another transaction: their organizations wait apart"]);
+  });
+
+  test("are refused when they stay locked, and tried again with the next transition", async () => {
+    let nowMs = 0;
+    const lane = laneOf({ clock: () => nowMs });
+    const first = lane.push(holding(1));
+    first.catch(() => {});
+    await vi.waitFor(() => expect(books.batches.length).toBeGreaterThan(1));
+    nowMs = 2_000;
+    await expect(first).rejects.toBeInstanceOf(OrganizationsLockedError);
+    isLocked = false;
+    expect(await lane.push(holding(2))).toMatchObject({ outcome: "held" });
+  });
+
+  test("go back to the others when their batch fails for another reason", async () => {
+    const lane = laneOf();
+    const defect = new Error("a defect");
+    const first = lane.push(holding(1));
+    const second = lane.push(holding(2));
+    first.catch(() => {});
+    await vi.waitFor(() => expect(books.batches.length).toBeGreaterThan(2));
+    books.failWith = (transitions) => (names(transitions, 1) ? defect : undefined);
+    await expect(first).rejects.toBe(defect);
+    expect(await second).toMatchObject({ outcome: "held" });
+    await lane.idle();
+  });
+
+  test("are tried two at a time", async () => {
+    const ids = numbers(6).map((number) => `org_locked_${number}`);
+    books.failWith = (transitions) => {
+      const found = transitions.flatMap((one) => ("facts" in one ? one.facts.organizationId : []));
+      return found.some((id) => ids.includes(id)) && isLocked ? new OrganizationsLockedError(ids) : undefined;
+    };
+    const lane = laneOf();
+    const waiting = ids.map((id, number) => {
+      books.addOrganization(id);
+      const { facts, ...rest } = holding(number);
+      return lane.push({ ...rest, facts: { ...facts, organizationId: id } });
+    });
+    await vi.waitFor(() => expect(books.batches.length).toBeGreaterThan(20));
+    expect(books.inFlightMost.durable).toBe(2);
+    isLocked = false;
+    for (const { outcome } of await Promise.all(waiting)) expect(outcome).toBe("insufficient");
+  });
 });

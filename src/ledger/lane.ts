@@ -1,14 +1,17 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import type { Log } from "../contract/log.ts";
 import type { Outcome, Outcomes, Transition } from "../credits/books.ts";
-import { StoreUnavailableError } from "../errors.ts";
+import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
 import type { Books, Lane as LaneName } from "../stores/store.ts";
+import { LockedOrganizations } from "./locked-organizations.ts";
+import { rejectAll, takeBatch, type Waiting } from "./waiting.ts";
 
-const BATCH_SIZE_MAX = 1_000;
 /** A share that is smaller would not pay for its transaction. */
 const SHARE_SIZE_LEAST = 8;
 const BACKOFF_FIRST_MS = 50;
 const BACKOFF_MAX_MS = 1_000;
+/** A frozen node loses its locks after a second without a statement. */
+const LOCKED_MS_MAX = 2_000;
 
 export interface LaneOptions {
   books: Pick<Books, "apply">;
@@ -23,28 +26,31 @@ export interface LaneOptions {
   log: Log;
 }
 
-interface Waiting {
-  transition: Transition;
-  /** Two transitions with the same one never go in one batch. */
-  holdId: string | null;
-  resolve: (outcome: Outcome) => void;
-  reject: (reason: unknown) => void;
-}
-
 /**
  * Gathers transitions into batches for one of the store's lanes, in their order of arrival. One batch is in flight; the
- * next gathers meanwhile. An idle lane sends what comes within one turn of the event loop.
+ * next gathers meanwhile. An idle lane sends what comes within one turn of the event loop. Transitions of an organization
+ * whose rows another transaction has locked wait apart, so that they delay no others.
  */
 export class Lane {
   readonly #options: LaneOptions;
   #waiting: Waiting[] = [];
   #running: Promise<void> | undefined;
+  readonly #locked: LockedOrganizations;
   #failuresInARow = 0;
   /** When the store was first found absent; null while it answers. */
   #awaySinceMs: number | null = null;
 
   constructor(options: LaneOptions) {
     this.#options = options;
+    this.#locked = new LockedOrganizations({
+      attempt: (batch) => this.#attempt(batch),
+      giveBack: (entries) => {
+        this.#waiting = entries.concat(this.#waiting);
+        if (entries.length > 0) this.#start();
+      },
+      longestMs: LOCKED_MS_MAX,
+      clock: options.clock,
+    });
   }
 
   /**
@@ -53,15 +59,24 @@ export class Lane {
    */
   push<T extends Transition>(transition: T): Promise<Outcomes[T["kind"]]> {
     const promise = new Promise<Outcome>((resolve, reject) => {
-      this.#waiting.push({ transition, holdId: holdIdOf(transition), resolve, reject });
+      const [organizationId, holdId] = [organizationIdOf(transition), holdIdOf(transition)];
+      const entry = { transition, organizationId, holdId, resolve, reject };
+      if (!this.#locked.takes(entry)) this.#waiting.push(entry);
     });
-    this.#running ??= this.#run();
+    if (this.#waiting.length > 0) this.#start();
     return promise as Promise<Outcomes[T["kind"]]>;
   }
 
   /** Resolves when nothing is in flight or waiting. */
   async idle(): Promise<void> {
-    while (this.#running !== undefined) await this.#running;
+    while (this.#running !== undefined || this.#locked.isBusy) {
+      await this.#running;
+      await this.#locked.idle();
+    }
+  }
+
+  #start(): void {
+    this.#running ??= this.#run();
   }
 
   async #run(): Promise<void> {
@@ -71,26 +86,16 @@ export class Lane {
   }
 
   #nextBatch(): Waiting[] {
-    const batch: Waiting[] = [];
-    const later: Waiting[] = [];
-    const holdIds = new Set<string>();
     const share = Math.max(SHARE_SIZE_LEAST, Math.ceil(this.#waiting.length * this.#options.batchShare));
-    const size = Math.min(BATCH_SIZE_MAX, share);
-    let seen = 0;
-    for (const entry of this.#waiting) {
-      if (batch.length === size) break;
-      seen += 1;
-      if (entry.holdId !== null && holdIds.has(entry.holdId)) later.push(entry);
-      else batch.push(entry);
-      if (entry.holdId !== null) holdIds.add(entry.holdId);
-    }
-    this.#waiting = later.concat(this.#waiting.slice(seen));
+    const { batch, rest } = takeBatch(this.#waiting, share);
+    this.#waiting = rest;
     return batch;
   }
 
   async #send(batch: Waiting[]): Promise<void> {
     const failure = await this.#attempt(batch);
     if (failure === undefined) return;
+    if (failure.error instanceof OrganizationsLockedError) return this.#setApart(batch, failure.error);
     if (failure.error instanceof StoreUnavailableError) return this.#postpone(batch, failure.error);
     if (batch.length > 1) return this.#sendSingly(batch);
     for (const entry of batch) this.#refuse(entry, failure.error);
@@ -101,9 +106,24 @@ export class Lane {
     for (const [index, entry] of batch.entries()) {
       const failure = await this.#attempt([entry]);
       if (failure === undefined) continue;
+      if (failure.error instanceof OrganizationsLockedError) {
+        return this.#setApart(batch.slice(index), failure.error);
+      }
       if (failure.error instanceof StoreUnavailableError) return this.#postpone(batch.slice(index), failure.error);
       this.#refuse(entry, failure.error);
     }
+  }
+
+  /** Lets what waits for locked organizations wait apart, and sends the rest again. */
+  #setApart(batch: Waiting[], { organizationIds }: OrganizationsLockedError): void {
+    const isLocked = ({ organizationId }: Waiting) => organizationIds.has(organizationId);
+    const all = batch.concat(this.#waiting);
+    this.#options.log.warn(
+      { organizationIds: [...organizationIds] },
+      "credits are locked by another transaction: their organizations wait apart",
+    );
+    this.#waiting = all.filter((entry) => !isLocked(entry));
+    this.#locked.add(all.filter(isLocked));
   }
 
   async #attempt(batch: Waiting[]): Promise<{ error: unknown } | undefined> {
@@ -144,15 +164,10 @@ export class Lane {
     await sleep(backoffMs * (0.5 + random() / 2));
   }
 
-  #refuse({ transition, holdId, reject }: Waiting, error: unknown): void {
-    const organizationId = organizationIdOf(transition);
+  #refuse({ transition, organizationId, holdId, reject }: Waiting, error: unknown): void {
     this.#options.log.error({ kind: transition.kind, organizationId, holdId, defect: error }, "transition not booked");
     reject(error);
   }
-}
-
-function rejectAll(entries: Waiting[], error: unknown): void {
-  for (const { reject } of entries) reject(error);
 }
 
 function holdIdOf(transition: Transition): string | null {

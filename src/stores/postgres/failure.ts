@@ -4,9 +4,10 @@ import { StoreAbsentError } from "../absent.ts";
 
 /**
  * `conflict`: the server undid the transaction, which may succeed when it is run again. `lost`: the connection went away,
- * and with it the answer. `unavailable`: the server is full, too slow or not to be had, and the next moment is no better.
+ * and with it the answer. `locked`: another transaction has kept a row for longer than a lock is waited for. `unavailable`:
+ * the server is full, too slow or not to be had, and the next moment is no better.
  */
-export type FailureKind = "conflict" | "lost" | "unavailable";
+export type FailureKind = "conflict" | "lost" | "locked" | "unavailable";
 
 /** What the seam calls an unavailable store, with what this folder has to know of it. */
 export class PostgresFailure extends StoreUnavailableError {
@@ -30,8 +31,10 @@ const CONFLICT = /^(40001|40P01)$/;
  * failover, a new connection finds the one that may be written.
  */
 const LOST = /^(08...|57P0.|25P03|25P04|25006)$/;
-/** Out of resources, stopped by a timeout, errors of its system, damage, a lock that was not to be had. */
-const UNAVAILABLE = /^(53...|57...|58...|XX...|55P03)$/;
+/** Out of resources, stopped by a timeout, errors of its system, damage. */
+const UNAVAILABLE = /^(53...|57...|58...|XX...)$/;
+/** SQLSTATE of a lock that was not granted within `lock_timeout`. */
+export const LOCK_NOT_AVAILABLE = "55P03";
 /** node-postgres has no code for it. */
 const READ_TIMEOUT = "Query read timeout";
 
@@ -44,6 +47,7 @@ export function statementFailure(error: unknown, lostBy: Error | undefined): unk
   const state = sqlStateOf(error);
   if (CONFLICT.test(state)) return new PostgresFailure("conflict", error);
   if (LOST.test(state)) return new PostgresFailure("lost", error);
+  if (state === LOCK_NOT_AVAILABLE) return new PostgresFailure("locked", error);
   const isTooSlow = error instanceof Error && error.message === READ_TIMEOUT;
   if (isTooSlow || UNAVAILABLE.test(state)) return new PostgresFailure("unavailable", error);
   return error;

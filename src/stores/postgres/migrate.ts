@@ -1,7 +1,7 @@
 import type pg from "pg";
 import { OperatorError } from "../../errors.ts";
 import { type Migration, schemaRefusal } from "../migrations.ts";
-import { sqlStateOf } from "./failure.ts";
+import { LOCK_NOT_AVAILABLE, sqlStateOf } from "./failure.ts";
 import type { Pools } from "./pools.ts";
 import { query, type Transaction, transact } from "./transact.ts";
 
@@ -22,7 +22,6 @@ const DONE = `
   VALUES ($1, $2, $3, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)`;
 /** Two processes that both find no table may both try to make it; the loser finds it made. */
 const MADE_BY_ANOTHER = new Set(["23505", "42710", "42P07"]);
-const LOCK_NOT_AVAILABLE = "55P03";
 const TURN_TIMEOUT_MS = 60_000;
 const MIGRATION_TIMEOUT_MS = 3_600_000;
 
@@ -71,6 +70,7 @@ export async function expectSchema({ durable, place }: Pools, migrations: Migrat
 async function takeTurn(transaction: Transaction): Promise<void> {
   await transaction.query(`SET LOCAL lock_timeout = ${TURN_TIMEOUT_MS}`);
   await transaction.query(`SET LOCAL statement_timeout = ${MIGRATION_TIMEOUT_MS}`);
+  await transaction.query(`SET LOCAL idle_in_transaction_session_timeout = ${TURN_TIMEOUT_MS}`);
   try {
     await transaction.query(patient(TAKE_TURN, 2 * TURN_TIMEOUT_MS));
   } catch (error) {

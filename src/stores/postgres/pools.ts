@@ -12,14 +12,15 @@ export interface Pools {
   place: string;
 }
 
-/** How long a query waits for a connection, where the caller does not say. */
 const CONNECT_TIMEOUT_MS = 5_000;
 const STATEMENT_TIMEOUT_MS = 5_000;
-const LOCK_TIMEOUT_MS = 2_000;
+/** Short, because a batch waits for the locks of all its organizations: then one that is locked is set apart. */
+const LOCK_TIMEOUT_MS = 250;
 /** A little more than the server's own limit: only a server that no longer speaks reaches it. */
 const QUERY_TIMEOUT_MS = 7_000;
 /** A process that was frozen or cut off in the middle of a transaction must not keep its locks. */
-const IDLE_IN_TRANSACTION_TIMEOUT_MS = 10_000;
+const IDLE_IN_TRANSACTION_TIMEOUT_MS = 1_000;
+const IDLE_IN_REPORT_TIMEOUT_MS = 10_000;
 const HOLD_CONNECTIONS = 4;
 const DURABLE_CONNECTIONS = 8;
 const REPORT_CONNECTIONS = 4;
@@ -35,22 +36,29 @@ const types = {
   },
 } as pg.CustomTypesConfig;
 
-/**
- * Opens the pools; connects only when something is asked. A query waits `connectTimeoutMs` for a connection. Throws
- * OperatorError for an address that is none.
- */
-export function openPools(url: string, connectTimeoutMs = CONNECT_TIMEOUT_MS): Pools {
-  const open = (max: number, setting: string) => {
+export interface PoolTimeouts {
+  /** How long a query waits for a connection. Absent: 5 s, after which the store counts as unavailable. */
+  connectMs?: number;
+  /** How long a statement waits for a lock. Absent: 250 ms. */
+  lockMs?: number;
+}
+
+/** Opens the pools; connects only when something is asked. Throws OperatorError for an address that is none. */
+export function openPools(
+  url: string,
+  { connectMs = CONNECT_TIMEOUT_MS, lockMs = LOCK_TIMEOUT_MS }: PoolTimeouts = {},
+): Pools {
+  const open = (max: number, setting: string, idleInTransactionMs = IDLE_IN_TRANSACTION_TIMEOUT_MS) => {
     const pool = new pg.Pool({
       connectionString: withSetting(url, setting),
       max,
       types,
       application_name: "tollgate",
       keepAlive: true,
-      connectionTimeoutMillis: connectTimeoutMs,
+      connectionTimeoutMillis: connectMs,
       statement_timeout: STATEMENT_TIMEOUT_MS,
-      lock_timeout: LOCK_TIMEOUT_MS,
-      idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_TIMEOUT_MS,
+      lock_timeout: lockMs,
+      idle_in_transaction_session_timeout: idleInTransactionMs,
       query_timeout: QUERY_TIMEOUT_MS,
       pipeline: true,
     });
@@ -64,7 +72,7 @@ export function openPools(url: string, connectTimeoutMs = CONNECT_TIMEOUT_MS): P
     place: placeOf(url),
     holds: open(HOLD_CONNECTIONS, "synchronous_commit=off"),
     durable: open(DURABLE_CONNECTIONS, "synchronous_commit=on"),
-    reports: open(REPORT_CONNECTIONS, "default_transaction_read_only=on"),
+    reports: open(REPORT_CONNECTIONS, "default_transaction_read_only=on", IDLE_IN_REPORT_TIMEOUT_MS),
   };
 }
 

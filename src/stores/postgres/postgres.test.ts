@@ -5,8 +5,8 @@ import { type ContractStore, storeContract } from "../contract.ts";
 import type { Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 
-/** Long, because 1,000 transitions at once share a few connections, however slow the machine is. */
-const CONNECT_TIMEOUT_MS = 120_000;
+/** Long, because 1,000 transitions at once share a few connections and one balance, however slow the machine is. */
+const TIMEOUTS = { connectMs: 120_000, lockMs: 30_000 };
 
 describe.skipIf(!hasPostgres)("on a real server", () => {
   storeContract("PostgreSQL", openForContract);
@@ -14,7 +14,7 @@ describe.skipIf(!hasPostgres)("on a real server", () => {
 
 async function openForContract(): Promise<ContractStore> {
   const database = await createTestDatabase();
-  const open = () => openPostgresStore({ url: database.url, role: "service", connectTimeoutMs: CONNECT_TIMEOUT_MS });
+  const open = () => openPostgresStore({ url: database.url, role: "service", timeouts: TIMEOUTS });
   const stores: Store[] = [await open()];
   const beside = new pg.Client({ connectionString: database.url });
   await beside.connect();

@@ -1,7 +1,7 @@
 import { type CompiledQuery, Kysely, sql } from "kysely";
 import type { Transition } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
-import { OperatorError, StoreUnavailableError } from "../../errors.ts";
+import { OperatorError, OrganizationsLockedError, StoreUnavailableError } from "../../errors.ts";
 import { accountRows } from "../accounts.ts";
 import { adminRows } from "../admin-rows.ts";
 import { allowanceRows } from "../allowances.ts";
@@ -16,10 +16,11 @@ import type { PortableDatabase, Tables } from "../tables.ts";
 import { usageRows } from "../usage-rows.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { poolDialect } from "./dialect.ts";
-import { openingFailure } from "./failure.ts";
+import { openingFailure, PostgresFailure } from "./failure.ts";
+import { lockedOrganizations } from "./locked.ts";
 import { expectSchema, migrate } from "./migrate.ts";
 import { keepPartitions } from "./partitions.ts";
-import { closePools, openPools, type Pools } from "./pools.ts";
+import { closePools, openPools, type Pools, type PoolTimeouts } from "./pools.ts";
 import { query, transact } from "./transact.ts";
 import { inTurn } from "./turn.ts";
 
@@ -30,8 +31,7 @@ export interface PostgresOptions {
   role: "service" | "command";
   /** Whether the tables are created where there are none, and an older schema brought up to date. Absent: yes. */
   creates?: boolean;
-  /** How long a query waits for a connection. Absent: 5 s, after which the store counts as unavailable. */
-  connectTimeoutMs?: number;
+  timeouts?: PoolTimeouts;
 }
 
 const MIGRATIONS = new URL("./migrations/", import.meta.url);
@@ -43,13 +43,8 @@ const SNAPSHOT_TIMEOUT_MS = 60_000;
  * Opens a PostgreSQL database (15 or later) as a store, its schema brought up to date. Rejects with OperatorError when it
  * cannot be reached, does not fit or holds another schema: one line, which never tells the password.
  */
-export async function openPostgresStore({
-  url,
-  role,
-  creates = true,
-  connectTimeoutMs,
-}: PostgresOptions): Promise<Store> {
-  const pools = openPools(url, connectTimeoutMs);
+export async function openPostgresStore({ url, role, creates = true, timeouts }: PostgresOptions): Promise<Store> {
+  const pools = openPools(url, timeouts);
   try {
     await checkServer(pools);
     const migrations = readMigrations(MIGRATIONS);
@@ -108,12 +103,20 @@ function storeOver(pools: Pools, stopPartitions: () => void): Store {
 
 function books(pools: Pools, database: PortableDatabase): Books {
   // Repeatable, because a transition repeated gives its first outcome.
-  const apply = (lane: Lane, transitions: Transition[]) =>
+  const book = (lane: Lane, transitions: Transition[]) =>
     transact(pools[lane], { kind: "booking", isRepeatable: true, beginsWithReads: true }, async (transaction) => {
       const rows = await readRows(transaction, transitions);
       const { outcomes, writes } = decide(rows, transitions);
       await writeRows(transaction, writes);
       return outcomes;
+    });
+  const apply = (lane: Lane, transitions: Transition[]) =>
+    book(lane, transitions).catch(async (error: unknown) => {
+      if (!(error instanceof PostgresFailure) || error.kind !== "locked") throw error;
+      const locked = await lockedOrganizations(pools[lane], transitions);
+      if (locked.length > 0) throw new OrganizationsLockedError(locked, { cause: error });
+      // The lock was given up since.
+      return book(lane, transitions);
     });
   return { ...bookReads(database), apply: apply as Books["apply"] };
 }

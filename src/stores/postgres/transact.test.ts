@@ -43,6 +43,8 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     client.query("UPDATE counter SET value = value + 1 WHERE name = $1", [name]);
 
   test("is run again after a deadlock, and both come through", async () => {
+    // PostgreSQL looks for deadlocks when a lock was waited for longer than a second.
+    const patient = openPools(proxy.url, { lockMs: 60_000 });
     const names = [await counter(), await counter()];
     let attempts = 0;
     let waiting: (() => void)[] = [];
@@ -54,7 +56,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
         waiting = [];
       });
     const inOrder = ([first = "", second = ""]: string[]) =>
-      transact(pools.durable, BOOKING, async (client) => {
+      transact(patient.durable, BOOKING, async (client) => {
         attempts += 1;
         await add(client, first);
         await bothStarted();
@@ -63,6 +65,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     await Promise.all([inOrder(names), inOrder(names.toReversed())]);
     expect(attempts).toBeGreaterThan(2);
     for (const name of names) expect(await readCounter(name)).toBe(2);
+    await closePools(patient);
   });
 
   test("is run again after a serialization failure", async () => {
@@ -227,7 +230,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
         );
         return rows[0];
       });
-    const same = { isolation: "read committed", readOnly: "off", lock: "2s", statement: "5s" };
+    const same = { isolation: "read committed", readOnly: "off", lock: "250ms", statement: "5s" };
     expect(await settings("holds")).toEqual({ ...same, durable: "off" });
     expect(await settings("durable")).toEqual({ ...same, durable: "on" });
     await closePools(ownPools);

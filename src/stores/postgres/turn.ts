@@ -1,10 +1,9 @@
 import type pg from "pg";
 import { OperatorError } from "../../errors.ts";
-import { sqlStateOf } from "./failure.ts";
+import { LOCK_NOT_AVAILABLE, sqlStateOf } from "./failure.ts";
 import { transact } from "./transact.ts";
 
 const TURN_MS = 60_000;
-const LOCK_NOT_AVAILABLE = "55P03";
 /** Of no row and no table: it needs no right, and ends with the connection of a process that dies. */
 const TAKE_TURN = "SELECT pg_advisory_xact_lock(hashtextextended('tollgate.turn', 0))";
 

@@ -1,0 +1,79 @@
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { keepLog } from "../../../test/support/log.ts";
+import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
+import { OrganizationsLockedError } from "../../errors.ts";
+import { Lane } from "../../ledger/lane.ts";
+import { grantOf, holdOf, one, randomId } from "../contract/fixture.ts";
+import type { Store } from "../store.ts";
+import { closePools, lossOf, openPools } from "./pools.ts";
+import { openPostgresStore } from "./postgres.ts";
+
+const rest = { retryMs: 0, batchShare: 1, clock: () => 0, random: () => 0, log: keepLog() };
+
+describe.skipIf(!hasPostgres)("a balance that another transaction has locked", () => {
+  let database: TestDatabase;
+  let store: Store;
+  let beside: pg.Client;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    store = await openPostgresStore({ url: database.url, role: "service" });
+    beside = new pg.Client({ connectionString: database.url });
+    await beside.connect();
+  });
+  afterAll(async () => {
+    await beside.end();
+    await store.close();
+    await database.drop();
+  });
+
+  async function organization(): Promise<string> {
+    const id = randomId("org");
+    await store.accounts.insertOrganization({ id, name: "Locked", kind: "standard", createdAtMs: Date.now() });
+    await one(store.books, grantOf(id, 1_000n), "durable");
+    return id;
+  }
+
+  async function lock(id: string): Promise<void> {
+    await beside.query("BEGIN");
+    await beside.query("SELECT * FROM balance WHERE organization_id = $1 FOR UPDATE", [id]);
+  }
+
+  test("is named, and nothing of its batch is booked", async () => {
+    const [locked, free] = [await organization(), await organization()];
+    await lock(locked);
+    const batch = store.books.apply("holds", [holdOf(free, 1n), holdOf(locked, 1n), holdOf(randomId("org"), 1n)]);
+    const error: unknown = await batch.catch((thrown: unknown) => thrown);
+    await beside.query("ROLLBACK");
+    expect(error).toBeInstanceOf(OrganizationsLockedError);
+    expect([...(error as OrganizationsLockedError).organizationIds]).toEqual([locked]);
+    expect(await store.books.balance(free)).toMatchObject({ held: 0n });
+  });
+
+  test("delays no other organization, and is booked when it is free", async () => {
+    const [locked, free] = [await organization(), await organization()];
+    const lane = new Lane({ books: store.books, name: "holds", ...rest });
+    await lock(locked);
+    const waiting = [lane.push(holdOf(locked, 1n)), lane.push(holdOf(locked, 2n))];
+    for (let round = 0; round < 20; round += 1) {
+      expect(await lane.push(holdOf(free, 1n))).toMatchObject({ outcome: "held" });
+    }
+    expect((await store.books.balance(locked))?.held).toBe(0n);
+    await beside.query("ROLLBACK");
+    for (const { outcome } of await Promise.all(waiting)) expect(outcome).toBe("held");
+    expect((await store.books.balance(locked))?.held).toBe(3n);
+  });
+
+  test("is free again after its transaction fell silent, as that of a frozen node does", async () => {
+    const id = await organization();
+    const pools = openPools(database.url);
+    const frozen = await pools.durable.connect();
+    await frozen.query("BEGIN");
+    await frozen.query("SELECT * FROM balance WHERE organization_id = $1 FOR UPDATE", [id]);
+    const lane = new Lane({ books: store.books, name: "holds", ...rest });
+    expect(await lane.push(holdOf(id, 1n))).toMatchObject({ outcome: "held" });
+    expect(lossOf(frozen)).toBeInstanceOf(Error);
+    frozen.release(true);
+    await closePools(pools);
+  });
+});
