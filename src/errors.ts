@@ -127,6 +127,9 @@ export class ApiError extends Error {
 
 /** The store did not answer or refused to work: the only thing a caller is told is `store_unavailable`. */
 export class StoreUnavailableError extends Error {
+  /** Tells that the change may have been made all the same: the store was lost while it was committed. */
+  mayBeBooked = false;
+
   constructor(message: string, options?: { cause?: unknown }) {
     super(message, options);
     this.name = "StoreUnavailableError";

@@ -39,6 +39,8 @@ export class Lane {
   #failuresInARow = 0;
   /** When the store was first found absent; null while it answers. */
   #awaySinceMs: number | null = null;
+  /** Tells that what waits may have been booked before the store was lost. */
+  #mayBeBooked = false;
 
   constructor(options: LaneOptions) {
     this.#options = options;
@@ -137,6 +139,7 @@ export class Lane {
       for (const [index, outcome] of outcomes.entries()) batch[index]?.resolve(outcome);
       this.#failuresInARow = 0;
       this.#awaySinceMs = null;
+      this.#mayBeBooked = false;
       return undefined;
     } catch (error) {
       return { error };
@@ -146,6 +149,8 @@ export class Lane {
   /** Puts back what may be tried again, and waits; rejects the rest. */
   async #postpone(batch: Waiting[], error: StoreUnavailableError): Promise<void> {
     const { retryMs, clock, random } = this.#options;
+    error.mayBeBooked ||= this.#mayBeBooked;
+    this.#mayBeBooked = error.mayBeBooked;
     if (retryMs === 0) return rejectAll(batch, error);
     this.#awaySinceMs ??= clock();
     const awayMs = clock() - this.#awaySinceMs;

@@ -92,6 +92,26 @@ describe("the verbs", () => {
     expect(await settle("a", 7)).toMatchObject({ outcome: "charged", charged: 7n });
   });
 
+  test("a hold that may have been booked is released in the background, and its idempotency key is free again", async () => {
+    const idempotency = { key: "key", fingerprint: "body", keepMs: 60_000 };
+    const ask = (asked: Ledger, holdId: string) =>
+      asked.hold({ facts: { ...factsOf(holdId), idempotencyKey: "key" }, least: 10n, most: 10n, idempotency });
+    let isLost = true;
+    books.failWith = (transitions) => {
+      const [first] = transitions;
+      if (first?.kind !== "hold" || !isLost) return undefined;
+      // Its answer is lost, and not the transition itself.
+      isLost = false;
+      books.book(transitions);
+      return Object.assign(new StoreUnavailableError("lost"), { mayBeBooked: true });
+    };
+    const impatient = await ledgerOf({ settleRetryMs: 0 });
+    await expect(ask(impatient, "a")).rejects.toMatchObject({ mayBeBooked: true });
+    await impatient.stop();
+    expect(await ledger.balance(ORGANIZATION)).toMatchObject({ available: 100n, held: 0n });
+    expect(await ask(ledger, "b")).toMatchObject({ outcome: "held" });
+  });
+
   test("a shortfall is an alarm, without the amount", async () => {
     await hold("a");
     expect(await settle("a", 7_777)).toMatchObject({ outcome: "charged", charged: 100n, shortfall: 7_677n });

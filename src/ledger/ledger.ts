@@ -4,6 +4,7 @@ import type {
   BalanceRow,
   CreditTransition,
   GrantTransition,
+  HoldFacts,
   HoldTransition,
   Outcomes,
   ReleaseTransition,
@@ -110,10 +111,23 @@ export class Ledger {
       else this.#running.delete(holdId);
       return outcome;
     } catch (error) {
-      this.#running.delete(holdId);
-      if (error instanceof StoreUnavailableError) this.#refusedAtMs = this.#options.clock();
+      const isAway = error instanceof StoreUnavailableError;
+      if (isAway) this.#refusedAtMs = this.#options.clock();
+      if (isAway && error.mayBeBooked) this.#releaseLater(request.facts);
+      else this.#running.delete(holdId);
       throw error;
     }
+  }
+
+  /** Releases a hold that may have been booked, so that neither its credits nor its idempotency key stay taken. */
+  #releaseLater(facts: HoldFacts): void {
+    const { organizationId, holdId } = facts;
+    this.release({ facts, trace: null }).catch((error: unknown) => {
+      this.#options.log.warn(
+        { organizationId, holdId, err: error },
+        "a hold that may have been booked was not released",
+      );
+    });
   }
 
   /**

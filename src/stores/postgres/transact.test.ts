@@ -124,7 +124,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     const name = await counter();
     Object.assign(proxy, { cuts, commitsToCut: 1 });
     const cut = transact(pools.durable, ONCE, (client) => add(client, name));
-    await expect(cut).rejects.toBeInstanceOf(StoreUnavailableError);
+    await expect(cut).rejects.toMatchObject({ name: "StoreUnavailableError", mayBeBooked: true });
     await expect.poll(() => readCounter(name)).toBe(value);
   });
 
@@ -161,7 +161,8 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     await beside.query("BEGIN");
     await add(beside, name);
     const waiting = transact(pools.durable, BOOKING, (client) => add(client, name));
-    await expect(waiting).rejects.toMatchObject({ name: "StoreUnavailableError", cause: { code: "55P03" } });
+    const expected = { name: "StoreUnavailableError", cause: { code: "55P03" }, mayBeBooked: false };
+    await expect(waiting).rejects.toMatchObject(expected);
     await beside.query("ROLLBACK");
     const sleeping = transact(pools.durable, BOOKING, async (client) => {
       await client.query("SET LOCAL statement_timeout = 50");

@@ -85,7 +85,7 @@ export function transact<T>(
       await transaction.commit();
       return result;
     });
-    return { attempt, mayRepeat: () => isRepeatable || !isCommitting };
+    return { attempt, isRepeatable, mayBeBooked: () => isCommitting };
   });
 }
 
@@ -97,19 +97,31 @@ export function query<Row extends pg.QueryResultRow>(
   const { isRepeatable, ...config } = statement;
   return retrying(() => ({
     attempt: onClient(pool, (client) => client.query<Row>(config)),
-    mayRepeat: () => isRepeatable,
+    isRepeatable,
+    mayBeBooked: () => true,
   }));
 }
 
-async function retrying<T>(begin: () => { attempt: Promise<T>; mayRepeat: () => boolean }): Promise<T> {
+interface Attempt<T> {
+  attempt: Promise<T>;
+  isRepeatable: boolean;
+  /** Tells whether a failure at this moment leaves open what became of the change. */
+  mayBeBooked(): boolean;
+}
+
+async function retrying<T>(begin: () => Attempt<T>): Promise<T> {
   const startedAtMs = performance.now();
+  let mayBeBooked = false;
   for (let made = 1; ; made += 1) {
-    const { attempt, mayRepeat } = begin();
+    const { attempt, isRepeatable, ...state } = begin();
     try {
       return await attempt;
     } catch (error) {
-      if (made === ATTEMPTS || !(error instanceof PostgresFailure)) throw error;
-      const isCurable = error.kind === "conflict" || (error.kind === "lost" && mayRepeat());
+      if (!(error instanceof PostgresFailure)) throw error;
+      if (error.kind === "lost" || error.kind === "unavailable") mayBeBooked ||= state.mayBeBooked();
+      error.mayBeBooked = mayBeBooked;
+      if (made === ATTEMPTS) throw error;
+      const isCurable = error.kind === "conflict" || (error.kind === "lost" && (isRepeatable || !state.mayBeBooked()));
       if (!isCurable || performance.now() - startedAtMs > ATTEMPTS_BEGIN_WITHIN_MS) throw error;
       const waitMs = BACKOFF_MS * 2 ** (made - 1) * (0.5 + Math.random());
       await new Promise((resolve) => setTimeout(resolve, waitMs));

@@ -106,7 +106,9 @@ export class WorkerLink {
     if (this.#worker !== worker) return;
     this.#worker = undefined;
     for (const { reject } of this.#waiting.values()) {
-      reject(new StoreUnavailableError("The thread that works on the database died.", { cause }));
+      const error = new StoreUnavailableError("The thread that works on the database died.", { cause });
+      error.mayBeBooked = true;
+      reject(error);
     }
     this.#waiting.clear();
   }
