@@ -177,9 +177,6 @@ describe("a command in a folder without a store", () => {
       expect((await client.query("SELECT 1 FROM pg_tables WHERE schemaname = 'public'")).rowCount).toBe(0);
       expect((await run("org", "create", "x", "--config", file)).code).toBe(0);
       expect((await run("ledger", "verify", "--config", file)).code).toBe(0);
-      await client.query("DELETE FROM schema_migration WHERE version = (SELECT max(version) FROM schema_migration)");
-      const older = await run("ledger", "verify", "--config", file);
-      expect(older.errors[0]).toMatch(/^tollgate: The database at \S+ was written by an older Tollgate: /);
       await client.query("INSERT INTO schema_migration VALUES (9999, 'later', '', 0)");
       const newer = await run("ledger", "verify", "--config", file);
       expect(newer.errors[0]).toMatch(/^tollgate: The database at \S+ was written by a newer Tollgate: /);
@@ -189,19 +186,16 @@ describe("a command in a folder without a store", () => {
     }
   });
 
-  test("refuses the schema of an older or a newer version, and changes it not", async () => {
+  test("refuses the schema of a newer version, and changes it not", async () => {
     const dataDir = join(directory, "versions");
     expect((await run("org", "create", "x", "--data-dir", dataDir)).code).toBe(0);
     const database = new DatabaseSync(join(dataDir, "tollgate.db"));
     const versions = () => database.prepare("SELECT count(*) AS count FROM schema_migration").get()?.count;
-    database.exec("DELETE FROM schema_migration WHERE version = (SELECT max(version) FROM schema_migration)");
-    const left = versions();
-    const older = await run("token", "list", "--data-dir", dataDir);
-    expect(older.errors[0]).toMatch(/was written by an older Tollgate: its schema is \d+, this one needs \d+\./);
-    expect(versions()).toBe(left);
     database.exec("INSERT INTO schema_migration VALUES (9999, 'later', '', 0)");
+    const left = versions();
     const newer = await run("token", "list", "--data-dir", dataDir);
     expect(newer.errors[0]).toMatch(/was written by a newer Tollgate: its schema is 9999, this one knows up to \d+\./);
+    expect(versions()).toBe(left);
     database.close();
   });
 
