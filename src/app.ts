@@ -197,6 +197,8 @@ async function createLedger(
     spool,
     quarantine: new Quarantine({ file: quarantineFileOf(dataDir), clock, log }),
     holdLifeMs: ledger.holdSeconds * 1000,
+    isShared: kind === "postgres",
+    now: () => ({ monotonicMs: performance.now(), wallMs: clock() }),
     renewEveryMs: ledger.renewSeconds * 1000,
     sweepEveryMs: ledger.sweepSeconds * 1000,
     batchShare: kind === "sqlite" ? SQLITE_BATCH_SHARE : 1,

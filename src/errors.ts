@@ -136,6 +136,11 @@ export class StoreUnavailableError extends Error {
   }
 }
 
+/** Tells of the reason why a request was aborted whether it is the service's own, and not that its client left. */
+export function isOwnCut(reason: unknown): boolean {
+  return reason instanceof StoppedError || reason instanceof StoreUnavailableError;
+}
+
 /** A batch was not booked, because another transaction has locked the rows of some of its organizations. */
 export class OrganizationsLockedError extends StoreUnavailableError {
   readonly organizationIds: ReadonlySet<string>;

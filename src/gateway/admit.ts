@@ -7,6 +7,7 @@ import { estimatePrompt, type PromptEstimate } from "../credits/estimate.ts";
 import { affordableOutputTokens, type HoldNeed, holdBounds, OUTPUT_TOKENS_LEAST } from "../credits/holding.ts";
 import { FREE } from "../credits/price.ts";
 import { ApiError } from "../errors.ts";
+import type { Lease } from "../ledger/lease.ts";
 import { boundsOf } from "./charge.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
 import { KEY_KEPT_MS } from "./kept-answer.ts";
@@ -16,6 +17,8 @@ import { defaultOutputTokens, outputParam } from "./output-bounds.ts";
 /** A request that may run: its credits are held, its tokens counted, its place taken. */
 export interface Admission {
   facts: HoldFacts;
+  /** How long the request may go on. */
+  lease: Lease;
   estimate: PromptEstimate;
   maxTokens: number;
   /** Whether `maxTokens` is less than was asked for, or than the model gives. */
@@ -78,7 +81,8 @@ export async function admit(
     const affordable = affordableOutputTokens(outcome.amount, need);
     const maxTokens = Math.max(1, Math.min(affordable, wish.most));
     const isShortened = maxTokens < wish.wanted;
-    return { facts, estimate, maxTokens, isShortened, available: outcome.available, isFree, tokenStanding, leave };
+    const { lease, available } = outcome;
+    return { facts, lease, estimate, maxTokens, isShortened, available, isFree, tokenStanding, leave };
   } catch (error) {
     leave(0);
     throw error;

@@ -1,6 +1,6 @@
 import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
 import type { Attempt } from "../credits/books.ts";
-import { StoppedError, UpstreamError, type UpstreamFailure } from "../errors.ts";
+import { isOwnCut, UpstreamError, type UpstreamFailure } from "../errors.ts";
 import type { Provider, ProviderAnswer } from "../providers/provider.ts";
 import type { Admission } from "./admit.ts";
 import { begun } from "./begin.ts";
@@ -140,7 +140,7 @@ function failed(
     return { requestId, organizationId, tokenId, model: request.model, route: upstreamOf(route), outcome, durationMs };
   };
   if (signal.aborted) {
-    note(signal.reason instanceof StoppedError ? "stopped" : "client_left");
+    note(isOwnCut(signal.reason) ? "stopped" : "client_left");
     throw error;
   }
   if (!(error instanceof UpstreamError)) throw error;

@@ -1,5 +1,6 @@
 import type { Route } from "../catalog/model.ts";
-import { ApiError, StoppedError, StoreUnavailableError, UpstreamError } from "../errors.ts";
+import { ApiError, isOwnCut, StoppedError, StoreUnavailableError, UpstreamError } from "../errors.ts";
+import type { Lease } from "../ledger/lease.ts";
 import type { ProviderAnswer, UpstreamChunk } from "../providers/provider.ts";
 import { admit } from "./admit.ts";
 import { attempt, judge } from "./attempt.ts";
@@ -35,6 +36,7 @@ export async function complete(gateway: Gateway, call: CompletionCall, client: A
   const ending = beginning(route, sink);
   const answered = { model, request: prepared.request, admission, meter, ending };
   const admittedMs = gateway.clock();
+  admission.lease.onOver(call.cut);
   gateway.ledger.checkpoint(admission.facts.holdId, () => delivered(answered));
   let failure: unknown;
   let settlement: Settlement | undefined;
@@ -43,11 +45,12 @@ export async function complete(gateway: Gateway, call: CompletionCall, client: A
     const answer = await attempt(gateway, call, { model, routes, prepared, admission, meter }, ending);
     sink.open(headOf(gateway, call, model, ending.route, ignoredOf(prepared, answer), admission));
     ending.isStreamed = sink.streams;
-    await relay(answer, new ToolCallCompleter(admission.facts.holdId), meter, sink, () => {
+    const { lease, facts } = admission;
+    await relay(answer, { toolCalls: new ToolCallCompleter(facts.holdId), meter, lease, sink }, () => {
       ending.firstTokenMs = gateway.clock() - admittedMs;
     });
   } catch (error) {
-    failure = call.signal.reason instanceof StoppedError ? call.signal.reason : error;
+    failure = isOwnCut(call.signal.reason) ? call.signal.reason : error;
     ending.end = endOf(failure, call.signal);
     ending.failure = ending.end === "client_left" ? null : publicError(failure).code;
   }
@@ -82,15 +85,23 @@ function beginning(route: Route, { streams }: AnswerSink): Ending {
   return { ...course, end: "complete", isStream: streams, isStreamed: false, firstTokenMs: null, failure: null };
 }
 
+interface Relay {
+  toolCalls: ToolCallCompleter;
+  meter: Meter;
+  lease: Lease;
+  sink: AnswerSink;
+}
+
+/** Passes an answer on, as far as the hold's lease allows: rejects with StoreUnavailableError where that is over. */
 async function relay(
   answer: ProviderAnswer,
-  toolCalls: ToolCallCompleter,
-  meter: Meter,
-  sink: AnswerSink,
+  { toolCalls, meter, lease, sink }: Relay,
   begun: () => void,
 ): Promise<void> {
   let isFirst = true;
   const passOn = ({ done, value }: IteratorResult<readonly UpstreamChunk[]>) => {
+    // At every write, not by a timer alone: after the machine was suspended the upstream's data may come first.
+    lease.require();
     if (done === true) return "end";
     if (isFirst) begun();
     isFirst = false;
@@ -103,6 +114,8 @@ async function relay(
     // Unlike `for await`, this keeps no chunks in a variable while a slow client is waited for.
     for (let next = passOn(await reads.next()); next !== "end"; next = passOn(await reads.next())) {
       if (next !== undefined) await next;
+      const ready = lease.ready();
+      if (ready !== undefined) await ready;
     }
   } catch (error) {
     // Closes the connection. Where that fails too, the first failure is the one to report.
@@ -112,9 +125,9 @@ async function relay(
   if (meter.finishReason === undefined) throw new UpstreamError("failed", "The answer ended without a finish reason");
 }
 
-/** What a stop of ours cuts off has failed: its client has not left. */
+/** What the service itself cuts off has failed: its client has not left. */
 function endOf(error: unknown, signal: AbortSignal): Ending["end"] {
-  if (signal.aborted && !(error instanceof StoppedError)) return "client_left";
+  if (signal.aborted && !isOwnCut(error)) return "client_left";
   return error instanceof UpstreamError && error.failure === "timeout" ? "timed_out" : "upstream_failed";
 }
 
@@ -134,7 +147,8 @@ function conclude(gateway: Gateway, call: CompletionCall, sink: AnswerSink, conc
   }
   const error = publicError(failure);
   logFailure(gateway, call, error, ending);
-  if (call.signal.aborted) return;
+  // Nobody listens any more where the client left or the connection was closed by a stop.
+  if (call.signal.aborted && !(call.signal.reason instanceof StoreUnavailableError)) return;
   if (!ending.isStreamed) throw error;
   sink.fail(error);
 }

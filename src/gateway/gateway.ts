@@ -2,6 +2,7 @@ import type { Catalog } from "../catalog/model.ts";
 import type { Log } from "../contract/log.ts";
 import type { LimitSettings, Principal } from "../contract/principal.ts";
 import type { ChatCompletionRequest } from "../contract/request.ts";
+import type { StoreUnavailableError } from "../errors.ts";
 import type { ConversationKeeper } from "../ledger/conversations/keeper.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Provider } from "../providers/provider.ts";
@@ -53,6 +54,8 @@ export interface CompletionCall {
   idempotency: { key: string; fingerprint: string } | null;
   /** Called once credits are held: from then on it is listed among the requests. */
   onHeld: () => void;
-  /** Aborted when the client leaves; by a StoppedError when the service cuts it off. */
+  /** Aborted when the client leaves; by a StoppedError or a StoreUnavailableError when the service cuts it off. */
   signal: AbortSignal;
+  /** Aborts the signal. */
+  cut(reason: StoreUnavailableError): void;
 }

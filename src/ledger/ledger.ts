@@ -15,6 +15,7 @@ import { priceOf } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { AllowanceRows, Books } from "../stores/store.ts";
 import { Lane } from "./lane.ts";
+import type { Lease, Moment } from "./lease.ts";
 import type { Quarantine } from "./quarantine.ts";
 import type { SpooledTransition } from "./spool/record.ts";
 import type { Spool } from "./spool/spool.ts";
@@ -32,6 +33,8 @@ export interface LedgerOptions {
   quarantine: Quarantine;
   /** How long a hold lives that is not renewed. */
   holdLifeMs: number;
+  /** Whether other processes work on the same store, and may end a hold that this one cannot renew. */
+  isShared: boolean;
   renewEveryMs: number;
   sweepEveryMs: number;
   /** How long the store is asked again before the spool takes what must be durable. */
@@ -42,10 +45,16 @@ export interface LedgerOptions {
    */
   batchShare?: number;
   clock: () => number;
+  /** The present moment, for the age of holds. */
+  now: () => Moment;
   /** Numbers from 0 up to 1. */
   random: () => number;
   log: Log;
 }
+
+/** What became of a hold that was asked for; `lease` says how long the request may go on. */
+export type Held = Exclude<Outcomes["hold"], { outcome: "held" }> | (HoldTaken & { lease: Lease });
+type HoldTaken = Extract<Outcomes["hold"], { outcome: "held" }>;
 
 /** On the disk of this process, to be booked when the store takes it; what is available then, only the store knows. */
 export interface Spooled {
@@ -89,16 +98,18 @@ export class Ledger {
     this.#replays = new Lane({ ...lane, name: "durable", retryMs: 0 });
     const beforeSweep = () => spool.replay();
     const { name: owner } = spool;
-    this.#upkeep = new Upkeep({ ...options, owner, holds: this.#holds, durable: this.#durable, beforeSweep });
+    const leaseMs = options.isShared ? options.holdLifeMs : Number.POSITIVE_INFINITY;
+    this.#upkeep = new Upkeep({ ...options, leaseMs, owner, holds: this.#holds, durable: this.#durable, beforeSweep });
   }
 
   /** Sets aside what is available between `least` and `most`, and keeps it aside until it is settled or released. */
-  async hold(request: Pick<HoldTransition, "facts" | "least" | "most" | "idempotency">): Promise<Outcomes["hold"]> {
+  async hold(request: Pick<HoldTransition, "facts" | "least" | "most" | "idempotency">): Promise<Held> {
     const { holdId } = request.facts;
     if (this.#running.size + this.#spool.entries >= RUNNING_AND_SPOOLED_MAX) {
       throw new StoreUnavailableError("The spool has no place for another request.");
     }
     this.#running.add(holdId);
+    const queuedAt = this.#options.now();
     try {
       // The answer to a key may be asked for after any crash.
       const lane = request.idempotency ? this.#durable : this.#holds;
@@ -107,8 +118,10 @@ export class Ledger {
       this.#refusedAtMs = null;
       // The store is back: nothing that waits for it has to wait longer.
       if (this.#spool.isStoreAway) void this.#spool.replay();
-      if (outcome.outcome === "held") this.#upkeep.track(request.facts, outcome.amount);
-      else this.#running.delete(holdId);
+      if (outcome.outcome === "held") {
+        return { ...outcome, lease: this.#upkeep.track(request.facts, outcome.amount, queuedAt) };
+      }
+      this.#running.delete(holdId);
       return outcome;
     } catch (error) {
       const isAway = error instanceof StoreUnavailableError;

@@ -4,6 +4,7 @@ import { NO_TOKENS, type TokenCounts } from "../credits/price.ts";
 import type { Books, HoldReference } from "../stores/store.ts";
 import { type AllowanceOptions, grantAllowances } from "./allowances.ts";
 import type { Lane } from "./lane.ts";
+import { Lease, type Moment } from "./lease.ts";
 
 /** Small enough that new holds, which share the lane with the renewals, wait behind one chunk at the most. */
 const RENEWAL_CHUNK = 500;
@@ -21,6 +22,10 @@ export interface UpkeepOptions {
   holds: Lane;
   durable: Lane;
   holdLifeMs: number;
+  /** How long a request may go on without a renewal of its hold; infinite where nobody else can end it. */
+  leaseMs: number;
+  /** The present moment. */
+  now: () => Moment;
   renewEveryMs: number;
   sweepEveryMs: number;
   /** Books what this process knows to be ended; whether nothing of it is left. A hold that ended must not expire. */
@@ -35,6 +40,7 @@ export type Checkpoint = () => { facts: HoldFacts; tokens: TokenCounts };
 interface OpenHold {
   facts: HoldFacts;
   amount: bigint;
+  lease: Lease;
   checkpoint: Checkpoint;
 }
 
@@ -51,9 +57,15 @@ export class Upkeep {
     this.#options = options;
   }
 
-  /** Renews a hold from now on, until `forget`. Nothing counts as delivered before `checkpoint` tells of it. */
-  track(facts: HoldFacts, amount: bigint): void {
-    this.#open.set(facts.holdId, { facts, amount, checkpoint: () => ({ facts, tokens: NO_TOKENS }) });
+  /**
+   * Renews a hold from now on, until `forget`; `queuedAt` is when it was queued. Nothing counts as delivered before
+   * `checkpoint` tells of it.
+   */
+  track(facts: HoldFacts, amount: bigint, queuedAt: Moment): Lease {
+    const { leaseMs, now } = this.#options;
+    const lease = new Lease(leaseMs, now, queuedAt);
+    this.#open.set(facts.holdId, { facts, amount, lease, checkpoint: () => ({ facts, tokens: NO_TOKENS }) });
+    return lease;
   }
 
   /** From now on each renewal asks what was delivered. */
@@ -70,7 +82,7 @@ export class Upkeep {
   start(): void {
     const { renewEveryMs, sweepEveryMs } = this.#options;
     this.#timers = [
-      setInterval(() => void this.renew(), renewEveryMs).unref(),
+      setInterval(() => this.#checkAndRenew(), renewEveryMs).unref(),
       setInterval(() => void this.sweep(), sweepEveryMs).unref(),
     ];
     void this.sweep();
@@ -81,6 +93,11 @@ export class Upkeep {
     for (const timer of this.#timers) clearInterval(timer);
     this.#timers = [];
     await Promise.all([this.#renewal, this.#sweep]);
+  }
+
+  #checkAndRenew(): void {
+    for (const { lease } of this.#open.values()) lease.check();
+    void this.renew();
   }
 
   /** Renews all open holds of this process. Never rejects: false when not all could be renewed. */
@@ -147,11 +164,13 @@ export class Upkeep {
   }
 
   async #renewOne(hold: OpenHold): Promise<void> {
-    const { holds, holdLifeMs: lifeMs, owner, log } = this.#options;
+    const { holds, holdLifeMs: lifeMs, owner, log, now } = this.#options;
+    const queuedAt = now();
     const { facts, tokens } = hold.checkpoint();
     const { holdId, organizationId } = facts;
     const renewal = await holds.push({ kind: "renew", facts, amount: hold.amount, tokens, lifeMs, owner });
     if (renewal.outcome === "renewed") {
+      hold.lease.renew(queuedAt);
       // Lost with the last moments of a store that crashed.
       if (renewal.remade) log.warn({ organizationId, holdId }, "hold was lost by the store and made again");
       return;
@@ -160,6 +179,7 @@ export class Upkeep {
     this.forget(holdId);
     // Charged or released: this process did that itself a moment ago, over the other lane.
     if (renewal.outcome === "ended" && renewal.state !== "recovered") return;
+    hold.lease.end();
     log.warn({ organizationId, holdId }, "hold ended while its request was running");
   }
 

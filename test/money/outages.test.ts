@@ -13,7 +13,7 @@ import {
   send,
   startService,
 } from "../support/service.ts";
-import { sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
+import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
 /** Each answer is 5 tokens of 1 credit, for a prompt that costs nothing. */
 const COST = 5;
@@ -44,6 +44,7 @@ beforeAll(async () => {
     event({ choices: [], usage });
     response.end("data: [DONE]\n\n");
   });
+  upstream.behave("endless", answering({ words: Array.from({ length: 100_000 }, () => " word"), pauseMs: 20 }));
   database = await createTestDatabase();
   proxy = await PostgresProxy.open(database.url);
 });
@@ -63,10 +64,13 @@ function canLimitFiles(): boolean {
   return isSo;
 }
 
-const configOf = () => ({
-  ledger: { holdSeconds: 3, renewSeconds: 0.3, sweepSeconds: 0.3 },
+/** By default a hold lives longer than any test. */
+const configOf = (holdSeconds = 600) => ({
+  ledger: { holdSeconds, renewSeconds: 0.3, sweepSeconds: 0.3 },
   providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
-  models: [{ id: "gated", price: { input: 0, output: 1_000_000 }, routes: [{ provider: "up", model: "gated" }] }],
+  models: ["gated", "endless"].map((id) => {
+    return { id, price: { input: 0, output: 1_000_000 }, routes: [{ provider: "up", model: id }] };
+  }),
 });
 
 interface Charge {
@@ -157,10 +161,40 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
     }
   });
 
+  test("for longer than holds live: answers are cut before their holds end, and charged as far as they were sent", async () => {
+    const service = await startService({ config: configOf(3), databaseUrl: proxy.url });
+    try {
+      const { token } = await makeOrganization(service, "100000");
+      const body = { model: "endless", messages: [{ role: "user", content: "go" }], max_tokens: 4_000 };
+      const before = upstream.requests.length;
+      const stream = await send(service, "/v1/chat/completions", token, { ...body, stream: true });
+      const whole = send(service, "/v1/chat/completions", token, { ...body, model: "gated" });
+      const gate = Promise.withResolvers<void>();
+      finished = gate.promise;
+      while (upstream.requests.length < before + 2) await new Promise((resolve) => setTimeout(resolve, 10));
+      await proxy.leave();
+      const events = eventsOf(await stream.text());
+      expect(JSON.parse(events.at(-1) ?? "")).toMatchObject({ error: { code: "store_unavailable" } });
+      const answer = await whole;
+      expect([answer.status, await answer.json()]).toMatchObject([503, { error: { code: "store_unavailable" } }]);
+      for (const { closed } of upstream.requests.slice(before)) await closed;
+      const sent = events.filter((event) => event.includes('" word"')).length;
+      expect(sent).toBeGreaterThan(0);
+      gate.resolve();
+      await proxy.comeBack();
+      const usageOf = async () => (await send(service, "/v1/usage", token)).json();
+      await expect.poll(usageOf).toMatchObject({ creditsHeld: 0, creditsUsed: sent });
+      expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
+    } finally {
+      await proxy.comeBack().catch(() => {});
+      await service.end();
+    }
+  });
+
   test.skipIf(!canLimitFiles())(
     "where the spool cannot be written either, answers end in an error, and nothing stays held",
     async () => {
-      const service = await startService({ config: configOf(), databaseUrl: proxy.url });
+      const service = await startService({ config: configOf(3), databaseUrl: proxy.url });
       try {
         const { token, ...organization } = await makeOrganization(service, "1000");
         const running = await run(service, { token, ...organization });

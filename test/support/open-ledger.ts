@@ -23,9 +23,10 @@ export async function openLedger({ books, dataDir, log, ...options }: LedgerSetu
   const common = { clock: options.clock ?? (() => 0), random: () => 0, log };
   const spool = await Spool.open({ directory: join(dataDir, "spool"), takeLock, name: uuid(), ...common });
   const quarantine = new Quarantine({ file: quarantineFileOf(dataDir), ...common });
-  const often = { holdLifeMs: HOLD_LIFE_MS, renewEveryMs: 5, sweepEveryMs: 5 };
+  const often = { holdLifeMs: HOLD_LIFE_MS, isShared: false, renewEveryMs: 5, sweepEveryMs: 5 };
+  const now = () => ({ monotonicMs: common.clock(), wallMs: common.clock() });
   const allowances = NO_ALLOWANCES as AllowanceRows;
-  return new Ledger({ books: books as Books, allowances, spool, quarantine, ...often, ...common, ...options });
+  return new Ledger({ books: books as Books, allowances, spool, quarantine, ...often, ...common, now, ...options });
 }
 
 /** What months are granted is tested on real stores. */

@@ -52,8 +52,7 @@ export const createChatCompletion: Endpoint = {
   },
 };
 
-interface Departure {
-  signal: AbortSignal;
+interface Departure extends Pick<CompletionCall, "signal" | "cut"> {
   /** Takes the client to have left. */
   abort: () => void;
 }
@@ -65,7 +64,7 @@ function departure(reply: FastifyReply, running: RunningCompletions): Departure 
   reply.raw.once("close", () => {
     if (!reply.raw.writableFinished) abort();
   });
-  return { signal: controller.signal, abort };
+  return { signal: controller.signal, abort, cut: (reason) => controller.abort(reason) };
 }
 
 async function answer(services: EndpointServices, call: CompletionCall, reply: FastifyReply) {
