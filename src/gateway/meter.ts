@@ -13,6 +13,8 @@ const KEPT_BYTES_MAX = 16 * 1024;
 /** An answer has seldom as many bytes a token; more text than that is not needed to reach `max_tokens`. */
 const KEPT_BYTES_A_TOKEN = 16;
 const KEPT_BYTES_FIRST = 256;
+/** Pieces are written together: one at a time costs several times as much, and more would take more memory as strings. */
+const RECENT_CHARACTERS_MAX = 128;
 
 /** What an upstream has reported by now, and whether the report covers everything that has come. */
 export interface Report {
@@ -107,6 +109,8 @@ class PassedText {
   readonly #keptBytesMax: number;
   #kept: Buffer | undefined;
   #keptBytes = 0;
+  /** Text that was not written to the buffer yet. */
+  #recent = "";
 
   constructor(keptBytesMax: number) {
     this.#keptBytesMax = keptBytesMax;
@@ -117,17 +121,27 @@ class PassedText {
     const bytes = Buffer.byteLength(piece);
     this.bytes += bytes;
     this.roughTokens += tokensOfPiece(bytes);
-    this.#keptBytes += this.#room(bytes).write(piece, this.#keptBytes);
+    if (this.#keptBytes === this.#keptBytesMax) return;
+    this.#recent += piece;
+    if (this.#recent.length > RECENT_CHARACTERS_MAX) this.#write();
   }
 
   /** What was kept of the text. */
   text(): string {
+    this.#write();
     return this.#kept?.toString("utf8", 0, this.#keptBytes) ?? "";
   }
 
   /** Tokens of the whole text from those of the part that was kept. */
   scaled(tokens: number): number {
+    this.#write();
     return this.#keptBytes === 0 ? 0 : Math.ceil((tokens * this.bytes) / this.#keptBytes);
+  }
+
+  #write(): void {
+    if (this.#recent === "") return;
+    this.#keptBytes += this.#room(Buffer.byteLength(this.#recent)).write(this.#recent, this.#keptBytes);
+    this.#recent = "";
   }
 
   /** The buffer, large enough for so many more bytes as far as text is kept. */
