@@ -255,10 +255,19 @@ export interface ReleaseTransition {
   facts: HoldFacts;
   trace?: Trace | null;
 }
+/** Charges a hold at its checkpoint and ends it, where it is past its expiry or still as it was claimed. */
 export interface ExpireTransition {
   kind: "expire";
   organizationId: string;
   holdId: string;
+  claim?: HoldClaim;
+}
+/** What was seen of a hold that nobody renews: it is kept where that is no longer so. */
+export interface HoldClaim {
+  owner: string;
+  expiresAtMs: number;
+  /** How long it must be past its expiry by the store's clock; null: it need not be. */
+  afterExpiryMs: number | null;
 }
 export interface GrantTransition {
   kind: "grant";

@@ -16,6 +16,7 @@ import {
   type EventEnd,
   type ExpireTransition,
   endedStateOf,
+  type HoldClaim,
   type HoldRow,
   type Outcomes,
   type RequestRow,
@@ -55,7 +56,7 @@ export function settle(batch: Batch, purse: Purse, transition: SettleTransition)
 export function expire(batch: Batch, purse: Purse, transition: ExpireTransition): Outcomes["expire"] {
   const open = holdOf(batch, transition);
   if (open !== undefined) {
-    if (open.expiresAtMs > batch.nowMs) return { outcome: "kept", state: "open" };
+    if (!isEnded(open, transition.claim, batch.nowMs)) return { outcome: "kept", state: "open" };
     charge(batch, purse, open, { ...open.details, basis: "counted", end: "recovered", trace: null });
   }
   const request = requestOf(batch, transition);
@@ -63,6 +64,13 @@ export function expire(batch: Batch, purse: Purse, transition: ExpireTransition)
   const state = endedStateOf(request.end);
   if (state !== "recovered") return { outcome: "kept", state };
   return { outcome: "expired", charged: request.cost, shortfall: request.shortfall };
+}
+
+/** The claim is tested on the locked row: a renewal may have come since it was made. */
+function isEnded(open: HoldRow, claim: HoldClaim | undefined, nowMs: number): boolean {
+  if (claim === undefined) return open.expiresAtMs <= nowMs;
+  if (open.owner !== claim.owner || open.expiresAtMs !== claim.expiresAtMs) return false;
+  return claim.afterExpiryMs === null || open.expiresAtMs + claim.afterExpiryMs <= nowMs;
 }
 
 interface Charge {

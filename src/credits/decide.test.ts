@@ -3,6 +3,7 @@ import { keyOf, MemoryBooks } from "../../test/support/memory-books.ts";
 import type {
   EventEnd,
   GrantTransition,
+  HoldClaim,
   HoldFacts,
   HoldTransition,
   RenewTransition,
@@ -187,6 +188,25 @@ describe("settle", () => {
 });
 
 describe("expire", () => {
+  test("with a claim ends a hold that is as it was claimed, and no other", () => {
+    grant("g", 50n);
+    const kept = { outcome: "kept", state: "open" };
+    for (const holdId of ["a", "b"]) books.bookOne(holding(holdId, 10n));
+    const claim = { owner: "owner_1", expiresAtMs: books.nowMs + 100, afterExpiryMs: null };
+    const claiming = (holdId: string, changes: Partial<HoldClaim> = {}) => ({
+      ...expiring(holdId),
+      claim: { ...claim, ...changes },
+    });
+    expect(books.bookOne(claiming("a", { owner: "owner_2" }))).toEqual(kept);
+    expect(books.bookOne(claiming("a", { expiresAtMs: claim.expiresAtMs - 1 }))).toEqual(kept);
+    expect(books.bookOne(claiming("a", { afterExpiryMs: 0 }))).toEqual(kept);
+    expect(books.bookOne(claiming("a"))).toMatchObject({ outcome: "expired" });
+    books.nowMs += 149;
+    expect(books.bookOne(claiming("b", { afterExpiryMs: 50 }))).toEqual(kept);
+    books.nowMs += 1;
+    expect(books.bookOne(claiming("b", { afterExpiryMs: 50 }))).toMatchObject({ outcome: "expired" });
+  });
+
   test("keeps a hold that was renewed or ended", () => {
     grant("g", 50n);
     books.book([holding("a", 10n), holding("b", 10n)]);

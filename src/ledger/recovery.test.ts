@@ -1,0 +1,137 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { Recovery, type RecoveryOptions, type SeenHold } from "./recovery.ts";
+
+const LIFE_MS = 120_000;
+const RECOVERY_MS = 480_000;
+const RENEW_MS = 10_000;
+/** By the store's clock. */
+const EXPIRES_AT_MS = 1_000_000_000;
+
+let monotonicMs: number;
+let running: Set<string>;
+beforeEach(() => {
+  monotonicMs = 0;
+  running = new Set();
+});
+
+function recoveryOf(options: Partial<RecoveryOptions> = {}): Recovery {
+  return new Recovery({
+    owner: "own",
+    isShared: true,
+    holdLifeMs: LIFE_MS,
+    recoveryMs: RECOVERY_MS,
+    renewEveryMs: RENEW_MS,
+    isRunning: (holdId) => running.has(holdId),
+    monotonicMs: () => monotonicMs,
+    ...options,
+  });
+}
+const holdOf = (changes: Partial<SeenHold> = {}): SeenHold => {
+  return { organizationId: "org_1", holdId: "hold_1", owner: "other", expiresAtMs: EXPIRES_AT_MS, ...changes };
+};
+/** The `afterExpiryMs` of the claim; undefined where the hold is left alone. */
+function claimOf(recovery: Recovery, hold: SeenHold, nowMs: number): number | null | undefined {
+  const [claimed] = recovery.claims([hold], nowMs);
+  if (claimed !== undefined) expect(claimed).toMatchObject({ kind: "expire", holdId: hold.holdId });
+  return claimed?.claim?.afterExpiryMs;
+}
+
+describe("a hold of this process", () => {
+  test("is ended when it is overdue and no request runs", () => {
+    const recovery = recoveryOf();
+    const own = holdOf({ owner: "own" });
+    expect(claimOf(recovery, own, EXPIRES_AT_MS - 1)).toBeUndefined();
+    expect(claimOf(recovery, own, EXPIRES_AT_MS)).toBe(0);
+    running.add(own.holdId);
+    expect(claimOf(recovery, own, EXPIRES_AT_MS + LIFE_MS)).toBeUndefined();
+  });
+});
+
+describe("a hold of another process", () => {
+  test("is ended when it was seen unchanged for a life, and its life ended long enough ago by the store's clock", () => {
+    const recovery = recoveryOf();
+    expect(claimOf(recovery, holdOf(), EXPIRES_AT_MS + RECOVERY_MS)).toBeUndefined();
+    monotonicMs = LIFE_MS - 1;
+    expect(claimOf(recovery, holdOf(), EXPIRES_AT_MS + RECOVERY_MS + LIFE_MS)).toBeUndefined();
+    monotonicMs = LIFE_MS;
+    expect(claimOf(recovery, holdOf(), EXPIRES_AT_MS + RECOVERY_MS - 1)).toBeUndefined();
+    expect(claimOf(recovery, holdOf(), EXPIRES_AT_MS + RECOVERY_MS)).toBe(RECOVERY_MS);
+  });
+
+  test("is left alone for another life when it was renewed, or changed its owner", () => {
+    const recovery = recoveryOf();
+    const late = EXPIRES_AT_MS + 10 * RECOVERY_MS;
+    claimOf(recovery, holdOf(), late);
+    monotonicMs = LIFE_MS;
+    expect(claimOf(recovery, holdOf({ expiresAtMs: EXPIRES_AT_MS + 1 }), late)).toBeUndefined();
+    monotonicMs = 2 * LIFE_MS;
+    expect(claimOf(recovery, holdOf({ expiresAtMs: EXPIRES_AT_MS + 1 }), late)).toBe(RECOVERY_MS);
+    expect(claimOf(recovery, holdOf({ expiresAtMs: EXPIRES_AT_MS + 1, owner: "third" }), late)).toBeUndefined();
+  });
+
+  test("is left alone until the store could be reached for a life without interruption", () => {
+    const recovery = recoveryOf();
+    const late = EXPIRES_AT_MS + 10 * RECOVERY_MS;
+    claimOf(recovery, holdOf(), late);
+    monotonicMs = LIFE_MS;
+    recovery.lost();
+    expect(claimOf(recovery, holdOf(), late)).toBeUndefined();
+    monotonicMs = 2 * LIFE_MS - 1;
+    expect(claimOf(recovery, holdOf(), late)).toBeUndefined();
+    monotonicMs = 2 * LIFE_MS;
+    expect(claimOf(recovery, holdOf(), late)).toBe(RECOVERY_MS);
+  });
+
+  test("is not ended by a jump of the store's clock alone", () => {
+    const recovery = recoveryOf();
+    claimOf(recovery, holdOf(), EXPIRES_AT_MS);
+    monotonicMs = RENEW_MS;
+    expect(claimOf(recovery, holdOf(), EXPIRES_AT_MS + 1_000 * RECOVERY_MS)).toBeUndefined();
+  });
+
+  test("that expires in the far future is ended when it was seen unchanged for a life and the time of recovery", () => {
+    const recovery = recoveryOf();
+    const nowMs = EXPIRES_AT_MS - LIFE_MS - 1;
+    claimOf(recovery, holdOf(), nowMs);
+    monotonicMs = LIFE_MS + RECOVERY_MS - 1;
+    expect(claimOf(recovery, holdOf(), nowMs)).toBeUndefined();
+    monotonicMs = LIFE_MS + RECOVERY_MS;
+    expect(claimOf(recovery, holdOf(), nowMs)).toBeNull();
+  });
+});
+
+describe("a hold of a process that has ended", () => {
+  test("is ended after two renewals that did not come, before its expiry too", () => {
+    const recovery = recoveryOf();
+    recovery.endOwner("other");
+    expect(recovery.endedOwners).toEqual(["other"]);
+    expect(claimOf(recovery, holdOf(), EXPIRES_AT_MS - LIFE_MS)).toBeUndefined();
+    monotonicMs = 2 * RENEW_MS - 1;
+    expect(claimOf(recovery, holdOf(), EXPIRES_AT_MS - LIFE_MS)).toBeUndefined();
+    monotonicMs = 2 * RENEW_MS;
+    expect(claimOf(recovery, holdOf(), EXPIRES_AT_MS - LIFE_MS)).toBeNull();
+  });
+
+  test("that is renewed after all is left alone", () => {
+    const recovery = recoveryOf();
+    recovery.endOwner("other");
+    claimOf(recovery, holdOf(), EXPIRES_AT_MS - LIFE_MS);
+    monotonicMs = 2 * RENEW_MS;
+    expect(claimOf(recovery, holdOf({ expiresAtMs: EXPIRES_AT_MS + 1 }), EXPIRES_AT_MS - LIFE_MS)).toBeUndefined();
+  });
+
+  test("is looked for until none is left", () => {
+    const recovery = recoveryOf();
+    recovery.endOwner("other");
+    recovery.claims([], 0);
+    expect(recovery.endedOwners).toEqual(["other"]);
+    monotonicMs = 2 * RENEW_MS;
+    recovery.claims([], 0);
+    expect(recovery.endedOwners).toEqual([]);
+  });
+});
+
+test("where no other process can work on the store, a hold of another process is ended at once", () => {
+  const recovery = recoveryOf({ isShared: false });
+  expect(claimOf(recovery, holdOf(), EXPIRES_AT_MS - LIFE_MS)).toBeNull();
+});
