@@ -62,6 +62,11 @@ export class Lease {
     return this.#waiting.promise;
   }
 
+  /** Forgets the listener: the request has ended. */
+  close(): void {
+    this.#onOver = undefined;
+  }
+
   /** Calls `listener` at most once, when a check finds the time over. */
   onOver(listener: (error: StoreUnavailableError) => void): void {
     this.#onOver = listener;

@@ -60,7 +60,7 @@ const renewed = () =>
 
 describe("the verbs", () => {
   test("hold over one lane; settle, release and grant over the other", async () => {
-    expect(await hold("a")).toEqual({ outcome: "held", amount: 10n, available: 90n });
+    expect(await hold("a")).toMatchObject({ outcome: "held", amount: 10n, available: 90n });
     expect(await settle("a", 7)).toEqual({ outcome: "charged", charged: 7n, shortfall: 0n, available: 93n });
     await hold("b");
     expect(await ledger.release({ facts: factsOf("b") })).toEqual({

@@ -41,7 +41,8 @@ interface OpenHold {
   facts: HoldFacts;
   amount: bigint;
   lease: Lease;
-  checkpoint: Checkpoint;
+  /** Undefined where nothing has been delivered. */
+  checkpoint: Checkpoint | undefined;
 }
 
 /** Renews this process's open holds, and ends those that are no longer renewed. */
@@ -64,7 +65,7 @@ export class Upkeep {
   track(facts: HoldFacts, amount: bigint, queuedAt: Moment): Lease {
     const { leaseMs, now } = this.#options;
     const lease = new Lease(leaseMs, now, queuedAt);
-    this.#open.set(facts.holdId, { facts, amount, lease, checkpoint: () => ({ facts, tokens: NO_TOKENS }) });
+    this.#open.set(facts.holdId, { facts, amount, lease, checkpoint: undefined });
     return lease;
   }
 
@@ -75,7 +76,12 @@ export class Upkeep {
   }
 
   forget(holdId: string): void {
+    const hold = this.#open.get(holdId);
+    if (hold === undefined) return;
     this.#open.delete(holdId);
+    // The discarded tables of the map keep its old entries, and what they refer to, until the next major collection.
+    hold.checkpoint = undefined;
+    hold.lease.close();
   }
 
   /** Begins with a sweep: a process before this one may have left holds behind. */
@@ -166,7 +172,7 @@ export class Upkeep {
   async #renewOne(hold: OpenHold): Promise<void> {
     const { holds, holdLifeMs: lifeMs, owner, log, now } = this.#options;
     const queuedAt = now();
-    const { facts, tokens } = hold.checkpoint();
+    const { facts, tokens } = hold.checkpoint?.() ?? { facts: hold.facts, tokens: NO_TOKENS };
     const { holdId, organizationId } = facts;
     const renewal = await holds.push({ kind: "renew", facts, amount: hold.amount, tokens, lifeMs, owner });
     if (renewal.outcome === "renewed") {
