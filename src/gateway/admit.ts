@@ -91,9 +91,13 @@ export async function admit(
 
 /** What a hold covers: on each route the most that the request can be charged there. */
 function needOf(model: CatalogModel, estimate: PromptEstimate, wish: OutputWish, isFree: boolean): HoldNeed {
-  const bounds = model.routes.map((route) => boundsOf(model, route, estimate, wish.most));
-  const promptTokensMost = Math.max(...bounds.map(({ prompt }) => prompt));
-  const outputTokensMost = Math.max(...bounds.map(({ completion }) => completion));
+  let promptTokensMost = 0;
+  let outputTokensMost = 0;
+  for (const route of model.routes) {
+    const { prompt, completion } = boundsOf(model, route, estimate, wish.most);
+    promptTokensMost = Math.max(promptTokensMost, prompt);
+    outputTokensMost = Math.max(outputTokensMost, completion);
+  }
   // A shorter `max_tokens` is a smaller hold only where it bounds everything that is charged as output.
   const outputTokensLeast = outputTokensMost > wish.most ? outputTokensMost : wish.least;
   const prices = isFree ? FREE : pricesAt(model, promptTokensMost);

@@ -42,13 +42,14 @@ export function boundsOf(
 
 /** Tokens within the bounds: cached and written input and visible output first. Returns the same object where they are. */
 export function within(tokens: TokenCounts, bounds: TokenBounds): TokenCounts {
+  const promptTokens = tokens.input + tokens.cachedInput + tokens.cacheWrite;
+  if (promptTokens <= bounds.prompt && tokens.output + tokens.reasoning <= bounds.completion) return tokens;
   const cachedInput = Math.min(tokens.cachedInput, bounds.prompt);
   const cacheWrite = Math.min(tokens.cacheWrite, bounds.prompt - cachedInput);
   const input = Math.min(tokens.input, bounds.prompt - cachedInput - cacheWrite);
   const output = Math.min(tokens.output, bounds.completion);
   const reasoning = Math.min(tokens.reasoning, bounds.completion - output);
-  const bounded = { input, cachedInput, cacheWrite, output, reasoning };
-  return TOKEN_CLASSES.every((tokenClass) => bounded[tokenClass] === tokens[tokenClass]) ? tokens : bounded;
+  return { input, cachedInput, cacheWrite, output, reasoning };
 }
 
 /** What is charged for what has passed by now, without a tokenizer: for checkpoints, and where nothing has a price. */

@@ -13,8 +13,12 @@ const KEPT_BYTES_MAX = 16 * 1024;
 /** An answer has seldom as many bytes a token; more text than that is not needed to reach `max_tokens`. */
 const KEPT_BYTES_A_TOKEN = 16;
 const KEPT_BYTES_FIRST = 256;
-/** Pieces are written together: one at a time costs several times as much, and more would take more memory as strings. */
-const RECENT_CHARACTERS_MAX = 128;
+/**
+ * Pieces are written to the buffer together: one at a time costs several times as much. Until then each piece takes some
+ * 60 bytes beside its characters. Most answers end before anything is written.
+ */
+const RECENT_PIECES_MAX = 64;
+const RECENT_CHARACTERS_MAX = 4096;
 
 /** What an upstream has reported by now, and whether the report covers everything that has come. */
 export interface Report {
@@ -111,6 +115,7 @@ class PassedText {
   #keptBytes = 0;
   /** Text that was not written to the buffer yet. */
   #recent = "";
+  #recentPieces = 0;
 
   constructor(keptBytesMax: number) {
     this.#keptBytesMax = keptBytesMax;
@@ -123,7 +128,8 @@ class PassedText {
     this.roughTokens += tokensOfPiece(bytes);
     if (this.#keptBytes === this.#keptBytesMax) return;
     this.#recent += piece;
-    if (this.#recent.length > RECENT_CHARACTERS_MAX) this.#write();
+    this.#recentPieces += 1;
+    if (this.#recentPieces > RECENT_PIECES_MAX || this.#recent.length > RECENT_CHARACTERS_MAX) this.#write();
   }
 
   /** What was kept of the text. */
@@ -142,6 +148,7 @@ class PassedText {
     if (this.#recent === "") return;
     this.#keptBytes += this.#room(Buffer.byteLength(this.#recent)).write(this.#recent, this.#keptBytes);
     this.#recent = "";
+    this.#recentPieces = 0;
   }
 
   /** The buffer, large enough for so many more bytes as far as text is kept. */

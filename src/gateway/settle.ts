@@ -1,7 +1,7 @@
 import { type CatalogModel, pricesAt, upstreamOf } from "../catalog/model.ts";
 import type { ChatCompletionRequest } from "../contract/request.ts";
 import type { MicroCredits } from "../credits/amount.ts";
-import type { EventEnd, HoldFacts, Trace } from "../credits/books.ts";
+import type { Attempt, EventEnd, HoldFacts, Trace } from "../credits/books.ts";
 import { FREE, NO_TOKENS, TOKEN_CLASSES, type TokenCounts } from "../credits/price.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { Checkpoint } from "../ledger/upkeep.ts";
@@ -136,12 +136,16 @@ function factsAt({ facts, isFree }: Admission, { route }: Ending, tokens: TokenC
 /** Attempts are kept where more than one was needed, or where the upstream's report was not what was charged. */
 function traceOf({ ending, meter }: Answered, reported: TokenCounts | null): Trace {
   const { isStream, firstTokenMs, attempts, failure } = ending;
-  const isPlain = attempts.length === 1 && attempts[0]?.outcome === "answered" && reported === null;
-  const last = attempts.length - 1;
-  const told = attempts.map((one, index) => (index === last && reported !== null ? { ...one, reported } : one));
   const { responseId: providerResponseId, cost: providerCost } = meter.providerRecord;
-  const kept = isPlain || last < 0 ? null : told;
+  const kept = keptAttempts(attempts, reported);
   return { isStreamed: isStream, firstTokenMs, attempts: kept, failure, providerResponseId, providerCost };
+}
+
+function keptAttempts(attempts: readonly Attempt[], reported: TokenCounts | null): Attempt[] | null {
+  const last = attempts.at(-1);
+  if (last === undefined) return null;
+  if (reported !== null) return [...attempts.slice(0, -1), { ...last, reported }];
+  return attempts.length === 1 && last.outcome === "answered" ? null : [...attempts];
 }
 
 /** All tokens, of every class. */
