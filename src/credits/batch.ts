@@ -9,38 +9,46 @@ import type {
   TokenBalanceRow,
 } from "./books.ts";
 import type { BookRows, BookWrites } from "./decision.ts";
-import { nameKey } from "./names.ts";
+import { NameMap } from "./names.ts";
 import { openPurse, type Purse } from "./purse.ts";
 
 /** The state that a batch moves, by organization and id. */
 export interface Batch {
   nowMs: number;
   balances: Map<string, BalanceRow>;
-  tokenBalances: Map<string, TokenBalanceRow>;
+  tokenBalances: NameMap<TokenBalanceRow>;
   grants: Map<string, GrantRow[]>;
   /** Of the organizations that a transition has named so far. */
   purses: Map<string, Purse>;
   /** Open holds. */
-  holds: Map<string, HoldRow>;
+  holds: NameMap<HoldRow>;
   /** Ended requests. */
-  requests: Map<string, RequestRow>;
-  keys: Map<string, IdempotencyKeyRow>;
+  requests: NameMap<RequestRow>;
+  /** Those of them that this batch ended. */
+  newRequests: RequestRow[];
+  keys: NameMap<IdempotencyKeyRow>;
   adjustments: AdjustmentRow[];
 }
 
 /** Takes copies of what it may change. */
 export function openBatch(rows: BookRows): Batch {
-  return {
+  const batch: Batch = {
     nowMs: rows.nowMs,
     balances: new Map(rows.balances.map((balance) => [balance.organizationId, balance])),
-    tokenBalances: new Map(rows.tokenBalances.map((row) => [nameKey(row.organizationId, row.tokenId), { ...row }])),
+    tokenBalances: new NameMap(),
     grants: Map.groupBy(rows.grants, (grant) => grant.organizationId),
     purses: new Map(),
-    holds: new Map(rows.holds.map((hold) => [nameKey(hold.organizationId, hold.holdId), hold])),
-    requests: new Map(rows.requests.map((request) => [nameKey(request.organizationId, request.holdId), request])),
-    keys: new Map(rows.keys.map((row) => [nameKey(row.organizationId, row.key), row])),
+    holds: new NameMap(),
+    requests: new NameMap(),
+    newRequests: [],
+    keys: new NameMap(),
     adjustments: [...rows.adjustments],
   };
+  for (const row of rows.tokenBalances) batch.tokenBalances.set(row.organizationId, row.tokenId, { ...row });
+  for (const row of rows.holds) batch.holds.set(row.organizationId, row.holdId, row);
+  for (const row of rows.requests) batch.requests.set(row.organizationId, row.holdId, row);
+  for (const row of rows.keys) batch.keys.set(row.organizationId, row.key, row);
+  return batch;
 }
 
 export function purseOf(batch: Batch, organizationId: string): Purse | undefined {
@@ -54,23 +62,23 @@ export function purseOf(batch: Batch, organizationId: string): Purse | undefined
 }
 
 export function holdOf(batch: Batch, name: { organizationId: string; holdId: string }): HoldRow | undefined {
-  return batch.holds.get(nameKey(name.organizationId, name.holdId));
+  return batch.holds.get(name.organizationId, name.holdId);
 }
 
 /** Adds a hold, or takes the place of the one with the same id. */
 export function putHold(batch: Batch, row: HoldRow): void {
-  batch.holds.set(nameKey(row.organizationId, row.holdId), row);
+  batch.holds.set(row.organizationId, row.holdId, row);
 }
 
 /** Ends a request: its hold, where there is one, is removed. */
 export function endRequest(batch: Batch, row: RequestRow): void {
-  const name = nameKey(row.organizationId, row.holdId);
-  batch.holds.delete(name);
-  batch.requests.set(name, row);
+  batch.holds.delete(row.organizationId, row.holdId);
+  batch.requests.set(row.organizationId, row.holdId, row);
+  batch.newRequests.push(row);
 }
 
 export function requestOf(batch: Batch, name: { organizationId: string; holdId: string }): RequestRow | undefined {
-  return batch.requests.get(nameKey(name.organizationId, name.holdId));
+  return batch.requests.get(name.organizationId, name.holdId);
 }
 
 /** The late settlement of a request that was recovered. */
@@ -101,9 +109,9 @@ export function tokenBalanceOf(
   { organizationId, tokenId }: { organizationId: string; tokenId: string },
 ): TokenBalanceRow | undefined {
   if (batch.tokenBalances.size === 0) return undefined;
-  const row = batch.tokenBalances.get(nameKey(organizationId, tokenId));
+  const row = batch.tokenBalances.get(organizationId, tokenId);
   if (row === undefined || row.budgetId === null) return row;
-  const shared = batch.tokenBalances.get(nameKey(organizationId, row.budgetId));
+  const shared = batch.tokenBalances.get(organizationId, row.budgetId);
   if (shared === undefined) throw new Error(`the rows lack the cap that the token ${tokenId} shares`);
   return shared;
 }
@@ -112,11 +120,9 @@ export function tokenBalanceOf(
 export function writesOf(batch: Batch, rows: BookRows): BookWrites {
   return {
     ...writesOfPurses(batch),
-    tokenBalances: changed(rows.tokenBalances, (row) =>
-      batch.tokenBalances.get(nameKey(row.organizationId, row.tokenId)),
-    ),
+    tokenBalances: changed(rows.tokenBalances, (row) => batch.tokenBalances.get(row.organizationId, row.tokenId)),
     ...writesOfHolds(batch, rows.holds),
-    newRequests: [...batch.requests.values()].slice(rows.requests.length),
+    newRequests: batch.newRequests,
     ...writesOfKeys(batch, rows.keys),
     newAdjustments: [...batch.adjustments.slice(rows.adjustments.length), ...lapsesOf(batch)],
   };
@@ -127,17 +133,16 @@ function writesOfHolds(
   batch: Batch,
   before: HoldRow[],
 ): Pick<BookWrites, "newHolds" | "renewedHolds" | "removedHolds"> {
-  const left = new Map(batch.holds);
   const writes: ReturnType<typeof writesOfHolds> = { newHolds: [], renewedHolds: [], removedHolds: [] };
+  const known = new Set<HoldRow>();
   for (const row of before) {
     const { organizationId, holdId } = row;
-    const name = nameKey(organizationId, holdId);
-    const after = left.get(name);
-    left.delete(name);
+    const after = batch.holds.get(organizationId, holdId);
     if (after === undefined) writes.removedHolds.push({ organizationId, holdId });
     else if (after !== row) writes.renewedHolds.push(after);
+    if (after !== undefined) known.add(after);
   }
-  writes.newHolds.push(...left.values());
+  writes.newHolds = batch.holds.values().filter((row) => !known.has(row));
   return writes;
 }
 
@@ -170,9 +175,9 @@ function writesOfPurses(batch: Batch): Pick<BookWrites, "balances" | "newGrants"
 }
 
 function writesOfKeys(batch: Batch, before: IdempotencyKeyRow[]): Pick<BookWrites, "keys" | "removedKeys"> {
-  const removed = before.filter(({ organizationId, key }) => !batch.keys.has(nameKey(organizationId, key)));
+  const removed = before.filter(({ organizationId, key }) => !batch.keys.has(organizationId, key));
   return {
-    keys: batch.keys.size === 0 ? [] : [...batch.keys.values()].filter((row) => !before.includes(row)),
+    keys: batch.keys.values().filter((row) => !before.includes(row)),
     removedKeys: removed.map(({ organizationId, key }) => ({ organizationId, key })),
   };
 }

@@ -1,6 +1,5 @@
 import { type Batch, chargeOf, holdOf, requestOf } from "./batch.ts";
 import type { HoldTransition, IdempotencyClaim, KeyOutcome } from "./books.ts";
-import { nameKey } from "./names.ts";
 
 /** Outcome of an earlier request with the key; undefined where there was none, or the key has expired. */
 export function earlierAnswer(
@@ -9,7 +8,7 @@ export function earlierAnswer(
   { organizationId }: HoldTransition["facts"],
   available: bigint,
 ): KeyOutcome | undefined {
-  const row = batch.keys.get(nameKey(organizationId, key));
+  const row = batch.keys.get(organizationId, key);
   if (row === undefined || row.expiresAtMs <= batch.nowMs) return undefined;
   if (row.fingerprint !== fingerprint) return { outcome: "mismatch" };
   const request = requestOf(batch, row);
@@ -29,24 +28,24 @@ interface Named {
 export function claimKey(batch: Batch, { key, fingerprint, keepMs }: IdempotencyClaim, hold: Named): void {
   const { organizationId, holdId } = hold;
   const times = { createdAtMs: batch.nowMs, expiresAtMs: batch.nowMs + keepMs };
-  batch.keys.set(nameKey(organizationId, key), { organizationId, key, fingerprint, holdId, answer: null, ...times });
+  batch.keys.set(organizationId, key, { organizationId, key, fingerprint, holdId, answer: null, ...times });
 }
 
 /** Stores the answer of a request under its key. */
 export function keepAnswer(batch: Batch, request: Named, key: string | null, answer: string): void {
   const row = keyOf(batch, request, key);
-  if (row !== undefined) batch.keys.set(nameKey(row.organizationId, row.key), { ...row, answer });
+  if (row !== undefined) batch.keys.set(row.organizationId, row.key, { ...row, answer });
 }
 
 /** Removes the key of a request that was released. */
 export function freeKey(batch: Batch, request: Named, key: string | null): void {
   const row = keyOf(batch, request, key);
-  if (row !== undefined) batch.keys.delete(nameKey(row.organizationId, row.key));
+  if (row !== undefined) batch.keys.delete(row.organizationId, row.key);
 }
 
 /** The key only while it names this request: after its expiry it may belong to another. */
 function keyOf(batch: Batch, { organizationId, holdId }: Named, key: string | null) {
   if (key === null) return undefined;
-  const row = batch.keys.get(nameKey(organizationId, key));
+  const row = batch.keys.get(organizationId, key);
   return row?.holdId === holdId ? row : undefined;
 }

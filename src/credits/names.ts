@@ -98,19 +98,64 @@ export function holdsOf(keys: readonly IdempotencyKeyRow[]): Name[] {
   return keys.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
 }
 
-/** One text for a row of an organization, whose own id has no space in it. */
-export function nameKey(organizationId: string, id: string): string {
-  return `${organizationId} ${id}`;
+/** Each name once, without those of `read`. */
+export function without(names: readonly Name[], read: readonly Name[]): Name[] {
+  if (names.length === 0) return [];
+  const seen = new NameMap<Name>();
+  for (const name of read) seen.set(name.organizationId, name.id, name);
+  return names.filter((name) => {
+    const isNew = !seen.has(name.organizationId, name.id);
+    if (isNew) seen.set(name.organizationId, name.id, name);
+    return isNew;
+  });
+}
+
+/** Values by organization and id. */
+export class NameMap<Value> {
+  /** Two maps, because a key made of both texts would have to be joined and hashed for each use. */
+  readonly #organizations = new Map<string, Map<string, Value>>();
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  get(organizationId: string, id: string): Value | undefined {
+    return this.#organizations.get(organizationId)?.get(id);
+  }
+
+  has(organizationId: string, id: string): boolean {
+    return this.#organizations.get(organizationId)?.has(id) === true;
+  }
+
+  set(organizationId: string, id: string, value: Value): void {
+    let values = this.#organizations.get(organizationId);
+    if (values === undefined) {
+      values = new Map();
+      this.#organizations.set(organizationId, values);
+    }
+    const sizeBefore = values.size;
+    values.set(id, value);
+    this.#size += values.size - sizeBefore;
+  }
+
+  delete(organizationId: string, id: string): void {
+    if (this.#organizations.get(organizationId)?.delete(id) === true) this.#size -= 1;
+  }
+
+  /** All values, organization by organization. */
+  values(): Value[] {
+    return [...this.#organizations.values()].flatMap((values) => [...values.values()]);
+  }
 }
 
 class NameSet {
   readonly names: Name[] = [];
-  readonly #seen = new Set<string>();
+  readonly #seen = new NameMap<true>();
 
   add(organizationId: string, id: string): void {
-    const key = nameKey(organizationId, id);
-    if (this.#seen.has(key)) return;
-    this.#seen.add(key);
+    if (this.#seen.has(organizationId, id)) return;
+    this.#seen.set(organizationId, id, true);
     this.names.push({ organizationId, id });
   }
 }

@@ -179,13 +179,26 @@ export function trace(): Field<Trace | null, TraceColumns> {
 }
 
 /** JSON knows no bigint: prices are decimal text. */
-function plainPrices(of: UnitPrices): Record<string, string> {
-  return Object.fromEntries(TOKEN_CLASSES.map((tokenClass) => [tokenClass, of[tokenClass].toString()]));
+type PlainPrices = Record<keyof UnitPrices, string>;
+
+function plainPrices({ input, cachedInput, cacheWrite, output, reasoning }: UnitPrices): PlainPrices {
+  return {
+    input: input.toString(),
+    cachedInput: cachedInput.toString(),
+    cacheWrite: cacheWrite.toString(),
+    output: output.toString(),
+    reasoning: reasoning.toString(),
+  };
 }
 
-function pricesFromPlain(plain: Record<string, string>): UnitPrices {
-  const found = TOKEN_CLASSES.map((tokenClass) => [tokenClass, BigInt(plain[tokenClass] ?? 0)]);
-  return Object.fromEntries(found) as unknown as UnitPrices;
+function pricesFromPlain({ input, cachedInput, cacheWrite, output, reasoning }: PlainPrices): UnitPrices {
+  return {
+    input: BigInt(input),
+    cachedInput: BigInt(cachedInput),
+    cacheWrite: BigInt(cacheWrite),
+    output: BigInt(output),
+    reasoning: BigInt(reasoning),
+  };
 }
 
 export function encodeDetails(details: HoldDetails): string {

@@ -14,11 +14,12 @@ import {
   holdsOf,
   keysOf,
   type Name,
+  NameMap,
   type Names,
-  nameKey,
   namesOf,
   requestNamesOf,
   tokensOf,
+  without,
 } from "../../credits/names.ts";
 import { ADJUSTMENT, BALANCE, type BookTable, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE, WRITES } from "../schema.ts";
 import type { Transaction } from "./transact.ts";
@@ -93,8 +94,8 @@ export async function readRows(transaction: Transaction, transitions: readonly T
     holds,
     requests,
     keys,
-    grants: [...grants.values()],
-    adjustments: [...new Map(adjustments.map((row) => [nameKey(row.organizationId, row.id), row])).values()],
+    grants: grants.values(),
+    adjustments: unique(adjustments),
   };
 }
 
@@ -119,23 +120,18 @@ function columnsOf(names: readonly Name[]): [string[], string[]] {
   return [names.map(({ organizationId }) => organizationId), names.map(({ id }) => id)];
 }
 
-function keysOfNames(names: readonly Name[]): Set<string> {
-  return new Set(names.map(({ organizationId, id }) => nameKey(organizationId, id)));
-}
-
-/** Each name once, without those of rows that were read. */
-function without(names: readonly Name[], read: readonly Name[]): Name[] {
-  if (names.length === 0) return [];
-  const known = keysOfNames(read);
-  const once = new Map(names.map((name) => [nameKey(name.organizationId, name.id), name]));
-  return [...once].flatMap(([key, name]) => (known.has(key) ? [] : [name]));
+function unique(rows: readonly AdjustmentRow[]): AdjustmentRow[] {
+  const found = new NameMap<AdjustmentRow>();
+  for (const row of rows) found.set(row.organizationId, row.id, row);
+  return found.values();
 }
 
 async function readRequests(reader: Reader, names: readonly Name[]): Promise<RequestRow[]> {
   const rows = await reader.named(REQUEST, REQUESTS, names);
   if (rows.length === 0) return rows;
-  const wanted = keysOfNames(names);
-  return rows.filter(({ organizationId, holdId }) => wanted.has(nameKey(organizationId, holdId)));
+  const wanted = new NameMap<Name>();
+  for (const name of names) wanted.set(name.organizationId, name.id, name);
+  return rows.filter(({ organizationId, holdId }) => wanted.has(organizationId, holdId));
 }
 
 async function readTokenBalances(
@@ -152,7 +148,7 @@ async function readTokenBalances(
 }
 
 /** By organization and id. */
-type Grants = Map<string, GrantRow>;
+type Grants = NameMap<GrantRow>;
 
 /** The grants that something remains of or that are pending, and those that the batch names. */
 async function readGrants(reader: Reader, names: Names): Promise<Grants> {
@@ -161,13 +157,13 @@ async function readGrants(reader: Reader, names: Names): Promise<Grants> {
     reader.named(GRANT, NAMED_GRANTS, names.grants),
     reader.named(GRANT, REFERRED_GRANTS, names.grantReferences),
   ]);
-  const grants: Grants = new Map();
+  const grants: Grants = new NameMap();
   addGrants(grants, [...live, ...named, ...referred]);
   return grants;
 }
 
 function addGrants(grants: Grants, rows: GrantRow[]): void {
-  for (const row of rows) grants.set(nameKey(row.organizationId, row.id), row);
+  for (const row of rows) grants.set(row.organizationId, row.id, row);
 }
 
 async function readAdjustments(reader: Reader, { adjustments, adjustmentReferences }: Names): Promise<AdjustmentRow[]> {
@@ -197,7 +193,7 @@ async function readNamedByRows(reader: Reader, names: Names, read: Read): Promis
     ...holds.map(({ organizationId, holdId: id }) => ({ organizationId, id })),
   ];
   const ofKeys = without(holdsOf(keys), [...known, ...names.holds]);
-  const isUnread = ({ organizationId, id }: Name) => !grants.has(nameKey(organizationId, id));
+  const isUnread = ({ organizationId, id }: Name) => !grants.has(organizationId, id);
   const drawnOn = without([...grantsOf(holds), ...grantsOf(requests)].filter(isUnread), []);
   const tokens = without(tokensOf(holds, requests), names.tokens);
   const [keyedHolds, keyedRequests, ownKeys, drawn, more] = await Promise.all([

@@ -1,5 +1,5 @@
 import type { SQLInputValue } from "node:sqlite";
-import type { GrantRow, HoldRow, RequestRow, Transition } from "../../credits/books.ts";
+import type { AdjustmentRow, GrantRow, HoldRow, RequestRow, Transition } from "../../credits/books.ts";
 import type { BookRows, BookWrites } from "../../credits/decision.ts";
 import {
   budgetsOf,
@@ -7,11 +7,12 @@ import {
   holdsOf,
   keysOf,
   type Name,
+  NameMap,
   type Names,
-  nameKey,
   namesOf,
   requestNamesOf,
   tokensOf,
+  without,
 } from "../../credits/names.ts";
 import {
   ADJUSTMENT,
@@ -79,7 +80,7 @@ export function readRows(connection: Connection, transitions: readonly Transitio
   const reader = new Reader(connection);
   const balances = names.organizationIds.flatMap((id) => reader.all(BALANCE, SELECT_BALANCE, [id]));
   const keys = reader.each(KEY, SELECT_KEY, names.keys);
-  const ids = without([...names.holds, ...holdsOf(keys)], []);
+  const ids = keys.length === 0 ? names.holds : without([...names.holds, ...holdsOf(keys)], []);
   const holds = reader.each(HOLD, SELECT_HOLD, ids);
   const requests = reader.each(REQUEST, SELECT_REQUEST, holds.length === 0 ? ids : without(ids, requestNames(holds)));
   keys.push(...reader.each(KEY, SELECT_KEY, without(keysOf(holds, requests), names.keys)));
@@ -124,14 +125,15 @@ class Reader {
 
 function readGrants(reader: Reader, names: Names, drawing: readonly (HoldRow | RequestRow)[]): GrantRow[] {
   const live = names.organizationIds.flatMap((id) => reader.all(GRANT, SELECT_LIVE_GRANTS, [id]));
-  const found = new Map(live.map((grant) => [nameKey(grant.organizationId, grant.id), grant]));
-  const add = (sql: string, of: Name[]) => {
-    for (const grant of reader.each(GRANT, sql, of)) found.set(nameKey(grant.organizationId, grant.id), grant);
+  const found = new NameMap<GrantRow>();
+  const add = (rows: GrantRow[]) => {
+    for (const grant of rows) found.set(grant.organizationId, grant.id, grant);
   };
-  const isMissing = ({ organizationId, id }: Name) => !found.has(nameKey(organizationId, id));
-  add(SELECT_GRANT, without([...names.grants, ...grantsOf(drawing)].filter(isMissing), []));
-  add(SELECT_GRANT_BY_REFERENCE, names.grantReferences);
-  return [...found.values()];
+  add(live);
+  const isMissing = ({ organizationId, id }: Name) => !found.has(organizationId, id);
+  add(reader.each(GRANT, SELECT_GRANT, without([...names.grants, ...grantsOf(drawing)].filter(isMissing), [])));
+  add(reader.each(GRANT, SELECT_GRANT_BY_REFERENCE, names.grantReferences));
+  return found.values();
 }
 
 function readAdjustments(reader: Reader, names: Names, requests: readonly RequestRow[]) {
@@ -142,19 +144,9 @@ function readAdjustments(reader: Reader, names: Names, requests: readonly Reques
   for (const { organizationId, id } of requestNamesOf(requests)) {
     found.push(...reader.all(ADJUSTMENT, SELECT_ADJUSTMENTS_OF_REQUEST, [organizationId, id]));
   }
-  return [...new Map(found.map((row) => [nameKey(row.organizationId, row.id), row])).values()];
-}
-
-/** Each name once, without those that were read before. */
-function without(names: readonly Name[], read: readonly Name[]): Name[] {
-  if (names.length === 0) return [];
-  const seen = new Set(read.map(({ organizationId, id }) => nameKey(organizationId, id)));
-  return names.filter(({ organizationId, id }) => {
-    const key = nameKey(organizationId, id);
-    const isNew = !seen.has(key);
-    seen.add(key);
-    return isNew;
-  });
+  const rows = new NameMap<AdjustmentRow>();
+  for (const row of found) rows.set(row.organizationId, row.id, row);
+  return rows.values();
 }
 
 export function writeRows(connection: Connection, writes: BookWrites): void {
