@@ -68,7 +68,7 @@ CREATE TABLE credit_grant (
   revoked         INTEGER NOT NULL CHECK (revoked >= 0 AND revoked <= amount),
   remaining       INTEGER NOT NULL CHECK (remaining >= 0),
   is_used_up      INTEGER NOT NULL,
-  state           TEXT NOT NULL CHECK (state IN ('pending', 'active', 'lapsed')),
+  state           TEXT NOT NULL CHECK (state = 'pending' OR state = 'active' OR state = 'lapsed'),
   effective_at    INTEGER NOT NULL,
   expires_at      INTEGER,
   priority        INTEGER NOT NULL,
@@ -120,9 +120,12 @@ CREATE TABLE request (
   cost                INTEGER NOT NULL CHECK (cost >= 0),
   shortfall           INTEGER NOT NULL CHECK (shortfall >= 0),
   draws               TEXT NOT NULL,
-  basis               TEXT CHECK (basis IN ('reported', 'counted', 'bounded', 'estimated')),
+  basis               TEXT CHECK (
+    basis = 'reported' OR basis = 'counted' OR basis = 'bounded' OR basis = 'estimated'
+  ),
   ending              TEXT NOT NULL CHECK (
-    ending IN ('complete', 'client_left', 'upstream_failed', 'timed_out', 'recovered', 'released')
+    ending = 'complete' OR ending = 'client_left' OR ending = 'upstream_failed' OR ending = 'timed_out'
+    OR ending = 'recovered' OR ending = 'released'
   ),
   made_at             INTEGER NOT NULL,
   ended_at            INTEGER NOT NULL,
