@@ -1,17 +1,19 @@
 /**
  * `npm run bench:ledger`: how many holds and settlements a second the books take, in batches as the ledger sends them, on
- * one organization and on many, on SQLite and on a PostgreSQL of its own; prints a table. Options: --batches of a round,
- * --rounds, --size of a batch.
+ * one organization and on many, on SQLite and on a PostgreSQL of its own, and how many bytes each request takes on the
+ * disk; prints a table. Options: --batches of a round, --rounds, --size of a batch, --store sqlite or postgres, --before
+ * FOLDER: another checkout of Tollgate, with its packages, whose rounds alternate with those of this one.
  */
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
+import pg from "pg";
 import { uuidV7 } from "../src/app/ids.ts";
 import type { HoldFacts, HoldTransition, SettleTransition } from "../src/credits/books.ts";
 import { FREE, NO_TOKENS } from "../src/credits/price.ts";
-import { openPostgresStore } from "../src/stores/postgres/postgres.ts";
-import { openSqliteStore } from "../src/stores/sqlite/sqlite.ts";
+import type { openPostgresStore } from "../src/stores/postgres/postgres.ts";
+import type { openSqliteStore } from "../src/stores/sqlite/sqlite.ts";
 import type { Books, Store } from "../src/stores/store.ts";
 import { makePostgresServer } from "../test/support/postgres-server.ts";
 import { median } from "./report.ts";
@@ -21,27 +23,27 @@ const PRICES = { ...FREE, input: 1_000_000n, output: 1_000_000n };
 const HELD = 1_000n;
 const OUTPUT_TOKENS = 400;
 
-interface Plan {
-  batches: number;
-  rounds: number;
-  size: number;
-}
-
-interface Row {
-  store: string;
-  organizations: number;
-  holds: number[];
-  pairs: number[];
-}
-
 const { values } = parseArgs({
   options: {
     batches: { type: "string", default: "40" },
     rounds: { type: "string", default: "5" },
     size: { type: "string", default: "1000" },
+    store: { type: "string" },
+    before: { type: "string" },
   },
 });
-const plan: Plan = { batches: Number(values.batches), rounds: Number(values.rounds), size: Number(values.size) };
+const plan = { batches: Number(values.batches), rounds: Number(values.rounds), size: Number(values.size) };
+
+/** A checkout's store that takes part, and its rates in each round. */
+interface Contender {
+  name: string;
+  store: Store;
+  /** Bytes on the disk by now. */
+  size: () => Promise<number>;
+  remove: () => Promise<void>;
+  holds: number[];
+  pairs: number[];
+}
 
 async function makeOrganizations({ accounts, books }: Store, count: number): Promise<string[]> {
   const ids = Array.from({ length: count }, (_, index) => `org_${count}_${index}`);
@@ -123,55 +125,103 @@ async function measure(books: Books, organizationIds: readonly string[]): Promis
   return { holds, pairs };
 }
 
-async function measureStore(name: string, store: Store): Promise<Row[]> {
-  const rows: Row[] = [];
+/** Requests that a round books, those of its holds alone included. */
+const requestsOfRound = 2 * plan.batches * plan.size;
+
+async function measureStores(kind: string, contenders: readonly Contender[]): Promise<void> {
   for (const count of ORGANIZATIONS) {
-    const ids = await makeOrganizations(store, count);
-    const row: Row = { store: name, organizations: count, holds: [], pairs: [] };
-    const warmUp = makeBatch(ids, plan.size);
-    await book(store.books, "holds", warmUp);
-    await book(store.books, "durable", warmUp.map(settlementOf));
+    const ids: string[][] = [];
+    const sizes: number[] = [];
+    for (const { store, size } of contenders) {
+      const own = await makeOrganizations(store, count);
+      const warmUp = makeBatch(own, plan.size);
+      await book(store.books, "holds", warmUp);
+      await book(store.books, "durable", warmUp.map(settlementOf));
+      ids.push(own);
+      sizes.push(await size());
+    }
     for (let round = 0; round < plan.rounds; round += 1) {
-      const { holds, pairs } = await measure(store.books, ids);
-      row.holds.push(holds);
-      row.pairs.push(pairs);
+      const order = contenders.map((_, index) => index);
+      for (const index of round % 2 === 0 ? order : order.reverse()) {
+        const contender = contenders[index];
+        if (contender === undefined) continue;
+        const { holds, pairs } = await measure(contender.store.books, ids[index] ?? []);
+        contender.holds.push(holds);
+        contender.pairs.push(pairs);
+      }
     }
-    for (const id of ids) {
-      const [violation] = (await store.books.verify(id)).violations;
-      if (violation !== undefined) throw new Error(violation.message);
+    for (const [index, contender] of contenders.entries()) {
+      const { name, store, size, holds, pairs } = contender;
+      for (const id of ids[index] ?? []) {
+        const [violation] = (await store.books.verify(id)).violations;
+        if (violation !== undefined) throw new Error(violation.message);
+      }
+      const grown = (await size()) - (sizes[index] ?? 0);
+      const bytes = Math.round(grown / (requestsOfRound * plan.rounds));
+      const last = contenders.at(-1);
+      const ratio = median(pairs.map((rate, round) => rate / (last?.pairs[round] ?? rate))).toFixed(2);
+      console.log(`| ${kind}${name} | ${count} | ${spread(holds)} | ${spread(pairs)} | ${ratio} | ${bytes} |`);
     }
-    rows.push(row);
+    for (const contender of contenders) {
+      contender.holds = [];
+      contender.pairs = [];
+    }
   }
-  return rows;
+  for (const { remove } of contenders) await remove();
 }
 
-async function onSqlite(): Promise<Row[]> {
+interface Checkout {
+  name: string;
+  folder: string;
+}
+
+async function startSqlite({ name, folder }: Checkout): Promise<Contender> {
+  const module: { openSqliteStore: typeof openSqliteStore } = await import(join(folder, "src/stores/sqlite/sqlite.ts"));
   const dataDir = mkdtempSync(join(tmpdir(), "tollgate-bench-"));
-  const store = await openSqliteStore({ dataDir, role: "service" });
-  try {
-    return await measureStore("SQLite", store);
-  } finally {
+  const store = await module.openSqliteStore({ dataDir, role: "service" });
+  const remove = async () => {
     await store.close();
     rmSync(dataDir, { recursive: true });
-  }
+  };
+  const size = async () => statSync(join(dataDir, "tollgate.db")).size;
+  return { name, store, size, remove, holds: [], pairs: [] };
 }
 
-async function onPostgres(): Promise<Row[]> {
+async function startPostgres({ name, folder }: Checkout): Promise<Contender> {
+  const path = join(folder, "src/stores/postgres/postgres.ts");
+  const module: { openPostgresStore: typeof openPostgresStore } = await import(path);
   const server = await makePostgresServer();
-  const store = await openPostgresStore({ url: server.url, role: "service" });
-  try {
-    return await measureStore("PostgreSQL", store);
-  } finally {
+  const store = await module.openPostgresStore({ url: server.url, role: "service" });
+  const remove = async () => {
     await store.close();
     await server.remove();
-  }
+  };
+  const size = async () => {
+    const client = new pg.Client(server.url);
+    await client.connect();
+    try {
+      const { rows } = await client.query("SELECT pg_database_size(current_database()) AS bytes");
+      return Number(rows[0].bytes);
+    } finally {
+      await client.end();
+    }
+  };
+  return { name, store, size, remove, holds: [], pairs: [] };
 }
 
 const spread = (rates: readonly number[]) =>
   `${Math.round(median(rates))} (${Math.round(Math.min(...rates))} to ${Math.round(Math.max(...rates))})`;
 
-const rows = [...(await onSqlite()), ...(await onPostgres())];
-console.log("| store | organizations | holds/s | hold and settlement pairs/s |\n| --- | --: | --: | --: |");
-for (const { store, organizations, holds, pairs } of rows) {
-  console.log(`| ${store} | ${organizations} | ${spread(holds)} | ${spread(pairs)} |`);
+const checkouts: Checkout[] = [{ name: "", folder: resolve(import.meta.dirname, "..") }];
+if (values.before !== undefined) checkouts.push({ name: ", before", folder: resolve(values.before) });
+const kinds = [
+  { kind: "SQLite", option: "sqlite", start: startSqlite },
+  { kind: "PostgreSQL", option: "postgres", start: startPostgres },
+].filter(({ option }) => values.store === undefined || values.store === option);
+console.log("| store | organizations | holds/s | hold and settlement pairs/s | ratio | bytes a request |");
+console.log("| --- | --: | --: | --: | --: | --: |");
+for (const { kind, start } of kinds) {
+  const contenders: Contender[] = [];
+  for (const checkout of checkouts) contenders.push(await start(checkout));
+  await measureStores(kind, contenders);
 }
