@@ -197,6 +197,7 @@ async function createLedger(
     spool,
     quarantine: new Quarantine({ file: quarantineFileOf(dataDir), clock, log }),
     holdLifeMs: ledger.holdSeconds * 1000,
+    recoveryMs: ledger.recoverySeconds * 1000,
     isShared: kind === "postgres",
     now: () => ({ monotonicMs: performance.now(), wallMs: clock() }),
     renewEveryMs: ledger.renewSeconds * 1000,

@@ -38,7 +38,7 @@ describe("what holds", () => {
       limits: { requestsPerMinute: 600, tokensPerMinute: 1_000_000, concurrentRequests: 100 },
       playground: { requestsPerMinute: 10, tokensPerDay: 100_000, maxTokens: 512 },
       completions: { messages: "reply" },
-      ledger: { holdSeconds: 120, renewSeconds: 10, sweepSeconds: 10 },
+      ledger: { holdSeconds: 120, renewSeconds: 10, sweepSeconds: 10, recoverySeconds: 480 },
       log: { level: "info" },
       providers: [],
       models: [],

@@ -133,6 +133,13 @@ const Ledger = Group({
     maximum: 3600,
     description: "How often holds past their life are looked for.",
   }),
+  recoverySeconds: Type.Number({
+    default: 480,
+    minimum: 0,
+    maximum: 86_400,
+    description:
+      "How long after its life a hold of another process is left alone that may still be running, cut off from the database. PostgreSQL only. 0 gives credits back sooner: see docs/ledger.md.",
+  }),
 });
 
 export const ConfigSchema = Group({

@@ -1,4 +1,5 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
@@ -52,8 +53,8 @@ function settle(holdId: string, input: number) {
 const row = (holdId: string) => books.seen.get(keyOf(ORGANIZATION, holdId));
 
 /** A hold of a process that died. */
-function leaveHold(holdId: string): void {
-  books.bookOne({ kind: "hold", facts: factsOf(holdId), least: 1n, most: 1n, lifeMs: HOLD_LIFE_MS, owner: "owner_0" });
+function leaveHold(holdId: string, owner = "owner_0"): void {
+  books.bookOne({ kind: "hold", facts: factsOf(holdId), least: 1n, most: 1n, lifeMs: HOLD_LIFE_MS, owner });
 }
 const renewed = () =>
   books.batches.flatMap(({ transitions }) => transitions).filter(({ kind }) => kind === "renew").length;
@@ -151,7 +152,7 @@ describe("renewal", () => {
     expect(renewed()).toBe(before);
   });
 
-  test("goes before the sweep: a process that slept does not end its own holds", async () => {
+  test("of a process that slept comes before others could end its holds; it does not end them itself", async () => {
     await hold("a");
     leaveHold("left");
     books.nowMs += HOLD_LIFE_MS * 5;
@@ -232,24 +233,24 @@ describe("renewal", () => {
 });
 
 describe("the sweeper", () => {
-  test("expires overdue holds page by page as soon as it starts, and leaves the others", async () => {
+  test("ends the holds of ended processes page by page as soon as it starts, and leaves those that run", async () => {
     await ledger.stop();
     ledger = await ledgerOf({ renewEveryMs: 60_000, sweepEveryMs: 60_000 });
     const pages: (string | null)[] = [];
-    const look = books.overdueHolds.bind(books);
-    books.overdueHolds = (options) => {
-      pages.push(options.afterHoldId);
-      return look(options);
+    const look = books.recoverableHolds.bind(books);
+    books.recoverableHolds = (search) => {
+      pages.push(search.afterHoldId);
+      return look(search);
     };
     await grantTo(ledger, "grant_2", 10_000n);
     for (let index = 0; index < 1_201; index += 1) leaveHold(`hold_${String(index).padStart(4, "0")}`);
+    await hold("running", 1n);
     books.nowMs += HOLD_LIFE_MS;
-    leaveHold("young");
     ledger.start();
     await until(() =>
-      [...books.seen.values()].every(({ state, holdId }) => state === "recovered" || holdId === "young"),
+      [...books.seen.values()].every(({ state, holdId }) => state === "recovered" || holdId === "running"),
     );
-    expect(row("young")?.state).toBe("open");
+    expect(row("running")?.state).toBe("open");
     expect(pages).toEqual([null, "hold_0499", "hold_0999"]);
     expect(books.balances.get(ORGANIZATION)).toMatchObject({ available: 10_099n, held: 1n, spent: 0n });
   });
@@ -281,25 +282,92 @@ describe("the sweeper", () => {
     expect(log.messages("error")).toEqual(["credits did not cover an expired hold: shortfall recorded"]);
   });
 
-  test("does not expire anything when this process could not renew", async () => {
+  test("does not end a hold whose request runs although it could not be renewed", async () => {
     await hold("a");
     leaveHold("left");
     books.failWith = (_, lane) => (lane === "holds" ? new StoreUnavailableError("away") : undefined);
     books.nowMs += HOLD_LIFE_MS;
     ledger.start();
-    await until(() => renewed() >= 3);
-    expect([row("a")?.state, row("left")?.state]).toEqual(["open", "open"]);
+    await until(() => row("left")?.state === "recovered" && renewed() >= 3);
+    expect(row("a")?.state).toBe("open");
+  });
+
+  test("ends the holds of a process whose spool it took over, and leaves those of others", async () => {
+    await ledger.stop();
+    // A process that was killed leaves its file behind without a lock.
+    const file = join(dataDir, "spool", "killed.jsonl");
+    await writeFile(file, "");
+    for (const [holdId, owner] of [
+      ["early", "killed"],
+      ["elsewhere", "other"],
+    ] as const)
+      leaveHold(holdId, owner);
+    let looks = 0;
+    const look = books.recoverableHolds.bind(books);
+    books.recoverableHolds = (search) => {
+      looks += 1;
+      return look(search);
+    };
+    ledger = await ledgerOf({ isShared: true, recoveryMs: 0, renewEveryMs: 5, sweepEveryMs: 5 });
+    ledger.start();
+    await until(() => looks >= 3);
+    // Renewed meanwhile by a request that its process had sent before it was killed.
+    books.bookOne({
+      kind: "renew",
+      facts: factsOf("early"),
+      amount: 1n,
+      tokens: NO_TOKENS,
+      lifeMs: 900,
+      owner: "killed",
+    });
+    looks = 0;
+    await until(() => looks >= 3);
+    expect(row("early")?.state).toBe("open");
+    expect(existsSync(file)).toBe(true);
+    clockMs += 10;
+    await until(() => row("early")?.state === "recovered");
+    await until(() => !existsSync(file));
+    expect(row("elsewhere")?.state).toBe("open");
+  });
+
+  test("sees a hold of another process unchanged for a life before it ends it, and begins anew after an outage", async () => {
+    await ledger.stop();
+    leaveHold("left", "other");
+    books.nowMs += HOLD_LIFE_MS * 2;
+    let looks = 0;
+    let isAway = false;
+    const look = books.recoverableHolds.bind(books);
+    books.recoverableHolds = async (search) => {
+      looks += 1;
+      if (isAway) throw new StoreUnavailableError("away");
+      return look(search);
+    };
+    const looked = async () => {
+      looks = 0;
+      await until(() => looks >= 3);
+    };
+    ledger = await ledgerOf({ isShared: true, recoveryMs: HOLD_LIFE_MS, sweepEveryMs: 5 });
+    ledger.start();
+    await looked();
+    isAway = true;
+    clockMs += HOLD_LIFE_MS;
+    await looked();
+    isAway = false;
+    await looked();
+    expect(row("left")?.state).toBe("open");
+    clockMs += HOLD_LIFE_MS;
+    await until(() => row("left")?.state === "recovered");
   });
 
   test("tells of a failing store once a minute, and goes on", async () => {
     leaveHold("left");
     books.nowMs += HOLD_LIFE_MS;
     let looks = 0;
-    const look = books.overdueHolds.bind(books);
-    books.overdueHolds = async (options) => {
+    const look = books.recoverableHolds.bind(books);
+    books.recoverableHolds = async (search) => {
       looks += 1;
       if (looks < 8) throw new StoreUnavailableError("away");
-      return look(options);
+      return look(search);
     };
     ledger.start();
     await until(() => looks >= 4);

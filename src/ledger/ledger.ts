@@ -17,6 +17,7 @@ import type { AllowanceRows, Books } from "../stores/store.ts";
 import { Lane } from "./lane.ts";
 import type { Lease, Moment } from "./lease.ts";
 import type { Quarantine } from "./quarantine.ts";
+import { Recovery } from "./recovery.ts";
 import type { SpooledTransition } from "./spool/record.ts";
 import type { Spool } from "./spool/spool.ts";
 import { type Checkpoint, Upkeep } from "./upkeep.ts";
@@ -33,6 +34,8 @@ export interface LedgerOptions {
   quarantine: Quarantine;
   /** How long a hold lives that is not renewed. */
   holdLifeMs: number;
+  /** How long after its life a hold is left alone whose owner this process knows nothing of. */
+  recoveryMs: number;
   /** Whether other processes work on the same store, and may end a hold that this one cannot renew. */
   isShared: boolean;
   renewEveryMs: number;
@@ -96,10 +99,15 @@ export class Ledger {
     this.#holds = new Lane({ ...lane, name: "holds", retryMs: 0 });
     this.#durable = new Lane({ ...lane, name: "durable", retryMs: settleRetryMs });
     this.#replays = new Lane({ ...lane, name: "durable", retryMs: 0 });
-    const beforeSweep = () => spool.replay();
     const { name: owner } = spool;
     const leaseMs = options.isShared ? options.holdLifeMs : Number.POSITIVE_INFINITY;
-    this.#upkeep = new Upkeep({ ...options, leaseMs, owner, holds: this.#holds, durable: this.#durable, beforeSweep });
+    const recovery = new Recovery({
+      ...options,
+      owner,
+      isRunning: (holdId) => this.#running.has(holdId),
+      monotonicMs: () => options.now().monotonicMs,
+    });
+    this.#upkeep = new Upkeep({ ...options, leaseMs, owner, holds: this.#holds, durable: this.#durable, recovery });
   }
 
   /** Sets aside what is available between `least` and `most`, and keeps it aside until it is settled or released. */

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { Recovery, type RecoveryOptions, type SeenHold } from "./recovery.ts";
+import type { SeenHold } from "../stores/store.ts";
+import { Recovery, type RecoveryOptions } from "./recovery.ts";
 
 const LIFE_MS = 120_000;
 const RECOVERY_MS = 480_000;
@@ -104,7 +105,7 @@ describe("a hold of a process that has ended", () => {
   test("is ended after two renewals that did not come, before its expiry too", () => {
     const recovery = recoveryOf();
     recovery.endOwner("other");
-    expect(recovery.endedOwners).toEqual(["other"]);
+    expect(recovery.owners).toEqual({ only: ["other"] });
     expect(claimOf(recovery, holdOf(), EXPIRES_AT_MS - LIFE_MS)).toBeUndefined();
     monotonicMs = 2 * RENEW_MS - 1;
     expect(claimOf(recovery, holdOf(), EXPIRES_AT_MS - LIFE_MS)).toBeUndefined();
@@ -124,10 +125,10 @@ describe("a hold of a process that has ended", () => {
     const recovery = recoveryOf();
     recovery.endOwner("other");
     recovery.claims([], 0);
-    expect(recovery.endedOwners).toEqual(["other"]);
+    expect(recovery.owners).toEqual({ only: ["other"] });
     monotonicMs = 2 * RENEW_MS;
     recovery.claims([], 0);
-    expect(recovery.endedOwners).toEqual([]);
+    expect(recovery.owners).toEqual({ only: [] });
   });
 });
 

@@ -1,12 +1,5 @@
 import type { ExpireTransition, HoldClaim } from "../credits/books.ts";
-
-/** An open hold as it was seen, without a lock. */
-export interface SeenHold {
-  organizationId: string;
-  holdId: string;
-  owner: string;
-  expiresAtMs: number;
-}
+import type { Owners, SeenHold } from "../stores/store.ts";
 
 export interface RecoveryOptions {
   /** This process. */
@@ -44,14 +37,25 @@ export class Recovery {
   readonly #ended = new Map<string, number>();
   /** Since when the store could be reached without interruption; null while it cannot. */
   #reachedSinceMs: number | null = null;
+  #nextClaimMs: number | undefined;
 
   constructor(options: RecoveryOptions) {
     this.#options = options;
   }
 
-  /** Processes that have ended: their holds are to be looked for before they expire. */
-  get endedOwners(): string[] {
-    return [...this.#ended.keys()];
+  /** Processes of which all holds are to be looked for, also those that have not expired. */
+  get owners(): Owners {
+    return this.#options.isShared ? { only: [...this.#ended.keys()] } : { allBut: this.#options.owner };
+  }
+
+  /** Tells whether a process that has ended may still have holds. */
+  awaits(owner: string): boolean {
+    return this.#ended.has(owner);
+  }
+
+  /** Milliseconds after the last look at which more holds of ended processes can be claimed; undefined where none wait. */
+  get nextClaimMs(): number | undefined {
+    return this.#nextClaimMs;
   }
 
   /** Notes that a process has ended, because the lock of its spool was free and its spool is booked. */
@@ -84,8 +88,25 @@ export class Recovery {
       claimed.push({ kind: "expire", organizationId, holdId, claim });
     }
     this.#seen = seen;
-    this.#forgetOwners(holds);
+    this.#forgetOwners(holds, monotonicMs);
+    this.#nextClaimMs = this.#nextClaim(monotonicMs);
     return claimed;
+  }
+
+  #nextClaim(monotonicMs: number): number | undefined {
+    const waits = [...this.#ended].map(([owner, endedAtMs]) => {
+      const sightings = [...this.#seen.values()].filter((sighting) => sighting.owner === owner);
+      const sinceMs = Math.max(endedAtMs, ...sightings.map((sighting) => sighting.sinceMs));
+      return sinceMs + this.#awaitedMs - monotonicMs;
+    });
+    const left = waits.filter((waitMs) => waitMs > 0);
+    return left.length === 0 ? undefined : Math.min(...left);
+  }
+
+  /** Where no other process works on the store, an ended process has nothing under way there. */
+  get #awaitedMs(): number {
+    const { isShared, renewEveryMs } = this.#options;
+    return isShared ? RENEWALS_AWAITED * renewEveryMs : 0;
   }
 
   /** Returns how long the hold must be past its expiry, null where it need not be, undefined where it is left alone. */
@@ -94,13 +115,13 @@ export class Recovery {
     { owner, expiresAtMs, sinceMs }: Sighting,
     { nowMs, monotonicMs }: { nowMs: number; monotonicMs: number },
   ): number | null | undefined {
-    const { owner: own, isShared, holdLifeMs, recoveryMs, renewEveryMs, isRunning } = this.#options;
+    const { owner: own, isShared, holdLifeMs, recoveryMs, isRunning } = this.#options;
     if (owner === own) return expiresAtMs <= nowMs && !isRunning(holdId) ? 0 : undefined;
     // Whoever owns the only data directory is the only process.
     if (!isShared) return null;
     const unchangedMs = monotonicMs - sinceMs;
     const endedAtMs = this.#ended.get(owner);
-    const awaitedMs = RENEWALS_AWAITED * renewEveryMs;
+    const awaitedMs = this.#awaitedMs;
     if (endedAtMs !== undefined && monotonicMs - endedAtMs >= awaitedMs && unchangedMs >= awaitedMs) return null;
     const reachedMs = this.#reachedSinceMs === null ? 0 : monotonicMs - this.#reachedSinceMs;
     if (reachedMs < holdLifeMs || unchangedMs < holdLifeMs) return undefined;
@@ -110,11 +131,10 @@ export class Recovery {
   }
 
   /** A process that has ended makes no new holds. */
-  #forgetOwners(holds: readonly SeenHold[]): void {
-    const { monotonicMs, renewEveryMs } = this.#options;
+  #forgetOwners(holds: readonly SeenHold[], monotonicMs: number): void {
     const owners = new Set(holds.map(({ owner }) => owner));
     for (const [owner, endedAtMs] of this.#ended) {
-      const isAwaited = monotonicMs() - endedAtMs < RENEWALS_AWAITED * renewEveryMs;
+      const isAwaited = monotonicMs - endedAtMs < this.#awaitedMs;
       if (!owners.has(owner) && !isAwaited) this.#ended.delete(owner);
     }
   }

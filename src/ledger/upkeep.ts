@@ -1,10 +1,13 @@
 import type { Log } from "../contract/log.ts";
-import type { HoldFacts, Outcomes } from "../credits/books.ts";
+import type { ExpireTransition, HoldFacts, Outcomes } from "../credits/books.ts";
 import { NO_TOKENS, type TokenCounts } from "../credits/price.ts";
-import type { Books, HoldReference } from "../stores/store.ts";
+import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
+import type { Books, SeenHold } from "../stores/store.ts";
 import { type AllowanceOptions, grantAllowances } from "./allowances.ts";
 import type { Lane } from "./lane.ts";
 import { Lease, type Moment } from "./lease.ts";
+import type { Recovery } from "./recovery.ts";
+import type { Spool } from "./spool/spool.ts";
 
 /** Small enough that new holds, which share the lane with the renewals, wait behind one chunk at the most. */
 const RENEWAL_CHUNK = 500;
@@ -15,7 +18,7 @@ const KEY_CHUNKS_MAX = 50;
 const FAILURE_LOGGED_EVERY_MS = 60_000;
 
 export interface UpkeepOptions {
-  books: Pick<Books, "overdueHolds" | "dueOrganizations" | "removeOldKeys">;
+  books: Pick<Books, "recoverableHolds" | "dueOrganizations" | "removeOldKeys">;
   /** This process. */
   owner: string;
   allowances: AllowanceOptions["allowances"];
@@ -28,8 +31,9 @@ export interface UpkeepOptions {
   now: () => Moment;
   renewEveryMs: number;
   sweepEveryMs: number;
-  /** Books what this process knows to be ended; whether nothing of it is left. A hold that ended must not expire. */
-  beforeSweep: () => Promise<boolean>;
+  recovery: Recovery;
+  /** Settlements and releases that wait for the store: their holds must not expire before they are booked. */
+  spool: Pick<Spool, "replay" | "endedOwners" | "forgetOwner">;
   clock: () => number;
   log: Log;
 }
@@ -52,6 +56,7 @@ export class Upkeep {
   #timers: NodeJS.Timeout[] = [];
   #renewal: Promise<boolean> | undefined;
   #sweep: Promise<void> | undefined;
+  #again: NodeJS.Timeout | undefined;
   #failureLoggedAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: UpkeepOptions) {
@@ -98,6 +103,7 @@ export class Upkeep {
   async stop(): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer);
     this.#timers = [];
+    clearTimeout(this.#again);
     await Promise.all([this.#renewal, this.#sweep]);
   }
 
@@ -114,22 +120,37 @@ export class Upkeep {
     return this.#renewal;
   }
 
-  /** Expires overdue holds, whoever made them, after renewing those of this process. Never rejects. */
+  /** Does what is due, whoever left it: old keys, allowances, grants, holds that nobody renews. Never rejects. */
   sweep(): Promise<void> {
-    this.#sweep ??= this.#sweepAfterRenewal().finally(() => {
+    this.#sweep ??= this.#sweepAll().finally(() => {
       this.#sweep = undefined;
     });
     return this.#sweep;
   }
 
-  async #sweepAfterRenewal(): Promise<void> {
-    // What any process may do at any time, for all of them.
+  async #sweepAll(): Promise<void> {
+    const { spool, recovery } = this.#options;
     await this.#guard(() => this.#removeOldKeys());
     await this.#guard(() => this.#grantAllowances());
     await this.#guard(() => this.#applyDue());
-    // Without its renewal, a running request of this very process could be taken for a dead one.
-    if (!(await this.renew())) return;
-    if (await this.#options.beforeSweep()) await this.#guard(() => this.#expireOverdue());
+    if (!(await spool.replay())) return;
+    for (const owner of spool.endedOwners) recovery.endOwner(owner);
+    await this.#guard(() => this.#recoverHolds());
+    await this.#guard(() => this.#forgetOwners());
+    this.#sweepAgain();
+  }
+
+  /** The holds of a process that has ended are not left until the next sweep. */
+  #sweepAgain(): void {
+    const waitMs = this.#options.recovery.nextClaimMs;
+    clearTimeout(this.#again);
+    if (waitMs === undefined || this.#timers.length === 0) return;
+    this.#again = setTimeout(() => void this.sweep(), waitMs).unref();
+  }
+
+  async #forgetOwners(): Promise<void> {
+    const { spool, recovery } = this.#options;
+    for (const owner of spool.endedOwners) if (!recovery.awaits(owner)) await spool.forgetOwner(owner);
   }
 
   #grantAllowances(): Promise<void> {
@@ -189,32 +210,41 @@ export class Upkeep {
     log.warn({ organizationId, holdId }, "hold ended while its request was running");
   }
 
-  async #expireOverdue(): Promise<void> {
-    const { books, durable } = this.#options;
-    let afterHoldId: string | null = null;
+  async #recoverHolds(): Promise<void> {
+    const { recovery, durable } = this.#options;
+    const { nowMs, holds } = await this.#recoverableHolds();
+    const claims = recovery.claims(holds, nowMs);
     const failed: PromiseSettledResult<unknown>[] = [];
-    for (;;) {
-      const page: HoldReference[] = await books.overdueHolds({ afterHoldId, limit: SWEEP_PAGE });
-      const expired = await Promise.allSettled(
-        page.map(({ organizationId, holdId }) => durable.push({ kind: "expire", organizationId, holdId })),
-      );
+    for (let start = 0; start < claims.length; start += SWEEP_PAGE) {
+      const page = claims.slice(start, start + SWEEP_PAGE);
+      const expired = await Promise.allSettled(page.map((claim) => durable.push(claim)));
       for (const [index, result] of expired.entries()) {
         if (result.status === "fulfilled") this.#report(page[index], result.value);
         else failed.push(result);
       }
-      const last = page.at(-1);
-      if (last === undefined || page.length < SWEEP_PAGE) break;
-      afterHoldId = last.holdId;
     }
     // One that can never be expired keeps no other open, on whichever page.
     throwFirst(failed);
   }
 
-  #report(hold: HoldReference | undefined, outcome: Outcomes["expire"]): void {
+  async #recoverableHolds(): Promise<{ nowMs: number; holds: SeenHold[] }> {
+    const { books, recovery, holdLifeMs: lifeMs } = this.#options;
+    const holds: SeenHold[] = [];
+    const search = { lifeMs, owners: recovery.owners, limit: SWEEP_PAGE };
+    for (let afterHoldId: string | null = null; ; afterHoldId = holds.at(-1)?.holdId ?? null) {
+      const page = await books.recoverableHolds({ ...search, afterHoldId });
+      holds.push(...page.holds);
+      if (page.holds.length < SWEEP_PAGE) return { nowMs: page.nowMs, holds };
+    }
+  }
+
+  #report(claim: ExpireTransition | undefined, outcome: Outcomes["expire"]): void {
     const { log } = this.#options;
-    if (outcome.outcome !== "expired") return;
-    log.warn({ ...hold }, "hold expired: its request was never settled");
-    if (outcome.shortfall > 0n) log.error({ ...hold }, "credits did not cover an expired hold: shortfall recorded");
+    if (claim === undefined || outcome.outcome !== "expired") return;
+    const { organizationId, holdId } = claim;
+    const fields = { organizationId, holdId, owner: claim.claim?.owner };
+    log.warn(fields, "hold expired: its request was never settled");
+    if (outcome.shortfall > 0n) log.error(fields, "credits did not cover an expired hold: shortfall recorded");
   }
 
   #isOpen({ facts }: OpenHold): boolean {
@@ -226,7 +256,8 @@ export class Upkeep {
       await work();
       return true;
     } catch (error) {
-      const { clock, log } = this.#options;
+      const { clock, log, recovery } = this.#options;
+      if (error instanceof StoreUnavailableError && !(error instanceof OrganizationsLockedError)) recovery.lost();
       if (clock() - this.#failureLoggedAtMs >= FAILURE_LOGGED_EVERY_MS) {
         this.#failureLoggedAtMs = clock();
         log.error({ err: error }, "upkeep of the books failed; it is tried again");

@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import { read } from "./directory-rows.ts";
 import { BALANCE } from "./schema.ts";
 import { statementPage, statementSum } from "./statement.ts";
-import type { Books } from "./store.ts";
+import type { Books, HoldSearch, SeenHold } from "./store.ts";
 import type { PortableDatabase } from "./tables.ts";
 import { verifyOrganization, verifyOwners } from "./verify.ts";
 
@@ -10,16 +10,7 @@ import { verifyOrganization, verifyOwners } from "./verify.ts";
 export function bookReads(database: PortableDatabase): Omit<Books, "apply"> {
   const { kysely } = database;
   return {
-    async overdueHolds({ afterHoldId, limit }) {
-      let query = kysely
-        .selectFrom("hold")
-        .select(["organization_id", "id"])
-        .where("expires_at", "<", database.now())
-        .orderBy("id")
-        .limit(limit);
-      if (afterHoldId !== null) query = query.where("id", ">", afterHoldId);
-      return (await query.execute()).map((row) => ({ organizationId: row.organization_id, holdId: row.id }));
-    },
+    recoverableHolds: (search) => recoverableHolds(database, search),
     async balance(organizationId) {
       const row = await kysely
         .selectFrom("balance")
@@ -64,4 +55,31 @@ export function bookReads(database: PortableDatabase): Omit<Books, "apply"> {
     verify: (organizationId) => verifyOrganization(database, organizationId),
     verifyOwners: () => verifyOwners(database),
   };
+}
+
+async function recoverableHolds(
+  database: PortableDatabase,
+  { lifeMs, owners, afterHoldId, limit }: HoldSearch,
+): Promise<{ nowMs: number; holds: SeenHold[] }> {
+  const now = database.now();
+  let query = database.kysely
+    .selectFrom("hold")
+    .select(["organization_id", "id", "owner", "expires_at", now.as("now")])
+    .where((where) => {
+      const either = [
+        where("expires_at", "<=", now),
+        where("expires_at", ">", sql<bigint>`${now} + ${sql.lit(lifeMs)}`),
+      ];
+      if ("allBut" in owners) either.push(where("owner", "<>", owners.allBut));
+      else if (owners.only.length > 0) either.push(where("owner", "in", owners.only));
+      return where.or(either);
+    })
+    .orderBy("id")
+    .limit(limit);
+  if (afterHoldId !== null) query = query.where("id", ">", afterHoldId);
+  const rows = await query.execute();
+  const holds = rows.map(({ organization_id: organizationId, id: holdId, owner, expires_at }) => {
+    return { organizationId, holdId, owner, expiresAtMs: Number(expires_at) };
+  });
+  return { nowMs: Number(rows[0]?.now ?? 0), holds };
 }

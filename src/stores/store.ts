@@ -72,8 +72,12 @@ export interface Books {
    * transitions. A batch names a hold id once. All of it is booked, or none.
    */
   apply<T extends Transition[]>(lane: Lane, transitions: [...T]): Promise<OutcomesOf<T>>;
-  /** Open holds past their expiry by the store's clock, oldest first. A look without locks: `expire` tests again. */
-  overdueHolds(options: { afterHoldId: string | null; limit: number }): Promise<HoldReference[]>;
+  /**
+   * Finds open holds that nobody may be renewing: those past their expiry or with an expiry more than a life ahead by the
+   * store's clock, and those of the owners named, in the order of their ids; and the store's time. A look without locks:
+   * `expire` tests again.
+   */
+  recoverableHolds(search: HoldSearch): Promise<{ nowMs: number; holds: SeenHold[] }>;
   balance(organizationId: string): Promise<BalanceRow | undefined>;
   /**
    * Organizations that have a grant that is due to take effect or to expire, by the store's clock, in the order of their
@@ -102,9 +106,22 @@ export interface Books {
 
 export type OutcomesOf<T extends Transition[]> = { [I in keyof T]: Outcomes[T[I]["kind"]] };
 
-export interface HoldReference {
+export interface HoldSearch {
+  lifeMs: number;
+  /** Of these, all holds are found; of everybody else, those past their expiry or too far ahead. */
+  owners: Owners;
+  afterHoldId: string | null;
+  limit: number;
+}
+
+export type Owners = { only: readonly string[] } | { allBut: string };
+
+/** An open hold as it was seen, without a lock. */
+export interface SeenHold {
   organizationId: string;
   holdId: string;
+  owner: string;
+  expiresAtMs: number;
 }
 
 export interface StatementPage {

@@ -20,14 +20,14 @@ import { mergeDraws } from "../../src/credits/draws.ts";
 import { budgetsOf, grantsOf, holdsOf, keysOf, type Name, namesOf, tokensOf } from "../../src/credits/names.ts";
 import { TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
 import { chargeEvent, lateEvent } from "../../src/stores/statement.ts";
-import type { Books, HoldReference, Lane, OutcomesOf, UsageEvent } from "../../src/stores/store.ts";
+import type { Books, HoldSearch, Lane, OutcomesOf, UsageEvent } from "../../src/stores/store.ts";
 
 /**
  * Books in memory, with the real decision between reading and writing. Like a store it hands `decide` only the rows
  * that a batch concerns; unlike one it refuses rows that are written without need.
  */
 export class MemoryBooks
-  implements Pick<Books, "apply" | "overdueHolds" | "balance" | "dueOrganizations" | "removeOldKeys">
+  implements Pick<Books, "apply" | "recoverableHolds" | "balance" | "dueOrganizations" | "removeOldKeys">
 {
   readonly balances = new Map<string, BalanceRow>();
   readonly tokenBalances = new Map<string, TokenBalanceRow>();
@@ -95,13 +95,19 @@ export class MemoryBooks
     return this.book(transitions);
   }
 
-  async overdueHolds(options: { afterHoldId: string | null; limit: number }): Promise<HoldReference[]> {
-    return [...this.holds.values()]
-      .filter(({ expiresAtMs }) => expiresAtMs <= this.nowMs)
-      .filter(({ holdId }) => options.afterHoldId === null || holdId > options.afterHoldId)
+  async recoverableHolds({ lifeMs, owners, afterHoldId, limit }: HoldSearch) {
+    const isOfOwner = (owner: string) => ("only" in owners ? owners.only.includes(owner) : owner !== owners.allBut);
+    const found = [...this.holds.values()]
+      .filter(({ owner, expiresAtMs }) => {
+        return expiresAtMs <= this.nowMs || expiresAtMs > this.nowMs + lifeMs || isOfOwner(owner);
+      })
+      .filter(({ holdId }) => afterHoldId === null || holdId > afterHoldId)
       .sort((a, b) => (a.holdId < b.holdId ? -1 : 1))
-      .slice(0, options.limit)
-      .map(({ organizationId, holdId }) => ({ organizationId, holdId }));
+      .slice(0, limit);
+    const holds = found.map(({ organizationId, holdId, owner, expiresAtMs }) => {
+      return { organizationId, holdId, owner, expiresAtMs };
+    });
+    return { nowMs: this.nowMs, holds };
   }
 
   async dueOrganizations({ after }: { after: string | null }): Promise<string[]> {

@@ -13,7 +13,7 @@ export const HOLD_LIFE_MS = 1_000;
 
 export interface LedgerSetup extends Partial<Omit<LedgerOptions, "books" | "allowances">> {
   /** The ledger asks neither for statements nor for a check of the books. */
-  books: Pick<Books, "apply" | "overdueHolds" | "balance" | "dueOrganizations" | "removeOldKeys">;
+  books: Pick<Books, "apply" | "recoverableHolds" | "balance" | "dueOrganizations" | "removeOldKeys">;
   dataDir: string;
   log: LedgerOptions["log"];
 }
@@ -23,7 +23,7 @@ export async function openLedger({ books, dataDir, log, ...options }: LedgerSetu
   const common = { clock: options.clock ?? (() => 0), random: () => 0, log };
   const spool = await Spool.open({ directory: join(dataDir, "spool"), takeLock, name: uuid(), ...common });
   const quarantine = new Quarantine({ file: quarantineFileOf(dataDir), ...common });
-  const often = { holdLifeMs: HOLD_LIFE_MS, isShared: false, renewEveryMs: 5, sweepEveryMs: 5 };
+  const often = { holdLifeMs: HOLD_LIFE_MS, recoveryMs: 0, isShared: false, renewEveryMs: 5, sweepEveryMs: 5 };
   const now = () => ({ monotonicMs: common.clock(), wallMs: common.clock() });
   const allowances = NO_ALLOWANCES as AllowanceRows;
   return new Ledger({ books: books as Books, allowances, spool, quarantine, ...often, ...common, now, ...options });

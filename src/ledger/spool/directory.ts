@@ -10,6 +10,8 @@ export type TakeLock = (path: string) => (() => void) | undefined;
 
 /** A spool of this process: nobody else touches its file until it is closed or removed. */
 export interface OwnedFile {
+  /** That of its process, which no other process ever had. */
+  name: string;
   file: SpoolFile;
   /** Leaves the file to whoever comes next. */
   close(): Promise<void>;
@@ -67,6 +69,7 @@ export class SpoolDirectory {
       unlock();
     };
     return {
+      name,
       file,
       close: () => file.close().finally(leave),
       remove: async () => {

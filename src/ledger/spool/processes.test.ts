@@ -85,7 +85,13 @@ describe("a process that is killed", () => {
     expect(await spool.replay()).toBe(true);
     expect(booked.length).toBeGreaterThanOrEqual(told);
     expect(booked).toEqual(Array.from({ length: booked.length }, (_, index) => releaseOf(`hold_${index}`)));
-    expect((await readdir(directory)).filter((name) => name.startsWith("child"))).toEqual([]);
+    // The file tells that its process has ended, for as long as its holds may be open.
+    expect(spool.endedOwners).toEqual(["child"]);
+    const leftOf = async () => (await readdir(directory)).filter((name) => name.startsWith("child"));
+    expect(await leftOf()).toContain("child.jsonl");
+    await spool.forgetOwner("child");
+    expect(spool.endedOwners).toEqual([]);
+    expect(await leftOf()).toEqual([]);
     expect(log.messages("warn")).toEqual([expect.stringContaining("taken over")]);
   });
 

@@ -38,6 +38,8 @@ export class Spool {
   readonly #own: OwnedFile;
   /** Of processes that have ended. */
   #inherited: OwnedFile[] = [];
+  /** Those of them that are booked; they stand there until their holds have ended too. */
+  readonly #booked = new Map<string, OwnedFile>();
   #reader: SpoolReader | undefined;
   #replay: Promise<boolean> | undefined;
   #retry: NodeJS.Timeout | undefined;
@@ -69,6 +71,18 @@ export class Spool {
     let entries = this.#own.file.entries;
     for (const { file } of this.#inherited) entries += file.entries;
     return entries;
+  }
+
+  /** Processes that have ended and of whose spools everything is booked. */
+  get endedOwners(): string[] {
+    return [...this.#booked.keys()];
+  }
+
+  /** Removes the file of a process that has ended: nothing of it is left to be done. Rejects as node:fs does. */
+  async forgetOwner(name: string): Promise<void> {
+    const owned = this.#booked.get(name);
+    this.#booked.delete(name);
+    await owned?.remove();
   }
 
   /** Whether the store was away when it was last asked to take what waits here. */
@@ -120,11 +134,12 @@ export class Spool {
       const { directory } = this.#options;
       this.#options.log.warn({ entries, directory }, "settlements stay in the spool: the next start books them");
     }
-    await Promise.all(this.#files().map((owned) => (owned.file.entries > 0 ? owned.close() : owned.remove())));
-  }
-
-  #files(): OwnedFile[] {
-    return [...this.#inherited, this.#own];
+    const { file } = this.#own;
+    const left = [...this.#inherited, ...this.#booked.values()];
+    await Promise.all([
+      ...left.map((owned) => owned.close()),
+      file.entries > 0 ? this.#own.close() : this.#own.remove(),
+    ]);
   }
 
   async #replayAll(): Promise<boolean> {
@@ -135,7 +150,7 @@ export class Spool {
       await this.#inherit();
       for (const owned of this.#inherited) {
         await this.#replayFile(owned, reader);
-        await owned.remove();
+        this.#booked.set(owned.name, owned);
         this.#inherited = this.#inherited.filter((other) => other !== owned);
       }
     } catch (error) {

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { Transition } from "../../credits/books.ts";
+import type { Owners, SeenHold } from "../store.ts";
 import { grantOf, holdOf, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
 export function readCases(subject: Subject): void {
@@ -7,25 +8,50 @@ export function readCases(subject: Subject): void {
     await expect(subject.store.ping()).resolves.toBeUndefined();
   });
 
-  test("overdue holds are the open ones past their expiry, oldest first, a page at a time", async () => {
+  const LIFE_MS = 120_000;
+  const EVERYBODY = { lifeMs: LIFE_MS, owners: { only: [] } };
+
+  test("recoverable holds are the open ones past their expiry or too far ahead, in order, a page at a time", async () => {
     const organizationIds = [await subject.organization(100n), await subject.organization(100n)] as const;
+    const lives = [60_000, -1_000, LIFE_MS + 60_000];
     const holds = Array.from({ length: 12 }, (_, i) =>
-      holdOf(organizationIds[i % 2 === 0 ? 0 : 1], 1n, i % 3 === 0 ? 60_000 : -1_000),
+      holdOf(organizationIds[i % 2 === 0 ? 0 : 1], 1n, lives[i % lives.length]),
     );
     await subject.books.apply("holds", holds);
-    const overdue = holds.filter(({ lifeMs }) => lifeMs < 0);
-    const [settled, released, ...waiting] = overdue;
+    const suspect = holds.filter(({ lifeMs }) => lifeMs !== 60_000);
+    const [settled, released, ...waiting] = suspect;
     if (settled === undefined || released === undefined) throw new Error("too few holds");
     await subject.books.apply("durable", [settleOf(settled, 1), releaseOf(released)]);
-    const seen = [];
+    const seen: SeenHold[] = [];
     for (;;) {
-      const page = await subject.books.overdueHolds({ afterHoldId: seen.at(-1)?.holdId ?? null, limit: 3 });
-      seen.push(...page);
-      if (page.length < 3) break;
+      const afterHoldId: string | null = seen.at(-1)?.holdId ?? null;
+      const page = await subject.books.recoverableHolds({ ...EVERYBODY, afterHoldId, limit: 3 });
+      seen.push(...page.holds);
+      if (page.holds.length < 3) break;
+      expect(Math.abs(page.nowMs - Date.now())).toBeLessThan(LIFE_MS);
     }
     const own = seen.filter(({ organizationId }) => organizationIds.includes(organizationId));
-    expect(own).toEqual(waiting.map(referenceOf));
+    expect(own).toMatchObject(waiting.map((hold) => ({ ...referenceOf(hold), owner: hold.owner })));
     expect(seen.map(({ holdId }) => holdId)).toEqual(seen.map(({ holdId }) => holdId).sort());
+  });
+
+  test("all holds of a named owner, or of all but one, are recoverable", async () => {
+    const organizationId = await subject.organization(100n);
+    const [ended, running] = ["a", "b"].map((owner) => ({ ...holdOf(organizationId, 1n), owner: `owner_${owner}` }));
+    if (ended === undefined || running === undefined) throw new Error("no holds");
+    await subject.books.apply("holds", [ended, running]);
+    const ownersOf = async (owners: Owners) => {
+      const { holds } = await subject.books.recoverableHolds({
+        lifeMs: LIFE_MS,
+        owners,
+        afterHoldId: null,
+        limit: 500,
+      });
+      return holds.filter((hold) => hold.organizationId === organizationId).map(({ owner }) => owner);
+    };
+    expect(await ownersOf({ only: [] })).toEqual([]);
+    expect(await ownersOf({ only: ["owner_a", "owner_c"] })).toEqual(["owner_a"]);
+    expect(await ownersOf({ allBut: "owner_a" })).toEqual(["owner_b"]);
   });
 
   test("a statement has each grant and event once, oldest first, however it is paged", async () => {

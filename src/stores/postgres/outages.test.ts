@@ -93,7 +93,7 @@ describe.skipIf(!hasPostgres)("a store whose server goes away", () => {
     const asked = [
       store.ping(),
       store.books.balance(id),
-      store.books.overdueHolds({ afterHoldId: null, limit: 10 }),
+      store.books.recoverableHolds({ lifeMs: 1, owners: { only: [] }, afterHoldId: null, limit: 10 }),
       store.books.verify(id),
       one(store.books, holdOf(id, 1n), "holds"),
       one(store.books, settleOf({ facts: factsOf(id) }, 1), "durable"),
