@@ -33,6 +33,7 @@ export interface SiteOptions {
 
 /** By default, in seconds. */
 const HOLD_LIFE = 120;
+const RECOVERY = 480;
 const RENEW_EVERY = 10;
 /** A credit may stay locked for so long after a crash, by default. */
 const LOCKED_LONGEST = 150;
@@ -298,6 +299,7 @@ export class Site {
         holdSeconds: HOLD_LIFE * seconds,
         renewSeconds: RENEW_EVERY * seconds,
         sweepSeconds: RENEW_EVERY * seconds,
+        recoverySeconds: RECOVERY * seconds,
       },
       providers: [{ id: "up", kind: "openai-compatible", baseUrl: this.#upstream.baseUrl, apiKey: "k" }],
       models: [{ id: MODEL, price: PRICES, routes: [{ provider: "up", model: "upstream-model" }] }],
