@@ -162,6 +162,19 @@ test("reliability.md tells how often the tests run each trial", () => {
   expect(told).toEqual(real);
 });
 
+test("charging.md and ledger.md name the exceptions to never overspending in the same words, and the README links to them", () => {
+  const exceptions = ["docs/charging.md", "docs/ledger.md"].map((path) => {
+    const { text } = document(path);
+    const start = text.indexOf("Credits are never overspent, with three exceptions.");
+    expect(start).toBeGreaterThan(0);
+    const list = text.slice(start).split("\n\n").slice(0, 2).join("\n\n");
+    expect(list.match(/^- /gm)).toHaveLength(3);
+    return list.trimEnd();
+  });
+  expect(exceptions[0]).toBe(exceptions[1]);
+  expect(document("README.md").text).toContain("(docs/charging.md#never-overspent-and-what-remains)");
+});
+
 test("providers.md has its tables as the code has them: node scripts/providers-table.ts", () => {
   const page = readFileSync(join(ROOT, "docs/providers.md"), "utf8");
   expect(withTables(page)).toBe(page);

@@ -69,13 +69,20 @@ export class Campaign {
 
   async #place(trial: Trial) {
     const key = this.#keyOf(trial);
-    const place = this.#sites.get(key) ?? { site: await Site.open({ ...this.#options, ...trial.site }), trials: 0 };
+    const place = this.#sites.get(key) ?? {
+      site: await Site.open({ ...this.#options, ...this.#siteOf(trial) }),
+      trials: 0,
+    };
     this.#sites.set(key, place);
     return place;
   }
 
-  #keyOf({ site }: Trial): string {
-    return JSON.stringify(site ?? {});
+  #keyOf(trial: Trial): string {
+    return JSON.stringify(this.#siteOf(trial));
+  }
+
+  #siteOf({ site }: Trial): Partial<SiteOptions> {
+    return site?.(this.#options.store) ?? {};
   }
 
   async #guard(site: Site, { key }: Trial, work: () => Promise<void>): Promise<void> {

@@ -7,7 +7,7 @@ import { PRICES, priceOf, toPico } from "./prices.ts";
 import type { Record } from "./records.ts";
 
 /** A judge that finds nothing could be one that sees nothing: here it is shown each thing that it must find. */
-const LIMITS = { holdLifeMs: 3_000, renewEveryMs: 250, slackMs: 100 };
+const LIMITS = { holdLifeMs: 3_000, renewEveryMs: 250, recoveryMs: 480_000, slackMs: 100 };
 const KILLED_AT = 10_000;
 
 const tokens = (input: bigint, cached: bigint, output: bigint) => ({
@@ -83,7 +83,7 @@ function world() {
   const doings: Doings = {
     records: new Map(records.map((record) => [record.id, record])),
     repeated: new Map([[whole, structuredClone(records[0] as Record)]]),
-    ...{ killedAt: KILLED_AT, bookedAt: undefined, storeWasAway: true },
+    ...{ killedAt: KILLED_AT, bookedAt: undefined, storeWasAway: true, lacksCredits: false },
   };
   return { books, doings, balance, whole: records[0] as Record, cut: records[1] as Record };
 }

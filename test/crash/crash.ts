@@ -3,7 +3,7 @@ import { NoPostgresError } from "../support/postgres-server.ts";
 import { NoSmallDiskError } from "../support/small-disk.ts";
 import { Campaign } from "./campaign.ts";
 import type { StoreKind } from "./site.ts";
-import { trialsOf } from "./trials.ts";
+import { type TrialGroup, trialsOf } from "./trials.ts";
 
 /**
  * Lives of holds are a fortieth of their default. How long anything takes is judged in a soak alone: here the machine may be
@@ -14,15 +14,15 @@ const OPTIONS = { shortenedBy: 40, streamShare: 0.5, slackMs: Number.POSITIVE_IN
 const TRIAL_TIMEOUT_MS = 900_000;
 
 /** The trials of a store, each as often as the tests have time for. */
-export function crashTrials(store: StoreKind): void {
-  describe(`trials on ${store}`, () => {
+export function crashTrials(store: StoreKind, group: TrialGroup = "crashes"): void {
+  describe(`${group} on ${store}`, () => {
     let campaign: Campaign;
     beforeAll(() => {
       campaign = new Campaign(Date.now() % 1_000_000, { store, ...OPTIONS });
     });
     afterAll(() => campaign.close());
 
-    const trials = trialsOf(store).filter(({ runs }) => runs[store] !== 0);
+    const trials = trialsOf(store, group).filter(({ runs }) => runs[store] !== 0);
     test.for(trials)("$name", { timeout: TRIAL_TIMEOUT_MS }, async (trial, { skip }) => {
       try {
         for (let runs = trial.runs[store] ?? 0; runs > 0; runs -= 1) await campaign.run(trial);

@@ -5,6 +5,8 @@ import type { Record } from "./records.ts";
 export interface Limits {
   holdLifeMs: number;
   renewEveryMs: number;
+  /** For how long after its life a hold is left alone by nodes that know nothing of its owner. */
+  recoveryMs: number;
   /** Between an event and its mark in a log or in the store; Infinity: nothing is judged by the clock. */
   slackMs: number;
 }
@@ -20,6 +22,8 @@ export interface Doings {
   bookedAt: number | undefined;
   /** Whether requests may have been answered 503 because the store was away. */
   storeWasAway: boolean;
+  /** Whether requests may have been refused because credits were gone, or held by others. */
+  lacksCredits: boolean;
 }
 
 /** The tokens of several events together. */

@@ -45,6 +45,12 @@ export function waitingStreams(random: Random, trial: string, count: number, sen
   });
 }
 
+/** A stream that costs nearly what is held for it, however little text it has. */
+export function dearStream(id: string, organization: Call["organization"], fields: Partial<Script> = {}): Call {
+  const usage = { prompt_tokens: 100, completion_tokens: 4000, prompt_tokens_details: { cached_tokens: 0 } };
+  return { script: scriptOf(id, { words: 10, usage, waitsAfterWords: 5, ...fields }), streamed: true, organization };
+}
+
 /**
  * Keeps so many requests under way, each that ends followed by another, until the function that it gives is called, which
  * resolves when all have ended.

@@ -29,14 +29,18 @@ export interface SiteOptions {
   patienceMs: number;
   /** Puts the store on a disk of so many megabytes. */
   diskMegabytes?: number;
+  /** How long other nodes leave a hold alone after its life; by default shortened like all else. */
+  recoveryMs?: number;
 }
 
 /** By default, in seconds. */
 const HOLD_LIFE = 120;
 const RECOVERY = 480;
 const RENEW_EVERY = 10;
-/** A credit may stay locked for so long after a crash, by default. */
-const LOCKED_LONGEST = 150;
+/** A credit may stay locked for so long after a restart on the same directory, by default. */
+const LOCKED_LONGEST = 30;
+/** The same where nobody comes back to the directory: a life, the recovery time, and a life in which others saw the hold. */
+const LOCKED_LONGEST_ALONE = HOLD_LIFE + RECOVERY + HOLD_LIFE + 30;
 const CREDITS = "1000000";
 const ORGANIZATIONS = 2;
 
@@ -56,6 +60,8 @@ export class Site {
   readonly postgres: { server: PostgresServer; proxy: PostgresProxy } | undefined;
   readonly disk: SmallDisk | undefined;
   organizations: Call["organization"][] = [];
+  /** Those that a trial made for itself. */
+  #otherOrganizations: Call["organization"][] = [];
   /** How long the service took to be ready after each kill. */
   readonly readyAfterMs: number[] = [];
   /** What became of the requests of all trials, as their clients saw it. */
@@ -77,6 +83,7 @@ export class Site {
     this.limits = {
       holdLifeMs: (HOLD_LIFE * 1000) / options.shortenedBy,
       renewEveryMs: (RENEW_EVERY * 1000) / options.shortenedBy,
+      recoveryMs: options.recoveryMs ?? (RECOVERY * 1000) / options.shortenedBy,
       slackMs: options.slackMs,
     };
     this.clients = new Clients(directory);
@@ -128,9 +135,29 @@ export class Site {
   /** Makes new organizations for the trials to come, so that the books of each stay small. */
   async makeOrganizations(): Promise<void> {
     this.#checker = new Checker(this.limits);
+    this.#otherOrganizations = [];
     this.organizations = await Promise.all(
       Array.from({ length: ORGANIZATIONS }, () => makeOrganization(this.service, CREDITS)),
     );
+  }
+
+  /** Makes an organization for one trial, whose books are judged too. `credits` is a decimal text. */
+  async makeOrganization(credits: string): Promise<Call["organization"]> {
+    const organization = await makeOrganization(this.service, credits);
+    this.#otherOrganizations.push(organization);
+    return organization;
+  }
+
+  /**
+   * Starts a second service on the same PostgreSQL, with a data directory of its own. `isProxied`: it reaches the store the
+   * way that the first one does.
+   */
+  startNeighbor({ isProxied = false } = {}): Promise<RunningService> {
+    const { postgres, otherDataDir: dataDir } = this;
+    if (postgres === undefined) throw new Error("only PostgreSQL serves two nodes");
+    const database = isProxied ? postgres.proxy.url : postgres.server.url;
+    const config = { ...this.#config(), database };
+    return startService({ ...this.serviceOptions, dataDir, configDir: dataDir, config });
   }
 
   /** Starts the service on what is there; resolves when it is ready, with how long that took. */
@@ -228,16 +255,26 @@ export class Site {
   }
 
   readBooks(): Promise<Books> {
+    const organizations = [...this.organizations, ...this.#otherOrganizations];
     return readBooks(
       this.#source(),
-      this.organizations.map(({ id }) => id),
+      organizations.map(({ id }) => id),
     );
   }
 
-  /** Hands a trial to the checker; its charges are judged when its holds have ended. */
+  /**
+   * Hands a trial to the checker; its charges are judged when its holds have ended. `isAbandoned`: nobody came back to the
+   * data directory of the service that served it.
+   */
   addTrial(
     trial: string,
-    { killedAt, bookedAt, storeWasAway = false }: { killedAt?: number; bookedAt?: number; storeWasAway?: boolean },
+    {
+      killedAt,
+      bookedAt,
+      storeWasAway = false,
+      lacksCredits = false,
+      isAbandoned = false,
+    }: Partial<Omit<Doings, "records" | "repeated">> & { isAbandoned?: boolean },
   ): void {
     const records = readRecords(this.directory, trial);
     const repeated = readRecords(this.directory, repeatedOf(trial));
@@ -245,8 +282,9 @@ export class Site {
       const became = client.end === "error" ? `${client.status} ${client.code}` : `${client.end}`;
       this.answers.set(became, (this.answers.get(became) ?? 0) + 1);
     }
-    const dueAt = Date.now() + (LOCKED_LONGEST * 1000) / this.options.shortenedBy + this.options.patienceMs;
-    this.#pending.push({ trial, records, repeated, killedAt, bookedAt, storeWasAway, dueAt });
+    const lockedLongest = isAbandoned ? LOCKED_LONGEST_ALONE : LOCKED_LONGEST;
+    const dueAt = Date.now() + (lockedLongest * 1000) / this.options.shortenedBy + this.options.patienceMs;
+    this.#pending.push({ trial, records, repeated, killedAt, bookedAt, storeWasAway, lacksCredits, dueAt });
   }
 
   /**
@@ -299,7 +337,7 @@ export class Site {
         holdSeconds: HOLD_LIFE * seconds,
         renewSeconds: RENEW_EVERY * seconds,
         sweepSeconds: RENEW_EVERY * seconds,
-        recoverySeconds: RECOVERY * seconds,
+        recoverySeconds: this.limits.recoveryMs / 1000,
       },
       providers: [{ id: "up", kind: "openai-compatible", baseUrl: this.#upstream.baseUrl, apiKey: "k" }],
       models: [{ id: MODEL, price: PRICES, routes: [{ provider: "up", model: "upstream-model" }] }],

@@ -2,11 +2,13 @@ import type { Random } from "./random.ts";
 import type { Site, SiteOptions, StoreKind } from "./site.ts";
 import { absentStore, slowStore } from "./trials/away.ts";
 import { killFirstStarts } from "./trials/first-start.ts";
+import { freeze } from "./trials/freeze.ts";
 import { fillDisk } from "./trials/full-disk.ts";
 import { killCommands } from "./trials/grants.ts";
 import { playHistories } from "./trials/histories.ts";
 import { killAtRandomMoment } from "./trials/kill-service.ts";
 import { killAtNamedPoints } from "./trials/named-points.ts";
+import { cutOff, outliveHolds } from "./trials/partitions.ts";
 import { cutCommits, killPostgres } from "./trials/postgres.ts";
 import { terminateUnderStreams } from "./trials/terminate.ts";
 import { killOneOfTwo } from "./trials/two-nodes.ts";
@@ -20,11 +22,14 @@ export interface Trial {
   /** How often a soak runs it at the most, and which share of its time it has. */
   soak: { runs: number; share: number };
   /** What it needs of its site. */
-  site?: Partial<SiteOptions>;
+  site?: (store: StoreKind) => Partial<SiteOptions>;
   run(site: Site, random: Random, trial: string): Promise<void>;
 }
 
-export const TRIALS: readonly Trial[] = [
+/** However slow the machine is, no answer that runs meanwhile is cut because its hold could not be renewed. */
+const DEFAULT_LIVES = { shortenedBy: 1 };
+
+const CRASHES: readonly Trial[] = [
   {
     key: "kill",
     name: "kill -9 of the service at a random moment under 200 requests",
@@ -86,14 +91,16 @@ export const TRIALS: readonly Trial[] = [
     name: "a store that goes away under 50 streams, and is absent at the next start",
     runs: { postgres: 1 },
     soak: { runs: 10, share: 2 },
+    site: () => DEFAULT_LIVES,
     run: absentStore,
   },
   {
+    // On SQLite the lives of holds pass meanwhile, and no answer is cut: nobody else can end them.
     key: "full-disk",
     name: "a disk that is full under 250 requests",
     runs: { sqlite: 1, postgres: 1 },
     soak: { runs: 10, share: 2 },
-    site: { diskMegabytes: 48 },
+    site: (store) => ({ diskMegabytes: 48, ...(store === "postgres" && DEFAULT_LIVES) }),
     run: fillDisk,
   },
   {
@@ -113,6 +120,48 @@ export const TRIALS: readonly Trial[] = [
   },
 ];
 
-export function trialsOf(store: StoreKind): Trial[] {
-  return TRIALS.filter(({ runs }) => runs[store] !== undefined);
+/** However slow the machine is, these trials end before it has passed. */
+const LONG_RECOVERY = { recoveryMs: 480_000 };
+
+/** Of nodes that cannot reach the store, or stand still. Mostly they wait, so that they run beside the others. */
+const PARTITIONS: readonly Trial[] = [
+  {
+    key: "cut-off",
+    name: "one of two nodes cut off from the store for longer than a hold's life, within the recovery time",
+    runs: { postgres: 5 },
+    soak: { runs: 200, share: 6 },
+    site: () => LONG_RECOVERY,
+    run: cutOff("within the recovery time"),
+  },
+  {
+    key: "cut-off-long",
+    name: "one of two nodes cut off from the store beyond the recovery time",
+    runs: { postgres: 5 },
+    soak: { runs: 200, share: 6 },
+    run: cutOff("beyond the recovery time"),
+  },
+  {
+    key: "outage",
+    name: "a store that is away from two nodes for longer than a hold's life",
+    runs: { postgres: 5 },
+    soak: { runs: 200, share: 6 },
+    site: () => LONG_RECOVERY,
+    run: outliveHolds,
+  },
+  ...(["for a moment", "for longer than the life of a hold"] as const).map((lasts, index) => ({
+    key: index === 0 ? "freeze" : "suspend",
+    name: `one of two nodes stopped in the middle of a transaction, ${lasts}`,
+    runs: { postgres: 5 },
+    soak: { runs: 200, share: 6 },
+    run: freeze(lasts),
+  })),
+];
+
+export const TRIALS: readonly Trial[] = [...CRASHES, ...PARTITIONS];
+
+export function trialsOf(store: StoreKind, group: TrialGroup | "all" = "all"): Trial[] {
+  const chosen = { all: TRIALS, crashes: CRASHES, partitions: PARTITIONS }[group];
+  return chosen.filter(({ runs }) => runs[store] !== undefined);
 }
+
+export type TrialGroup = "crashes" | "partitions";

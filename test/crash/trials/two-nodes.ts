@@ -17,7 +17,7 @@ export async function killOneOfTwo(site: Site, random: Random, trial: string): P
     await sleep(random.between(0, KILL_WITHIN_MS * site.options.streamShare));
     const killedAt = await site.kill();
     await Promise.all([...sent, ...notice].map(({ ended }) => ended));
-    site.addTrial(trial, { killedAt });
+    site.addTrial(trial, { killedAt, isAbandoned: true });
     site.addTrial(`${trial}.living`, {});
     // While nobody has started the dead one again.
     await site.judge({ all: true });
