@@ -37,14 +37,8 @@ function settling(holdId: string, tokens: Partial<TokenCounts>, end: EventEnd = 
   return { kind: "settle", facts: factsOf(holdId), tokens: { ...NO_TOKENS, ...tokens }, basis: "reported", end };
 }
 function renewing(holdId: string, amount: bigint, tokens: Partial<TokenCounts> = {}): RenewTransition {
-  return {
-    kind: "renew",
-    facts: factsOf(holdId),
-    amount,
-    tokens: { ...NO_TOKENS, ...tokens },
-    lifeMs: 100,
-    owner: "owner_1",
-  };
+  const renewal = { amount, tokens: { ...NO_TOKENS, ...tokens }, lifeMs: 100, owner: "owner_1" };
+  return { kind: "renew", facts: factsOf(holdId), ...renewal };
 }
 const named = (holdId: string) => ({ organizationId: ORGANIZATION, holdId });
 const releasing = (holdId: string) => ({ kind: "release" as const, facts: factsOf(holdId) });
