@@ -17,7 +17,7 @@ export interface Standing {
 
 /** A limit to count against: of whom, and how much. */
 export interface LimitKey {
-  /** `token:…`, `organization:…` or `address:…` */
+  /** `token:…`, `organization:…`, `address:…` or `exports:…` */
   key: string;
   limit: number;
 }
@@ -76,11 +76,11 @@ export class Limits {
     throw exceeded(passed, tokens);
   }
 
-  /** Enters a request that runs; throws rate_limit_exceeded when too many do. Returns how to leave. */
-  enter(keys: readonly LimitKey[]): () => void {
+  /** Enters a request or an export that runs; throws rate_limit_exceeded when too many do. Returns how to leave. */
+  enter(keys: readonly LimitKey[], unit: "requests" | "exports" = "requests"): () => void {
     const full = keys.find(({ key, limit }) => (this.#running.get(key) ?? 0) >= limit);
     if (full !== undefined) {
-      const message = `Rate limit reached for requests at once: limit ${full.limit}. Try again when one has ended.`;
+      const message = `Rate limit reached for ${unit} at once: limit ${full.limit}. Try again when one has ended.`;
       throw new ApiError("rate_limit_exceeded", message, { headers: { "retry-after": "1" } });
     }
     for (const { key } of keys) this.#running.set(key, (this.#running.get(key) ?? 0) + 1);

@@ -34,9 +34,22 @@ export function errorHandler(log: Log) {
       const fields = { requestId: request.id, organizationId, tokenId, model: request.modelName };
       log.error({ ...fields, defect: publicError.cause }, "a request failed inside the service");
     }
+    if (reply.raw.headersSent) return breakOff(reply, publicError);
     if (request.caller?.isToldLimits) reply.headers(rateLimitHeaders([request.caller.requestStanding]));
     return sendError(reply, publicError);
   };
+}
+
+/**
+ * Resets the connection of an answer that has begun and cannot be completed: closed otherwise, a client of HTTP/1.0 would
+ * take what it has for the whole.
+ */
+function breakOff(reply: FastifyReply, error: ApiError): void {
+  const { request, raw } = reply;
+  if (raw.destroyed) return;
+  request.failure = error;
+  request.isBrokenOff = true;
+  request.raw.socket.resetAndDestroy();
 }
 
 /** A client that goes on sending its body after it was refused is cut off after so much. */

@@ -1,3 +1,4 @@
+import { setImmediate as eventLoopTurn } from "node:timers/promises";
 import type { StatementPage, StatementEntry as WireEntry } from "../contract/admin/credits.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { Books, StatementEntry } from "../stores/store.ts";
@@ -5,6 +6,8 @@ import { tokensOf } from "./requests.ts";
 import { CSV_HEADINGS, csvLine, csvOfEntry } from "./statement-csv.ts";
 
 const PAGE_ENTRIES = 500;
+/** Entries that an export reads and formats at once: that takes the event loop about 3 ms. */
+const EXPORT_PAGE_ENTRIES = 100;
 /** Of a kind that is rare, a page goes out with what was found among so many entries. */
 const LOOKED_AT_MAX = 5_000;
 
@@ -18,17 +21,31 @@ export interface Period {
 export async function* entriesOf(
   books: Pick<Books, "statement">,
   organizationId: string,
-  { fromMs = 0, toMs = Number.POSITIVE_INFINITY }: Partial<Period> = {},
+  period: Partial<Period> = {},
   position: string | null = null,
 ): AsyncGenerator<StatementEntry> {
+  const pages = pagesOf(books, organizationId, { ...period, position, limit: PAGE_ENTRIES });
+  for await (const page of pages) yield* page;
+}
+
+interface Pages extends Partial<Period> {
+  position: string | null;
+  /** Entries of a page. */
+  limit: number;
+}
+
+/** Reads a statement in pages, each when it is asked for. The last one may be empty. */
+async function* pagesOf(
+  books: Pick<Books, "statement">,
+  organizationId: string,
+  { fromMs = 0, toMs = Number.POSITIVE_INFINITY, position, limit }: Pages,
+): AsyncGenerator<StatementEntry[]> {
   let after = position;
   for (;;) {
-    const page: StatementEntry[] = await books.statement(organizationId, { after, fromMs, limit: PAGE_ENTRIES });
-    for (const entry of page) {
-      if (entry.atMs >= toMs) return;
-      yield entry;
-    }
-    if (page.length < PAGE_ENTRIES) return;
+    const page: StatementEntry[] = await books.statement(organizationId, { after, fromMs, limit });
+    const inPeriod = page.filter(({ atMs }) => atMs < toMs);
+    yield inPeriod;
+    if (inPeriod.length < limit) return;
     after = page.at(-1)?.position ?? null;
   }
 }
@@ -48,6 +65,8 @@ export interface StatementRequest extends StatementSelection {
 /** What has changed an organization's credits, as the admin API shows it: the oldest first, each with the balance after it. */
 export class Statements {
   readonly #books: Pick<Books, "statement" | "statementSum">;
+  /** Pages of all exports. */
+  readonly #exportQueue = new WorkQueue();
 
   constructor(books: Pick<Books, "statement" | "statementSum">) {
     this.#books = books;
@@ -72,16 +91,32 @@ export class Statements {
     return page(null);
   }
 
-  /** Lines of comma-separated values, each with its end. Of one kind or of all, each balance is that after every entry. */
+  /**
+   * Exports a statement as comma-separated values, in texts of up to a page's lines. A page is read when the text before
+   * it was taken. Of one kind or of all, each balance is that after every entry; of one kind a text may be empty.
+   */
   async *csv({ organizationId, kind: chosen, ...period }: StatementSelection): AsyncGenerator<string> {
     let { balance } = await this.#opening(organizationId, period);
-    yield `${CSV_HEADINGS}\n`;
+    const pages = pagesOf(this.#books, organizationId, { ...period, position: null, limit: EXPORT_PAGE_ENTRIES });
     const total = (atMs: number, kind: string) =>
       `${csvLine({ time: isoTime(atMs), kind, balance: formatCredits(balance) })}\n`;
-    if (period.fromMs !== undefined) yield total(period.fromMs, "opening");
-    for await (const entry of entriesOf(this.#books, organizationId, period)) {
-      balance += entry.amount;
-      if (chosen === null || entry.kind === chosen) yield `${csvOfEntry(entry, balance)}\n`;
+    const nextLines = async () => {
+      const { value: page } = await pages.next();
+      if (page === undefined) return undefined;
+      let lines = "";
+      for (const entry of page) {
+        balance += entry.amount;
+        if (chosen === null || entry.kind === chosen) lines += `${csvOfEntry(entry, balance)}\n`;
+      }
+      return lines;
+    };
+    let before = `${CSV_HEADINGS}\n`;
+    if (period.fromMs !== undefined) before += total(period.fromMs, "opening");
+    for (;;) {
+      const lines = await this.#exportQueue.run(nextLines);
+      if (lines === undefined) break;
+      yield before + lines;
+      before = "";
     }
     if (period.toMs !== undefined) yield total(period.toMs, "closing");
   }
@@ -89,6 +124,23 @@ export class Statements {
   async #opening(organizationId: string, { fromMs }: Period): Promise<Place> {
     const balance = fromMs === undefined ? 0n : await this.#books.statementSum(organizationId, fromMs);
     return { balance, position: null };
+  }
+}
+
+/**
+ * Runs pieces of work one after another. After each of them the event loop serves everything else, so that however many
+ * exports run, other requests wait for one page of them at most.
+ */
+class WorkQueue {
+  #last: Promise<unknown> = Promise.resolve();
+
+  run<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#last.then(work);
+    this.#last = done.then(
+      () => eventLoopTurn(),
+      () => eventLoopTurn(),
+    );
+    return done;
   }
 }
 

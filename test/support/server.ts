@@ -2,22 +2,17 @@ import { SCOPES } from "../../src/contract/scope.ts";
 import { ApiError, StoreUnavailableError } from "../../src/errors.ts";
 import type { Gateway } from "../../src/gateway/gateway.ts";
 import { Limits } from "../../src/gateway/limits.ts";
-import { createServer, type ServerOptions } from "../../src/http/server.ts";
+import { createServer, type Server, type ServerOptions } from "../../src/http/server.ts";
 
 const silent = { debug() {}, info() {}, warn() {}, error() {} };
 
 /**
- * Asks a server whose parts fail in ways that no caller can bring about from outside, and returns its answer to a
- * completion. The HTTP layer and the gateway are the real ones.
+ * Starts a server over parts of a test's own. The HTTP layer and the gateway are the real ones; whatever is not given is
+ * of the simplest kind.
  */
-export async function createTestServer(failing: { catalogFails?: boolean; storeFails?: boolean }): Promise<Response> {
+export async function startTestServer(options: Partial<ServerOptions> = {}): Promise<{ url: string; server: Server }> {
   const gateway = {
-    catalog: {
-      find: () => {
-        throw new Error("secret of the inside at node:internal");
-      },
-      list: () => [],
-    },
+    catalog: { find: () => undefined, list: () => [] },
     limits: new Limits(() => Date.now()),
     limitSettings: { requestsPerMinute: 10, tokensPerMinute: 10, concurrentRequests: 10 },
     completionMaxTokens: 4096,
@@ -27,25 +22,9 @@ export async function createTestServer(failing: { catalogFails?: boolean; storeF
     log: silent,
     providers: new Map(),
     ledger: {},
-  } as unknown as Gateway;
-  const principal = {
-    tokenId: "tok_a",
-    organizationId: "org_a",
-    organizationKind: "standard" as const,
-    scopes: new Set(SCOPES),
-    models: null,
-    limits: null,
-    organizationLimits: null,
-    keepsConversations: false,
   };
   const server = await createServer({
-    gateway,
-    authenticator: {
-      authenticate: async () => {
-        if (failing.storeFails) throw new StoreUnavailableError("secret: cannot reach db.internal");
-        return principal;
-      },
-    },
+    authenticator: { authenticate: async () => principal },
     admin: {} as ServerOptions["admin"],
     completionMessages: "reply",
     usageReport: () => Promise.reject(new ApiError("internal_error")),
@@ -60,10 +39,40 @@ export async function createTestServer(failing: { catalogFails?: boolean; storeF
     accessLog: { record: () => undefined },
     refusals: { note: () => undefined },
     log: silent,
+    ...options,
+    gateway: { ...gateway, ...options.gateway } as unknown as Gateway,
   });
   const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
+  return { url: `http://127.0.0.1:${port}`, server };
+}
+
+const principal = {
+  tokenId: "tok_a",
+  organizationId: "org_a",
+  organizationKind: "standard" as const,
+  scopes: new Set(SCOPES),
+  models: null,
+  limits: null,
+  organizationLimits: null,
+  keepsConversations: false,
+};
+
+/**
+ * Asks a server whose parts fail in ways that no caller can bring about from outside, and returns its answer to a
+ * completion.
+ */
+export async function createTestServer(failing: { catalogFails?: boolean; storeFails?: boolean }): Promise<Response> {
+  const find = () => {
+    throw new Error("secret of the inside at node:internal");
+  };
+  const authenticate = async () => {
+    if (failing.storeFails) throw new StoreUnavailableError("secret: cannot reach db.internal");
+    return principal;
+  };
+  const gateway = { catalog: { find, list: () => [] } } as unknown as Gateway;
+  const { url, server } = await startTestServer({ gateway, authenticator: { authenticate } });
   try {
-    const answer = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+    const answer = await fetch(`${url}/v1/chat/completions`, {
       method: "POST",
       headers: { authorization: "Bearer any", "content-type": "application/json" },
       body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "x" }] }),

@@ -1,9 +1,12 @@
-import { Readable } from "node:stream";
 import { type Static, Type } from "typebox";
 import { StatementCsvQuery, StatementPage, StatementQuery } from "../../contract/admin/credits.ts";
 import type { StatementSelection } from "../../ledger/statement.ts";
+import { streamText } from "../text-stream.ts";
 import { nothingThere, orRefuse, pageOf, requireOwn, timeOf } from "./answers.ts";
-import { type AdminCall, type AdminServices, adminEndpoint } from "./endpoint.ts";
+import { type AdminServices, adminEndpoint } from "./endpoint.ts";
+
+/** Exports of one organization that run at once in this process, whoever asked for them. */
+const EXPORTS_AT_ONCE_MAX = 2;
 
 const showStatement = adminEndpoint({
   method: "GET",
@@ -14,7 +17,8 @@ const showStatement = adminEndpoint({
   query: StatementQuery,
   response: { status: 200, description: "A page.", schema: StatementPage },
   async handle(services, call) {
-    await requireVisible(services, call);
+    requireOwn(call.who, call.params.id);
+    await requireOrganization(services, call.params.id);
     return orRefuse(services.statements.page({ ...selectionOf(call), ...pageOf(call.query) }));
   },
 });
@@ -28,22 +32,29 @@ const exportStatement = adminEndpoint({
   query: StatementCsvQuery,
   response: { status: 200, description: "The lines.", schema: Type.String(), contentType: "text/csv" },
   async handle(services, call) {
-    await requireVisible(services, call);
+    requireOwn(call.who, call.params.id);
     const selection = selectionOf(call);
     const name = selection.kind === null ? "statement" : `statement-${selection.kind}`;
-    call.reply.headers({
-      "content-type": "text/csv; charset=utf-8",
-      "content-disposition": `attachment; filename="${name}.csv"`,
-    });
-    return call.reply.send(Readable.from(services.statements.csv(selection)));
+    const place = { key: `exports:${call.params.id}`, limit: EXPORTS_AT_ONCE_MAX };
+    const leave = services.gateway.limits.enter([place], "exports");
+    try {
+      await requireOrganization(services, call.params.id);
+      const headers = {
+        "content-type": "text/csv; charset=utf-8",
+        "content-disposition": `attachment; filename="${name}.csv"`,
+      };
+      await streamText(call.reply, headers, services.statements.csv(selection));
+    } finally {
+      leave();
+    }
+    return call.reply.hijack();
   },
 });
 
 export const statementEndpoints = [showStatement, exportStatement];
 
-async function requireVisible({ directory }: AdminServices, { who, params }: AdminCall): Promise<void> {
-  requireOwn(who, params.id);
-  if ((await directory.organization(params.id)) === undefined) throw nothingThere();
+async function requireOrganization({ directory }: AdminServices, id: string): Promise<void> {
+  if ((await directory.organization(id)) === undefined) throw nothingThere();
 }
 
 interface StatementCall {
