@@ -11,8 +11,8 @@ declare module "fastify" {
     principal: Principal | null;
     /** The error that the client received. */
     failure: ApiError | null;
-    /** Whether the service closed the connection in the middle of the answer, because of `failure`. */
-    isBrokenOff: boolean;
+    /** Whether the service reset the connection in the middle of the answer because of `failure`. */
+    isReset: boolean;
     /** The model that a completion asked for. */
     modelName: string | null;
     /** Whether credits were held for it: then it is listed as a request of its own. */
@@ -34,7 +34,7 @@ const MESSAGE_CHARACTERS_MAX = 500;
 export function decorateForAccess(server: FastifyInstance): void {
   server.decorateRequest("principal", null);
   server.decorateRequest("failure", null);
-  server.decorateRequest("isBrokenOff", false);
+  server.decorateRequest("isReset", false);
   server.decorateRequest("modelName", null);
   server.decorateRequest("isHeld", false);
 }
@@ -71,8 +71,8 @@ function entryOf(
   { raw }: FastifyReply,
   { isCut, durationMs }: { isCut: boolean; durationMs: number },
 ): AccessEntry {
-  const { failure, isBrokenOff, modelName } = request;
-  const isComplete = raw.writableFinished || isBrokenOff || isCut;
+  const { failure, isReset, modelName } = request;
+  const isComplete = raw.writableFinished || isReset || isCut;
   const caller = request.principal ?? administratorOf(request);
   return {
     requestId: request.id,

@@ -34,21 +34,21 @@ export function errorHandler(log: Log) {
       const fields = { requestId: request.id, organizationId, tokenId, model: request.modelName };
       log.error({ ...fields, defect: publicError.cause }, "a request failed inside the service");
     }
-    if (reply.raw.headersSent) return breakOff(reply, publicError);
+    if (reply.raw.headersSent) return resetConnection(reply, publicError);
     if (request.caller?.isToldLimits) reply.headers(rateLimitHeaders([request.caller.requestStanding]));
     return sendError(reply, publicError);
   };
 }
 
 /**
- * Resets the connection of an answer that has begun and cannot be completed: closed otherwise, a client of HTTP/1.0 would
- * take what it has for the whole.
+ * Resets the connection of an answer that has begun and cannot be completed. If it were only closed, an HTTP/1.0 client would
+ * take the part that it has for the whole answer.
  */
-function breakOff(reply: FastifyReply, error: ApiError): void {
+function resetConnection(reply: FastifyReply, error: ApiError): void {
   const { request, raw } = reply;
   if (raw.destroyed) return;
   request.failure = error;
-  request.isBrokenOff = true;
+  request.isReset = true;
   request.raw.socket.resetAndDestroy();
 }
 

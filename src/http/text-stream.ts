@@ -3,9 +3,10 @@ import type { FastifyReply } from "fastify";
 import { SLOW_CLIENT_MS } from "./connection.ts";
 
 /**
- * Streams a text in pieces. The next piece is asked for when the connection has taken the one before it, so that one of
- * them is in memory. Resolves when all of it was sent or the client has disconnected; a client that reads nothing for
- * `slowClientMs` is disconnected. Rejects with a failure of the pieces: without headers sent it can still be answered.
+ * Streams a text in pieces. Requests the next piece only when the operating system has taken the whole previous one, so at
+ * most one piece is in memory. Resolves when everything was sent or the client has disconnected; disconnects a client that
+ * reads nothing for `slowClientMs`. Rejects when reading a piece fails: the error handler then answers, or resets the
+ * connection where headers were sent.
  */
 export async function streamText(
   reply: FastifyReply,
@@ -34,9 +35,9 @@ function isClosed({ destroyed, req }: ServerResponse): boolean {
   return destroyed || req.socket.destroyed;
 }
 
-/** Resolves when the connection has taken all of a text, or is closed. */
+/** Resolves when the operating system has taken the whole text, or the connection is closed. */
 function writeWhole(response: ServerResponse, text: string, slowClientMs: number): Promise<void> {
-  // A response behind another one of its connection has no socket of its own yet, and no event tells that it is closed.
+  // A pipelined response has no socket until the response before it has ended, and no event tells that it was closed.
   const { socket } = response.req;
   const limit = () => socket.setTimeout(slowClientMs);
   if (response.socket === null) response.once("socket", limit);

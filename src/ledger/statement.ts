@@ -6,7 +6,7 @@ import { tokensOf } from "./requests.ts";
 import { CSV_HEADINGS, csvLine, csvOfEntry } from "./statement-csv.ts";
 
 const PAGE_ENTRIES = 500;
-/** Entries that an export reads and formats at once: that takes the event loop about 3 ms. */
+/** Entries in one page of an export. Reading and formatting a page takes about 3 ms on the event loop. */
 const EXPORT_PAGE_ENTRIES = 100;
 /** Of a kind that is rare, a page goes out with what was found among so many entries. */
 const LOOKED_AT_MAX = 5_000;
@@ -30,11 +30,11 @@ export async function* entriesOf(
 
 interface Pages extends Partial<Period> {
   position: string | null;
-  /** Entries of a page. */
+  /** Maximum number of entries in a page. */
   limit: number;
 }
 
-/** Reads a statement in pages, each when it is asked for. The last one may be empty. */
+/** Reads a statement in pages, each when the consumer requests it. The last one may be empty. */
 async function* pagesOf(
   books: Pick<Books, "statement">,
   organizationId: string,
@@ -65,7 +65,7 @@ export interface StatementRequest extends StatementSelection {
 /** What has changed an organization's credits, as the admin API shows it: the oldest first, each with the balance after it. */
 export class Statements {
   readonly #books: Pick<Books, "statement" | "statementSum">;
-  /** Pages of all exports. */
+  /** Reads and formats the pages of all exports one at a time. */
   readonly #exportQueue = new WorkQueue();
 
   constructor(books: Pick<Books, "statement" | "statementSum">) {
@@ -92,8 +92,9 @@ export class Statements {
   }
 
   /**
-   * Exports a statement as comma-separated values, in texts of up to a page's lines. A page is read when the text before
-   * it was taken. Of one kind or of all, each balance is that after every entry; of one kind a text may be empty.
+   * Exports a statement as comma-separated values. Yields the lines of one page at a time, and reads the next page when the
+   * consumer requests it. Each balance is the one after every entry, also where only one kind is exported; the lines of a
+   * page without that kind are an empty string.
    */
   async *csv({ organizationId, kind: chosen, ...period }: StatementSelection): AsyncGenerator<string> {
     let { balance } = await this.#opening(organizationId, period);
@@ -128,14 +129,14 @@ export class Statements {
 }
 
 /**
- * Runs pieces of work one after another. After each of them the event loop serves everything else, so that however many
- * exports run, other requests wait for one page of them at most.
+ * Runs tasks one at a time, with a turn of the event loop after each. However many exports run, other requests wait for one
+ * page of them at most.
  */
 class WorkQueue {
   #last: Promise<unknown> = Promise.resolve();
 
-  run<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#last.then(work);
+  run<T>(task: () => Promise<T>): Promise<T> {
+    const done = this.#last.then(task);
     this.#last = done.then(
       () => eventLoopTurn(),
       () => eventLoopTurn(),

@@ -11,15 +11,15 @@ import type { Books, StatementEntry } from "../../src/stores/store.ts";
 import { startTestServer } from "../support/server.ts";
 
 const MEBIBYTE = 1024 * 1024;
-/** Of each entry's note: a page is about a mebibyte, so that the system's own buffers take few of them. */
+/** Note of each entry. A page has about a mebibyte, so the buffers of the operating system hold few pages. */
 const NOTE = "x".repeat(10 * 1024);
-/** More than the system keeps of one connection whose client does not read. */
+/** More pages than the operating system buffers for a client that does not read. */
 const UNREAD_PAGES_MAX = 32;
-const RESERVED = { atMs: 0, amount: -1n, kind: "revoke" } as const;
+const ENTRY = { atMs: 0, amount: -1n, kind: "revoke" } as const;
 
 type Read = (organizationId: string, page: number) => Promise<"full" | "last">;
 
-/** Books whose statements are made up while they are read, and as long as `read` says. */
+/** Books that generate statements while they are read. `read` decides which page is the last one. */
 class EndlessBooks implements Pick<Books, "statement" | "statementSum"> {
   readonly pages: Record<string, number> = {};
   read: Read = async () => "full";
@@ -37,7 +37,7 @@ class EndlessBooks implements Pick<Books, "statement" | "statementSum"> {
 function entryOf(organizationId: string, number: number): StatementEntry {
   const id = `adjustment_${number}`;
   const adjustment = { id, organizationId, holdId: null, reference: null, note: NOTE, draws: [] };
-  return { ...RESERVED, position: `${number}`, adjustment } as unknown as StatementEntry;
+  return { ...ENTRY, position: `${number}`, adjustment } as unknown as StatementEntry;
 }
 
 let server: Server;
@@ -75,7 +75,7 @@ const HEADERS = { authorization: "Bearer tg-admin-any" };
 const ask = (organizationId: string, method = "GET") =>
   fetch(`${url}${pathOf(organizationId)}`, { method, headers: HEADERS });
 
-/** A client that asks for an export and reads nothing of it. */
+/** Connects a client that requests an export and reads nothing of it. */
 async function connectUnread(organizationId: string): Promise<Socket> {
   const { port, hostname } = new URL(url);
   const client = connect({ port: Number(port), host: hostname });
@@ -96,7 +96,7 @@ async function untilNoMoreIsRead(organizationId: string): Promise<number> {
 }
 
 describe("exports of a statement", () => {
-  test("The third at once of one organization is refused before anything is read, those of others are not", async () => {
+  test("A third concurrent export of an organization is refused before anything is read, and another organization's is not", async () => {
     await start();
     await connectUnread("org_a");
     await connectUnread("org_a");
@@ -118,7 +118,7 @@ describe("exports of a statement", () => {
     expect((await other.text()).trimEnd().split("\r\n")).toHaveLength(2);
   });
 
-  test("A client that disconnects gives its place back, and so does one that reads to the end", async () => {
+  test("An export no longer counts once its client has disconnected or has read it to the end", async () => {
     await start();
     const [first] = [await connectUnread("org_a"), await connectUnread("org_a")];
     await untilNoMoreIsRead("org_a");
@@ -130,7 +130,7 @@ describe("exports of a statement", () => {
     expect(entries).toContainEqual(expect.objectContaining({ status: 499, code: "client_disconnected" }));
   });
 
-  test("A client that disconnects between two requests of a connection gives its place back", async () => {
+  test("A pipelined export no longer counts once its client has disconnected", async () => {
     await start();
     const first = await connectUnread("org_a");
     await untilNoMoreIsRead("org_a");
@@ -144,7 +144,7 @@ describe("exports of a statement", () => {
     await expect.poll(async () => (await ask("org_b")).status).toBe(200);
   });
 
-  test("While a client does not read, the store is not read either and one page is in memory", async () => {
+  test("While a client does not read, no further page is read from the store and at most one is in memory", async () => {
     await start();
     const accepted = once(server.instance.server, "connection");
     const client = await connectUnread("org_a");
@@ -161,7 +161,7 @@ describe("exports of a statement", () => {
     expect(await untilNoMoreIsRead("org_a")).toBe(unread);
   });
 
-  test("A failure in the middle breaks the connection off, and gives the place back", async () => {
+  test("A failure after the headers resets the connection, and the export no longer counts", async () => {
     await start();
     books.read = async (_organizationId, page) => {
       if (page === 3) throw new StoreUnavailableError("The store is away.");
@@ -186,7 +186,7 @@ describe("exports of a statement", () => {
     for (let again = 0; again < 3; again += 1) expect(await (await ask("org_a")).text()).toContain("adjustment_0");
   });
 
-  test("A failure of the first page is answered as an error", async () => {
+  test("A failure of the first page is answered with an error", async () => {
     await start();
     books.read = () => Promise.reject(new StoreUnavailableError("The store is away."));
     for (let again = 0; again < 3; again += 1) {
@@ -195,7 +195,7 @@ describe("exports of a statement", () => {
     }
   });
 
-  test("HEAD reads no page", async () => {
+  test("A HEAD request reads no page", async () => {
     await start();
     const head = await ask("org_a", "HEAD");
     expect([head.status, head.headers.get("content-type")]).toEqual([200, "text/csv; charset=utf-8"]);
@@ -204,7 +204,7 @@ describe("exports of a statement", () => {
   });
 });
 
-test("Between two pages of exports, of whichever organizations, the event loop serves everything else", async () => {
+test("The event loop takes a turn between any two pages of concurrent exports", async () => {
   const endless = new EndlessBooks();
   const turns: number[] = [];
   let turn = 0;

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { entriesOf } from "../../src/ledger/statement.ts";
+import { entriesOf, Statements } from "../../src/ledger/statement.ts";
 import { grantOf, HOUR_MS, holdOf, hourPassed, one, settleOf } from "../../src/stores/contract/fixture.ts";
 import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
@@ -188,6 +188,18 @@ describe.each([
     expect(micro(`${json.opening}`)).toBe(await subject.store.books.statementSum(ORGANIZATION, Date.UTC(2026, 10, 1)));
     expect(micro(`${json.closing}`)).toBe(await balance());
     expect(json).toMatchObject({ creditsPending: 0.0005, creditsHeld: 0.00007 });
+  });
+
+  test.skipIf(isLeftOut)("the admin API exports the lines that the command prints, in its own pages", async () => {
+    const period = { fromMs: Date.UTC(2026, 9, 30, 12), toMs: Date.UTC(2026, 9, 31) };
+    const statements = new Statements(subject.store.books);
+    let exported = "";
+    for await (const lines of statements.csv({ organizationId: ORGANIZATION, kind: null, ...period }))
+      exported += lines;
+    const command = ["credits", "statement", "--org", ORGANIZATION, "--csv", "--from", NOON, "--to", "2026-10-31"];
+    const { stdout } = await runTollgate(command, subject.cwd, subject.environment);
+    expect(exported.length).toBe(stdout.length);
+    expect(exported === stdout).toBe(true);
   });
 
   test.skipIf(isLeftOut)("for people, with what is held and what comes later", async () => {

@@ -5,7 +5,7 @@ import { streamText } from "../text-stream.ts";
 import { nothingThere, orRefuse, pageOf, requireOwn, timeOf } from "./answers.ts";
 import { type AdminServices, adminEndpoint } from "./endpoint.ts";
 
-/** Exports of one organization that run at once in this process, whoever asked for them. */
+/** Number of exports of one organization that may run at once in this process, whoever asked for them. */
 const EXPORTS_AT_ONCE_MAX = 2;
 
 const showStatement = adminEndpoint({
@@ -35,8 +35,8 @@ const exportStatement = adminEndpoint({
     requireOwn(call.who, call.params.id);
     const selection = selectionOf(call);
     const name = selection.kind === null ? "statement" : `statement-${selection.kind}`;
-    const place = { key: `exports:${call.params.id}`, limit: EXPORTS_AT_ONCE_MAX };
-    const leave = services.gateway.limits.enter([place], "exports");
+    const limit = { key: `exports:${call.params.id}`, limit: EXPORTS_AT_ONCE_MAX };
+    const leave = services.gateway.limits.enter([limit], "exports");
     try {
       await requireOrganization(services, call.params.id);
       const headers = {
