@@ -142,7 +142,8 @@ describe("a transition that no retry cures", () => {
     const lane = laneOf();
     const results = await Promise.allSettled(numbers(6).map((number) => lane.push(holding(number, 77n))));
     expect(results.map(({ status }) => status)).toEqual(numbers(6).map((n) => (n === 3 ? "rejected" : "fulfilled")));
-    expect(books.sizes("durable")).toEqual([6, 1, 1, 1, 1, 1, 1]);
+    // What comes behind it waits apart with its organization, and is booked there together.
+    expect(books.sizes("durable")).toEqual([6, 1, 1, 1, 1, 2]);
     expect(log.lines).toHaveLength(1);
     expect(log.lines[0]).toMatchObject({ level: "error", fields: { kind: "hold", holdId: "hold_3" } });
     expect(
@@ -160,7 +161,7 @@ describe("a transition that no retry cures", () => {
     expect(books.sizes("durable")).toEqual([1, 1]);
   });
 
-  test("leaves those after it to a retry when the store goes away between the singles", async () => {
+  test("leaves those after it to a retry when the store goes away behind it", async () => {
     let isAway = false;
     books.failWith = (transitions) => {
       if (transitions.length > 1 && names(transitions, 1)) return new Error("constraint failed");
@@ -175,8 +176,8 @@ describe("a transition that no retry cures", () => {
     const lane = laneOf({ retryMs: 5_000 });
     const results = await Promise.allSettled(numbers(4).map((number) => lane.push(holding(number))));
     expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled", "fulfilled"]);
-    // All, the first two and the third singly, then the two that are left together.
-    expect(books.sizes("durable")).toEqual([4, 1, 1, 1, 2]);
+    // All, the first two singly, then the two that are left together, apart and again from the queue.
+    expect(books.sizes("durable")).toEqual([4, 1, 1, 2, 2]);
   });
 });
 
@@ -351,5 +352,42 @@ describe("locked organizations", () => {
     expect(books.inFlightMost.durable).toBe(2);
     isLocked = false;
     for (const { outcome } of await Promise.all(waiting)) expect(outcome).toBe("insufficient");
+  });
+});
+
+describe("an organization whose rows are broken", () => {
+  const BROKEN = "org_broken";
+  const ofBroken = (number: number) => {
+    const { facts, ...rest } = holding(1_000 + number);
+    return { ...rest, facts: { ...facts, organizationId: BROKEN } };
+  };
+  const isOfBroken = (one: Transition) => "facts" in one && one.facts.organizationId === BROKEN;
+  let isBroken = true;
+  beforeEach(() => {
+    isBroken = true;
+    books.addOrganization(BROKEN);
+    books.failWith = (transitions) => (isBroken && transitions.some(isOfBroken) ? new Error("broken rows") : undefined);
+  });
+
+  test("fails no batch of others after its first one, and is booked with them again when it is mended", async () => {
+    const lane = laneOf();
+    await expect(lane.push(ofBroken(0))).rejects.toThrow("broken rows");
+    const failing: Promise<unknown>[] = [];
+    for (const round of numbers(5)) {
+      failing.push(...numbers(3).map((number) => lane.push(ofBroken(10 * (round + 1) + number))));
+      for (const one of failing) one.catch(() => {});
+      const others = await Promise.all(numbers(4).map((number) => lane.push(holding(10 * round + number))));
+      expect(others.map(({ outcome }) => outcome)).toEqual(Array(4).fill("held"));
+    }
+    const statuses = (await Promise.allSettled(failing)).map(({ status }) => status);
+    expect(statuses).toEqual(Array(15).fill("rejected"));
+    const mixed = () =>
+      books.batches.filter(({ transitions: all }) => all.some(isOfBroken) && !all.every(isOfBroken)).length;
+    expect(mixed()).toBe(0);
+    isBroken = false;
+    expect(await lane.push(ofBroken(90))).toMatchObject({ outcome: "insufficient" });
+    await Promise.all([lane.push(ofBroken(91)), lane.push(holding(90))]);
+    expect(mixed()).toBe(1);
+    await lane.idle();
   });
 });

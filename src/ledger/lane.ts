@@ -3,7 +3,7 @@ import type { Log } from "../contract/log.ts";
 import type { Outcome, Outcomes, Transition } from "../credits/books.ts";
 import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
 import type { Books, Lane as LaneName } from "../stores/store.ts";
-import { LockedOrganizations } from "./locked-organizations.ts";
+import { OrganizationsApart } from "./organizations-apart.ts";
 import { rejectAll, takeBatch, type Waiting } from "./waiting.ts";
 
 /** A share that is smaller would not pay for its transaction. */
@@ -29,13 +29,13 @@ export interface LaneOptions {
 /**
  * Gathers transitions into batches for one of the store's lanes, in their order of arrival. One batch is in flight; the
  * next gathers meanwhile. An idle lane sends what comes within one turn of the event loop. Transitions of an organization
- * whose rows another transaction has locked wait apart, so that they delay no others.
+ * whose rows another transaction has locked, or whose rows are broken, wait apart, so that they delay no others.
  */
 export class Lane {
   readonly #options: LaneOptions;
   #waiting: Waiting[] = [];
   #running: Promise<void> | undefined;
-  readonly #locked: LockedOrganizations;
+  readonly #apart: OrganizationsApart;
   #failuresInARow = 0;
   /** When the store was first found absent; null while it answers. */
   #awaySinceMs: number | null = null;
@@ -44,12 +44,13 @@ export class Lane {
 
   constructor(options: LaneOptions) {
     this.#options = options;
-    this.#locked = new LockedOrganizations({
+    this.#apart = new OrganizationsApart({
       attempt: (batch) => this.#attempt(batch),
       giveBack: (entries) => {
         this.#waiting = entries.concat(this.#waiting);
         if (entries.length > 0) this.#start();
       },
+      refuse: (entry, error) => this.#refuse(entry, error),
       longestMs: LOCKED_MS_MAX,
       clock: options.clock,
     });
@@ -63,7 +64,7 @@ export class Lane {
     const promise = new Promise<Outcome>((resolve, reject) => {
       const [organizationId, holdId] = [organizationIdOf(transition), holdIdOf(transition)];
       const entry = { transition, organizationId, holdId, resolve, reject };
-      if (!this.#locked.takes(entry)) this.#waiting.push(entry);
+      if (!this.#apart.takes(entry)) this.#waiting.push(entry);
     });
     if (this.#waiting.length > 0) this.#start();
     return promise as Promise<Outcomes[T["kind"]]>;
@@ -71,9 +72,9 @@ export class Lane {
 
   /** Resolves when nothing is in flight or waiting. */
   async idle(): Promise<void> {
-    while (this.#running !== undefined || this.#locked.isBusy) {
+    while (this.#running !== undefined || this.#apart.isBusy) {
       await this.#running;
-      await this.#locked.idle();
+      await this.#apart.idle();
     }
   }
 
@@ -100,10 +101,10 @@ export class Lane {
     if (failure.error instanceof OrganizationsLockedError) return this.#setApart(batch, failure.error);
     if (failure.error instanceof StoreUnavailableError) return this.#postpone(batch, failure.error);
     if (batch.length > 1) return this.#sendSingly(batch);
-    for (const entry of batch) this.#refuse(entry, failure.error);
+    for (const entry of batch) this.#refuseBroken(entry, failure.error, []);
   }
 
-  /** A failure that no retry cures is one transition's: alone, only that one fails. */
+  /** A failure that no retry cures is one transition's: those before it are booked alone, those after it wait again. */
   async #sendSingly(batch: Waiting[]): Promise<void> {
     for (const [index, entry] of batch.entries()) {
       const failure = await this.#attempt([entry]);
@@ -112,8 +113,17 @@ export class Lane {
         return this.#setApart(batch.slice(index), failure.error);
       }
       if (failure.error instanceof StoreUnavailableError) return this.#postpone(batch.slice(index), failure.error);
-      this.#refuse(entry, failure.error);
+      return this.#refuseBroken(entry, failure.error, batch.slice(index + 1));
     }
+  }
+
+  /** Refuses a transition; others of its organization may fail for the same reason, so they wait apart. */
+  #refuseBroken(entry: Waiting, error: unknown, behind: readonly Waiting[]): void {
+    this.#refuse(entry, error);
+    const isOfSame = ({ organizationId }: Waiting) => organizationId === entry.organizationId;
+    const all = behind.concat(this.#waiting);
+    this.#waiting = all.filter((other) => !isOfSame(other));
+    this.#apart.addBroken(entry.organizationId, all.filter(isOfSame));
   }
 
   /** Lets what waits for locked organizations wait apart, and sends the rest again. */
@@ -125,7 +135,7 @@ export class Lane {
       "credits are locked by another transaction: their organizations wait apart",
     );
     this.#waiting = all.filter((entry) => !isLocked(entry));
-    this.#locked.add(all.filter(isLocked));
+    this.#apart.addLocked(all.filter(isLocked));
   }
 
   async #attempt(batch: Waiting[]): Promise<{ error: unknown } | undefined> {
