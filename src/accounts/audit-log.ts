@@ -1,5 +1,6 @@
 import type { AuditEntry } from "../contract/admin/audit.ts";
-import type { AdminRows, AuditRow } from "../stores/store.ts";
+import type { AuditRow } from "../credits/audit.ts";
+import type { AdminRows } from "../stores/store.ts";
 import { type Actor, type AuditTime, auditRow, type Change } from "./audit.ts";
 import type { Page, PageRequest } from "./directory.ts";
 

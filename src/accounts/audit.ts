@@ -1,5 +1,5 @@
 import type { AuditAction } from "../contract/admin/audit.ts";
-import type { ActorKind, AuditRow } from "../stores/store.ts";
+import type { ActorKind, AuditRow } from "../credits/audit.ts";
 
 /** Who changes something. */
 export interface Actor {

@@ -1,5 +1,5 @@
 import { type MicroCredits, minimum } from "./amount.ts";
-import { type Batch, chargeOf, creditedOf, holdOf, requestOf, tokenBalanceOf } from "./batch.ts";
+import { type Batch, chargeOf, creditedOf, holdOf, recordBooking, requestOf, tokenBalanceOf } from "./batch.ts";
 import type { AdjustmentRow, CreditTransition, Outcomes, RevokeTransition } from "./books.ts";
 import { assertAmount } from "./checks.ts";
 import { sumOf } from "./draws.ts";
@@ -22,6 +22,7 @@ export function revoke(batch: Batch, purse: Purse, transition: RevokeTransition)
   const terms = { isAll: amount === null, grantId, amount: sumOf(draws), draws };
   const adjustment = { ...newAdjustment(batch, transition), ...terms };
   batch.adjustments.push(adjustment);
+  recordBooking(batch, transition, adjustment);
   return { outcome: "revoked", adjustment, balance: { ...purse.balance }, repeated: false };
 }
 
@@ -47,6 +48,7 @@ export function credit(batch: Batch, purse: Purse, transition: CreditTransition)
   if (tokenBalance !== undefined) tokenBalance.spent -= amount;
   const adjustment = { ...newAdjustment(batch, transition), amount, draws, holdId, tokenId, expiresAtMs };
   batch.adjustments.push(adjustment);
+  recordBooking(batch, transition, adjustment);
   return { outcome: "credited", adjustment, balance: { ...purse.balance }, repeated: false };
 }
 

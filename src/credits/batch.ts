@@ -1,11 +1,15 @@
 import type { MicroCredits } from "./amount.ts";
+import { type AuditRow, auditRowOf } from "./audit.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
+  CreditTransition,
   GrantRow,
+  GrantTransition,
   HoldRow,
   IdempotencyKeyRow,
   RequestRow,
+  RevokeTransition,
   TokenBalanceRow,
 } from "./books.ts";
 import type { BookRows, BookWrites } from "./decision.ts";
@@ -28,6 +32,7 @@ export interface Batch {
   newRequests: RequestRow[];
   keys: NameMap<IdempotencyKeyRow>;
   adjustments: AdjustmentRow[];
+  newAuditEntries: AuditRow[];
 }
 
 /** Takes copies of what it may change. */
@@ -43,6 +48,7 @@ export function openBatch(rows: BookRows): Batch {
     newRequests: [],
     keys: new NameMap(),
     adjustments: [...rows.adjustments],
+    newAuditEntries: [],
   };
   for (const row of rows.tokenBalances) batch.tokenBalances.set(row.organizationId, row.tokenId, { ...row });
   for (const row of rows.holds) batch.holds.set(row.organizationId, row.holdId, row);
@@ -103,6 +109,16 @@ function adjustmentsOf({ adjustments }: Batch, { organizationId, holdId }: Reque
   return adjustments.filter((row) => row.holdId === holdId && row.organizationId === organizationId);
 }
 
+/** Adds the audit record of a booking that this batch makes first, where the transition carries one. */
+export function recordBooking(
+  batch: Batch,
+  { organizationId, audit }: GrantTransition | RevokeTransition | CreditTransition,
+  { id: subjectId, amount }: { id: string; amount: MicroCredits },
+): void {
+  if (audit === undefined || audit === null) return;
+  batch.newAuditEntries.push(auditRowOf(audit, { organizationId, subjectId, amount, madeAtMs: batch.nowMs }));
+}
+
 /** Of a token with a cap: where the cap is that it may share with other tokens. */
 export function tokenBalanceOf(
   batch: Batch,
@@ -125,6 +141,7 @@ export function writesOf(batch: Batch, rows: BookRows): BookWrites {
     newRequests: batch.newRequests,
     ...writesOfKeys(batch, rows.keys),
     newAdjustments: [...batch.adjustments.slice(rows.adjustments.length), ...lapsesOf(batch)],
+    newAuditEntries: batch.newAuditEntries,
   };
 }
 

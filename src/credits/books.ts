@@ -1,4 +1,5 @@
 import type { MicroCredits } from "./amount.ts";
+import type { Audited } from "./audit.ts";
 import type { TokenCounts, UnitPrices } from "./price.ts";
 
 /**
@@ -269,7 +270,7 @@ export interface HoldClaim {
   /** How long it must be past its expiry by the store's clock; null: it need not be. */
   afterExpiryMs: number | null;
 }
-export interface GrantTransition {
+export interface GrantTransition extends Audited {
   kind: "grant";
   organizationId: string;
   grantId: string;
@@ -281,7 +282,7 @@ export interface GrantTransition {
   reference: string | null;
 }
 /** Takes back credits that are neither held nor spent, in the order in which grants are drawn down: all of `amount` or nothing. */
-export interface RevokeTransition {
+export interface RevokeTransition extends Audited {
   kind: "revoke";
   organizationId: string;
   adjustmentId: string;
@@ -296,7 +297,7 @@ export interface RevokeTransition {
  * Gives back what was spent, at most what was: all of it or nothing. What is given back is a grant of its own, whose id is
  * the adjustment's: the grants that it was drawn from may have lapsed.
  */
-export interface CreditTransition {
+export interface CreditTransition extends Audited {
   kind: "credit";
   organizationId: string;
   adjustmentId: string;

@@ -1,5 +1,5 @@
 import { credit, revoke } from "./adjustments.ts";
-import { type Batch, openBatch, purseOf, writesOf } from "./batch.ts";
+import { type Batch, openBatch, purseOf, recordBooking, writesOf } from "./batch.ts";
 import type { GrantRow, GrantTransition, Outcome, Outcomes, Transition } from "./books.ts";
 import { expire, settle } from "./charges.ts";
 import { assertAmount } from "./checks.ts";
@@ -52,6 +52,7 @@ function grant(batch: Batch, purse: Purse, transition: GrantTransition): Outcome
     const { id, amount, effectiveAtMs, expiresAtMs, priority, createdAtMs } = grant;
     return { outcome: "reference_mismatch", first: { id, amount, effectiveAtMs, expiresAtMs, priority, createdAtMs } };
   }
+  if (first) recordBooking(batch, transition, grant);
   return { outcome: "granted", grantId: grant.id, balance: { ...purse.balance }, repeated: !first };
 }
 

@@ -1,3 +1,4 @@
+import type { AuditRow } from "./audit.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
@@ -45,6 +46,8 @@ export interface BookWrites {
   keys: IdempotencyKeyRow[];
   removedKeys: { organizationId: string; key: string }[];
   newAdjustments: AdjustmentRow[];
+  /** Records of the bookings that this batch made first. */
+  newAuditEntries: AuditRow[];
 }
 
 export interface Decision {

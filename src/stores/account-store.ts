@@ -1,8 +1,8 @@
 import type { LimitSettings, OrganizationKind } from "../contract/principal.ts";
 import type { Scope } from "../contract/scope.ts";
 import type { MicroCredits } from "../credits/amount.ts";
+import type { AuditRow } from "../credits/audit.ts";
 import type { TokenBalanceRow } from "../credits/books.ts";
-import type { AuditRow } from "./admin-store.ts";
 
 export interface OrganizationRow {
   id: string;

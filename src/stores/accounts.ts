@@ -1,10 +1,10 @@
 import { type CompiledQuery, type Selectable, sql } from "kysely";
 import { type Scope, SHORT_TOKEN_SCOPES } from "../contract/scope.ts";
+import type { AuditRow } from "../credits/audit.ts";
 import { insertAuditQuery } from "./admin-rows.ts";
 import { toOptionalNumber } from "./schema.ts";
 import type {
   AccountRows,
-  AuditRow,
   LimitSettings,
   OrganizationChange,
   OrganizationRow,

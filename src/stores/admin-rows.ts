@@ -1,8 +1,9 @@
-import type { Selectable } from "kysely";
+import type { Insertable, Selectable } from "kysely";
+import type { AuditRow } from "../credits/audit.ts";
 import { adminKeyRows } from "./admin-keys.ts";
-import type { AdminRows, AdminTokenRow, AuditRow, SessionRow } from "./admin-store.ts";
-import { toOptionalNumber } from "./schema.ts";
-import type { AdminSessionTable, AdminTokenTable, AuditEntryTable, PortableDatabase } from "./tables.ts";
+import type { AdminRows, AdminTokenRow, SessionRow } from "./admin-store.ts";
+import { AUDIT_ENTRY, type BookTables, toOptionalNumber } from "./schema.ts";
+import type { AdminSessionTable, AdminTokenTable, PortableDatabase } from "./tables.ts";
 
 /** One id for whichever process comes first: the key refuses the second. */
 const FIRST_ADMIN_TOKEN_ID = "adm_first";
@@ -108,21 +109,22 @@ function auditEntries({ kysely, write }: PortableDatabase) {
       ]);
     },
     async insertAudit(entry: AuditRow) {
-      await kysely.insertInto("audit_entry").values(auditToTable(entry)).execute();
+      await write([insertAuditQuery(kysely, entry)]);
     },
     async audit({ organizationId, action, before, limit }) {
       let query = kysely.selectFrom("audit_entry").selectAll().orderBy("id", "desc").limit(limit);
       if (organizationId !== null) query = query.where("organization_id", "=", organizationId);
       if (action !== null) query = query.where("action", "=", action);
       if (before !== null) query = query.where("id", "<", before);
-      return (await query.execute()).map(auditFromTable);
+      return (await query.execute()).map(AUDIT_ENTRY.fromRecord);
     },
   } satisfies Partial<AdminRows>;
 }
 
 /** A record of a change, to be written in the change's own transaction. */
 export function insertAuditQuery(kysely: PortableDatabase["kysely"], entry: AuditRow) {
-  return kysely.insertInto("audit_entry").values(auditToTable(entry)).compile();
+  const values = AUDIT_ENTRY.toRecord(entry) as unknown as Insertable<BookTables["audit_entry"]>;
+  return kysely.insertInto("audit_entry").values(values).compile();
 }
 
 function adminTokenFromTable(row: Selectable<AdminTokenTable>): AdminTokenRow {
@@ -142,39 +144,5 @@ function sessionFromTable(row: Selectable<AdminSessionTable>): SessionRow {
     createdAtMs: Number(row.created_at),
     seenAtMs: Number(row.seen_at),
     expiresAtMs: Number(row.expires_at),
-  };
-}
-
-function auditFromTable(row: Selectable<AuditEntryTable>): AuditRow {
-  const parse = (text: string | null) => (text === null ? null : (JSON.parse(text) as Record<string, unknown>));
-  return {
-    id: row.id,
-    madeAtMs: Number(row.made_at),
-    actorKind: row.actor_kind,
-    actorId: row.actor_id,
-    address: row.address,
-    requestId: row.request_id,
-    action: row.action,
-    organizationId: row.organization_id,
-    subjectId: row.subject_id,
-    before: parse(row.before),
-    after: parse(row.after),
-  };
-}
-
-function auditToTable(entry: AuditRow) {
-  const text = (value: Record<string, unknown> | null) => (value === null ? null : JSON.stringify(value));
-  return {
-    id: entry.id,
-    made_at: entry.madeAtMs,
-    actor_kind: entry.actorKind,
-    actor_id: entry.actorId,
-    address: entry.address,
-    request_id: entry.requestId,
-    action: entry.action,
-    organization_id: entry.organizationId,
-    subject_id: entry.subjectId,
-    before: text(entry.before),
-    after: text(entry.after),
   };
 }

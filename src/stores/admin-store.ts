@@ -1,3 +1,5 @@
+import type { AuditRow } from "../credits/audit.ts";
+
 /** Rows of those who look after the service, and of what they did. Times are milliseconds since 1970. */
 
 /** Lets its holder do everything. */
@@ -32,27 +34,6 @@ export interface ShortTokenRow {
   sessionHash: Uint8Array | null;
   /** The admin token on whose authority it was made: it ends with it. */
   adminTokenId: string | null;
-}
-
-/** Anonymous: somebody who presented no valid token. */
-export type ActorKind = "operator" | "member" | "command" | "service" | "anonymous";
-
-/** A change, or a sign-in. Holds no secret. */
-export interface AuditRow {
-  /** UUIDv7. */
-  id: string;
-  madeAtMs: number;
-  actorKind: ActorKind;
-  /** Id of the token that they came with. */
-  actorId: string | null;
-  address: string | null;
-  requestId: string | null;
-  /** Such as `token.revoke`. */
-  action: string;
-  organizationId: string | null;
-  subjectId: string | null;
-  before: Record<string, unknown> | null;
-  after: Record<string, unknown> | null;
 }
 
 export interface AuditPage {

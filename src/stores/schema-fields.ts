@@ -78,10 +78,11 @@ export function draws<const Name extends string>(name: Name) {
   return field<Name, Draw[], string>(name, "text", encodeDraws, (cell) => decodeDraws(cell as string));
 }
 
-export function metadata<const Name extends string>(name: Name) {
-  type Metadata = Record<string, string> | null;
-  const encode = (value: Metadata) => (value === null ? null : JSON.stringify(value));
-  return json<Metadata, Name>(name, encode, (found) => (found === null ? null : JSON.parse(found)));
+/** A JSON object, or null. */
+export function optionalObject<const Name extends string, Value>(name: Name) {
+  type Values = Record<string, Value> | null;
+  const encode = (value: Values) => (value === null ? null : JSON.stringify(value));
+  return json<Values, Name>(name, encode, (found) => (found === null ? null : JSON.parse(found)));
 }
 
 const PRICE_COLUMNS = {

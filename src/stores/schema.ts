@@ -1,3 +1,4 @@
+import type { ActorKind, AuditRow } from "../credits/audit.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
@@ -20,9 +21,9 @@ import {
   type Fields,
   flag,
   json,
-  metadata,
   number,
   optionalNumber,
+  optionalObject,
   optionalText,
   prices,
   remaining,
@@ -71,6 +72,12 @@ export class BookTable<Row extends object> {
   fromRecord = (record: object): Row => {
     return this.fromCells(this.columns.map((column) => (record as Record<string, unknown>)[column]));
   };
+
+  /** Encodes a row as values by column. */
+  toRecord(row: Row): Record<string, Cell> {
+    const { columns, toCells } = this.partOf();
+    return Object.fromEntries(toCells(row).map((cell, index) => [columns[index], cell]));
+  }
 
   /** Which columns a write names, and how to make their values: of some properties, the key at the end. */
   partOf(properties?: readonly (keyof Row)[]): TablePart<Row> {
@@ -161,7 +168,7 @@ const requestFields = {
   isLate: flag("is_late"),
   trace: trace(),
   idempotencyKey: optionalText("idempotency_key"),
-  metadata: metadata("metadata"),
+  metadata: optionalObject<"metadata", string>("metadata"),
 } satisfies Fields<RequestRow>;
 
 const keyFields = {
@@ -191,6 +198,20 @@ const adjustmentFields = {
   settlement: settlement(),
 } satisfies Fields<AdjustmentRow>;
 
+const auditFields = {
+  id: text("id"),
+  madeAtMs: number("made_at"),
+  actorKind: text<"actor_kind", ActorKind>("actor_kind"),
+  actorId: optionalText("actor_id"),
+  address: optionalText("address"),
+  requestId: optionalText("request_id"),
+  action: text("action"),
+  organizationId: optionalText("organization_id"),
+  subjectId: optionalText("subject_id"),
+  before: optionalObject<"before", unknown>("before"),
+  after: optionalObject<"after", unknown>("after"),
+} satisfies Fields<AuditRow>;
+
 export const BALANCE = new BookTable<BalanceRow>("balance", ["organizationId"], balanceFields);
 export const TOKEN_BALANCE = new BookTable<TokenBalanceRow>(
   "token_balance",
@@ -202,6 +223,7 @@ export const HOLD = new BookTable<HoldRow>("hold", ["organizationId", "holdId"],
 export const REQUEST = new BookTable<RequestRow>("request", ["organizationId", "holdId"], requestFields);
 export const KEY = new BookTable<IdempotencyKeyRow>("idempotency_key", ["organizationId", "key"], keyFields);
 export const ADJUSTMENT = new BookTable<AdjustmentRow>("adjustment", ["organizationId", "id"], adjustmentFields);
+export const AUDIT_ENTRY = new BookTable<AuditRow>("audit_entry", ["id"], auditFields);
 
 /** The writes of a batch: what is inserted whole, and what changes of a row. */
 export const WRITES = {
@@ -214,6 +236,7 @@ export const WRITES = {
   newRequest: REQUEST.partOf(),
   key: KEY.partOf(),
   newAdjustment: ADJUSTMENT.partOf(),
+  newAuditEntry: AUDIT_ENTRY.partOf(),
 };
 
 /** The columns of the books, for the queries that are written once. */
@@ -225,6 +248,7 @@ export interface BookTables {
   request: ColumnsOf<typeof requestFields>;
   idempotency_key: ColumnsOf<typeof keyFields>;
   adjustment: ColumnsOf<typeof adjustmentFields>;
+  audit_entry: ColumnsOf<typeof auditFields>;
 }
 
 /** A nullable integer of a query as a number. */

@@ -21,13 +21,11 @@ export type {
   TokenWithOrganization,
 } from "./account-store.ts";
 export type {
-  ActorKind,
   AdminKeyName,
   AdminKeyRow,
   AdminKeyRows,
   AdminRows,
   AdminTokenRow,
-  AuditRow,
   SessionRow,
 } from "./admin-store.ts";
 export type { ConversationRow, ConversationRows } from "./conversation-store.ts";

@@ -1,6 +1,6 @@
 import type { ColumnType, CompiledQuery, Generated, Kysely, RawBuilder } from "kysely";
 import type { OrganizationKind } from "../contract/principal.ts";
-import type { ActorKind, AdminKeyRow } from "./admin-store.ts";
+import type { AdminKeyRow } from "./admin-store.ts";
 import type { BookTables } from "./schema.ts";
 import type { UsageDayRow } from "./usage-store.ts";
 
@@ -17,7 +17,6 @@ export interface Tables extends BookTables {
   admin_token: AdminTokenTable;
   admin_session: AdminSessionTable;
   short_token: ShortTokenTable;
-  audit_entry: AuditEntryTable;
   admin_idempotency_key: AdminIdempotencyKeyTable;
   usage_day: UsageDayTable;
   usage_day_done: UsageDayDoneTable;
@@ -97,21 +96,6 @@ interface ShortTokenTable {
   expires_at: Integer;
   session_hash: Uint8Array | null;
   admin_token_id: string | null;
-}
-
-export interface AuditEntryTable {
-  id: string;
-  made_at: Integer;
-  actor_kind: ActorKind;
-  actor_id: string | null;
-  address: string | null;
-  request_id: string | null;
-  action: string;
-  organization_id: string | null;
-  subject_id: string | null;
-  /** JSON objects. */
-  before: string | null;
-  after: string | null;
 }
 
 interface AdminIdempotencyKeyTable {

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import type { AuditRow } from "../../src/credits/audit.ts";
 import {
   type AdjustmentRow,
   type BalanceRow,
@@ -36,6 +37,7 @@ export class MemoryBooks
   readonly requests = new Map<string, RequestRow>();
   readonly keys = new Map<string, IdempotencyKeyRow>();
   readonly adjustments = new Map<string, AdjustmentRow>();
+  readonly auditEntries = new Map<string, AuditRow>();
   nowMs = 1_000;
 
   addOrganization(organizationId: string): void {
@@ -55,8 +57,8 @@ export class MemoryBooks
 
   /** Every table, for whoever compares two books. */
   get tables() {
-    const { balances, tokenBalances, grants, holds, requests, keys, adjustments } = this;
-    return { balances, tokenBalances, grants, holds, requests, keys, adjustments };
+    const { balances, tokenBalances, grants, holds, requests, keys, adjustments, auditEntries } = this;
+    return { balances, tokenBalances, grants, holds, requests, keys, adjustments, auditEntries };
   }
 
   /** Every request, open or ended, its late settlement and its credits included. */
@@ -182,6 +184,7 @@ export class MemoryBooks
     }
     for (const row of writes.keys) this.keys.set(keyOf(row.organizationId, row.key), row);
     for (const row of writes.newAdjustments) insert(this.adjustments, keyOf(row.organizationId, row.id), row);
+    for (const row of writes.newAuditEntries) insert(this.auditEntries, row.id, row);
   }
 }
 

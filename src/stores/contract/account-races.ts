@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { AccountRows, AuditRow, OrganizationChange, OrganizationRow, Store, TokenRow } from "../store.ts";
+import type { AuditRow } from "../../credits/audit.ts";
+import type { AccountRows, OrganizationChange, OrganizationRow, Store, TokenRow } from "../store.ts";
 import { randomId, type Subject } from "./fixture.ts";
 
 const ROUNDS = 20;

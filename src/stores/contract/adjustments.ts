@@ -1,5 +1,8 @@
+import { v7 } from "uuid";
 import { expect, test } from "vitest";
+import type { BookingAudit } from "../../credits/audit.ts";
 import type { CreditTransition, RevokeTransition } from "../../credits/books.ts";
+import type { StatementEntry } from "../store.ts";
 import {
   factsOf,
   grantOf,
@@ -32,6 +35,7 @@ export function adjustmentCases(subject: Subject): void {
   creditCases(subject);
   capCases(subject);
   checkpointCases(subject);
+  auditCases(subject);
 }
 
 function revokeCases(subject: Subject): void {
@@ -207,6 +211,67 @@ function checkpointCases(subject: Subject): void {
     expect(await subject.one(renewOf(lost, 6))).toEqual({ outcome: "renewed", remade: false });
     expect(await subject.one(settleOf(lost, 20))).toMatchObject({ charged: 20n, shortfall: 0n });
     expect(await subject.one(renewOf(lost, 7))).toEqual({ outcome: "ended", state: "charged" });
+    await subject.expectSound(organizationId);
+  });
+}
+
+function auditOf(action: string, rest: Partial<BookingAudit> = {}): BookingAudit {
+  const actor = { actorKind: "operator", actorId: "adm_1", address: "::1", requestId: "req_1" } as const;
+  return { id: v7(), ...actor, action, after: { note: "日\n'\u0000" }, amountAs: "number", ...rest };
+}
+
+function auditCases(subject: Subject): void {
+  const auditsOf = (organizationId: string) =>
+    subject.store.admin.audit({ organizationId, action: null, before: null, limit: 100 });
+
+  test("a booking writes its audit entry with it, and a repetition writes none", async () => {
+    const organizationId = await subject.organization();
+    const [ofGrant, ofRevocation] = [auditOf("credits.grant"), auditOf("credits.revoke")];
+    const ofCredit = auditOf("credits.credit", { amountAs: "text" });
+    const grant = grantOf(organizationId, 5_000_000n, { reference: "invoice", audit: ofGrant });
+    await subject.one(grant);
+    await subject.one(settleOf(await subject.held(holdOf(organizationId, 2_000_000n)), 2_000_000));
+    const revoke = revokeOf(organizationId, null, { reference: "chargeback", audit: ofRevocation });
+    const credit = creditOf(organizationId, 1_500_000n, { reference: "case", audit: ofCredit });
+    await subject.books.apply("durable", [revoke, credit]);
+    for (const again of [grant, { ...grant, grantId: randomId("grant"), audit: auditOf("credits.grant") }]) {
+      expect(await subject.one(again)).toMatchObject({ outcome: "granted", repeated: true });
+    }
+    for (const first of [revoke, credit]) {
+      const later = { ...first, adjustmentId: randomId("adjustment"), audit: auditOf("credits.later") };
+      for (const again of [first, later]) expect(await subject.one(again)).toMatchObject({ repeated: true });
+    }
+    const entries = (await auditsOf(organizationId)).toSorted((a, b) => (a.id < b.id ? -1 : 1));
+    const statement = await subject.statement(organizationId);
+    const booked = (audit: BookingAudit, subjectId: string, amount: unknown, madeAtMs: number | undefined) => {
+      const { amountAs: _, after, ...actor } = audit;
+      return { ...actor, organizationId, subjectId, madeAtMs, before: null, after: { ...after, amount } };
+    };
+    const idOf = (entry: StatementEntry) =>
+      entry.kind === "grant" ? entry.grant.id : "adjustment" in entry && entry.adjustment.id;
+    const atMs = (id: string) => statement.find((entry) => idOf(entry) === id)?.atMs;
+    expect(entries).toEqual([
+      booked(ofGrant, grant.grantId, 5, atMs(grant.grantId)),
+      booked(ofRevocation, revoke.adjustmentId, 3, atMs(revoke.adjustmentId)),
+      booked(ofCredit, credit.adjustmentId, "1.5", atMs(credit.adjustmentId)),
+    ]);
+    await subject.expectSound(organizationId);
+  });
+
+  test("a batch that fails leaves neither a booking nor its audit entry", async () => {
+    const organizationId = await subject.organization(10n);
+    const audit = auditOf("credits.grant");
+    const grant = grantOf(organizationId, 5n, { audit });
+    const failing = grantOf(organizationId, -1n);
+    await expect(subject.books.apply("durable", [grant, failing])).rejects.toThrow();
+    // An audit entry that cannot be written takes its booking with it.
+    const taken = auditOf("credits.grant");
+    await subject.one(grantOf(organizationId, 1n, { audit: taken }));
+    await expect(subject.one(grantOf(organizationId, 7n, { audit: taken }))).rejects.toThrow();
+    expect(await subject.books.balance(organizationId)).toMatchObject({ granted: 11n });
+    expect((await auditsOf(organizationId)).map(({ id }) => id)).toEqual([taken.id]);
+    expect(await subject.one(grant)).toMatchObject({ repeated: false });
+    expect((await auditsOf(organizationId)).map(({ id }) => id).sort()).toEqual([taken.id, audit.id].sort());
     await subject.expectSound(organizationId);
   });
 }

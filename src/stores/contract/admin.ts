@@ -2,7 +2,8 @@ import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import { SCOPES } from "../../contract/scope.ts";
-import type { AdminTokenRow, AuditRow, SessionRow, TokenRow } from "../store.ts";
+import type { AuditRow } from "../../credits/audit.ts";
+import type { AdminTokenRow, SessionRow, TokenRow } from "../store.ts";
 import { randomId, type Subject } from "./fixture.ts";
 
 const hash = () => new Uint8Array(randomBytes(32));

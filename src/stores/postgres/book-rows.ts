@@ -21,7 +21,18 @@ import {
   tokensOf,
   without,
 } from "../../credits/names.ts";
-import { ADJUSTMENT, BALANCE, type BookTable, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE, WRITES } from "../schema.ts";
+import {
+  ADJUSTMENT,
+  AUDIT_ENTRY,
+  BALANCE,
+  type BookTable,
+  GRANT,
+  HOLD,
+  KEY,
+  REQUEST,
+  TOKEN_BALANCE,
+  WRITES,
+} from "../schema.ts";
 import type { Transaction } from "./transact.ts";
 import { give, insert, put, update, type Write } from "./writes.ts";
 
@@ -66,6 +77,7 @@ const RENEW_HOLDS = update(HOLD, WRITES.renewedHold);
 const INSERT_REQUESTS = insert(REQUEST, WRITES.newRequest);
 const PUT_KEYS = put(KEY, WRITES.key);
 const INSERT_ADJUSTMENTS = insert(ADJUSTMENT, WRITES.newAdjustment);
+const INSERT_AUDIT_ENTRIES = insert(AUDIT_ENTRY, WRITES.newAuditEntry);
 
 /**
  * Reads the rows that a batch concerns. The balances are locked by the first statement, in the order of their ids; all
@@ -242,5 +254,6 @@ export async function writeRows(transaction: Transaction, writes: BookWrites): P
     // One that has expired may be gone already.
     removedKeys.length > 0 && transaction.query(DELETE_KEYS, columnsOf(removedKeys)),
     write(INSERT_ADJUSTMENTS, writes.newAdjustments),
+    write(INSERT_AUDIT_ENTRIES, writes.newAuditEntries),
   ]);
 }

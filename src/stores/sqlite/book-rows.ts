@@ -16,6 +16,7 @@ import {
 } from "../../credits/names.ts";
 import {
   ADJUSTMENT,
+  AUDIT_ENTRY,
   BALANCE,
   type BookTable,
   GRANT,
@@ -56,6 +57,7 @@ const INSERT_REQUEST = insert(REQUEST, WRITES.newRequest);
 const PUT_KEY = insert(KEY, WRITES.key, "INSERT OR REPLACE");
 const DELETE_KEY = "DELETE FROM idempotency_key WHERE organization_id = ? AND key = ?";
 const INSERT_ADJUSTMENT = insert(ADJUSTMENT, WRITES.newAdjustment);
+const INSERT_AUDIT_ENTRY = insert(AUDIT_ENTRY, WRITES.newAuditEntry);
 
 function select<Row extends object>({ name, columns }: BookTable<Row>, where: string, index = ""): string {
   return `SELECT ${columns.join(", ")} FROM ${name} ${index} WHERE ${where}`;
@@ -163,6 +165,7 @@ export function writeRows(connection: Connection, writes: BookWrites): void {
   each(connection, PUT_KEY, WRITES.key, writes.keys);
   for (const { organizationId, key } of writes.removedKeys) connection.prepare(DELETE_KEY).run(organizationId, key);
   each(connection, INSERT_ADJUSTMENT, WRITES.newAdjustment, writes.newAdjustments);
+  each(connection, INSERT_AUDIT_ENTRY, WRITES.newAuditEntry, writes.newAuditEntries);
 }
 
 function each<Row>(connection: Connection, sql: string, part: TablePart<Row>, rows: readonly Row[]): void {
