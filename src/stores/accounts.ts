@@ -1,7 +1,6 @@
-import { type CompiledQuery, type Selectable, sql } from "kysely";
+import { type Selectable, sql } from "kysely";
 import { type Scope, SHORT_TOKEN_SCOPES } from "../contract/scope.ts";
-import type { AuditRow } from "../credits/audit.ts";
-import { insertAuditQuery } from "./admin-rows.ts";
+import { insertAuditQuery, recordOf } from "./admin-rows.ts";
 import { toOptionalNumber } from "./schema.ts";
 import type {
   AccountRows,
@@ -182,10 +181,6 @@ function tokenChanges({ kysely, write, writeIf }: PortableDatabase) {
       );
     },
   } satisfies Partial<AccountRows>;
-}
-
-function recordOf(kysely: PortableDatabase["kysely"], audit: AuditRow | undefined): CompiledQuery[] {
-  return audit === undefined ? [] : [insertAuditQuery(kysely, audit)];
 }
 
 export function organizationFromTable(row: Selectable<OrganizationTable>): OrganizationRow {

@@ -1,4 +1,4 @@
-import type { Insertable, Selectable } from "kysely";
+import type { CompiledQuery, Insertable, Selectable } from "kysely";
 import type { AuditRow } from "../credits/audit.ts";
 import { adminKeyRows } from "./admin-keys.ts";
 import type { AdminRows, AdminTokenRow, SessionRow } from "./admin-store.ts";
@@ -51,7 +51,6 @@ function adminTokens({ kysely, write, writeIf }: PortableDatabase) {
 }
 
 function sessions({ kysely, write, writeIf }: PortableDatabase) {
-  const recordOf = (audit: AuditRow | undefined) => (audit === undefined ? [] : [insertAuditQuery(kysely, audit)]);
   return {
     async insertSession(session: SessionRow, audit?: AuditRow) {
       await write([
@@ -67,7 +66,7 @@ function sessions({ kysely, write, writeIf }: PortableDatabase) {
             expires_at: session.expiresAtMs,
           })
           .compile(),
-        ...recordOf(audit),
+        ...recordOf(kysely, audit),
       ]);
     },
     async session(hash: Uint8Array) {
@@ -78,7 +77,7 @@ function sessions({ kysely, write, writeIf }: PortableDatabase) {
       await kysely.updateTable("admin_session").set({ seen_at: seenAtMs }).where("hash", "=", hash).execute();
     },
     async deleteSession(hash: Uint8Array, audit?: AuditRow) {
-      return writeIf([kysely.deleteFrom("admin_session").where("hash", "=", hash).compile()], recordOf(audit));
+      return writeIf([kysely.deleteFrom("admin_session").where("hash", "=", hash).compile()], recordOf(kysely, audit));
     },
     async insertShortToken({ hash, tokenId, expiresAtMs, sessionHash, adminTokenId }, nowMs, audit) {
       const values = { session_hash: sessionHash, admin_token_id: adminTokenId, expires_at: expiresAtMs };
@@ -88,7 +87,7 @@ function sessions({ kysely, write, writeIf }: PortableDatabase) {
           .insertInto("short_token")
           .values({ hash, token_id: tokenId, ...values })
           .compile(),
-        ...recordOf(audit),
+        ...recordOf(kysely, audit),
       ]);
     },
   } satisfies Partial<AdminRows>;
@@ -119,6 +118,11 @@ function auditEntries({ kysely, write }: PortableDatabase) {
       return (await query.execute()).map(AUDIT_ENTRY.fromRecord);
     },
   } satisfies Partial<AdminRows>;
+}
+
+/** The insert of an audit record, where there is one. */
+export function recordOf(kysely: PortableDatabase["kysely"], audit: AuditRow | undefined): CompiledQuery[] {
+  return audit === undefined ? [] : [insertAuditQuery(kysely, audit)];
 }
 
 /** A record of a change, to be written in the change's own transaction. */

@@ -1,25 +1,25 @@
 import { type Selectable, sql } from "kysely";
 import type { AllowanceRow } from "../credits/allowance.ts";
+import { recordOf } from "./admin-rows.ts";
 import { toOptionalNumber } from "./schema.ts";
 import type { AllowanceRows } from "./store.ts";
 import type { AllowanceTable, PortableDatabase } from "./tables.ts";
 
 /** The rows of allowances, the same for both stores. */
 export function allowanceRows(database: PortableDatabase): AllowanceRows {
-  const { kysely } = database;
+  const { kysely, write, writeIf } = database;
   return {
-    async insert(row) {
+    async insert(row, audit) {
       const { organizationId, reference } = row;
       const insertion = kysely.insertInto("allowance").values(toTable(row));
       if (reference === null) {
-        await insertion.execute();
+        await write([insertion.compile(), ...recordOf(kysely, audit)]);
         return row;
       }
-      await insertion
-        .onConflict((conflict) =>
-          conflict.columns(["organization_id", "reference"]).where("reference", "is not", null).doNothing(),
-        )
-        .execute();
+      const once = insertion.onConflict((conflict) =>
+        conflict.columns(["organization_id", "reference"]).where("reference", "is not", null).doNothing(),
+      );
+      await writeIf([once.compile()], recordOf(kysely, audit));
       const first = await kysely
         .selectFrom("allowance")
         .selectAll()
@@ -34,15 +34,14 @@ export function allowanceRows(database: PortableDatabase): AllowanceRows {
       if (after !== null) query = query.where("id", ">", after);
       return (await query.execute()).map(fromTable);
     },
-    async end({ organizationId, id }, atMs) {
-      const result = await kysely
+    async end({ organizationId, id }, atMs, audit) {
+      const end = kysely
         .updateTable("allowance")
         .set({ ended_at: atMs })
         .where("organization_id", "=", organizationId)
         .where("id", "=", id)
-        .where("ended_at", "is", null)
-        .executeTakeFirst();
-      return result.numUpdatedRows > 0n;
+        .where("ended_at", "is", null);
+      return writeIf([end.compile()], recordOf(kysely, audit));
     },
     async due({ aheadMs, limit }) {
       const now = database.now();

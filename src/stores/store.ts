@@ -1,5 +1,6 @@
 import type { AllowanceRow } from "../credits/allowance.ts";
 import type { MicroCredits } from "../credits/amount.ts";
+import type { AuditRow } from "../credits/audit.ts";
 import type { AdjustmentRow, BalanceRow, GrantRow, Outcomes, Transition } from "../credits/books.ts";
 import type { AccountRows, IdPage } from "./account-store.ts";
 import type { AdminRows } from "./admin-store.ts";
@@ -152,12 +153,15 @@ export interface OrganizationVerification {
 
 /** Allowances: what is granted again every month. Their grants are made through the books. */
 export interface AllowanceRows {
-  /** Gives the allowance that the organization has of the same reference, or else writes this one and gives it. */
-  insert(allowance: AllowanceRow): Promise<AllowanceRow>;
+  /**
+   * Gives the allowance that the organization has of the same reference, or else writes this one, with its audit entry, and
+   * gives it.
+   */
+  insert(allowance: AllowanceRow, audit?: AuditRow): Promise<AllowanceRow>;
   /** Null: of every organization. */
   list(page: IdPage & { organizationId: string | null }): Promise<AllowanceRow[]>;
-  /** False where there is no such allowance or it was ended before. */
-  end(allowance: Pick<AllowanceRow, "organizationId" | "id">, atMs: number): Promise<boolean>;
+  /** False where there is no such allowance or it was ended before; then nothing is written. */
+  end(allowance: Pick<AllowanceRow, "organizationId" | "id">, atMs: number, audit?: AuditRow): Promise<boolean>;
   /** Those whose next month begins within `aheadMs` by the store's clock or has begun; the most overdue first. */
   due(options: { aheadMs: number; limit: number }): Promise<{ nowMs: number; rows: AllowanceRow[] }>;
   /** Moves the beginning of the next month, unless somebody has moved it. */

@@ -1,5 +1,7 @@
+import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import type { AllowanceRow } from "../../credits/allowance.ts";
+import type { AuditRow } from "../../credits/audit.ts";
 import { randomId, type Subject } from "./fixture.ts";
 
 const FAR_MS = 4_000_000_000_000;
@@ -18,6 +20,11 @@ function allowanceOf(organizationId: string, rest: Partial<AllowanceRow> = {}): 
 }
 
 export function allowanceCases(subject: Subject): void {
+  rowCases(subject);
+  auditCase(subject);
+}
+
+function rowCases(subject: Subject): void {
   test("an allowance is given back as it was, and ends once", async () => {
     const { allowances } = subject.store;
     const organizationId = await subject.organization();
@@ -75,5 +82,35 @@ export function allowanceCases(subject: Subject): void {
     await allowances.advance({ ...past, nextAtMs: past.nextAtMs + 1 }, FAR_MS);
     expect(await due()).toEqual([soon]);
     await allowances.advance(soon, FAR_MS);
+  });
+}
+
+function auditCase(subject: Subject): void {
+  test("the audit entry of an allowance is written with the first row of a reference, and with the first end", async () => {
+    const { admin, allowances } = subject.store;
+    const organizationId = await subject.organization();
+    const auditOf = (action: string, subjectId: string): AuditRow => {
+      const actor = { actorKind: "command", actorId: null, address: null, requestId: null } as const;
+      return { id: v7(), madeAtMs: 5, ...actor, action, organizationId, subjectId, before: null, after: null };
+    };
+    const [first, again] = [{ reference: "r" }, { reference: "r" }].map((rest) => allowanceOf(organizationId, rest));
+    const unnamed = allowanceOf(organizationId);
+    const written: AuditRow[] = [];
+    for (const [row, isFirst] of [
+      [first, true],
+      [again, false],
+      [unnamed, true],
+    ] as [AllowanceRow, boolean][]) {
+      const audit = auditOf("allowance.create", row.id);
+      await allowances.insert(row, audit);
+      if (isFirst) written.push(audit);
+    }
+    for (const isFirst of [true, false]) {
+      const audit = auditOf("allowance.end", unnamed.id);
+      expect(await allowances.end(unnamed, 7, audit)).toBe(isFirst);
+      if (isFirst) written.push(audit);
+    }
+    const entries = await admin.audit({ organizationId, action: null, before: null, limit: 10 });
+    expect(entries).toEqual(written.toReversed());
   });
 }
