@@ -1,7 +1,7 @@
 import type { AuditEntry } from "../contract/admin/audit.ts";
-import type { AuditRow } from "../credits/audit.ts";
+import type { AuditRow, BookingAudit } from "../credits/audit.ts";
 import type { AdminRows } from "../stores/store.ts";
-import { type Actor, type AuditTime, auditRow, type Change } from "./audit.ts";
+import { type Actor, type AskedBooking, type AuditTime, auditRow, type Change } from "./audit.ts";
 import type { Page, PageRequest } from "./directory.ts";
 
 export interface AuditLogOptions extends AuditTime {
@@ -16,9 +16,20 @@ export class AuditLog {
     this.#options = options;
   }
 
-  /** Records a change that was made elsewhere than in `Accounts`. */
+  /** Records an action that changes nothing in the store, or a change that takes more than one transaction. */
   async record(actor: Actor, change: Change): Promise<void> {
-    await this.#options.rows.insertAudit(auditRow(actor, change, this.#options));
+    await this.#options.rows.insertAudit(this.changeBy(actor, change));
+  }
+
+  /** Prepares the entry of a change, to be written in the change's own transaction. */
+  changeBy(actor: Actor, change: Change): AuditRow {
+    return auditRow(actor, change, this.#options);
+  }
+
+  /** Prepares the entry of a booking, to be completed and written with the booking. */
+  bookingBy(actor: Actor, asked: AskedBooking): BookingAudit {
+    const { id: actorId, kind: actorKind, address, requestId } = actor;
+    return { id: this.#options.newId(), actorKind, actorId, address, requestId, ...asked };
   }
 
   /** The newest first; the cursor is the id of the last entry seen. */

@@ -1,5 +1,5 @@
 import type { AuditAction } from "../contract/admin/audit.ts";
-import type { ActorKind, AuditRow } from "../credits/audit.ts";
+import type { ActorKind, AuditRow, BookingAudit } from "../credits/audit.ts";
 
 /** Who changes something. */
 export interface Actor {
@@ -21,6 +21,11 @@ export interface Change {
   subjectId: string | null;
   before?: Record<string, unknown>;
   after?: Record<string, unknown>;
+}
+
+/** A booking that somebody asks for; `after` holds no secret. */
+export interface AskedBooking extends Pick<BookingAudit, "after" | "amountAs"> {
+  action: AuditAction;
 }
 
 export interface AuditTime {

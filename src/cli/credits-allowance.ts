@@ -50,7 +50,7 @@ async function create(terminal: Terminal, amountText: string, flags: CreateFlags
   const nowMs = terminal.clock();
   const reference = textFlag("--reference", flags.reference);
   const anchorAtMs = flags.from === undefined ? nowMs : dateFlag("--from", flags.from, nowMs);
-  await withWorkspace(terminal, flags, async ({ store: { allowances, books }, accounts, record }) => {
+  await withWorkspace(terminal, flags, async ({ store: { allowances, books }, accounts, changeAudit }) => {
     const { org: organizationId } = flags;
     await expectCredited(accounts, organizationId);
     const id = makeId("allowance", terminal.random);
@@ -58,12 +58,12 @@ async function create(terminal: Terminal, amountText: string, flags: CreateFlags
     const terms = { organizationId, id, amount, lapses, reference, anchorAtMs, createdAtMs: nowMs };
     // Whether or not a service runs.
     const grant = (transition: GrantTransition) => books.apply("durable", [transition]);
-    const made = await createAllowance({ allowances, grant }, terms);
+    const after = { amount: formatCredits(amount), lapses, reference, from: isoTime(anchorAtMs) };
+    const audit = changeAudit({ action: "allowance.create", organizationId, subjectId: id, after });
+    const made = await createAllowance({ allowances, grant }, terms, audit);
     if (made.outcome === "reference_mismatch") throw new OperatorError(allowanceMismatch(reference, made.row));
     const { row, repeated } = made;
     const json = { ...toJson(row), repeated };
-    const after = { amount: formatCredits(amount), lapses, reference, from: json.from };
-    if (!repeated) await record({ action: "allowance.create", organizationId, subjectId: id, after });
     const monthly = repeated ? `${json.monthly}, made before under this reference` : `${json.monthly}`;
     const text = facts({ id: json.id, monthly, next: json.nextAt, lapses: String(json.lapses) });
     print(terminal, flags, { json, text });
@@ -87,14 +87,13 @@ async function list(terminal: Terminal, flags: CommonFlags & { org?: string }): 
 }
 
 async function end(terminal: Terminal, id: string, flags: CommonFlags): Promise<void> {
-  await withWorkspace(terminal, flags, async ({ store: { allowances, books }, record }) => {
+  await withWorkspace(terminal, flags, async ({ store: { allowances, books }, changeAudit }) => {
     const found = await findAllowance(allowances, null, id);
     if (found === undefined) throw new UnknownIdError("allowance", id, "credits allowance list");
     const grant = (transition: GrantTransition) => books.apply("durable", [transition]);
     const revoke = (transition: RevokeTransition) => books.apply("durable", [transition]);
-    const { row, repeated } = await endAllowance({ allowances, grant, revoke }, found, terminal.clock());
-    const { organizationId } = row;
-    if (!repeated) await record({ action: "allowance.end", organizationId, subjectId: id });
+    const audit = changeAudit({ action: "allowance.end", organizationId: found.organizationId, subjectId: id });
+    const { row, repeated } = await endAllowance({ allowances, grant, revoke }, found, terminal.clock(), audit);
     const json = toJson(row);
     const text = repeated ? `${id} had ended before, at ${json.endedAt}.` : `${id} has ended.`;
     print(terminal, flags, { json: { ...json, repeated }, text });

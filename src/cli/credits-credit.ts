@@ -32,10 +32,11 @@ export function addCreditsCredit(credits: Command, terminal: Terminal): void {
       const expiresAtMs = flags.expires === undefined ? null : dateFlag("--expires", flags.expires, terminal.clock());
       const [reference, note] = [textFlag("--reference", flags.reference), textFlag("--note", flags.note)];
       const holdId = flags.completion === undefined ? null : completionFlag(flags.completion);
-      await withWorkspace(terminal, flags, async ({ store, record }) => {
+      await withWorkspace(terminal, flags, async ({ store, bookingAudit }) => {
         const adjustmentId = makeId("credit", terminal.random);
         const terms = { organizationId: flags.org, amount, holdId, expiresAtMs, priority: 0, reference, note };
-        const [outcome] = await store.books.apply("durable", [{ kind: "credit", adjustmentId, ...terms }]);
+        const audit = bookingAudit({ action: "credits.credit", after: terms });
+        const [outcome] = await store.books.apply("durable", [{ kind: "credit", adjustmentId, ...terms, audit }]);
         if (outcome.outcome === "unknown_organization") throw unknownOrganization(flags.org);
         if (outcome.outcome === "missing") throw unknownCompletion(flags.completion ?? "");
         if (outcome.outcome === "excessive") throw excessive(amountText, outcome.most);
@@ -43,10 +44,6 @@ export function addCreditsCredit(credits: Command, terminal: Terminal): void {
           throw new OperatorError(adjustmentMismatch(reference, outcome.first));
         }
         const { adjustment, balance, repeated } = outcome;
-        if (!repeated) {
-          const after = { ...terms, amount: formatCredits(adjustment.amount) };
-          await record({ action: "credits.credit", organizationId: flags.org, subjectId: adjustment.id, after });
-        }
         const { creditsTotal, creditsAvailable, creditsUsed } = usageReport(balance);
         const json = {
           id: adjustment.id,

@@ -34,10 +34,11 @@ export function addCreditsRevoke(credits: Command, terminal: Terminal): void {
     .action(async (amountText: string | undefined, flags: Flags) => {
       const asked = amountArgument(amountText, flags);
       const [reference, note] = [textFlag("--reference", flags.reference), textFlag("--note", flags.note)];
-      await withWorkspace(terminal, flags, async ({ store, record }) => {
+      await withWorkspace(terminal, flags, async ({ store, bookingAudit }) => {
         const adjustmentId = makeId("adjustment", terminal.random);
         const terms = { organizationId: flags.org, amount: asked, grantId: flags.grant ?? null, reference, note };
-        const [outcome] = await store.books.apply("durable", [{ kind: "revoke", adjustmentId, ...terms }]);
+        const audit = bookingAudit({ action: "credits.revoke", after: terms });
+        const [outcome] = await store.books.apply("durable", [{ kind: "revoke", adjustmentId, ...terms, audit }]);
         if (outcome.outcome === "unknown_organization") throw unknownOrganization(flags.org);
         if (outcome.outcome === "unknown_grant")
           throw new UnknownIdError("--grant", flags.grant ?? "", `credits statement --org ${flags.org}`);
@@ -46,10 +47,6 @@ export function addCreditsRevoke(credits: Command, terminal: Terminal): void {
           throw new OperatorError(adjustmentMismatch(reference, outcome.first));
         }
         const { adjustment, balance, repeated } = outcome;
-        if (!repeated) {
-          const after = { ...terms, amount: formatCredits(adjustment.amount) };
-          await record({ action: "credits.revoke", organizationId: flags.org, subjectId: adjustment.id, after });
-        }
         const { creditsTotal, creditsAvailable } = usageReport(balance);
         const amount = creditsFromMicro(adjustment.amount);
         const json = { id: adjustment.id, organizationId: flags.org, amount, reference, repeated };

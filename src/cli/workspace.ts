@@ -1,10 +1,11 @@
 import { Accounts, PLAYGROUND_HOLDS_NOTHING } from "../accounts/accounts.ts";
-import { type Change, COMMAND_ACTOR } from "../accounts/audit.ts";
+import { type AskedBooking, type Change, COMMAND_ACTOR } from "../accounts/audit.ts";
 import { AuditLog } from "../accounts/audit-log.ts";
 import { makeId } from "../accounts/token.ts";
 import { uuidV7 } from "../app/ids.ts";
 import { loadStoreSettings, type StoreSettings } from "../config/store-settings.ts";
-import { formatCredits, type MicroCredits } from "../credits/amount.ts";
+import type { MicroCredits } from "../credits/amount.ts";
+import type { AuditRow, BookingAudit } from "../credits/audit.ts";
 import type { BalanceRow, GrantOutcome } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
 import { grantMismatch } from "../ledger/references.ts";
@@ -18,8 +19,10 @@ export interface Workspace {
   config: StoreSettings;
   store: Store;
   accounts: Accounts;
-  /** Records a change that the command has made elsewhere than in `accounts`. */
-  record(change: Change): Promise<void>;
+  /** Prepares the audit entry of a change that the command makes elsewhere than in `accounts`. */
+  changeAudit(change: Change): AuditRow;
+  /** Prepares the audit entry of a booking; the decision adds the amount. */
+  bookingAudit(asked: Omit<AskedBooking, "amountAs">): BookingAudit;
 }
 
 /**
@@ -39,7 +42,10 @@ export async function withWorkspace<T>(
     const newId = () => uuidV7(clock());
     const accounts = new Accounts({ rows: store.accounts, clock, random, newId, actor: COMMAND_ACTOR });
     const audit = new AuditLog({ rows: store.admin, clock, newId });
-    return await work({ config, store, accounts, record: (change) => audit.record(COMMAND_ACTOR, change) });
+    const changeAudit = (change: Change) => audit.changeBy(COMMAND_ACTOR, change);
+    const bookingAudit = (asked: Omit<AskedBooking, "amountAs">) =>
+      audit.bookingBy(COMMAND_ACTOR, { ...asked, amountAs: "text" });
+    return await work({ config, store, accounts, changeAudit, bookingAudit });
   } finally {
     await store.close();
   }
@@ -75,20 +81,18 @@ export async function expectCredited(accounts: Accounts, id: string): Promise<vo
 
 /** Grants credits from now on; the same reference of an organization grants once, and with other terms is refused. */
 export async function grantCredits(
-  { store, accounts, record }: Workspace,
+  { store, accounts, bookingAudit }: Workspace,
   { random }: Terminal,
   request: GrantRequest,
 ): Promise<Extract<GrantOutcome, { outcome: "granted" }>> {
   const grant = { kind: "grant" as const, grantId: makeId("grant", random), effectiveAtMs: null, priority: 0 };
   const { organizationId, amount, expiresAtMs, reference } = request;
   await expectCredited(accounts, organizationId);
-  const [outcome] = await store.books.apply("durable", [{ ...grant, ...request }]);
+  const after = { amount, expiresAt: isoTime(expiresAtMs), reference };
+  const audit = bookingAudit({ action: "credits.grant", after });
+  const [outcome] = await store.books.apply("durable", [{ ...grant, ...request, audit }]);
   if (outcome.outcome === "unknown_organization") throw unknownOrganization(organizationId);
   if (outcome.outcome === "reference_mismatch") throw new OperatorError(grantMismatch(reference, outcome.first));
-  if (!outcome.repeated) {
-    const after = { amount: formatCredits(amount), expiresAt: isoTime(expiresAtMs), reference };
-    await record({ action: "credits.grant", organizationId, subjectId: outcome.grantId, after });
-  }
   return outcome;
 }
 

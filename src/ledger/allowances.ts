@@ -1,4 +1,5 @@
 import { type AllowanceRow, grantOfPeriod, periodAt } from "../credits/allowance.ts";
+import type { AuditRow } from "../credits/audit.ts";
 import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { AllowanceRows } from "../stores/store.ts";
@@ -54,15 +55,16 @@ export type AllowanceCreation =
   | { outcome: "reference_mismatch"; row: AllowanceRow };
 
 /**
- * Writes an allowance, and makes its first grant at once where its time has come. Gives the row as it is then: that of the
+ * Writes an allowance with its audit entry, and makes its first grant at once where its time has come. Gives the row as it is then: that of the
  * first allowance of the reference, where there was one of the same terms before. Rejects with StoreUnavailableError.
  */
 export async function createAllowance(
   options: AllowanceOptions & { allowances: AllowanceRows },
   terms: Omit<AllowanceRow, "priority" | "nextAtMs" | "endedAtMs">,
+  audit?: AuditRow,
 ): Promise<AllowanceCreation> {
   const wanted = { ...terms, priority: 0, nextAtMs: terms.anchorAtMs, endedAtMs: null };
-  const first = await options.allowances.insert(wanted);
+  const first = await options.allowances.insert(wanted, audit);
   if (!hasTermsOf(first, wanted)) return { outcome: "reference_mismatch", row: first };
   // Repeated, too: the process that wrote it may have died before its grant.
   await grantAllowances(options);
@@ -93,9 +95,10 @@ export async function endAllowance(
   },
   row: AllowanceRow,
   nowMs: number,
+  audit?: AuditRow,
 ): Promise<{ row: AllowanceRow; repeated: boolean }> {
   const { organizationId, id, anchorAtMs } = row;
-  const isEnded = await allowances.end(row, nowMs);
+  const isEnded = await allowances.end(row, nowMs, audit);
   // The next month's grant stands in the books a little before it takes effect.
   const startMs = nowMs < anchorAtMs ? anchorAtMs : periodAt(anchorAtMs, nowMs).endMs;
   const next = grantOfPeriod(row, periodAt(anchorAtMs, startMs));

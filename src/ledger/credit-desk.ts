@@ -1,6 +1,7 @@
 import type { Allowance, Booking } from "../contract/admin/credits.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
 import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
+import type { AuditRow } from "../credits/audit.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
@@ -84,32 +85,37 @@ export class CreditDesk {
     return (await this.#options.allowances.list({ organizationId, after, limit })).map(toAllowance);
   }
 
-  /** Grants every month from a time on, and at once where that has come; once for a reference of an organization. */
+  /**
+   * Grants every month from a time on, and at once where that has come; once for a reference of an organization. `auditOf`
+   * makes the audit entry, which is written with the allowance.
+   */
   async createAllowance(
     terms: Pick<AllowanceRow, "organizationId" | "amount" | "lapses" | "reference"> & { anchorAtMs: number | null },
+    auditOf: (allowance: Pick<AllowanceRow, "id" | "anchorAtMs">) => AuditRow,
   ): Promise<{ outcome: "created"; allowance: Allowance; repeated: boolean } | ReferenceMismatch> {
     const { allowances, ledger, clock, makeId } = this.#options;
     const nowMs = clock();
-    const times = { anchorAtMs: terms.anchorAtMs ?? nowMs, createdAtMs: nowMs };
+    const wanted = { ...terms, id: makeId("allowance"), anchorAtMs: terms.anchorAtMs ?? nowMs, createdAtMs: nowMs };
     const grant = (first: GrantTransition) => ledger.grant(first);
-    const made = await createAllowance({ allowances, grant }, { ...terms, id: makeId("allowance"), ...times });
+    const made = await createAllowance({ allowances, grant }, wanted, auditOf(wanted));
     if (made.outcome === "reference_mismatch") {
       return { outcome: "reference_mismatch", message: allowanceMismatch(terms.reference, made.row) };
     }
     return { outcome: "created", allowance: toAllowance(made.row), repeated: made.repeated };
   }
 
-  /** What was granted for the current month stays. Undefined for an allowance that the organization does not have. */
+  /** What was granted for the current month stays. `audit` is written with the end. Undefined for an allowance that the organization does not have. */
   async endAllowance(
     organizationId: string,
     id: string,
+    audit: AuditRow,
   ): Promise<{ allowance: Allowance; repeated: boolean } | undefined> {
     const { allowances, ledger, clock } = this.#options;
     const found = await findAllowance(allowances, organizationId, id);
     if (found === undefined) return undefined;
     const grant = (next: GrantTransition) => ledger.grant(next);
     const revoke = (revocation: RevokeTransition) => ledger.revoke(revocation);
-    const { row, repeated } = await endAllowance({ allowances, grant, revoke }, found, clock());
+    const { row, repeated } = await endAllowance({ allowances, grant, revoke }, found, clock(), audit);
     return { allowance: toAllowance(row), repeated };
   }
 }

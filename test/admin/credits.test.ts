@@ -66,6 +66,13 @@ describe("credits", () => {
       "credits.grant",
       "credits.grant",
     ]);
+    const actor = { kind: "operator", id: "adm_first", address: "127.0.0.1" };
+    expect(audit.data.slice(0, 4)).toMatchObject([
+      { subject_id: all.body.id, actor, before: null, after: { all: true, amount: 10.500001 } },
+      { subject_id: taken.body.id, actor, after: { amount: 2, grant_id: first.body.id, note: "a mistake" } },
+      { after: { amount: 0.000001 } },
+      { subject_id: first.body.id, actor, after: terms, request_id: expect.stringMatching(/^req_/) },
+    ]);
   });
 
   test("under a reference with other terms are refused, naming what was booked", async () => {
@@ -105,6 +112,25 @@ describe("credits", () => {
       "credits.revoke",
       "credits.grant",
       "organization.create",
+    ]);
+  });
+
+  test("that a command books or revokes are recorded with the booking, once for a reference", async () => {
+    const id = await made();
+    const run = (...words: string[]) => service.tollgate("credits", ...words);
+    const grant = ["grant", "2.5", "--org", id, "--reference", "invoice 8"];
+    const { id: grantId } = await run(...grant);
+    await run(...grant);
+    const { id: revocationId } = await run("revoke", "--all", "--org", id, "--note", "a mistake");
+    const { id: allowanceId } = await run("allowance", "create", "30", "--org", id);
+    for (const _ of [1, 2]) await run("allowance", "end", String(allowanceId));
+    const { body: audit } = await admin().call<Listed>("GET", `/audit?organization_id=${id}`);
+    const actor = { kind: "command", id: null, address: null };
+    expect(audit.data.slice(0, -1)).toMatchObject([
+      { action: "allowance.end", actor, subject_id: allowanceId, after: null },
+      { action: "allowance.create", actor, subject_id: allowanceId, after: { amount: "30", lapses: true } },
+      { action: "credits.revoke", actor, subject_id: revocationId, after: { amount: "2.5", note: "a mistake" } },
+      { action: "credits.grant", actor, subject_id: grantId, after: { amount: "2.5", reference: "invoice 8" } },
     ]);
   });
 

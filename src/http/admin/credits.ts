@@ -51,10 +51,11 @@ const createGrant = adminEndpoint({
       expiresAtMs: timeToCome(services, "expires_at", expires_at),
       priority,
       reference,
+      audit: bookingAudit(services, call, "credits.grant"),
     });
     if (outcome.outcome === "unknown_organization") throw nothingThere();
     if (outcome.outcome === "reference_mismatch") throw referenceMismatch(outcome);
-    return recorded(services, call, "credits.grant", outcome.booking);
+    return answerOf(call, outcome.booking);
   },
 });
 
@@ -70,7 +71,8 @@ const createRevocation = adminEndpoint({
   async handle(services, call) {
     const { grant_id = null, reference = null, note = null } = call.body;
     const terms = { organizationId: call.params.id, amount: amountToRevoke(call.body), grantId: grant_id };
-    const outcome = await services.creditDesk.revoke({ ...terms, reference, note });
+    const audit = bookingAudit(services, call, "credits.revoke");
+    const outcome = await services.creditDesk.revoke({ ...terms, reference, note, audit });
     if (outcome.outcome === "unknown_organization") throw nothingThere();
     if (outcome.outcome === "unknown_grant") {
       throw new ApiError("invalid_value", "The organization has no grant of this id.", { param: "grant_id" });
@@ -81,7 +83,7 @@ const createRevocation = adminEndpoint({
       throw new ApiError("invalid_value", message, { param: "amount" });
     }
     if (outcome.outcome === "reference_mismatch") throw referenceMismatch(outcome);
-    return recorded(services, call, "credits.revoke", outcome.booking);
+    return answerOf(call, outcome.booking);
   },
 });
 
@@ -102,6 +104,7 @@ const createCredit = adminEndpoint({
       expiresAtMs: timeToCome(services, "expires_at", expires_at),
       reference,
       note,
+      audit: bookingAudit(services, call, "credits.credit"),
     });
     if (outcome.outcome === "unknown_organization") throw nothingThere();
     if (outcome.outcome === "missing") {
@@ -112,7 +115,7 @@ const createCredit = adminEndpoint({
       throw new ApiError("invalid_value", message, { param: "amount" });
     }
     if (outcome.outcome === "reference_mismatch") throw referenceMismatch(outcome);
-    return recorded(services, call, "credits.credit", outcome.booking);
+    return answerOf(call, outcome.booking);
   },
 });
 
@@ -148,17 +151,13 @@ const createAllowance = adminEndpoint({
     await creditedOf(services, organizationId);
     const anchorAtMs = timeToCome(services, "begins_at", begins_at);
     const terms = { organizationId, amount: amountOf("amount", amount), anchorAtMs, lapses, reference };
-    const made = await services.creditDesk.createAllowance(terms);
+    const made = await services.creditDesk.createAllowance(terms, ({ id: subjectId, anchorAtMs: beginsAtMs }) => {
+      const after = { amount, lapses, reference, begins_at: new Date(beginsAtMs).toISOString() };
+      return services.audit.changeBy(actorOf(call), { action: "allowance.create", organizationId, subjectId, after });
+    });
     if (made.outcome === "reference_mismatch") throw referenceMismatch(made);
-    const { allowance, repeated } = made;
-    if (repeated) {
-      call.reply.code(200);
-      return allowance;
-    }
-    const after = { amount, lapses, reference, begins_at: allowance.begins_at };
-    const change = { action: "allowance.create" as const, organizationId, subjectId: allowance.id, after };
-    await services.audit.record(actorOf(call), change);
-    return allowance;
+    if (made.repeated) call.reply.code(200);
+    return made.allowance;
   },
 });
 
@@ -171,12 +170,11 @@ const endAllowance = adminEndpoint({
   response: { status: 200, description: "The allowance as it is now.", schema: Allowance },
   async handle(services, call): Promise<Allowance> {
     const { id: organizationId, allowance_id = "" } = call.params;
-    const ended = await services.creditDesk.endAllowance(organizationId, allowance_id);
+    const change = { action: "allowance.end" as const, organizationId, subjectId: allowance_id };
+    const audit = services.audit.changeBy(actorOf(call), change);
+    const ended = await services.creditDesk.endAllowance(organizationId, allowance_id, audit);
     if (ended === undefined) throw nothingThere();
-    const { allowance, repeated } = ended;
-    const change = { action: "allowance.end" as const, organizationId, subjectId: allowance.id };
-    if (!repeated) await services.audit.record(actorOf(call), change);
-    return allowance;
+    return ended.allowance;
   },
 });
 
@@ -223,19 +221,12 @@ function timeToCome({ clock }: AdminServices, param: string, text: string | null
   throw new ApiError("invalid_value", `Invalid '${param}': expected a time to come.`, { param });
 }
 
-/** Records what was booked, unless it was before. */
-async function recorded(
-  services: AdminServices,
-  call: AdminCall,
-  action: AuditAction,
-  booking: Booking,
-): Promise<Booking> {
-  if (booking.repeated) {
-    call.reply.code(200);
-    return booking;
-  }
-  const { id: subjectId, organization_id: organizationId, amount } = booking;
-  const after = { ...(call.body as Record<string, unknown>), amount };
-  await services.audit.record(actorOf(call), { action, organizationId, subjectId, after });
+/** Prepares the audit entry of a booking; the ledger adds the amount. */
+function bookingAudit({ audit }: AdminServices, call: AdminCall<unknown, object>, action: AuditAction) {
+  return audit.bookingBy(actorOf(call), { action, after: { ...call.body }, amountAs: "number" });
+}
+
+function answerOf({ reply }: AdminCall, booking: Booking): Booking {
+  if (booking.repeated) reply.code(200);
   return booking;
 }

@@ -1,0 +1,99 @@
+import { rmSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { v7 } from "uuid";
+import { describe, expect, test } from "vitest";
+import { AuditLog } from "../../src/accounts/audit-log.ts";
+import type { Transition } from "../../src/credits/books.ts";
+import { StoreUnavailableError } from "../../src/errors.ts";
+import { CreditDesk } from "../../src/ledger/credit-desk.ts";
+import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
+import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
+import type { Books, Store } from "../../src/stores/store.ts";
+import { keepLog } from "../support/log.ts";
+import { ORGANIZATION, openLedger } from "../support/open-ledger.ts";
+import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
+
+describe("a booking whose answer is lost after the commit has one audit entry", () => {
+  test("on SQLite", async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), "tollgate-audit-"));
+    const store = await openSqliteStore({ dataDir: join(dataDir, "store"), role: "service" });
+    await play(store, dataDir);
+    await store.close();
+    rmSync(dataDir, { recursive: true });
+  });
+
+  test.skipIf(!hasPostgres)("on PostgreSQL", async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), "tollgate-audit-"));
+    const database = await createTestDatabase();
+    const store = await openPostgresStore({ url: database.url, role: "service" });
+    await play(store, dataDir);
+    await store.close();
+    await database.drop();
+    rmSync(dataDir, { recursive: true });
+  });
+});
+
+/** Books that commit a batch and lose its answer, as often as it says. */
+function losing(books: Books, loss: { batches: number }): Books {
+  return {
+    ...books,
+    async apply<T extends Transition[]>(...[lane, transitions]: Parameters<typeof books.apply<T>>) {
+      const outcomes = await books.apply(lane, transitions);
+      if (loss.batches === 0) return outcomes;
+      loss.batches -= 1;
+      throw Object.assign(new StoreUnavailableError("lost"), { mayBeBooked: true });
+    },
+  };
+}
+
+async function play(store: Store, dataDir: string): Promise<void> {
+  await store.accounts.insertOrganization({ id: ORGANIZATION, name: "A", kind: "standard", createdAtMs: 0 });
+  const audit = new AuditLog({ rows: store.admin, clock: Date.now, newId: () => v7() });
+  const recorded = async () => {
+    const filter = { organizationId: ORGANIZATION, action: null, cursor: null, limit: 100 };
+    return (await audit.entries(filter)).data.map(({ action, subject_id, after }) => [
+      action,
+      subject_id,
+      after?.amount,
+    ]);
+  };
+  const loss = { batches: 0 };
+  const open = async (directory: string, settleRetryMs: number) => {
+    const books = losing(store.books, loss);
+    const ledger = await openLedger({ books, dataDir: join(dataDir, directory), log: keepLog(), settleRetryMs });
+    const desk = new CreditDesk({ ...store, ledger, clock: Date.now, makeId: (kind) => `${kind}_${v7()}` });
+    return { ledger, desk };
+  };
+  const asked = (action: "credits.grant" | "credits.revoke") => {
+    const actor = { kind: "operator" as const, id: "adm_1", address: "::1", requestId: null };
+    return audit.bookingBy(actor, { action, after: { note: "why" }, amountAs: "number" });
+  };
+  const terms = { organizationId: ORGANIZATION, effectiveAtMs: null, expiresAtMs: null, priority: 0 };
+  const patient = await open("patient", 10_000);
+  const impatient = await open("impatient", 0);
+
+  // The ledger repeats the transition itself.
+  loss.batches = 1;
+  const grant = { ...terms, amount: 5_000_000n, reference: null };
+  const granted = await patient.desk.grant({ ...grant, audit: asked("credits.grant") });
+  expect(loss.batches).toBe(0);
+  const grantId = granted.outcome === "booked" ? granted.booking.id : undefined;
+  expect(await recorded()).toEqual([["credits.grant", grantId, 5]]);
+
+  // The caller repeats the request, after an error and perhaps with another process.
+  loss.batches = 1;
+  const revoke = { organizationId: ORGANIZATION, amount: null, grantId: null, reference: "chargeback", note: null };
+  const revoking = () => ({ ...revoke, audit: asked("credits.revoke") });
+  await expect(impatient.desk.revoke(revoking())).rejects.toMatchObject({ mayBeBooked: true });
+  const repeated = await patient.desk.revoke(revoking());
+  expect(repeated).toMatchObject({ outcome: "booked", booking: { amount: 5, repeated: true } });
+  const adjustmentId = repeated.outcome === "booked" ? repeated.booking.id : undefined;
+  expect(await recorded()).toEqual([
+    ["credits.revoke", adjustmentId, 5],
+    ["credits.grant", grantId, 5],
+  ]);
+  await patient.ledger.stop();
+  await impatient.ledger.stop();
+}
