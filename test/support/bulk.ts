@@ -4,21 +4,23 @@ export interface Bulk {
   /** The grant that all is drawn from. */
   grantId: string;
   count: number;
-  /** Of the first; the others follow a second apart. */
+  /** Of the first. */
   fromMs: number;
+  /** Between two; a second unless stated. */
+  stepMs?: number;
 }
 
 /** What the charge of a number comes to. */
 export const bulkCost = (number: number) => number % 997;
 
 export function bulkStatements(kind: "sqlite" | "postgres", bulk: Bulk): string[] {
-  const { organizationId, grantId, count, fromMs } = bulk;
+  const { organizationId, grantId, count, fromMs, stepMs = 1_000 } = bulk;
   const total = Array.from({ length: count }, (_, number) => bulkCost(number)).reduce((sum, cost) => sum + cost, 0);
   const series =
     kind === "sqlite"
       ? `WITH RECURSIVE series (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM series WHERE n < ${count - 1})`
       : `WITH series (n) AS (SELECT generate_series(0, ${count - 1})::bigint)`;
-  const at = `${fromMs} + 1000 * n`;
+  const at = `${fromMs} + ${stepMs} * n`;
   const hex = (value: string, digits: number) =>
     kind === "sqlite" ? `printf('%0${digits}x', ${value})` : `lpad(to_hex(${value}), ${digits}, '0')`;
   const id = `${hex(`(${at}) / 65536`, 8)} || '-' || ${hex(`(${at}) % 65536`, 4)} || '-7000-8000-' || ${hex("n", 12)}`;

@@ -1,0 +1,165 @@
+/**
+ * `node bench/history.ts --store sqlite --rows 10000000 --months 24`: what one organization's ended requests of so many months
+ * cost those who read and sweep the books: the service's start, a sweep, a page of the statement of any month, and one
+ * request by its id. `--store postgres` makes a PostgreSQL of its own.
+ */
+import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { parseArgs } from "node:util";
+import pg from "pg";
+import { idAt } from "../src/credits/request-id.ts";
+import { Statements } from "../src/ledger/statement.ts";
+import { openPostgresStore } from "../src/stores/postgres/postgres.ts";
+import { openSqliteStore } from "../src/stores/sqlite/sqlite.ts";
+import type { Store } from "../src/stores/store.ts";
+import { bulkStatements } from "../test/support/bulk.ts";
+import { makePostgresServer } from "../test/support/postgres-server.ts";
+import { startService } from "../test/support/service.ts";
+
+const ORGANIZATION = "org_bench";
+const GRANT = "grant_bench";
+const ROWS_AT_ONCE = 500_000;
+const MONTH_MS = 30 * 86_400_000;
+const LIFE_MS = 120_000;
+const LOOKS = 100;
+
+const { values } = parseArgs({
+  options: {
+    store: { type: "string", default: "sqlite" },
+    rows: { type: "string", default: "10000000" },
+    months: { type: "string", default: "24" },
+  },
+});
+const rows = Number(values.rows);
+const stepMs = Math.floor((Number(values.months) * MONTH_MS) / rows);
+const fromMs = Date.now() - rows * stepMs;
+
+interface Place {
+  store: Store;
+  run(statement: string): Promise<void>;
+  dataDir: string;
+  databaseUrl?: string;
+}
+
+async function fill({ store, run }: Place): Promise<void> {
+  await store.accounts.insertOrganization({
+    id: ORGANIZATION,
+    name: "Bench",
+    kind: "standard",
+    createdAtMs: fromMs - 1_000,
+  });
+  const terms = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
+  const amount = 1_000n * BigInt(rows);
+  await store.books.apply("durable", [
+    { kind: "grant", organizationId: ORGANIZATION, grantId: GRANT, amount, ...terms },
+  ]);
+  for (let start = 0; start < rows; start += ROWS_AT_ONCE) {
+    const count = Math.min(ROWS_AT_ONCE, rows - start);
+    const bulk = { organizationId: ORGANIZATION, grantId: GRANT, count, stepMs, fromMs: fromMs + start * stepMs };
+    for (const statement of bulkStatements(store.kind, bulk)) await run(statement);
+  }
+}
+
+/** Runs something again and again. Returns the 50th and the 95th percentile and the longest time in milliseconds. */
+async function timed(work: (look: number) => Promise<unknown>): Promise<string> {
+  const times: number[] = [];
+  for (let look = 0; look < LOOKS; look += 1) {
+    const startedAtMs = performance.now();
+    await work(look);
+    times.push(performance.now() - startedAtMs);
+  }
+  times.sort((a, b) => a - b);
+  const at = (share: number) => (times[Math.min(LOOKS - 1, Math.ceil(share * LOOKS) - 1)] ?? 0).toFixed(1);
+  return `${at(0.5)} | ${at(0.95)} | ${at(1)}`;
+}
+
+/** A time in the history, the same ones in each run. */
+const momentOf = (look: number) => fromMs + Math.floor((((look * 37) % LOOKS) / LOOKS) * rows) * stepMs;
+
+async function measure({ store, dataDir, databaseUrl }: Place): Promise<void> {
+  const { books, requests } = store;
+  const statements = new Statements(books);
+  const search = { lifeMs: LIFE_MS, afterHoldId: null, limit: 500 };
+  console.log("| look | p50 ms | p95 ms | longest ms |\n| --- | --: | --: | --: |");
+  const sweep = await timed(async () => {
+    await books.removeOldKeys(200);
+    await books.dueOrganizations({ after: null, limit: 500 });
+    await books.recoverableHolds({ ...search, owners: { allBut: "bench" } });
+  });
+  console.log(`| sweep | ${sweep} |`);
+  const page = (look: number) => books.statement(ORGANIZATION, { after: null, fromMs: momentOf(look), limit: 100 });
+  console.log(`| entries of a statement page | ${await timed(page)} |`);
+  const whole = (look: number) => {
+    const period = { fromMs: momentOf(look), toMs: undefined };
+    return statements.page({ organizationId: ORGANIZATION, kind: null, cursor: null, limit: 100, ...period });
+  };
+  console.log(`| statement page with its opening balance | ${await timed(whole)} |`);
+  const byId = async (look: number) => {
+    const number = Math.round((momentOf(look) - fromMs) / stepMs) % ROWS_AT_ONCE;
+    const id = `${idAt(momentOf(look))}-7000-8000-${number.toString(16).padStart(12, "0")}`;
+    if ((await requests.request(id)) === undefined) throw new Error(`${id} is not there`);
+  };
+  console.log(`| request by id | ${await timed(byId)} |`);
+  await store.close();
+  const startedAtMs = performance.now();
+  const service = await startService({ dataDir, awaits: "/readyz", ...(databaseUrl !== undefined && { databaseUrl }) });
+  console.log(`start to ready: ${Math.round(performance.now() - startedAtMs)} ms`);
+  await service.end("SIGTERM");
+}
+
+async function onSqlite(): Promise<void> {
+  const dataDir = mkdtempSync(join(tmpdir(), "tollgate-bench-"));
+  try {
+    const store = await openSqliteStore({ dataDir, role: "service" });
+    const path = join(dataDir, "tollgate.db");
+    const run = async (statement: string) => {
+      const beside = new DatabaseSync(path, { timeout: 60_000 });
+      beside.exec(`PRAGMA synchronous = OFF; ${statement}; PRAGMA wal_checkpoint(TRUNCATE)`);
+      beside.close();
+    };
+    await fill({ store, run, dataDir });
+    console.log(`SQLite: ${rows} requests, ${Math.round(statSync(path).size / rows)} bytes each`);
+    await measure({ store, run, dataDir });
+  } finally {
+    rmSync(dataDir, { recursive: true });
+  }
+}
+
+async function onPostgres(): Promise<void> {
+  const dataDir = mkdtempSync(join(tmpdir(), "tollgate-bench-"));
+  const server = await makePostgresServer();
+  try {
+    const store = await openPostgresStore({ url: server.url, role: "service" });
+    const client = new pg.Client({ connectionString: server.url });
+    await client.connect();
+    const run = async (statement: string) => void (await client.query(statement));
+    await run("SET synchronous_commit = off");
+    for (const statement of pastPartitions()) await run(statement);
+    await fill({ store, run, dataDir });
+    const { rows: sizes } = await client.query("SELECT pg_database_size(current_database()) AS bytes");
+    await client.end();
+    console.log(`PostgreSQL: ${rows} requests, ${Math.round(Number(sizes[0].bytes) / rows)} bytes each`);
+    await measure({ store, run, dataDir, databaseUrl: server.url });
+  } finally {
+    await server.remove();
+    rmSync(dataDir, { recursive: true });
+  }
+}
+
+/** The service makes the partitions of the present and the next months; those of the past it would have made in time. */
+function pastPartitions(): string[] {
+  const [from, now] = [new Date(fromMs), new Date()];
+  const statements: string[] = [];
+  for (let month = new Date(Date.UTC(from.getUTCFullYear(), from.getUTCMonth())); ; ) {
+    const next = new Date(Date.UTC(month.getUTCFullYear(), month.getUTCMonth() + 1));
+    if (next.getTime() > now.getTime()) return statements;
+    const name = `request_${month.toISOString().slice(0, 7).replace("-", "")}`;
+    const bounds = `FROM ('${idAt(month.getTime())}') TO ('${idAt(next.getTime())}')`;
+    statements.push(`CREATE TABLE IF NOT EXISTS ${name} PARTITION OF request FOR VALUES ${bounds}`);
+    month = next;
+  }
+}
+
+await (values.store === "postgres" ? onPostgres() : onSqlite());
