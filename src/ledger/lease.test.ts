@@ -53,6 +53,19 @@ describe("a lease", () => {
     expect(lease.ready()).toBeInstanceOf(Promise);
   });
 
+  test("that was found over is not revived by a renewal: its answer is being cut", () => {
+    pass(900);
+    const queuedAt = { ...now };
+    expect(() => lease.require()).toThrow(StoreUnavailableError);
+    lease.renew(queuedAt);
+    expect(() => lease.require()).toThrow(StoreUnavailableError);
+    const checked = leaseOf(LIFE_MS);
+    pass(900);
+    checked.check();
+    checked.renew({ ...now });
+    expect(() => checked.require()).toThrow(StoreUnavailableError);
+  });
+
   test("is not shortened by the answer to an earlier renewal", () => {
     const early = { ...now };
     pass(600);

@@ -31,9 +31,9 @@ export class Lease {
     this.#renewedAt = queuedAt;
   }
 
-  /** Notes that a renewal was booked, and when it was queued. */
+  /** Notes that a renewal was booked, and when it was queued. A lease that was found over stays over. */
   renew(queuedAt: Moment): void {
-    if (queuedAt.monotonicMs < this.#renewedAt.monotonicMs) return;
+    if (this.#isEnded || queuedAt.monotonicMs < this.#renewedAt.monotonicMs) return;
     this.#renewedAt = queuedAt;
     if (this.#share() >= PAUSED_FROM) return;
     this.#waiting?.resolve();
@@ -48,7 +48,9 @@ export class Lease {
 
   /** Throws StoreUnavailableError where nothing more may be sent to the client. */
   require(): void {
-    if (this.#isOver()) throw overdue();
+    if (!this.#isOver()) return;
+    this.#isEnded = true;
+    throw overdue();
   }
 
   /**
@@ -75,6 +77,7 @@ export class Lease {
   /** Ends what waits where the time is over. To be called from time to time. */
   check(): void {
     if (!this.#isOver()) return;
+    this.#isEnded = true;
     const error = overdue();
     this.#waiting?.reject(error);
     this.#waiting = undefined;
