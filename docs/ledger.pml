@@ -127,7 +127,7 @@ inline checkRequest(r) {
   assert(request[r].saw != REFUSED || committed.hold[r].costs == 0);
   /* 6: whoever runs has credits set aside, all that it was promised. The bounded exceptions: its hold was lost with the
    * store, until a renewal has put it back as far as credits reach; it was not renewed for a whole life. */
-  assert(request[r].phase != RUNNING || request[r].lost || committed.hold[r].state == EXPIRED ||
+  assert(request[r].phase != RUNNING || request[r].lost ||
     (committed.hold[r].state == OPEN && committed.hold[r].amount == request[r].promised))
 }
 inline check() {
@@ -527,7 +527,8 @@ inline kill(node) {
   fi;
   check()
 }
-#define MAY_PASS(r) (committed.hold[r].state == OPEN && !committed.hold[r].overdue)
+#define MAY_PASS(r) (committed.hold[r].state == OPEN && !committed.hold[r].overdue && \
+  (request[r].phase == ENDING || request[r].phase == ENDED))
 
 /* Everything that nobody decides: time passes, processes die. */
 proctype World() {
