@@ -1,10 +1,10 @@
 /*
  * A model of leases, for the model checker spin: when the owner of a hold stops writing to its client, and when somebody
  * else may end the hold. One organization, one PostgreSQL. Node A has a streamed request. The heir is the next process on
- * A's data directory. Node B serves other requests of the organization and recovers holds. docs/ledger.md tells what it
+ * A's data directory. Node B serves other requests of the organization and recovers holds. docs/ledger.md describes what it
  * shows; test/model.test.ts explores it, and shows that each of its broken variants fails.
  *
- * A transaction is one step here: docs/ledger.pml shows that transactions can be told apart from their order alone. A
+ * A transaction is one step here: docs/ledger.pml shows that its locks keep transactions in order. A
  * message to the store and its answer are steps of their own. Between any two steps anything else may happen: a cut of the
  * network, a suspension, a death, a crash of the store, a clock that is set.
  *
@@ -12,12 +12,15 @@
  * is done before the next tick: its renewal, its checks, its settlements. A process that is suspended or cut off lets any
  * number of ticks pass. Ages stop at the last value that a rule compares with.
  *
+ * Limits: one request, one or two failures of each kind, and no node that is suspended between the test of its lease and
+ * the write that follows. The last byte is not tested: its settlement is durable, so that it can at most be booked late.
+ *
  * Broken on purpose: -DNO_FENCE, -DFENCE_BY_TIMER, -DFENCE_MONOTONIC, -DFENCE_WALL, -DLEASE_FROM_ANSWER, -DCUT_UNSETTLED,
  * -DRECOVER_AT_LIFE, -DRECOVER_UNSEEN, -DRECOVER_UNREACHED, -DCLAIM_IGNORED, -DTAKE_UNREPLAYED, -DTAKE_UNWAITED,
  * -DRENEW_UNTESTED, -DREMAKE_NOTHING, -DLATE_FORGOTTEN.
  */
 
-/* How often each trouble may happen in a run. */
+/* How often each failure may happen in a run. */
 #ifndef CUTS
 #define CUTS 0     /* A, and its heir, cannot reach the store */
 #endif
@@ -136,7 +139,7 @@ typedef Watch {
 Watch watch[2];           /* of B and of the heir */
 unsigned reached : 2;     /* ticks since B can reach the store */
 
-/* Ghosts: what no process knows. */
+/* Auxiliary state, which no process knows. */
 bit isComplete;           /* the client saw a complete answer */
 bit owes;                 /* A ended the request and said that its settlement is durable */
 bit isLost;               /* a crash took the hold, and no renewal has put all of it back */
@@ -548,7 +551,7 @@ init {
       watch[B].claim = 1; isLong = (cut >= BOUND) }
   :: d_step { watch[B].claim -> expire(B) }
 
-  /* ---- What nobody decides */
+  /* ---- Time and failures */
   :: d_step { IS_A_DONE && IS_HEIR_DONE -> tick() }
   :: d_step { !isCut && cuts < CUTS && !isLockLost -> isCut = 1; cuts = cuts + 1 }
   :: d_step { isCut -> isCut = 0 }
@@ -588,5 +591,8 @@ init {
       :: else
       fi }
   :: d_step { LOCKS > 0 && !isLockLost && IS_CONNECTED && cuts == 0 && suspensions == 0 -> isLockLost = 1 }
+  /* Nothing is left to be done. */
+  :: d_step { phase == ENDED && spooled == 0 && holds.status == EMPTY && durable.status == EMPTY && books.state != OPEN &&
+      books.available == 0 -> check() } -> break
   od
 }

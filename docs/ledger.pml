@@ -1,11 +1,14 @@
 /*
  * A model of how credits move, for the model checker spin: two nodes with a request each, of one organization, on one
- * PostgreSQL. docs/ledger.md tells what it shows; test/model.test.ts lets it be explored, and shows that each of its broken
+ * PostgreSQL. docs/ledger.md describes what it shows; test/model.test.ts explores it, and shows that each of its broken
  * variants fails.
  *
- * A step is named after what it stands for, as `file: name`. A transaction's lock, its snapshot, its write with its
- * commit, and the answer to the commit are steps of their own. Between any two steps anything else may happen: a step of
- * another lane, the death of a node or of the store, the end of a hold's life.
+ * A step is named after what it stands for, as `file: name`. A transaction's lock, its write with its commit, and the
+ * answer to the commit are steps of their own. Between any two steps anything else may happen: a step of another lane, the
+ * death of a node or of the store, the end of a hold's life.
+ *
+ * This model has no time. It assumes that nobody can end a hold before its owner has stopped writing to the client, however
+ * long the owner is cut off. docs/leases.pml shows that.
  *
  * Broken on purpose: -DSETTLE_WITHOUT_STATE, -DREAD_BEFORE_LOCK, -DNO_LOCK, -DEXPIRE_UNTESTED, -DREPLAY_UNGUARDED,
  * -DLOCKS_UNORDERED, -DANSWER_FIRST, -DSETTLE_NOT_DURABLE, -DSETTLE_NEEDS_HOLD, -DRELEASE_WITHOUT_STATE,
@@ -125,8 +128,8 @@ inline checkRequest(r) {
   /* 5: charged exactly once, in the books or in the spool. An error charges nothing, and nothing charges more than was used. */
   assert(request[r].saw != COMPLETE || request[r].spooled == SETTLE || BOOKED(r));
   assert(request[r].saw != REFUSED || committed.hold[r].costs == 0);
-  /* 6: whoever runs has credits set aside, all that it was promised. The bounded exceptions: its hold was lost with the
-   * store, until a renewal has put it back as far as credits reach; it was not renewed for a whole life. */
+  /* 6: a running request has all the credits that its hold was answered with. The only exception: a crash of the store
+   * took its hold, and no renewal has made it again as far as credits reach. */
   assert(request[r].phase != RUNNING || request[r].lost ||
     (committed.hold[r].state == OPEN && committed.hold[r].amount == request[r].promised))
 }
@@ -360,27 +363,19 @@ lock:
     tokenLocked = 1;
     era = epoch; available = committed.available; held = committed.held; spent = committed.spent
   };
-  /* src/stores/postgres/book-rows.ts: HOLDS. A later statement, whose snapshot is younger than the locks. */
-  atomic {
-    if
-    :: STORE_DIED -> goto failed
-    :: !STORE_DIED && WAS_KILLED -> goto abandoned
-    :: !STORE_DIED && !WAS_KILLED ->
-#ifndef READ_BEFORE_LOCK
-      copyRow(row, committed.hold[r])
-#else
-      skip
-#endif
-    fi
-  };
-  /* src/credits/decide.ts: decide; src/stores/postgres/book-rows.ts: writeRows; src/stores/postgres/transact.ts: commit.
-   * Nobody sees a write before its commit, which may still be carried out when its node has died. */
+  /* src/stores/postgres/book-rows.ts: HOLDS, a later statement whose snapshot is younger than the locks. Then
+   * src/credits/decide.ts: decide; src/stores/postgres/book-rows.ts: writeRows; src/stores/postgres/transact.ts: commit. They
+   * are one step: nobody else writes the rows under the lock, and nobody sees a write before its commit. A death in between
+   * is the same as one before, and a commit may still be carried out when its node has died. */
   atomic {
     if
     :: STORE_DIED -> goto failed
     :: !STORE_DIED && WAS_KILLED -> goto abandoned
     :: !STORE_DIED
     fi;
+#ifndef READ_BEFORE_LOCK
+    copyRow(row, committed.hold[r]);
+#endif
     if
     :: kind == HOLD -> decideHold()
     :: kind == RENEW -> decideRenew()
@@ -393,6 +388,8 @@ lock:
       (committed.hold[r].state == OPEN && row.state != NONE) ||
       (committed.hold[r].state == EXPIRED && row.state == CHARGED));
     assert(committed.hold[r].state == row.state || row.state != EXPIRED || committed.hold[r].overdue);
+    /* 9: a request that was charged is charged no second time. */
+    assert(committed.hold[r].state != CHARGED || committed.hold[r].events == row.events);
     /* A renewal puts back what was lost, as far as credits reach. */
     assert(kind != RENEW || row.state != NONE);
     /* 6: who kept within its hold, and whose hold was kept, is never short. */
@@ -527,6 +524,7 @@ inline kill(node) {
   fi;
   check()
 }
+/* A request that still runs has a lease: docs/leases.pml. */
 #define MAY_PASS(r) (committed.hold[r].state == OPEN && !committed.hold[r].overdue && \
   (request[r].phase == ENDING || request[r].phase == ENDED))
 

@@ -10,11 +10,12 @@ const TAKES_MS_MOST = 1_500_000;
 
 if (!hasSpin) console.log("The models of the ledger (docs/*.pml) were skipped: spin or gcc is not installed.");
 
-test.each([LEDGER, LEASES])("every step that %s names exists in the source", (model) => {
+test.each(["ledger.pml", "leases.pml"])("every step that %s names exists in the source", (name) => {
+  const model = join(ROOT, "docs", name);
   const named = [...readFileSync(model, "utf8").matchAll(/(src\/[\w/.-]+\.ts): (\w+)/g)];
-  const wrong = named.filter(([, file = "", name = ""]) => {
+  const wrong = named.filter(([, file = "", step = ""]) => {
     const path = join(ROOT, file);
-    return !existsSync(path) || !new RegExp(`\\b${name}\\b`).test(readFileSync(path, "utf8"));
+    return !existsSync(path) || !new RegExp(`\\b${step}\\b`).test(readFileSync(path, "utf8"));
   });
   expect(named.length).toBeGreaterThan(20);
   expect(wrong.map(([text]) => text)).toEqual([]);
@@ -43,12 +44,16 @@ const MODELS: ModelCase[] = [
       "FAULTS=1 CRASHES=1 KILLS=0",
     ],
     broken: [
-      ["SETTLE_WITHOUT_STATE", "FAULTS=2 CRASHES=0 KILLS=0", "a settlement charges whatever the hold's state is"],
+      ["SETTLE_WITHOUT_STATE", "FAULTS=1 CRASHES=0 KILLS=0", "a settlement charges whatever the hold's state is"],
       ["READ_BEFORE_LOCK", "FAULTS=0 CRASHES=0 KILLS=0", "the hold is read before the balance is locked"],
       ["NO_LOCK", "FAULTS=0 CRASHES=0 KILLS=0", "the balance is not locked"],
       ["LOCKS_UNORDERED", "FAULTS=0 CRASHES=0 KILLS=0", "the two lanes lock in opposite orders"],
       ["EXPIRE_UNTESTED", "FAULTS=1 CRASHES=0 KILLS=0", "an expiry is not tested again on the locked row"],
-      ["REPLAY_UNGUARDED", "FAULTS=2 CRASHES=0 KILLS=0", "an entry of the spool is booked whatever its hold's state is"],
+      [
+        "REPLAY_UNGUARDED",
+        "FAULTS=1 CRASHES=0 KILLS=0",
+        "an entry of the spool is booked whatever its hold's state is",
+      ],
       ["SPOOL_EMPTIED_FIRST", "FAULTS=1 CRASHES=0 KILLS=0", "the spool forgets an entry before it is booked"],
       ["ANSWER_FIRST", "FAULTS=0 CRASHES=0 KILLS=0", "the last byte leaves before the settlement"],
       ["SETTLE_NOT_DURABLE", "FAULTS=0 CRASHES=1 KILLS=0", "a settlement need not survive a crash of the store"],
@@ -64,14 +69,11 @@ const MODELS: ModelCase[] = [
     model: LEASES,
     statesMin: 40_000,
     runs: [
-      "CUTS=2",
       "CUTS=1 SUSPENSIONS=1",
-      "CUTS=1 OUTAGES=1",
       "CUTS=1 KILLS=1 CRASHES=1",
-      "SUSPENSIONS=1 CRASHES=1",
-      "SUSPENSIONS=1 KILLS=1",
-      "CUTS=1 JUMPS=1",
-      "CUTS=1 SETBACKS=1",
+      "CUTS=1 OUTAGES=1 JUMPS=1",
+      "CUTS=2 SETBACKS=1",
+      "SUSPENSIONS=1 KILLS=1 CRASHES=1",
       "LOCKS=1 CRASHES=1",
     ],
     broken: [

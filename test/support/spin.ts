@@ -31,16 +31,9 @@ export async function explore(model: string, macros: string[], { isShort = false
   try {
     const options = { cwd, timeout: RUN_TAKES_MS_MOST, maxBuffer: 64 * 1024 * 1024 };
     await run("spin", ["-a", ...macros.map((macro) => `-D${macro}`), model], options);
-    const compile = [
-      isShort ? "-O0" : "-O2",
-      "-w",
-      "-DSAFETY",
-      "-DCOLLAPSE",
-      "-DVECTORSZ=1024",
-      `-DMEMLIM=${MEBIBYTES_MAX}`,
-    ];
+    const compile = [isShort ? "-O0" : "-O2", "-w", "-DSAFETY", "-DVECTORSZ=1024", `-DMEMLIM=${MEBIBYTES_MAX}`];
     await run("gcc", [...compile, "-o", "pan", "pan.c"], options);
-    const { stdout } = await run("./pan", ["-m100000", "-w24"], options);
+    const { stdout } = await run("./pan", ["-m100000", isShort ? "-w18" : "-w23"], options);
     return explorationOf(stdout);
   } finally {
     await rm(cwd, { recursive: true, force: true });
