@@ -116,7 +116,7 @@ describe.skipIf(!hasSpin).each(MODELS)(
     });
 
     test.each(broken)("it fails with %s (%s): %s", async (macro, failures) => {
-      const exploration = await explore(model, [macro, ...failures.split(" ")], { isShort: true });
+      const exploration = await explore(model, [macro, ...failures.split(" ")]);
       expect(exploration.violation).toMatch(/assertion violated|invalid end state/);
     });
   },
