@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, type ExpectStatic, test } from "vitest";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "./support/postgres.ts";
 import { makeDirectory, type RunningService, startService } from "./support/service.ts";
 
@@ -26,7 +26,8 @@ describe.skipIf(process.platform !== "linux")("an idle service gives its memory 
   });
   afterAll(() => database?.drop());
 
-  async function settlesAt(databaseUrl?: string): Promise<void> {
+  /** `expect` is that of the test: tests that run at once share no other. */
+  async function settlesAt(expect: ExpectStatic, databaseUrl?: string): Promise<void> {
     const dataDir = await makeDirectory();
     const options = { dataDir, ...(databaseUrl !== undefined && { databaseUrl }) };
     // The first start fills the compile cache.
@@ -42,6 +43,6 @@ describe.skipIf(process.platform !== "linux")("an idle service gives its memory 
     }
   }
 
-  test("on SQLite", () => settlesAt());
-  test.skipIf(!hasPostgres)("on PostgreSQL", () => settlesAt(database?.url));
+  test("on SQLite", ({ expect }) => settlesAt(expect));
+  test.skipIf(!hasPostgres)("on PostgreSQL", ({ expect }) => settlesAt(expect, database?.url));
 });
