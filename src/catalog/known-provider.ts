@@ -31,9 +31,9 @@ export interface KnownProvider extends Limits {
   remarks: readonly string[];
   /** How it differs from most that are compatible with OpenAI's API. */
   dialect?: Partial<Dialect>;
-  /** Whether it runs tools of its own, such as a search, whose results count to the prompt. */
+  /** True where it runs tools of its own, such as a search, whose results count as prompt tokens. */
   runsTools?: boolean;
-  /** Whether it counts reasoning beside what `max_tokens` bounds. */
+  /** True where it counts reasoning tokens outside `max_tokens`. */
   countsReasoningBeside?: boolean;
   /** What holds where a provider with a wire of its own is spoken to by its OpenAI-compatible API instead. */
   compatible?: Limits;

@@ -82,7 +82,7 @@ export function identify({ kind, baseUrl }: Pick<ProviderIdentity, "kind" | "bas
   return KNOWN_PROVIDERS.find((provider) => provider.id === further || hostOf(provider.baseUrl) === host);
 }
 
-/** What of a provider's own ways decides how much a request may be charged at most. */
+/** The provider's deviations that decide the largest charge of a request. */
 export function chargingOf(known: KnownProvider | undefined): Pick<Route, "runsTools" | "countsReasoningBeside"> {
   return {
     ...(known?.runsTools === true && { runsTools: true }),

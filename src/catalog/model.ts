@@ -48,9 +48,9 @@ export interface Route {
   weight?: number;
   /** Tokens, where it is known. */
   contextWindow?: number;
-  /** Whether the provider runs tools of its own, whose results count to the prompt. */
+  /** True where the provider runs tools of its own, whose results count as prompt tokens. */
   runsTools?: boolean;
-  /** Whether the provider counts reasoning beside what `max_tokens` bounds. */
+  /** True where the provider counts reasoning tokens outside `max_tokens`. */
   countsReasoningBeside?: boolean;
 }
 

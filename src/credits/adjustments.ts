@@ -52,7 +52,7 @@ export function credit(batch: Batch, purse: Purse, transition: CreditTransition)
   return { outcome: "credited", adjustment, balance: { ...purse.balance }, repeated: false };
 }
 
-/** What the named request was charged and not credited yet; nothing while it runs. Undefined where there is none. */
+/** Returns the charge of the named request less its credits, 0 while it runs. Undefined where there is none. */
 function chargedFor(
   batch: Batch,
   { organizationId, holdId }: CreditTransition,

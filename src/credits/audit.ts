@@ -28,7 +28,7 @@ export interface AuditRow {
  */
 export interface BookingAudit
   extends Pick<AuditRow, "id" | "actorKind" | "actorId" | "address" | "requestId" | "action"> {
-  /** What was asked for. The booked amount replaces its `amount`. */
+  /** The terms that were asked for. The booked amount replaces its `amount`. */
   after: Record<string, unknown>;
   /** How `after` states the amount in credits: as a number, or as decimal text. */
   amountAs: "number" | "text";

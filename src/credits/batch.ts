@@ -92,7 +92,7 @@ export function lateSettlementOf(batch: Batch, request: RequestRow): AdjustmentR
   return adjustmentsOf(batch, request).find(({ kind }) => kind === "late_settlement");
 }
 
-/** What a request was charged in all, its late settlement included. */
+/** The whole charge of a request, its late settlement included. */
 export function chargeOf(batch: Batch, request: RequestRow): { charged: MicroCredits; shortfall: MicroCredits } {
   const late = lateSettlementOf(batch, request);
   const charged = request.cost + (late?.amount ?? 0n);

@@ -93,7 +93,7 @@ export interface Trace {
   failure: string | null;
   /** The provider's own id of the answer. */
   providerResponseId: string | null;
-  /** What the provider said that it charges, as a decimal number in its own unit. */
+  /** The provider's own cost, as a decimal number in its own unit. */
   providerCost: string | null;
 }
 
@@ -115,7 +115,7 @@ export interface HoldRow {
   details: HoldDetails;
 }
 
-/** What another process needs to charge an open hold. */
+/** The facts that another process needs to charge an open hold. */
 export interface HoldDetails extends Omit<HoldFacts, "holdId" | "organizationId"> {
   /** Delivered at the last checkpoint. */
   tokens: TokenCounts;
@@ -136,7 +136,7 @@ export interface RequestRow extends HoldFacts {
   end: RequestEnd;
   madeAtMs: number;
   endedAtMs: number;
-  /** Whether it was booked more than a day away from the time in its id. */
+  /** True where it was booked more than a day away from the time in its id. */
   isLate: boolean;
   trace: Trace | null;
 }
@@ -176,7 +176,7 @@ export interface AdjustmentRow {
   reference: string | null;
   note: string | null;
   madeAtMs: number;
-  /** Of a late settlement. */
+  /** Set for late settlements only. */
   settlement: LateSettlement | null;
 }
 
@@ -263,7 +263,7 @@ export interface ExpireTransition {
   holdId: string;
   claim?: HoldClaim;
 }
-/** What was seen of a hold that nobody renews: it is kept where that is no longer so. */
+/** A sighting of a hold that nobody renews: it is kept where that is no longer so. */
 export interface HoldClaim {
   owner: string;
   expiresAtMs: number;

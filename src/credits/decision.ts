@@ -14,9 +14,9 @@ import type {
 export interface BookRows {
   nowMs: number;
   balances: BalanceRow[];
-  /** Of the tokens of its transitions and of the holds and requests that it names, and those that these share a cap with. */
+  /** Rows of the tokens of its transitions, holds and requests, and of those that these share a cap with. */
   tokenBalances: TokenBalanceRow[];
-  /** Of those organizations: every grant pending or with something remaining, those that holds and requests draw on, those with an id or a reference that the batch names. */
+  /** All grants of those organizations that are pending or have something remaining, that holds and requests draw on, or whose id or reference the batch names. */
   grants: GrantRow[];
   /** The open holds that the batch names, and those of the keys that it names. */
   holds: HoldRow[];

@@ -83,7 +83,7 @@ export function emptyHold(facts: HoldFacts, nowMs: number): HoldRow {
 
 type EndOfRequest = Pick<RequestRow, "tokens" | "cost" | "shortfall" | "basis" | "end" | "trace"> & {
   draws: RequestRow["draws"];
-  /** Of the route that was taken, where it is not that of the hold. */
+  /** The route that was taken, where it is not that of the hold. */
   route?: Pick<RequestRow, "upstream" | "prices">;
 };
 

@@ -89,7 +89,7 @@ export async function admit(
   }
 }
 
-/** What a hold covers: on each route the most that the request can be charged there. */
+/** Returns the need that a hold covers: the largest charge that is possible on any route. */
 function needOf(model: CatalogModel, estimate: PromptEstimate, wish: OutputWish, isFree: boolean): HoldNeed {
   let promptTokensMost = 0;
   let outputTokensMost = 0;

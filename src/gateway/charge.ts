@@ -52,7 +52,7 @@ export function within(tokens: TokenCounts, bounds: TokenBounds): TokenCounts {
   return { input, cachedInput, cacheWrite, output, reasoning };
 }
 
-/** What is charged for what has passed by now, without a tokenizer: for checkpoints, and where nothing has a price. */
+/** Returns the charge for everything so far, without a tokenizer: for checkpoints, and where nothing has a price. */
 export function roughCharge(meter: Meter, likelyPromptTokens: number, bounds: TokenBounds): Charge {
   const report = meter.report();
   const { output, reasoning } = meter;
@@ -74,14 +74,14 @@ export interface Charged {
   prices: UnitPrices;
   meter: Meter;
   hasClientLeft: boolean;
-  /** Whether the client asked for a stream. */
+  /** True where the client asked for a stream. */
   isStreamed: boolean;
   /** Since the upstream was called. */
   elapsedMs: number;
 }
 
 /**
- * What an answer is charged (`docs/charging.md`): the upstream's report where it is final and credible, else a count of
+ * Returns the charge of an answer (`docs/charging.md`): the upstream's report where it is final and credible, else a count of
  * the text, else, for output that nobody saw, an estimate from time. Never above the bounds. Never rejects.
  */
 export async function chargeOf(
@@ -107,7 +107,7 @@ export async function chargeOf(
 }
 
 /**
- * Whether output was produced that nobody saw: the client left an answer that was not streamed to it, or one of a model
+ * Tells whether output was produced that nobody saw: the client left an answer that was not streamed to it, or one of a model
  * that reasons without showing it, before the upstream had reported its end.
  */
 function isHidden({ hasClientLeft, isStreamed, model, meter }: Charged): boolean {

@@ -125,7 +125,7 @@ async function relay(
   if (meter.finishReason === undefined) throw new UpstreamError("failed", "The answer ended without a finish reason");
 }
 
-/** What the service itself cuts off has failed: its client has not left. */
+/** An answer that the service itself cuts has failed: its client has not disconnected. */
 function endOf(error: unknown, signal: AbortSignal): Ending["end"] {
   if (signal.aborted && !isOwnCut(error)) return "client_left";
   return error instanceof UpstreamError && error.failure === "timeout" ? "timed_out" : "upstream_failed";

@@ -20,13 +20,13 @@ const KEPT_BYTES_FIRST = 256;
 const RECENT_PIECES_MAX = 64;
 const RECENT_CHARACTERS_MAX = 4096;
 
-/** What an upstream has reported by now, and whether the report covers everything that has come. */
+/** The newest report of an upstream, and whether it covers everything that has come. */
 export interface Report {
   tokens: TokenCounts;
   isFinal: boolean;
 }
 
-/** What the provider calls an answer and charges for it, as the books keep it. */
+/** The provider's own id and cost of an answer, as the books keep them. */
 export interface ProviderRecord {
   responseId: string | null;
   /** A decimal number in the provider's own unit. */
@@ -67,12 +67,12 @@ export class Meter {
     }
   }
 
-  /** What the provider has told by now of its own records of the answer. */
+  /** The provider's own record of the answer, as far as it is known by now. */
   get providerRecord(): ProviderRecord {
     return { responseId: this.#responseId, cost: decimalCost(this.#usage?.cost) };
   }
 
-  /** Whether text or a tool call has come. */
+  /** True once text or a tool call has come. */
   get hasContent(): boolean {
     return this.#hasContent;
   }
@@ -132,7 +132,7 @@ class PassedText {
     if (this.#recentPieces > RECENT_PIECES_MAX || this.#recent.length > RECENT_CHARACTERS_MAX) this.#write();
   }
 
-  /** What was kept of the text. */
+  /** The part of the text that was kept. */
   text(): string {
     this.#write();
     return this.#kept?.toString("utf8", 0, this.#keptBytes) ?? "";

@@ -16,7 +16,7 @@ import type { AnswerSink } from "./sink.ts";
 /** How an answer ended, and how far it had come. */
 export interface Ending extends Course {
   end: Exclude<EventEnd, "recovered">;
-  /** Whether the client asked for a stream. */
+  /** True where the client asked for a stream. */
   isStream: boolean;
   /** Whether pieces of the answer were sent to the client as they came. */
   isStreamed: boolean;
@@ -33,7 +33,7 @@ export interface Settlement {
 }
 
 /**
- * Whether an answer is charged. A client that disconnects pays once an upstream was called. A failure of the service or the
+ * Tells whether an answer is charged. A client that disconnects pays once an upstream was called. A failure of the service or the
  * upstream is charged only where it cut a stream that had content. A complete answer is always charged.
  */
 export function isCharged({ end, isCalled, isStreamed, hasContent }: AnswerState): boolean {
@@ -115,7 +115,7 @@ async function chargeOfAnswer(
   return charge;
 }
 
-/** What the client has of the answer by now, as an expiry would charge it: of an answer without streaming, nothing. */
+/** Returns the part of the answer that the client has by now, as an expiry would charge it: nothing of an unstreamed answer. */
 export function delivered(answered: Answered): ReturnType<Checkpoint> {
   const { admission, meter, ending } = answered;
   if (!ending.isStreamed || !meter.hasContent) return { facts: admission.facts, tokens: NO_TOKENS };

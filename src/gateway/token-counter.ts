@@ -54,7 +54,7 @@ export class TokenCounter {
     this.#deadlineMs = deadlineMs;
   }
 
-  /** Whether the thread is running. */
+  /** True while the thread is running. */
   get isRunning(): boolean {
     return this.#worker !== undefined;
   }

@@ -11,7 +11,7 @@ declare module "fastify" {
     principal: Principal | null;
     /** The error that the client received. */
     failure: ApiError | null;
-    /** Whether the service reset the connection in the middle of the answer because of `failure`. */
+    /** True where the service reset the connection in the middle of the answer because of `failure`. */
     isReset: boolean;
     /** The model that a completion asked for. */
     modelName: string | null;

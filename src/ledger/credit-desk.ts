@@ -104,7 +104,7 @@ export class CreditDesk {
     return { outcome: "created", allowance: toAllowance(made.row), repeated: made.repeated };
   }
 
-  /** What was granted for the current month stays. `audit` is written with the end. Undefined for an allowance that the organization does not have. */
+  /** Ends an allowance; the current month's grant stays. `audit` is written with the end. Undefined for an allowance that the organization does not have. */
   async endAllowance(
     organizationId: string,
     id: string,

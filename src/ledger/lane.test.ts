@@ -142,7 +142,7 @@ describe("a transition that no retry cures", () => {
     const lane = laneOf();
     const results = await Promise.allSettled(numbers(6).map((number) => lane.push(holding(number, 77n))));
     expect(results.map(({ status }) => status)).toEqual(numbers(6).map((n) => (n === 3 ? "rejected" : "fulfilled")));
-    // What comes behind it waits apart with its organization, and is booked there together.
+    // The transitions behind it wait apart with their organization, and are booked there together.
     expect(books.sizes("durable")).toEqual([6, 1, 1, 1, 1, 2]);
     expect(log.lines).toHaveLength(1);
     expect(log.lines[0]).toMatchObject({ level: "error", fields: { kind: "hold", holdId: "hold_3" } });

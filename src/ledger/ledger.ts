@@ -36,7 +36,7 @@ export interface LedgerOptions {
   holdLifeMs: number;
   /** How long after its life a hold is left alone whose owner this process knows nothing of. */
   recoveryMs: number;
-  /** Whether other processes work on the same store, and may end a hold that this one cannot renew. */
+  /** True where other processes work on the same store, and may end a hold that this one cannot renew. */
   isShared: boolean;
   renewEveryMs: number;
   sweepEveryMs: number;
@@ -55,7 +55,7 @@ export interface LedgerOptions {
   log: Log;
 }
 
-/** What became of a hold that was asked for; `lease` says how long the request may go on. */
+/** The outcome of a hold; `lease` limits how long the request may run. */
 export type Held = Exclude<Outcomes["hold"], { outcome: "held" }> | (HoldTaken & { lease: Lease });
 type HoldTaken = Extract<Outcomes["hold"], { outcome: "held" }>;
 

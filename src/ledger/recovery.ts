@@ -4,7 +4,7 @@ import type { Owners, SeenHold } from "../stores/store.ts";
 export interface RecoveryOptions {
   /** This process. */
   owner: string;
-  /** Whether other processes work on the same store. */
+  /** True where other processes work on the same store. */
   isShared: boolean;
   holdLifeMs: number;
   /** How long after its life a hold of another process is left alone. */
@@ -103,7 +103,7 @@ export class Recovery {
     return left.length === 0 ? undefined : Math.min(...left);
   }
 
-  /** Where no other process works on the store, an ended process has nothing under way there. */
+  /** An ended process has no transaction under way where no other process works on the store. */
   get #awaitedMs(): number {
     const { isShared, renewEveryMs } = this.#options;
     return isShared ? RENEWALS_AWAITED * renewEveryMs : 0;
@@ -117,7 +117,7 @@ export class Recovery {
   ): number | null | undefined {
     const { owner: own, isShared, holdLifeMs, recoveryMs, isRunning } = this.#options;
     if (owner === own) return expiresAtMs <= nowMs && !isRunning(holdId) ? 0 : undefined;
-    // Whoever owns the only data directory is the only process.
+    // The owner of the only data directory is the only process.
     if (!isShared) return null;
     const unchangedMs = monotonicMs - sinceMs;
     const endedAtMs = this.#ended.get(owner);

@@ -71,6 +71,6 @@ export interface UpstreamUsage {
   cached_tokens?: unknown;
   cache_write_tokens?: unknown;
   reasoning_tokens?: unknown;
-  /** What the upstream charges for the answer, in its own unit (OpenRouter's documentation, "Usage Accounting": `cost`). */
+  /** The upstream's own cost of the answer, in its own unit (OpenRouter's documentation, "Usage Accounting": `cost`). */
   cost?: unknown;
 }

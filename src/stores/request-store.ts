@@ -29,7 +29,7 @@ export interface ListedRequest {
   draws: Draw[];
   madeAtMs: number;
   trace: Trace | null;
-  /** Of its last charge; null while it is running. */
+  /** The end of its last charge; null while it is running. */
   end: RequestEnd | null;
   /** At most two, in their order. */
   events: UsageEvent[];
@@ -62,6 +62,6 @@ export interface RequestSearch {
   /** From here on back: `next` of the page before. */
   before: string | null;
   limit: number;
-  /** Whether a row belongs to the page, once its events are known. */
+  /** Tells whether a row belongs to the page, once its events are known. */
   keep(row: ListedRequest): boolean;
 }

@@ -222,7 +222,7 @@ interface SettlementColumns {
   settlement: string | null;
 }
 
-/** What is added up is in columns of its own. */
+/** Sums need the counts and the shortfall in columns of their own. */
 export function settlement(): Field<LateSettlement | null, SettlementColumns> {
   return {
     columns: { ...TOKEN_COLUMNS, shortfall: "bigint", settlement: "text" },

@@ -153,7 +153,7 @@ function earliestOf(source: Source, { from, fromMs }: Query): bigint {
   return following > asked ? following : asked;
 }
 
-/** Whether a key follows the position, for rows of the position's own source; `or`: it may also be the same. */
+/** Tells whether a key follows the position, for rows of the position's own source; `or`: it may also be the same. */
 function follows(source: Source, { from }: Query, key: string, or: "same" | "later" = "later"): RawBuilder<boolean> {
   if (from?.source !== source) return sql<boolean>`1 = 1`;
   const operator = sql.raw(or === "same" ? ">=" : ">");

@@ -107,7 +107,7 @@ export type OutcomesOf<T extends Transition[]> = { [I in keyof T]: Outcomes[T[I]
 
 export interface HoldSearch {
   lifeMs: number;
-  /** Of these, all holds are found; of everybody else, those past their expiry or too far ahead. */
+  /** All holds of these are found; holds of others only when they are past their expiry or too far ahead. */
   owners: Owners;
   afterHoldId: string | null;
   limit: number;

@@ -120,7 +120,7 @@ export function checkBalance(
   }
 }
 
-/** Whether the next change of a balance is no later than that of any of its grants. */
+/** Checks that the next change of a balance is no later than that of any of its grants. */
 export function checkNextChange({ nextChangeAtMs }: BalanceRow, grants: readonly GrantRow[], report: Report): void {
   const changes = grants.flatMap(({ state, effectiveAtMs, expiresAtMs, remaining }) => {
     if (state === "pending") return [effectiveAtMs];

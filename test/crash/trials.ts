@@ -123,7 +123,7 @@ const CRASHES: readonly Trial[] = [
 /** However slow the machine is, these trials end before it has passed. */
 const LONG_RECOVERY = { recoveryMs: 480_000 };
 
-/** Of nodes that cannot reach the store, or stand still. Mostly they wait, so that they run beside the others. */
+/** Trials of nodes that cannot reach the store, or stand still. They mostly wait, so they run beside the others. */
 const PARTITIONS: readonly Trial[] = [
   {
     key: "cut-off",

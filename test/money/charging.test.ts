@@ -129,7 +129,7 @@ async function basesOf(organization: Organization): Promise<string[]> {
   return entries.flatMap(({ basis }) => basis ?? []);
 }
 
-/** What the provider reported of the attempts of an organization's last request, where other tokens were charged. */
+/** The provider's reports of the attempts of an organization's last request, where other tokens were charged. */
 async function reportsOf(organization: Organization): Promise<unknown[]> {
   const admin = operator(service);
   const path = `/requests?organization_id=${organization.id}`;
@@ -220,7 +220,7 @@ describe("a client that leaves", () => {
       outgoing.destroy();
       const request = upstream.requests[before];
       await request?.closed;
-      // What was under way when it left was produced for it, too.
+      // The output that was under way when the client disconnected was produced for it, too.
       expectWordsAndInput(await charged(organization), words, request?.words);
     },
   );

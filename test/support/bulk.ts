@@ -4,7 +4,7 @@ export interface Bulk {
   /** The grant that all is drawn from. */
   grantId: string;
   count: number;
-  /** Of the first. */
+  /** Time of the first. */
   fromMs: number;
   /** Between two; a second unless stated. */
   stepMs?: number;

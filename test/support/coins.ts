@@ -22,7 +22,7 @@ export interface CoinHold {
   tokenId: string;
   state: "open" | "charged" | "released" | "recovered";
   isSettledLate: boolean;
-  /** What it was charged, and what it was short of, when it was recovered. */
+  /** Its charge and its shortfall when it was recovered. */
   recovered: { charged: number; shortfall: number };
   amount: number;
   /** Held or spent for it. */

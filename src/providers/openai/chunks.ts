@@ -16,7 +16,7 @@ type ReadCalls = (calls: readonly unknown[]) => ToolCallDelta[];
 export class ChunkReader {
   /** Whether the answer has told why it ended: without that it is not complete. */
   isFinished = false;
-  /** Whether an event was read: the first one has the id of all. */
+  /** True once an event was read: the first one has the id of all. */
   #hasTold = false;
   readonly #toolCalls = new ToolCallReader();
   #details: ReasoningDetails | undefined;

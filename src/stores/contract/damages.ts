@@ -8,7 +8,7 @@ export interface Used {
   late: string;
 }
 
-/** What is wrong, the invariant that it breaks, the statement that does the damage, and the request to be named. */
+/** The fault, the invariant that it breaks, the statement that does the damage, and the request to be named. */
 type Damage = [what: string, invariant: number, sql: (used: Used) => string, hold?: keyof Used];
 
 export const ofOrganization = ({ organizationId }: Used) => `where organization_id = '${organizationId}'`;

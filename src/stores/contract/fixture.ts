@@ -14,7 +14,7 @@ import type {
 import { FREE, NO_TOKENS, type TokenCounts } from "../../credits/price.ts";
 import type { Books, Lane, Store, TokenRow } from "../store.ts";
 
-/** Of a trace whose provider said nothing of its own records. */
+/** A trace whose provider told nothing of its own records. */
 export const NO_PROVIDER_RECORD = { providerResponseId: null, providerCost: null };
 
 export interface ContractStore {

@@ -6,7 +6,7 @@ import type { Random } from "../random.ts";
 import { readRecords } from "../records.ts";
 import type { Site } from "../site.ts";
 
-/** What ten requests of up to 4,096 tokens hold, and not eleven. */
+/** Enough for the holds of ten requests of up to 4,096 tokens, and not for eleven. */
 const CREDITS_FOR_TEN = "0.1";
 const STREAMS = 5;
 const ASK_EVERY_MS = 100;
@@ -164,7 +164,7 @@ export function mustBeCut(site: Site, trial: string): void {
   if (ends.some((end) => end !== "store_unavailable")) throw new Error(`streams without holds ended ${ends.join()}`);
 }
 
-/** What was delivered beyond the credits is the shortfall: there is one only where the recovery time had passed. */
+/** Rejects unless there is a shortfall exactly where the recovery time had passed. */
 async function checkShortfall(site: Site, { id }: Call["organization"], mayLack: boolean): Promise<void> {
   const { holds } = await site.readBooks();
   const shortfall = holds.filter((hold) => hold.organization_id === id).reduce((sum, hold) => sum + hold.shortfall, 0n);

@@ -107,7 +107,7 @@ function Identity({ detail }: { detail: RequestDetail }) {
   );
 }
 
-/** What the provider calls the answer and charges for it; nothing where it did not say. */
+/** The provider's own id and cost of the answer; undefined where it told none. */
 function providerRecord(
   { provider_response_id: id, provider_cost: cost }: RequestDetail,
   withCopy: (text: string, label: string) => ReactNode,

@@ -220,7 +220,7 @@ CREATE TABLE admin_token (
 
 CREATE UNIQUE INDEX admin_token_hash ON admin_token (hash);
 
--- Of an operator (by an admin token) or of a member (by a token of an organization).
+-- Sessions of operators (by an admin token) and of members (by a token of an organization).
 CREATE TABLE admin_session (
   hash           BLOB NOT NULL PRIMARY KEY,
   admin_token_id TEXT,
