@@ -156,9 +156,9 @@ describe("exports of a statement", () => {
     client.resume();
     await expect.poll(() => books.pages.org_a).toBeGreaterThan(pages + UNREAD_PAGES_MAX);
     client.pause();
-    const unread = await untilNoMoreIsRead("org_a");
+    const resumed = books.pages.org_a ?? 0;
+    expect(await untilNoMoreIsRead("org_a")).toBeLessThan(resumed + UNREAD_PAGES_MAX);
     expect(socket.writableLength).toBeLessThan(1.1 * MEBIBYTE);
-    expect(await untilNoMoreIsRead("org_a")).toBe(unread);
   });
 
   test("A failure after the headers resets the connection, and the export no longer counts", async () => {

@@ -27,7 +27,7 @@ import { inTurn } from "./turn.ts";
 export interface PostgresOptions {
   /** postgres://… */
   url: string;
-  /** A service keeps the partitions of the days to come. */
+  /** A service keeps the partitions of the months to come. A command, which has no queues, waits longer for locks. */
   role: "service" | "command";
   /** Whether the tables are created where there are none, and an older schema brought up to date. Absent: yes. */
   creates?: boolean;
@@ -36,6 +36,7 @@ export interface PostgresOptions {
 
 const MIGRATIONS = new URL("./migrations/", import.meta.url);
 const OLDEST_MAJOR = 15;
+const COMMAND_LOCK_TIMEOUT_MS = 4_000;
 /** A look over all of an organization's holds may take longer than a batch. */
 const SNAPSHOT_TIMEOUT_MS = 60_000;
 
@@ -44,7 +45,7 @@ const SNAPSHOT_TIMEOUT_MS = 60_000;
  * cannot be reached, does not fit or holds another schema: one line, which never tells the password.
  */
 export async function openPostgresStore({ url, role, creates = true, timeouts }: PostgresOptions): Promise<Store> {
-  const pools = openPools(url, timeouts);
+  const pools = openPools(url, role === "command" ? { lockMs: COMMAND_LOCK_TIMEOUT_MS, ...timeouts } : timeouts);
   try {
     await checkServer(pools);
     const migrations = readMigrations(MIGRATIONS);

@@ -12,7 +12,7 @@ describe.skipIf(!hasPostgres)("two services on one organization", () => {
   let stores: [Store, Store];
   beforeAll(async () => {
     database = await createTestDatabase();
-    const open = () => openPostgresStore({ url: database.url, role: "service" });
+    const open = () => openPostgresStore({ url: database.url, role: "service", timeouts: { lockMs: 30_000 } });
     stores = [await open(), await open()];
   });
   afterAll(async () => {
