@@ -95,7 +95,7 @@ await (await open()).close();
 await fill(dataDir, server?.url);
 const store = await open();
 try {
-  const days = new UsageDays({ rows: store.usage, clock: Date.now, log: console });
+  const days = new UsageDays({ rows: store.usage, books: store.books, clock: Date.now, log: console });
   const overviews = new Overviews({ rows: store.usage, days, clock: Date.now });
   const startedMs = performance.now();
   await days.sumUp();

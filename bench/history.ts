@@ -24,8 +24,6 @@ const ROWS_AT_ONCE = 500_000;
 const MONTH_MS = 30 * 86_400_000;
 const LIFE_MS = 120_000;
 const LOOKS = 100;
-/** The opening balance adds up everything before the page. */
-const OPENING_LOOKS = 5;
 
 const { values } = parseArgs({
   options: {
@@ -65,15 +63,15 @@ async function fill({ store, run }: Place): Promise<void> {
 }
 
 /** Runs something again and again. Returns the 50th and the 95th percentile and the longest time in milliseconds. */
-async function timed(work: (look: number) => Promise<unknown>, looks = LOOKS): Promise<string> {
+async function timed(work: (look: number) => Promise<unknown>): Promise<string> {
   const times: number[] = [];
-  for (let look = 0; look < looks; look += 1) {
+  for (let look = 0; look < LOOKS; look += 1) {
     const startedAtMs = performance.now();
     await work(look);
     times.push(performance.now() - startedAtMs);
   }
   times.sort((a, b) => a - b);
-  const at = (share: number) => (times[Math.ceil(share * looks) - 1] ?? 0).toFixed(1);
+  const at = (share: number) => (times[Math.ceil(share * LOOKS) - 1] ?? 0).toFixed(1);
   return `${at(0.5)} | ${at(0.95)} | ${at(1)}`;
 }
 
@@ -83,6 +81,11 @@ const momentOf = (look: number) => fromMs + Math.floor((((look * 37) % LOOKS) / 
 async function measure({ store, dataDir, databaseUrl }: Place): Promise<void> {
   const { books, requests } = store;
   const statements = new Statements(books);
+  const recordingAtMs = performance.now();
+  await books.recordBalances(ORGANIZATION);
+  console.log(
+    `balances recorded: ${Math.round(performance.now() - recordingAtMs)} ms, which a service does by the day\n`,
+  );
   const search = { lifeMs: LIFE_MS, afterHoldId: null, limit: 500 };
   console.log("| look | p50 ms | p95 ms | longest ms |\n| --- | --: | --: | --: |");
   const sweep = await timed(async () => {
@@ -103,12 +106,17 @@ async function measure({ store, dataDir, databaseUrl }: Place): Promise<void> {
     const period = { fromMs: momentOf(look), toMs: undefined };
     return statements.page({ organizationId: ORGANIZATION, kind: null, cursor: null, limit: 100, ...period });
   };
-  console.log(`| statement page with its opening balance | ${await timed(whole, OPENING_LOOKS)} |`);
+  console.log(`| statement page with its opening balance | ${await timed(whole)} |`);
   await store.close();
-  const startedAtMs = performance.now();
-  const service = await startService({ dataDir, awaits: "/readyz", ...(databaseUrl !== undefined && { databaseUrl }) });
-  console.log(`start to ready: ${Math.round(performance.now() - startedAtMs)} ms`);
-  await service.end("SIGTERM");
+  // `npm start` keeps the compiled modules, too: the second start finds them.
+  const environment = { NODE_COMPILE_CACHE: join(dataDir, "compile-cache") };
+  const options = { dataDir, environment, ...(databaseUrl !== undefined && { databaseUrl }) };
+  for (const which of ["first", "second", "third"]) {
+    const startedAtMs = performance.now();
+    const service = await startService({ ...options, awaits: "/readyz" });
+    console.log(`${which} start to ready: ${Math.round(performance.now() - startedAtMs)} ms`);
+    await service.end("SIGTERM");
+  }
 }
 
 async function onSqlite(): Promise<void> {

@@ -107,7 +107,9 @@ export async function startService(config: Config, surroundings: Surroundings): 
   );
   const circuits = new Circuits();
   const healthFile = parts.adopt(createHealthFile(config, surroundings, circuits), (opened) => opened.stop());
-  const usageDays = parts.adopt(new UsageDays({ ...surroundings, rows: store.usage }), (opened) => opened.stop());
+  const usageDays = parts.adopt(new UsageDays({ ...surroundings, rows: store.usage, books: store.books }), (opened) =>
+    opened.stop(),
+  );
   const refusals = parts.adopt(createRefusalLog(surroundings, store), (log) => log.stop());
   const signInFailures = parts.adopt(createSignInFailures(surroundings, store), (opened) => opened.stop());
   const recorders = { refusals, lastUses, usageDays, signInFailures };

@@ -33,7 +33,7 @@ export function addCreditsStatement(credits: Command, terminal: Terminal): void 
         const { books } = workspace.store;
         const balance = await freshBalance(workspace, terminal, flags.org);
         const pending = await books.pendingCredits(flags.org);
-        const opening = period.fromMs === undefined ? 0n : await books.statementSum(flags.org, period.fromMs);
+        const opening = period.fromMs === undefined ? 0n : await books.openingBalance(flags.org, period.fromMs);
         const statement = { period, balance, pending, opening, entries: entriesOf(books, flags.org, period) };
         if (flags.json === true) await printJson(terminal, statement);
         else if (flags.csv === true) await printCsv(terminal, statement);

@@ -64,11 +64,11 @@ export interface StatementRequest extends StatementSelection {
 
 /** What has changed an organization's credits, as the admin API shows it: the oldest first, each with the balance after it. */
 export class Statements {
-  readonly #books: Pick<Books, "statement" | "statementSum">;
+  readonly #books: Pick<Books, "statement" | "openingBalance">;
   /** Reads and formats the pages of all exports one at a time. */
   readonly #exportQueue = new WorkQueue();
 
-  constructor(books: Pick<Books, "statement" | "statementSum">) {
+  constructor(books: Pick<Books, "statement" | "openingBalance">) {
     this.#books = books;
   }
 
@@ -123,7 +123,7 @@ export class Statements {
   }
 
   async #opening(organizationId: string, { fromMs }: Period): Promise<Place> {
-    const balance = fromMs === undefined ? 0n : await this.#books.statementSum(organizationId, fromMs);
+    const balance = fromMs === undefined ? 0n : await this.#books.openingBalance(organizationId, fromMs);
     return { balance, position: null };
   }
 }

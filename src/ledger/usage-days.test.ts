@@ -17,7 +17,7 @@ let nowMs = START;
 const clock = () => nowMs;
 let store: Store;
 let days: UsageDays;
-const newDays = () => new UsageDays({ rows: store.usage, clock, log });
+const newDays = () => new UsageDays({ rows: store.usage, books: store.books, clock, log });
 
 beforeAll(async () => {
   store = await openStore({ database: null, dataDir: directory, role: "service", creates: true, clock });
@@ -127,7 +127,7 @@ test("a store that fails is asked again the next time", async () => {
         fails ? Promise.reject(new Error("away")) : store.usage.byDay(...words),
     },
   }) as Store["usage"];
-  const flaky = new UsageDays({ rows, clock, log });
+  const flaky = new UsageDays({ rows, books: store.books, clock, log });
   await expect(charged("org_a", TODAY, TODAY, flaky)).rejects.toThrow("away");
   fails = false;
   expect((await charged("org_a", TODAY, TODAY, flaky)).charged).toBe(8);

@@ -1,10 +1,11 @@
 import { LRUCache } from "lru-cache";
 import type { Log } from "../contract/log.ts";
-import type { UsageDayRow, UsageRows } from "../stores/store.ts";
+import type { Books, UsageDayRow, UsageRows } from "../stores/store.ts";
 import { UsageTally } from "./usage-tally.ts";
 
 export interface UsageDaysOptions {
   rows: UsageRows;
+  books: Pick<Books, "recordBalances">;
   /** Milliseconds since 1970. */
   clock: () => number;
   log: Log;
@@ -110,7 +111,7 @@ export class UsageDays {
   }
 
   async #finish(day: number): Promise<void> {
-    const { rows, clock } = this.#options;
+    const { rows, books, clock } = this.#options;
     const tally = new UsageTally(day);
     for (let hour = day; hour < day + DAY_MS; hour += HOUR_MS) {
       if (this.#isStopping) return;
@@ -118,6 +119,10 @@ export class UsageDays {
       const isRunning = sums.some(({ open }) => open > 0);
       if (isRunning && clock() < day + DAY_MS + DONE_AT_LATEST_MS) return;
       tally.add(sums);
+    }
+    for (const organizationId of tally.organizations()) {
+      if (this.#isStopping) return;
+      await books.recordBalances(organizationId);
     }
     await rows.finishDay(day, tally.rows(), clock());
     this.#openDays.delete(day);

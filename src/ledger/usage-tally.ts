@@ -26,6 +26,11 @@ export class UsageTally {
     }
   }
 
+  /** Returns the ids of the organizations that made requests. */
+  organizations(): string[] {
+    return this.rows().flatMap(({ dimension, name }) => (dimension === "organization" ? [name] : []));
+  }
+
   rows(): UsageDayRow[] {
     return [...this.#rows.values()];
   }

@@ -1,7 +1,8 @@
 import { sql } from "kysely";
 import { read } from "./directory-rows.ts";
+import { openingBalance, recordBalances } from "./opening-balances.ts";
 import { BALANCE } from "./schema.ts";
-import { statementPage, statementSum } from "./statement.ts";
+import { statementPage } from "./statement.ts";
 import type { Books, HoldSearch, SeenHold } from "./store.ts";
 import type { PortableDatabase } from "./tables.ts";
 import { verifyOrganization, verifyOwners } from "./verify.ts";
@@ -31,7 +32,8 @@ export function bookReads(database: PortableDatabase): Omit<Books, "apply"> {
       return (await read<{ organization_id: string }>(database, query)).map((row) => row.organization_id);
     },
     statement: (organizationId, page) => statementPage(database, organizationId, page),
-    statementSum: (organizationId, beforeMs) => statementSum(database, organizationId, beforeMs),
+    openingBalance: (organizationId, beforeMs) => openingBalance(database, organizationId, beforeMs),
+    recordBalances: (organizationId) => recordBalances(database, organizationId),
     async pendingCredits(organizationId) {
       const row = await kysely
         .selectFrom("credit_grant")

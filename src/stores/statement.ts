@@ -1,5 +1,4 @@
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
-import type { MicroCredits } from "../credits/amount.ts";
 import type { AdjustmentRow, EventEnd, RequestRow } from "../credits/books.ts";
 import { idAt, LATE_AFTER_MS } from "../credits/request-id.ts";
 import { read } from "./directory-rows.ts";
@@ -7,8 +6,6 @@ import { ADJUSTMENT, GRANT, REQUEST } from "./schema.ts";
 import type { StatementEntry, StatementPage, UsageEvent } from "./store.ts";
 import type { PortableDatabase, Tables } from "./tables.ts";
 
-/** Number of requests that one statement adds up: it takes far less than a statement's time. */
-const CHUNK_REQUESTS = 20_000;
 const FIRST_WINDOW_MS = 31 * 86_400_000;
 const WINDOW_GROWTH = 4;
 /** The clock of the store may be ahead. */
@@ -47,75 +44,6 @@ export async function statementPage(
   ]);
   const entries = pages.flat().sort((a, b) => compare(a.place, b.place));
   return entries.slice(0, limit).map(({ entry }) => entry);
-}
-
-/** The sum of an organization's entries before a time. */
-export async function statementSum(
-  database: PortableDatabase,
-  organizationId: string,
-  beforeMs: number,
-): Promise<MicroCredits> {
-  const before = BigInt(beforeMs);
-  const [row] = await read<{ sum: bigint }>(
-    database,
-    sql`
-    select cast(
-      (select coalesce(sum(amount), 0) from credit_grant
-        where organization_id = ${organizationId} and source = 'grant' and created_at < ${before})
-      + (select coalesce(sum(case kind when 'credit' then amount else -amount end), 0) from adjustment
-        where organization_id = ${organizationId} and made_at < ${before})
-    as bigint) as sum`,
-  );
-  return (row?.sum ?? 0n) - (await requestsBefore(database, organizationId, before)).costs;
-}
-
-/** The number of an organization's charged requests before a booking time, and the sum of their costs, in chunks. */
-export async function requestsBefore(
-  database: PortableDatabase,
-  organizationId: string,
-  before: bigint,
-): Promise<{ requests: bigint; costs: MicroCredits }> {
-  const sum = { requests: 0n, costs: 0n };
-  for (const isLate of [0, 1]) {
-    let from = { ended_at: 0n, id: "" };
-    for (;;) {
-      const [chunk] = await read<Chunk>(database, chunkQuery({ organizationId, before, isLate, from }));
-      if (chunk === undefined || chunk.ended_at === null || chunk.id === null) break;
-      sum.requests += chunk.requests;
-      sum.costs += chunk.costs;
-      if (chunk.requests < CHUNK_REQUESTS) break;
-      from = { ended_at: chunk.ended_at, id: chunk.id };
-    }
-  }
-  return sum;
-}
-
-interface Chunk {
-  requests: bigint;
-  costs: bigint;
-  ended_at: bigint | null;
-  id: string | null;
-}
-
-function chunkQuery(of: {
-  organizationId: string;
-  before: bigint;
-  isLate: number;
-  from: { ended_at: bigint; id: string };
-}): RawBuilder<unknown> {
-  const { organizationId, before, isLate, from } = of;
-  return sql`
-    with chunk as (
-      select ended_at, id, cost from request
-      where organization_id = ${organizationId} and is_late = ${sql.lit(isLate)} and ending <> 'released'
-        and ended_at >= ${from.ended_at} and ended_at < ${before}
-        and (ended_at, id) > (${from.ended_at}, ${from.id})
-      order by ended_at, id limit ${sql.lit(CHUNK_REQUESTS)}
-    )
-    select (select count(*) from chunk) as requests,
-      (select cast(coalesce(sum(cost), 0) as bigint) from chunk) as costs,
-      (select max(ended_at) from chunk) as ended_at,
-      (select id from chunk order by ended_at desc, id desc limit 1) as id`;
 }
 
 interface Query {

@@ -93,8 +93,10 @@ export interface Books {
    * gives how many. They counted as absent before.
    */
   removeOldKeys(limit: number): Promise<number>;
-  /** What the statement's entries before a time add up to. */
-  statementSum(organizationId: string, beforeMs: number): Promise<MicroCredits>;
+  /** Adds up the statement's entries before a time. */
+  openingBalance(organizationId: string, beforeMs: number): Promise<MicroCredits>;
+  /** Records balances of the statement, so that an opening balance adds up few entries. */
+  recordBalances(organizationId: string): Promise<void>;
   /** What was granted and has not taken effect. */
   pendingCredits(organizationId: string): Promise<MicroCredits>;
   /** Checks every invariant of one organization that the store alone can show, in short snapshots. */

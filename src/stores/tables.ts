@@ -18,6 +18,7 @@ export interface Tables extends BookTables {
   admin_session: AdminSessionTable;
   short_token: ShortTokenTable;
   admin_idempotency_key: AdminIdempotencyKeyTable;
+  statement_balance: StatementBalanceTable;
   usage_day: UsageDayTable;
   usage_day_done: UsageDayDoneTable;
   conversation: ConversationTable;
@@ -122,6 +123,12 @@ interface UsageDayTable {
   charged: Integer;
   input_tokens: Integer;
   output_tokens: Integer;
+}
+
+interface StatementBalanceTable {
+  organization_id: string;
+  before_at: Integer;
+  balance: Integer;
 }
 
 interface UsageDayDoneTable {

@@ -3,6 +3,7 @@ import type { AdjustmentRow, Draw, GrantRow, HoldRow, RequestRow } from "../cred
 import { ADJUSTMENT, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE } from "./schema.ts";
 import type { OrganizationVerification, Violation } from "./store.ts";
 import type { PortableDatabase } from "./tables.ts";
+import { type RecordedBalance, RecordedBalances } from "./verify-balances.ts";
 import {
   checkAdjustment,
   checkBalance,
@@ -40,7 +41,7 @@ export async function verifyOrganization(
 
 const BOOK_TABLES = [
   ["balance", "token_balance", "credit_grant", "hold"],
-  ["request", "idempotency_key", "adjustment", "allowance", "token"],
+  ["request", "idempotency_key", "adjustment", "statement_balance", "allowance", "token"],
 ].flat();
 
 /** Finds rows of organizations that do not exist, at most a few of each table. */
@@ -85,6 +86,7 @@ class Check {
   readonly #organizationId: string;
   readonly #violations: Violation[] = [];
   readonly #sums = new Sums();
+  #recorded = new RecordedBalances([]);
   #requests = 0;
   #charges = 0;
 
@@ -94,9 +96,12 @@ class Check {
   }
 
   async run(): Promise<OrganizationVerification> {
-    const [[clock]] = (await snapshot(this.#database, [sql`select ${this.#database.now()} as now`])) as [
-      [{ now: bigint }],
-    ];
+    const [[clock], recorded] = (await snapshot(this.#database, [
+      sql`select ${this.#database.now()} as now`,
+      sql`select before_at, balance from statement_balance
+        where organization_id = ${this.#organizationId} order by before_at`,
+    ])) as [[{ now: bigint }], RecordedBalance[]];
+    this.#recorded = new RecordedBalances(recorded);
     const newestFromMs = Number(clock.now) - NEWEST_MS;
     for (let after = ""; ; ) {
       const last = await this.#checkRequests(after, newestFromMs);
@@ -124,6 +129,7 @@ class Check {
       checkRequest(request, late.get(request.holdId) ?? [], this.#report);
       this.#requests += 1;
       if (request.end !== "released") this.#charges += 1;
+      this.#recorded.add(request.endedAtMs, -request.cost);
       if (request.endedAtMs < newestFromMs) this.#sums.charge(request.tokenId, request.cost, request.draws);
     }
     return rows.length < CHUNK_ROWS ? undefined : (rows.at(-1)?.id as string | undefined);
@@ -162,6 +168,10 @@ class Check {
     this.#checkAdjustments(rest);
     this.#checkKeys((keys ?? []).map(KEY.fromRecord), rest);
     const [balance] = (balances ?? []).map(BALANCE.fromRecord);
+    for (const { source, amount, createdAtMs } of rest.grants) {
+      if (source === "grant") this.#recorded.add(createdAtMs, amount);
+    }
+    this.#recorded.check(this.#report);
     this.#checkTotals(balance, rest);
     this.#checkTokens((tokens ?? []).map(TOKEN_BALANCE.fromRecord), rest);
     return open.length;
@@ -173,6 +183,7 @@ class Check {
       const request = row.holdId === null ? undefined : requests.get(row.holdId);
       checkAdjustment(row, request, this.#report);
       const { kind, amount, draws, tokenId, holdId } = row;
+      this.#recorded.add(row.madeAtMs, kind === "credit" ? amount : -amount);
       if (kind === "late_settlement") {
         this.#charges += 1;
         this.#sums.charge(tokenId ?? "", amount, draws);

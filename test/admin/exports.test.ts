@@ -20,10 +20,10 @@ const ENTRY = { atMs: 0, amount: -1n, kind: "revoke" } as const;
 type Read = (organizationId: string, page: number) => Promise<"full" | "last">;
 
 /** Books that generate statements while they are read. `read` decides which page is the last one. */
-class EndlessBooks implements Pick<Books, "statement" | "statementSum"> {
+class EndlessBooks implements Pick<Books, "statement" | "openingBalance"> {
   readonly pages: Record<string, number> = {};
   read: Read = async () => "full";
-  statementSum = async () => 0n;
+  openingBalance = async () => 0n;
 
   async statement(organizationId: string, { after, limit }: { after: string | null; limit: number }) {
     const page = (this.pages[organizationId] ?? 0) + 1;

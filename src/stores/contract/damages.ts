@@ -42,6 +42,11 @@ const BALANCE_DAMAGES: Damage[] = [
     1,
     (used) => `update balance set expired = expired + 1 ${ofOrganization(used)}`,
   ],
+  [
+    "a recorded balance of the statement is wrong",
+    3,
+    (used) => `update statement_balance set balance = balance + 1 ${ofOrganization(used)}`,
+  ],
   ["a balance is gone", 1, (used) => `delete from balance ${ofOrganization(used)}`],
   [
     "more is held than the holds say",

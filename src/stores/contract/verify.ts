@@ -37,6 +37,7 @@ async function usedOrganization(subject: Subject): Promise<Used> {
       priority: 0,
     },
   ]);
+  await subject.tamper(`insert into statement_balance values ('${organizationId}', 1, 0)`);
   const [a, b, c, d, e] = [open, released, charged, expired, late].map(({ facts }) => facts.holdId) as [
     string,
     string,
@@ -64,7 +65,7 @@ export function verifyCases(subject: Subject): void {
     expect(violations.every(({ message }) => message.length > 10)).toBe(true);
   });
 
-  test.each(["balance", "credit_grant", "hold", "request", "adjustment", "idempotency_key"])(
+  test.each(["balance", "credit_grant", "hold", "request", "adjustment", "idempotency_key", "statement_balance"])(
     "rows of %s that belong to no organization are found",
     async (table) => {
       const used = await usedOrganization(subject);

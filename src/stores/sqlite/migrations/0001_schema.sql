@@ -191,6 +191,14 @@ CREATE INDEX adjustment_request ON adjustment (organization_id, hold_id) WHERE h
 -- The order of the statement.
 CREATE INDEX adjustment_made_at ON adjustment (organization_id, made_at, id);
 
+-- What the entries of a statement before a time add up to, at some times, so that an opening balance adds up few entries.
+CREATE TABLE statement_balance (
+  organization_id TEXT NOT NULL,
+  before_at       INTEGER NOT NULL,
+  balance         INTEGER NOT NULL,
+  PRIMARY KEY (organization_id, before_at)
+) STRICT, WITHOUT ROWID;
+
 -- A grant every month, from the anchor on. The next one begins at `next_at`.
 CREATE TABLE allowance (
   organization_id TEXT NOT NULL,
