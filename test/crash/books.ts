@@ -43,6 +43,7 @@ export interface Hold extends Tokens {
   metadata: string | null;
   amount: bigint;
   made_at: bigint;
+  /** Only of an open one. */
   expires_at: bigint;
   state: string;
   charged: bigint;

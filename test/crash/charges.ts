@@ -7,9 +7,17 @@ import type { Usage } from "./script.ts";
 interface Case {
   record: Record;
   hold: Hold | undefined;
+  /** The last look at the hold while it was open; undefined where nobody looked. */
+  seen: SeenHold | undefined;
   events: Event[];
   doings: Doings;
   limits: Limits;
+}
+
+/** An open hold as it was seen, with the times of its expiry and of the look. */
+export interface SeenHold {
+  expiresAt: number;
+  seenAt: number;
 }
 
 /** What is wrong with the charge of one request: invariants 5 and 6, and the rule of what is charged. */
@@ -76,7 +84,7 @@ function completeFaults({ record }: Case, hold: Hold, tokens: Tokens, total: big
 }
 
 /** A part of a stream: the input, and at least what was delivered when it was last known, at most what was produced. */
-function partialFaults({ record, events, doings, limits }: Case, hold: Hold, tokens: Tokens): string[] {
+function partialFaults({ record, seen, events, doings, limits }: Case, hold: Hold, tokens: Tokens): string[] {
   const { client, upstream, streamed } = record;
   const output = Number(tokens.output_tokens + tokens.reasoning_tokens);
   if (!streamed) {
@@ -86,13 +94,14 @@ function partialFaults({ record, events, doings, limits }: Case, hold: Hold, tok
   if (output > upstream.words) faults.push(`${output} tokens are charged of ${upstream.words} that were produced`);
   // The last sign of life of a hold that nobody settled; a settlement knows all that was delivered.
   const isRecovered = events[0]?.ending === "recovered";
-  const renewedAt = Number(hold.expires_at) - limits.holdLifeMs;
+  const renewedAt = seen === undefined ? Number.NEGATIVE_INFINITY : seen.expiresAt - limits.holdLifeMs;
   const knownAt = isRecovered ? Math.max(renewedAt - limits.slackMs, doings.bookedAt ?? 0) : client.endedAt;
   const known = hold.state === "released" ? client.wordsAt.length : countUntil(client.wordsAt, knownAt);
   if (output < known) faults.push(`${output} tokens are charged of ${known} that were delivered`);
   if (known > 0 && tokens.input_tokens + tokens.cached_input_tokens === 0n) faults.push("its input is not charged");
-  if (isRecovered && doings.killedAt !== undefined && client.end === "cut") {
-    const lateMs = doings.killedAt - limits.renewEveryMs - limits.slackMs - renewedAt;
+  const { killedAt = Number.POSITIVE_INFINITY } = doings;
+  if (isRecovered && seen !== undefined && seen.seenAt >= killedAt && client.end === "cut") {
+    const lateMs = killedAt - limits.renewEveryMs - limits.slackMs - renewedAt;
     if (lateMs > 0) faults.push(`its hold was renewed last ${lateMs} ms too long before the kill`);
   }
   return faults;

@@ -90,6 +90,9 @@ function world() {
 
 function judge({ books, doings }: ReturnType<typeof world>, limits = LIMITS): string[] {
   const checker = new Checker(limits);
+  // The look at the moment of the kill.
+  const cut = books.holds.filter(({ id }) => id === "t-cut").map((hold) => ({ ...hold, state: "open" }));
+  checker.noteOpenHolds({ ...books, now: KILLED_AT, holds: cut });
   return [...checker.checkBooks(books), ...checker.checkCharges(books, doings)];
 }
 

@@ -1,5 +1,5 @@
 import type { Balance, Books, Event, Hold } from "./books.ts";
-import { checkCharge } from "./charges.ts";
+import { checkCharge, type SeenHold } from "./charges.ts";
 import { type Doings, type Limits, sum, sumOfTokens } from "./doings.ts";
 import { PRICES, priceOf, toPico } from "./prices.ts";
 import { checkRepetition } from "./repetitions.ts";
@@ -14,6 +14,8 @@ export class Checker {
   readonly #events = new Map<string, string>();
   /** What each open hold was known to have delivered. */
   readonly #delivered = new Map<string, bigint>();
+  /** The last look at each hold while it was open. */
+  readonly #seen = new Map<string, SeenHold>();
 
   constructor(limits: Limits) {
     this.#limits = limits;
@@ -21,6 +23,7 @@ export class Checker {
 
   /** What is wrong with the books as a whole, at any moment. `mayForget`: whether the store crashed since the last look. */
   checkBooks(books: Books, { mayForgetOpenHolds = false } = {}): string[] {
+    this.noteOpenHolds(books);
     const holds = groupBy(books.holds, (hold) => hold.organization_id);
     const events = groupBy(books.events, (event) => event.organization_id);
     return [
@@ -35,6 +38,13 @@ export class Checker {
     ];
   }
 
+  /** Remembers when open holds expire: the row of an ended request does not tell. */
+  noteOpenHolds({ holds, now }: Books): void {
+    for (const { id, state, expires_at } of holds) {
+      if (state === "open") this.#seen.set(id, { expiresAt: Number(expires_at), seenAt: now });
+    }
+  }
+
   /** Requests whose holds are still open; the charges of a trial can be judged once there are none. */
   openHolds(books: Books, { records }: Doings): Hold[] {
     return books.holds.filter((hold) => hold.state === "open" && records.has(requestOf(hold)));
@@ -47,8 +57,10 @@ export class Checker {
     return [...doings.records.values()].flatMap((record) => {
       const [hold, ...others] = holds.get(record.id) ?? [];
       if (others.length > 0) return [`${record.id}: ${others.length + 1} holds`];
+      const seen = hold && this.#seen.get(hold.id);
+      const ofRecord = { record, hold, seen, events: events.get(record.id) ?? [] };
       const faults = [
-        ...checkCharge({ record, hold, events: events.get(record.id) ?? [], doings, limits: this.#limits }),
+        ...checkCharge({ ...ofRecord, doings, limits: this.#limits }),
         ...checkRepetition(record, doings.repeated.get(record.id), hold),
       ];
       return faults.map((fault) => `${record.id}: ${fault}`);

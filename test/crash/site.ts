@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -6,7 +6,7 @@ import { PostgresProxy } from "../support/postgres-proxy.ts";
 import { makePostgresServer, type PostgresServer } from "../support/postgres-server.ts";
 import { makeOrganization, type RunningService, type ServiceOptions, startService } from "../support/service.ts";
 import { mountSmallDisk, type SmallDisk } from "../support/small-disk.ts";
-import { type Books, readBooks, type Source } from "./books.ts";
+import { type Books, readBooks, readFile, type Source } from "./books.ts";
 import { Checker } from "./checker.ts";
 import { type Call, Clients, MODEL, repeatedOf, type Sent } from "./client.ts";
 import type { Doings, Limits } from "./doings.ts";
@@ -178,11 +178,29 @@ export class Site {
     };
   }
 
-  /** Ends the service at once; gives the time of it. */
+  /** Ends the service at once, and looks at the holds that it leaves open; gives the time of it. */
   async kill(): Promise<number> {
     const killedAt = Date.now();
     await this.#end("SIGKILL");
+    if (this.#launcher === undefined) this.#checker.noteOpenHolds(await this.#readBooksOfDead());
     return killedAt;
+  }
+
+  /** Reads a copy of a file that no service has open: a reader of the file itself would repair it. */
+  async #readBooksOfDead(): Promise<Books> {
+    const source = this.#source();
+    if (source.kind === "postgres") return this.readBooks();
+    const folder = await mkdtemp(join(this.directory, "copy-"));
+    const path = join(folder, "tollgate.db");
+    try {
+      for (const end of ["", "-wal"]) await copyFile(`${source.path}${end}`, `${path}${end}`);
+      return readFile(
+        path,
+        this.organizations.map(({ id }) => id),
+      );
+    } finally {
+      await rm(folder, { recursive: true });
+    }
   }
 
   /** Asks the service to stop; gives the code that it ended with. */

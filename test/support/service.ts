@@ -52,7 +52,7 @@ let portsGiven = randomInt(PORTS_A_WORKER);
 
 /** A port that nobody listens on, and that nobody else is given: each of the run's processes has a stretch of its own. */
 export async function freePort(): Promise<number> {
-  const worker = Number(process.env.VITEST_POOL_ID ?? 0) % WORKERS_MAX;
+  const worker = Number(process.env.VITEST_POOL_ID ?? process.pid) % WORKERS_MAX;
   for (let tries = 0; tries < PORTS_A_WORKER; tries += 1) {
     portsGiven += 1;
     const port = PORTS_FROM + worker * PORTS_A_WORKER + (portsGiven % PORTS_A_WORKER);

@@ -141,7 +141,8 @@ class Asking {
 
   /** Resolves when the credits have come back and all are spent. */
   async untilSpent(): Promise<void> {
-    const until = Date.now() + this.#site.options.patienceMs;
+    const { limits, options } = this.#site;
+    const until = Date.now() + 2 * limits.holdLifeMs + limits.recoveryMs + options.patienceMs;
     while (this.answered === 0 || !this.#areSpent) {
       if (Date.now() > until) throw new Error("the credits of a node that was cut off never came back");
       await sleep(ASK_EVERY_MS);
