@@ -40,7 +40,7 @@ export function checkCharge(one: Case): string[] {
 function answerFaults({ record: { client }, doings }: Case): string[] {
   const { status = 200, end, code } = client;
   const isRefused = status === 402 || (status === 429 && code === "credits_held");
-  if (isRefused && doings.lacksCredits) return [];
+  if ((isRefused && doings.lacksCredits) || (status === 408 && doings.wasSuspended)) return [];
   if (status !== 200 && !(doings.storeWasAway && status === 503)) return [`it was answered ${status} ${code ?? ""}`];
   if (end === "error" && status === 200 && !(doings.storeWasAway && code === "store_unavailable")) {
     return [`its stream ended with the error ${code}`];

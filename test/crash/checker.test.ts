@@ -83,7 +83,7 @@ function world() {
   const doings: Doings = {
     records: new Map(records.map((record) => [record.id, record])),
     repeated: new Map([[whole, structuredClone(records[0] as Record)]]),
-    ...{ killedAt: KILLED_AT, bookedAt: undefined, storeWasAway: true, lacksCredits: false },
+    ...{ killedAt: KILLED_AT, bookedAt: undefined, storeWasAway: true, wasSuspended: false, lacksCredits: false },
   };
   return { books, doings, balance, whole: records[0] as Record, cut: records[1] as Record };
 }

@@ -47,6 +47,8 @@ const ORGANIZATIONS = 2;
 /** A trial whose requests have ended, and whose holds perhaps have not. */
 interface Pending extends Doings {
   trial: string;
+  /** For how long credits may stay locked from now, or from a later restart on. */
+  lockedLongestMs: number;
   /** When the last hold must have ended. */
   dueAt: number;
 }
@@ -164,6 +166,8 @@ export class Site {
   async start(options: Partial<ServiceOptions> = {}): Promise<number> {
     const startedAt = performance.now();
     this.#service = await startService({ ...this.serviceOptions, ...options });
+    // Each restart on the directory begins anew to end what earlier ones have left.
+    for (const pending of this.#pending) pending.dueAt = Date.now() + pending.lockedLongestMs;
     return performance.now() - startedAt;
   }
 
@@ -290,6 +294,7 @@ export class Site {
       killedAt,
       bookedAt,
       storeWasAway = false,
+      wasSuspended = false,
       lacksCredits = false,
       isAbandoned = false,
     }: Partial<Omit<Doings, "records" | "repeated">> & { isAbandoned?: boolean },
@@ -301,8 +306,9 @@ export class Site {
       this.answers.set(became, (this.answers.get(became) ?? 0) + 1);
     }
     const lockedLongest = isAbandoned ? LOCKED_LONGEST_ALONE : LOCKED_LONGEST;
-    const dueAt = Date.now() + (lockedLongest * 1000) / this.options.shortenedBy + this.options.patienceMs;
-    this.#pending.push({ trial, records, repeated, killedAt, bookedAt, storeWasAway, lacksCredits, dueAt });
+    const lockedLongestMs = (lockedLongest * 1000) / this.options.shortenedBy + this.options.patienceMs;
+    const doings = { records, repeated, killedAt, bookedAt, storeWasAway, wasSuspended, lacksCredits };
+    this.#pending.push({ trial, ...doings, lockedLongestMs, dueAt: Date.now() + lockedLongestMs });
   }
 
   /**

@@ -38,7 +38,7 @@ export function freeze(lasts: "for a moment" | "for longer than the life of a ho
       await Promise.all([all(running), called, all(served)]);
       await site.untilReady();
       if (lasts !== "for a moment") mustBeCut(site, `${trial}.waiting`);
-      for (const name of [trial, `${trial}.waiting`]) site.addTrial(name, { storeWasAway: true });
+      for (const name of [trial, `${trial}.waiting`]) site.addTrial(name, { storeWasAway: true, wasSuspended: true });
       for (const name of [`${trial}.other`, `${trial}.alone`]) site.addTrial(name, {});
       await site.judge({ all: true });
     } finally {

@@ -11,6 +11,8 @@ const KILL_WITHIN_MS = 3_000;
 export async function killOneOfTwo(site: Site, random: Random, trial: string): Promise<void> {
   const other = await startService({ ...site.serviceOptions, dataDir: site.otherDataDir });
   try {
+    // What earlier trials left is ended by the service that is about to be killed.
+    await site.judge({ all: true });
     const living = mixedCalls(random, `${trial}.living`, REQUESTS, site);
     const notice = living.map((call) => site.clients.send(other.baseUrl, call));
     const sent = site.send(mixedCalls(random, trial, REQUESTS, site));
