@@ -61,6 +61,8 @@ export interface Surroundings {
   random: RandomBytes;
   /** Destination of the admin token of a first start: a line of `out`, or a file in the data directory. */
   adminTokenTo: "output" | "file";
+  /** Called before the first request can be served: the start goes on, and whoever stops it must let answers end. */
+  onServing?: () => void;
 }
 
 /** What a start tells, for programs. */
@@ -121,6 +123,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
   ownPort = address.port;
   const url = `${urlOf(address)}${config.server.basePath}`;
   await arrived;
+  surroundings.onServing?.();
   ledger.start();
   lastUses.start();
   signInFailures.start();

@@ -111,3 +111,9 @@ test("a connection that has not sent its request does not hold a stop up", async
   expect(await exited).toBe(0);
   await closed;
 });
+
+test("a signal before the start has ended stops the service as one after it does", async () => {
+  service = await startService({ awaits: "/healthz" });
+  expect(await service.end("SIGTERM")).toBe(0);
+  expect(service.output()).toContain("stopping: running answers are finished");
+});

@@ -29,59 +29,80 @@ export function addServe(program: Command, terminal: Terminal, version: string):
         if (flags.json !== true) terminal.out(line);
       };
       const adminTokenTo = flags.json === true || terminal.isInteractive ? "output" : "file";
-      const service = await startService(config, { ...terminal, log, accessLog, out, version, adminTokenTo });
-      if (flags.json === true) terminal.out(JSON.stringify(service.facts));
       const { drainDelaySeconds, drainSeconds } = config.server;
       const times = { delayMs: drainDelaySeconds * 1000, drainMs: drainSeconds * 1000 };
-      terminal.exitWith(await untilStopped(service, times, { terminal, log }));
+      const shutdown = new Shutdown(times, { terminal, log });
+      const onServing = () => shutdown.listen();
+      const surroundings = { ...terminal, log, accessLog, out, version, adminTokenTo, onServing } as const;
+      const service = await startService(config, surroundings);
+      if (flags.json === true) terminal.out(JSON.stringify(service.facts));
+      terminal.exitWith(await shutdown.of(service));
     });
 }
 
 /**
- * Runs until a signal or a defect stops the service; gives the code to exit with. A second signal ends the drain delay,
- * or the process where that is over.
+ * Stops the service at a signal or a defect, at the end of its start if it comes before. A second signal ends the drain
+ * delay, or the process where that is over.
  */
-function untilStopped(
-  service: RunningService,
-  { delayMs, drainMs }: { delayMs: number; drainMs: number },
-  { terminal, log }: { terminal: Terminal; log: Log },
-): Promise<number> {
-  return new Promise((resolve) => {
-    let stoppingSinceMs: number | undefined;
-    let signalledAtMs = Number.NEGATIVE_INFINITY;
-    const skipDelay = new AbortController();
-    const isDelayed = (sinceMs: number) => !skipDelay.signal.aborted && terminal.clock() - sinceMs < delayMs;
-    const stop = (exitCode: number, delayMs: number) => {
-      stoppingSinceMs = terminal.clock();
-      service.stop({ delayMs, drainMs, skipDelay: skipDelay.signal }).then(
-        () => resolve(exitCode),
-        (error: unknown) => {
-          log.error({ err: error }, "the service could not be stopped cleanly");
-          resolve(1);
-        },
-      );
-    };
-    for (const [signal, exitCode] of Object.entries(SIGNALS)) {
-      process.on(signal, () => {
-        const nowMs = terminal.clock();
-        if (stoppingSinceMs === undefined) {
-          log.info({ signal, delayMs, drainMs }, "stopping: running answers are finished, nothing new is taken");
-          stop(0, delayMs);
-        } else if (exitCode === null || nowMs - signalledAtMs <= SAME_SIGNAL_MS) {
-          return;
-        } else if (isDelayed(stoppingSinceMs)) {
-          skipDelay.abort();
-        } else {
-          process.exit(exitCode);
-        }
-        signalledAtMs = nowMs;
-      });
-    }
+class Shutdown {
+  readonly #times: { delayMs: number; drainMs: number };
+  readonly #surroundings: { terminal: Terminal; log: Log };
+  readonly #started = Promise.withResolvers<RunningService>();
+  readonly #exitCode = Promise.withResolvers<number>();
+  readonly #skipDelay = new AbortController();
+  #stoppingSinceMs: number | undefined;
+  #signalledAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(times: { delayMs: number; drainMs: number }, surroundings: { terminal: Terminal; log: Log }) {
+    this.#times = times;
+    this.#surroundings = surroundings;
+  }
+
+  /** Handles signals and defects from now on. Before, while nothing is served, they end the process. */
+  listen(): void {
+    for (const [signal, exitCode] of Object.entries(SIGNALS)) process.on(signal, () => this.#receive(signal, exitCode));
     const fail = (error: unknown) => {
-      log.error({ defect: error }, "a defect stops the service");
-      if (stoppingSinceMs === undefined) stop(1, 0);
+      this.#surroundings.log.error({ defect: error }, "a defect stops the service");
+      if (this.#stoppingSinceMs === undefined) this.#stop(1, 0);
     };
     process.on("uncaughtException", fail);
     process.on("unhandledRejection", fail);
-  });
+  }
+
+  /** Resolves with the code to exit with, once the service has stopped. */
+  of(service: RunningService): Promise<number> {
+    this.#started.resolve(service);
+    return this.#exitCode.promise;
+  }
+
+  #receive(signal: string, exitCode: number | null): void {
+    const { terminal, log } = this.#surroundings;
+    const nowMs = terminal.clock();
+    if (this.#stoppingSinceMs === undefined) {
+      log.info({ signal, ...this.#times }, "stopping: running answers are finished, nothing new is taken");
+      this.#stop(0, this.#times.delayMs);
+    } else if (exitCode === null || nowMs - this.#signalledAtMs <= SAME_SIGNAL_MS) {
+      return;
+    } else if (!this.#skipDelay.signal.aborted && nowMs - this.#stoppingSinceMs < this.#times.delayMs) {
+      this.#skipDelay.abort();
+    } else {
+      process.exit(exitCode);
+    }
+    this.#signalledAtMs = nowMs;
+  }
+
+  #stop(exitCode: number, delayMs: number): void {
+    const { terminal, log } = this.#surroundings;
+    this.#stoppingSinceMs = terminal.clock();
+    const options = { delayMs, drainMs: this.#times.drainMs, skipDelay: this.#skipDelay.signal };
+    this.#started.promise
+      .then((service) => service.stop(options))
+      .then(
+        () => this.#exitCode.resolve(exitCode),
+        (error: unknown) => {
+          log.error({ err: error }, "the service could not be stopped cleanly");
+          this.#exitCode.resolve(1);
+        },
+      );
+  }
 }
