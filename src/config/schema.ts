@@ -261,8 +261,8 @@ const FORMATS: Record<string, { words: string; test: (text: string) => boolean }
 
 /** Compiles the schema or a part of it. What the check passes gets its defaults written in. */
 export function compile(schema: object): ValidateFunction {
-  // A test checks the schema itself: to do it at each start takes longer than to compile it.
-  const options = { meta: false, validateSchema: false, strict: false };
+  // A test checks the schema itself: to do it at each start takes as long as to compile it. The check runs a few times.
+  const options = { meta: false, validateSchema: false, strict: false, code: { optimize: false } };
   const ajv = new Ajv({ useDefaults: true, allErrors: true, verbose: true, ...options });
   for (const [name, { test }] of Object.entries(FORMATS)) ajv.addFormat(name, test);
   return ajv.compile(schema);

@@ -28,6 +28,9 @@ const ajv = new Ajv({
   verbose: true,
   coerceTypes: false,
   removeAdditional: false,
+  // To check the schemas themselves at each start takes half as long as to compile them. TypeBox makes valid ones.
+  meta: false,
+  validateSchema: false,
 });
 
 /** Compiles a schema to a check that returns the first issue of a value, or undefined when it conforms. */
