@@ -99,7 +99,8 @@ export function endedRequest({ nowMs }: Batch, row: HoldRow, { route, ...end }: 
 /** Subtracts an open hold's amount from the amount held. The caller books where it goes. */
 export function unreserve(batch: Batch, purse: Purse, row: HoldRow): void {
   purse.balance.held -= row.amount;
-  const tokenBalance = tokenBalanceOf(batch, { ...row.details, organizationId: row.organizationId });
+  const { organizationId, details } = row;
+  const tokenBalance = tokenBalanceOf(batch, { organizationId, tokenId: details.tokenId });
   if (tokenBalance !== undefined) tokenBalance.held -= row.amount;
 }
 

@@ -11,6 +11,8 @@ export interface Names {
   organizationIds: string[];
   /** Holds, or the ended requests of the same ids. */
   holds: Name[];
+  /** Those of them that the batch makes: they are rarely found. */
+  newHolds: Name[];
   tokens: Name[];
   keys: Name[];
   grants: Name[];
@@ -24,11 +26,13 @@ export function namesOf(transitions: readonly Transition[]): Names {
   const [holds, tokens] = [new NameSet(), new NameSet()];
   const [keys, grants, grantReferences, adjustments] = [new NameSet(), new NameSet(), new NameSet(), new NameSet()];
   const adjustmentReferences: Names["adjustmentReferences"] = [];
+  const newHolds: Name[] = [];
   for (const transition of transitions) {
     if ("facts" in transition) {
       const { organizationId, holdId, tokenId, idempotencyKey } = transition.facts;
       organizationIds.add(organizationId);
       holds.add(organizationId, holdId);
+      if (transition.kind === "hold") newHolds.push({ organizationId, id: holdId });
       tokens.add(organizationId, tokenId);
       if (idempotencyKey !== null) keys.add(organizationId, idempotencyKey);
       if (transition.kind === "hold" && transition.idempotency) keys.add(organizationId, transition.idempotency.key);
@@ -53,6 +57,7 @@ export function namesOf(transitions: readonly Transition[]): Names {
   return {
     organizationIds: [...organizationIds].sort(),
     holds: holds.names,
+    newHolds,
     tokens: tokens.names,
     keys: keys.names,
     grants: grants.names,
@@ -110,10 +115,17 @@ export function without(names: readonly Name[], read: readonly Name[]): Name[] {
   });
 }
 
+interface Entry<Value> {
+  organizationId: string;
+  value: Value;
+  /** Of another organization with the same id. */
+  next: Entry<Value> | undefined;
+}
+
 /** Values by organization and id. */
 export class NameMap<Value> {
-  /** Two maps, because a key made of both texts would have to be joined and hashed for each use. */
-  readonly #organizations = new Map<string, Map<string, Value>>();
+  /** By id, which few organizations share: a key made of both texts would have to be joined and hashed for each use. */
+  readonly #entries = new Map<string, Entry<Value>>();
   #size = 0;
 
   get size(): number {
@@ -121,31 +133,48 @@ export class NameMap<Value> {
   }
 
   get(organizationId: string, id: string): Value | undefined {
-    return this.#organizations.get(organizationId)?.get(id);
+    return this.#find(organizationId, id)?.value;
   }
 
   has(organizationId: string, id: string): boolean {
-    return this.#organizations.get(organizationId)?.has(id) === true;
+    return this.#find(organizationId, id) !== undefined;
   }
 
   set(organizationId: string, id: string, value: Value): void {
-    let values = this.#organizations.get(organizationId);
-    if (values === undefined) {
-      values = new Map();
-      this.#organizations.set(organizationId, values);
+    const found = this.#find(organizationId, id);
+    if (found !== undefined) {
+      found.value = value;
+      return;
     }
-    const sizeBefore = values.size;
-    values.set(id, value);
-    this.#size += values.size - sizeBefore;
+    this.#entries.set(id, { organizationId, value, next: this.#entries.get(id) });
+    this.#size += 1;
   }
 
   delete(organizationId: string, id: string): void {
-    if (this.#organizations.get(organizationId)?.delete(id) === true) this.#size -= 1;
+    if (!this.has(organizationId, id)) return;
+    let kept: Entry<Value> | undefined;
+    for (let entry = this.#entries.get(id); entry !== undefined; entry = entry.next) {
+      if (entry.organizationId !== organizationId) kept = { ...entry, next: kept };
+    }
+    if (kept === undefined) this.#entries.delete(id);
+    else this.#entries.set(id, kept);
+    this.#size -= 1;
   }
 
-  /** All values, organization by organization. */
+  /** Returns all values. */
   values(): Value[] {
-    return [...this.#organizations.values()].flatMap((values) => [...values.values()]);
+    const values: Value[] = [];
+    for (const first of this.#entries.values()) {
+      for (let entry: Entry<Value> | undefined = first; entry !== undefined; entry = entry.next)
+        values.push(entry.value);
+    }
+    return values;
+  }
+
+  #find(organizationId: string, id: string): Entry<Value> | undefined {
+    let entry = this.#entries.get(id);
+    while (entry !== undefined && entry.organizationId !== organizationId) entry = entry.next;
+    return entry;
   }
 }
 

@@ -83,11 +83,10 @@ describe("a reference is looked up in an index, however many there are", () => {
     const asked: { text: string; values: unknown[] }[] = [];
     const pools = openPools(database.url);
     const rows = await transact(pools.durable, { kind: "booking", isRepeatable: true }, (transaction) => {
-      const query = transaction.query.bind(transaction);
-      transaction.query = (statement, values) => {
-        const text = String(statement);
-        if (text.includes("reference")) asked.push({ text, values: values ?? [] });
-        return query(statement, values);
+      const cells = transaction.cells.bind(transaction);
+      transaction.cells = (text, values) => {
+        if (text.includes(".reference = ")) asked.push({ text, values });
+        return cells(text, values);
       };
       return readPostgresRows(transaction, referring());
     });

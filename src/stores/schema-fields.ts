@@ -1,6 +1,6 @@
 import type { ColumnType } from "kysely";
 import type { Attempt, Draw, HoldDetails, LateSettlement, Trace } from "../credits/books.ts";
-import { TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../credits/price.ts";
+import type { TokenClass, TokenCounts, UnitPrices } from "../credits/price.ts";
 
 /** How properties of rows of the books are kept in columns of tables. */
 export type Cell = string | bigint | number | null;
@@ -96,11 +96,8 @@ const PRICE_COLUMNS = {
 export function prices(): Field<UnitPrices, Record<keyof typeof PRICE_COLUMNS, Integer>> {
   return {
     columns: PRICE_COLUMNS,
-    encode: (value, cells) => void cells.push(...TOKEN_CLASSES.map((tokenClass) => value[tokenClass])),
-    decode: (cells, at) => {
-      const [input, cachedInput, cacheWrite, output, reasoning] = cells.slice(at, at + 5) as bigint[];
-      return { input, cachedInput, cacheWrite, output, reasoning } as UnitPrices;
-    },
+    encode: pushClasses,
+    decode: (cells, at) => classesFrom(cells, at, (cell) => cell as bigint),
   };
 }
 
@@ -115,14 +112,29 @@ const TOKEN_COLUMNS = {
 export function tokens(): Field<TokenCounts, Record<keyof typeof TOKEN_COLUMNS, Integer>> {
   return {
     columns: TOKEN_COLUMNS,
-    encode: (value, cells) => void cells.push(...TOKEN_CLASSES.map((tokenClass) => value[tokenClass])),
-    decode: (cells, at) => decodeTokens(cells, at),
+    encode: pushClasses,
+    decode: (cells, at) => classesFrom(cells, at, Number),
   };
 }
 
-function decodeTokens(cells: readonly unknown[], at: number): TokenCounts {
-  const [input, cachedInput, cacheWrite, output, reasoning] = cells.slice(at, at + 5).map(Number);
-  return { input, cachedInput, cacheWrite, output, reasoning } as TokenCounts;
+/** Appends a value for each class of tokens, in the order of the columns. */
+function pushClasses<Value>(values: Record<TokenClass, Value>, into: Value[]): void {
+  into.push(values.input, values.cachedInput, values.cacheWrite, values.output, values.reasoning);
+}
+
+/** Reads a value for each class of tokens, from a place of a list on. */
+function classesFrom<Value>(
+  list: readonly unknown[],
+  at: number,
+  read: (item: unknown) => Value,
+): Record<TokenClass, Value> {
+  return {
+    input: read(list[at]),
+    cachedInput: read(list[at + 1]),
+    cacheWrite: read(list[at + 2]),
+    output: read(list[at + 3]),
+    reasoning: read(list[at + 4]),
+  };
 }
 
 /** The index of live grants is over a column that changes rarely. */
@@ -180,7 +192,7 @@ export function trace(): Field<Trace | null, TraceColumns> {
 }
 
 /** JSON knows no bigint: prices are decimal text. */
-type PlainPrices = Record<keyof UnitPrices, string>;
+type PlainPrices = Record<TokenClass, string>;
 
 function plainPrices({ input, cachedInput, cacheWrite, output, reasoning }: UnitPrices): PlainPrices {
   return {
@@ -202,13 +214,21 @@ function pricesFromPlain({ input, cachedInput, cacheWrite, output, reasoning }: 
   };
 }
 
+/** A list, because the names of so many properties would be most of the text. */
 export function encodeDetails(details: HoldDetails): string {
-  return JSON.stringify({ ...details, prices: plainPrices(details.prices) });
+  const { tokenId, requestId, model, upstream, prices: unitPrices, metadata, idempotencyKey, tokens: counts } = details;
+  const list: unknown[] = [tokenId, requestId, model, upstream, metadata, idempotencyKey];
+  pushClasses(plainPrices(unitPrices), list);
+  pushClasses(counts, list);
+  return JSON.stringify(list);
 }
 
 export function decodeDetails(found: string | null): HoldDetails {
-  const plain = JSON.parse(found ?? "");
-  return { ...plain, prices: pricesFromPlain(plain.prices) };
+  const list = JSON.parse(found ?? "");
+  const [tokenId, requestId, model, upstream, metadata, idempotencyKey] = list;
+  const unitPrices = classesFrom(list, 6, (text) => BigInt(text as string));
+  const counts = classesFrom(list, 11, Number);
+  return { tokenId, requestId, model, upstream, prices: unitPrices, metadata, idempotencyKey, tokens: counts };
 }
 
 interface SettlementColumns {
@@ -230,14 +250,15 @@ export function settlement(): Field<LateSettlement | null, SettlementColumns> {
       if (value === null) return void cells.push(null, null, null, null, null, null, null);
       const { tokens: counts, shortfall, prices: unitPrices, ...rest } = value;
       const plain = JSON.stringify({ ...rest, prices: plainPrices(unitPrices) });
-      cells.push(...TOKEN_CLASSES.map((tokenClass) => counts[tokenClass]), shortfall, plain);
+      pushClasses<Cell>(counts, cells);
+      cells.push(shortfall, plain);
     },
     decode: (cells, at) => {
       const plain = cells[at + 6];
       if (typeof plain !== "string") return null;
       const rest = JSON.parse(plain);
       const found = { prices: pricesFromPlain(rest.prices), shortfall: cells[at + 5] as bigint };
-      return { ...rest, ...found, tokens: decodeTokens(cells, at) };
+      return { ...rest, ...found, tokens: classesFrom(cells, at, Number) };
     },
   };
 }

@@ -134,13 +134,15 @@ function toBooks({ balances, grants, open, requests, adjustments }: Tables): Boo
 }
 
 function openHold({ details, ...row }: OpenRow): Hold {
-  const { metadata, tokens } = JSON.parse(details);
+  const list = JSON.parse(details);
+  const metadata = list[4];
+  const [input, cached, written, output, reasoning] = list.slice(11).map(BigInt);
   const counts = {
-    input_tokens: BigInt(tokens.input),
-    cached_input_tokens: BigInt(tokens.cachedInput),
-    cache_write_tokens: BigInt(tokens.cacheWrite),
-    output_tokens: BigInt(tokens.output),
-    reasoning_tokens: BigInt(tokens.reasoning),
+    input_tokens: input,
+    cached_input_tokens: cached,
+    cache_write_tokens: written,
+    output_tokens: output,
+    reasoning_tokens: reasoning,
   };
   const text = metadata === null ? null : JSON.stringify(metadata);
   return { ...row, ...counts, metadata: text, state: "open", charged: 0n, shortfall: 0n };

@@ -168,8 +168,7 @@ const HOLD_DAMAGES: Damage[] = [
   [
     "an open hold lost its key",
     9,
-    (used) =>
-      `update hold set details = replace(details, '"idempotencyKey":"open"', '"idempotencyKey":null') ${ofRequest(used, "open")}`,
+    (used) => `update hold set details = replace(details, '"open"', 'null') ${ofRequest(used, "open")}`,
     "open",
   ],
 ];

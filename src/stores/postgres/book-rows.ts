@@ -34,26 +34,29 @@ import {
   WRITES,
 } from "../schema.ts";
 import type { Transaction } from "./transact.ts";
-import { give, insert, put, update, type Write } from "./writes.ts";
+import { arrayText, give, insert, put, update, type Write } from "./writes.ts";
 
-const LOCK_BALANCES = "SELECT * FROM balance WHERE organization_id = ANY ($1) ORDER BY organization_id FOR UPDATE";
+const LOCK_BALANCES = `
+  SELECT ${columnsIn(BALANCE)} FROM balance WHERE organization_id = ANY ($1) ORDER BY organization_id FOR UPDATE`;
 const CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
 /** After the balances, in the order of their ids too. */
 const LOCK_TOKEN_BALANCES = `
-  SELECT * FROM token_balance WHERE (organization_id, token_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+  SELECT ${columnsIn(TOKEN_BALANCE)} FROM token_balance
+  WHERE (organization_id, token_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
   ORDER BY organization_id, token_id FOR UPDATE`;
 const LIVE_GRANTS = `
-  SELECT * FROM credit_grant WHERE organization_id = ANY ($1) AND (state = 'pending' OR is_used_up = 0)`;
-const HOLDS = namedRows("hold", "id");
-/** Not a join: the ids themselves tell PostgreSQL which partitions to read. Ids are unique, the pairs are tested after it. */
-const REQUESTS = "SELECT * FROM request WHERE organization_id = ANY ($1) AND id = ANY ($2)";
-const KEYS = namedRows("idempotency_key", "key");
-const NAMED_GRANTS = namedRows("credit_grant", "id");
-const REFERRED_GRANTS = namedRows("credit_grant", "reference");
-const NAMED_ADJUSTMENTS = namedRows("adjustment", "id");
-const ADJUSTMENTS_OF_REQUESTS = namedRows("adjustment", "hold_id");
+  SELECT ${columnsIn(GRANT)} FROM credit_grant
+  WHERE organization_id = ANY ($1) AND (state = 'pending' OR is_used_up = 0)`;
+const HOLDS = namedRows(HOLD, "id");
+const REQUESTS = namedRows(REQUEST, "id");
+const KEYS = namedRows(KEY, "key");
+const NAMED_GRANTS = namedRows(GRANT, "id");
+const REFERRED_GRANTS = namedRows(GRANT, "reference");
+const NAMED_ADJUSTMENTS = namedRows(ADJUSTMENT, "id");
+const ADJUSTMENTS_OF_REQUESTS = namedRows(ADJUSTMENT, "hold_id");
 const REFERRED_ADJUSTMENTS = `
-  SELECT adjustment.* FROM unnest($1::text[], $2::text[], $3::text[]) AS named (organization_id, reference, kind)
+  SELECT ${columnsIn(ADJUSTMENT)}
+  FROM unnest($1::text[], $2::text[], $3::text[]) AS named (organization_id, reference, kind)
   JOIN adjustment ON adjustment.organization_id = named.organization_id
     AND adjustment.kind = named.kind AND adjustment.reference = named.reference`;
 const DELETE_KEYS = `
@@ -63,9 +66,14 @@ const DELETE_HOLDS = `
   DELETE FROM hold USING unnest($1::text[], $2::text[]) AS named (organization_id, id)
   WHERE hold.organization_id = named.organization_id AND hold.id = named.id`;
 
-function namedRows(table: string, column: string): string {
-  return `SELECT ${table}.* FROM unnest($1::text[], $2::text[]) AS named (organization_id, name)
-  JOIN ${table} ON ${table}.organization_id = named.organization_id AND ${table}.${column} = named.name`;
+function namedRows<Row extends object>(table: BookTable<Row>, column: string): string {
+  const { name } = table;
+  return `SELECT ${columnsIn(table)} FROM unnest($1::text[], $2::text[]) AS named (organization_id, name)
+  JOIN ${name} ON ${name}.organization_id = named.organization_id AND ${name}.${column} = named.name`;
+}
+
+function columnsIn<Row extends object>({ name, columns }: BookTable<Row>): string {
+  return columns.map((column) => `${name}.${column}`).join(", ");
 }
 
 const UPDATE_BALANCES = update(BALANCE, WRITES.balance);
@@ -88,10 +96,10 @@ export async function readRows(transaction: Transaction, transitions: readonly T
   const names = namesOf(transitions);
   const reader = new Reader(transaction);
   const [balances, clock, holds, requests, keys, tokenBalances, grants, adjustments] = await Promise.all([
-    reader.rows(BALANCE, LOCK_BALANCES, [names.organizationIds]),
+    reader.rows(BALANCE, LOCK_BALANCES, [arrayText(names.organizationIds)]),
     transaction.query<{ now: bigint }>(CLOCK),
     reader.named(HOLD, HOLDS, names.holds),
-    readRequests(reader, names.holds),
+    reader.named(REQUEST, REQUESTS, names.newHolds),
     reader.named(KEY, KEYS, names.keys),
     readTokenBalances(reader, names.tokens, []),
     readGrants(reader, names),
@@ -119,7 +127,8 @@ class Reader {
   }
 
   async rows<Row extends object>(table: BookTable<Row>, text: string, values: unknown[]): Promise<Row[]> {
-    return (await this.#transaction.query(text, values)).rows.map(table.fromRecord);
+    const rows = await this.#transaction.cells(text, values);
+    return rows.map((cells) => table.fromCells(cells));
   }
 
   async named<Row extends object>(table: BookTable<Row>, text: string, names: readonly Name[]): Promise<Row[]> {
@@ -127,23 +136,15 @@ class Reader {
   }
 }
 
-/** One array of organizations, and one of what is named of each. */
-function columnsOf(names: readonly Name[]): [string[], string[]] {
-  return [names.map(({ organizationId }) => organizationId), names.map(({ id }) => id)];
+/** An array of organizations, and one of what is named of each. */
+function columnsOf(names: readonly Name[]): [string, string] {
+  return [arrayText(names.map(({ organizationId }) => organizationId)), arrayText(names.map(({ id }) => id))];
 }
 
 function unique(rows: readonly AdjustmentRow[]): AdjustmentRow[] {
   const found = new NameMap<AdjustmentRow>();
   for (const row of rows) found.set(row.organizationId, row.id, row);
   return found.values();
-}
-
-async function readRequests(reader: Reader, names: readonly Name[]): Promise<RequestRow[]> {
-  const rows = await reader.named(REQUEST, REQUESTS, names);
-  if (rows.length === 0) return rows;
-  const wanted = new NameMap<Name>();
-  for (const name of names) wanted.set(name.organizationId, name.id, name);
-  return rows.filter(({ organizationId, holdId }) => wanted.has(organizationId, holdId));
 }
 
 async function readTokenBalances(
@@ -165,7 +166,7 @@ type Grants = NameMap<GrantRow>;
 /** The grants that something remains of or that are pending, and those that the batch names. */
 async function readGrants(reader: Reader, names: Names): Promise<Grants> {
   const [live, named, referred] = await Promise.all([
-    reader.rows(GRANT, LIVE_GRANTS, [names.organizationIds]),
+    reader.rows(GRANT, LIVE_GRANTS, [arrayText(names.organizationIds)]),
     reader.named(GRANT, NAMED_GRANTS, names.grants),
     reader.named(GRANT, REFERRED_GRANTS, names.grantReferences),
   ]);
@@ -183,7 +184,7 @@ async function readAdjustments(reader: Reader, { adjustments, adjustmentReferenc
   const kinds = adjustmentReferences.map(({ kind }) => kind);
   const [named, referred] = await Promise.all([
     reader.named(ADJUSTMENT, NAMED_ADJUSTMENTS, adjustments),
-    reader.rows(ADJUSTMENT, REFERRED_ADJUSTMENTS, [...columnsOf(adjustmentReferences), kinds]),
+    reader.rows(ADJUSTMENT, REFERRED_ADJUSTMENTS, [...columnsOf(adjustmentReferences), arrayText(kinds)]),
   ]);
   return [...named, ...referred];
 }
@@ -200,17 +201,16 @@ interface Read {
 /** Adds the rows that rows name in their turn: the request of a key, the token, key, grants and adjustments of a request. */
 async function readNamedByRows(reader: Reader, names: Names, read: Read): Promise<void> {
   const { holds, requests, keys, tokenBalances, grants, adjustments } = read;
-  const known = [
-    ...requestNamesOf(requests),
-    ...holds.map(({ organizationId, holdId: id }) => ({ organizationId, id })),
-  ];
-  const ofKeys = without(holdsOf(keys), [...known, ...names.holds]);
+  const open = holds.map(({ organizationId, holdId: id }) => ({ organizationId, id }));
+  // Open holds of requests that end now are found, most of the time all of them.
+  requests.push(...(await reader.named(REQUEST, REQUESTS, without(names.holds, [...names.newHolds, ...open]))));
+  const ofKeys = without(holdsOf(keys), [...requestNamesOf(requests), ...open, ...names.holds]);
   const isUnread = ({ organizationId, id }: Name) => !grants.has(organizationId, id);
   const drawnOn = without([...grantsOf(holds), ...grantsOf(requests)].filter(isUnread), []);
   const tokens = without(tokensOf(holds, requests), names.tokens);
   const [keyedHolds, keyedRequests, ownKeys, drawn, more] = await Promise.all([
     reader.named(HOLD, HOLDS, ofKeys),
-    readRequests(reader, ofKeys),
+    reader.named(REQUEST, REQUESTS, ofKeys),
     reader.named(KEY, KEYS, without(keysOf(holds, requests), names.keys)),
     reader.named(GRANT, NAMED_GRANTS, drawnOn),
     readTokenBalances(reader, tokens, tokenBalances),

@@ -46,8 +46,18 @@ export class Transaction {
     statement: string | pg.QueryConfig,
     values?: unknown[],
   ): Promise<pg.QueryResult<Row>> {
+    return this.#send(() => this.#client.query<Row>(statement, values));
+  }
+
+  /** Reads rows as arrays, in the order of the columns: objects take twice as long to make. */
+  async cells(text: string, values: unknown[]): Promise<unknown[][]> {
+    const { rows } = await this.#send(() => this.#client.query<unknown[]>({ text, values, rowMode: "array" }));
+    return rows;
+  }
+
+  async #send<Result>(query: () => Promise<Result>): Promise<Result> {
     this.#refuseAfterFailure();
-    const result = await this.#client.query<Row>(statement, values).catch((error: unknown) => {
+    const result = await query().catch((error: unknown) => {
       this.#failure ??= { error };
     });
     this.#refuseAfterFailure();

@@ -158,9 +158,8 @@ export function writeRows(connection: Connection, writes: BookWrites): void {
   each(connection, UPDATE_GRANT, WRITES.changedGrant, writes.changedGrants);
   each(connection, INSERT_HOLD, WRITES.newHold, writes.newHolds);
   each(connection, RENEW_HOLD, WRITES.renewedHold, writes.renewedHolds);
-  for (const { organizationId, holdId } of writes.removedHolds) {
-    connection.prepare(DELETE_HOLD).run(organizationId, holdId);
-  }
+  const deletion = connection.prepare(DELETE_HOLD);
+  for (const { organizationId, holdId } of writes.removedHolds) deletion.run(organizationId, holdId);
   each(connection, INSERT_REQUEST, WRITES.newRequest, writes.newRequests);
   each(connection, PUT_KEY, WRITES.key, writes.keys);
   for (const { organizationId, key } of writes.removedKeys) connection.prepare(DELETE_KEY).run(organizationId, key);
