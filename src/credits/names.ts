@@ -67,25 +67,32 @@ export function namesOf(transitions: readonly Transition[]): Names {
   };
 }
 
-/** The grants that holds or requests draw on. */
+/** Returns the grants that holds or requests draw on, each once. */
 export function grantsOf(rows: readonly (HoldRow | RequestRow)[]): Name[] {
-  return rows.flatMap(({ organizationId, draws }) => draws.map(({ grantId }) => ({ organizationId, id: grantId })));
+  const grants = new NameSet();
+  for (const { organizationId, draws } of rows) {
+    for (const { grantId } of draws) grants.add(organizationId, grantId);
+  }
+  return grants.names;
 }
 
-/** The keys of holds and requests that have one. */
+/** Returns the keys of holds and requests that have one, each once. */
 export function keysOf(holds: readonly HoldRow[], requests: readonly RequestRow[]): Name[] {
-  const own = [
-    ...holds.map(({ organizationId, details }) => ({ organizationId, id: details.idempotencyKey })),
-    ...requests.map(({ organizationId, idempotencyKey: id }) => ({ organizationId, id })),
-  ];
-  return own.flatMap(({ organizationId, id }) => (id === null ? [] : [{ organizationId, id }]));
+  const keys = new NameSet();
+  const add = (organizationId: string, key: string | null) => {
+    if (key !== null) keys.add(organizationId, key);
+  };
+  for (const { organizationId, details } of holds) add(organizationId, details.idempotencyKey);
+  for (const { organizationId, idempotencyKey } of requests) add(organizationId, idempotencyKey);
+  return keys.names;
 }
 
+/** Returns the tokens of holds and requests, each once. */
 export function tokensOf(holds: readonly HoldRow[], requests: readonly RequestRow[]): Name[] {
-  return [
-    ...holds.map(({ organizationId, details }) => ({ organizationId, id: details.tokenId })),
-    ...requests.map(({ organizationId, tokenId }) => ({ organizationId, id: tokenId })),
-  ];
+  const tokens = new NameSet();
+  for (const { organizationId, details } of holds) tokens.add(organizationId, details.tokenId);
+  for (const { organizationId, tokenId } of requests) tokens.add(organizationId, tokenId);
+  return tokens.names;
 }
 
 /** The names of requests, for the adjustments that belong to them. */
@@ -118,14 +125,14 @@ export function without(names: readonly Name[], read: readonly Name[]): Name[] {
 interface Entry<Value> {
   organizationId: string;
   value: Value;
-  /** Of another organization with the same id. */
-  next: Entry<Value> | undefined;
 }
 
 /** Values by organization and id. */
 export class NameMap<Value> {
-  /** By id, which few organizations share: a key made of both texts would have to be joined and hashed for each use. */
+  /** By id: a key made of both texts would have to be joined and hashed for each use. */
   readonly #entries = new Map<string, Entry<Value>>();
+  /** By id and organization, those whose id another organization used before. */
+  readonly #more = new Map<string, Map<string, Value>>();
   #size = 0;
 
   get size(): number {
@@ -133,48 +140,51 @@ export class NameMap<Value> {
   }
 
   get(organizationId: string, id: string): Value | undefined {
-    return this.#find(organizationId, id)?.value;
+    const entry = this.#entries.get(id);
+    return entry?.organizationId === organizationId ? entry.value : this.#more.get(id)?.get(organizationId);
   }
 
   has(organizationId: string, id: string): boolean {
-    return this.#find(organizationId, id) !== undefined;
+    if (this.#entries.get(id)?.organizationId === organizationId) return true;
+    return this.#more.get(id)?.has(organizationId) === true;
   }
 
   set(organizationId: string, id: string, value: Value): void {
-    const found = this.#find(organizationId, id);
-    if (found !== undefined) {
-      found.value = value;
-      return;
-    }
-    this.#entries.set(id, { organizationId, value, next: this.#entries.get(id) });
-    this.#size += 1;
+    const entry = this.#entries.get(id);
+    if (!this.has(organizationId, id)) this.#size += 1;
+    if (entry === undefined) this.#entries.set(id, { organizationId, value });
+    else if (entry.organizationId === organizationId) entry.value = value;
+    else this.#setMore(organizationId, id, value);
+  }
+
+  #setMore(organizationId: string, id: string, value: Value): void {
+    const values = this.#more.get(id);
+    if (values === undefined) this.#more.set(id, new Map([[organizationId, value]]));
+    else values.set(organizationId, value);
   }
 
   delete(organizationId: string, id: string): void {
     if (!this.has(organizationId, id)) return;
-    let kept: Entry<Value> | undefined;
-    for (let entry = this.#entries.get(id); entry !== undefined; entry = entry.next) {
-      if (entry.organizationId !== organizationId) kept = { ...entry, next: kept };
-    }
-    if (kept === undefined) this.#entries.delete(id);
-    else this.#entries.set(id, kept);
     this.#size -= 1;
+    const others = this.#more.get(id);
+    if (this.#entries.get(id)?.organizationId !== organizationId) {
+      others?.delete(organizationId);
+      return;
+    }
+    this.#entries.delete(id);
+    for (const [otherId, value] of others ?? []) {
+      this.#entries.set(id, { organizationId: otherId, value });
+      others?.delete(otherId);
+      return;
+    }
   }
 
   /** Returns all values. */
   values(): Value[] {
     const values: Value[] = [];
-    for (const first of this.#entries.values()) {
-      for (let entry: Entry<Value> | undefined = first; entry !== undefined; entry = entry.next)
-        values.push(entry.value);
-    }
+    for (const { value } of this.#entries.values()) values.push(value);
+    for (const others of this.#more.values()) values.push(...others.values());
     return values;
-  }
-
-  #find(organizationId: string, id: string): Entry<Value> | undefined {
-    let entry = this.#entries.get(id);
-    while (entry !== undefined && entry.organizationId !== organizationId) entry = entry.next;
-    return entry;
   }
 }
 

@@ -84,7 +84,10 @@ export function readRows(connection: Connection, transitions: readonly Transitio
   const keys = reader.each(KEY, SELECT_KEY, names.keys);
   const ids = keys.length === 0 ? names.holds : without([...names.holds, ...holdsOf(keys)], []);
   const holds = reader.each(HOLD, SELECT_HOLD, ids);
-  const requests = reader.each(REQUEST, SELECT_REQUEST, holds.length === 0 ? ids : without(ids, requestNames(holds)));
+  // Ids are read once each: most batches find a hold for all of them, or for none.
+  const isEachFound = holds.length === ids.length;
+  const ended = isEachFound ? [] : without(ids, requestNames(holds));
+  const requests = reader.each(REQUEST, SELECT_REQUEST, ended);
   keys.push(...reader.each(KEY, SELECT_KEY, without(keysOf(holds, requests), names.keys)));
   const tokens = without([...names.tokens, ...tokensOf(holds, requests)], []);
   const tokenBalances = reader.each(TOKEN_BALANCE, SELECT_TOKEN_BALANCE, tokens);

@@ -18,6 +18,7 @@ import { Checkpoints } from "./checkpoints.ts";
 import { toStatement, workerDialect } from "./dialect.ts";
 import { findDatabase, lockDirectory, prepareDirectory } from "./directory.ts";
 import { WorkerLink } from "./link.ts";
+import { packTransitions } from "./packed-transitions.ts";
 
 /** A batch writes less. */
 const ROOM_LEAST_BYTES = 65_536;
@@ -136,7 +137,8 @@ function withRoom<Row, Rows extends { insert(rows: readonly Row[]): Promise<void
 
 function books(database: PortableDatabase, writer: WorkerLink, clock: () => number, noteWrite: () => void): Books {
   const apply = async (...[lane, transitions]: Parameters<Books["apply"]>): Promise<Outcome[]> => {
-    const outcomes = await writer.request({ kind: "apply", lane, nowMs: clock(), transitions });
+    const packed = packTransitions(transitions);
+    const outcomes = await writer.request({ kind: "apply", lane, nowMs: clock(), transitions: packed });
     noteWrite();
     return outcomes;
   };

@@ -16,6 +16,7 @@ import {
   type WorkerOptions,
 } from "./messages.ts";
 import { expectSchema, migrate, sqliteMigrations } from "./migrate.ts";
+import { unpackTransitions } from "./packed-transitions.ts";
 
 /** A thread with one connection to the database, so that no wait for the disk stops the event loop. */
 const options = workerData as WorkerOptions;
@@ -94,7 +95,8 @@ function open({ creates }: RequestOf<"open">): null {
 }
 
 /** The four steps of a batch: BEGIN IMMEDIATE is the lock that every balance shares, so all is read after it. */
-function apply({ lane, nowMs, transitions }: RequestOf<"apply">): ResultOf<"apply"> {
+function apply({ lane, nowMs, transitions: packed }: RequestOf<"apply">): ResultOf<"apply"> {
+  const transitions = unpackTransitions(packed);
   return connection.transaction("BEGIN IMMEDIATE", lane === "durable", () => {
     const rows = readRows(connection, transitions, nowMs);
     const { outcomes, writes } = decide(rows, transitions);
