@@ -1,0 +1,102 @@
+import { once } from "node:events";
+import { request as httpRequest } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+import { type Behaviour, startUpstream, type Upstream } from "../support/upstream.ts";
+
+/** A credit for a token of output, and nothing for one of input: what is charged tells what was counted. */
+const PRICE = { input: 0, output: 1_000_000 };
+/** Four times the rate that is assumed of a route before its answers are known. */
+const TOKEN_EVERY_MS = 5;
+/** Answers after which the rate of a route is known. */
+const ANSWERS = 100;
+const AT_ONCE = 20;
+const MODEL = "hidden";
+
+let upstream: Upstream;
+let service: RunningService;
+/** Tokens that the upstream produced until each of its answers ended or was cut off. */
+const produced: number[] = [];
+
+/** Produces as many tokens as the prompt says, then answers with all of them. */
+const produce: Behaviour = ({ response, body }) => {
+  const [{ content }] = body.messages as [{ content: string }];
+  const place = produced.push(0) - 1;
+  const timer = setInterval(() => {
+    const tokens = (produced[place] ?? 0) + 1;
+    produced[place] = tokens;
+    if (tokens < Number(content)) return;
+    clearInterval(timer);
+    const usage = { prompt_tokens: 5, completion_tokens: tokens, total_tokens: tokens + 5 };
+    const message = { role: "assistant", content: " word".repeat(tokens) };
+    response.writeHead(200, { "content-type": "application/json" });
+    response.end(JSON.stringify({ choices: [{ index: 0, message, finish_reason: "stop" }], usage }));
+  }, TOKEN_EVERY_MS);
+  response.once("close", () => clearInterval(timer));
+};
+
+beforeAll(async () => {
+  upstream = await startUpstream();
+  upstream.behave(MODEL, produce);
+  const provider = { id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" };
+  const model = { id: MODEL, price: PRICE, routes: [{ provider: "up", model: MODEL }] };
+  service = await startService({ config: { providers: [provider], models: [model] } });
+});
+
+afterAll(async () => {
+  await service?.end();
+  await upstream?.close();
+});
+
+const bodyOf = (tokens: number) => ({
+  model: MODEL,
+  messages: [{ role: "user", content: `${tokens}` }],
+  max_tokens: 500,
+});
+
+async function inGroups(count: number, work: (index: number) => Promise<void>): Promise<void> {
+  for (let from = 0; from < count; from += AT_ONCE) {
+    await Promise.all(Array.from({ length: Math.min(AT_ONCE, count - from) }, (_, index) => work(from + index)));
+  }
+}
+
+/** Begins a completion, and disconnects a while after its upstream was called. */
+async function leave(organization: Organization, afterMs: number): Promise<void> {
+  const outgoing = httpRequest(`${service.baseUrl}/chat/completions`, {
+    method: "POST",
+    agent: false,
+    headers: { authorization: `Bearer ${organization.token}`, "content-type": "application/json" },
+  });
+  outgoing.on("error", () => {});
+  outgoing.end(JSON.stringify(bodyOf(120)));
+  await once(outgoing, "finish");
+  await sleep(afterMs);
+  outgoing.destroy();
+}
+
+async function charged(organization: Organization): Promise<number> {
+  for (;;) {
+    const usage = (await (await send(service, "/v1/usage", organization.token)).json()) as Record<string, number>;
+    if (usage.creditsHeld === 0) return usage.creditsUsed ?? Number.NaN;
+    await sleep(50);
+  }
+}
+
+test("output that nobody sees is charged within 50 % of what was produced, over 100 clients that leave", async () => {
+  const organization = await makeOrganization(service, "1000000");
+  await inGroups(ANSWERS, async (index) => {
+    const answer = await send(service, "/v1/chat/completions", organization.token, bodyOf(40 + ((index * 37) % 80)));
+    expect(answer.status).toBe(200);
+    await answer.arrayBuffer();
+  });
+  const chargedBefore = await charged(organization);
+  expect(chargedBefore).toBe(produced.reduce((sum, tokens) => sum + tokens, 0));
+  produced.length = 0;
+  await inGroups(100, (index) => leave(organization, 50 + ((index * 53) % 450)));
+  const estimated = (await charged(organization)) - chargedBefore;
+  const total = produced.reduce((sum, tokens) => sum + tokens, 0);
+  expect(produced.length).toBeGreaterThan(50);
+  expect(estimated).toBeGreaterThan(total / 2);
+  expect(estimated).toBeLessThan(total * 1.5);
+});
