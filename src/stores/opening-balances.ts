@@ -62,18 +62,18 @@ async function* balancesAfter(
 
 /** The latest balance recorded for a time, or for one before it. */
 async function lastRecorded(
-  { kysely }: PortableDatabase,
+  database: PortableDatabase,
   organizationId: string,
   until: bigint,
 ): Promise<RecordedBalance> {
-  const row = await kysely
+  const query = database.kysely
     .selectFrom("statement_balance")
     .select(["before_at", "balance"])
     .where("organization_id", "=", organizationId)
     .where("before_at", "<=", until)
     .orderBy("before_at", "desc")
-    .limit(1)
-    .executeTakeFirst();
+    .limit(1);
+  const [row] = await read<{ before_at: bigint; balance: bigint }>(database, query);
   return { beforeAtMs: row?.before_at ?? 0n, balance: row?.balance ?? 0n };
 }
 
