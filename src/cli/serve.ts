@@ -32,16 +32,16 @@ export function addServe(program: Command, terminal: Terminal, version: string):
       const { drainDelaySeconds, drainSeconds } = config.server;
       const times = { delayMs: drainDelaySeconds * 1000, drainMs: drainSeconds * 1000 };
       const shutdown = new Shutdown(times, { terminal, log });
-      const onServing = () => shutdown.listen();
+      const onServing = () => shutdown.handleSignals();
       const surroundings = { ...terminal, log, accessLog, out, version, adminTokenTo, onServing } as const;
       const service = await startService(config, surroundings);
       if (flags.json === true) terminal.out(JSON.stringify(service.facts));
-      terminal.exitWith(await shutdown.of(service));
+      terminal.exitWith(await shutdown.untilStopped(service));
     });
 }
 
 /**
- * Stops the service at a signal or a defect, at the end of its start if it comes before. A second signal ends the drain
+ * Stops the service at a signal or a defect, or at the end of the start if one comes during it. A second signal ends the drain
  * delay, or the process where that is over.
  */
 class Shutdown {
@@ -59,7 +59,7 @@ class Shutdown {
   }
 
   /** Handles signals and defects from now on. Before, while nothing is served, they end the process. */
-  listen(): void {
+  handleSignals(): void {
     for (const [signal, exitCode] of Object.entries(SIGNALS)) process.on(signal, () => this.#receive(signal, exitCode));
     const fail = (error: unknown) => {
       this.#surroundings.log.error({ defect: error }, "a defect stops the service");
@@ -70,7 +70,7 @@ class Shutdown {
   }
 
   /** Resolves with the code to exit with, once the service has stopped. */
-  of(service: RunningService): Promise<number> {
+  untilStopped(service: RunningService): Promise<number> {
     this.#started.resolve(service);
     return this.#exitCode.promise;
   }

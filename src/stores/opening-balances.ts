@@ -6,7 +6,7 @@ import type { PortableDatabase } from "./tables.ts";
 
 /** Number of requests between two recorded balances. Adding up so many takes a few milliseconds. */
 const REQUESTS_BETWEEN = 10_000;
-/** Only times that are so long past are recorded: bookings carry the time after their lock, and a clock may be set back. */
+/** Age of the times that are recorded: a booking of an earlier time must not follow, even if a clock is set back a little. */
 const RECORDED_AFTER_MS = 3_600_000;
 
 /** The sum of an organization's statement entries before a time. */
@@ -29,7 +29,8 @@ export async function openingBalance(
 
 /**
  * Records what an organization's statement came to after every 10,000 requests, up to an hour ago, so that an opening balance
- * is read quickly. Several processes may do it at once. An opening balance is exact wherever this has ended.
+ * is read quickly. Several processes may do it at once, and it may end anywhere: an opening balance is exact with fewer
+ * records, too.
  */
 export async function recordBalances(database: PortableDatabase, organizationId: string): Promise<void> {
   const [clock] = await read<{ now: bigint }>(database, sql`select ${database.now()} as now`);
@@ -60,7 +61,7 @@ async function* balancesAfter(
   }
 }
 
-/** The latest balance recorded for a time, or for one before it. */
+/** Reads the latest balance recorded for a time, or for one before it. */
 async function lastRecorded(
   database: PortableDatabase,
   organizationId: string,
@@ -77,7 +78,7 @@ async function lastRecorded(
   return { beforeAtMs: row?.before_at ?? 0n, balance: row?.balance ?? 0n };
 }
 
-/** The booking time of the request that is `REQUESTS_BETWEEN` after a time; undefined where it was not booked before another. */
+/** Finds the time after which 10,000 more requests were booked; undefined where so many were not booked before `to`. */
 async function timeOfNext(
   database: PortableDatabase,
   organizationId: string,

@@ -208,7 +208,7 @@ describe.each([
         `UPDATE statement_balance SET balance = balance + ${amount} WHERE organization_id = '${ORGANIZATION}'`,
       ]);
     await damage(1);
-    // Of 100,000 charges, each 10,000th is recorded; those before the first are added up.
+    // A balance is recorded after each 10,000 of the charges; those before the first are added up.
     const isAfterRecord = (atMs: number) => atMs > FROM_MS + 10_000 * 1_000;
     expect(await openings()).toEqual(before.map((sum, index) => sum + (isAfterRecord(moments[index] ?? 0) ? 1n : 0n)));
     expect((await books.verify(ORGANIZATION)).violations).toMatchObject([{ invariant: 3 }]);

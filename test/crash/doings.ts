@@ -22,7 +22,7 @@ export interface Doings {
   bookedAt: number | undefined;
   /** Whether requests may have been answered 503 because the store was away. */
   storeWasAway: boolean;
-  /** Whether the service was suspended while it received requests: it may answer that they took too long. */
+  /** True where the service was suspended while it received requests: it may answer that they took too long. */
   wasSuspended: boolean;
   /** True where requests may have been refused because credits were gone, or held by others. */
   lacksCredits: boolean;

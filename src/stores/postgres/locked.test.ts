@@ -50,6 +50,17 @@ describe.skipIf(!hasPostgres)("a balance that another transaction has locked", (
     expect(await store.books.balance(free)).toMatchObject({ held: 0n });
   });
 
+  test("is waited for by a command for longer than by a service, which has queues", async () => {
+    const id = await organization();
+    const command = await openPostgresStore({ url: database.url, role: "command" });
+    await lock(id);
+    const granted = command.books.apply("durable", [grantOf(id, 5n)]);
+    await expect(store.books.apply("durable", [grantOf(id, 7n)])).rejects.toBeInstanceOf(OrganizationsLockedError);
+    await beside.query("ROLLBACK");
+    expect(await granted).toMatchObject([{ outcome: "granted", balance: { granted: 1_005n } }]);
+    await command.close();
+  });
+
   test("delays no other organization, and is booked when it is free", async () => {
     const [locked, free] = [await organization(), await organization()];
     const lane = new Lane({ books: store.books, name: "holds", ...rest });

@@ -9,8 +9,8 @@ const LOCK_TIMEOUT_MS = 500;
 
 /**
  * Creates the partitions of this month and of the months to come, now and every hour. Nodes may do it at the same time.
- * Where it fails, the requests of that month go to the default partition, where they stay; nothing is lost, and that
- * month gets no partition of its own. Returns a function that stops it.
+ * If a partition cannot be created, the requests of its month go to the default partition, where they stay; nothing is
+ * lost, and that month gets no partition of its own. Returns a function that stops it.
  */
 export async function keepPartitions(pool: pg.Pool): Promise<() => void> {
   const make = () => makePartitions(pool).catch(() => {});

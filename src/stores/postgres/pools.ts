@@ -70,7 +70,7 @@ export function openPools(
   };
   return {
     place: placeOf(url),
-    // Every statement of a batch is by key. Of a young table PostgreSQL knows too little, and would read all of it.
+    // Every statement of a batch is by key. PostgreSQL knows too little of a young table, and would read all of it.
     holds: open(HOLD_CONNECTIONS, "synchronous_commit=off -c enable_hashjoin=off -c enable_mergejoin=off"),
     durable: open(DURABLE_CONNECTIONS, "synchronous_commit=on"),
     reports: open(REPORT_CONNECTIONS, "default_transaction_read_only=on", IDLE_IN_REPORT_TIMEOUT_MS),

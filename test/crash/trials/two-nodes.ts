@@ -11,7 +11,7 @@ const KILL_WITHIN_MS = 3_000;
 export async function killOneOfTwo(site: Site, random: Random, trial: string): Promise<void> {
   const other = await startService({ ...site.serviceOptions, dataDir: site.otherDataDir });
   try {
-    // What earlier trials left is ended by the service that is about to be killed.
+    // The service that is about to be killed ends the holds that earlier trials left.
     await site.judge({ all: true });
     const living = mixedCalls(random, `${trial}.living`, REQUESTS, site);
     const notice = living.map((call) => site.clients.send(other.baseUrl, call));
