@@ -9,9 +9,10 @@ import { ADJUSTMENT, HOLD, REQUEST } from "./schema.ts";
 import { chargeEvent, lateEvent } from "./statement.ts";
 import type { PortableDatabase } from "./tables.ts";
 
-const FIRST_WINDOW_MS = 300_000;
 /** The clock of another node may be ahead. */
 const AHEAD_MS = 300_000;
+/** Longer than `AHEAD_MS`: a page that the time limit ends always contains the newest requests. */
+const FIRST_WINDOW_MS = 2 * AHEAD_MS;
 const WINDOW_GROWTH = 4;
 const CHUNK_ROWS_MAX = 1_000;
 /** A page is sent with the rows that were found by then. */
