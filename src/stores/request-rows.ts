@@ -26,11 +26,13 @@ export function requestRows(database: PortableDatabase): RequestRows {
   return {
     requests: (search) => searchRequests(database, search),
     async request(id) {
-      const holds = await read<OpenNames>(database, holdQuery(database).where("hold.id", "=", id));
-      const [open] = await namedHolds(database, holds);
+      const [holds = [], requests = []] = await database.snapshot([
+        holdQuery(database).where("hold.id", "=", id).compile(),
+        requestQuery(database).where("request.id", "=", id).compile(),
+      ]);
+      const [open] = await namedHolds(database, holds as unknown as OpenNames[]);
       if (open !== undefined) return open;
-      const rows = await read<RequestNames>(database, requestQuery(database).where("request.id", "=", id));
-      const [ended] = await listed(database, rows);
+      const [ended] = await listed(database, requests as unknown as RequestNames[]);
       return ended;
     },
   };

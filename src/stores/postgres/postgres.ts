@@ -136,15 +136,18 @@ function portableDatabase({ durable: pool, holds, reports }: Pools): PortableDat
         return changed;
       }),
     writeIf: (required, rest) => writeIf(pool, required, rest),
+    // Reads change nothing, so they need not wait for the answer to BEGIN.
     snapshot: (queries: CompiledQuery[]) =>
-      transact(reports, { kind: "snapshot", isRepeatable: true }, async (client) => {
-        await client.query(`SET LOCAL statement_timeout = ${SNAPSHOT_TIMEOUT_MS}`);
-        const found: Record<string, unknown>[][] = [];
-        for (const { sql: text, parameters } of queries) {
-          const config = { text, values: [...parameters], query_timeout: SNAPSHOT_TIMEOUT_MS + 2_000 };
-          found.push((await client.query(config)).rows);
-        }
-        return found;
+      transact(reports, { kind: "snapshot", isRepeatable: true, beginsWithReads: true }, async (transaction) => {
+        const query_timeout = queries.length * SNAPSHOT_TIMEOUT_MS + 2_000;
+        const results = await Promise.all([
+          transaction.query(`SET LOCAL statement_timeout = ${SNAPSHOT_TIMEOUT_MS}`),
+          ...queries.map(({ sql: text, parameters }) => {
+            const config = { text, values: [...parameters], query_timeout };
+            return transaction.query<Record<string, unknown>>(config);
+          }),
+        ]);
+        return results.slice(1).map(({ rows }) => rows);
       }),
     now: () => sql<bigint>`floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
     sharedLock: () => sql`for share`,
