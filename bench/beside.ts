@@ -1,9 +1,9 @@
 import { spawn } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { uuidV7 } from "../src/app/ids.ts";
 import type { HoldFacts } from "../src/credits/books.ts";
 import { FREE, NO_TOKENS } from "../src/credits/price.ts";
+import { uuidV7 } from "../src/internals/ids.ts";
 import type { Ledger } from "../src/ledger/ledger.ts";
 import type { Store } from "../src/stores/store.ts";
 import { keepLog } from "../test/support/log.ts";

@@ -9,11 +9,11 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
 import pg from "pg";
-import { Directory } from "../src/accounts/directory.ts";
-import { Conversations } from "../src/ledger/conversations/conversations.ts";
-import { Overviews } from "../src/ledger/overview.ts";
-import { Requests } from "../src/ledger/requests.ts";
-import { DAY_MS, dayOf, UsageDays } from "../src/ledger/usage-days.ts";
+import { Conversations } from "../src/reports/conversations.ts";
+import { Directory } from "../src/admin/directory.ts";
+import { Overviews } from "../src/reports/overview.ts";
+import { Requests } from "../src/reports/requests.ts";
+import { DAY_MS, dayOf, UsageDays } from "../src/reports/usage-days.ts";
 import { openStore } from "../src/stores/open.ts";
 import { makePostgresServer } from "../test/support/postgres-server.ts";
 

@@ -10,7 +10,7 @@ import { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
 import pg from "pg";
 import { idAt } from "../src/credits/request-id.ts";
-import { Statements } from "../src/ledger/statement.ts";
+import { Statements } from "../src/reports/statement.ts";
 import { openPostgresStore } from "../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../src/stores/store.ts";

@@ -4,10 +4,10 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import type { KnownProvider } from "../src/catalog/known-provider.ts";
 import { KNOWN_PROVIDERS } from "../src/catalog/known-providers.ts";
 import { LOCAL_SERVERS } from "../src/catalog/local-servers.ts";
 import { PROVIDER_KINDS } from "../src/providers/index.ts";
+import type { KnownProvider } from "../src/providers/registry/known-provider.ts";
 
 const PAGE = fileURLToPath(new URL("../docs/providers.md", import.meta.url));
 

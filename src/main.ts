@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { turnOnCompileCache } from "./app/compile-cache.ts";
+import { turnOnCompileCache } from "./cli/compile-cache.ts";
 
 // Before the rest is loaded, so that it applies to it.
 turnOnCompileCache(process.argv.slice(2));

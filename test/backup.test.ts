@@ -33,7 +33,7 @@ const run = (...words: string[]) => runTollgate(words, directory);
 /** A process that books holds and settlements without a pause, as one service does, and prints a line after each batch. */
 const WRITER = `
   import { openSqliteStore } from ${JSON.stringify(new URL("../src/stores/sqlite/sqlite.ts", import.meta.url).href)};
-  import { uuidV7 } from ${JSON.stringify(new URL("../src/app/ids.ts", import.meta.url).href)};
+  import { uuidV7 } from ${JSON.stringify(new URL("../src/internals/ids.ts", import.meta.url).href)};
   const { books, accounts } = await openSqliteStore({ dataDir: ${JSON.stringify(dataDir)}, role: "service" });
   const organizationId = "org_load";
   await accounts.insertOrganization({ id: organizationId, name: "", kind: "standard", createdAtMs: 1 });

@@ -56,13 +56,13 @@ describe("what breaks a rule is found", () => {
     ],
     [
       "an exported import",
-      { "src/contract/a.ts": 'export { b } from "../errors.ts";', "src/errors.ts": "export const b = 1;" },
-      ["src/contract/a.ts:1 layers"],
+      { "src/api/a.ts": 'export { b } from "../errors.ts";', "src/errors.ts": "export const b = 1;" },
+      ["src/api/a.ts:1 layers"],
     ],
     [
       "an import when it is needed",
-      { "src/accounts/a.ts": 'await import("../http/b.ts");', "src/http/b.ts": "export {};" },
-      ["src/accounts/a.ts:1 layers"],
+      { "src/admin/a.ts": 'await import("../http/b.ts");', "src/http/b.ts": "export {};" },
+      ["src/admin/a.ts:1 layers"],
     ],
     ["a folder that is no part of the layout", { "src/helpers/a.ts": "" }, ["src/helpers/a.ts:1 layers"]],
     ["a driver outside the stores", { "src/ledger/a.ts": 'import pg from "pg";' }, ["src/ledger/a.ts:1 layers"]],
@@ -75,9 +75,8 @@ describe("what breaks a rule is found", () => {
     [
       "code of the service in the console",
       {
-        "console/src/main.tsx":
-          'import type { A } from "../../src/contract/a.ts";\nimport { b } from "../../src/contract/a.ts";',
-        "src/contract/a.ts": "export type A = 1;",
+        "console/src/main.tsx": 'import type { A } from "../../src/api/a.ts";\nimport { b } from "../../src/api/a.ts";',
+        "src/api/a.ts": "export type A = 1;",
       },
       ["console/src/main.tsx:2 layers"],
     ],

@@ -1,4 +1,4 @@
-import type { Role } from "../../src/contract/admin/session.ts";
+import type { Role } from "../../src/api/admin/session.ts";
 
 interface Address {
   path: string;

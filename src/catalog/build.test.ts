@@ -1,6 +1,6 @@
 import { Ajv } from "ajv";
 import { describe, expect, test } from "vitest";
-import { Model } from "../contract/model.ts";
+import { Model } from "../api/model.ts";
 import { FREE } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import { buildCatalog, type CatalogSources } from "./build.ts";

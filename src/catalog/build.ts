@@ -1,10 +1,10 @@
 import { FREE } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
+import type { KnownProvider } from "../providers/registry/known-provider.ts";
 import { compose } from "./compose.ts";
 import { configuredModels, type ModelSettings, priceOfRoute, type Surroundings } from "./configured.ts";
 import { findFacts, offeredBy } from "./facts.ts";
 import { type CreditSettings, creditSettingsFault } from "./known-prices.ts";
-import type { KnownProvider } from "./known-provider.ts";
 import { chargingOf, identify, KNOWN_PROVIDERS, limitsOf, type ProviderIdentity } from "./known-providers.ts";
 import type { FoundServer } from "./local-servers.ts";
 import type { Catalog, CatalogModel } from "./model.ts";

@@ -1,4 +1,4 @@
-import type { Capability, Category, CutoffBasis } from "../contract/model.ts";
+import type { Capability, Category, CutoffBasis } from "../api/model.ts";
 import { dearer } from "../credits/price.ts";
 import type { ModelFacts } from "./facts.ts";
 import { IMAGE_TOKENS_MAX } from "./facts.ts";

@@ -1,5 +1,6 @@
-import type { Capability, Category } from "../contract/model.ts";
+import type { Capability, Category } from "../api/model.ts";
 import type { UnitPrices } from "../credits/price.ts";
+import type { KnownProvider } from "../providers/registry/known-provider.ts";
 import { compose } from "./compose.ts";
 import { findFacts, type ModelFacts, offeredDollars } from "./facts.ts";
 import {
@@ -11,7 +12,6 @@ import {
   tablePrice,
   type Unpriced,
 } from "./known-prices.ts";
-import type { KnownProvider } from "./known-provider.ts";
 import { chargingOf, identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
 import type { CatalogModel, Route } from "./model.ts";
 import { quote, refuse } from "./refuse.ts";

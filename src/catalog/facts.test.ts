@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { CAPABILITIES } from "../contract/model.ts";
+import { CAPABILITIES } from "../api/model.ts";
 import { findFacts, IMAGE_TOKENS_MAX, type ModelFacts, offeredBy } from "./facts.ts";
 import { KNOWN_PROVIDERS } from "./known-providers.ts";
 

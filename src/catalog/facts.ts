@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
-import type { Capability } from "../contract/model.ts";
+import type { Capability } from "../api/model.ts";
 
 /**
  * What is known of a model whoever serves it. `facts/makers/` has one file for each maker; a cut-off known to the month

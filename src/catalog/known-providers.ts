@@ -1,23 +1,23 @@
-import type { Dialect } from "../contract/dialect.ts";
-import type { KnownProvider, Limits } from "./known-provider.ts";
+import type { Dialect } from "../providers/dialect.ts";
+import { anthropic } from "../providers/registry/anthropic.ts";
+import { azure } from "../providers/registry/azure.ts";
+import { bedrock } from "../providers/registry/bedrock.ts";
+import { cerebras } from "../providers/registry/cerebras.ts";
+import { cohere } from "../providers/registry/cohere.ts";
+import { deepseek } from "../providers/registry/deepseek.ts";
+import { fireworks } from "../providers/registry/fireworks.ts";
+import { google } from "../providers/registry/google.ts";
+import { googleVertex } from "../providers/registry/google-vertex.ts";
+import { groq } from "../providers/registry/groq.ts";
+import type { KnownProvider, Limits } from "../providers/registry/known-provider.ts";
+import { mistral } from "../providers/registry/mistral.ts";
+import { moonshotai } from "../providers/registry/moonshotai.ts";
+import { openai } from "../providers/registry/openai.ts";
+import { openrouter } from "../providers/registry/openrouter.ts";
+import { perplexity } from "../providers/registry/perplexity.ts";
+import { together } from "../providers/registry/together.ts";
+import { xai } from "../providers/registry/xai.ts";
 import type { Route } from "./model.ts";
-import { anthropic } from "./providers/anthropic.ts";
-import { azure } from "./providers/azure.ts";
-import { bedrock } from "./providers/bedrock.ts";
-import { cerebras } from "./providers/cerebras.ts";
-import { cohere } from "./providers/cohere.ts";
-import { deepseek } from "./providers/deepseek.ts";
-import { fireworks } from "./providers/fireworks.ts";
-import { google } from "./providers/google.ts";
-import { googleVertex } from "./providers/google-vertex.ts";
-import { groq } from "./providers/groq.ts";
-import { mistral } from "./providers/mistral.ts";
-import { moonshotai } from "./providers/moonshotai.ts";
-import { openai } from "./providers/openai.ts";
-import { openrouter } from "./providers/openrouter.ts";
-import { perplexity } from "./providers/perplexity.ts";
-import { together } from "./providers/together.ts";
-import { xai } from "./providers/xai.ts";
 
 /** What identifies a provider that the service is set up with. */
 export interface ProviderIdentity {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import type { Log } from "../contract/log.ts";
 import { OperatorError } from "../errors.ts";
+import type { Log } from "../telemetry/logger.ts";
 import { buildCatalog } from "./build.ts";
 import { providersOfKeys } from "./known-providers.ts";
 import { LiveCatalog, type LiveCatalogOptions } from "./live.ts";

@@ -1,4 +1,4 @@
-import type { Log } from "../contract/log.ts";
+import type { Log } from "../telemetry/logger.ts";
 import type { FixedCatalog } from "./build.ts";
 import type { FoundServer } from "./local-servers.ts";
 import type { Catalog, CatalogModel } from "./model.ts";

@@ -1,6 +1,6 @@
 import { Agent, request } from "undici";
-import type { Dialect } from "../contract/dialect.ts";
-import type { Capability } from "../contract/model.ts";
+import type { Capability } from "../api/model.ts";
+import type { Dialect } from "../providers/dialect.ts";
 
 /** A place to look for a local model server; a provider's identity too. */
 export interface LocalServer {

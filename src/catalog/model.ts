@@ -1,4 +1,4 @@
-import type { Capability, Category, CutoffBasis } from "../contract/model.ts";
+import type { Capability, Category, CutoffBasis } from "../api/model.ts";
 import type { UnitPrices } from "../credits/price.ts";
 
 /** A model that callers may name, with everything that routing, holding and listing need. */

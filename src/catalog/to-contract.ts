@@ -1,4 +1,4 @@
-import { CAPABILITIES, type Model } from "../contract/model.ts";
+import { CAPABILITIES, type Model } from "../api/model.ts";
 import { PICO_PER_MICRO, type PicoCredits } from "../credits/amount.ts";
 import { pricePerMillion } from "../credits/price.ts";
 import type { CatalogModel } from "./model.ts";

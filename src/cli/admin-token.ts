@@ -1,8 +1,8 @@
 import type { Command } from "commander";
-import { replaceAdminToken } from "../accounts/admin-tokens.ts";
-import { COMMAND_ACTOR } from "../accounts/audit.ts";
-import { removeAdminToken } from "../app/admin-token-file.ts";
-import { uuidV7 } from "../app/ids.ts";
+import { replaceAdminToken } from "../admin/admin-tokens.ts";
+import { COMMAND_ACTOR } from "../admin/audit.ts";
+import { uuidV7 } from "../internals/ids.ts";
+import { removeAdminToken } from "./admin-token-file.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { facts } from "./table.ts";
 import { isoTime } from "./times.ts";

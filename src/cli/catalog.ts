@@ -1,6 +1,6 @@
-import type { Upstreams } from "../app/upstreams.ts";
 import type { Catalog } from "../catalog/model.ts";
 import type { Config } from "../config.ts";
+import type { Upstreams } from "../upstreams.ts";
 import type { CommonFlags, Terminal } from "./command.ts";
 import { type ConfigUse, readConfig } from "./configuration.ts";
 
@@ -19,7 +19,7 @@ export async function withCatalog(
 ): Promise<void> {
   const config = await readConfig(flags, use);
   const [{ createCatalog, createUpstreams }, { createLog }] = await Promise.all([
-    import("../app/upstreams.ts"),
+    import("../upstreams.ts"),
     import("../telemetry/log.ts"),
   ]);
   const upstreams = createUpstreams(config);

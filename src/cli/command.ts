@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { RandomBytes } from "../accounts/token.ts";
+import type { RandomBytes } from "../admin/token.ts";
 import { type MicroCredits, parseCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
 

@@ -8,7 +8,7 @@ export function addConfigCheck(config: Command, terminal: Terminal): void {
     async (flags: CommonFlags) => {
       const checked = await readConfig(flags);
       const [{ createUpstreams }, { buildCatalog }] = await Promise.all([
-        import("../app/upstreams.ts"),
+        import("../upstreams.ts"),
         import("../catalog/build.ts"),
       ]);
       const upstreams = createUpstreams(checked);

@@ -1,11 +1,11 @@
 import type { Command } from "commander";
-import { makeId } from "../accounts/token.ts";
+import { allowanceMismatch } from "../admin/references.ts";
+import { makeId } from "../admin/token.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
 import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
 import { createAllowance, endAllowance, findAllowance } from "../ledger/allowances.ts";
-import { allowanceMismatch } from "../ledger/references.ts";
 import type { Store } from "../stores/store.ts";
 import {
   addCommand,

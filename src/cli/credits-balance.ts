@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { BalanceRow } from "../credits/books.ts";
-import { usageReport } from "../ledger/report.ts";
+import { usageReport } from "../reports/usage-report.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { facts } from "./table.ts";
 import { freshBalance, withWorkspace } from "./workspace.ts";

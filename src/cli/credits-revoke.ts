@@ -1,9 +1,9 @@
 import type { Command } from "commander";
-import { makeId } from "../accounts/token.ts";
+import { adjustmentMismatch } from "../admin/references.ts";
+import { makeId } from "../admin/token.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
-import { adjustmentMismatch } from "../ledger/references.ts";
-import { usageReport } from "../ledger/report.ts";
+import { usageReport } from "../reports/usage-report.ts";
 import {
   addCommand,
   type CommonFlags,

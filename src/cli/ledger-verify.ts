@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { countQuarantined, quarantineFileOf } from "../ledger/quarantine.ts";
+import { countQuarantined, quarantineFileOf } from "../ledger/dead-letter.ts";
 import { verifyBooks } from "../ledger/verify.ts";
 import type { Store } from "../stores/store.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { ModelRoute } from "../contract/admin/model.ts";
+import type { ModelRoute } from "../api/admin/model.ts";
 import { type CatalogAndUpstreams, withCatalog } from "./catalog.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { table } from "./table.ts";
@@ -13,7 +13,7 @@ export function addModelsList(models: Command, terminal: Terminal): void {
     async (flags: CommonFlags) => {
       const list = async ({ config, catalog }: CatalogAndUpstreams) => {
         const [{ readHealth }, { toContractModel }, { reportRoutes }] = await Promise.all([
-          import("../app/health-file.ts"),
+          import("../gateway/health-file.ts"),
           import("../catalog/to-contract.ts"),
           import("../gateway/route-report.ts"),
         ]);

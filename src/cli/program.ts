@@ -1,8 +1,8 @@
 import { Command, CommanderError } from "commander";
-import { commandText, type PlaceFlags } from "../app/command-text.ts";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
 import { addAdminToken } from "./admin-token.ts";
 import { type Terminal, UnknownIdError } from "./command.ts";
+import { commandText, type PlaceFlags } from "./command-text.ts";
 import { addConfigCheck } from "./config-check.ts";
 import { addCreditsAllowance } from "./credits-allowance.ts";
 import { addCreditsBalance } from "./credits-balance.ts";

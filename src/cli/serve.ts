@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { RunningService } from "../app.ts";
-import type { Log } from "../contract/log.ts";
+import type { Log } from "../telemetry/logger.ts";
 import { addCommand, type CommonFlags, type Terminal } from "./command.ts";
 import { readConfig } from "./configuration.ts";
 

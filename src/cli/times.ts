@@ -1,4 +1,4 @@
-import { parseTime } from "../contract/time.ts";
+import { parseTime } from "../api/time.ts";
 import { OperatorError } from "../errors.ts";
 
 const UNIT_MS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const;

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { CAPABILITIES, CATEGORIES } from "../contract/model.ts";
+import { CAPABILITIES, CATEGORIES } from "../api/model.ts";
 import { Count, Decimal, Group, Name, ONE_BILLION } from "./schema-parts.ts";
 
 /** The settings of providers and models. */

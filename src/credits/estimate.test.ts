@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { ChatCompletionRequest, RequestMessage, Tool } from "../contract/request.ts";
+import type { ChatCompletionRequest, RequestMessage, Tool } from "../api/request.ts";
 import { estimatePrompt, promptTexts, tokensOfPiece } from "./estimate.ts";
 
 const IMAGE_TOKENS_MAX = 1_600;

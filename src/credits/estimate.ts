@@ -1,4 +1,4 @@
-import type { ChatCompletionRequest, RequestMessage } from "../contract/request.ts";
+import type { ChatCompletionRequest, RequestMessage } from "../api/request.ts";
 
 /**
  * Bounds of the tokens of a prompt, without a tokenizer: nothing is tokenized on the event loop.

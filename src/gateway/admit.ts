@@ -1,6 +1,6 @@
+import type { Principal } from "../api/principal.ts";
+import type { ChatCompletionRequest } from "../api/request.ts";
 import { type CatalogModel, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
-import type { Principal } from "../contract/principal.ts";
-import type { ChatCompletionRequest } from "../contract/request.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { HoldFacts, Outcomes } from "../credits/books.ts";
 import { estimatePrompt, type PromptEstimate } from "../credits/estimate.ts";

@@ -1,5 +1,5 @@
-import type { Delta, ReplyMessage, ToolCallDelta } from "../contract/completion.ts";
-import type { ToolCall } from "../contract/request.ts";
+import type { Delta, ReplyMessage, ToolCallDelta } from "../api/completion.ts";
+import type { ToolCall } from "../api/request.ts";
 import type { AnswerPiece } from "./sink.ts";
 
 interface Logprobs {

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { afterAll, describe, expect, test } from "vitest";
 import { keepLog } from "../../test/support/log.ts";
+import type { Capability } from "../api/model.ts";
 import type { Route } from "../catalog/model.ts";
-import type { Capability } from "../contract/model.ts";
 import { estimatePrompt } from "../credits/estimate.ts";
 import { holdBounds } from "../credits/holding.ts";
 import { FREE, priceOf, TOKEN_CLASSES } from "../credits/price.ts";

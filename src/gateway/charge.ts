@@ -1,5 +1,5 @@
+import type { ChatCompletionRequest } from "../api/request.ts";
 import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
-import type { ChatCompletionRequest } from "../contract/request.ts";
 import type { EventBasis } from "../credits/books.ts";
 import { type PromptEstimate, promptTexts } from "../credits/estimate.ts";
 import { NO_TOKENS, TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../credits/price.ts";

@@ -1,11 +1,11 @@
+import type { LimitSettings, Principal } from "../api/principal.ts";
+import type { ChatCompletionRequest } from "../api/request.ts";
 import type { Catalog } from "../catalog/model.ts";
-import type { Log } from "../contract/log.ts";
-import type { LimitSettings, Principal } from "../contract/principal.ts";
-import type { ChatCompletionRequest } from "../contract/request.ts";
 import type { StoreUnavailableError } from "../errors.ts";
-import type { ConversationKeeper } from "../ledger/conversations/keeper.ts";
+import type { ConversationKeeper } from "../ledger/conversation-log.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Provider } from "../providers/provider.ts";
+import type { Log } from "../telemetry/logger.ts";
 import type { Circuits } from "./circuits.ts";
 import type { Limits, Standing } from "./limits.ts";
 import type { OutputRates } from "./output-rates.ts";

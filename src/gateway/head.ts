@@ -1,5 +1,5 @@
+import type { FinishReason } from "../api/completion.ts";
 import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
-import type { FinishReason } from "../contract/completion.ts";
 import { formatCredits } from "../credits/amount.ts";
 import type { Admission } from "./admit.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";

@@ -1,4 +1,4 @@
-import type { FinishReason, ReplyMessage } from "../contract/completion.ts";
+import type { FinishReason, ReplyMessage } from "../api/completion.ts";
 import type { TokenCounts } from "../credits/price.ts";
 import { AnswerFold } from "./answer-fold.ts";
 import type { AnswerEnd, AnswerHead, AnswerPiece, AnswerSink } from "./sink.ts";

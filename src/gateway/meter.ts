@@ -1,5 +1,5 @@
-import type { CompletionUsage, Delta, FinishReason } from "../contract/completion.ts";
-import { printable } from "../contract/wording.ts";
+import type { CompletionUsage, Delta, FinishReason } from "../api/completion.ts";
+import { printable } from "../api/wording.ts";
 import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
 import { tokensOfPiece } from "../credits/estimate.ts";
 import type { TokenCounts } from "../credits/price.ts";

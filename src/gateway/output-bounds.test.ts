@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { MAX_TOKENS_DEFAULT } from "../contract/request.ts";
+import { MAX_TOKENS_DEFAULT } from "../api/request.ts";
 import { defaultOutputTokens, refuseAboveModel, refuseAboveSetting } from "./output-bounds.ts";
 
 const tokens = fc.integer({ min: 1, max: 1_000_000 });

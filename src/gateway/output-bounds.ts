@@ -1,5 +1,5 @@
+import { type ChatCompletionRequest, MAX_TOKENS_DEFAULT } from "../api/request.ts";
 import type { CatalogModel } from "../catalog/model.ts";
-import { type ChatCompletionRequest, MAX_TOKENS_DEFAULT } from "../contract/request.ts";
 import type { PromptEstimate } from "../credits/estimate.ts";
 import { ApiError } from "../errors.ts";
 import type { Gateway } from "./gateway.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
+import type { Capability } from "../api/model.ts";
+import type { ChatCompletionRequest } from "../api/request.ts";
 import type { CatalogModel } from "../catalog/model.ts";
-import type { Capability } from "../contract/model.ts";
-import type { ChatCompletionRequest } from "../contract/request.ts";
 import { FREE } from "../credits/price.ts";
 import type { Provider } from "../providers/provider.ts";
 import { forUpstream, prepare, routesFor } from "./prepare.ts";

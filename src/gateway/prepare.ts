@@ -1,7 +1,7 @@
+import { firstImageAddress } from "../api/image-address.ts";
+import type { Capability } from "../api/model.ts";
+import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../api/request.ts";
 import type { CatalogModel, Route } from "../catalog/model.ts";
-import { firstImageAddress } from "../contract/image-address.ts";
-import type { Capability } from "../contract/model.ts";
-import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../contract/request.ts";
 import { ApiError, UpstreamError } from "../errors.ts";
 import type { Provider, UpstreamRequest } from "../providers/provider.ts";
 import type { Gateway } from "./gateway.ts";

@@ -1,6 +1,6 @@
+import type { ModelRoute } from "../api/admin/model.ts";
 import { type CatalogModel, upstreamOf } from "../catalog/model.ts";
-import type { ModelRoute } from "../contract/admin/model.ts";
-import { pricesOf } from "../ledger/requests.ts";
+import { pricesByClass } from "../credits/api-format.ts";
 import type { RouteHealth } from "./circuit.ts";
 
 /** The routes of a model with their prices, and how they fare where that is known. */
@@ -10,7 +10,7 @@ export function reportRoutes({ routes }: CatalogModel, known: readonly RouteHeal
     return {
       route: upstreamOf(route),
       weight: route.weight ?? null,
-      prices: pricesOf(route.prices),
+      prices: pricesByClass(route.prices),
       health: health === undefined ? null : toHealth(health),
     };
   });

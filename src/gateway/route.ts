@@ -1,6 +1,6 @@
+import type { Principal } from "../api/principal.ts";
+import { printable } from "../api/wording.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
-import type { Principal } from "../contract/principal.ts";
-import { printable } from "../contract/wording.ts";
 import { ApiError } from "../errors.ts";
 
 const MODEL_ID_SHOWN_CHARACTERS_MAX = 128;

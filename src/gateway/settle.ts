@@ -1,10 +1,10 @@
+import type { ChatCompletionRequest } from "../api/request.ts";
 import { type CatalogModel, pricesAt, upstreamOf } from "../catalog/model.ts";
-import type { ChatCompletionRequest } from "../contract/request.ts";
 import type { MicroCredits } from "../credits/amount.ts";
 import type { Attempt, EventEnd, HoldFacts, Trace } from "../credits/books.ts";
 import { FREE, NO_TOKENS, TOKEN_CLASSES, type TokenCounts } from "../credits/price.ts";
 import type { ErrorCode } from "../errors.ts";
-import type { Checkpoint } from "../ledger/upkeep.ts";
+import type { Checkpoint } from "../ledger/hold-renewal.ts";
 import type { Admission } from "./admit.ts";
 import type { Course } from "./attempt.ts";
 import { boundsOf, type Charge, chargeOf, roughCharge } from "./charge.ts";

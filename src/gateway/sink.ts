@@ -1,4 +1,4 @@
-import type { CompletionUsage, FinishReason } from "../contract/completion.ts";
+import type { CompletionUsage, FinishReason } from "../api/completion.ts";
 import type { ApiError } from "../errors.ts";
 import type { UpstreamChunk } from "../providers/provider.ts";
 

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base";
 import { afterEach, expect, test } from "vitest";
 import { keepLog } from "../../test/support/log.ts";
-import type { Log } from "../contract/log.ts";
+import type { Log } from "../telemetry/logger.ts";
 import { sampleOf, TokenCounter } from "./token-counter.ts";
 
 let counter: TokenCounter;

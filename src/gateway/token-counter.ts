@@ -1,5 +1,5 @@
 import { Worker } from "node:worker_threads";
-import type { Log } from "../contract/log.ts";
+import type { Log } from "../telemetry/logger.ts";
 
 const WORKER = new URL(
   import.meta.url.endsWith(".ts") ? "./token-counter-worker.ts" : "./token-counter-worker.js",

@@ -1,4 +1,4 @@
-import type { Delta, ToolCallDelta } from "../contract/completion.ts";
+import type { Delta, ToolCallDelta } from "../api/completion.ts";
 import type { AnswerPiece } from "./sink.ts";
 
 /**

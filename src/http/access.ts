@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { AccessEntry, AccessLog } from "../contract/log.ts";
-import type { Principal } from "../contract/principal.ts";
-import { printable } from "../contract/wording.ts";
+import type { Principal } from "../api/principal.ts";
+import { printable } from "../api/wording.ts";
 import type { ApiError } from "../errors.ts";
-import type { Refusal } from "../ledger/refusals.ts";
+import type { Refusal } from "../reports/refusal-log.ts";
+import type { AccessEntry, AccessLog } from "../telemetry/logger.ts";
 
 declare module "fastify" {
   interface FastifyRequest {

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from "fastify";
-import type { Principal } from "../contract/principal.ts";
-import type { Scope } from "../contract/scope.ts";
+import type { Principal } from "../api/principal.ts";
+import type { Scope } from "../api/scope.ts";
 import { ApiError } from "../errors.ts";
 
 /** RFC 6750, section 2.1; the scheme's name is case-insensitive (RFC 9110, section 11.1). */

@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import type { IncomingMessage } from "node:http";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from "../contract/bounds.ts";
+import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from "../api/bounds.ts";
 import { ApiError } from "../errors.ts";
 import { ANONYMOUS, type BodyBudget, type BodyReservation } from "./body-budget.ts";
 import { JsonScanner } from "./json-scanner.ts";

@@ -1,7 +1,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
-import type { Log } from "../contract/log.ts";
 import { ApiError, type ErrorCode, StoreUnavailableError } from "../errors.ts";
 import { rateLimitHeaders } from "../gateway/limits.ts";
+import type { Log } from "../telemetry/logger.ts";
 
 /** What Fastify itself refuses, by its own codes (https://fastify.dev/docs/latest/Reference/Errors/). */
 const FASTIFY_CODES: Record<string, ErrorCode> = {

@@ -1,5 +1,5 @@
-import type { ChatCompletion, ResultingMessage } from "../contract/completion.ts";
-import type { RequestMessage } from "../contract/request.ts";
+import type { ChatCompletion, ResultingMessage } from "../api/completion.ts";
+import type { RequestMessage } from "../api/request.ts";
 import { AnswerFold } from "../gateway/answer-fold.ts";
 import type { AnswerEnd, AnswerHead, AnswerPiece, AnswerSink } from "../gateway/sink.ts";
 

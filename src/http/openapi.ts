@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from "fastify";
 import { type TSchema, Type } from "typebox";
-import { Nullable } from "../contract/admin/common.ts";
-import { ErrorEnvelope } from "../contract/error.ts";
+import { Nullable } from "../api/admin/common.ts";
+import { ErrorEnvelope } from "../api/error.ts";
 import { type ErrorCode, errorCatalog } from "../errors.ts";
 import type { AdminEndpoint } from "./admin/endpoint.ts";
-import { createChatCompletion } from "./endpoints/create-chat-completion.ts";
-import type { Endpoint } from "./endpoints/endpoint.ts";
 import { IDEMPOTENCY_HEADER } from "./idempotency.ts";
+import { createChatCompletion } from "./routes/create-chat-completion.ts";
+import type { Endpoint } from "./routes/endpoint.ts";
 
 /** The parts of the OpenAPI document that no endpoint says. */
 export function documentBase(version: string, basePath: string) {

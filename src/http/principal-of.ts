@@ -1,5 +1,5 @@
 import type { FastifyRequest } from "fastify";
-import type { Principal } from "../contract/principal.ts";
+import type { Principal } from "../api/principal.ts";
 import type { Standing } from "../gateway/limits.ts";
 
 /** What is known of a request once its token and its requests a minute were checked. */

@@ -2,9 +2,9 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
 import { adminEndpoints } from "./admin/index.ts";
 import { ADMIN_PREFIX } from "./admin/serve.ts";
-import type { Endpoint } from "./endpoints/endpoint.ts";
-import { endpoints } from "./endpoints/index.ts";
 import { sendError } from "./errors.ts";
+import type { Endpoint } from "./routes/endpoint.ts";
+import { endpoints } from "./routes/index.ts";
 
 const API_PREFIX = "/v1";
 

@@ -1,4 +1,3 @@
-import type { Log } from "../contract/log.ts";
 import type { MicroCredits } from "../credits/amount.ts";
 import type {
   BalanceRow,
@@ -14,13 +13,14 @@ import type {
 import { priceOf } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { AllowanceRows, Books } from "../stores/store.ts";
-import { Lane } from "./lane.ts";
+import type { Log } from "../telemetry/logger.ts";
+import { Lane } from "./commit-queue.ts";
+import type { Quarantine } from "./dead-letter.ts";
+import { type Checkpoint, Upkeep } from "./hold-renewal.ts";
 import type { Lease, Moment } from "./lease.ts";
-import type { Quarantine } from "./quarantine.ts";
 import { Recovery } from "./recovery.ts";
 import type { SpooledTransition } from "./spool/record.ts";
 import type { Spool } from "./spool/spool.ts";
-import { type Checkpoint, Upkeep } from "./upkeep.ts";
 
 /** Running requests, and transitions in the spool: whoever runs is sure of a place in it. */
 const RUNNING_AND_SPOOLED_MAX = 10_000;

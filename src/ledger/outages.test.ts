@@ -9,8 +9,8 @@ import { keyOf } from "../../test/support/memory-books.ts";
 import { factsOf, grantTo, HOLD_LIFE_MS, ORGANIZATION, openLedger, until } from "../../test/support/open-ledger.ts";
 import { FREE, NO_TOKENS } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
+import { quarantineFileOf } from "./dead-letter.ts";
 import type { Ledger } from "./ledger.ts";
-import { quarantineFileOf } from "./quarantine.ts";
 
 let books: GatedBooks;
 let log: ReturnType<typeof keepLog>;

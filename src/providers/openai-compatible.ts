@@ -1,6 +1,6 @@
 import type { Dispatcher } from "undici";
-import { type Dialect, USUAL_DIALECT } from "../contract/dialect.ts";
 import { OperatorError } from "../errors.ts";
+import { type Dialect, USUAL_DIALECT } from "./dialect.ts";
 import { readErrorText, readText } from "./http/body.ts";
 import { createDispatcher } from "./http/dispatcher.ts";
 import { exchange, type HttpAnswer } from "./http/exchange.ts";

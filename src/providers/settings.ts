@@ -1,4 +1,4 @@
-import type { Dialect } from "../contract/dialect.ts";
+import type { Dialect } from "./dialect.ts";
 
 /** Keys that only some kinds have; each kind says which of them it takes. */
 export const KIND_KEYS = [

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { grantOf, holdOf, one, randomId } from "../../test/stores/fixture.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../test/support/postgres.ts";
 import { PostgresProxy } from "../../test/support/postgres-proxy.ts";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
 import { StoreAbsentError } from "./absent.ts";
-import { grantOf, holdOf, one, randomId } from "./contract/fixture.ts";
 import { openServiceStore } from "./open.ts";
 
 const NOBODY = "postgres://someone:secret@127.0.0.1:1/books";

@@ -10,7 +10,7 @@ import type { RefusalRows } from "./refusal-store.ts";
 import type { RequestRows, UsageEvent } from "./request-store.ts";
 import type { UsageRows } from "./usage-store.ts";
 
-export type { LimitSettings, OrganizationKind } from "../contract/principal.ts";
+export type { LimitSettings, OrganizationKind } from "../api/principal.ts";
 export type {
   AccountRows,
   NewOrganizationRow,

@@ -1,5 +1,5 @@
 import type { ColumnType, CompiledQuery, Generated, Kysely, RawBuilder } from "kysely";
-import type { OrganizationKind } from "../contract/principal.ts";
+import type { OrganizationKind } from "../api/principal.ts";
 import type { AdminKeyRow } from "./admin-store.ts";
 import type { BookTables } from "./schema.ts";
 import type { UsageDayRow } from "./usage-store.ts";

@@ -1,5 +1,5 @@
-import type { AccessEntry, AccessLog } from "../contract/log.ts";
 import { type LogLevel, withoutTokens } from "./log.ts";
+import type { AccessEntry, AccessLog } from "./logger.ts";
 
 export interface AccessLogOptions {
   level: LogLevel;

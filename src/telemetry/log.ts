@@ -1,5 +1,5 @@
 import pino from "pino";
-import type { Log } from "../contract/log.ts";
+import type { Log } from "./logger.ts";
 
 export type LogLevel = "fatal" | "error" | "warn" | "info" | "debug" | "silent";
 

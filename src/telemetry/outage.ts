@@ -1,4 +1,4 @@
-import type { Log, OutageLog } from "../contract/log.ts";
+import type { Log, OutageLog } from "./logger.ts";
 
 const EVERY_MS = 60_000;
 /** A success ends an outage only when no failure follows for this long: one that comes and goes is one outage. */

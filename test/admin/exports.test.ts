@@ -3,11 +3,11 @@ import type { Socket } from "node:net";
 import { connect } from "node:net";
 import { setImmediate as eventLoopTurn } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
-import type { AccessEntry } from "../../src/contract/log.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import type { Server, ServerOptions } from "../../src/http/server.ts";
-import { Statements } from "../../src/ledger/statement.ts";
+import { Statements } from "../../src/reports/statement.ts";
 import type { Books, StatementEntry } from "../../src/stores/store.ts";
+import type { AccessEntry } from "../../src/telemetry/logger.ts";
 import { startTestServer } from "../support/server.ts";
 
 const MEBIBYTE = 1024 * 1024;

@@ -1,6 +1,6 @@
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { ModelList } from "../../src/contract/model.ts";
+import type { ModelList } from "../../src/api/model.ts";
 import { operator } from "../support/admin.ts";
 import { makeOrganization, makeToken, type RunningService, send, startService } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";

@@ -1,8 +1,8 @@
 import { expect } from "vitest";
-import { ChatCompletion, ChatCompletionChunk } from "../../src/contract/completion.ts";
-import { Model, ModelList } from "../../src/contract/model.ts";
-import { UsageReport } from "../../src/contract/usage.ts";
-import { compileCheck } from "../../src/contract/validation.ts";
+import { ChatCompletion, ChatCompletionChunk } from "../../src/api/completion.ts";
+import { Model, ModelList } from "../../src/api/model.ts";
+import { UsageReport } from "../../src/api/usage.ts";
+import { compileCheck } from "../../src/api/validation.ts";
 import { openaiIssues } from "./openai-schemas.ts";
 
 const ours = {

@@ -1,4 +1,4 @@
-import type { Log } from "../../src/contract/log.ts";
+import type { Log } from "../../src/telemetry/logger.ts";
 
 export interface LogLine {
   level: keyof Log;

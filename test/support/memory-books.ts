@@ -20,7 +20,7 @@ import type { BookRows, BookWrites } from "../../src/credits/decision.ts";
 import { mergeDraws } from "../../src/credits/draws.ts";
 import { budgetsOf, grantsOf, holdsOf, keysOf, type Name, namesOf, tokensOf } from "../../src/credits/names.ts";
 import { TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
-import { chargeEvent, lateEvent } from "../../src/stores/statement.ts";
+import { chargeEvent, lateEvent } from "../../src/stores/queries/statement.ts";
 import type { Books, HoldSearch, Lane, OutcomesOf, UsageEvent } from "../../src/stores/store.ts";
 
 /**

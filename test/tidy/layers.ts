@@ -1,23 +1,37 @@
 import type { Import, Source, Violation } from "./source.ts";
 
-/** What a folder of src/ may import of the others. `type:` before a file: its types alone. */
+/** Folders and files of src/ that each folder may import. After `type:` stands a file of which only types may be imported. */
 const LAYERS: Record<string, readonly string[]> = {
-  contract: [],
-  errors: ["contract"],
-  credits: ["contract"],
-  catalog: ["contract", "credits", "errors"],
-  providers: ["contract", "errors"],
-  stores: ["contract", "errors", "credits"],
-  ledger: ["contract", "errors", "credits", "type:stores/store.ts"],
-  gateway: ["contract", "errors", "credits", "catalog", "ledger", "type:providers/provider.ts"],
-  accounts: ["contract", "errors", "credits", "type:stores/store.ts"],
-  http: ["contract", "errors", "accounts", "catalog", "gateway", "ledger"],
-  telemetry: ["contract", "errors"],
-  config: ["contract", "errors", "credits"],
-  version: [],
+  api: [],
+  errors: ["api"],
+  credits: ["api"],
+  telemetry: [],
+  internals: [],
+  config: ["api", "credits", "errors"],
+  providers: ["api", "credits", "errors", "internals"],
+  catalog: ["api", "credits", "errors", "providers/registry", "type:providers/dialect.ts"],
+  stores: ["api", "credits", "errors", "telemetry"],
+  ledger: ["api", "credits", "errors", "internals", "type:stores/store.ts"],
+  gateway: ["api", "credits", "catalog", "errors", "ledger", "internals", "type:providers/provider.ts"],
+  admin: ["api", "credits", "errors", "ledger", "internals", "type:stores/store.ts"],
+  reports: ["api", "credits", "errors", "ledger", "type:stores/store.ts"],
+  http: [
+    "api",
+    "credits",
+    "errors",
+    "catalog",
+    "ledger",
+    "gateway",
+    "admin",
+    "reports",
+    "internals",
+    "type:stores/store.ts",
+  ],
 };
+/** Its types may be imported by every folder. */
+const LOGGER = "telemetry/logger.ts";
 /** These put the parts together and may import everything. */
-const ABOVE_ALL = new Set(["app", "main", "cli"]);
+const ABOVE_ALL = new Set(["app", "upstreams", "main", "cli"]);
 
 /** Packages that only some folders may import; every other package is free. */
 const PACKAGES: Record<string, readonly string[]> = {
@@ -34,7 +48,7 @@ const PACKAGES: Record<string, readonly string[]> = {
 };
 /** Folders that may import no other package than these, and of Node's own modules none that does input or output. */
 const PURE: Record<string, readonly string[]> = {
-  contract: ["typebox", "ajv", "ipaddr.js"],
+  api: ["typebox", "ajv", "ipaddr.js"],
   errors: [],
   credits: [],
 };
@@ -45,11 +59,8 @@ export function layerOf(path: string): string {
   return first.replace(/\.tsx?$/, "");
 }
 
-/** The cases that every store must pass stand beside the seam. */
-const SUITE = /^src\/stores\/contract(\.ts$|\/)/;
-
 export function isTest(path: string): boolean {
-  return path.startsWith("test/") || /\.test\.tsx?$/.test(path) || SUITE.test(path);
+  return path.startsWith("test/") || /\.test\.tsx?$/.test(path);
 }
 
 /** Each import of a source that its folder may not make. Tests may import everything. */
@@ -76,17 +87,19 @@ export function checkLayers(source: Source): Violation[] {
 function checkConsole({ path, imports }: Source): Violation[] {
   const refused = imports.filter(({ target, typeOnly }) => {
     const isOwn = target === undefined || target.startsWith("console/src/");
-    return !isOwn && !(typeOnly && target.startsWith("src/contract/"));
+    return !isOwn && !(typeOnly && target.startsWith("src/api/"));
   });
-  const message = "the console may import only types, of src/contract/";
+  const message = "the console may import only types, of src/api/";
   return refused.map(({ line }) => ({ path, line, rule: "layers", message }));
 }
 
 function refuseFile(layer: string, allowed: readonly string[], imported: Import, target: string): string | undefined {
   if (!target.startsWith("src/")) return target === "package.json" ? undefined : `${layer} imports ${target}`;
   const targetLayer = layerOf(target);
-  if (targetLayer === layer || allowed.includes(targetLayer)) return undefined;
-  const asType = allowed.includes(`type:${target.replace("src/", "")}`);
+  const file = target.replace("src/", "");
+  if (targetLayer === layer || allowed.some((one) => one === targetLayer || file.startsWith(`${one}/`)))
+    return undefined;
+  const asType = file === LOGGER || allowed.includes(`type:${file}`);
   if (asType && imported.typeOnly) return undefined;
   if (asType) return `${layer} may import only types of ${target}`;
   return `${layer} may not import ${target}; it may import ${allowed.join(", ") || "nothing of the others"}`;

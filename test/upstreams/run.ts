@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base";
-import { ErrorEnvelope } from "../../src/contract/error.ts";
-import { compileCheck } from "../../src/contract/validation.ts";
+import { ErrorEnvelope } from "../../src/api/error.ts";
+import { compileCheck } from "../../src/api/validation.ts";
 import { type ErrorCode, errorCatalog } from "../../src/errors.ts";
 import {
   eventsOf,

@@ -21,7 +21,7 @@ test("the guide adds a provider by one file and one line", async () => {
     await cp(join(ROOT, "package.json"), join(folder, "package.json"));
     await symlink(join(ROOT, "node_modules"), join(folder, "node_modules"));
     const { file, line } = guide();
-    await writeFile(join(folder, "src/catalog/providers/lumen.ts"), file);
+    await writeFile(join(folder, "src/providers/registry/lumen.ts"), file);
     const table = join(folder, "src/catalog/known-providers.ts");
     const text = await readFile(table, "utf8");
     const [name = ""] = line.trim().split(",");

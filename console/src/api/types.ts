@@ -1,16 +1,16 @@
 import type { Static } from "typebox";
-import type * as audit from "../../../src/contract/admin/audit.ts";
-import type * as common from "../../../src/contract/admin/common.ts";
-import type * as conversation from "../../../src/contract/admin/conversation.ts";
-import type * as credits from "../../../src/contract/admin/credits.ts";
-import type * as model from "../../../src/contract/admin/model.ts";
-import type * as organization from "../../../src/contract/admin/organization.ts";
-import type * as overview from "../../../src/contract/admin/overview.ts";
-import type * as playground from "../../../src/contract/admin/playground.ts";
-import type * as request from "../../../src/contract/admin/request.ts";
-import type * as service from "../../../src/contract/admin/service.ts";
-import type * as session from "../../../src/contract/admin/session.ts";
-import type * as token from "../../../src/contract/admin/token.ts";
+import type * as audit from "../../../src/api/admin/audit.ts";
+import type * as common from "../../../src/api/admin/common.ts";
+import type * as conversation from "../../../src/api/admin/conversation.ts";
+import type * as credits from "../../../src/api/admin/credits.ts";
+import type * as model from "../../../src/api/admin/model.ts";
+import type * as organization from "../../../src/api/admin/organization.ts";
+import type * as overview from "../../../src/api/admin/overview.ts";
+import type * as playground from "../../../src/api/admin/playground.ts";
+import type * as request from "../../../src/api/admin/request.ts";
+import type * as service from "../../../src/api/admin/service.ts";
+import type * as session from "../../../src/api/admin/session.ts";
+import type * as token from "../../../src/api/admin/token.ts";
 
 /** The answers of `/admin/v1`, as the service declares them. */
 export type ServiceFacts = Static<typeof service.ServiceFacts>;

@@ -1,10 +1,10 @@
-import type { Page } from "../../accounts/directory.ts";
-import type { Administrator } from "../../accounts/sessions.ts";
-import type { Limits } from "../../contract/admin/common.ts";
-import type { LimitSettings } from "../../contract/principal.ts";
-import { parseTime } from "../../contract/time.ts";
+import type { Page } from "../../admin/directory.ts";
+import type { Administrator } from "../../admin/sessions.ts";
+import type { Limits } from "../../api/admin/common.ts";
+import type { LimitSettings } from "../../api/principal.ts";
+import { parseTime } from "../../api/time.ts";
 import { ApiError, OperatorError } from "../../errors.ts";
-import { microCreditsOf } from "../../ledger/report.ts";
+import { microCreditsOf } from "../../reports/usage-report.ts";
 
 /** A page of a list as the wire has it. */
 export function listOf<Entry>({ data, nextCursor }: Page<Entry>) {

@@ -1,4 +1,4 @@
-import { AuditPage, AuditQuery } from "../../contract/admin/audit.ts";
+import { AuditPage, AuditQuery } from "../../api/admin/audit.ts";
 import { listOf, pageOf } from "./answers.ts";
 import { adminEndpoint } from "./endpoint.ts";
 

@@ -1,5 +1,5 @@
-import { PLAYGROUND_HOLDS_NOTHING } from "../../accounts/accounts.ts";
-import type { AuditAction } from "../../contract/admin/audit.ts";
+import { PLAYGROUND_HOLDS_NOTHING } from "../../admin/accounts.ts";
+import type { AuditAction } from "../../api/admin/audit.ts";
 import {
   Allowance,
   AllowancePage,
@@ -11,8 +11,8 @@ import {
   NewCredit,
   NewGrant,
   NewRevocation,
-} from "../../contract/admin/credits.ts";
-import type { Organization } from "../../contract/admin/organization.ts";
+} from "../../api/admin/credits.ts";
+import type { Organization } from "../../api/admin/organization.ts";
 import { ApiError } from "../../errors.ts";
 import { amountOf, listOf, nothingThere, orRefuse, pageOf, requireOwn, timeOf } from "./answers.ts";
 import { type AdminCall, type AdminServices, actorOf, adminEndpoint } from "./endpoint.ts";

@@ -1,20 +1,20 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Static, TSchema } from "typebox";
-import type { Accounts } from "../../accounts/accounts.ts";
-import type { AdminKeys } from "../../accounts/admin-keys.ts";
-import type { Actor } from "../../accounts/audit.ts";
-import type { AuditLog } from "../../accounts/audit-log.ts";
-import type { Directory } from "../../accounts/directory.ts";
-import type { Administrator, Sessions } from "../../accounts/sessions.ts";
-import type { ShortTokens } from "../../accounts/short-tokens.ts";
-import type { Origin } from "../../accounts/sign-in-failures.ts";
-import type { ServiceFacts } from "../../contract/admin/service.ts";
+import type { Accounts } from "../../admin/accounts.ts";
+import type { Actor } from "../../admin/audit.ts";
+import type { AuditLog } from "../../admin/audit-log.ts";
+import type { CreditDesk } from "../../admin/credit-adjustments.ts";
+import type { Directory } from "../../admin/directory.ts";
+import type { AdminKeys } from "../../admin/idempotency-keys.ts";
+import type { Administrator, Sessions } from "../../admin/sessions.ts";
+import type { ShortTokens } from "../../admin/short-tokens.ts";
+import type { Origin } from "../../admin/sign-in-failures.ts";
+import type { ServiceFacts } from "../../api/admin/service.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
-import type { Conversations } from "../../ledger/conversations/conversations.ts";
-import type { CreditDesk } from "../../ledger/credit-desk.ts";
-import type { Overviews } from "../../ledger/overview.ts";
-import type { Requests } from "../../ledger/requests.ts";
-import type { Statements } from "../../ledger/statement.ts";
+import type { Conversations } from "../../reports/conversations.ts";
+import type { Overviews } from "../../reports/overview.ts";
+import type { Requests } from "../../reports/requests.ts";
+import type { Statements } from "../../reports/statement.ts";
 
 /** What the endpoints of `/admin/v1` need of the rest of the service. */
 export interface AdminServices {

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from "fastify";
-import type { Administrator, Sessions } from "../../accounts/sessions.ts";
+import type { Administrator, Sessions } from "../../admin/sessions.ts";
 import { ApiError } from "../../errors.ts";
 import type { Limits } from "../../gateway/limits.ts";
 import { bearerToken, withChallenge } from "../auth.ts";

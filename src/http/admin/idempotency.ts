@@ -1,4 +1,4 @@
-import type { AdminKeyOutcome } from "../../accounts/admin-keys.ts";
+import type { AdminKeyOutcome } from "../../admin/idempotency-keys.ts";
 import { ApiError } from "../../errors.ts";
 import { fingerprintOf, IDEMPOTENCY_HEADER, idempotencyKeyOf } from "../idempotency.ts";
 import type { AdminCall, AdminEndpoint, AdminServices } from "./endpoint.ts";

@@ -1,5 +1,5 @@
 import type { TSchema } from "typebox";
-import { compileCheck } from "../../contract/validation.ts";
+import { compileCheck } from "../../api/validation.ts";
 import { ApiError } from "../../errors.ts";
 
 type Check = (value: unknown) => void;

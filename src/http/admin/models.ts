@@ -1,10 +1,10 @@
-import type { Member } from "../../accounts/sessions.ts";
+import type { Member } from "../../admin/sessions.ts";
+import { type AdminModel, AdminModelList, type ModelRoute } from "../../api/admin/model.ts";
 import type { CatalogModel } from "../../catalog/model.ts";
 import { toContractModel } from "../../catalog/to-contract.ts";
-import { type AdminModel, AdminModelList, type ModelRoute } from "../../contract/admin/model.ts";
+import { pricesByClass } from "../../credits/api-format.ts";
 import { mayUse } from "../../gateway/route.ts";
 import { reportRoutes } from "../../gateway/route-report.ts";
-import { pricesOf } from "../../ledger/requests.ts";
 import { adminEndpoint } from "./endpoint.ts";
 
 const listModels = adminEndpoint({
@@ -32,5 +32,5 @@ function principalOf({ token }: Member) {
 }
 
 function toModel(model: CatalogModel, routes: ModelRoute[] | null): AdminModel {
-  return { ...toContractModel(model), playground: model.playground, prices: pricesOf(model.prices), routes };
+  return { ...toContractModel(model), playground: model.playground, prices: pricesByClass(model.prices), routes };
 }

@@ -4,7 +4,7 @@ import {
   OrganizationChange,
   OrganizationPage,
   OrganizationQuery,
-} from "../../contract/admin/organization.ts";
+} from "../../api/admin/organization.ts";
 import { limitSettingsOf, listOf, nothingThere, orRefuse, pageOf, requireOwn } from "./answers.ts";
 import { type AdminServices, actorOf, adminEndpoint } from "./endpoint.ts";
 

@@ -1,6 +1,6 @@
-import { Overview, OverviewQuery } from "../../contract/admin/overview.ts";
+import { Overview, OverviewQuery } from "../../api/admin/overview.ts";
 import { ApiError } from "../../errors.ts";
-import { DAY_MS, dayOf } from "../../ledger/usage-days.ts";
+import { DAY_MS, dayOf } from "../../reports/usage-days.ts";
 import { nothingThere, organizationIn, timeOf } from "./answers.ts";
 import { adminEndpoint } from "./endpoint.ts";
 

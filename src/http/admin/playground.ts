@@ -1,5 +1,5 @@
-import type { ShortToken } from "../../accounts/short-tokens.ts";
-import { PlaygroundToken, PlaygroundTokenRequest } from "../../contract/admin/playground.ts";
+import type { ShortToken } from "../../admin/short-tokens.ts";
+import { PlaygroundToken, PlaygroundTokenRequest } from "../../api/admin/playground.ts";
 import { ApiError } from "../../errors.ts";
 import { clientAddressKey } from "../client-address.ts";
 import { nothingThere, requireOwn } from "./answers.ts";

@@ -1,4 +1,4 @@
-import { RequestDetail, RequestPage, RequestQuery } from "../../contract/admin/request.ts";
+import { RequestDetail, RequestPage, RequestQuery } from "../../api/admin/request.ts";
 import { listOf, nothingThere, organizationIn, orRefuse, pageOf, requireOwn, timeOf } from "./answers.ts";
 import { adminEndpoint } from "./endpoint.ts";
 

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Type } from "typebox";
-import type { Administrator } from "../../accounts/sessions.ts";
+import type { Administrator } from "../../admin/sessions.ts";
 import { markAuthenticated } from "../anonymous-connections.ts";
 import { adminDocumentationOf } from "../openapi.ts";
 import type { AdminCall, AdminEndpoint, AdminServices } from "./endpoint.ts";

@@ -1,4 +1,4 @@
-import { ServiceFacts } from "../../contract/admin/service.ts";
+import { ServiceFacts } from "../../api/admin/service.ts";
 import { adminEndpoint } from "./endpoint.ts";
 
 const showService = adminEndpoint({

@@ -1,5 +1,5 @@
-import { type Administrator, MEMBER_SCOPE, type SignInOutcome } from "../../accounts/sessions.ts";
-import { Session, SignIn } from "../../contract/admin/session.ts";
+import { type Administrator, MEMBER_SCOPE, type SignInOutcome } from "../../admin/sessions.ts";
+import { Session, SignIn } from "../../api/admin/session.ts";
 import { ApiError } from "../../errors.ts";
 import { clearSessionCookie, sessionSecret, setSessionCookie } from "./cookie.ts";
 import { type AdminServices, adminEndpoint, originOf } from "./endpoint.ts";

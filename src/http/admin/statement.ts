@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
-import { StatementCsvQuery, StatementPage, StatementQuery } from "../../contract/admin/credits.ts";
-import type { StatementSelection } from "../../ledger/statement.ts";
+import { StatementCsvQuery, StatementPage, StatementQuery } from "../../api/admin/credits.ts";
+import type { StatementSelection } from "../../reports/statement.ts";
 import { streamText } from "../text-stream.ts";
 import { nothingThere, orRefuse, pageOf, requireOwn, timeOf } from "./answers.ts";
 import { type AdminServices, adminEndpoint } from "./endpoint.ts";

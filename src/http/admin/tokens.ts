@@ -1,4 +1,4 @@
-import type { RotateOutcome } from "../../accounts/accounts.ts";
+import type { RotateOutcome } from "../../admin/accounts.ts";
 import {
   NewToken,
   RotatedToken,
@@ -7,7 +7,7 @@ import {
   TokenQuery,
   TokenRotation,
   TokenWithSecret,
-} from "../../contract/admin/token.ts";
+} from "../../api/admin/token.ts";
 import { ApiError } from "../../errors.ts";
 import {
   amountOf,

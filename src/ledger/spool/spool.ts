@@ -1,5 +1,5 @@
-import type { Log } from "../../contract/log.ts";
 import { StoreUnavailableError } from "../../errors.ts";
+import type { Log } from "../../telemetry/logger.ts";
 import { type OwnedFile, SpoolDirectory, type TakeLock } from "./directory.ts";
 import type { SpoolPage } from "./file.ts";
 import { type SpooledTransition, toRecord } from "./record.ts";

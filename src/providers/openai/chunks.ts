@@ -1,4 +1,4 @@
-import type { Delta, ToolCallDelta } from "../../contract/completion.ts";
+import type { Delta, ToolCallDelta } from "../../api/completion.ts";
 import type { UpstreamChunk } from "../provider.ts";
 import { UpstreamError } from "../provider.ts";
 import { toFinishReason } from "./finish-reason.ts";

@@ -1,4 +1,4 @@
-import type { FinishReason } from "../../contract/completion.ts";
+import type { FinishReason } from "../../api/completion.ts";
 
 /** Words that upstreams of this wire are known to use beside OpenAI's own four. */
 const KNOWN: Readonly<Record<string, FinishReason | "failed">> = {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { USUAL_DIALECT } from "../../contract/dialect.ts";
+import { USUAL_DIALECT } from "../dialect.ts";
 import { ChunkReader } from "./chunks.ts";
 import { ReasoningDetails } from "./reasoning-details.ts";
 import { toRequestBody } from "./request.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { requestOf } from "../../../test/support/wire.ts";
-import { type Dialect, USUAL_DIALECT } from "../../contract/dialect.ts";
+import { type Dialect, USUAL_DIALECT } from "../dialect.ts";
 import { refusedHints, toRequestBody } from "./request.ts";
 
 const OPENAI: Dialect = {

@@ -1,5 +1,5 @@
-import type { Dialect } from "../../contract/dialect.ts";
-import type { RequestMessage } from "../../contract/request.ts";
+import type { RequestMessage } from "../../api/request.ts";
+import type { Dialect } from "../dialect.ts";
 import type { UpstreamRequest } from "../provider.ts";
 import type { JsonObject } from "./json.ts";
 import { detailsOf } from "./reasoning-details.ts";

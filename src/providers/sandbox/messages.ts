@@ -1,4 +1,4 @@
-import type { RequestMessage } from "../../contract/request.ts";
+import type { RequestMessage } from "../../api/request.ts";
 import { countTokens } from "./tokens.ts";
 
 /** The text of the last user message, its text parts line by line; empty where there is none. */

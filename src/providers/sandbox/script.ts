@@ -1,4 +1,4 @@
-import type { Delta, FinishReason } from "../../contract/completion.ts";
+import type { Delta, FinishReason } from "../../api/completion.ts";
 import { UpstreamError, type UpstreamRequest } from "../provider.ts";
 import { indexOfFirst } from "./find-text.ts";
 import { minimalInstance } from "./instance.ts";

@@ -1,4 +1,4 @@
-import type { RequestMessage, Tool } from "../../contract/request.ts";
+import type { RequestMessage, Tool } from "../../api/request.ts";
 import type { UpstreamRequest } from "../provider.ts";
 import { lastUserText } from "./messages.ts";
 

@@ -1,8 +1,5 @@
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
-import { PostgresProxy } from "../../../test/support/postgres-proxy.ts";
-import type { HoldTransition, Outcome, Transition } from "../../credits/books.ts";
 import {
   factsOf,
   grantOf,
@@ -14,7 +11,10 @@ import {
   renewOf,
   settleOf,
   wait,
-} from "../contract/fixture.ts";
+} from "../../../test/stores/fixture.ts";
+import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
+import { PostgresProxy } from "../../../test/support/postgres-proxy.ts";
+import type { HoldTransition, Outcome, Transition } from "../../credits/books.ts";
 import type { Books, Lane, Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 

@@ -1,10 +1,10 @@
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { grantOf, holdOf, one, randomId } from "../../../test/stores/fixture.ts";
 import { keepLog } from "../../../test/support/log.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
 import { OrganizationsLockedError } from "../../errors.ts";
-import { Lane } from "../../ledger/lane.ts";
-import { grantOf, holdOf, one, randomId } from "../contract/fixture.ts";
+import { Lane } from "../../ledger/commit-queue.ts";
 import type { Store } from "../store.ts";
 import { closePools, lossOf, openPools } from "./pools.ts";
 import { openPostgresStore } from "./postgres.ts";

@@ -1,9 +1,9 @@
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { grantOf, one, randomId } from "../../../test/stores/fixture.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
 import { freePort } from "../../../test/support/service.ts";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
-import { grantOf, one, randomId } from "../contract/fixture.ts";
 import { type Migration, readMigrations } from "../migrations.ts";
 import { migrate } from "./migrate.ts";
 import { closePools, openPools } from "./pools.ts";

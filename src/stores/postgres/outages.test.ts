@@ -1,10 +1,10 @@
 import { createServer } from "node:net";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { factsOf, grantOf, holdOf, one, randomId, settleOf } from "../../../test/stores/fixture.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
 import { PostgresProxy } from "../../../test/support/postgres-proxy.ts";
 import { StoreUnavailableError } from "../../errors.ts";
-import { factsOf, grantOf, holdOf, one, randomId, settleOf } from "../contract/fixture.ts";
 import type { Store } from "../store.ts";
 import { closePools, openPools } from "./pools.ts";
 import { openPostgresStore } from "./postgres.ts";

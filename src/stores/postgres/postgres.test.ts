@@ -1,7 +1,7 @@
 import pg from "pg";
 import { describe } from "vitest";
+import { type ContractStore, storeContract } from "../../../test/stores/contract.ts";
 import { createTestDatabase, hasPostgres } from "../../../test/support/postgres.ts";
-import { type ContractStore, storeContract } from "../contract.ts";
 import type { Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 

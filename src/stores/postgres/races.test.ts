@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { grantOf, holdOf, one, randomId, referenceOf, releaseOf, settleOf } from "../../../test/stores/fixture.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
-import { grantOf, holdOf, one, randomId, referenceOf, releaseOf, settleOf } from "../contract/fixture.ts";
 import type { Books, Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 

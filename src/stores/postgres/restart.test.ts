@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { factsOf, grantOf, holdOf, one, randomId, releaseOf, settleOf } from "../../../test/stores/fixture.ts";
 import { hasPostgres } from "../../../test/support/postgres.ts";
 import { makePostgresServer, type PostgresServer } from "../../../test/support/postgres-server.ts";
 import { StoreUnavailableError } from "../../errors.ts";
-import { factsOf, grantOf, holdOf, one, randomId, releaseOf, settleOf } from "../contract/fixture.ts";
 import type { Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 

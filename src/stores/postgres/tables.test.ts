@@ -1,9 +1,9 @@
 import pg from "pg";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { factsOf, grantOf, holdOf, one, PRICES, randomId, settleOf } from "../../../test/stores/fixture.ts";
 import { onOneDay } from "../../../test/support/patience.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
-import { factsOf, grantOf, holdOf, one, PRICES, randomId, settleOf } from "../contract/fixture.ts";
 import type { Store } from "../store.ts";
 import { makePartitions } from "./partitions.ts";
 import { closePools, openPools } from "./pools.ts";

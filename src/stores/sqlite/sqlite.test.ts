@@ -3,7 +3,7 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { type ContractStore, storeContract } from "../contract.ts";
+import { type ContractStore, storeContract } from "../../../test/stores/contract.ts";
 import type { Store } from "../store.ts";
 import { openSqliteStore } from "./sqlite.ts";
 

@@ -1,5 +1,5 @@
 import { EventSourceParserStream } from "eventsource-parser/stream";
-import type { ChatCompletionChunk, CompletionUsage } from "../../../../src/contract/completion.ts";
+import type { ChatCompletionChunk, CompletionUsage } from "../../../../src/api/completion.ts";
 import { ApiFailure, failureOf } from "../../api/client.ts";
 import { apiBaseUrl } from "../../base-path.ts";
 import type { CallBody } from "../../snippets/snippets.ts";

@@ -1,4 +1,4 @@
-import type { CompletionUsage } from "../../../../src/contract/completion.ts";
+import type { CompletionUsage } from "../../../../src/api/completion.ts";
 
 /** What is known of an answer besides its text. */
 export interface Figures {

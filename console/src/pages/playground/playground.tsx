@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Code, Eraser } from "lucide-react";
 import { useState } from "react";
 import { useSearchParams } from "wouter";
-import type { Model } from "../../../../src/contract/model.ts";
+import type { Model } from "../../../../src/api/model.ts";
 import { choices, serviceFacts } from "../../api/queries.ts";
 import { formatCount } from "../../format/numbers.ts";
 import { daysInWords } from "../../format/times.ts";

@@ -1,5 +1,5 @@
 import { Link } from "wouter";
-import type { Model } from "../../../../src/contract/model.ts";
+import type { Model } from "../../../../src/api/model.ts";
 import type { Choosable } from "../../api/queries.ts";
 import { Field, SelectField, TextField } from "../../ui/field.tsx";
 import { Note, Skeleton } from "../../ui/states.tsx";

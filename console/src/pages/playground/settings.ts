@@ -1,4 +1,4 @@
-import type { Model } from "../../../../src/contract/model.ts";
+import type { Model } from "../../../../src/api/model.ts";
 import type { CallBody } from "../../snippets/snippets.ts";
 
 /** How the next answer is asked for. */

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import type { ModelList } from "../../../../src/contract/model.ts";
+import type { ModelList } from "../../../../src/api/model.ts";
 import { failureOf } from "../../api/client.ts";
 import { models } from "../../api/queries.ts";
 import { apiBaseUrl } from "../../base-path.ts";

@@ -1,0 +1,261 @@
+import { randomBytes } from "node:crypto";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { v7 } from "uuid";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ApiError, OperatorError } from "../errors.ts";
+import { Authenticator } from "../http/authenticator.ts";
+import { openStore } from "../stores/open.ts";
+import type { Store } from "../stores/store.ts";
+import { Accounts, type TokenDraft } from "./accounts.ts";
+import { COMMAND_ACTOR } from "./audit.ts";
+import { tokenHashHex } from "./token.ts";
+
+const DAY_MS = 86_400_000;
+const directory = mkdtempSync(join(tmpdir(), "tollgate-accounts-"));
+let nowMs = Date.UTC(2030, 0, 1);
+const clock = () => nowMs;
+let store: Store;
+let accounts: Accounts;
+let authenticator: Authenticator;
+
+beforeAll(async () => {
+  store = await openStore({ database: null, dataDir: directory, role: "service", creates: true, clock });
+  accounts = new Accounts({ rows: store.accounts, clock, random: randomBytes, newId: v7, actor: COMMAND_ACTOR });
+  authenticator = new Authenticator({ rows: store.accounts, clock, noteUse: () => undefined });
+});
+afterAll(async () => {
+  await store.close();
+  rmSync(directory, { recursive: true });
+});
+
+const draftOf = (organizationId: string): TokenDraft => ({
+  organizationId,
+  name: "test",
+  scopes: null,
+  models: null,
+  limits: null,
+  expiresAtMs: null,
+  cap: null,
+});
+async function create(changes: Partial<TokenDraft> = {}) {
+  const { id } = await accounts.createOrganization("Test");
+  const made = await accounts.createToken({ ...draftOf(id), ...changes });
+  if (made.outcome !== "created") throw new Error(made.outcome);
+  return made;
+}
+async function codeOf(token: string): Promise<string> {
+  try {
+    await authenticator.authenticate(tokenHashHex(token));
+    return "admitted";
+  } catch (error) {
+    return error instanceof ApiError ? error.code : String(error);
+  }
+}
+
+describe("organizations", () => {
+  test("are found and listed, the oldest first, beside the playground", async () => {
+    const first = await accounts.createOrganization("First");
+    nowMs += 1;
+    const second = await accounts.createOrganization("Zweite Abteilung: Süd & 北");
+    expect(await accounts.organization(second.id)).toEqual(second);
+    expect(await accounts.organization("org_none")).toBeUndefined();
+    const ids = (await accounts.organizations()).map(({ id }) => id);
+    expect(ids).toContain("org_playground");
+    expect(ids.indexOf(first.id)).toBeLessThan(ids.indexOf(second.id));
+  });
+
+  test("are listed over many pages", async () => {
+    const before = (await accounts.organizations()).length;
+    for (let round = 0; round < 501; round += 1) await accounts.createOrganization(`Page ${round}`);
+    expect(await accounts.organizations()).toHaveLength(before + 501);
+  });
+
+  test.each(["", " ", "a\nb", "a\u0000", "\u2028", "x".repeat(201)])("may not be named %j", async (name) => {
+    await expect(accounts.createOrganization(name)).rejects.toThrow(OperatorError);
+  });
+
+  test("may have a name of 200 characters", async () => {
+    expect((await accounts.createOrganization("🦉".repeat(200))).name).toHaveLength(400);
+  });
+});
+
+describe("tokens", () => {
+  test("stand for their organization, with the scopes of the API and every model", async () => {
+    const { token, row } = await create();
+    expect(await authenticator.authenticate(tokenHashHex(token))).toEqual({
+      tokenId: row.id,
+      organizationId: row.organizationId,
+      organizationLimits: null,
+      keepsConversations: false,
+      organizationKind: "standard",
+      scopes: new Set(["chat.completions:write", "models:read", "usage:read"]),
+      models: null,
+      limits: null,
+    });
+  });
+
+  test("have the scopes, models and limits that were asked for", async () => {
+    const { token } = await create({
+      scopes: ["usage:read", "models:read", "models:read"],
+      models: ["a", "b"],
+      limits: { requestsPerMinute: 3 },
+    });
+    expect(await authenticator.authenticate(tokenHashHex(token))).toMatchObject({
+      scopes: new Set(["models:read", "usage:read"]),
+      models: new Set(["a", "b"]),
+      limits: { requestsPerMinute: 3 },
+    });
+  });
+
+  test("of the playground have every scope by default, like all others", async () => {
+    const { token } = await create({ organizationId: "org_playground" });
+    expect(await authenticator.authenticate(tokenHashHex(token))).toMatchObject({
+      organizationId: "org_playground",
+      organizationKind: "playground",
+      scopes: new Set(["chat.completions:write", "models:read", "usage:read"]),
+    });
+  });
+
+  test("are not kept: the store's files hold the prefix, and never the secret", async () => {
+    const { token, row } = await create();
+    const files = readdirSync(directory).filter((name) => name.startsWith("tollgate.db"));
+    const bytes = Buffer.concat(files.map((name) => readFileSync(join(directory, name))));
+    expect(bytes.includes(row.prefix)).toBe(true);
+    expect(token.startsWith(row.prefix)).toBe(true);
+    expect(bytes.includes(token.slice(row.prefix.length))).toBe(false);
+    expect(bytes.includes(token.slice(0, row.prefix.length + 1))).toBe(false);
+  });
+
+  test("need an organization that exists", async () => {
+    expect(await accounts.createToken(draftOf("org_none"))).toEqual({ outcome: "unknown_organization" });
+  });
+
+  test.each([
+    [
+      { scopes: ["everything"] },
+      /^scope: found "everything"; allowed: chat.completions:write, models:read, usage:read, console:read$/,
+    ],
+    [{ name: "" }, /^name: found ""/],
+    [{ limits: { requestsPerMinute: 0 } }, /^requestsPerMinute: found 0; allowed: an integer, 1 or more$/],
+    [{ expiresAtMs: 1 }, /^expiry: found 1970-01-01T00:00:00.001Z; allowed: a time to come$/],
+  ])("%j is refused", async (changes, line) => {
+    await expect(create(changes)).rejects.toThrow(line);
+  });
+
+  test("end at their expiry", async () => {
+    const { token } = await create({ expiresAtMs: nowMs + DAY_MS });
+    expect(await codeOf(token)).toBe("admitted");
+    nowMs += DAY_MS;
+    expect(await codeOf(token)).toBe("expired_token");
+  });
+
+  test("end a second after their revocation at the latest; to revoke again changes nothing", async () => {
+    const { token, row } = await create();
+    expect(await codeOf(token)).toBe("admitted");
+    const revokedAtMs = nowMs;
+    expect(await accounts.revokeToken(row.id)).toMatchObject({ outcome: "revoked", repeated: false });
+    nowMs += 1000;
+    expect(await codeOf(token)).toBe("invalid_token");
+    expect(await accounts.revokeToken(row.id)).toMatchObject({
+      outcome: "revoked",
+      repeated: true,
+      row: { revokedAtMs },
+    });
+    expect(await accounts.revokeToken("tok_none")).toEqual({ outcome: "unknown_token" });
+  });
+
+  test("are listed by organization", async () => {
+    const { row } = await create();
+    expect(await accounts.tokens(row.organizationId)).toEqual([
+      { ...row, budget: null, hash: new Uint8Array(row.hash) },
+    ]);
+    expect((await accounts.tokens(null)).map(({ id }) => id)).toContain(row.id);
+  });
+});
+
+describe("rotation", () => {
+  test("keeps both tokens working for the overlap", async () => {
+    const old = await create({ scopes: ["models:read"], models: ["a"] });
+    const rotated = await accounts.rotateToken(old.row.id, 60_000);
+    if (rotated.outcome !== "rotated") throw new Error(rotated.outcome);
+    expect(rotated.row).toMatchObject({ name: "test", scopes: ["models:read"], models: ["a"], expiresAtMs: null });
+    expect(rotated.row.id).not.toBe(old.row.id);
+    expect(await codeOf(old.token)).toBe("admitted");
+    expect(await codeOf(rotated.token)).toBe("admitted");
+    nowMs += 60_000;
+    expect(await codeOf(old.token)).toBe("expired_token");
+    expect(await codeOf(rotated.token)).toBe("admitted");
+  });
+
+  test("gives the new token the old one's length of life, and never lengthens the old one's", async () => {
+    const old = await create({ expiresAtMs: nowMs + DAY_MS });
+    nowMs += DAY_MS - 1000;
+    const rotated = await accounts.rotateToken(old.row.id, 3_600_000);
+    if (rotated.outcome !== "rotated") throw new Error(rotated.outcome);
+    expect(rotated.row.expiresAtMs).toBe(nowMs + DAY_MS);
+    expect(rotated.predecessor.expiresAtMs).toBe(nowMs + 1000);
+    expect((await store.accounts.token(old.row.id))?.expiresAtMs).toBe(nowMs + 1000);
+  });
+
+  test("is refused the second time, names the successor and changes nothing", async () => {
+    const old = await create({ expiresAtMs: nowMs + 10 * DAY_MS });
+    const rotated = await accounts.rotateToken(old.row.id, 3_600_000);
+    if (rotated.outcome !== "rotated") throw new Error(rotated.outcome);
+    const refused = { outcome: "already_rotated", successorId: rotated.row.id };
+    expect(await accounts.rotateToken(old.row.id, 3_600_000)).toEqual({ ...refused, isUsed: false });
+    nowMs += 2 * 3_600_000;
+    expect(await accounts.rotateToken(old.row.id, 3_600_000)).toEqual({ ...refused, isUsed: false });
+    await store.accounts.noteUses([{ tokenId: rotated.row.id, atMs: nowMs }]);
+    expect(await accounts.rotateToken(old.row.id, 0, { replace: true })).toEqual({ ...refused, isUsed: true });
+    expect(await codeOf(rotated.token)).toBe("admitted");
+    expect(await accounts.tokens(old.row.organizationId)).toHaveLength(2);
+  });
+
+  test("with replace makes another successor of an unused one, with the first lifetime", async () => {
+    const old = await create({ scopes: ["models:read"], expiresAtMs: nowMs + 10 * DAY_MS });
+    const first = await accounts.rotateToken(old.row.id, 3_600_000, { replace: true });
+    if (first.outcome !== "rotated") throw new Error(first.outcome);
+    nowMs += 2 * 3_600_000;
+    const second = await accounts.rotateToken(old.row.id, 3_600_000, { replace: true });
+    if (second.outcome !== "rotated") throw new Error(second.outcome);
+    expect(second.row).toMatchObject({ scopes: ["models:read"], expiresAtMs: nowMs + 10 * DAY_MS });
+    expect(await codeOf(first.token)).toBe("invalid_token");
+    expect(await codeOf(second.token)).toBe("admitted");
+    expect(await codeOf(old.token)).toBe("expired_token");
+    expect(await accounts.rotateToken(old.row.id, 0)).toMatchObject({ successorId: second.row.id });
+    expect(await accounts.rotateToken(first.row.id, 0)).toMatchObject({ outcome: "ended" });
+  });
+
+  test("of a successor that is rotated itself cannot be replaced", async () => {
+    const old = await create();
+    const first = await accounts.rotateToken(old.row.id, 3_600_000);
+    if (first.outcome !== "rotated") throw new Error(first.outcome);
+    expect(await accounts.rotateToken(first.row.id, 3_600_000)).toMatchObject({ outcome: "rotated" });
+    expect(await accounts.rotateToken(old.row.id, 0, { replace: true })).toEqual({
+      outcome: "already_rotated",
+      successorId: first.row.id,
+      isUsed: true,
+    });
+  });
+
+  test("by several at once gives one successor, which the others are told of", async () => {
+    const old = await create();
+    const outcomes = await Promise.all(Array.from({ length: 10 }, () => accounts.rotateToken(old.row.id, 0)));
+    const [made, ...more] = outcomes.filter(({ outcome }) => outcome === "rotated");
+    if (made?.outcome !== "rotated" || more.length > 0) throw new Error("not one successor");
+    const told = outcomes.filter((outcome) => outcome !== made);
+    expect(told).toEqual(told.map(() => ({ outcome: "already_rotated", successorId: made.row.id, isUsed: false })));
+  });
+
+  test("needs a token that still works", async () => {
+    const revoked = await create();
+    await accounts.revokeToken(revoked.row.id);
+    expect(await accounts.rotateToken(revoked.row.id, 0)).toMatchObject({ outcome: "ended" });
+    const expired = await create({ expiresAtMs: nowMs + 1 });
+    nowMs += 1;
+    expect(await accounts.rotateToken(expired.row.id, 0)).toMatchObject({ outcome: "ended" });
+    expect(await accounts.rotateToken("tok_none", 0)).toEqual({ outcome: "unknown_token" });
+  });
+});

@@ -1,0 +1,273 @@
+import type { AuditAction } from "../api/admin/audit.ts";
+import { DEFAULT_SCOPES, SCOPES, type Scope } from "../api/scope.ts";
+import { formatCredits, type MicroCredits } from "../credits/amount.ts";
+import { OperatorError } from "../errors.ts";
+import type {
+  AccountRows,
+  LimitSettings,
+  OrganizationChange,
+  OrganizationRow,
+  TokenRow,
+  TokenWithBudget,
+} from "../stores/store.ts";
+import { type Actor, type AuditTime, auditRow, type Change } from "./audit.ts";
+import { makeId, makeToken, type RandomBytes } from "./token.ts";
+
+export interface AccountsOptions extends AuditTime {
+  rows: AccountRows;
+  random: RandomBytes;
+  /** On whose behalf changes are made. */
+  actor: Actor;
+}
+
+export interface TokenDraft {
+  organizationId: string;
+  name: string;
+  /** Null: `DEFAULT_SCOPES`. */
+  scopes: string[] | null;
+  /** Null: every model. */
+  models: string[] | null;
+  limits: Partial<LimitSettings> | null;
+  expiresAtMs: number | null;
+  /** Credits that it may use in all; null: whatever the organization has. */
+  cap: MicroCredits | null;
+}
+
+/** A token at the one moment when its secret is known. */
+export interface NewToken {
+  row: TokenRow;
+  token: string;
+}
+
+export type CreateTokenOutcome = ({ outcome: "created" } & NewToken) | { outcome: "unknown_organization" };
+export type RevokeOutcome = { outcome: "revoked"; row: TokenRow; repeated: boolean } | { outcome: "unknown_token" };
+export type RotateOutcome =
+  | ({ outcome: "rotated"; predecessor: TokenRow } & NewToken)
+  | { outcome: "unknown_token" }
+  /** The token was revoked, or has expired. */
+  | { outcome: "ended"; row: TokenRow }
+  /** The token has a successor; `isUsed`: that one was used or rotated, so it cannot be replaced. */
+  | { outcome: "already_rotated"; successorId: string; isUsed: boolean };
+
+/** Why nothing is granted to guests. */
+export const PLAYGROUND_HOLDS_NOTHING = "The playground organization holds no credits.";
+
+const PAGE_ROWS = 500;
+const NAME = /^(?=.*\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,200}$/u;
+
+/** Organizations and tokens: made, found, changed, rotated and revoked, each change with a record of who made it. */
+export class Accounts {
+  readonly #options: AccountsOptions;
+  readonly #rows: AccountRows;
+  readonly #clock: () => number;
+  readonly #random: RandomBytes;
+
+  constructor(options: AccountsOptions) {
+    this.#options = options;
+    this.#rows = options.rows;
+    this.#clock = options.clock;
+    this.#random = options.random;
+  }
+
+  /** The same, on behalf of somebody else. */
+  as(actor: Actor): Accounts {
+    return new Accounts({ ...this.#options, actor });
+  }
+
+  /** Makes an organization without credits. Throws OperatorError for a name or a limit that is not allowed. */
+  async createOrganization(name: string, limits: Partial<LimitSettings> | null = null): Promise<OrganizationRow> {
+    checkName(name);
+    checkLimits(limits);
+    const row: OrganizationRow = {
+      id: makeId("org", this.#random),
+      name,
+      kind: "standard",
+      status: "active",
+      limits,
+      createdAtMs: this.#clock(),
+      keepsConversations: false,
+    };
+    await this.#rows.insertOrganization(
+      row,
+      this.#record({
+        action: "organization.create",
+        organizationId: row.id,
+        subjectId: row.id,
+        after: { name, limits },
+      }),
+    );
+    return row;
+  }
+
+  /** Changes an organization; undefined where there is none. Throws OperatorError for a value that is not allowed. */
+  async changeOrganization(id: string, change: OrganizationChange): Promise<OrganizationRow | undefined> {
+    if (change.name !== undefined) checkName(change.name);
+    checkLimits(change.limits ?? null);
+    const subject = { action: "organization.change" as const, organizationId: id, subjectId: id };
+    return this.#rows.changeOrganization(id, change, (before, after) => this.#record({ ...subject, before, after }));
+  }
+
+  organization(id: string): Promise<OrganizationRow | undefined> {
+    return this.#rows.organization(id);
+  }
+
+  /** All organizations, the oldest first. */
+  organizations(): Promise<OrganizationRow[]> {
+    return allPages((page) => this.#rows.organizations(page));
+  }
+
+  /** Makes a token. Throws OperatorError for a name, a scope, a model or a limit that is not allowed. */
+  async createToken(draft: TokenDraft): Promise<CreateTokenOutcome> {
+    checkName(draft.name);
+    const scopes = draft.scopes === null ? [...DEFAULT_SCOPES] : checkScopes(draft.scopes);
+    checkLimits(draft.limits);
+    const nowMs = this.#clock();
+    if (draft.expiresAtMs !== null && draft.expiresAtMs <= nowMs) {
+      throw new OperatorError(`expiry: found ${isoTime(draft.expiresAtMs)}; allowed: a time to come`);
+    }
+    if ((await this.#rows.organization(draft.organizationId)) === undefined) return { outcome: "unknown_organization" };
+    const made = this.#newToken({ ...draft, scopes, createdAtMs: nowMs });
+    const after = { ...termsOf(made.row), cap: draft.cap === null ? null : formatCredits(draft.cap) };
+    await this.#rows.insertToken(made.row, draft.cap, this.#record(changeOf("token.create", made.row, { after })));
+    return { outcome: "created", ...made };
+  }
+
+  /** All tokens of an organization (null: of every one), the oldest first. */
+  tokens(organizationId: string | null): Promise<TokenWithBudget[]> {
+    return allPages((page) => this.#rows.tokens({ ...page, organizationId }));
+  }
+
+  /** Ends a token now. Repeated, it tells the first time's revocation. */
+  async revokeToken(id: string): Promise<RevokeOutcome> {
+    const old = await this.#rows.token(id);
+    if (old === undefined) return { outcome: "unknown_token" };
+    if (old.revokedAtMs !== null) return { outcome: "revoked", row: old, repeated: true };
+    const record = this.#record(changeOf("token.revoke", old, { before: termsOf(old) }));
+    const revoked = await this.#rows.revokeToken(id, this.#clock(), record);
+    return { outcome: "revoked", row: (await this.#rows.token(id)) ?? old, repeated: !revoked };
+  }
+
+  /**
+   * Makes a token with the name, rights and lifetime of another, which ends after `overlapMs` (or at its own expiry, if
+   * that comes first), so that its users can change over without an interruption. A token is rotated once; with
+   * `replace` its successor is revoked and made again, if it was never used; the token itself then keeps its end.
+   */
+  async rotateToken(id: string, overlapMs: number, options: { replace?: boolean } = {}): Promise<RotateOutcome> {
+    const old = await this.#rows.token(id);
+    if (old === undefined) return { outcome: "unknown_token" };
+    const successor = old.successorId === null ? undefined : await this.#rows.token(old.successorId);
+    if (successor !== undefined) {
+      const isUsed = successor.lastUsedAtMs !== null || successor.successorId !== null;
+      if (options.replace !== true || isUsed) return { outcome: "already_rotated", successorId: successor.id, isUsed };
+    } else if (old.revokedAtMs !== null || (old.expiresAtMs !== null && old.expiresAtMs <= this.#clock())) {
+      return { outcome: "ended", row: old };
+    }
+    const rotated = await this.#rotate(old, successor, overlapMs);
+    // Otherwise somebody else rotated, revoked or used one of the tokens meanwhile: report that.
+    return rotated ?? this.rotateToken(id, overlapMs);
+  }
+
+  /** Undefined where one of the tokens has changed since it was read. */
+  async #rotate(old: TokenRow, unused: TokenRow | undefined, overlapMs: number): Promise<RotateOutcome | undefined> {
+    const nowMs = this.#clock();
+    const lifeMs = lifeOf(unused ?? old);
+    const made = this.#newToken({
+      ...old,
+      createdAtMs: nowMs,
+      expiresAtMs: lifeMs === null ? null : nowMs + lifeMs,
+    });
+    const overlapEndsAtMs = unused === undefined ? nowMs + overlapMs : Number.POSITIVE_INFINITY;
+    const oldExpiresAtMs = Math.min(old.expiresAtMs ?? Number.POSITIVE_INFINITY, overlapEndsAtMs);
+    const after = { successor: made.row.id, expiresAt: isoTime(oldExpiresAtMs) };
+    const before = { ...termsOf(old), ...(unused !== undefined && { successor: unused.id }) };
+    const record = this.#record(changeOf("token.rotate", old, { before, after }));
+    const isWritten =
+      unused === undefined
+        ? await this.#rows.replaceToken(old.id, oldExpiresAtMs, made.row, record)
+        : await this.#rows.replaceSuccessor(
+            { oldId: old.id, unusedId: unused.id, oldExpiresAtMs, atMs: nowMs, successor: made.row },
+            record,
+          );
+    if (!isWritten) return undefined;
+    return { outcome: "rotated", predecessor: { ...old, expiresAtMs: oldExpiresAtMs }, ...made };
+  }
+
+  #record(change: Change) {
+    return auditRow(this.#options.actor, change, this.#options);
+  }
+
+  #newToken(from: Omit<TokenRow, "id" | "hash" | "prefix" | "revokedAtMs" | "lastUsedAtMs" | "successorId">): NewToken {
+    const { token, hash, prefix } = makeToken(this.#random);
+    const { organizationId, name, scopes, models, limits, createdAtMs, expiresAtMs } = from;
+    const id = makeId("tok", this.#random);
+    const terms = {
+      scopes,
+      models,
+      limits,
+      createdAtMs,
+      expiresAtMs,
+      revokedAtMs: null,
+      lastUsedAtMs: null,
+      successorId: null,
+    };
+    return { token, row: { id, organizationId, name, hash, prefix, ...terms } };
+  }
+}
+
+/** Length of life that a token was created with; null: it has no expiry. */
+function lifeOf({ createdAtMs, expiresAtMs }: TokenRow): number | null {
+  return expiresAtMs === null ? null : expiresAtMs - createdAtMs;
+}
+
+function changeOf(action: AuditAction, token: TokenRow, rest: Pick<Change, "before" | "after">): Change {
+  return { action, organizationId: token.organizationId, subjectId: token.id, ...rest };
+}
+
+/** What an audit tells of a token: no secret, and no hash of one. */
+function termsOf({ name, prefix, scopes, models, limits, expiresAtMs }: TokenRow): Record<string, unknown> {
+  return { name, prefix, scopes, models, limits, expiresAt: expiresAtMs === null ? null : isoTime(expiresAtMs) };
+}
+
+async function allPages<Row extends { id: string; createdAtMs: number }>(
+  read: (page: { after: string | null; limit: number }) => Promise<Row[]>,
+): Promise<Row[]> {
+  const rows: Row[] = [];
+  let page: Row[];
+  do {
+    page = await read({ after: rows.at(-1)?.id ?? null, limit: PAGE_ROWS });
+    rows.push(...page);
+  } while (page.length === PAGE_ROWS);
+  return rows.sort((a, b) => a.createdAtMs - b.createdAtMs);
+}
+
+function checkName(name: string): void {
+  if (NAME.test(name)) return;
+  throw new OperatorError(
+    `name: found ${shortText(name)}; allowed: 1 to 200 characters on one line, one of them not a space`,
+  );
+}
+
+function checkScopes(scopes: string[]): Scope[] {
+  for (const scope of scopes) {
+    if (!(SCOPES as readonly string[]).includes(scope)) {
+      throw new OperatorError(`scope: found ${shortText(scope)}; allowed: ${SCOPES.join(", ")}`);
+    }
+  }
+  return SCOPES.filter((scope) => scopes.includes(scope));
+}
+
+function checkLimits(limits: Partial<LimitSettings> | null): void {
+  for (const [name, value] of Object.entries(limits ?? {})) {
+    if (!Number.isSafeInteger(value) || value < 1) {
+      throw new OperatorError(`${name}: found ${value}; allowed: an integer, 1 or more`);
+    }
+  }
+}
+
+function shortText(text: string): string {
+  return JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text);
+}
+
+function isoTime(timeMs: number): string {
+  return new Date(timeMs).toISOString();
+}

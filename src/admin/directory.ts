@@ -1,0 +1,190 @@
+import type { Limits } from "../api/admin/common.ts";
+import type { Grant } from "../api/admin/credits.ts";
+import type { Organization } from "../api/admin/organization.ts";
+import type { Token } from "../api/admin/token.ts";
+import type { LimitSettings } from "../api/principal.ts";
+import { creditsFromMicro } from "../credits/amount.ts";
+import { creditsOf } from "../credits/api-format.ts";
+import type { GrantRow } from "../credits/books.ts";
+import type { DirectoryRows, ListedOrganization, ListedToken } from "../stores/store.ts";
+
+export interface DirectoryOptions {
+  rows: DirectoryRows;
+  /** Milliseconds since 1970. */
+  clock: () => number;
+}
+
+/** What a page of a list is asked with. */
+export interface PageRequest {
+  /** `nextCursor` of the page before. */
+  cursor: string | null;
+  limit: number;
+}
+
+export interface Page<Entry> {
+  data: Entry[];
+  nextCursor: string | null;
+}
+
+/** Organizations and tokens as the admin API shows them, the newest first. */
+export class Directory {
+  readonly #options: DirectoryOptions;
+
+  constructor(options: DirectoryOptions) {
+    this.#options = options;
+  }
+
+  /** Throws RangeError for a cursor that is none. */
+  async organizations(
+    filter: { search: string | null; status: Organization["status"] | null } & PageRequest,
+  ): Promise<Page<Organization>> {
+    const { search, status, limit } = filter;
+    const rows = await this.#options.rows.organizations({
+      id: null,
+      search,
+      status: status === "paused" ? "suspended" : status,
+      before: positionOf(filter.cursor),
+      limit: limit + 1,
+    });
+    return pageOf(rows, limit, toOrganization, ({ organization }) => organization);
+  }
+
+  async organization(id: string): Promise<Organization | undefined> {
+    const search = { id, search: null, status: null, before: null, limit: 1 };
+    const [row] = await this.#options.rows.organizations(search);
+    return row && toOrganization(row);
+  }
+
+  /** Throws RangeError for a cursor that is none. */
+  async tokens(
+    filter: { organizationId: string | null; search: string | null; status: Token["status"] | null } & PageRequest,
+  ): Promise<Page<Token>> {
+    const { cursor, limit, ...rest } = filter;
+    const nowMs = this.#options.clock();
+    const page = { ...rest, id: null, nowMs, before: positionOf(cursor), limit: limit + 1 };
+    const rows = await this.#options.rows.tokens(page);
+    return pageOf(
+      rows,
+      limit,
+      (row) => toToken(row, nowMs),
+      ({ token }) => token,
+    );
+  }
+
+  async token(id: string): Promise<Token | undefined> {
+    const nowMs = this.#options.clock();
+    const search = { id, organizationId: null, search: null, status: null, before: null, limit: 1, nowMs };
+    const [row] = await this.#options.rows.tokens(search);
+    return row && toToken(row, nowMs);
+  }
+
+  /** Throws RangeError for a cursor that is none. */
+  async grants({ organizationId, cursor, limit }: { organizationId: string } & PageRequest): Promise<Page<Grant>> {
+    const search = { organizationId, id: null, before: positionOf(cursor), limit: limit + 1 };
+    return pageOf(await this.#options.rows.grants(search), limit, toGrant, (grant) => grant);
+  }
+}
+
+const POSITION = /^(\d{1,16})_(.{1,200})$/s;
+
+function positionOf(cursor: string | null): { createdAtMs: number; id: string } | null {
+  if (cursor === null) return null;
+  const [, createdAt, id] = POSITION.exec(cursor) ?? [];
+  if (createdAt === undefined || id === undefined) throw new RangeError("This is no cursor of this list.");
+  return { createdAtMs: Number(createdAt), id };
+}
+
+/** One row more than a page holds was asked for: it tells whether there is another page. */
+function pageOf<Row, Entry>(
+  rows: Row[],
+  limit: number,
+  toEntry: (row: Row) => Entry,
+  positioned: (row: Row) => { createdAtMs: number; id: string },
+): Page<Entry> {
+  const shown = rows.slice(0, limit);
+  const last = rows.length > limit ? shown.at(-1) : undefined;
+  const nextCursor = last === undefined ? null : `${positioned(last).createdAtMs}_${positioned(last).id}`;
+  return { data: shown.map(toEntry), nextCursor };
+}
+
+function toOrganization({ organization, balance }: ListedOrganization): Organization {
+  const { id, name, kind, status, limits, createdAtMs, keepsConversations } = organization;
+  return {
+    object: "organization",
+    id,
+    name,
+    kind,
+    status: status === "active" ? "active" : "paused",
+    limits: toLimits(limits),
+    keeps_conversations: keepsConversations,
+    credits: creditsOf(balance),
+    created_at: isoTime(createdAtMs),
+  };
+}
+
+function toToken({ token, organizationName }: ListedToken, nowMs: number): Token {
+  const { budget } = token;
+  return {
+    object: "token",
+    id: token.id,
+    organization_id: token.organizationId,
+    organization_name: organizationName,
+    name: token.name,
+    prefix: token.prefix,
+    scopes: token.scopes,
+    models: token.models,
+    limits: toLimits(token.limits),
+    cap: budget && {
+      amount: creditsFromMicro(budget.cap),
+      spent: creditsFromMicro(budget.spent),
+      held: creditsFromMicro(budget.held),
+    },
+    status: statusOf(token, nowMs),
+    created_at: isoTime(token.createdAtMs),
+    expires_at: optionalTime(token.expiresAtMs),
+    revoked_at: optionalTime(token.revokedAtMs),
+    last_used_at: optionalTime(token.lastUsedAtMs),
+    successor_id: token.successorId,
+  };
+}
+
+function toGrant(row: GrantRow): Grant {
+  return {
+    object: "grant",
+    id: row.id,
+    organization_id: row.organizationId,
+    source: row.source,
+    amount: creditsFromMicro(row.amount),
+    remaining: creditsFromMicro(row.remaining),
+    revoked: creditsFromMicro(row.revoked),
+    state: row.state,
+    priority: row.priority,
+    reference: row.reference,
+    effective_at: isoTime(row.effectiveAtMs),
+    expires_at: optionalTime(row.expiresAtMs),
+    created_at: isoTime(row.createdAtMs),
+  };
+}
+
+function statusOf({ revokedAtMs, expiresAtMs }: ListedToken["token"], nowMs: number): Token["status"] {
+  if (revokedAtMs !== null) return "revoked";
+  return expiresAtMs !== null && expiresAtMs <= nowMs ? "expired" : "active";
+}
+
+function toLimits(limits: Partial<LimitSettings> | null): Limits | null {
+  if (limits === null) return null;
+  const { requestsPerMinute, tokensPerMinute, concurrentRequests } = limits;
+  return {
+    ...(requestsPerMinute !== undefined && { requests_per_minute: requestsPerMinute }),
+    ...(tokensPerMinute !== undefined && { tokens_per_minute: tokensPerMinute }),
+    ...(concurrentRequests !== undefined && { concurrent_requests: concurrentRequests }),
+  };
+}
+
+function isoTime(timeMs: number): string {
+  return new Date(timeMs).toISOString();
+}
+
+function optionalTime(timeMs: number | null): string | null {
+  return timeMs === null ? null : isoTime(timeMs);
+}

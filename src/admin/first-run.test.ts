@@ -1,0 +1,96 @@
+import { randomBytes } from "node:crypto";
+import { rmSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { createTestDatabase, hasPostgres } from "../../test/support/postgres.ts";
+import { MICRO_PER_CREDIT } from "../credits/amount.ts";
+import { uuidV7 } from "../internals/ids.ts";
+import type { Ledger } from "../ledger/ledger.ts";
+import { openPostgresStore } from "../stores/postgres/postgres.ts";
+import { openSqliteStore } from "../stores/sqlite/sqlite.ts";
+import type { Store } from "../stores/store.ts";
+import { Accounts } from "./accounts.ts";
+import { COMMAND_ACTOR, SERVICE_ACTOR } from "./audit.ts";
+import { FIRST_CREDITS, type FirstRunServices, firstRun } from "./first-run.ts";
+import { parseToken } from "./token.ts";
+
+/** Where a process is killed: before it makes the token, before it grants the credits, and after that. */
+const DEATHS = ["token", "grant", "answer"] as const;
+
+describe.each(DEATHS)("a first run that dies before its %s", (death) => {
+  test("is finished by the next start, on SQLite", () => onSqlite((store) => dieAndStartAgain(store, death)));
+  test.skipIf(!hasPostgres)("is finished by the next start, on PostgreSQL", () =>
+    onPostgres((store) => dieAndStartAgain(store, death)),
+  );
+});
+
+test("an organization that a command has made is not given anything", () =>
+  onSqlite(async (store) => {
+    const { id } = await accountsOf(store).as(COMMAND_ACTOR).createOrganization("default");
+    expect(await firstRun(servicesOf(store))).toMatchObject({ organization: { id }, isOnlyOne: true, token: null });
+    expect(await store.books.balance(id)).toMatchObject({ granted: 0n });
+  }));
+
+async function dieAndStartAgain(store: Store, death: (typeof DEATHS)[number]): Promise<void> {
+  const services = servicesOf(store);
+  const { accounts, ledger } = services;
+  const die = () => Promise.reject(new Error("killed"));
+  const dying: FirstRunServices = {
+    ...services,
+    accounts: {
+      createOrganization: (name) => accounts.createOrganization(name),
+      createToken: death === "token" ? die : (draft) => accounts.createToken(draft),
+    },
+    ledger: {
+      async grant(terms) {
+        if (death !== "grant") await ledger.grant(terms);
+        return die();
+      },
+    },
+  };
+  await expect(firstRun(dying)).rejects.toThrow("killed");
+  const { organization, isOnlyOne, token } = await firstRun(services);
+  expect([organization.name, isOnlyOne]).toEqual(["default", true]);
+  // With the credits granted, what became of the token cannot be known: it may have been shown.
+  if (death === "answer") expect(token).toBeNull();
+  else expect(await store.accounts.tokenByHash(hashOf(token))).toMatchObject({ name: "first token" });
+  expect(await store.books.balance(organization.id)).toMatchObject({ granted: FIRST_CREDITS * MICRO_PER_CREDIT });
+  expect(await firstRun(services)).toMatchObject({ organization: { id: organization.id }, token: null });
+}
+
+function hashOf(token: string | null): Uint8Array {
+  const parsed = parseToken(token ?? "");
+  if (parsed === undefined) throw new Error("there is no token");
+  return parsed.hash;
+}
+
+function accountsOf(store: Store): Accounts {
+  const clock = () => Date.now();
+  const newId = () => uuidV7(clock());
+  return new Accounts({ rows: store.accounts, clock, random: randomBytes, newId, actor: SERVICE_ACTOR });
+}
+
+function servicesOf(store: Store): FirstRunServices {
+  const ledger: Pick<Ledger, "grant"> = {
+    grant: async (terms) => (await store.books.apply("durable", [{ kind: "grant", ...terms }]))[0],
+  };
+  return { store, accounts: accountsOf(store), ledger, random: randomBytes };
+}
+
+async function onSqlite(play: (store: Store) => Promise<void>): Promise<void> {
+  const dataDir = await mkdtemp(join(tmpdir(), "tollgate-first-run-"));
+  const store = await openSqliteStore({ dataDir, role: "service" });
+  await play(store);
+  await store.close();
+  rmSync(dataDir, { recursive: true });
+}
+
+async function onPostgres(play: (store: Store) => Promise<void>): Promise<void> {
+  const database = await createTestDatabase();
+  const store = await openPostgresStore({ url: database.url, role: "service" });
+  await play(store);
+  await store.close();
+  await database.drop();
+}

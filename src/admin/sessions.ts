@@ -1,0 +1,187 @@
+import type { AuditAction } from "../api/admin/audit.ts";
+import type { Scope } from "../api/scope.ts";
+import type { AccountRows, AdminRows, SessionRow, TokenRow } from "../stores/store.ts";
+import { type Actor, type AuditTime, auditRow } from "./audit.ts";
+import type { Origin, SignInFailure, SignInFailures } from "./sign-in-failures.ts";
+import { ADMIN_TOKEN_MARK, displayPrefix, hashOf, makeSecret, parseToken, type RandomBytes } from "./token.ts";
+
+export interface SessionsOptions extends AuditTime {
+  rows: AdminRows;
+  accounts: Pick<AccountRows, "token" | "tokenByHash">;
+  failures: Pick<SignInFailures, "record">;
+  random: RandomBytes;
+  /** Called when an organization's token is used to sign in. */
+  noteUse(tokenId: string, atMs: number, isFirst: boolean): void;
+}
+
+/** A session that a caller came with. */
+export interface SessionReference {
+  /** SHA-256 of its secret. */
+  hash: Uint8Array;
+  expiresAtMs: number;
+}
+
+/** May see and do everything. */
+export interface Operator {
+  role: "operator";
+  adminToken: { id: string; prefix: string };
+  /** Null: the admin token itself came with the request. */
+  session: SessionReference | null;
+}
+/** May see what belongs to the organization of their token. */
+export interface Member {
+  role: "member";
+  token: TokenRow;
+  session: SessionReference;
+}
+export type Administrator = Operator | Member;
+
+export type SignInOutcome =
+  | { outcome: "signed_in"; secret: string; who: Administrator; expiresAtMs: number }
+  | { outcome: "unknown" | "expired" }
+  /** A token without `MEMBER_SCOPE`. */
+  | { outcome: "scope_missing" }
+  /** The playground organization has no members. */
+  | { outcome: "playground" };
+type Refusal = Exclude<SignInOutcome["outcome"], "signed_in">;
+
+/** The scope of an organization's token that allows to sign in. */
+export const MEMBER_SCOPE: Scope = "console:read";
+
+/** A session ends after so long without a request … */
+const IDLE_MS = 8 * 3_600_000;
+/** … and in any case after so long. */
+const LIFE_MS = 7 * 86_400_000;
+const TOUCH_AFTER_MS = 60_000;
+
+type Holder = Omit<Operator, "session"> | Omit<Member, "session">;
+
+/**
+ * Sessions of the console, kept in the store, so that every node knows them. A session lasts no longer than the token
+ * that it began with. Secrets are found by their hash and never compared character by character. Every sign-in, also a
+ * refused one, and every sign-out is recorded.
+ */
+export class Sessions {
+  readonly #options: SessionsOptions;
+
+  constructor(options: SessionsOptions) {
+    this.#options = options;
+  }
+
+  /** Begins a session with a secret of its own, whatever the browser sent before. */
+  async signIn(token: string, origin: Origin): Promise<SignInOutcome> {
+    const found = await this.#holderOf(token);
+    if ("refusal" in found) {
+      const { refusal, reason, row } = found;
+      await this.#options.failures.record(origin, { reason, prefix: displayPrefix(token), token: row ?? null });
+      return { outcome: refusal };
+    }
+    const { rows, clock, random, noteUse } = this.#options;
+    const nowMs = clock();
+    const secret = makeSecret(random);
+    const isOperator = found.role === "operator";
+    if (!isOperator) noteUse(found.token.id, nowMs, found.token.lastUsedAtMs === null);
+    const tokenEndsAtMs = isOperator ? null : found.token.expiresAtMs;
+    const row: SessionRow = {
+      hash: hashOf(secret),
+      adminTokenId: isOperator ? found.adminToken.id : null,
+      tokenId: isOperator ? null : found.token.id,
+      createdAtMs: nowMs,
+      seenAtMs: nowMs,
+      expiresAtMs: Math.min(nowMs + LIFE_MS, tokenEndsAtMs ?? Number.POSITIVE_INFINITY),
+    };
+    const after = { expiresAt: new Date(row.expiresAtMs).toISOString() };
+    await rows.insertSession(row, this.#record(found, origin, { action: "session.sign_in", after }));
+    return { outcome: "signed_in", secret, who: { ...found, session: row }, expiresAtMs: row.expiresAtMs };
+  }
+
+  /** The holder of a cookie's secret, while the session lasts and its token is valid. */
+  async find(secret: string): Promise<Administrator | undefined> {
+    const { rows, clock } = this.#options;
+    const row = await rows.session(hashOf(secret));
+    const nowMs = clock();
+    if (row === undefined || nowMs >= row.expiresAtMs || nowMs >= row.seenAtMs + IDLE_MS) return undefined;
+    const who = row.tokenId === null ? await this.#operator(row.adminTokenId) : await this.#member(row.tokenId);
+    if (who === undefined) return undefined;
+    if (nowMs - row.seenAtMs >= TOUCH_AFTER_MS) await rows.touchSession(row.hash, nowMs);
+    return { ...who, session: row };
+  }
+
+  /** Ends a session, and with it the playground tokens that were made in it. */
+  async end(secret: string, origin: Origin): Promise<void> {
+    const { rows, accounts } = this.#options;
+    const row = await rows.session(hashOf(secret));
+    if (row === undefined) return;
+    const token = row.tokenId === null ? undefined : await accounts.token(row.tokenId);
+    const kind = row.tokenId === null ? "operator" : "member";
+    const actor: Actor = { kind, id: row.adminTokenId ?? row.tokenId, ...origin };
+    const subject = { organizationId: token?.organizationId ?? null, subjectId: actor.id };
+    await rows.deleteSession(row.hash, auditRow(actor, { action: "session.sign_out", ...subject }, this.#options));
+  }
+
+  /** The operator whose admin token this is. */
+  async operatorOf(token: string): Promise<Operator | undefined> {
+    const found = await this.#adminTokenOf(token);
+    return "refusal" in found ? undefined : { ...found, session: null };
+  }
+
+  /** Records an admin token that was refused. */
+  async recordRefused(token: string, origin: Origin): Promise<void> {
+    const found = await this.#adminTokenOf(token);
+    if (!("refusal" in found)) return;
+    const { reason, row } = found;
+    await this.#options.failures.record(origin, { reason, prefix: displayPrefix(token), token: row ?? null });
+  }
+
+  async #holderOf(token: string): Promise<Holder | Refused> {
+    if (token.startsWith(ADMIN_TOKEN_MARK)) return this.#adminTokenOf(token);
+    const fingerprint = parseToken(token);
+    const row = fingerprint && (await this.#options.accounts.tokenByHash(fingerprint.hash));
+    if (row === undefined) return { refusal: "unknown", reason: "unknown_token" };
+    if (row.revokedAtMs !== null) return { refusal: "unknown", reason: "revoked_token", row };
+    if (this.#hasEnded(row)) return { refusal: "expired", reason: "expired_token", row };
+    if (row.organizationKind === "playground") return { refusal: "playground", reason: "playground_token", row };
+    if (!row.scopes.includes(MEMBER_SCOPE)) return { refusal: "scope_missing", reason: "insufficient_scope", row };
+    return { role: "member", token: row };
+  }
+
+  async #adminTokenOf(token: string): Promise<Omit<Operator, "session"> | Refused> {
+    const fingerprint = parseToken(token, ADMIN_TOKEN_MARK);
+    const row = fingerprint && (await this.#options.rows.adminTokenByHash(fingerprint.hash));
+    if (row === undefined) return { refusal: "unknown", reason: "unknown_token" };
+    const { id, prefix } = row;
+    if (row.revokedAtMs === null) return { role: "operator", adminToken: { id, prefix } };
+    return { refusal: "unknown", reason: "revoked_token", row: { id, organizationId: null } };
+  }
+
+  async #operator(adminTokenId: string | null): Promise<Omit<Operator, "session"> | undefined> {
+    const row = adminTokenId === null ? undefined : await this.#options.rows.adminToken(adminTokenId);
+    if (row === undefined || row.revokedAtMs !== null) return undefined;
+    return { role: "operator", adminToken: { id: row.id, prefix: row.prefix } };
+  }
+
+  async #member(tokenId: string): Promise<Omit<Member, "session"> | undefined> {
+    const token = await this.#options.accounts.token(tokenId);
+    if (token === undefined || token.revokedAtMs !== null || this.#hasEnded(token)) return undefined;
+    // A session of an earlier version may have begun without the scope.
+    if (!token.scopes.includes(MEMBER_SCOPE)) return undefined;
+    return { role: "member", token };
+  }
+
+  #hasEnded({ expiresAtMs }: TokenRow): boolean {
+    return expiresAtMs !== null && this.#options.clock() >= expiresAtMs;
+  }
+
+  #record(who: Holder, origin: Origin, change: { action: AuditAction; after: Record<string, unknown> }) {
+    const [id, organizationId] =
+      who.role === "operator" ? [who.adminToken.id, null] : [who.token.id, who.token.organizationId];
+    return auditRow({ kind: who.role, id, ...origin }, { ...change, organizationId, subjectId: id }, this.#options);
+  }
+}
+
+interface Refused {
+  refusal: Refusal;
+  reason: SignInFailure["reason"];
+  /** The token that was presented, where it is known. */
+  row?: { id: string; organizationId: string | null };
+}

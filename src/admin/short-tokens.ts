@@ -1,0 +1,112 @@
+import { LRUCache } from "lru-cache";
+import { SHORT_TOKEN_SCOPES } from "../api/scope.ts";
+import type { AccountRows, AdminRows, TokenRow } from "../stores/store.ts";
+import { type Actor, type AuditTime, auditRow } from "./audit.ts";
+import type { SessionReference } from "./sessions.ts";
+import { makeToken, type RandomBytes } from "./token.ts";
+
+export interface ShortTokensOptions extends AuditTime {
+  rows: AdminRows;
+  accounts: AccountRows;
+  random: RandomBytes;
+}
+
+/** On whose behalf a short token is made: it ends with their session, and with the admin token behind it. */
+export interface ShortTokenHolder {
+  actor: Actor;
+  session: SessionReference | null;
+  adminTokenId: string | null;
+}
+
+/** A token for a browser. */
+export interface ShortToken {
+  token: string;
+  organizationId: string;
+  expiresAtMs: number;
+}
+
+const LIFE_MS = 15 * 60_000;
+/** What has less left of its life is not handed out again. */
+const GOOD_FROM_MS = 7 * 60_000;
+const KEPT_MAX = 10_000;
+
+/**
+ * Tokens for the playground, which live for minutes. Each stands for a token of an organization, with its models, limits,
+ * cap and revocation, and ends with the session that it was made in. A holder who asks again soon gets the same one, so
+ * that there are few; each one that is made is recorded.
+ */
+export class ShortTokens {
+  readonly #options: ShortTokensOptions;
+  readonly #issued = new LRUCache<string, ShortToken>({ max: KEPT_MAX });
+
+  constructor(options: ShortTokensOptions) {
+    this.#options = options;
+  }
+
+  /** A short token that stands for this one. */
+  async standFor({ id, organizationId, expiresAtMs }: TokenRow, holder: ShortTokenHolder): Promise<ShortToken> {
+    const { rows, clock, random } = this.#options;
+    const { actor, session, adminTokenId } = holder;
+    const nowMs = clock();
+    const key = [id, session === null ? null : hexOf(session.hash), adminTokenId].join(" ");
+    const issued = this.#issued.get(key);
+    if (issued !== undefined && issued.expiresAtMs - nowMs >= GOOD_FROM_MS && issued.expiresAtMs <= nowMs + LIFE_MS) {
+      return issued;
+    }
+    const { token, hash, prefix } = makeToken(random);
+    const ends = [nowMs + LIFE_MS, expiresAtMs, session?.expiresAtMs].filter(
+      (end) => end !== null && end !== undefined,
+    );
+    const endsAtMs = Math.min(...ends);
+    const after = { prefix, expiresAt: new Date(endsAtMs).toISOString() };
+    const change = { action: "playground_token.create" as const, organizationId, subjectId: id, after };
+    const row = { hash, tokenId: id, expiresAtMs: endsAtMs, sessionHash: session?.hash ?? null, adminTokenId };
+    await rows.insertShortToken(row, nowMs, auditRow(actor, change, this.#options));
+    const short = { token, organizationId, expiresAtMs: endsAtMs };
+    this.#issued.set(key, short);
+    return short;
+  }
+
+  /**
+   * The token that the console's own use of an organization is booked under, made when it is first needed. Its secret is
+   * not kept. Undefined where there is no such organization.
+   */
+  async consoleToken(organizationId: string, actor: Actor): Promise<TokenRow | undefined> {
+    const { accounts, clock, random } = this.#options;
+    const id = `tok_console_${organizationId.replace(/^org_/, "")}`;
+    const found = await accounts.token(id);
+    if (found !== undefined || (await accounts.organization(organizationId)) === undefined) return found;
+    const { hash, prefix } = makeToken(random);
+    const name = "Console playground";
+    const scopes = [...SHORT_TOKEN_SCOPES];
+    const row: TokenRow = {
+      id,
+      organizationId,
+      name,
+      hash,
+      prefix,
+      scopes,
+      models: null,
+      limits: null,
+      createdAtMs: clock(),
+      expiresAtMs: null,
+      revokedAtMs: null,
+      lastUsedAtMs: null,
+      successorId: null,
+    };
+    const change = { action: "token.create" as const, organizationId, subjectId: id, after: { name, prefix, scopes } };
+    try {
+      await accounts.insertToken(row, null, auditRow(actor, change, this.#options));
+      return row;
+    } catch (error) {
+      // Another node may have made it meanwhile.
+      const made = await accounts.token(id);
+      if (made === undefined) throw error;
+      return made;
+    }
+  }
+}
+
+function hexOf(hash: Uint8Array): string {
+  return Buffer.from(hash).toString("hex");
+}

@@ -1,0 +1,19 @@
+import { UsageReport } from "../../api/usage.ts";
+import { ApiError } from "../../errors.ts";
+import { principalOf } from "../principal-of.ts";
+import type { Endpoint } from "./endpoint.ts";
+
+export const reportUsage: Endpoint = {
+  method: "GET",
+  path: "/v1/usage",
+  scope: "usage:read",
+  operationId: "reportUsage",
+  summary: "Report credits",
+  description: "The credits of the token's organization. Not available for the playground organization.",
+  response: { description: "The credits.", schema: UsageReport },
+  async handle({ usageReport }, request): Promise<UsageReport> {
+    const { organizationId, organizationKind } = principalOf(request);
+    if (organizationKind === "playground") throw new ApiError("usage_not_available_for_playground");
+    return usageReport(organizationId);
+  },
+};

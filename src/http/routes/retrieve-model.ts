@@ -1,0 +1,23 @@
+import { Model } from "../../api/model.ts";
+import { toContractModel } from "../../catalog/to-contract.ts";
+import { mayUse, modelNotFound } from "../../gateway/route.ts";
+import { principalOf } from "../principal-of.ts";
+import type { Endpoint } from "./endpoint.ts";
+
+export const retrieveModel: Endpoint = {
+  method: "GET",
+  path: "/v1/models/*",
+  scope: "models:read",
+  operationId: "retrieveModel",
+  summary: "Retrieve a model",
+  description: "One model with its facts and its price. The id may hold slashes, encoded or not.",
+  wildcard: { name: "model", description: "The model's id, as in the list of models." },
+  response: { description: "The model.", schema: Model },
+  async handle({ gateway }, request): Promise<Model> {
+    const { "*": id } = request.params as { "*": string };
+    request.modelName = id;
+    const model = gateway.catalog.find(id);
+    if (model === undefined || !mayUse(principalOf(request), model)) throw modelNotFound(id);
+    return toContractModel(model);
+  },
+};

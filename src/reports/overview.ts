@@ -1,0 +1,139 @@
+import type { Overview } from "../api/admin/overview.ts";
+import { quantileOf } from "../api/first-token.ts";
+import { creditsFromMicro } from "../credits/amount.ts";
+import { creditsOf } from "../credits/api-format.ts";
+import type { UsageCounts, UsageDayRow, UsageRows } from "../stores/store.ts";
+import { DAY_MS, dayOf, type UsageDays } from "./usage-days.ts";
+import { ALL_ORGANIZATIONS, addCounts, countsOf, NO_USAGE, sumBy } from "./usage-tally.ts";
+
+export interface OverviewsOptions {
+  rows: Pick<UsageRows, "credits" | "names">;
+  days: Pick<UsageDays, "usage">;
+  /** Milliseconds since 1970. */
+  clock: () => number;
+}
+
+export interface OverviewRequest {
+  /** Null: of all. */
+  organizationId: string | null;
+  /** Milliseconds since 1970, the beginnings of days; both included. */
+  fromDay: number;
+  toDay: number;
+}
+
+const PACE_DAYS = 7;
+const TOP = 10;
+
+/** Credits and usage at a glance, for an organization or for all. */
+export class Overviews {
+  readonly #options: OverviewsOptions;
+
+  constructor(options: OverviewsOptions) {
+    this.#options = options;
+  }
+
+  async overview({ organizationId, fromDay, toDay }: OverviewRequest): Promise<Overview> {
+    const { days, clock } = this.#options;
+    const owner = organizationId ?? ALL_ORGANIZATIONS;
+    const { rows, pendingDays } = await days.usage(owner, fromDay, toDay);
+    const nowMs = clock();
+    const models = rows.filter(({ dimension }) => dimension === "model");
+    const firstTokens = rows.filter(({ dimension }) => dimension === "first_token");
+    const totals = countsOf(NO_USAGE);
+    for (const row of models) addCounts(totals, row);
+    return {
+      object: "overview",
+      organization_id: organizationId,
+      from: dayText(fromDay),
+      to: dayText(toDay),
+      generated_at: new Date(nowMs).toISOString(),
+      pending_days: pendingDays,
+      credits: await this.#credits(organizationId, nowMs),
+      totals: { ...toCounts(totals), first_token_ms: firstTokenOf(firstTokens) },
+      days: daysBetween(fromDay, toDay).map((day) => dayOfOverview(day, models, firstTokens)),
+      top_models: topOf(models).map(([model, counts]) => ({ model, ...toCounts(counts) })),
+      ...(await this.#tops(rows)),
+    };
+  }
+
+  /** How long credits last at the pace of the last days; what is younger than that is judged by its own length. */
+  async #credits(organizationId: string | null, nowMs: number): Promise<Overview["credits"]> {
+    const { rows, days } = this.#options;
+    const today = dayOf(nowMs);
+    const fromDay = today - (PACE_DAYS - 1) * DAY_MS;
+    const [credits, usage] = await Promise.all([
+      rows.credits(organizationId),
+      days.usage(organizationId ?? ALL_ORGANIZATIONS, fromDay, today),
+    ]);
+    const models = usage.rows.filter(({ dimension }) => dimension === "model");
+    const spent = models.reduce((sum, { charged }) => sum + charged, 0n);
+    const beganMs = models.reduce((least, { day }) => Math.min(least, day), today);
+    const perDay = creditsFromMicro(spent) / Math.max(1, (nowMs - beganMs) / DAY_MS);
+    const shown = creditsOf(credits);
+    return { ...shown, spent_per_day: perDay, days_left: perDay === 0 ? null : shown.available / perDay };
+  }
+
+  async #tops(rows: readonly UsageDayRow[]): Promise<Pick<Overview, "top_tokens" | "top_organizations">> {
+    const of = (dimension: UsageDayRow["dimension"]) => topOf(rows.filter((row) => row.dimension === dimension));
+    const [tokens, organizations] = [of("token"), of("organization")];
+    const ids = { tokens: tokens.map(([id]) => id), organizations: organizations.map(([id]) => id) };
+    const names = await this.#options.rows.names(ids);
+    const tokenOf = new Map(names.tokens.map((token) => [token.id, token]));
+    const nameOf = new Map(names.organizations.map(({ id, name }) => [id, name]));
+    return {
+      top_tokens: tokens.map(([id, counts]) => {
+        const { name = null, organizationId = null } = tokenOf.get(id) ?? {};
+        return { token_id: id, name, organization_id: organizationId, ...toCounts(counts) };
+      }),
+      top_organizations: organizations.map(([id, counts]) => {
+        return { organization_id: id, name: nameOf.get(id) ?? null, ...toCounts(counts) };
+      }),
+    };
+  }
+}
+
+function dayOfOverview(
+  day: number,
+  models: readonly UsageDayRow[],
+  firstTokens: readonly UsageDayRow[],
+): Overview["days"][number] {
+  const own = models.filter((row) => row.day === day);
+  const sum = countsOf(NO_USAGE);
+  for (const row of own) addCounts(sum, row);
+  return {
+    day: dayText(day),
+    ...toCounts(sum),
+    first_token_ms: firstTokenOf(firstTokens.filter((row) => row.day === day)),
+    models: rankedOf(own).map(([model, counts]) => ({ model, ...toCounts(counts) })),
+  };
+}
+
+/** By what was charged, then by requests. */
+function rankedOf(rows: readonly UsageDayRow[]): [string, UsageCounts][] {
+  const sums = [...sumBy(rows, ({ name }) => name)];
+  return sums.sort(([, a], [, b]) => Number(b.charged - a.charged) || b.requests - a.requests);
+}
+
+function topOf(rows: readonly UsageDayRow[]): [string, UsageCounts][] {
+  return rankedOf(rows).slice(0, TOP);
+}
+
+function firstTokenOf(rows: readonly UsageDayRow[]): Overview["totals"]["first_token_ms"] {
+  const counts = new Map<number, number>();
+  for (const { name, requests } of rows) counts.set(Number(name), (counts.get(Number(name)) ?? 0) + requests);
+  const [p50, p95] = [quantileOf(counts, 0.5), quantileOf(counts, 0.95)];
+  return p50 === null || p95 === null ? null : { p50, p95 };
+}
+
+function toCounts({ requests, errors, charged, inputTokens, outputTokens }: UsageCounts) {
+  const spent = creditsFromMicro(charged);
+  return { requests, errors, spent, input_tokens: inputTokens, output_tokens: outputTokens };
+}
+
+function daysBetween(fromDay: number, toDay: number): number[] {
+  return Array.from({ length: Math.round((toDay - fromDay) / DAY_MS) + 1 }, (_, index) => fromDay + index * DAY_MS);
+}
+
+function dayText(day: number): string {
+  return new Date(day).toISOString().slice(0, "YYYY-MM-DD".length);
+}

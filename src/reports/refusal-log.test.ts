@@ -1,0 +1,80 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { keepLog } from "../../test/support/log.ts";
+import { StoreUnavailableError } from "../errors.ts";
+import type { RefusalRow } from "../stores/store.ts";
+import { type Refusal, RefusalLog } from "./refusal-log.ts";
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+const refusal: Refusal = {
+  organizationId: "org_1",
+  tokenId: "tok_1",
+  requestId: "req_1",
+  endpoint: "POST /v1/chat/completions",
+  model: "m",
+  status: 429,
+  code: "rate_limit_exceeded",
+  message: "A rate limit was reached.",
+  durationMs: 1,
+};
+
+function open() {
+  const written: RefusalRow[] = [];
+  const store = { isAway: false };
+  const log = keepLog();
+  let made = 0;
+  const rows = {
+    insert: async (given: readonly RefusalRow[]) => {
+      if (store.isAway) throw new StoreUnavailableError("away");
+      written.push(...given);
+    },
+    removeBefore: async () => 0,
+  };
+  const nextId = () => {
+    made += 1;
+    return `id_${made}`;
+  };
+  const refusals = new RefusalLog({ rows, clock: Date.now, newId: nextId, log });
+  return { refusals, written, store, log };
+}
+
+test("the same refusal is counted on one row until it is written", async () => {
+  const { refusals, written } = open();
+  for (let sent = 0; sent < 500; sent += 1) refusals.note({ ...refusal, requestId: `req_${sent}` });
+  refusals.note({ ...refusal, model: "other" });
+  await refusals.write();
+  expect(written).toEqual([
+    { ...refusal, id: "id_1", requestId: "req_0", count: 500 },
+    { ...refusal, id: "id_2", model: "other", count: 1 },
+  ]);
+});
+
+test("an organization that is refused all day writes a bounded number of rows, and takes no room from another", async () => {
+  const { refusals, written } = open();
+  let sent = 0;
+  for (let second = 0; second < 3_600; second += 1) {
+    for (let index = 0; index < 20; index += 1) {
+      sent += 1;
+      refusals.note({ ...refusal, model: `m${sent}` });
+    }
+    vi.advanceTimersByTime(1_000);
+    await refusals.write();
+  }
+  expect(written.length).toBeLessThanOrEqual(60 + 360);
+  refusals.note({ ...refusal, organizationId: "org_2" });
+  await refusals.write();
+  expect(written.at(-1)?.organizationId).toBe("org_2");
+});
+
+test("what the store does not take is dropped and counted, and a stop writes the rest", async () => {
+  const { refusals, written, store, log } = open();
+  store.isAway = true;
+  for (let sent = 0; sent < 7; sent += 1) refusals.note(refusal);
+  await refusals.write();
+  store.isAway = false;
+  refusals.note(refusal);
+  await refusals.stop();
+  expect(written).toMatchObject([{ count: 1 }]);
+  expect(log.lines).toMatchObject([{ level: "warn", fields: { dropped: 7 } }]);
+});

@@ -1,0 +1,145 @@
+import type { RefusalRow, RefusalRows } from "../stores/store.ts";
+import type { Log } from "../telemetry/logger.ts";
+
+/** A request of a known organization that was refused before credits were held for it. */
+export type Refusal = Omit<RefusalRow, "id" | "count">;
+
+export interface RefusalLogOptions {
+  rows: Pick<RefusalRows, "insert" | "removeBefore">;
+  /** Milliseconds since 1970. */
+  clock: () => number;
+  /** A new UUIDv7. */
+  newId: () => string;
+  log: Log;
+}
+
+const WRITE_EVERY_MS = 1_000;
+const REMOVE_EVERY_MS = 60_000;
+const REMOVED_ROWS = 200;
+const KEPT_MS = 7 * 86_400_000;
+/** Rows that an organization may write at once, and how often it gets one more: at most 61,000 in seven days. */
+const BURST_ROWS = 60;
+const ONE_MORE_EVERY_MS = 10_000;
+/** Refusals kept in memory until they are written: of one organization, and of all together. */
+const WAITING_OF_ONE_MAX = 60;
+const WAITING_MAX = 2_000;
+/** Written in one transaction; small, so that no settlement waits long behind one. */
+const CHUNK_ROWS_MAX = 100;
+
+interface Organization {
+  /** Rows that it may write now. */
+  rows: number;
+  atMs: number;
+  waiting: Map<string, RefusalRow>;
+}
+
+/**
+ * Keeps refusals for the request list, beside what requests wait for: they are gathered in memory and written in batches.
+ * The same refusal (token, endpoint, model, code) is counted on one row until that is written; an organization with many
+ * different ones writes a row every ten seconds. What finds no room is dropped, with a count in the log.
+ */
+export class RefusalLog {
+  readonly #options: RefusalLogOptions;
+  readonly #organizations = new Map<string, Organization>();
+  #waiting = 0;
+  #dropped = 0;
+  #timers: NodeJS.Timeout[] = [];
+  #writing: Promise<void> | undefined;
+
+  constructor(options: RefusalLogOptions) {
+    this.#options = options;
+  }
+
+  /** Takes a refusal; costs its caller a look-up. */
+  note(refusal: Refusal): void {
+    const organization = this.#organizationOf(refusal.organizationId);
+    const key = [refusal.tokenId, refusal.endpoint, refusal.model, refusal.code].join("\n");
+    const same = organization.waiting.get(key);
+    if (same !== undefined) {
+      same.count += 1;
+    } else if (organization.waiting.size >= WAITING_OF_ONE_MAX || this.#waiting >= WAITING_MAX) {
+      this.#dropped += 1;
+    } else {
+      organization.waiting.set(key, { ...refusal, id: this.#options.newId(), count: 1 });
+      this.#waiting += 1;
+    }
+  }
+
+  start(): void {
+    this.#timers = [
+      setInterval(() => void this.write(), WRITE_EVERY_MS).unref(),
+      setInterval(() => void this.#removeOld(), REMOVE_EVERY_MS).unref(),
+    ];
+    void this.#removeOld();
+  }
+
+  /** Writes what may be written. */
+  async stop(): Promise<void> {
+    for (const timer of this.#timers) clearInterval(timer);
+    await this.write();
+    this.#tellDropped();
+  }
+
+  /** Writes what waits, as far as each organization has rows left. Never rejects: what the store does not take is dropped. */
+  write(): Promise<void> {
+    this.#writing ??= this.#writeAll().finally(() => {
+      this.#writing = undefined;
+    });
+    return this.#writing;
+  }
+
+  async #writeAll(): Promise<void> {
+    const rows = this.#take();
+    for (let start = 0; start < rows.length; start += CHUNK_ROWS_MAX) {
+      const chunk = rows.slice(start, start + CHUNK_ROWS_MAX);
+      await this.#options.rows.insert(chunk).catch(() => {
+        for (const { count } of chunk) this.#dropped += count;
+      });
+    }
+  }
+
+  #organizationOf(id: string): Organization {
+    let organization = this.#organizations.get(id);
+    if (organization === undefined) {
+      organization = { rows: BURST_ROWS, atMs: this.#options.clock(), waiting: new Map() };
+      this.#organizations.set(id, organization);
+    }
+    return organization;
+  }
+
+  /** Takes out what may be written now. An organization that has all its rows again is forgotten. */
+  #take(): RefusalRow[] {
+    const nowMs = this.#options.clock();
+    const taken: RefusalRow[] = [];
+    for (const [id, organization] of this.#organizations) {
+      const gained = Math.max(0, nowMs - organization.atMs) / ONE_MORE_EVERY_MS;
+      organization.rows = Math.min(BURST_ROWS, organization.rows + gained);
+      organization.atMs = nowMs;
+      for (const [key, row] of organization.waiting) {
+        if (organization.rows < 1) break;
+        organization.rows -= 1;
+        organization.waiting.delete(key);
+        this.#waiting -= 1;
+        taken.push(row);
+      }
+      if (organization.waiting.size === 0 && organization.rows >= BURST_ROWS) this.#organizations.delete(id);
+    }
+    return taken;
+  }
+
+  async #removeOld(): Promise<void> {
+    this.#tellDropped();
+    const { rows, clock, log } = this.#options;
+    try {
+      while ((await rows.removeBefore(clock() - KEPT_MS, REMOVED_ROWS)) === REMOVED_ROWS);
+    } catch (error) {
+      log.debug({ err: error }, "old refusals could not be removed; it is tried again");
+    }
+  }
+
+  #tellDropped(): void {
+    if (this.#dropped === 0) return;
+    this.#options.log.warn({ dropped: this.#dropped }, "refused requests are missing in the request list");
+    this.#dropped = 0;
+  }
+}

@@ -1,0 +1,167 @@
+import type { RequestDetail, RequestStatus, RequestSummary } from "../api/admin/request.ts";
+import { creditsFromMicro } from "../credits/amount.ts";
+import { pricesByClass, tokensByClass } from "../credits/api-format.ts";
+import type { RequestEnd } from "../credits/books.ts";
+import type { ListedRequest, RefusalRows, RequestRows, UsageEvent } from "../stores/store.ts";
+import type { Conversations } from "./conversations.ts";
+import { refusalDetail, refusalSummary, timeOfUuidV7 } from "./refused-requests.ts";
+
+/** What is asked of the list of requests; null: any. */
+export interface RequestFilter {
+  organizationId: string | null;
+  tokenId: string | null;
+  model: string | null;
+  requestId: string | null;
+  status: RequestStatus | null;
+  fromMs: number | null;
+  toMs: number | null;
+  /** `nextCursor` of the page before. */
+  cursor: string | null;
+  limit: number;
+}
+
+interface StatusFilter {
+  isRunning: boolean | null;
+  endings: RequestEnd[] | null;
+  hasFailed: boolean | null;
+}
+
+/** Which requests may have a status, before their late settlements are known. */
+const REQUESTS_OF: Record<Exclude<RequestStatus, "refused">, StatusFilter> = {
+  running: { isRunning: true, endings: null, hasFailed: null },
+  complete: { isRunning: false, endings: ["complete", "upstream_failed", "timed_out", "recovered"], hasFailed: false },
+  client_left: { isRunning: false, endings: ["client_left", "released", "recovered"], hasFailed: false },
+  failed: { isRunning: false, endings: null, hasFailed: true },
+  recovered: { isRunning: false, endings: ["recovered"], hasFailed: null },
+};
+
+export interface RequestSources {
+  holds: RequestRows;
+  refusals: Pick<RefusalRows, "search" | "find">;
+  conversations: Pick<Conversations, "standing">;
+}
+
+/** Requests as the admin API shows them: running, ended, and refused before credits were held for them. */
+export class Requests {
+  readonly #sources: RequestSources;
+
+  constructor(sources: RequestSources) {
+    this.#sources = sources;
+  }
+
+  /** The newest first. Throws RangeError for a cursor that is none. */
+  async list(filter: RequestFilter): Promise<{ data: RequestSummary[]; nextCursor: string | null }> {
+    const [holds, refusals] = await Promise.all([this.#holds(filter), this.#refusals(filter)]);
+    // Ids are UUIDv7. Below the place that either search has come to, nothing is known yet of what lies between.
+    const reached = [holds.next, refusals.next].reduce((one, other) => ((one ?? "") > (other ?? "") ? one : other));
+    const all = [...holds.data, ...refusals.data].filter(({ id }) => reached === null || id >= reached);
+    const data = all.sort((one, other) => (one.id < other.id ? 1 : -1)).slice(0, filter.limit);
+    const nextCursor = data.length < all.length ? (data.at(-1)?.id ?? null) : reached;
+    return { data, nextCursor };
+  }
+
+  async find(id: string): Promise<RequestDetail | undefined> {
+    const { holds, refusals, conversations } = this.#sources;
+    const row = await holds.request(id);
+    if (row === undefined) {
+      const refusal = await refusals.find(id);
+      return refusal && refusalDetail(refusal);
+    }
+    const { isKeeping, isKept } = await conversations.standing(row.facts.organizationId, id);
+    return { ...toDetail(row), keeps_conversations: isKeeping, has_conversation: isKept };
+  }
+
+  async #holds({ status, cursor, ...filter }: RequestFilter): Promise<Part> {
+    if (status === "refused") return { data: [], next: null };
+    const filters = status === null ? { isRunning: null, endings: null, hasFailed: null } : REQUESTS_OF[status];
+    const keep = (row: ListedRequest) => status === null || statusOf(row) === status;
+    const { rows, next } = await this.#sources.holds.requests({ ...filter, ...filters, before: cursor, keep });
+    return { data: rows.map(toSummary), next };
+  }
+
+  async #refusals({ status, cursor, ...filter }: RequestFilter): Promise<Part> {
+    if (status !== null && status !== "refused") return { data: [], next: null };
+    if (cursor !== null) timeOfUuidV7(cursor);
+    const rows = await this.#sources.refusals.search({ ...filter, before: cursor });
+    const next = rows.length < filter.limit ? null : (rows.at(-1)?.id ?? null);
+    return { data: rows.map(refusalSummary), next };
+  }
+}
+
+/** Requests of one source, and the id down to which it was searched; null: to its end. */
+interface Part {
+  data: RequestSummary[];
+  next: string | null;
+}
+
+function statusOf({ state, trace, end }: ListedRequest): RequestStatus {
+  if (state === "open") return "running";
+  if (trace?.failure) return "failed";
+  if (state === "released") return "client_left";
+  return end === "client_left" || end === "recovered" ? end : "complete";
+}
+
+function toSummary(row: ListedRequest): RequestSummary {
+  const { facts, trace, events } = row;
+  const endedAtMs = events[0]?.chargedAtMs ?? null;
+  return {
+    object: "request",
+    id: facts.holdId,
+    request_id: facts.requestId,
+    organization_id: facts.organizationId,
+    organization_name: row.organizationName,
+    token_id: facts.tokenId,
+    token_name: row.tokenName,
+    model: facts.model,
+    route: facts.upstream,
+    status: statusOf(row),
+    failure: trace?.failure ?? null,
+    refusal: null,
+    is_streamed: trace?.isStreamed ?? null,
+    tokens: tokensByClass(row.tokens),
+    held: creditsFromMicro(row.amount),
+    charged: creditsFromMicro(row.charged),
+    created_at: isoTime(row.madeAtMs),
+    ended_at: endedAtMs === null ? null : isoTime(endedAtMs),
+    first_token_ms: trace?.firstTokenMs ?? null,
+    duration_ms: endedAtMs === null ? null : endedAtMs - row.madeAtMs,
+  };
+}
+
+function toDetail(row: ListedRequest): Omit<RequestDetail, "keeps_conversations" | "has_conversation"> {
+  const { facts, trace, events } = row;
+  const last = events.at(-1);
+  return {
+    ...toSummary(row),
+    prices: pricesByClass(facts.prices),
+    basis: last?.basis ?? null,
+    ending: last?.end ?? null,
+    shortfall: creditsFromMicro(row.shortfall),
+    credited: creditsFromMicro(row.credited),
+    attempts: (trace?.attempts ?? []).map(({ route, outcome, durationMs, reported }) => {
+      return { route, outcome, duration_ms: durationMs, ...(reported && { reported: tokensByClass(reported) }) };
+    }),
+    provider_response_id: trace?.providerResponseId ?? null,
+    provider_cost: trace?.providerCost ?? null,
+    events: events.map(toEvent),
+    draws: row.draws.map(({ grantId, amount }) => ({ grant_id: grantId, amount: creditsFromMicro(amount) })),
+    metadata: facts.metadata,
+    is_idempotent: facts.idempotencyKey !== null,
+  };
+}
+
+function toEvent(event: UsageEvent): RequestDetail["events"][number] {
+  return {
+    sequence: event.sequence,
+    charged: creditsFromMicro(event.cost),
+    shortfall: creditsFromMicro(event.shortfall),
+    tokens: tokensByClass(event.tokens),
+    basis: event.basis,
+    ending: event.end,
+    charged_at: isoTime(event.chargedAtMs),
+  };
+}
+
+function isoTime(timeMs: number): string {
+  return new Date(timeMs).toISOString();
+}

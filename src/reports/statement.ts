@@ -1,0 +1,199 @@
+import { setImmediate as eventLoopTurn } from "node:timers/promises";
+import type { StatementPage, StatementEntry as WireEntry } from "../api/admin/credits.ts";
+import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
+import { tokensByClass } from "../credits/api-format.ts";
+import type { Books, StatementEntry } from "../stores/store.ts";
+import { CSV_HEADINGS, csvLine, csvOfEntry } from "./statement-csv.ts";
+
+const PAGE_ENTRIES = 500;
+/** Entries in one page of an export. Reading and formatting a page takes about 3 ms on the event loop. */
+const EXPORT_PAGE_ENTRIES = 100;
+/** Of a kind that is rare, a page goes out with what was found among so many entries. */
+const LOOKED_AT_MAX = 5_000;
+
+/** From one time on, and up to another, which no longer belongs to it. */
+export interface Period {
+  fromMs: number | undefined;
+  toMs: number | undefined;
+}
+
+/** The whole statement, or what of it is in a period, read a page at a time; after an entry's position, if one is given. */
+export async function* entriesOf(
+  books: Pick<Books, "statement">,
+  organizationId: string,
+  period: Partial<Period> = {},
+  position: string | null = null,
+): AsyncGenerator<StatementEntry> {
+  const pages = pagesOf(books, organizationId, { ...period, position, limit: PAGE_ENTRIES });
+  for await (const page of pages) yield* page;
+}
+
+interface Pages extends Partial<Period> {
+  position: string | null;
+  /** Maximum number of entries in a page. */
+  limit: number;
+}
+
+/** Reads a statement in pages, each when the consumer requests it. The last one may be empty. */
+async function* pagesOf(
+  books: Pick<Books, "statement">,
+  organizationId: string,
+  { fromMs = 0, toMs = Number.POSITIVE_INFINITY, position, limit }: Pages,
+): AsyncGenerator<StatementEntry[]> {
+  let after = position;
+  for (;;) {
+    const page: StatementEntry[] = await books.statement(organizationId, { after, fromMs, limit });
+    const inPeriod = page.filter(({ atMs }) => atMs < toMs);
+    yield inPeriod;
+    if (inPeriod.length < limit) return;
+    after = page.at(-1)?.position ?? null;
+  }
+}
+
+export interface StatementSelection extends Period {
+  organizationId: string;
+  /** Null: every kind. */
+  kind: WireEntry["kind"] | null;
+}
+
+export interface StatementRequest extends StatementSelection {
+  /** `nextCursor` of the page before. */
+  cursor: string | null;
+  limit: number;
+}
+
+/** What has changed an organization's credits, as the admin API shows it: the oldest first, each with the balance after it. */
+export class Statements {
+  readonly #books: Pick<Books, "statement" | "openingBalance">;
+  /** Reads and formats the pages of all exports one at a time. */
+  readonly #exportQueue = new WorkQueue();
+
+  constructor(books: Pick<Books, "statement" | "openingBalance">) {
+    this.#books = books;
+  }
+
+  /** Throws RangeError for a cursor that is none. */
+  async page({ organizationId, kind, cursor, limit, ...period }: StatementRequest): Promise<StatementPage> {
+    const from = cursor === null ? await this.#opening(organizationId, period) : placeOf(cursor);
+    let { balance, position } = from;
+    let lookedAt = 0;
+    const data: WireEntry[] = [];
+    const page = (next_cursor: string | null) => {
+      return { object: "list" as const, data, next_cursor, opening: creditsFromMicro(from.balance) };
+    };
+    for await (const entry of entriesOf(this.#books, organizationId, period, position)) {
+      if (data.length === limit || lookedAt === LOOKED_AT_MAX) return page(cursorOf({ balance, position }));
+      balance += entry.amount;
+      position = entry.position;
+      lookedAt += 1;
+      if (kind === null || entry.kind === kind) data.push(toWire(entry, balance));
+    }
+    return page(null);
+  }
+
+  /**
+   * Exports a statement as comma-separated values. Yields the lines of one page at a time, and reads the next page when the
+   * consumer requests it. Each balance is the one after every entry, also where only one kind is exported; the lines of a
+   * page without that kind are an empty string.
+   */
+  async *csv({ organizationId, kind: chosen, ...period }: StatementSelection): AsyncGenerator<string> {
+    let { balance } = await this.#opening(organizationId, period);
+    const pages = pagesOf(this.#books, organizationId, { ...period, position: null, limit: EXPORT_PAGE_ENTRIES });
+    const total = (atMs: number, kind: string) =>
+      `${csvLine({ time: isoTime(atMs), kind, balance: formatCredits(balance) })}\n`;
+    const nextLines = async () => {
+      const { value: page } = await pages.next();
+      if (page === undefined) return undefined;
+      let lines = "";
+      for (const entry of page) {
+        balance += entry.amount;
+        if (chosen === null || entry.kind === chosen) lines += `${csvOfEntry(entry, balance)}\n`;
+      }
+      return lines;
+    };
+    let before = `${CSV_HEADINGS}\n`;
+    if (period.fromMs !== undefined) before += total(period.fromMs, "opening");
+    for (;;) {
+      const lines = await this.#exportQueue.run(nextLines);
+      if (lines === undefined) break;
+      yield before + lines;
+      before = "";
+    }
+    if (period.toMs !== undefined) yield total(period.toMs, "closing");
+  }
+
+  async #opening(organizationId: string, { fromMs }: Period): Promise<Place> {
+    const balance = fromMs === undefined ? 0n : await this.#books.openingBalance(organizationId, fromMs);
+    return { balance, position: null };
+  }
+}
+
+/**
+ * Runs tasks one at a time, with a turn of the event loop after each. However many exports run, other requests wait for one
+ * page of them at most.
+ */
+class WorkQueue {
+  #last: Promise<unknown> = Promise.resolve();
+
+  run<T>(task: () => Promise<T>): Promise<T> {
+    const done = this.#last.then(task);
+    this.#last = done.then(
+      () => eventLoopTurn(),
+      () => eventLoopTurn(),
+    );
+    return done;
+  }
+}
+
+/** Where a statement goes on, and the balance there: summing it up again would read everything before. */
+interface Place {
+  balance: MicroCredits;
+  position: string | null;
+}
+
+const PLACE = /^(-?\d{1,19}) (.{1,300})$/s;
+
+function cursorOf({ balance, position }: Place): string {
+  return Buffer.from(`${balance} ${position}`).toString("base64url");
+}
+
+function placeOf(cursor: string): Place {
+  const [, balance, position] = PLACE.exec(Buffer.from(cursor, "base64url").toString()) ?? [];
+  if (balance === undefined || position === undefined) throw new RangeError("This is no cursor of this list.");
+  return { balance: BigInt(balance), position };
+}
+
+const NOTHING = {
+  token_id: null,
+  request_id: null,
+  model: null,
+  route: null,
+  tokens: null,
+  ending: null,
+  hold_id: null,
+  reference: null,
+  note: null,
+};
+
+function toWire(entry: StatementEntry, balance: MicroCredits): WireEntry {
+  const line = {
+    object: "statement_entry" as const,
+    kind: entry.kind,
+    at: isoTime(entry.atMs),
+    amount: creditsFromMicro(entry.amount),
+    balance: creditsFromMicro(balance),
+    ...NOTHING,
+  };
+  if (entry.kind === "grant") return { ...line, id: entry.grant.id, reference: entry.grant.reference };
+  if (entry.kind !== "charge") {
+    const { id, tokenId, holdId, reference, note } = entry.adjustment;
+    return { ...line, id, token_id: tokenId, hold_id: holdId, reference, note };
+  }
+  const { holdId, tokenId, requestId, model, upstream, tokens, end } = entry.event;
+  const request = { id: holdId, token_id: tokenId, request_id: requestId, model, route: upstream };
+  return { ...line, ...request, tokens: tokensByClass(tokens), ending: end };
+}
+
+function isoTime(timeMs: number): string {
+  return new Date(timeMs).toISOString();
+}

@@ -1,0 +1,202 @@
+import { LRUCache } from "lru-cache";
+import type { Books, UsageDayRow, UsageRows } from "../stores/store.ts";
+import type { Log } from "../telemetry/logger.ts";
+import { UsageTally } from "./usage-tally.ts";
+
+export interface UsageDaysOptions {
+  rows: UsageRows;
+  books: Pick<Books, "recordBalances">;
+  /** Milliseconds since 1970. */
+  clock: () => number;
+  log: Log;
+  everyMs?: number;
+}
+
+export const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+const EVERY_MS = 600_000;
+/** A day is summed up when it has been over for so long and nothing of it is running … */
+const DONE_AFTER_MS = HOUR_MS;
+/** … and in any case after so long: what ends later is in the statement, and not in the sums. */
+const DONE_AT_LATEST_MS = 2 * DAY_MS;
+/** Holds of an hour may still arrive for so long: clocks differ. */
+const HOUR_IS_OVER_AFTER_MS = 120_000;
+/** How old the sums of an hour that still changes may be. */
+const FRESH_MS = 3_000;
+const RANGES_KEPT_MAX = 64;
+/** A clock that was wrong once must not make days of half a century. */
+const DAYS_BACK_MAX = 400;
+
+/** The rows of the days asked for; `token` and `organization` summed over the days that are done. */
+export interface UsageOfDays {
+  rows: UsageDayRow[];
+  /** Days that are over and not summed up yet. */
+  pendingDays: number;
+}
+
+/** A day that still changes: what its hours came to that do not, and those that do. */
+interface OpenDay {
+  settled: UsageTally;
+  settledHours: Set<number>;
+  openHours: Map<number, { rows: UsageDayRow[]; atMs: number }>;
+}
+
+/**
+ * What requests came to, by day. A day that is over is summed up once and kept; of the others the hours that are over are
+ * remembered, so that a look costs no more than the hour that runs. Nothing of it is done on a request's way.
+ */
+export class UsageDays {
+  readonly #options: UsageDaysOptions;
+  readonly #openDays = new Map<number, OpenDay>();
+  readonly #looks = new Map<number, Promise<UsageDayRow[]>>();
+  readonly #ranges = new LRUCache<string, Promise<UsageDayRow[]>>({ max: RANGES_KEPT_MAX });
+  #timer: NodeJS.Timeout | undefined;
+  #summing: Promise<void> | undefined;
+  #isStopping = false;
+
+  constructor(options: UsageDaysOptions) {
+    this.#options = options;
+  }
+
+  /** Sums up what is due, now and from then on. */
+  start(): void {
+    void this.sumUp();
+    this.#timer = setInterval(() => void this.sumUp(), this.#options.everyMs ?? EVERY_MS).unref();
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopping = true;
+    clearInterval(this.#timer);
+    await this.#summing;
+  }
+
+  /** Of an organization, or of `ALL_ORGANIZATIONS`, for the days from `fromDay` to `toDay`, both included. */
+  async usage(organizationId: string, fromDay: number, toDay: number): Promise<UsageOfDays> {
+    const { rows, clock } = this.#options;
+    const done = await rows.doneDays(fromDay, toDay + DAY_MS);
+    const isDone = new Set(done);
+    const found = [await this.#sealed(organizationId, done)];
+    const nowMs = clock();
+    let pendingDays = 0;
+    for (let day = fromDay; day <= toDay && day <= nowMs; day += DAY_MS) {
+      if (isDone.has(day)) continue;
+      if (nowMs >= day + DAY_MS + DONE_AT_LATEST_MS) pendingDays += 1;
+      else found.push((await this.#open(day)).filter((row) => row.organizationId === organizationId));
+    }
+    // Before the first request there was nothing to sum up.
+    if (pendingDays > 0) pendingDays = await this.#pendingSince(fromDay, toDay, isDone);
+    return { rows: found.flat(), pendingDays };
+  }
+
+  /** Never rejects: what fails is logged and tried again the next time. */
+  sumUp(): Promise<void> {
+    this.#summing ??= this.#sumUp()
+      .catch((error: unknown) => this.#options.log.warn({ err: error }, "the usage of a day could not be summed up"))
+      .finally(() => {
+        this.#summing = undefined;
+      });
+    return this.#summing;
+  }
+
+  async #sumUp(): Promise<void> {
+    const { rows, clock } = this.#options;
+    const firstMs = await rows.firstRequestMs();
+    if (firstMs === null) return;
+    const lastDay = dayOf(clock() - DONE_AFTER_MS) - DAY_MS;
+    const firstDay = Math.max(dayOf(firstMs), lastDay - DAYS_BACK_MAX * DAY_MS);
+    const done = new Set(await rows.doneDays(firstDay, lastDay + DAY_MS));
+    for (let day = lastDay; day >= firstDay && !this.#isStopping; day -= DAY_MS) {
+      if (!done.has(day)) await this.#finish(day);
+    }
+  }
+
+  async #finish(day: number): Promise<void> {
+    const { rows, books, clock } = this.#options;
+    const tally = new UsageTally(day);
+    for (let hour = day; hour < day + DAY_MS; hour += HOUR_MS) {
+      if (this.#isStopping) return;
+      const sums = await rows.requests(hour, hour + HOUR_MS);
+      const isRunning = sums.some(({ open }) => open > 0);
+      if (isRunning && clock() < day + DAY_MS + DONE_AT_LATEST_MS) return;
+      tally.add(sums);
+    }
+    for (const organizationId of tally.organizations()) {
+      if (this.#isStopping) return;
+      await books.recordBalances(organizationId);
+    }
+    await rows.finishDay(day, tally.rows(), clock());
+    this.#openDays.delete(day);
+  }
+
+  /** What is kept of days that are done, remembered: it changes no more. */
+  #sealed(organizationId: string, done: readonly number[]): Promise<UsageDayRow[]> {
+    const [fromDay, toDay] = [done[0], done.at(-1)];
+    if (fromDay === undefined || toDay === undefined) return Promise.resolve([]);
+    const key = `${organizationId} ${fromDay} ${toDay} ${done.length}`;
+    const known = this.#ranges.get(key);
+    if (known !== undefined) return known;
+    const { rows } = this.#options;
+    const range = { organizationId, days: done };
+    const parts = [
+      rows.byDay("model", range),
+      rows.byDay("first_token", range),
+      rows.together("token", range),
+      rows.together("organization", range),
+    ];
+    const reading = Promise.all(parts).then((found) => found.flat());
+    this.#ranges.set(key, reading);
+    reading.catch(() => this.#ranges.delete(key));
+    return reading;
+  }
+
+  /** One look at a day at a time, however many ask. */
+  #open(day: number): Promise<UsageDayRow[]> {
+    const running = this.#looks.get(day);
+    if (running !== undefined) return running;
+    const look = this.#look(day).finally(() => this.#looks.delete(day));
+    this.#looks.set(day, look);
+    return look;
+  }
+
+  async #look(day: number): Promise<UsageDayRow[]> {
+    const { rows, clock } = this.#options;
+    const open = this.#openDays.get(day) ?? newOpenDay(day);
+    this.#openDays.set(day, open);
+    for (let hour = day; hour < day + DAY_MS && hour <= clock(); hour += HOUR_MS) {
+      const nowMs = clock();
+      const known = open.openHours.get(hour);
+      if (open.settledHours.has(hour) || (known !== undefined && nowMs - known.atMs < FRESH_MS)) continue;
+      const sums = await rows.requests(hour, hour + HOUR_MS);
+      const isOver = nowMs >= hour + HOUR_MS + HOUR_IS_OVER_AFTER_MS && !sums.some((sum) => sum.open > 0);
+      if (isOver) {
+        open.settled.add(sums);
+        open.settledHours.add(hour);
+        open.openHours.delete(hour);
+      } else {
+        const tally = new UsageTally(day);
+        tally.add(sums);
+        open.openHours.set(hour, { rows: tally.rows(), atMs: nowMs });
+      }
+    }
+    return [...open.settled.rows(), ...[...open.openHours.values()].flatMap((hour) => hour.rows)];
+  }
+
+  async #pendingSince(fromDay: number, toDay: number, isDone: ReadonlySet<number>): Promise<number> {
+    const { rows, clock } = this.#options;
+    const firstMs = await rows.firstRequestMs();
+    if (firstMs === null) return 0;
+    const latest = Math.min(toDay, dayOf(clock() - DONE_AT_LATEST_MS) - DAY_MS);
+    let pending = 0;
+    for (let day = Math.max(fromDay, dayOf(firstMs)); day <= latest; day += DAY_MS) if (!isDone.has(day)) pending += 1;
+    return pending;
+  }
+}
+
+/** The first millisecond of a time's day in UTC. */
+export function dayOf(timeMs: number): number {
+  return Math.floor(timeMs / DAY_MS) * DAY_MS;
+}
+
+function newOpenDay(day: number): OpenDay {
+  return { settled: new UsageTally(day), settledHours: new Set(), openHours: new Map() };
+}

@@ -1,0 +1,23 @@
+import { expect, test } from "vitest";
+import { usageReport } from "./usage-report.ts";
+
+test("a balance is told in credits, without what has lapsed", () => {
+  const balance = {
+    organizationId: "org_1",
+    granted: 100_000_000n,
+    available: 60_500_000n,
+    held: 9_000_000n,
+    spent: 20_499_986n,
+    expired: 10_000_014n,
+    nextChangeAtMs: null,
+  };
+  const report = usageReport(balance);
+  expect(report).toEqual({
+    object: "usage",
+    organization_id: "org_1",
+    creditsAvailable: 60.5,
+    creditsTotal: 89.999986,
+    creditsUsed: 20.499986,
+    creditsHeld: 9,
+  });
+});

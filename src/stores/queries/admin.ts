@@ -1,0 +1,152 @@
+import type { CompiledQuery, Insertable, Selectable } from "kysely";
+import type { AuditRow } from "../../credits/audit.ts";
+import type { AdminRows, AdminTokenRow, SessionRow } from "../admin-store.ts";
+import { AUDIT_ENTRY, type BookTables, toOptionalNumber } from "../schema.ts";
+import type { AdminSessionTable, AdminTokenTable, PortableDatabase } from "../tables.ts";
+import { adminKeyRows } from "./idempotency-keys.ts";
+
+/** One id for whichever process comes first: the key refuses the second. */
+const FIRST_ADMIN_TOKEN_ID = "adm_first";
+
+/** As in the migration that makes its index. */
+const FAILED_SIGN_IN = "session.sign_in_failed";
+
+/** The rows of operators, their sessions and what they did, the same for both stores. */
+export function adminRows(database: PortableDatabase): AdminRows {
+  return { ...adminTokens(database), ...sessions(database), ...auditEntries(database), ...adminKeyRows(database) };
+}
+
+function adminTokens({ kysely, write, writeIf }: PortableDatabase) {
+  const insert = (token: AdminTokenRow) => kysely.insertInto("admin_token").values(adminTokenToTable(token));
+  const find = () => kysely.selectFrom("admin_token").selectAll();
+  return {
+    async insertFirstAdminToken(token: AdminTokenRow, audit?: AuditRow) {
+      if ((await find().limit(1).executeTakeFirst()) !== undefined) return false;
+      const first = insert({ ...token, id: FIRST_ADMIN_TOKEN_ID }).onConflict((conflict) => conflict.doNothing());
+      return writeIf(
+        [first.compile()],
+        audit ? [insertAuditQuery(kysely, { ...audit, subjectId: FIRST_ADMIN_TOKEN_ID })] : [],
+      );
+    },
+    async replaceAdminTokens(token: AdminTokenRow, audit: AuditRow) {
+      await write([
+        kysely
+          .updateTable("admin_token")
+          .set({ revoked_at: token.createdAtMs })
+          .where("revoked_at", "is", null)
+          .compile(),
+        insert(token).compile(),
+        insertAuditQuery(kysely, audit),
+      ]);
+    },
+    async adminTokenByHash(hash: Uint8Array) {
+      const row = await find().where("hash", "=", hash).executeTakeFirst();
+      return row && adminTokenFromTable(row);
+    },
+    async adminToken(id: string) {
+      const row = await find().where("id", "=", id).executeTakeFirst();
+      return row && adminTokenFromTable(row);
+    },
+  } satisfies Partial<AdminRows>;
+}
+
+function sessions({ kysely, write, writeIf }: PortableDatabase) {
+  return {
+    async insertSession(session: SessionRow, audit?: AuditRow) {
+      await write([
+        kysely.deleteFrom("admin_session").where("expires_at", "<", BigInt(session.createdAtMs)).compile(),
+        kysely
+          .insertInto("admin_session")
+          .values({
+            hash: session.hash,
+            admin_token_id: session.adminTokenId,
+            token_id: session.tokenId,
+            created_at: session.createdAtMs,
+            seen_at: session.seenAtMs,
+            expires_at: session.expiresAtMs,
+          })
+          .compile(),
+        ...recordOf(kysely, audit),
+      ]);
+    },
+    async session(hash: Uint8Array) {
+      const row = await kysely.selectFrom("admin_session").selectAll().where("hash", "=", hash).executeTakeFirst();
+      return row && sessionFromTable(row);
+    },
+    async touchSession(hash: Uint8Array, seenAtMs: number) {
+      await kysely.updateTable("admin_session").set({ seen_at: seenAtMs }).where("hash", "=", hash).execute();
+    },
+    async deleteSession(hash: Uint8Array, audit?: AuditRow) {
+      return writeIf([kysely.deleteFrom("admin_session").where("hash", "=", hash).compile()], recordOf(kysely, audit));
+    },
+    async insertShortToken({ hash, tokenId, expiresAtMs, sessionHash, adminTokenId }, nowMs, audit) {
+      const values = { session_hash: sessionHash, admin_token_id: adminTokenId, expires_at: expiresAtMs };
+      await write([
+        kysely.deleteFrom("short_token").where("expires_at", "<", BigInt(nowMs)).compile(),
+        kysely
+          .insertInto("short_token")
+          .values({ hash, token_id: tokenId, ...values })
+          .compile(),
+        ...recordOf(kysely, audit),
+      ]);
+    },
+  } satisfies Partial<AdminRows>;
+}
+
+function auditEntries({ kysely, write }: PortableDatabase) {
+  const failedSignIns = () => kysely.selectFrom("audit_entry").where("action", "=", FAILED_SIGN_IN);
+  return {
+    async insertFailedSignIn(entry: AuditRow, keep: number) {
+      const newestTooMany = failedSignIns().select("id").orderBy("id", "desc").limit(1).offset(keep);
+      await write([
+        insertAuditQuery(kysely, { ...entry, action: FAILED_SIGN_IN }),
+        kysely
+          .deleteFrom("audit_entry")
+          .where("action", "=", FAILED_SIGN_IN)
+          .where("id", "<=", newestTooMany)
+          .compile(),
+      ]);
+    },
+    async insertAudit(entry: AuditRow) {
+      await write([insertAuditQuery(kysely, entry)]);
+    },
+    async audit({ organizationId, action, before, limit }) {
+      let query = kysely.selectFrom("audit_entry").selectAll().orderBy("id", "desc").limit(limit);
+      if (organizationId !== null) query = query.where("organization_id", "=", organizationId);
+      if (action !== null) query = query.where("action", "=", action);
+      if (before !== null) query = query.where("id", "<", before);
+      return (await query.execute()).map(AUDIT_ENTRY.fromRecord);
+    },
+  } satisfies Partial<AdminRows>;
+}
+
+/** The insert of an audit record, where there is one. */
+export function recordOf(kysely: PortableDatabase["kysely"], audit: AuditRow | undefined): CompiledQuery[] {
+  return audit === undefined ? [] : [insertAuditQuery(kysely, audit)];
+}
+
+/** A record of a change, to be written in the change's own transaction. */
+export function insertAuditQuery(kysely: PortableDatabase["kysely"], entry: AuditRow) {
+  const values = AUDIT_ENTRY.toRecord(entry) as unknown as Insertable<BookTables["audit_entry"]>;
+  return kysely.insertInto("audit_entry").values(values).compile();
+}
+
+function adminTokenFromTable(row: Selectable<AdminTokenTable>): AdminTokenRow {
+  const { id, hash, prefix } = row;
+  return { id, hash, prefix, createdAtMs: Number(row.created_at), revokedAtMs: toOptionalNumber(row.revoked_at) };
+}
+
+function adminTokenToTable({ id, hash, prefix, createdAtMs, revokedAtMs }: AdminTokenRow) {
+  return { id, hash, prefix, created_at: createdAtMs, revoked_at: revokedAtMs };
+}
+
+function sessionFromTable(row: Selectable<AdminSessionTable>): SessionRow {
+  return {
+    hash: row.hash,
+    adminTokenId: row.admin_token_id,
+    tokenId: row.token_id,
+    createdAtMs: Number(row.created_at),
+    seenAtMs: Number(row.seen_at),
+    expiresAtMs: Number(row.expires_at),
+  };
+}

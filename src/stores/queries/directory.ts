@@ -1,0 +1,111 @@
+import { type CompiledQuery, type Selectable, sql } from "kysely";
+import type { DirectoryRows, GrantSearch, OrganizationSearch, TokenSearch } from "../directory-store.ts";
+import { BALANCE, type BookTables, GRANT } from "../schema.ts";
+import type { OrganizationTable, PortableDatabase, TokenTable } from "../tables.ts";
+import { type BudgetColumns, organizationFromTable, tokensWithBudget, withBudget } from "./accounts.ts";
+
+type OrganizationWithBalance = Selectable<OrganizationTable> & Selectable<BookTables["balance"]>;
+type TokenWithName = Selectable<TokenTable> & BudgetColumns & { organization_name: string };
+
+/** Looking through organizations, tokens and grants, the same for both stores and beside what completions wait for. */
+export function directoryRows(database: PortableDatabase): DirectoryRows {
+  return {
+    async organizations(page) {
+      const rows = await read<OrganizationWithBalance>(database, organizationQuery(database, page));
+      return rows.map((row) => ({ organization: organizationFromTable(row), balance: BALANCE.fromRecord(row) }));
+    },
+    async tokens(page) {
+      const rows = await read<TokenWithName>(database, tokenQuery(database, page));
+      return rows.map(({ organization_name, ...row }) => ({
+        token: withBudget(row),
+        organizationName: organization_name,
+      }));
+    },
+    async grants(page) {
+      return (await read<object>(database, grantQuery(database, page))).map(GRANT.fromRecord);
+    },
+  };
+}
+
+/** Runs one read beside the writes. */
+export async function read<Row>(
+  { snapshot, kysely }: PortableDatabase,
+  query: { compile(database: PortableDatabase["kysely"]): CompiledQuery },
+): Promise<Row[]> {
+  const [rows] = await snapshot([query.compile(kysely)]);
+  return (rows ?? []) as Row[];
+}
+
+function organizationQuery({ kysely }: PortableDatabase, { id, search, status, before, limit }: OrganizationSearch) {
+  let query = kysely
+    .selectFrom("organization")
+    .innerJoin("balance", "balance.organization_id", "organization.id")
+    .selectAll("organization")
+    .selectAll("balance")
+    .orderBy("organization.created_at", "desc")
+    .orderBy("organization.id", "desc")
+    .limit(limit);
+  if (id !== null) query = query.where("organization.id", "=", id);
+  if (status !== null) query = query.where("organization.status", "=", status);
+  if (search !== null) {
+    query = query.where((eb) => eb.or([eb("organization.id", "=", search), contains("organization.name", search)]));
+  }
+  if (before !== null) query = query.where(isBefore("organization", before));
+  return query;
+}
+
+function tokenQuery(database: PortableDatabase, page: TokenSearch) {
+  const { id, organizationId, search, before, limit } = page;
+  let query = tokensWithBudget(database.kysely)
+    .innerJoin("organization", "organization.id", "token.organization_id")
+    .select("organization.name as organization_name")
+    .orderBy("token.created_at", "desc")
+    .orderBy("token.id", "desc")
+    .limit(limit);
+  if (id !== null) query = query.where("token.id", "=", id);
+  if (organizationId !== null) query = query.where("token.organization_id", "=", organizationId);
+  if (search !== null) {
+    query = query.where((eb) =>
+      eb.or([eb("token.id", "=", search), eb("token.prefix", "=", search), contains("token.name", search)]),
+    );
+  }
+  const isRevoked = sql<boolean>`token.revoked_at IS NOT NULL`;
+  const hasExpired = sql<boolean>`(token.expires_at IS NOT NULL AND token.expires_at <= ${BigInt(page.nowMs)})`;
+  if (page.status === "revoked") query = query.where(isRevoked);
+  if (page.status === "expired") query = query.where(sql<boolean>`NOT ${isRevoked} AND ${hasExpired}`);
+  if (page.status === "active") query = query.where(sql<boolean>`NOT ${isRevoked} AND NOT ${hasExpired}`);
+  if (before !== null) query = query.where(isBefore("token", before));
+  return query;
+}
+
+function grantQuery({ kysely }: PortableDatabase, { organizationId, id, before, limit }: GrantSearch) {
+  let query = kysely
+    .selectFrom("credit_grant")
+    .selectAll()
+    .where("organization_id", "=", organizationId)
+    .orderBy("created_at", "desc")
+    .orderBy("id", "desc")
+    .limit(limit);
+  if (id !== null) query = query.where("id", "=", id);
+  return before === null ? query : query.where(isBefore("credit_grant", before));
+}
+
+/**
+ * Capital letters or not. A store may know those of ASCII alone (SQLite, and PostgreSQL with the locale C), so the text is
+ * also looked for as it is written at the beginning of a name, and all in capitals. What stands for any text in a pattern
+ * stands for itself.
+ */
+function contains(column: string, search: string) {
+  const small = search.toLowerCase();
+  const spellings = new Set([search, small, small.slice(0, 1).toUpperCase() + small.slice(1), search.toUpperCase()]);
+  const isLike = [...spellings].map((text) => {
+    const pattern = `%${text.replace(/[\\%_]/g, "\\$&")}%`;
+    return sql<boolean>`lower(${sql.ref(column)}) LIKE lower(${pattern}) ESCAPE '\\'`;
+  });
+  return sql<boolean>`(${sql.join(isLike, sql` OR `)})`;
+}
+
+function isBefore(table: string, { createdAtMs, id }: { createdAtMs: number; id: string }) {
+  const columns = sql`(${sql.ref(`${table}.created_at`)}, ${sql.ref(`${table}.id`)})`;
+  return sql<boolean>`${columns} < (${BigInt(createdAtMs)}, ${id})`;
+}

@@ -1,0 +1,254 @@
+import type { AdjustmentRow, HoldRow, RequestRow } from "../../credits/books.ts";
+import { endedStateOf } from "../../credits/books.ts";
+import { mergeDraws } from "../../credits/draws.ts";
+import { TOKEN_CLASSES, type TokenCounts } from "../../credits/price.ts";
+import { idAt, timeOfId } from "../../credits/request-id.ts";
+import type { ListedRequest, RequestRows, RequestSearch } from "../request-store.ts";
+import { ADJUSTMENT, HOLD, REQUEST } from "../schema.ts";
+import type { PortableDatabase } from "../tables.ts";
+import { read } from "./directory.ts";
+import { chargeEvent, lateEvent } from "./statement.ts";
+
+/** The clock of another node may be ahead. */
+const AHEAD_MS = 300_000;
+/** Longer than `AHEAD_MS`: a page that the time limit ends always contains the newest requests. */
+const FIRST_WINDOW_MS = 2 * AHEAD_MS;
+const WINDOW_GROWTH = 4;
+const CHUNK_ROWS_MAX = 1_000;
+/** A page is sent with the rows that were found by then. */
+const SEARCH_MS = 250;
+
+/**
+ * The request log, the same for both stores. Ids are UUIDv7, so a stretch of time is a range of ids, which the keys find
+ * organization by organization. Stretches grow until a page is full. Open holds are few: they are read at once.
+ */
+export function requestRows(database: PortableDatabase): RequestRows {
+  return {
+    requests: (search) => searchRequests(database, search),
+    async request(id) {
+      const [holds = [], requests = []] = await database.snapshot([
+        holdQuery(database).where("hold.id", "=", id).compile(),
+        requestQuery(database).where("request.id", "=", id).compile(),
+      ]);
+      const [open] = await namedHolds(database, holds as unknown as OpenNames[]);
+      if (open !== undefined) return open;
+      const [ended] = await listed(database, requests as unknown as RequestNames[]);
+      return ended;
+    },
+  };
+}
+
+interface OpenNames {
+  organization_name: string;
+}
+interface RequestNames {
+  organization_name: string;
+  token_name: string | null;
+  organization_id: string;
+  id: string;
+}
+
+async function searchRequests(database: PortableDatabase, search: RequestSearch) {
+  const startedAtMs = performance.now();
+  const found: ListedRequest[] = [];
+  const open = await openHolds(database, search);
+  const floorId = await floorOf(database, search, open);
+  if (floorId === undefined) return { rows: found, next: null };
+  let beforeId = search.before ?? idAt(search.toMs ?? Date.now() + AHEAD_MS);
+  let windowMs = FIRST_WINDOW_MS;
+  let chunk = search.limit;
+  for (;;) {
+    const openingId = idAt(Math.max(0, searchedTime(beforeId) - windowMs));
+    const fromId = openingId > floorId ? openingId : floorId;
+    const rows =
+      search.isRunning === true ? [] : await readWindow(database, search, { fromId, beforeId, limit: chunk });
+    const last = rows.length === chunk ? rows.at(-1)?.facts.holdId : undefined;
+    const reachedId = last ?? fromId;
+    const running = open.filter(({ facts: { holdId } }) => holdId >= reachedId && holdId < beforeId);
+    found.push(...[...rows, ...running].filter(search.keep).sort(newestFirst));
+    beforeId = reachedId;
+    if (found.length >= search.limit) {
+      const shown = found.slice(0, search.limit);
+      return { rows: shown, next: shown.at(-1)?.facts.holdId ?? null };
+    }
+    if (last === undefined) windowMs *= WINDOW_GROWTH;
+    // Matching rows are rare: more at once.
+    else chunk = Math.min(CHUNK_ROWS_MAX, chunk * 2);
+    if (beforeId <= floorId) return { rows: found, next: null };
+    if (performance.now() - startedAtMs > SEARCH_MS) return { rows: found, next: beforeId };
+  }
+}
+
+function newestFirst(a: ListedRequest, b: ListedRequest): number {
+  return a.facts.holdId < b.facts.holdId ? 1 : -1;
+}
+
+function searchedTime(id: string): number {
+  const timeMs = timeOfId(id);
+  if (timeMs === undefined) throw new RangeError("This is no cursor of this list.");
+  return timeMs;
+}
+
+/** The end of the search: the first request there is, or the beginning of the period. */
+async function floorOf(database: PortableDatabase, search: RequestSearch, open: readonly ListedRequest[]) {
+  const { organizationId, fromMs } = search;
+  const ended = search.isRunning === true ? undefined : await firstRequestId(database, organizationId);
+  const ids = [ended, ...open.map(({ facts }) => facts.holdId)];
+  const first = ids.reduce((least, id) => (least === undefined || (id !== undefined && id < least) ? id : least));
+  if (first === undefined || fromMs === null) return first;
+  const from = idAt(fromMs);
+  return from > first ? from : first;
+}
+
+/** The first ended request of an organization, or (null) of all. */
+export async function firstRequestId(database: PortableDatabase, organizationId: string | null) {
+  let query = database.kysely
+    .selectFrom("organization")
+    .select((eb) =>
+      eb
+        .selectFrom("request")
+        .select("request.id")
+        .whereRef("request.organization_id", "=", "organization.id")
+        .orderBy("request.id")
+        .limit(1)
+        .as("first_id"),
+    );
+  if (organizationId !== null) query = query.where("organization.id", "=", organizationId);
+  const rows = await read<{ first_id: string | null }>(database, query);
+  const [first] = rows.flatMap(({ first_id }) => first_id ?? []).sort();
+  return first;
+}
+
+/** The open holds that a search asks for; what is in their details, SQL cannot filter. */
+async function openHolds(database: PortableDatabase, search: RequestSearch): Promise<ListedRequest[]> {
+  const { organizationId, tokenId, model, requestId, isRunning, hasFailed } = search;
+  if (isRunning === false || hasFailed === true) return [];
+  let query = holdQuery(database);
+  if (organizationId !== null) query = query.where("organization.id", "=", organizationId);
+  const rows = await namedHolds(database, await read<OpenNames>(database, query));
+  const isWanted = ({ facts }: ListedRequest) =>
+    (tokenId === null || facts.tokenId === tokenId) &&
+    (model === null || facts.model === model) &&
+    (requestId === null || facts.requestId === requestId);
+  return rows.filter(isWanted);
+}
+
+async function readWindow(
+  database: PortableDatabase,
+  search: RequestSearch,
+  { fromId, beforeId, limit }: { fromId: string; beforeId: string; limit: number },
+): Promise<ListedRequest[]> {
+  let query = requestQuery(database)
+    .where("request.id", ">=", fromId)
+    .where("request.id", "<", beforeId)
+    .orderBy("request.id", "desc")
+    .limit(limit);
+  if (search.organizationId !== null) query = query.where("organization.id", "=", search.organizationId);
+  if (search.tokenId !== null) query = query.where("request.token_id", "=", search.tokenId);
+  if (search.model !== null) query = query.where("request.model", "=", search.model);
+  if (search.requestId !== null) query = query.where("request.request_id", "=", search.requestId);
+  if (search.endings !== null) query = query.where("request.ending", "in", search.endings);
+  if (search.hasFailed === false) query = query.where("request.failure", "is", null);
+  if (search.hasFailed === true) {
+    // The late settlement of a recovered request may tell of a failure.
+    query = query.where((eb) => eb.or([eb("request.failure", "is not", null), eb("request.ending", "=", "recovered")]));
+  }
+  return listed(database, await read<RequestNames>(database, query));
+}
+
+function holdQuery({ kysely }: PortableDatabase) {
+  return kysely
+    .selectFrom("hold")
+    .innerJoin("organization", "organization.id", "hold.organization_id")
+    .selectAll("hold")
+    .select("organization.name as organization_name");
+}
+
+function requestQuery({ kysely }: PortableDatabase) {
+  return (
+    kysely
+      .selectFrom("organization")
+      // The organizations first, then their requests by the key: a database that has no better way keeps to this order.
+      .crossJoin("request")
+      .whereRef("request.organization_id", "=", "organization.id")
+      .leftJoin("token", (join) =>
+        join.onRef("token.organization_id", "=", "request.organization_id").onRef("token.id", "=", "request.token_id"),
+      )
+      .selectAll("request")
+      .select(["organization.name as organization_name", "token.name as token_name"])
+  );
+}
+
+async function namedHolds(database: PortableDatabase, rows: readonly OpenNames[]): Promise<ListedRequest[]> {
+  const holds = rows.map((row) => ({ organizationName: row.organization_name, hold: HOLD.fromRecord(row) }));
+  const ids = [...new Set(holds.map(({ hold }) => hold.details.tokenId))];
+  const query = database.kysely.selectFrom("token").select(["id", "name"]).where("id", "in", ids);
+  const tokens = ids.length === 0 ? [] : await read<{ id: string; name: string }>(database, query);
+  const nameOf = new Map(tokens.map(({ id, name }) => [id, name]));
+  return holds.map(({ hold, organizationName }) => {
+    const names = { organizationName, tokenName: nameOf.get(hold.details.tokenId) ?? null };
+    return { ...names, ...listedHold(hold) };
+  });
+}
+
+type Unnamed = Omit<ListedRequest, "organizationName" | "tokenName">;
+
+function listedHold({ organizationId, holdId, amount, draws, madeAtMs, details }: HoldRow): Unnamed {
+  const { tokens, ...facts } = details;
+  const nothing = { charged: 0n, shortfall: 0n, credited: 0n, trace: null, end: null, events: [] };
+  return { facts: { ...facts, organizationId, holdId }, state: "open", amount, tokens, draws, madeAtMs, ...nothing };
+}
+
+/** Adds the late settlements and the credits of requests. */
+async function listed(database: PortableDatabase, rows: readonly RequestNames[]): Promise<ListedRequest[]> {
+  const charged = rows.filter((row) => (row as { ending?: string }).ending !== "released");
+  const found = charged.length === 0 ? [] : await read<object>(database, adjustmentQuery(database, charged));
+  const ofRequest = Map.groupBy(found.map(ADJUSTMENT.fromRecord), ({ holdId }) => holdId);
+  return rows.map((row) => {
+    const names = { organizationName: row.organization_name, tokenName: row.token_name };
+    return { ...names, ...listedRequest(REQUEST.fromRecord(row), ofRequest.get(row.id) ?? []) };
+  });
+}
+
+function adjustmentQuery({ kysely }: PortableDatabase, rows: readonly RequestNames[]) {
+  return kysely
+    .selectFrom("adjustment")
+    .selectAll()
+    .where("organization_id", "in", [...new Set(rows.map(({ organization_id }) => organization_id))])
+    .where(
+      "hold_id",
+      "in",
+      rows.map(({ id }) => id),
+    );
+}
+
+function listedRequest(request: RequestRow, adjustments: readonly AdjustmentRow[]): Unnamed {
+  const late = adjustments.find(({ kind }) => kind === "late_settlement");
+  const credits = adjustments.filter(({ kind }) => kind === "credit");
+  const { amount, madeAtMs, tokens, cost, shortfall, draws, trace, end } = request;
+  const common = { amount, madeAtMs, credited: credits.reduce((sum, credit) => sum + credit.amount, 0n) };
+  const state = endedStateOf(end);
+  const events = end === "released" ? [] : [chargeEvent(request)];
+  if (late === undefined || late.settlement === null) {
+    return { ...common, facts: request, state, tokens, charged: cost, shortfall, draws, trace, end, events };
+  }
+  const { upstream, prices, tokens: more, shortfall: shortfallMore, trace: lateTrace, end: lateEnd } = late.settlement;
+  return {
+    ...common,
+    facts: { ...request, upstream, prices },
+    state,
+    tokens: sumOfTokens(tokens, more),
+    charged: cost + late.amount,
+    shortfall: shortfall + shortfallMore,
+    draws: mergeDraws(draws, late.draws).filter((draw) => draw.amount !== 0n),
+    trace: lateTrace,
+    end: lateEnd,
+    events: [...events, lateEvent(request, late)],
+  };
+}
+
+function sumOfTokens(tokens: TokenCounts, more: TokenCounts): TokenCounts {
+  const sum = { ...tokens };
+  for (const tokenClass of TOKEN_CLASSES) sum[tokenClass] += more[tokenClass];
+  return sum;
+}

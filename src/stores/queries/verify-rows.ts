@@ -1,0 +1,175 @@
+import type {
+  AdjustmentRow,
+  BalanceRow,
+  Draw,
+  GrantRow,
+  HoldRow,
+  IdempotencyKeyRow,
+  RequestRow,
+  TokenBalanceRow,
+} from "../../credits/books.ts";
+import { sumOf } from "../../credits/draws.ts";
+import { priceOf, TOKEN_CLASSES } from "../../credits/price.ts";
+import { isBookedLate } from "../../credits/request-id.ts";
+
+/** The checks of single rows, with the numbers of the invariants in docs/ledger.md. */
+export type Report = (invariant: number, message: string, holdId?: string | null) => void;
+
+/** How long after its expiry an open hold may still wait for the sweeper. */
+const SWEEP_GRACE_MS = 30_000;
+/** No hold lives as long: an expiry further away comes of a clock that was wrong. */
+const LIFE_MS_MAX = 86_400_000;
+
+export function checkRequest(request: RequestRow, late: readonly AdjustmentRow[], report: Report): void {
+  const { holdId, cost, shortfall, amount, tokens, prices, draws, basis, end, endedAtMs, isLate } = request;
+  const price = priceOf(tokens, prices);
+  if (cost + shortfall !== price) {
+    report(4, `Cost and shortfall add up to ${cost + shortfall}, but the tokens cost ${price}.`, holdId);
+  }
+  if (cost < 0n || shortfall < 0n || amount < 0n) report(6, "The request has an amount below 0.", holdId);
+  if (TOKEN_CLASSES.some((tokenClass) => tokens[tokenClass] < 0)) report(6, "It has a token count below 0.", holdId);
+  if (sumOf(draws) !== cost) report(2, `The request draws ${sumOf(draws)} on grants instead of ${cost}.`, holdId);
+  checkDraws(draws, holdId, report);
+  if (end === "released" && price !== 0n) report(4, "The request was released and has a charge.", holdId);
+  if ((end === "released") !== (basis === null)) report(4, `A basis of ${basis} does not fit the end ${end}.`, holdId);
+  // The statement would not find it.
+  if (isLate !== isBookedLate(holdId, endedAtMs))
+    report(3, "is_late does not fit its id and its booking time.", holdId);
+  if (late.length > 1) report(7, `The request has ${late.length} late settlements.`, holdId);
+  for (const row of late) checkLateSettlement(request, row, report);
+}
+
+function checkLateSettlement(request: RequestRow, late: AdjustmentRow, report: Report): void {
+  const { holdId, end } = request;
+  const { settlement, amount, draws } = late;
+  if (end !== "recovered") report(7, `The request ended as ${end}, but has a late settlement.`, holdId);
+  if (settlement === null) {
+    report(4, "The late settlement has no tokens.", holdId);
+    return;
+  }
+  const tokens = { ...request.tokens };
+  for (const tokenClass of TOKEN_CLASSES) tokens[tokenClass] += settlement.tokens[tokenClass];
+  if (TOKEN_CLASSES.some((tokenClass) => tokens[tokenClass] < 0)) {
+    report(6, "The late settlement leaves a token count below 0.", holdId);
+    return;
+  }
+  const price = priceOf(tokens, settlement.prices);
+  const charged = request.cost + amount + request.shortfall + settlement.shortfall;
+  if (charged < price)
+    report(4, `The late settlement charges ${charged} in all, but the tokens cost ${price}.`, holdId);
+  if (charged > price && amount > 0n) report(4, `It charges ${charged} in all, more than the price ${price}.`, holdId);
+  if (request.cost + amount < 0n || request.shortfall + settlement.shortfall < 0n) {
+    report(6, "The late settlement leaves an amount below 0.", holdId);
+  }
+  if (sumOf(draws) !== amount) report(2, `It draws ${sumOf(draws)} on grants instead of ${amount}.`, holdId);
+}
+
+export function checkHold(hold: HoldRow, nowMs: number, report: Report): void {
+  const { holdId, amount, draws, expiresAtMs } = hold;
+  if (amount < 0n) report(6, "The hold has an amount below 0.", holdId);
+  if (sumOf(draws) !== amount) report(2, `The hold draws ${sumOf(draws)} on grants instead of ${amount}.`, holdId);
+  checkDraws(draws, holdId, report);
+  const overdueMs = nowMs - expiresAtMs;
+  if (overdueMs > SWEEP_GRACE_MS) report(8, `The hold is open ${overdueMs} ms after its expiry.`, holdId);
+  if (-overdueMs > LIFE_MS_MAX) report(8, `The hold expires only in ${-overdueMs} ms.`, holdId);
+}
+
+function checkDraws(draws: readonly Draw[], holdId: string, report: Report): void {
+  if (draws.some(({ amount }) => amount <= 0n)) report(2, "A draw on a grant is not above 0.", holdId);
+}
+
+/** `drawn`: what holds, requests, late settlements, revocations and lapses took of it, by grant. */
+export function checkGrant(grant: GrantRow, taken: Taken, report: Report): void {
+  const { id, amount, revoked, remaining, state } = grant;
+  const { drawn = 0n, lapsed = 0n, revoked: adjusted = 0n } = taken;
+  if (revoked !== adjusted) report(1, `Of the grant ${id} ${revoked} are revoked, but revocations say ${adjusted}.`);
+  if (remaining < 0n || revoked < 0n || remaining > amount) report(6, `The grant ${id} has an impossible amount.`);
+  const left = amount - revoked - drawn - lapsed;
+  if (state === "pending") {
+    if (remaining !== 0n || drawn + lapsed !== 0n) report(1, `The grant ${id} is used before it takes effect.`);
+  } else if (left !== remaining) {
+    report(1, `Of the grant ${id} ${remaining} remain, but ${left} are neither revoked nor drawn nor expired.`);
+  }
+  if (state === "lapsed" && remaining !== 0n) report(1, `The grant ${id} has expired, but ${remaining} remain.`);
+}
+
+/** Amounts that were taken of a grant. */
+export interface Taken {
+  drawn?: bigint;
+  lapsed?: bigint;
+  revoked?: bigint;
+}
+
+export function checkBalance(
+  balance: BalanceRow,
+  totals: Omit<BalanceRow, "organizationId" | "nextChangeAtMs">,
+  report: Report,
+): void {
+  const { granted, available, held, spent, expired } = balance;
+  const sum = available + held + spent + expired;
+  if (granted !== sum) report(1, `Granted is ${granted}, but available, held, spent and expired add up to ${sum}.`);
+  if (granted !== totals.granted) report(1, `Granted is ${granted}, but the grants add up to ${totals.granted}.`);
+  if (available !== totals.available) {
+    report(1, `Available is ${available}, but what remains of the grants adds up to ${totals.available}.`);
+  }
+  if (expired !== totals.expired) report(1, `Expired is ${expired}, but the lapses add up to ${totals.expired}.`);
+  if (held !== totals.held) report(2, `Held is ${held}, but the open holds add up to ${totals.held}.`);
+  if (spent !== totals.spent) report(3, `Spent is ${spent}, but charges less credits add up to ${totals.spent}.`);
+  for (const [name, amount] of Object.entries({ granted, available, held, spent, expired })) {
+    if (amount < 0n) report(6, `The balance has ${amount} ${name}.`);
+  }
+}
+
+/** Checks that the next change of a balance is no later than that of any of its grants. */
+export function checkNextChange({ nextChangeAtMs }: BalanceRow, grants: readonly GrantRow[], report: Report): void {
+  const changes = grants.flatMap(({ state, effectiveAtMs, expiresAtMs, remaining }) => {
+    if (state === "pending") return [effectiveAtMs];
+    return remaining > 0n && expiresAtMs !== null ? [expiresAtMs] : [];
+  });
+  const first = changes.reduce((least, atMs) => Math.min(least, atMs), Number.POSITIVE_INFINITY);
+  if ((nextChangeAtMs ?? Number.POSITIVE_INFINITY) > first) {
+    report(10, `A grant changes at ${first}, but the next change of the balance is ${nextChangeAtMs}.`);
+  }
+}
+
+export function checkTokenBalance(row: TokenBalanceRow, sums: { held: bigint; spent: bigint }, report: Report): void {
+  const { tokenId, cap, held, spent } = row;
+  if (cap < 0n || held < 0n || spent < 0n) report(6, `The balance of the token ${tokenId} is below 0.`);
+  if (held !== sums.held) report(2, `The token ${tokenId} holds ${held}, but its open holds add up to ${sums.held}.`);
+  if (spent !== sums.spent) {
+    report(3, `The token ${tokenId} has spent ${spent}, but its charges less credits add up to ${sums.spent}.`);
+  }
+}
+
+/** A key names a request that came with it and was not released; only a charged one has an answer. */
+export function checkKey(
+  row: IdempotencyKeyRow,
+  of: { hold?: HoldRow | undefined; request?: RequestRow | undefined; isSettledLate: boolean },
+  report: Report,
+): void {
+  const { key, holdId, answer } = row;
+  const { hold, request, isSettledLate } = of;
+  const name = JSON.stringify(key);
+  const ownKey = request?.idempotencyKey ?? hold?.details.idempotencyKey ?? null;
+  if (hold === undefined && request === undefined) {
+    report(9, `The key ${name} names no request.`, holdId);
+    return;
+  }
+  if (ownKey !== key) report(9, `The key ${name} names a request that came without it.`, holdId);
+  if (request?.end === "released") report(9, `The key ${name} names a request that was released.`, holdId);
+  const isCharged = request !== undefined && (request.end !== "recovered" || isSettledLate);
+  if (answer !== null && !isCharged) report(9, `The key ${name} has the answer of a request without a charge.`, holdId);
+}
+
+/** A credit or revocation names what it was booked on. */
+export function checkAdjustment(row: AdjustmentRow, request: RequestRow | undefined, report: Report): void {
+  const { id, kind, amount, draws, holdId, tokenId } = row;
+  if (sumOf(draws) !== amount) report(2, `The adjustment ${id} of ${amount} draws ${sumOf(draws)} on grants.`, holdId);
+  if (kind !== "late_settlement" && amount < 0n) report(6, `The adjustment ${id} has an amount below 0.`, holdId);
+  if (holdId === null) {
+    if (kind === "late_settlement") report(7, `The late settlement ${id} names no request.`);
+    return;
+  }
+  if (request === undefined) report(7, `The adjustment ${id} names a request that does not exist.`, holdId);
+  else if (tokenId !== request.tokenId) report(3, `The adjustment ${id} names the token of another request.`, holdId);
+}

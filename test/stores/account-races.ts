@@ -1,0 +1,178 @@
+import { randomBytes } from "node:crypto";
+import { v7 } from "uuid";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { AuditRow } from "../../src/credits/audit.ts";
+import type { AccountRows, OrganizationChange, OrganizationRow, Store, TokenRow } from "../../src/stores/store.ts";
+import { randomId, type Subject } from "./fixture.ts";
+
+const ROUNDS = 20;
+const NOW = 1_790_000_000_000;
+
+function recordOf(organizationId: string, subjectId = organizationId, action = "organization.change") {
+  const actor = { actorKind: "operator", actorId: null, address: null, requestId: null } as const;
+  return (before: OrganizationChange | null, after: OrganizationChange | null): AuditRow => ({
+    id: v7(),
+    madeAtMs: NOW,
+    ...actor,
+    action,
+    organizationId,
+    subjectId,
+    before,
+    after,
+  });
+}
+
+function tokenOf(organizationId: string, changes: Partial<TokenRow> = {}): TokenRow {
+  const terms = { prefix: "sk-tg-races", scopes: [], models: null, limits: null, createdAtMs: NOW };
+  const state = { expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null, successorId: null };
+  const hash = new Uint8Array(randomBytes(32));
+  return { id: randomId("tok"), organizationId, name: "t", hash, ...terms, ...state, ...changes };
+}
+
+/** Changes of organizations and tokens at the same time, on one instance and on two, as on two nodes. */
+export function accountRaceCases(subject: Subject): void {
+  let other: Store;
+  beforeAll(async () => {
+    other = await subject.openAnother();
+  });
+  afterAll(() => other.close());
+  const nodes: Nodes = {
+    subject,
+    alternate: (index) => (index % 2 === 0 ? subject.store.accounts : other.accounts),
+    auditOf: (organizationId) => subject.store.admin.audit({ organizationId, action: null, before: null, limit: 200 }),
+  };
+  organizationCases(nodes);
+  rotationCases(nodes);
+  replacementCases(nodes);
+}
+
+interface Nodes {
+  subject: Subject;
+  /** The rows of one instance and of the other, by turns. */
+  alternate(index: number): AccountRows;
+  auditOf(organizationId: string): Promise<AuditRow[]>;
+}
+
+function organizationCases({ subject, alternate, auditOf }: Nodes): void {
+  test("changes of different fields of an organization at the same time are all kept", async () => {
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const id = await subject.organization();
+      const changes: OrganizationChange[] = [
+        { status: "suspended" },
+        { limits: { requestsPerMinute: round + 1 } },
+        { name: `Round ${round}` },
+        { keepsConversations: true },
+      ];
+      await Promise.all(
+        changes.map((change, index) => alternate(round + index).changeOrganization(id, change, recordOf(id))),
+      );
+      expect(await subject.store.accounts.organization(id)).toMatchObject(Object.assign({}, ...changes));
+      const records = await auditOf(id);
+      expect(records.map(({ after }) => after)).toEqual(expect.arrayContaining(changes));
+      expect(records).toHaveLength(changes.length);
+    }
+  });
+
+  test("each record of a change names the value that was there before it, however many change it at once", async () => {
+    const id = await subject.organization();
+    const limitOf = (row: OrganizationRow | undefined) => row?.limits?.requestsPerMinute ?? null;
+    const counts = Array.from({ length: ROUNDS }, (_, index) => index + 1);
+    await Promise.all(
+      counts.map((requestsPerMinute, index) =>
+        alternate(index).changeOrganization(id, { limits: { requestsPerMinute } }, recordOf(id)),
+      ),
+    );
+    const limitIn = (part: AuditRow["before"]) =>
+      (part as OrganizationChange | null)?.limits?.requestsPerMinute ?? null;
+    const next = new Map((await auditOf(id)).map(({ before, after }) => [limitIn(before), limitIn(after)]));
+    expect(next.size).toBe(ROUNDS);
+    // The records form one chain from the first value to the last.
+    let value: number | null = null;
+    for (let step = 0; step < ROUNDS; step += 1) value = next.get(value) ?? null;
+    expect(value).toBe(limitOf(await subject.store.accounts.organization(id)));
+  });
+
+  test("a change to the values that an organization has is not written and not recorded", async () => {
+    const id = await subject.organization();
+    const same = { name: "Contract", status: "active", limits: null, keepsConversations: false } as const;
+    expect(await subject.store.accounts.changeOrganization(id, same, recordOf(id))).toMatchObject(same);
+    expect(await auditOf(id)).toEqual([]);
+    expect(await subject.store.accounts.changeOrganization("org_none", same, recordOf(id))).toBeUndefined();
+  });
+}
+
+function rotationCases({ subject, alternate, auditOf }: Nodes): void {
+  test("a token that is rotated several times at once gets one successor and one record", async () => {
+    const organizationId = await subject.organization();
+    const old = tokenOf(organizationId);
+    await subject.store.accounts.insertToken(old, null);
+    const successors = Array.from({ length: ROUNDS }, () => tokenOf(organizationId));
+    const written = await Promise.all(
+      successors.map((successor, index) => {
+        const record = recordOf(organizationId, old.id, "token.rotate")(null, null);
+        return alternate(index).replaceToken(old.id, NOW + 1, successor, record);
+      }),
+    );
+    expect(written.filter(Boolean)).toHaveLength(1);
+    const [winner] = successors.filter((_, index) => written[index]);
+    expect(await subject.store.accounts.token(old.id)).toMatchObject({ successorId: winner?.id, expiresAtMs: NOW + 1 });
+    const tokens = await subject.store.accounts.tokens({ organizationId, after: null, limit: 100 });
+    expect(tokens.map(({ id }) => id).sort()).toEqual([old.id, winner?.id].sort());
+    expect(await auditOf(organizationId)).toHaveLength(1);
+  });
+
+  test("a token that is revoked several times at once has one record of it", async () => {
+    const organizationId = await subject.organization();
+    const token = tokenOf(organizationId);
+    await subject.store.accounts.insertToken(token, null);
+    const times = Array.from({ length: ROUNDS }, (_, index) => NOW + index);
+    const written = await Promise.all(
+      times.map((atMs, index) => {
+        const record = recordOf(organizationId, token.id, "token.revoke")(null, null);
+        return alternate(index).revokeToken(token.id, atMs, record);
+      }),
+    );
+    expect(written.filter(Boolean)).toHaveLength(1);
+    expect((await subject.store.accounts.token(token.id))?.revokedAtMs).toBe(times[written.indexOf(true)]);
+    expect(await auditOf(organizationId)).toHaveLength(1);
+  });
+}
+
+function replacementCases({ subject, alternate }: Nodes): void {
+  test("a successor that is replaced several times at once is replaced once", async () => {
+    const organizationId = await subject.organization();
+    const [old, unused] = [tokenOf(organizationId), tokenOf(organizationId)];
+    await subject.store.accounts.insertToken(old, null);
+    await subject.store.accounts.replaceToken(old.id, NOW + 1, unused);
+    const successors = Array.from({ length: ROUNDS }, () => tokenOf(organizationId));
+    const replacement = { oldId: old.id, unusedId: unused.id, oldExpiresAtMs: NOW + 1, atMs: NOW };
+    const written = await Promise.all(
+      successors.map((successor, index) => alternate(index).replaceSuccessor({ ...replacement, successor })),
+    );
+    expect(written.filter(Boolean)).toHaveLength(1);
+    const [winner] = successors.filter((_, index) => written[index]);
+    expect((await subject.store.accounts.token(old.id))?.successorId).toBe(winner?.id);
+    expect((await subject.store.accounts.token(unused.id))?.revokedAtMs).toBe(NOW);
+    expect(await subject.store.accounts.tokens({ organizationId, after: null, limit: 100 })).toHaveLength(3);
+  });
+
+  test("of a use and a replacement of a successor at once, a successor that was used is not revoked", async () => {
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const organizationId = await subject.organization();
+      const [old, successor] = [tokenOf(organizationId), tokenOf(organizationId)];
+      await subject.store.accounts.insertToken(old, null);
+      await subject.store.accounts.replaceToken(old.id, NOW + 1, successor);
+      const replacement = { oldId: old.id, unusedId: successor.id, oldExpiresAtMs: NOW + 1, atMs: NOW };
+      const use = () => alternate(round).noteUses([{ tokenId: successor.id, atMs: NOW }]);
+      const replace = () =>
+        alternate(round + 1).replaceSuccessor({ ...replacement, successor: tokenOf(organizationId) });
+      const [first, second] = round % 2 === 0 ? [use(), replace()] : [replace(), use()];
+      const isReplaced = (await Promise.all([first, second])).includes(true);
+      const after = await subject.store.accounts.token(successor.id);
+      expect(after?.revokedAtMs).toBe(isReplaced ? NOW : null);
+      expect(
+        await subject.store.accounts.replaceSuccessor({ ...replacement, successor: tokenOf(organizationId) }),
+      ).toBe(false);
+    }
+  });
+}

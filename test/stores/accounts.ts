@@ -1,0 +1,219 @@
+import { randomBytes } from "node:crypto";
+import { expect, test } from "vitest";
+import { SCOPES } from "../../src/api/scope.ts";
+import { StoreUnavailableError } from "../../src/errors.ts";
+import type { TokenRow } from "../../src/stores/store.ts";
+import { randomId, type Subject } from "./fixture.ts";
+
+const STRANGE_NAMES = [
+  "",
+  " ",
+  "O'Brien",
+  '"; DROP TABLE organization; --',
+  "`$1` ? :name @name",
+  "back\\slash\nnew line\ttab\r",
+  "日本語 العربية é e\u0301",
+  "👩‍👩‍👧‍👦🏳️‍🌈",
+  "\u{10FFFF}\u200B\uFEFF",
+  "long ".repeat(4_000),
+];
+
+export function accountCases(subject: Subject): void {
+  organizationCases(subject);
+  tokenCases(subject);
+  tokenChangeCases(subject);
+}
+
+function organizationCases(subject: Subject): void {
+  test("the playground organization is there from the start, without credits", async () => {
+    const organization = await subject.store.accounts.organization("org_playground");
+    expect(organization).toMatchObject({ id: "org_playground", kind: "playground" });
+    expect(await subject.books.balance("org_playground")).toMatchObject({ granted: 0n, available: 0n });
+    await subject.expectSound("org_playground");
+  });
+
+  test.each(STRANGE_NAMES.map((name) => [JSON.stringify(name).slice(0, 40), name]))(
+    "an organization named %s is given back as it was",
+    async (_, name) => {
+      const organization = { id: randomId("org"), name, kind: "standard", createdAtMs: 1_790_000_000_123 } as const;
+      await subject.store.accounts.insertOrganization(organization);
+      const fresh = { status: "active", limits: null, keepsConversations: false };
+      expect(await subject.store.accounts.organization(organization.id)).toEqual({ ...organization, ...fresh });
+    },
+  );
+
+  test("a name with NUL is kept whole or refused, never cut off", async () => {
+    const { accounts } = subject.store;
+    const organization = { id: randomId("org"), name: "a\0b", kind: "standard", createdAtMs: 1 } as const;
+    const refusal = await accounts.insertOrganization(organization).then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+    expect(refusal).not.toBeInstanceOf(StoreUnavailableError);
+    const kept = await accounts.organization(organization.id);
+    expect(kept?.name).toEqual(refusal === undefined ? organization.name : undefined);
+  });
+
+  test("an organization begins with an empty balance", async () => {
+    const id = await subject.organization();
+    const zero = { granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n };
+    expect(await subject.books.balance(id)).toEqual({ organizationId: id, ...zero, nextChangeAtMs: null });
+  });
+
+  test("the same organization is written once, and the second time changes nothing", async () => {
+    const id = await subject.organization(5n);
+    const again = { id, name: "Other", kind: "standard", createdAtMs: 2 } as const;
+    await expect(subject.store.accounts.insertOrganization(again)).rejects.not.toBeInstanceOf(StoreUnavailableError);
+    expect((await subject.store.accounts.organization(id))?.name).toBe("Contract");
+    expect((await subject.books.balance(id))?.available).toBe(5n);
+  });
+
+  test("what is not there is undefined", async () => {
+    const { accounts } = subject.store;
+    expect(await accounts.organization("org_absent")).toBeUndefined();
+    expect(await accounts.token("tok_absent")).toBeUndefined();
+    expect(await accounts.tokenByHash(randomBytes(32))).toBeUndefined();
+    expect(await subject.books.balance("org_absent")).toBeUndefined();
+  });
+
+  test("pages of organizations hold each once, in the order of their ids", async () => {
+    const made = [await subject.organization(), await subject.organization(), await subject.organization()];
+    const seen: string[] = [];
+    for (;;) {
+      const page = await subject.store.accounts.organizations({ after: seen.at(-1) ?? null, limit: 2 });
+      seen.push(...page.map(({ id }) => id));
+      if (page.length < 2) break;
+    }
+    expect(seen).toEqual([...new Set(seen)].sort());
+    expect(seen).toEqual(expect.arrayContaining(made));
+  });
+}
+
+function tokenOf(organizationId: string, token: Partial<TokenRow> = {}): TokenRow {
+  return {
+    id: randomId("tok"),
+    organizationId,
+    name: "test",
+    hash: new Uint8Array(randomBytes(32)),
+    prefix: "sk-tg-abcd",
+    scopes: [...SCOPES],
+    models: null,
+    limits: null,
+    createdAtMs: 1_790_000_000_123,
+    expiresAtMs: null,
+    revokedAtMs: null,
+    lastUsedAtMs: null,
+    successorId: null,
+    ...token,
+  };
+}
+
+/** Drivers give bytes in classes of their own. */
+function plain<Row extends TokenRow>(token: Row | undefined): Row | undefined {
+  return token && { ...token, hash: new Uint8Array(token.hash) };
+}
+
+function tokenCases(subject: Subject): void {
+  test("a token is given back as it was, by id and by hash", async () => {
+    const { accounts } = subject.store;
+    const organizationId = await subject.organization();
+    const bare = tokenOf(organizationId);
+    const full = tokenOf(organizationId, {
+      name: STRANGE_NAMES[3] ?? "",
+      hash: new Uint8Array(32),
+      scopes: ["models:read"],
+      models: ["sandbox/echo", 'a"b'],
+      limits: { requestsPerMinute: 5 },
+      expiresAtMs: 1_790_000_000_456,
+      revokedAtMs: 1_790_000_000_789,
+    });
+    for (const token of [bare, full]) {
+      await accounts.insertToken(token, null);
+      expect(plain(await accounts.token(token.id))).toEqual({ ...token, budget: null });
+      expect(plain(await accounts.tokenByHash(token.hash))).toEqual({
+        ...token,
+        organizationKind: "standard",
+        organizationStatus: "active",
+        organizationLimits: null,
+        organizationKeepsConversations: false,
+      });
+    }
+  });
+
+  test("a token of the playground says so", async () => {
+    const token = tokenOf("org_playground");
+    await subject.store.accounts.insertToken(token, null);
+    expect((await subject.store.accounts.tokenByHash(token.hash))?.organizationKind).toBe("playground");
+  });
+
+  test("no two tokens have one hash or one id", async () => {
+    const { accounts } = subject.store;
+    const token = tokenOf(await subject.organization());
+    const other = await subject.organization();
+    await accounts.insertToken(token, null);
+    const sameHash = tokenOf(other, { hash: token.hash });
+    await expect(accounts.insertToken(sameHash, null)).rejects.not.toBeInstanceOf(StoreUnavailableError);
+    const sameId = tokenOf(other, { id: token.id });
+    await expect(accounts.insertToken(sameId, null)).rejects.not.toBeInstanceOf(StoreUnavailableError);
+    expect(plain(await accounts.token(token.id))).toEqual({ ...token, budget: null });
+  });
+
+  test("pages of tokens hold each once, of one organization or of all", async () => {
+    const { accounts } = subject.store;
+    const organizationId = await subject.organization();
+    const ids = ["tok_a", "tok_B", "tok_b", "tok_é", "tok_z"].map((id) => `${id}_${organizationId}`);
+    for (const id of ids) await accounts.insertToken(tokenOf(organizationId, { id }), null);
+    const walk = async (filter: string | null) => {
+      const seen: string[] = [];
+      for (;;) {
+        const page = await accounts.tokens({ organizationId: filter, after: seen.at(-1) ?? null, limit: 2 });
+        seen.push(...page.map(({ id }) => id));
+        if (page.length < 2) return seen;
+      }
+    };
+    const inBytes = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b));
+    expect(await walk(organizationId)).toEqual([...ids].sort(inBytes));
+    const all = await walk(null);
+    expect(new Set(all).size).toBe(all.length);
+    expect(all).toEqual(expect.arrayContaining(ids));
+  });
+}
+
+function tokenChangeCases(subject: Subject): void {
+  test("a token is revoked once", async () => {
+    const { accounts } = subject.store;
+    const token = tokenOf(await subject.organization());
+    await accounts.insertToken(token, null);
+    expect(await accounts.revokeToken(token.id, 1_800_000_000_001)).toBe(true);
+    expect(await accounts.revokeToken(token.id, 1_800_000_000_002)).toBe(false);
+    expect((await accounts.token(token.id))?.revokedAtMs).toBe(1_800_000_000_001);
+    expect(await accounts.revokeToken("tok_absent", 1)).toBe(false);
+  });
+
+  test("a successor ends its predecessor, no later than it would have ended", async () => {
+    const { accounts } = subject.store;
+    const organizationId = await subject.organization();
+    for (const [before, after] of [
+      [null, 2_000],
+      [3_000, 2_000],
+      [1_000, 1_000],
+    ] as const) {
+      const old = tokenOf(organizationId, { expiresAtMs: before });
+      const successor = tokenOf(organizationId);
+      await accounts.insertToken(old, null);
+      await accounts.replaceToken(old.id, 2_000, successor);
+      expect((await accounts.token(old.id))?.expiresAtMs).toBe(after);
+      expect(plain(await accounts.token(successor.id))).toEqual({ ...successor, budget: null });
+    }
+  });
+
+  test("a successor that cannot be written leaves its predecessor alone", async () => {
+    const { accounts } = subject.store;
+    const old = tokenOf(await subject.organization());
+    await accounts.insertToken(old, null);
+    const successor = tokenOf(old.organizationId, { hash: old.hash });
+    await expect(accounts.replaceToken(old.id, 2_000, successor)).rejects.toThrow();
+    expect(plain(await accounts.token(old.id))).toEqual({ ...old, budget: null });
+    expect(await accounts.token(successor.id)).toBeUndefined();
+  });
+}

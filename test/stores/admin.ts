@@ -1,0 +1,229 @@
+import { randomBytes } from "node:crypto";
+import { v7 } from "uuid";
+import { expect, test } from "vitest";
+import { SCOPES } from "../../src/api/scope.ts";
+import type { AuditRow } from "../../src/credits/audit.ts";
+import type { AdminTokenRow, SessionRow, TokenRow } from "../../src/stores/store.ts";
+import { randomId, type Subject } from "./fixture.ts";
+
+const hash = () => new Uint8Array(randomBytes(32));
+const NOW = 1_790_000_000_000;
+
+function adminTokenOf(changes: Partial<AdminTokenRow> = {}): AdminTokenRow {
+  return { id: randomId("adm"), hash: hash(), prefix: "tg-admin-abc", createdAtMs: NOW, revokedAtMs: null, ...changes };
+}
+
+function sessionOf(changes: Partial<SessionRow> = {}): SessionRow {
+  const times = { createdAtMs: NOW, seenAtMs: NOW, expiresAtMs: NOW + 10 };
+  return { hash: hash(), adminTokenId: "adm_first", tokenId: null, ...times, ...changes };
+}
+
+function auditOf(changes: Partial<AuditRow> = {}): AuditRow {
+  const actor = { actorKind: "operator", actorId: "adm_1", address: "::1", requestId: "req_1" } as const;
+  const change = {
+    action: "token.create",
+    organizationId: null,
+    subjectId: "x",
+    before: null,
+    after: { name: "日\n'" },
+  };
+  return { id: v7(), madeAtMs: NOW, ...actor, ...change, ...changes };
+}
+
+function tokenOf(organizationId: string, changes: Partial<TokenRow> = {}): TokenRow {
+  const terms = { scopes: [...SCOPES], models: null, limits: null, createdAtMs: NOW };
+  const ends = { expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null, successorId: null };
+  return {
+    id: randomId("tok"),
+    organizationId,
+    name: "t",
+    hash: hash(),
+    prefix: "sk-tg-x",
+    ...terms,
+    ...ends,
+    ...changes,
+  };
+}
+
+/** Drivers give bytes in classes of their own. */
+const plain = <Row extends { hash: Uint8Array }>(row: Row | undefined) =>
+  row && { ...row, hash: new Uint8Array(row.hash) };
+
+export function adminCases(subject: Subject): void {
+  operatorCases(subject);
+  shortTokenCases(subject);
+  tokenCases(subject);
+}
+
+function operatorCases(subject: Subject): void {
+  test("there is one first admin token, and another ends all before it", async () => {
+    const { admin } = subject.store;
+    const first = adminTokenOf();
+    const record = () => auditOf({ action: "admin_token.create" });
+    const made = await Promise.all([
+      admin.insertFirstAdminToken(first, record()),
+      admin.insertFirstAdminToken(adminTokenOf(), record()),
+    ]);
+    expect(made.toSorted()).toEqual([false, true]);
+    const creations = await admin.audit({ organizationId: null, action: "admin_token.create", before: null, limit: 5 });
+    expect(creations.map(({ subjectId }) => subjectId)).toEqual(["adm_first"]);
+    expect((await admin.adminToken("adm_first"))?.revokedAtMs).toBeNull();
+    const next = adminTokenOf({ createdAtMs: NOW + 5 });
+    const audit = auditOf({ action: "admin_token.replace" });
+    await admin.replaceAdminTokens(next, audit);
+    expect((await admin.adminToken("adm_first"))?.revokedAtMs).toBe(NOW + 5);
+    expect(plain(await admin.adminTokenByHash(next.hash))).toEqual(next);
+    expect(await admin.adminTokenByHash(hash())).toBeUndefined();
+    expect(await admin.insertFirstAdminToken(adminTokenOf())).toBe(false);
+    const page = { organizationId: null, action: "admin_token.replace", before: null, limit: 10 };
+    expect(await admin.audit(page)).toEqual([audit]);
+  });
+
+  test("a session is kept until it ends, and what has expired goes when another begins", async () => {
+    const { admin } = subject.store;
+    const [old, member] = [sessionOf(), sessionOf({ adminTokenId: null, tokenId: "tok_1", expiresAtMs: NOW + 90 })];
+    for (const session of [old, member]) {
+      await admin.insertSession(session);
+      expect(plain(await admin.session(session.hash))).toEqual(session);
+    }
+    await admin.touchSession(member.hash, NOW + 20);
+    expect((await admin.session(member.hash))?.seenAtMs).toBe(NOW + 20);
+    await admin.insertSession(sessionOf({ createdAtMs: NOW + 50, expiresAtMs: NOW + 99 }));
+    expect(await admin.session(old.hash)).toBeUndefined();
+    await admin.deleteSession(member.hash);
+    expect(await admin.session(member.hash)).toBeUndefined();
+    await expect(admin.insertSession(sessionOf({ tokenId: "both" }))).rejects.toThrow();
+  });
+
+  test("the record of changes is told newest first, by organization and by action, in pages", async () => {
+    const { admin } = subject.store;
+    const organizationId = await subject.organization();
+    const entries = [];
+    for (const action of ["a.b", "a.c", "a.b"]) {
+      const entry = auditOf({ action, organizationId, before: { deep: [null, 1] } });
+      await admin.insertAudit(entry);
+      entries.unshift(entry);
+    }
+    const page = { organizationId, action: null, before: null, limit: 10 };
+    expect(await admin.audit(page)).toEqual(entries);
+    expect(await admin.audit({ ...page, action: "a.b" })).toEqual([entries[0], entries[2]]);
+    expect(await admin.audit({ ...page, limit: 1, before: entries[0]?.id ?? null })).toEqual([entries[1]]);
+    await expect(admin.insertAudit(entries[0] as AuditRow)).rejects.toThrow();
+  });
+}
+
+function shortTokenCases(subject: Subject): void {
+  test("a short token is the token that it stands for, with fewer scopes, until either ends", async () => {
+    const { accounts, admin } = subject.store;
+    const token = tokenOf(await subject.organization(), { expiresAtMs: NOW + 50 });
+    await accounts.insertToken(token, null);
+    const [short, shorter] = [hash(), hash()];
+    const terms = { tokenId: token.id, sessionHash: null, adminTokenId: null };
+    await admin.insertShortToken({ ...terms, hash: short, expiresAtMs: NOW + 90 }, NOW);
+    await admin.insertShortToken({ ...terms, hash: shorter, expiresAtMs: NOW + 20 }, NOW);
+    expect(await accounts.tokenByHash(short)).toMatchObject({
+      id: token.id,
+      scopes: ["chat.completions:write", "models:read"],
+      expiresAtMs: NOW + 50,
+    });
+    expect((await accounts.tokenByHash(shorter))?.expiresAtMs).toBe(NOW + 20);
+    await accounts.revokeToken(token.id, NOW + 1);
+    expect((await accounts.tokenByHash(short))?.revokedAtMs).toBe(NOW + 1);
+    await admin.insertShortToken({ ...terms, hash: hash(), expiresAtMs: NOW + 99 }, NOW + 60);
+    expect(await accounts.tokenByHash(shorter)).toBeUndefined();
+    expect(await accounts.tokenByHash(short)).toBeDefined();
+  });
+
+  test("a short token ends with its session, and with the admin token behind it", async () => {
+    const { accounts, admin } = subject.store;
+    const token = tokenOf(await subject.organization());
+    await accounts.insertToken(token, null);
+    const adminToken = adminTokenOf();
+    const audit = () => auditOf({ action: "admin_token.replace" });
+    await admin.replaceAdminTokens(adminToken, audit());
+    const sessions = [
+      sessionOf({ adminTokenId: adminToken.id, expiresAtMs: NOW + 1_000 }),
+      sessionOf({ adminTokenId: null, tokenId: token.id, expiresAtMs: NOW + 1_000 }),
+    ];
+    for (const session of sessions) await admin.insertSession(session);
+    const mint = async (sessionHash: Uint8Array | null, adminTokenId: string | null) => {
+      const short = { hash: hash(), tokenId: token.id, expiresAtMs: NOW + 90, sessionHash, adminTokenId };
+      await admin.insertShortToken(short, NOW, auditOf({ action: "playground_token.create" }));
+      return short.hash;
+    };
+    const [operators, members] = sessions.map((session) => session.hash);
+    const minted = {
+      ofOperator: await mint(operators ?? null, adminToken.id),
+      ofMember: await mint(members ?? null, null),
+      ofAdminToken: await mint(null, adminToken.id),
+      ofGuest: await mint(null, null),
+      ofNoSession: await mint(hash(), null),
+    };
+    const valid = async () => {
+      const found: string[] = [];
+      for (const [name, short] of Object.entries(minted)) if (await accounts.tokenByHash(short)) found.push(name);
+      return found;
+    };
+    expect(await valid()).toEqual(["ofOperator", "ofMember", "ofAdminToken", "ofGuest"]);
+    expect(await admin.deleteSession(members ?? hash(), auditOf({ action: "session.sign_out" }))).toBe(true);
+    expect(await valid()).toEqual(["ofOperator", "ofAdminToken", "ofGuest"]);
+    expect(await admin.deleteSession(members ?? hash(), auditOf({ action: "session.sign_out" }))).toBe(false);
+    await admin.replaceAdminTokens(adminTokenOf(), audit());
+    expect(await valid()).toEqual(["ofGuest"]);
+    const recorded = { organizationId: null, before: null, limit: 10 };
+    expect(await admin.audit({ ...recorded, action: "session.sign_out" })).toHaveLength(1);
+    expect(await admin.audit({ ...recorded, action: "playground_token.create" })).toHaveLength(5);
+  });
+}
+
+function tokenCases(subject: Subject): void {
+  test("of failed sign-ins the newest are kept, and nothing else is removed with the others", async () => {
+    const { admin } = subject.store;
+    await admin.insertAudit(auditOf({ action: "session.sign_in" }));
+    const entries = [];
+    for (let count = 0; count < 7; count += 1) {
+      const entry = auditOf({ action: "session.sign_in_failed", actorKind: "anonymous", actorId: null });
+      await admin.insertFailedSignIn(entry, 4);
+      entries.unshift(entry);
+    }
+    const page = { organizationId: null, before: null, limit: 10 };
+    expect(await admin.audit({ ...page, action: "session.sign_in_failed" })).toEqual(entries.slice(0, 4));
+    expect(await admin.audit({ ...page, action: "session.sign_in" })).toHaveLength(1);
+  });
+
+  test("when tokens were last used is kept, the latest alone", async () => {
+    const { accounts } = subject.store;
+    const token = tokenOf(await subject.organization());
+    await accounts.insertToken(token, null);
+    await accounts.noteUses([]);
+    for (const atMs of [NOW + 5, NOW + 3])
+      await accounts.noteUses([
+        { tokenId: token.id, atMs },
+        { tokenId: "none", atMs },
+      ]);
+    expect((await accounts.token(token.id))?.lastUsedAtMs).toBe(NOW + 5);
+  });
+
+  test("an organization's change and its record are written together, or neither", async () => {
+    const { accounts, admin } = subject.store;
+    const id = await subject.organization();
+    const before = await accounts.organization(id);
+    if (before === undefined) throw new Error("no organization");
+    const changed = {
+      ...before,
+      name: "ÄÖ",
+      status: "suspended",
+      limits: { tokensPerMinute: 7 },
+      keepsConversations: true,
+    } as const;
+    const audit = auditOf({ organizationId: id });
+    await accounts.changeOrganization(id, changed, () => audit);
+    expect(await accounts.organization(id)).toEqual(changed);
+    await expect(accounts.changeOrganization(id, { name: "Twice" }, () => audit)).rejects.toThrow();
+    expect((await accounts.organization(id))?.name).toBe("ÄÖ");
+    expect(await admin.audit({ organizationId: id, action: null, before: null, limit: 5 })).toEqual([audit]);
+    const search = { id: null, search: "äö", status: "suspended", before: null, limit: 5 } as const;
+    const found = await subject.store.directory.organizations(search);
+    expect(found.map(({ organization }) => organization)).toEqual([changed]);
+  });
+}

@@ -1,0 +1,230 @@
+import { randomBytes } from "node:crypto";
+import { v7 } from "uuid";
+import { expect } from "vitest";
+import type {
+  GrantTransition,
+  HoldFacts,
+  HoldTransition,
+  Outcomes,
+  ReleaseTransition,
+  RenewTransition,
+  SettleTransition,
+  Transition,
+} from "../../src/credits/books.ts";
+import { FREE, NO_TOKENS, type TokenCounts } from "../../src/credits/price.ts";
+import type { Books, Lane, Store, TokenRow } from "../../src/stores/store.ts";
+
+/** A trace whose provider told nothing of its own records. */
+export const NO_PROVIDER_RECORD = { providerResponseId: null, providerCost: null };
+
+export interface ContractStore {
+  store: Store;
+  /** Opens the same database once more, as another process would. */
+  openAnother(): Promise<Store>;
+  /** Runs one SQL statement beside the store. */
+  write(statement: string): Promise<void>;
+  /** The same, with CHECK constraints out of the way. */
+  tamper(statement: string): Promise<void>;
+  /** Reads beside the store; integers as numbers. */
+  read(statement: string): Promise<Record<string, unknown>[]>;
+  /** Closes everything that was opened. */
+  close(): Promise<void>;
+}
+
+/** The store under test, and the small things that the cases need of it. */
+export class Subject {
+  #opened: ContractStore | undefined;
+
+  start(opened: ContractStore): void {
+    this.#opened = opened;
+  }
+
+  async stop(): Promise<void> {
+    await this.#opened?.close();
+  }
+
+  get #subject(): ContractStore {
+    if (this.#opened === undefined) throw new Error("the store is not open");
+    return this.#opened;
+  }
+
+  get store(): Store {
+    return this.#subject.store;
+  }
+
+  get books(): Books {
+    return this.store.books;
+  }
+
+  openAnother(): Promise<Store> {
+    return this.#subject.openAnother();
+  }
+
+  tamper(statement: string): Promise<void> {
+    return this.#subject.tamper(statement);
+  }
+
+  /** Makes an organization, with a grant where credits are given, and gives its id. */
+  async organization(microCredits = 0n): Promise<string> {
+    const id = randomId("org");
+    await this.store.accounts.insertOrganization({ id, name: "Contract", kind: "standard", createdAtMs: Date.now() });
+    if (microCredits > 0n) await this.one(grantOf(id, microCredits));
+    return id;
+  }
+
+  /** Brings the dates of an organization's grants nearer, as if an hour had passed. */
+  async passHour(organizationId: string): Promise<void> {
+    for (const statement of hourPassed(organizationId)) await this.#subject.write(statement);
+  }
+
+  /** A token with a cap. */
+  async cappedToken(organizationId: string, cap: bigint): Promise<string> {
+    const token = newToken(organizationId);
+    await this.store.accounts.insertToken(token, cap);
+    return token.id;
+  }
+
+  /** A token that comes of a rotation of another one, which goes on working. */
+  async successor(organizationId: string, oldId: string): Promise<string> {
+    const token = newToken(organizationId);
+    await this.store.accounts.replaceToken(oldId, Date.now() + 3_600_000, token);
+    return token.id;
+  }
+
+  /** The traces of ended requests, by id. */
+  async traces(organizationId: string): Promise<Map<unknown, Record<string, unknown>>> {
+    const columns = "is_streamed, first_token_ms, attempts, failure";
+    const rows = await this.#subject.read(
+      `select id, ${columns} from request where organization_id = '${organizationId}'`,
+    );
+    return new Map(rows.map(({ id, ...trace }) => [id, trace]));
+  }
+
+  /** Applies one transition; holds in the lane of holds. */
+  one<T extends Transition>(
+    transition: T,
+    lane: Lane = transition.kind === "hold" ? "holds" : "durable",
+  ): Promise<Outcomes[T["kind"]]> {
+    return one(this.books, transition, lane);
+  }
+
+  async held(hold: HoldTransition): Promise<HoldTransition> {
+    expect(await this.one(hold)).toMatchObject({ outcome: "held" });
+    return hold;
+  }
+
+  /** Reads every entry of a statement, a page at a time. */
+  async statement(organizationId: string, limit = 100) {
+    const entries: Awaited<ReturnType<Books["statement"]>> = [];
+    for (;;) {
+      const page = await this.books.statement(organizationId, { after: entries.at(-1)?.position ?? null, limit });
+      entries.push(...page);
+      if (page.length < limit) return entries;
+    }
+  }
+
+  async events(organizationId: string) {
+    const entries = await this.statement(organizationId);
+    return entries.flatMap((entry) => (entry.kind === "charge" ? [entry.event] : []));
+  }
+
+  async expectSound(organizationId: string): Promise<void> {
+    expect((await this.books.verify(organizationId)).violations).toEqual([]);
+  }
+}
+
+function newToken(organizationId: string): TokenRow {
+  const [id, hash] = [randomId("tok"), new Uint8Array(randomBytes(32))];
+  const rights = { prefix: "sk-tg-capp", scopes: [], models: null, limits: null };
+  const times = { createdAtMs: 0, expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null, successorId: null };
+  return { id, organizationId, name: "capped", hash, ...rights, ...times };
+}
+
+export async function one<T extends Transition>(books: Books, transition: T, lane: Lane): Promise<Outcomes[T["kind"]]> {
+  const [outcome] = await books.apply(lane, [transition]);
+  return outcome as Outcomes[T["kind"]];
+}
+
+export function randomId(prefix: string): string {
+  return `${prefix}_${randomBytes(12).toString("hex")}`;
+}
+
+/** One micro-credit a token of input and of output. */
+export const PRICES = { ...FREE, input: 1_000_000n, output: 1_000_000n };
+
+export function factsOf(organizationId: string, facts: Partial<HoldFacts> = {}): HoldFacts {
+  return {
+    holdId: v7(),
+    organizationId,
+    tokenId: "tok_contract",
+    requestId: randomId("req"),
+    model: "sandbox/echo",
+    upstream: "sandbox/echo",
+    prices: PRICES,
+    metadata: null,
+    idempotencyKey: null,
+    ...facts,
+  };
+}
+
+export const OWNER = "owner_contract";
+
+/** A hold of exactly `amount`. A life below 0 makes it overdue at once. */
+export function holdOf(organizationId: string, amount: bigint, lifeMs = 120_000): HoldTransition {
+  return { kind: "hold", facts: factsOf(organizationId), least: amount, most: amount, lifeMs, owner: OWNER };
+}
+
+/** Charges as many tokens as it says, at `PRICES`: as many micro-credits. */
+export function settleOf({ facts }: { facts: HoldFacts }, output: number): SettleTransition {
+  return { kind: "settle", facts, tokens: tokensOf(output), basis: "reported", end: "complete" };
+}
+
+export function releaseOf({ facts }: { facts: HoldFacts }): ReleaseTransition {
+  return { kind: "release", facts };
+}
+
+/** Renews for a minute, with as many tokens of output at the checkpoint as it says. */
+export function renewOf({ facts, most }: HoldTransition, output = 0, lifeMs = 60_000): RenewTransition {
+  return { kind: "renew", facts, amount: most, tokens: tokensOf(output), lifeMs, owner: OWNER };
+}
+
+export function tokensOf(output: number): TokenCounts {
+  return { ...NO_TOKENS, output };
+}
+
+export function referenceOf({ facts }: { facts: HoldFacts }): { organizationId: string; holdId: string } {
+  return { organizationId: facts.organizationId, holdId: facts.holdId };
+}
+
+export function grantOf(
+  organizationId: string,
+  amount: bigint,
+  grant: Partial<Omit<GrantTransition, "kind" | "organizationId" | "amount">> = {},
+): GrantTransition {
+  return {
+    kind: "grant",
+    organizationId,
+    grantId: randomId("grant"),
+    amount,
+    effectiveAtMs: null,
+    expiresAtMs: null,
+    priority: 100,
+    reference: null,
+    ...grant,
+  };
+}
+
+export const HOUR_MS = 3_600_000;
+
+/** SQL that brings the dates of an organization's grants an hour nearer: no test waits for a clock that runs. */
+export function hourPassed(organizationId: string): string[] {
+  const ofOrganization = `where organization_id = '${organizationId}'`;
+  return [
+    `update credit_grant set effective_at = effective_at - ${HOUR_MS}, expires_at = expires_at - ${HOUR_MS} ${ofOrganization}`,
+    `update balance set next_change_at = next_change_at - ${HOUR_MS} ${ofOrganization}`,
+  ];
+}
+
+export function wait(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}

@@ -1,0 +1,199 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { HoldTransition, Outcome, Transition } from "../../src/credits/books.ts";
+import type { Books, Lane, Store } from "../../src/stores/store.ts";
+import { factsOf, grantOf, holdOf, one, randomId, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
+import { keyRaceCases } from "./keys.ts";
+
+/** What runs at once, on one instance and on two, as on two nodes. */
+export function raceCases(subject: Subject): void {
+  let other: Store;
+  beforeAll(async () => {
+    other = await subject.openAnother();
+  });
+  afterAll(() => other.close());
+  const both = () => [subject.books, other.books] as const;
+
+  for (const count of [100, 1_000]) {
+    test(`${count} holds at once, each alone, on credit for 10: exactly 10 are held`, async () => {
+      const organizationId = await subject.organization(10n);
+      const holds = Array.from({ length: count }, () => holdOf(organizationId, 1n));
+      await expectTenHeld(subject, organizationId, await each(both(), holds, "holds"));
+    });
+
+    test(`${count} holds at once, in batches, on credit for 10: exactly 10 are held`, async () => {
+      const organizationId = await subject.organization(10n);
+      const batches = Array.from({ length: 10 }, () =>
+        Array.from({ length: count / 10 }, () => holdOf(organizationId, 1n)),
+      );
+      const outcomes = await Promise.all(batches.map((batch, i) => alternate(both(), i).apply("holds", batch)));
+      await expectTenHeld(subject, organizationId, outcomes.flat());
+    });
+  }
+
+  test("holds and settlements at once never overspend, and charge what they say", async () => {
+    const organizationId = await subject.organization(50n);
+    const holds = Array.from({ length: 300 }, () => holdOf(organizationId, 2n));
+    const charged = await Promise.all(
+      holds.map(async (hold, i) => {
+        const books = alternate(both(), i);
+        const { outcome } = await one(books, hold, "holds");
+        if (outcome !== "held") return 0n;
+        const settled = await one(books, settleOf(hold, 1), "durable");
+        return settled.outcome === "charged" ? settled.charged : 0n;
+      }),
+    );
+    const spent = charged.reduce((sum, amount) => sum + amount, 0n);
+    expect(await subject.books.balance(organizationId)).toMatchObject({ held: 0n, spent, available: 50n - spent });
+    await subject.expectSound(organizationId);
+  });
+
+  settlementAgainstExpiry(subject, both);
+  doubleCases(subject, both);
+  keyRaceCases(subject, both);
+  capRaceCases(subject, both);
+
+  test("batches that name organizations in opposite orders all pass", async () => {
+    const ids = await Promise.all(Array.from({ length: 6 }, () => subject.organization(1_000n)));
+    const batches = Array.from({ length: 20 }, (_, i) => (i % 2 === 0 ? ids : [...ids].reverse()));
+    const outcomes = await Promise.all(
+      batches.map((order, i) =>
+        alternate(both(), i).apply(
+          i % 3 === 0 ? "durable" : "holds",
+          order.map((id) => holdOf(id, 1n)),
+        ),
+      ),
+    );
+    expect(new Set(outcomes.flat().map(({ outcome }) => outcome))).toEqual(new Set(["held"]));
+    for (const id of ids) expect((await subject.books.balance(id))?.held).toBe(20n);
+    for (const id of ids) await subject.expectSound(id);
+  });
+}
+
+function alternate(both: readonly [Books, Books], index: number): Books {
+  return index % 2 === 0 ? both[0] : both[1];
+}
+
+/** Applies each transition alone, all at once, and returns the outcomes in the order of the transitions. */
+function each(both: readonly [Books, Books], transitions: Transition[], lane: Lane): Promise<Outcome[]> {
+  return Promise.all(transitions.map((transition, i) => one(alternate(both, i), transition, lane)));
+}
+
+async function expectTenHeld(subject: Subject, organizationId: string, outcomes: Outcome[]): Promise<void> {
+  expect(outcomes.filter(({ outcome }) => outcome === "held")).toHaveLength(10);
+  expect(outcomes.filter(({ outcome }) => outcome === "busy")).toHaveLength(outcomes.length - 10);
+  expect(await subject.books.balance(organizationId)).toMatchObject({ available: 0n, held: 10n });
+  await subject.expectSound(organizationId);
+}
+
+const PAIRS = 1_000;
+
+function settlementAgainstExpiry(subject: Subject, both: () => readonly [Books, Books]): void {
+  test(`a settlement and an expiry at once, ${PAIRS} pairs: each charged exactly once, whoever comes first`, async () => {
+    const organizationId = await subject.organization(100_000n);
+    const holds = Array.from({ length: PAIRS }, () => holdOf(organizationId, 20n, -1_000));
+    await subject.books.apply("holds", holds);
+    const groups = Array.from({ length: PAIRS / 10 }, (_, i) => holds.slice(i * 10, i * 10 + 10));
+    const outcomes = await Promise.all(
+      groups.map(async (group, i) => {
+        const [settling, expiring] = i % 2 === 0 ? both() : ([...both()].reverse() as [Books, Books]);
+        const settlements: Transition[] = group.map((hold) => settleOf(hold, 7));
+        const expiries: Transition[] = group.map((hold) => ({ kind: "expire", ...referenceOf(hold) }));
+        const settlement = () => settling.apply("durable", settlements);
+        const expiry = () => expiring.apply("durable", expiries);
+        if (i % 3 !== 0) return (await Promise.all([settlement(), expiry()]))[0];
+        const expired = expiry();
+        const settled = await settlement();
+        await expired;
+        return settled;
+      }),
+    );
+    for (const outcome of outcomes.flat()) expect(outcome).toMatchObject({ outcome: "charged", charged: 7n });
+    const balance = await subject.books.balance(organizationId);
+    expect(balance).toMatchObject({ held: 0n, spent: BigInt(PAIRS) * 7n, available: 100_000n - BigInt(PAIRS) * 7n });
+    const costs = new Map<string, bigint>();
+    for (const { holdId, cost } of await subject.events(organizationId)) {
+      costs.set(holdId, (costs.get(holdId) ?? 0n) + cost);
+    }
+    expect([...costs.values()]).toEqual(holds.map(() => 7n));
+    await subject.expectSound(organizationId);
+  });
+}
+
+function doubleCases(subject: Subject, both: () => readonly [Books, Books]): void {
+  test("the same hold, settlement or release from two instances at once counts once", async () => {
+    const organizationId = await subject.organization(1_000n);
+    const holds: HoldTransition[] = Array.from({ length: 40 }, () => holdOf(organizationId, 10n));
+    const onBoth = (transitions: Transition[], lane: Lane) =>
+      Promise.all(transitions.flatMap((transition) => both().map((books) => one(books, transition, lane))));
+    const held = await onBoth(holds, "holds");
+    expect(new Set(held.map(({ outcome }) => outcome))).toEqual(new Set(["held"]));
+    expect((await subject.books.balance(organizationId))?.held).toBe(400n);
+    const settlements = holds.slice(0, 20).map((hold) => settleOf(hold, 3));
+    const releases = holds.slice(20).map((hold) => releaseOf(hold));
+    const ended = await onBoth([...settlements, ...releases], "durable");
+    expect(ended.map(({ outcome }) => outcome)).toEqual([
+      ...Array<string>(40).fill("charged"),
+      ...Array<string>(40).fill("released"),
+    ]);
+    expect(await subject.books.balance(organizationId)).toMatchObject({ held: 0n, spent: 60n, available: 940n });
+    await subject.expectSound(organizationId);
+  });
+
+  test("the same reference from two instances at once grants once", async () => {
+    const organizationId = await subject.organization();
+    const grants = Array.from({ length: 20 }, () => grantOf(organizationId, 5n, { reference: "payment" }));
+    const outcomes = (await each(both(), grants, "durable")) as { grantId: string; repeated: boolean }[];
+    expect(outcomes.filter(({ repeated }) => !repeated)).toHaveLength(1);
+    expect(new Set(outcomes.map(({ grantId }) => grantId)).size).toBe(1);
+    expect((await subject.books.balance(organizationId))?.granted).toBe(5n);
+  });
+
+  test("what one instance grants, the other may hold at once", async () => {
+    const organizationId = await subject.organization();
+    for (let i = 0; i < 20; i += 1) {
+      const [granting, holding] = i % 2 === 0 ? both() : ([...both()].reverse() as [Books, Books]);
+      await one(granting, grantOf(organizationId, 3n, { reference: randomId("reference") }), "durable");
+      expect(await one(holding, holdOf(organizationId, 3n), "holds")).toMatchObject({ outcome: "held" });
+    }
+    await subject.expectSound(organizationId);
+  });
+}
+
+function capRaceCases(subject: Subject, both: () => readonly [Books, Books]): void {
+  test("1,000 holds at once of a token with a cap of 10: exactly 10 are held", async () => {
+    const organizationId = await subject.organization(100_000n);
+    const tokenId = await subject.cappedToken(organizationId, 10n);
+    const holds = Array.from({ length: 1_000 }, () => ({
+      ...holdOf(organizationId, 1n),
+      facts: factsOf(organizationId, { tokenId }),
+    }));
+    const outcomes = await each(both(), holds, "holds");
+    expect(outcomes.filter(({ outcome }) => outcome === "held")).toHaveLength(10);
+    expect(outcomes.filter((outcome) => "limitedBy" in outcome && outcome.limitedBy === "token")).toHaveLength(990);
+    expect(await subject.books.balance(organizationId)).toMatchObject({ available: 99_990n, held: 10n });
+    await subject.expectSound(organizationId);
+  });
+
+  test("1,000 holds at once of three tokens, each the other's successor, with a cap of 10: exactly 10 are held", async () => {
+    const organizationId = await subject.organization(100_000n);
+    const first = await subject.cappedToken(organizationId, 10n);
+    const second = await subject.successor(organizationId, first);
+    const tokens = [first, second, await subject.successor(organizationId, second)];
+    const holds = Array.from({ length: 1_000 }, (_, i) => ({
+      ...holdOf(organizationId, 1n),
+      facts: factsOf(organizationId, { tokenId: tokens[i % 3] }),
+    }));
+    const [early, late] = [holds.slice(0, 500), holds.slice(500)];
+    const batches = Array.from({ length: 10 }, (_, i) => late.slice(i * 50, i * 50 + 50));
+    const outcomes = await Promise.all([
+      each(both(), early, "holds"),
+      ...batches.map((batch, i) => alternate(both(), i).apply("holds", batch)),
+    ]);
+    expect(outcomes.flat().filter(({ outcome }) => outcome === "held")).toHaveLength(10);
+    expect(await subject.books.balance(organizationId)).toMatchObject({ available: 99_990n, held: 10n });
+    for (const id of tokens) {
+      expect(await subject.store.accounts.token(id)).toMatchObject({ budget: { cap: 10n, held: 10n, spent: 0n } });
+    }
+    await subject.expectSound(organizationId);
+  });
+}

@@ -1,0 +1,138 @@
+import { v7 } from "uuid";
+import { expect, test } from "vitest";
+import type { HoldTransition } from "../../src/credits/books.ts";
+import type { RequestSearch } from "../../src/stores/store.ts";
+import { factsOf, holdOf, NO_PROVIDER_RECORD, randomId, releaseOf, type Subject, settleOf } from "./fixture.ts";
+
+const HOUR_MS = 3_600_000;
+const EVERYTHING: RequestSearch = {
+  organizationId: null,
+  tokenId: null,
+  model: null,
+  requestId: null,
+  isRunning: null,
+  endings: null,
+  hasFailed: null,
+  fromMs: null,
+  toMs: null,
+  before: null,
+  limit: 50,
+  keep: () => true,
+};
+
+export function requestCases(subject: Subject): void {
+  orderCases(subject);
+  searchCases(subject);
+}
+
+const idsOf = (holds: HoldTransition[]) => holds.map(({ facts }) => facts.holdId);
+
+function toolsFor(subject: Subject) {
+  return {
+    /** A hold that was made so many hours ago, by its id. */
+    made: (organizationId: string, hoursAgo: number, facts: Parameters<typeof factsOf>[1] = {}) => {
+      const holdId = v7({ msecs: Date.now() - hoursAgo * HOUR_MS });
+      return subject.held({ ...holdOf(organizationId, 5n), facts: factsOf(organizationId, { holdId, ...facts }) });
+    },
+    list: async (search: Partial<RequestSearch>) => {
+      const { rows, next } = await subject.store.requests.requests({ ...EVERYTHING, ...search });
+      return { ids: rows.map(({ facts }) => facts.holdId), next, rows };
+    },
+  };
+}
+
+function orderCases(subject: Subject): void {
+  const { made, list } = toolsFor(subject);
+
+  test("requests come the newest first, however far apart, in pages that hold each once", async () => {
+    const organizationId = await subject.organization(1_000n);
+    const holds = [];
+    for (const hoursAgo of [9_000, 800, 30, 29.99, 5, 0.5, 0.49, 0])
+      holds.unshift(await made(organizationId, hoursAgo));
+    expect((await list({ organizationId })).ids).toEqual(idsOf(holds));
+    for (const limit of [1, 3, 8, 9]) {
+      const seen: string[] = [];
+      let before: string | null = null;
+      do {
+        const page = await list({ organizationId, limit, before });
+        seen.push(...page.ids);
+        before = page.next;
+      } while (before !== null);
+      expect(seen).toEqual(idsOf(holds));
+    }
+  });
+
+  test("of all organizations together, too", async () => {
+    const [first, second] = [await subject.organization(100n), await subject.organization(100n)];
+    const model = randomId("model");
+    const holds = [];
+    for (const [organizationId, hoursAgo] of [
+      [first, 3],
+      [second, 2],
+      [first, 1],
+      [second, 0],
+    ] as const) {
+      holds.unshift(await made(organizationId, hoursAgo, { model }));
+    }
+    expect((await list({ model })).ids).toEqual(idsOf(holds));
+    expect((await list({ model, limit: 2 })).ids).toEqual(idsOf(holds).slice(0, 2));
+  });
+}
+
+function searchCases(subject: Subject): void {
+  const { made, list } = toolsFor(subject);
+
+  test("are found by token, model, request, state and time, and in no other organization", async () => {
+    const organizationId = await subject.organization(100n);
+    const [old, mid, young] = [
+      await made(organizationId, 50, { tokenId: "tok_a", model: "m/a" }),
+      await made(organizationId, 20, { tokenId: "tok_b", model: "m/a", requestId: "req_mid" }),
+      await made(organizationId, 1, { tokenId: "tok_a", model: "m/b" }),
+    ];
+    await subject.one(settleOf(mid, 3));
+    const found = async (search: Partial<RequestSearch>) => (await list({ organizationId, ...search })).ids;
+    expect(await found({ tokenId: "tok_a" })).toEqual(idsOf([young, old]));
+    expect(await found({ model: "m/a" })).toEqual(idsOf([mid, old]));
+    expect(await found({ requestId: "req_mid" })).toEqual(idsOf([mid]));
+    expect(await found({ endings: ["complete"], isRunning: false })).toEqual(idsOf([mid]));
+    expect(await found({ isRunning: true })).toEqual(idsOf([young, old]));
+    const hoursAgo = (hours: number) => Date.now() - hours * HOUR_MS;
+    expect(await found({ fromMs: hoursAgo(30) })).toEqual(idsOf([young, mid]));
+    expect(await found({ toMs: hoursAgo(10) })).toEqual(idsOf([mid, old]));
+    expect(await found({ fromMs: hoursAgo(30), toMs: hoursAgo(10) })).toEqual(idsOf([mid]));
+    expect(await found({ keep: ({ facts }) => facts.model === "m/b" })).toEqual(idsOf([young]));
+    expect((await list({ organizationId: await subject.organization() })).ids).toEqual([]);
+  });
+
+  test("carry their names, their events and how they failed", async () => {
+    const organizationId = await subject.organization(100n);
+    const charged = await made(organizationId, 2);
+    await subject.one(settleOf(charged, 3));
+    const released = await made(organizationId, 1);
+    const trace = {
+      isStreamed: true,
+      firstTokenMs: null,
+      attempts: null,
+      failure: "upstream_error",
+      ...NO_PROVIDER_RECORD,
+    };
+    await subject.one({ ...releaseOf(released), trace });
+    const { rows } = await list({ organizationId });
+    expect(rows).toMatchObject([
+      { state: "released", trace, organizationName: "Contract", tokenName: null, events: [] },
+      { state: "charged", charged: 3n, events: [{ sequence: 0, cost: 3n, end: "complete" }] },
+    ]);
+    expect((await list({ organizationId, hasFailed: true })).ids).toEqual(idsOf([released]));
+    expect((await list({ organizationId, hasFailed: false })).ids).toEqual(idsOf([charged]));
+    expect(await subject.store.requests.request(charged.facts.holdId)).toEqual(rows[1]);
+    expect(await subject.store.requests.request(v7())).toBeUndefined();
+  });
+
+  test("a place that is none is refused", async () => {
+    const organizationId = await subject.organization(10n);
+    await made(organizationId, 0);
+    for (const before of ["", "x", "zzzzzzzz-zzzz", "' OR 1=1"]) {
+      await expect(list({ organizationId, before })).rejects.toBeInstanceOf(RangeError);
+    }
+  });
+}

@@ -1,0 +1,94 @@
+import { v7 } from "uuid";
+import { expect, test } from "vitest";
+import { FIRST_TOKEN_BOUNDS_MS } from "../../src/api/first-token.ts";
+import type { HoldTransition, Trace } from "../../src/credits/books.ts";
+import type { UsageDayRow } from "../../src/stores/store.ts";
+import { factsOf, holdOf, NO_PROVIDER_RECORD, releaseOf, type Subject, settleOf } from "./fixture.ts";
+
+/** A stretch of time that no other case makes holds in. */
+const DAY = Date.UTC(2021, 4, 3);
+const HOUR_MS = 3_600_000;
+const trace = (fields: Partial<Trace>): Trace => {
+  return { isStreamed: false, firstTokenMs: null, attempts: null, failure: null, ...NO_PROVIDER_RECORD, ...fields };
+};
+
+export function usageCases(subject: Subject): void {
+  sumCase(subject);
+  dayCases(subject);
+}
+
+function sumCase(subject: Subject): void {
+  const made = (organizationId: string, atMs: number, facts: object): Promise<HoldTransition> => {
+    const holdId = v7({ msecs: atMs });
+    return subject.held({ ...holdOf(organizationId, 50n), facts: factsOf(organizationId, { holdId, ...facts }) });
+  };
+
+  test("requests of a stretch of time are summed up by organization, token, model and time to the first token", async () => {
+    const [first, second] = [await subject.organization(1_000n), await subject.organization(1_000n)];
+    const shop = { tokenId: "tok_a", model: "m/a" };
+    for (const [output, firstTokenMs] of [
+      [3, 100],
+      [4, 100],
+      [5, 9_000],
+    ] as const) {
+      const hold = await made(first, DAY + 5, shop);
+      await subject.one({ ...settleOf(hold, output), trace: trace({ firstTokenMs }) });
+    }
+    const failed = await made(second, DAY + HOUR_MS - 1, { tokenId: "tok_b", model: "m/b" });
+    await subject.one({ ...releaseOf(failed), trace: trace({ failure: "upstream_error" }) });
+    await made(second, DAY + 6, { tokenId: "tok_b", model: "m/b" });
+    for (const outside of [DAY - 1, DAY + HOUR_MS]) await made(first, outside, shop);
+    const sums = await subject.store.usage.requests(DAY, DAY + HOUR_MS);
+    const bucketOf = (timeMs: number) => FIRST_TOKEN_BOUNDS_MS.findIndex((bound) => timeMs < bound);
+    const common = { errors: 0, open: 0, inputTokens: 0 };
+    const ofFirst = { ...common, organizationId: first, ...shop };
+    const ofSecond = { organizationId: second, tokenId: "tok_b", model: "m/b", bucket: null };
+    expect(sums.length).toBe(4);
+    expect(sums).toEqual(
+      expect.arrayContaining([
+        { ...ofFirst, bucket: bucketOf(100), requests: 2, charged: 7n, outputTokens: 7 },
+        { ...ofFirst, bucket: bucketOf(9_000), requests: 1, charged: 5n, outputTokens: 5 },
+        { ...common, ...ofSecond, requests: 1, errors: 1, charged: 0n, outputTokens: 0 },
+        { ...common, ...ofSecond, requests: 1, open: 1, charged: 0n, outputTokens: 0 },
+      ]),
+    );
+    expect((await subject.store.usage.firstRequestMs()) ?? 0).toBeLessThanOrEqual(DAY - 1);
+  });
+}
+
+function dayCases(subject: Subject): void {
+  test("what a day came to is kept, and read by day or together; written again, the later stands", async () => {
+    const { usage } = subject.store;
+    const counts = { requests: 1, errors: 0, charged: 10n, inputTokens: 2, outputTokens: 3 };
+    const row = (name: string, day: number, more: object = {}): UsageDayRow => {
+      return { organizationId: "org_x", dimension: "token", day, name, ...counts, ...more };
+    };
+    const many = Array.from({ length: 2_500 }, (_, index) => row(`tok_${index}`, DAY));
+    await usage.finishDay(DAY, many, 7);
+    await usage.finishDay(DAY, [row("tok_0", DAY, { charged: 90n }), row("m", DAY, { dimension: "model" })], 8);
+    await usage.finishDay(DAY + 24 * HOUR_MS, [row("tok_0", DAY + 24 * HOUR_MS)], 9);
+    const days = await usage.doneDays(DAY - 1, DAY + 48 * HOUR_MS);
+    expect(days).toEqual([DAY, DAY + 24 * HOUR_MS]);
+    const together = await usage.together("token", { organizationId: "org_x", days });
+    expect(together.length).toBe(2_500);
+    expect(together.find(({ name }) => name === "tok_0")).toMatchObject({ requests: 2, charged: 100n, inputTokens: 4 });
+    expect(await usage.together("token", { organizationId: "org_y", days })).toEqual([]);
+    expect(await usage.byDay("model", { organizationId: "org_x", days })).toEqual([
+      row("m", DAY, { dimension: "model" }),
+    ]);
+  });
+
+  test("credits are told of one organization and of all", async () => {
+    const id = await subject.organization(40n);
+    expect(await subject.store.usage.credits(id)).toEqual({
+      granted: 40n,
+      available: 40n,
+      held: 0n,
+      spent: 0n,
+      expired: 0n,
+    });
+    expect((await subject.store.usage.credits(null)).granted).toBeGreaterThanOrEqual(40n);
+    const names = await subject.store.usage.names({ tokens: ["tok_none"], organizations: [id, "org_none"] });
+    expect(names).toEqual({ tokens: [], organizations: [{ id, name: "Contract" }] });
+  });
+}

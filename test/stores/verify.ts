@@ -1,0 +1,106 @@
+import { expect, test } from "vitest";
+import type { HoldTransition } from "../../src/credits/books.ts";
+import { DAMAGES, ofOrganization, type Used } from "./damages.ts";
+import { grantOf, HOUR_MS, holdOf, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
+
+/** An organization with a request in every state, a grant in every state, and an adjustment of every kind. */
+async function usedOrganization(subject: Subject): Promise<Used> {
+  const organizationId = await subject.organization(1_000n);
+  const keyed = (hold: HoldTransition, key: string) => {
+    return { ...hold, idempotency: { key, fingerprint: "f", keepMs: HOUR_MS } };
+  };
+  const open = keyed(holdOf(organizationId, 10n), "open");
+  const charged = keyed(holdOf(organizationId, 10n), "charged");
+  const released = holdOf(organizationId, 10n);
+  const [expired, late] = [holdOf(organizationId, 10n, -1_000), holdOf(organizationId, 10n, -1_000)];
+  await subject.books.apply("holds", [open, released, charged, expired, late]);
+  await subject.books.apply("durable", [
+    releaseOf(released),
+    { ...settleOf(charged, 7), answer: '"answer"' },
+    { kind: "expire", ...referenceOf(expired) },
+    { kind: "expire", ...referenceOf(late) },
+  ]);
+  const [soon, later] = [Date.now() - 1, Date.now() + HOUR_MS];
+  const terms = { reference: null, note: null };
+  const adjustment = (kind: string) => ({ organizationId, adjustmentId: `${kind}_adjustment`, ...terms });
+  await subject.books.apply("durable", [
+    settleOf(late, 8),
+    grantOf(organizationId, 20n, { expiresAtMs: soon }),
+    grantOf(organizationId, 20n, { effectiveAtMs: later }),
+    { kind: "revoke", ...adjustment("revoke"), amount: 5n, grantId: null },
+    {
+      kind: "credit",
+      ...adjustment("credit"),
+      amount: 2n,
+      holdId: charged.facts.holdId,
+      expiresAtMs: later,
+      priority: 0,
+    },
+  ]);
+  await subject.tamper(`insert into statement_balance values ('${organizationId}', 1, 0)`);
+  const [a, b, c, d, e] = [open, released, charged, expired, late].map(({ facts }) => facts.holdId) as [
+    string,
+    string,
+    string,
+    string,
+    string,
+  ];
+  return { organizationId, open: a, released: b, charged: c, expired: d, late: e };
+}
+
+export function verifyCases(subject: Subject): void {
+  test("books that were used in every way are sound", async () => {
+    const { organizationId } = await usedOrganization(subject);
+    const verification = await subject.books.verify(organizationId);
+    expect(verification).toEqual({ organizationId, holds: 5, events: 4, violations: [] });
+  });
+
+  test.each(DAMAGES)("it is found that %s: invariant %i", async (_, invariant, sql, hold) => {
+    const used = await usedOrganization(subject);
+    for (const statement of sql(used).split("; ")) await subject.tamper(statement);
+    const { violations } = await subject.books.verify(used.organizationId);
+    const named = hold === undefined ? {} : { holdId: used[hold] };
+    const { organizationId } = used;
+    expect(violations).toContainEqual(expect.objectContaining({ invariant, organizationId, ...named }));
+    expect(violations.every(({ message }) => message.length > 10)).toBe(true);
+  });
+
+  test.each(["balance", "credit_grant", "hold", "request", "adjustment", "idempotency_key", "statement_balance"])(
+    "rows of %s that belong to no organization are found",
+    async (table) => {
+      const used = await usedOrganization(subject);
+      await subject.tamper(`update ${table} set organization_id = 'org_lost_${table}' ${ofOrganization(used)}`);
+      const lost = { invariant: 10, organizationId: `org_lost_${table}` };
+      expect(await subject.books.verifyOwners()).toContainEqual(expect.objectContaining(lost));
+      await subject.tamper(`delete from ${table} where organization_id = 'org_lost_${table}'`);
+    },
+  );
+
+  test("damage to one organization is not told of another", async () => {
+    const [broken, sound] = [await usedOrganization(subject), await usedOrganization(subject)];
+    await subject.tamper(`update balance set granted = granted + 1 ${ofOrganization(broken)}`);
+    await subject.expectSound(sound.organizationId);
+  });
+
+  test("a hold that waits for the sweeper a little is no violation", async () => {
+    const organizationId = await subject.organization(10n);
+    await subject.held(holdOf(organizationId, 1n, -5_000));
+    await subject.expectSound(organizationId);
+    await subject.held(holdOf(organizationId, 1n, -40_000));
+    expect((await subject.books.verify(organizationId)).violations).toMatchObject([{ invariant: 8 }]);
+  });
+}
+
+/** Without its unique index a reference can stand twice; nothing else lets the test get there. */
+export function repeatedReferenceCase(subject: Subject): void {
+  test("invariant 9 is found broken when a reference was granted twice", async () => {
+    const organizationId = await subject.organization();
+    await subject.one(grantOf(organizationId, 1n, { reference: "first" }));
+    await subject.one(grantOf(organizationId, 1n, { reference: "second" }));
+    await subject.expectSound(organizationId);
+    await subject.tamper("drop index credit_grant_reference");
+    await subject.tamper(`update credit_grant set reference = 'first' where organization_id = '${organizationId}'`);
+    const { violations } = await subject.books.verify(organizationId);
+    expect(violations).toMatchObject([{ invariant: 9, organizationId, holdId: null }]);
+  });
+}
