@@ -6,7 +6,7 @@ import type { ConversationRow, ConversationRows } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { recordOf } from "./conversation-record.ts";
 
-export interface ConversationKeeperOptions {
+export interface ConversationLogOptions {
   rows: Pick<ConversationRows, "insert" | "removeOld">;
   /** How long each is kept. */
   keptMs: number;
@@ -41,7 +41,7 @@ const REMOVED_ROWS = 50;
 const REMOVALS_MAX = 2_000;
 const LOGGED_EVERY_MS = 60_000;
 
-interface Waiting {
+interface QueuedConversation {
   row: ConversationRow;
   byteLength: number;
 }
@@ -50,10 +50,10 @@ interface Waiting {
  * Keeps conversations, beside what completions wait for: whatever ends is put into a queue in memory that is bounded by
  * bytes, and written from there. What finds no room is dropped, and counted in the log. Removes what is past its time.
  */
-export class ConversationKeeper {
-  readonly #options: ConversationKeeperOptions;
+export class ConversationLog {
+  readonly #options: ConversationLogOptions;
   #ended: EndedConversation[] = [];
-  readonly #queue: Waiting[] = [];
+  readonly #queue: QueuedConversation[] = [];
   #queuedBytes = 0;
   #dropped = 0;
   #droppedLoggedAtMs = Number.NEGATIVE_INFINITY;
@@ -62,7 +62,7 @@ export class ConversationKeeper {
   #timer: NodeJS.Timeout | undefined;
   readonly #stopping = new AbortController();
 
-  constructor(options: ConversationKeeperOptions) {
+  constructor(options: ConversationLogOptions) {
     this.#options = options;
   }
 
@@ -129,7 +129,7 @@ export class ConversationKeeper {
     this.#writing = undefined;
   }
 
-  #nextChunk(): Waiting[] {
+  #nextChunk(): QueuedConversation[] {
     let bytes = 0;
     const end = this.#queue.findIndex(({ byteLength }, index) => {
       bytes += byteLength;
@@ -139,7 +139,7 @@ export class ConversationKeeper {
   }
 
   /** Whether the chunk is off the queue. One that fails for itself, and no other with it, is dropped. */
-  async #writeChunk(chunk: Waiting[]): Promise<boolean> {
+  async #writeChunk(chunk: QueuedConversation[]): Promise<boolean> {
     const { rows, log } = this.#options;
     try {
       await rows.insert(chunk.map(({ row }) => row));

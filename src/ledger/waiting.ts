@@ -1,7 +1,7 @@
 import type { Outcome, Transition } from "../credits/books.ts";
 
 /** A transition that waits to be booked, and who asked for it. */
-export interface Waiting {
+export interface QueuedTransition {
   transition: Transition;
   organizationId: string;
   /** Two transitions with the same one never go in one batch. */
@@ -14,11 +14,11 @@ const BATCH_SIZE_MAX = 1_000;
 
 /** Splits what waits into a batch of at most `size` transitions, in which no hold is named twice, and the rest in its order. */
 export function takeBatch(
-  waiting: readonly Waiting[],
+  waiting: readonly QueuedTransition[],
   size: number = BATCH_SIZE_MAX,
-): { batch: Waiting[]; rest: Waiting[] } {
-  const batch: Waiting[] = [];
-  const later: Waiting[] = [];
+): { batch: QueuedTransition[]; rest: QueuedTransition[] } {
+  const batch: QueuedTransition[] = [];
+  const later: QueuedTransition[] = [];
   const holdIds = new Set<string>();
   const sizeMax = Math.min(BATCH_SIZE_MAX, size);
   let seen = 0;
@@ -32,6 +32,6 @@ export function takeBatch(
   return { batch, rest: later.concat(waiting.slice(seen)) };
 }
 
-export function rejectAll(entries: readonly Waiting[], error: unknown): void {
+export function rejectAll(entries: readonly QueuedTransition[], error: unknown): void {
   for (const { reject } of entries) reject(error);
 }

@@ -38,7 +38,7 @@ const REQUESTS_OF: Record<Exclude<RequestStatus, "refused">, StatusFilter> = {
 export interface RequestSources {
   holds: RequestRows;
   refusals: Pick<RefusalRows, "search" | "find">;
-  conversations: Pick<Conversations, "standing">;
+  conversations: Pick<Conversations, "status">;
 }
 
 /** Requests as the admin API shows them: running, ended, and refused before credits were held for them. */
@@ -67,7 +67,7 @@ export class Requests {
       const refusal = await refusals.find(id);
       return refusal && refusalDetail(refusal);
     }
-    const { isKeeping, isKept } = await conversations.standing(row.facts.organizationId, id);
+    const { isKeeping, isKept } = await conversations.status(row.facts.organizationId, id);
     return { ...toDetail(row), keeps_conversations: isKeeping, has_conversation: isKept };
   }
 

@@ -22,7 +22,7 @@ export interface ConversationRows {
   insert(rows: readonly ConversationRow[]): Promise<void>;
   find(key: ConversationKey, keptMs: number): Promise<ConversationRow | undefined>;
   /** Whether the organization has conversations kept now, and whether this one is. */
-  standing(key: ConversationKey, keptMs: number): Promise<{ isKeeping: boolean; isKept: boolean }>;
+  status(key: ConversationKey, keptMs: number): Promise<{ isKeeping: boolean; isKept: boolean }>;
   count(organizationId: string): Promise<number>;
   /** Removes what counts as absent, at most `limit`; gives how many. */
   removeOld(keptMs: number, limit: number): Promise<number>;

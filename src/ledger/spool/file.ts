@@ -20,7 +20,7 @@ export interface SpoolPage {
   end: number;
 }
 
-interface Waiting {
+interface PendingAppend {
   record: Buffer;
   resolve: () => void;
   reject: (error: unknown) => void;
@@ -39,7 +39,7 @@ export class SpoolFile {
   #reserved = 0;
   #position = 0;
   #entries = 0;
-  #waiting: Waiting[] = [];
+  #waiting: PendingAppend[] = [];
   #working: Promise<void> | undefined;
 
   private constructor(path: string, handle: FileHandle, length: number) {
@@ -123,7 +123,7 @@ export class SpoolFile {
     this.#working = undefined;
   }
 
-  async #write(group: Waiting[]): Promise<void> {
+  async #write(group: PendingAppend[]): Promise<void> {
     const bytes = Buffer.concat(group.map(({ record }) => record));
     try {
       for (let written = 0; written < bytes.length; ) {

@@ -21,7 +21,7 @@ export function conversationRows(database: PortableDatabase): ConversationRows {
       const [row] = await read<Selectable<ConversationTable>>(database, query);
       return row && conversationFromTable(row);
     },
-    async standing({ organizationId, holdId }, keptMs) {
+    async status({ organizationId, holdId }, keptMs) {
       const flag = kysely.selectFrom("organization").select("keeps_conversations").where("id", "=", organizationId);
       const [organizations = [], kept = []] = await database.snapshot([
         flag.compile(),
