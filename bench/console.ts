@@ -107,7 +107,7 @@ try {
   const one = "org_00000007";
   await measure("overview of all", () => overviews.overview({ organizationId: null, ...range }));
   await measure("overview of one organization", () => overviews.overview({ organizationId: one, ...range }));
-  const conversations = new Conversations({ rows: store.conversations, keptMs: DAY_MS, clock: Date.now });
+  const conversations = new Conversations({ rows: store.conversations, retentionMs: DAY_MS, clock: Date.now });
   const requests = new Requests({ holds: store.requests, refusals: store.refusals, conversations });
   const any = {
     organizationId: null,

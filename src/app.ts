@@ -216,10 +216,16 @@ async function createLedger(
 
 function createConversationLog({ conversations }: Config, { clock, log }: Surroundings, store: Store): ConversationLog {
   const { limitBytes } = conversations;
-  return new ConversationLog({ rows: store.conversations, keptMs: keptMsOf(conversations), limitBytes, clock, log });
+  return new ConversationLog({
+    rows: store.conversations,
+    retentionMs: retentionMsOf(conversations),
+    limitBytes,
+    clock,
+    log,
+  });
 }
 
-function keptMsOf({ keepDays }: Config["conversations"]): number {
+function retentionMsOf({ keepDays }: Config["conversations"]): number {
   return keepDays * DAY_MS;
 }
 
@@ -310,7 +316,7 @@ function adminServices(
   const { clock, random, version, log } = surroundings;
   const rows = store.admin;
   const newId = newIdOf(surroundings);
-  const conversations = new Conversations({ rows: store.conversations, keptMs: keptMsOf(settings), clock });
+  const conversations = new Conversations({ rows: store.conversations, retentionMs: retentionMsOf(settings), clock });
   return {
     sessions: new Sessions({
       rows,

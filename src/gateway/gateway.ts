@@ -24,7 +24,7 @@ export interface PlaygroundSettings {
 export interface Gateway {
   catalog: Catalog;
   ledger: Pick<Ledger, "hold" | "checkpoint" | "settle" | "release">;
-  conversations: Pick<ConversationLog, "keep">;
+  conversations: Pick<ConversationLog, "add">;
   providers: ReadonlyMap<string, Provider>;
   circuits: Circuits;
   retryBudget: RetryBudget;

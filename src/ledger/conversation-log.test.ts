@@ -23,7 +23,7 @@ function setUp(options: Partial<ConversationLogOptions> = {}) {
   };
   const conversationLog = new ConversationLog({
     rows,
-    keptMs: 1_000,
+    retentionMs: 1_000,
     limitBytes: 100_000,
     clock: () => 7,
     log,
@@ -31,8 +31,8 @@ function setUp(options: Partial<ConversationLogOptions> = {}) {
     retryMs: 5,
     ...options,
   });
-  const keep = (holdId: string, content = "Hello", answer: () => null = () => null) =>
-    conversationLog.keep({
+  const add = (holdId: string, content = "Hello", answer: () => null = () => null) =>
+    conversationLog.add({
       organizationId: "org_1",
       holdId,
       request: { model: "m", messages: [{ role: "user", content }] },
@@ -40,14 +40,14 @@ function setUp(options: Partial<ConversationLogOptions> = {}) {
     });
   const ids = () => written.map(({ holdId }) => holdId);
   const dropped = () => log.lines.flatMap(({ fields }) => fields.dropped ?? []);
-  return { conversationLog, keep, state, written, batches, ids, dropped, log };
+  return { conversationLog, add, state, written, batches, ids, dropped, log };
 }
 
 test("nothing is made of a conversation in the turn in which it is handed over, and what comes together is written so", async () => {
-  const { conversationLog, keep, written, batches, ids } = setUp();
+  const { conversationLog, add, written, batches, ids } = setUp();
   const asked: string[] = [];
   for (const id of ["a", "b"])
-    keep(id, "Hello", () => {
+    add(id, "Hello", () => {
       asked.push(id);
       return null;
     });
@@ -64,39 +64,39 @@ test("nothing is made of a conversation in the turn in which it is handed over, 
 
 test("many are written a chunk at a time, by their number and by their length", async () => {
   const short = setUp();
-  for (let index = 0; index < 120; index += 1) short.keep(`${index}`);
+  for (let index = 0; index < 120; index += 1) short.add(`${index}`);
   await expect.poll(() => short.ids().length).toBe(120);
   expect(short.batches).toEqual([50, 50, 20]);
   const long = setUp();
-  for (let index = 0; index < 10; index += 1) long.keep(`${index}`, "x".repeat(90_000));
+  for (let index = 0; index < 10; index += 1) long.add(`${index}`, "x".repeat(90_000));
   await expect.poll(() => long.ids().length).toBe(10);
   expect(Math.max(...long.batches)).toBe(5);
   await Promise.all([short.conversationLog.stop(), long.conversationLog.stop()]);
 });
 
 test("while the store is away they wait, as far as there is room: the rest is dropped, and counted once", async () => {
-  const { conversationLog, keep, state, ids, dropped } = setUp({ queueBytesMax: 10_000 });
+  const { conversationLog, add, state, ids, dropped } = setUp({ queueBytesMax: 10_000 });
   state.insert = () => Promise.reject(AWAY);
-  for (let index = 0; index < 20; index += 1) keep(`${index}`, "x".repeat(900));
+  for (let index = 0; index < 20; index += 1) add(`${index}`, "x".repeat(900));
   await nextTurn();
   expect(dropped()).toEqual([10]);
-  keep("late", "x".repeat(900));
+  add("late", "x".repeat(900));
   await nextTurn();
   expect(dropped()).toEqual([10]);
   state.insert = async () => {};
   await expect.poll(ids).toEqual(["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
-  keep("again");
+  add("again");
   await expect.poll(() => ids().at(-1)).toBe("again");
   await conversationLog.stop();
   expect(dropped()).toEqual([10, 1]);
 });
 
 test("one that cannot be written keeps no other from it, and nothing of it is in the log", async () => {
-  const { conversationLog, keep, state, ids, dropped, log } = setUp();
+  const { conversationLog, add, state, ids, dropped, log } = setUp();
   state.insert = async (rows) => {
     if (rows.some(({ holdId }) => holdId === "bad")) throw Object.assign(new Error("no"), { detail: "canary" });
   };
-  for (const id of ["a", "bad", "b"]) keep(id, "canary");
+  for (const id of ["a", "bad", "b"]) add(id, "canary");
   await expect.poll(ids).toEqual(["a", "b"]);
   await conversationLog.stop();
   expect(dropped()).toEqual([1]);
@@ -105,30 +105,30 @@ test("one that cannot be written keeps no other from it, and nothing of it is in
 });
 
 test("what cannot even be put into JSON is dropped, and harms nobody", async () => {
-  const { conversationLog, keep, ids, dropped } = setUp();
+  const { conversationLog, add, ids, dropped } = setUp();
   const deep = () => {
     throw new RangeError("Maximum call stack size exceeded");
   };
-  keep("deep", "Hello", deep);
-  keep("fine");
+  add("deep", "Hello", deep);
+  add("fine");
   await expect.poll(ids).toEqual(["fine"]);
   await conversationLog.stop();
   expect(dropped()).toEqual([1]);
 });
 
 test("a stop writes what waits, and what was handed over last", async () => {
-  const { conversationLog, keep, ids } = setUp({ gatherMs: 60_000 });
-  keep("a");
+  const { conversationLog, add, ids } = setUp({ gatherMs: 60_000 });
+  add("a");
   await nextTurn();
-  keep("b");
+  add("b");
   await conversationLog.stop();
   expect(ids()).toEqual(["a", "b"]);
 });
 
 test("a stop waits for no store that is away, and says how many were lost", async () => {
-  const { conversationLog, keep, state, ids, dropped } = setUp({ retryMs: 60_000 });
+  const { conversationLog, add, state, ids, dropped } = setUp({ retryMs: 60_000 });
   state.insert = () => Promise.reject(AWAY);
-  for (let index = 0; index < 60; index += 1) keep(`${index}`);
+  for (let index = 0; index < 60; index += 1) add(`${index}`);
   await conversationLog.stop();
   expect(ids()).toEqual([]);
   expect(dropped()).toEqual([60]);
@@ -137,8 +137,8 @@ test("a stop waits for no store that is away, and says how many were lost", asyn
 test("removes what is past its time from its start on, until nothing is left, and says where it cannot", async () => {
   const asked: [number, number][] = [];
   const left = [50, 50, 3];
-  const removeOld = async (keptMs: number, limit: number) => {
-    asked.push([keptMs, limit]);
+  const removeOld = async (retentionMs: number, limit: number) => {
+    asked.push([retentionMs, limit]);
     return left.shift() ?? 0;
   };
   const { conversationLog } = setUp({ rows: { insert: async () => {}, removeOld } });

@@ -9,7 +9,7 @@ import { recordOf } from "./conversation-record.ts";
 export interface ConversationLogOptions {
   rows: Pick<ConversationRows, "insert" | "removeOld">;
   /** How long each is kept. */
-  keptMs: number;
+  retentionMs: number;
   /** Of one record. */
   limitBytes: number;
   /** Milliseconds since 1970. */
@@ -67,7 +67,7 @@ export class ConversationLog {
   }
 
   /** Takes a conversation. Never throws and costs its caller nothing: all that is to be done is done in a later turn. */
-  keep(conversation: EndedConversation): void {
+  add(conversation: EndedConversation): void {
     this.#ended.push(conversation);
     if (this.#ended.length === 1) setImmediate(() => this.#queueEnded());
   }
@@ -177,10 +177,10 @@ export class ConversationLog {
   }
 
   async #removeOld(): Promise<void> {
-    const { rows, keptMs, log } = this.#options;
+    const { rows, retentionMs, log } = this.#options;
     try {
       for (let chunk = 0; chunk < REMOVALS_MAX && !this.#stopping.signal.aborted; chunk += 1) {
-        if ((await rows.removeOld(keptMs, REMOVED_ROWS)) < REMOVED_ROWS) return;
+        if ((await rows.removeOld(retentionMs, REMOVED_ROWS)) < REMOVED_ROWS) return;
       }
     } catch (error) {
       log.warn({ err: error }, "old conversations could not be removed; it is tried again");

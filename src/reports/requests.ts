@@ -67,8 +67,8 @@ export class Requests {
       const refusal = await refusals.find(id);
       return refusal && refusalDetail(refusal);
     }
-    const { isKeeping, isKept } = await conversations.status(row.facts.organizationId, id);
-    return { ...toDetail(row), keeps_conversations: isKeeping, has_conversation: isKept };
+    const { isEnabled, isStored } = await conversations.status(row.facts.organizationId, id);
+    return { ...toDetail(row), keeps_conversations: isEnabled, has_conversation: isStored };
   }
 
   async #holds({ status, cursor, ...filter }: RequestFilter): Promise<Part> {
