@@ -475,7 +475,7 @@ init {
   :: d_step { IS_UP && phase == SPOOLED -> conclude(); check() }
   /* Its disk fails, too: the answer ends in an error, and the hold is left to the sweeper. */
   :: d_step { IS_UP && isCut && phase == SETTLING -> abandon(durable); forget(); check() }
-  /* src/ledger/spool/spool.ts: replay */
+  /* src/ledger/spool.ts: replay */
   :: d_step { IS_CONNECTED && spooled != 0 -> replay(); check() }
   /* Rule 4: its own overdue hold, which no request and no entry names. */
   :: d_step { IS_CONNECTED && phase == ENDED && spooled == 0 && books.state == OPEN && books.age >= LIFE ->
@@ -523,7 +523,7 @@ init {
   :: d_step { durable.status == ORPHAN -> clear(durable) }
 
   /* ---- The heir */
-  /* src/ledger/spool/directory.ts: takeOver */
+  /* src/ledger/spool.ts: takeOver */
   :: d_step { heir == 0 && (isDead || isLockLost) -> heir = 1 }
 #ifdef TAKE_UNREPLAYED
   :: d_step { HAS_HEIR && heir == 1 -> heir = 2 }

@@ -322,7 +322,7 @@ choose:
     :: MAY_BEGIN && isDurable && request[node].phase == ENDING ->
       r = node; tokens = request[r].usage;
       kind = (tokens > 0 -> SETTLE : RELEASE)
-    /* src/ledger/spool/spool.ts: replay. An entry is tried again, by this process or by the next one on its directory. */
+    /* src/ledger/spool.ts: replay. An entry is tried again, by this process or by the next one on its directory. */
     :: MAY_BEGIN && isDurable && request[node].spooled != 0 && request[node].phase == ENDED ->
       kind = request[node].spooled; r = node; replays = 1;
       tokens = (kind == SETTLE -> request[r].usage : 0)
@@ -487,7 +487,7 @@ failed:
       request[r].spooled = RELEASE; endRequest(r, REFUSED); check(); idle(); goto choose
     /* Its disk fails, too: the stream ends in an error, and the hold is left to the sweeper. */
     :: !WAS_KILLED && !replays && kind == SETTLE -> endRequest(r, CUT_OFF); check(); idle(); goto choose
-    /* src/ledger/spool/spool.ts: append. The spool has the settlement, fsynced. */
+    /* src/ledger/spool.ts: append. The spool has the settlement, fsynced. */
     :: !WAS_KILLED && !replays && kind == SETTLE -> request[r].spooled = SETTLE
     fi
   };

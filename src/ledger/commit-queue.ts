@@ -3,8 +3,7 @@ import type { Outcome, Outcomes, Transition } from "../credits/books.ts";
 import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
 import type { Books, Durability } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { LockedOrganizations } from "./locked-organizations.ts";
-import { type QueuedTransition, rejectAll, takeBatch } from "./waiting.ts";
+import { LockedOrganizations, type QueuedTransition, rejectAll, takeBatch } from "./locked-organizations.ts";
 
 /** A share that is smaller would not pay for its transaction. */
 const SHARE_SIZE_LEAST = 8;

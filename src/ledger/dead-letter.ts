@@ -2,8 +2,8 @@ import { createReadStream } from "node:fs";
 import { type FileHandle, open, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Log } from "../telemetry/logger.ts";
-import { makeDirectory, syncDirectory } from "./spool/directory.ts";
-import { type SpooledTransition, toPlain } from "./spool/record.ts";
+import { makeDirectory, syncDirectory } from "./directory.ts";
+import { type SpooledTransition, toPlain } from "./spool-file.ts";
 
 const LINE_END = 0x0a;
 

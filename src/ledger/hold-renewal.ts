@@ -7,7 +7,7 @@ import { type AllowanceOptions, grantAllowances } from "./allowances.ts";
 import type { CommitQueue } from "./commit-queue.ts";
 import { Lease, type Moment } from "./lease.ts";
 import type { Recovery } from "./recovery.ts";
-import type { Spool } from "./spool/spool.ts";
+import type { Spool } from "./spool.ts";
 
 /** Small enough that new holds, which share the lane with the renewals, wait behind one chunk at the most. */
 const RENEWAL_CHUNK = 500;

@@ -19,8 +19,8 @@ import type { DeadLetters } from "./dead-letter.ts";
 import { type Checkpoint, HoldRenewal } from "./hold-renewal.ts";
 import type { Lease, Moment } from "./lease.ts";
 import { Recovery } from "./recovery.ts";
-import type { SpooledTransition } from "./spool/record.ts";
-import type { Spool } from "./spool/spool.ts";
+import type { Spool } from "./spool.ts";
+import type { SpooledTransition } from "./spool-file.ts";
 
 /** Running requests, and transitions in the spool: whoever runs is sure of a place in it. */
 const RUNNING_AND_SPOOLED_MAX = 10_000;

@@ -4,7 +4,7 @@ import type { HoldFacts } from "../../src/credits/books.ts";
 import { FREE } from "../../src/credits/price.ts";
 import { DeadLetters, deadLetterFileOf } from "../../src/ledger/dead-letter.ts";
 import { Ledger, type LedgerOptions } from "../../src/ledger/ledger.ts";
-import { Spool } from "../../src/ledger/spool/spool.ts";
+import { Spool } from "../../src/ledger/spool.ts";
 import { takeLock } from "../../src/stores/sqlite/lock.ts";
 import type { AllowanceRows, Books } from "../../src/stores/store.ts";
 
