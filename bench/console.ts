@@ -9,8 +9,8 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
 import pg from "pg";
-import { Conversations } from "../src/reports/conversations.ts";
 import { Directory } from "../src/admin/directory.ts";
+import { Conversations } from "../src/reports/conversations.ts";
 import { Overviews } from "../src/reports/overview.ts";
 import { Requests } from "../src/reports/requests.ts";
 import { DAY_MS, dayOf, UsageDays } from "../src/reports/usage-days.ts";
@@ -107,7 +107,7 @@ try {
   const one = "org_00000007";
   await measure("overview of all", () => overviews.overview({ organizationId: null, ...range }));
   await measure("overview of one organization", () => overviews.overview({ organizationId: one, ...range }));
-  const conversations = new Conversations({ rows: store.conversations, keptMs: DAY_MS, clock: Date.now });
+  const conversations = new Conversations({ rows: store.conversations, retentionMs: DAY_MS, clock: Date.now });
   const requests = new Requests({ holds: store.requests, refusals: store.refusals, conversations });
   const any = {
     organizationId: null,

@@ -106,7 +106,7 @@ export async function startPortkey(processes: Processes, upstream: string): Prom
 }
 
 /**
- * Tollgate as it is run: its own process, SQLite with its durable lane, logging as by default, limits out of reach. Of
+ * Tollgate as it is run: its own process, SQLite with durable commits, logging as by default, limits out of reach. Of
  * this checkout, or of another one.
  */
 export async function startTollgate(

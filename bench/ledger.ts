@@ -92,9 +92,9 @@ function settlementOf({ facts }: HoldTransition): SettleTransition {
   };
 }
 
-async function book(books: Books, lane: "holds" | "durable", batch: (HoldTransition | SettleTransition)[]) {
-  const expected = lane === "holds" ? "held" : "charged";
-  const outcomes = await books.apply(lane, batch);
+async function book(books: Books, durability: "holds" | "durable", batch: (HoldTransition | SettleTransition)[]) {
+  const expected = durability === "holds" ? "held" : "charged";
+  const outcomes = await books.apply(durability, batch);
   if (outcomes.some(({ outcome }) => outcome !== expected)) throw new Error(`not everything was ${expected}`);
 }
 
@@ -104,7 +104,7 @@ async function perSecond(count: number, work: () => Promise<void>): Promise<numb
   return (count * 1_000) / (performance.now() - startedAtMs);
 }
 
-/** Holds alone; then holds and settlements as two lanes send them, one batch in flight in each. */
+/** Holds alone; then holds and settlements as two commit queues send them, one batch in flight in each. */
 async function measure(books: Books, organizationIds: readonly string[]): Promise<{ holds: number; pairs: number }> {
   const { batches, size } = plan;
   const alone = Array.from({ length: batches }, () => makeBatch(organizationIds, size));

@@ -119,7 +119,7 @@ typedef Message {
   unsigned monotonic : 2; /* ticks since it was queued, by A's clocks */
   unsigned wall : 2
 }
-Message holds, durable;   /* one in flight in each lane */
+Message holds, durable;   /* one in flight in each queue */
 
 unsigned phase : 3;
 unsigned promised : 2;
@@ -416,14 +416,14 @@ init {
   /* ---- A */
   /* src/ledger/ledger.ts: hold */
   :: d_step { IS_CONNECTED && phase == NEW && holds.status == EMPTY -> phase = ASKING; holds.kind = HOLD; holds.status = SENT }
-  /* src/ledger/upkeep.ts: checkAndRenew. The lease is tested first: after a suspension it must not begin again. */
+  /* src/ledger/hold-renewal.ts: checkAndRenew. The lease is tested first: after a suspension it must not begin again. */
   :: d_step { IS_CONNECTED && (MAY_RENEW || phase == SETTLING) && !isRenewed && holds.status == EMPTY ->
       holds.kind = RENEW; holds.status = SENT; holds.tokens = delivered; isRenewed = 1 }
   :: d_step { IS_CONNECTED && (holds.status == BOOKED || holds.status == REFUSED) ->
       if
       :: holds.kind == HOLD && holds.status == REFUSED -> forget()
       :: holds.kind == HOLD && holds.status == BOOKED ->
-        /* src/ledger/upkeep.ts: track */
+        /* src/ledger/hold-renewal.ts: track */
         phase = RUNNING; promised = holds.tokens; monotonic = holds.monotonic; wall = holds.wall
       :: holds.kind == RENEW && (phase == RUNNING || phase == SETTLING) && holds.status == REFUSED -> isLeaseEnded = 1
       :: holds.kind == RENEW && (phase == RUNNING || phase == SETTLING) && holds.status == BOOKED ->
@@ -475,7 +475,7 @@ init {
   :: d_step { IS_UP && phase == SPOOLED -> conclude(); check() }
   /* Its disk fails, too: the answer ends in an error, and the hold is left to the sweeper. */
   :: d_step { IS_UP && isCut && phase == SETTLING -> abandon(durable); forget(); check() }
-  /* src/ledger/spool/spool.ts: replay */
+  /* src/ledger/spool.ts: replay */
   :: d_step { IS_CONNECTED && spooled != 0 -> replay(); check() }
   /* Rule 4: its own overdue hold, which no request and no entry names. */
   :: d_step { IS_CONNECTED && phase == ENDED && spooled == 0 && books.state == OPEN && books.age >= LIFE ->
@@ -523,7 +523,7 @@ init {
   :: d_step { durable.status == ORPHAN -> clear(durable) }
 
   /* ---- The heir */
-  /* src/ledger/spool/directory.ts: takeOver */
+  /* src/ledger/spool.ts: takeOver */
   :: d_step { heir == 0 && (isDead || isLockLost) -> heir = 1 }
 #ifdef TAKE_UNREPLAYED
   :: d_step { HAS_HEIR && heir == 1 -> heir = 2 }

@@ -4,7 +4,7 @@
  * variants fails.
  *
  * A step is named after what it stands for, as `file: name`. A transaction's lock, its write with its commit, and the
- * answer to the commit are steps of their own. Between any two steps anything else may happen: a step of another lane, the
+ * answer to the commit are steps of their own. Between any two steps anything else may happen: a step of another queue, the
  * death of a node or of the store, the end of a hold's life.
  *
  * This model has no time. It assumes that nobody can end a hold before its owner has stopped writing to the client, however
@@ -284,8 +284,8 @@ inline endRequest(r, seen) {
 #define MAY_BEGIN !balanceLocked
 #endif
 
-/* src/ledger/lane.ts: Lane. A node has two, with one batch in flight in each. */
-proctype Lane(bit node; bit isDurable) {
+/* src/ledger/commit-queue.ts: CommitQueue. A node has two, with one batch in flight in each. */
+proctype CommitQueue(bit node; bit isDurable) {
   unsigned kind : 3, tokens : 2, amount : 2, available : 4, held : 4, spent : 4, base : 3, front : 3, more : 3, era : 2;
   bit r, replays, isHeld, born;
   Row row;
@@ -296,7 +296,7 @@ choose:
     /* src/ledger/ledger.ts: hold */
     :: MAY_BEGIN && !isDurable && (request[node].phase == NEW || request[node].phase == HOLDING) ->
       kind = HOLD; r = node; request[r].phase = HOLDING
-    /* src/ledger/upkeep.ts: renew. What it carries may be older than what is delivered by now. */
+    /* src/ledger/hold-renewal.ts: renew. What it carries may be older than what is delivered by now. */
     :: MAY_BEGIN && !isDurable && (request[node].phase == RUNNING || request[node].phase == ENDING) &&
       IS_STREAMED(node) && request[node].renewals < RENEWALS ->
       kind = RENEW; r = node;
@@ -322,15 +322,15 @@ choose:
     :: MAY_BEGIN && isDurable && request[node].phase == ENDING ->
       r = node; tokens = request[r].usage;
       kind = (tokens > 0 -> SETTLE : RELEASE)
-    /* src/ledger/spool/spool.ts: replay. An entry is tried again, by this process or by the next one on its directory. */
+    /* src/ledger/spool.ts: replay. An entry is tried again, by this process or by the next one on its directory. */
     :: MAY_BEGIN && isDurable && request[node].spooled != 0 && request[node].phase == ENDED ->
       kind = request[node].spooled; r = node; replays = 1;
       tokens = (kind == SETTLE -> request[r].usage : 0)
 #ifdef SPOOL_EMPTIED_FIRST
       ; request[r].spooled = 0
 #endif
-    /* src/ledger/upkeep.ts: sweep. A look without locks; one that is out of date comes to nothing under the lock, so that
-     * one lane with such looks, at one hold, stands for all. */
+    /* src/ledger/hold-renewal.ts: sweep. A look without locks; one that is out of date comes to nothing under the lock, so that
+     * one queue with such looks, at one hold, stands for all. */
     :: LOOKS(0) && IS_OVERDUE(0) -> kind = EXPIRE; r = 0; born = life[node]; goto begin
     :: MAY_BEGIN && isDurable && !LOOKS(0) && IS_OVERDUE(0) -> kind = EXPIRE; r = 0
     :: MAY_BEGIN && isDurable && IS_OVERDUE(1) -> kind = EXPIRE; r = 1
@@ -487,7 +487,7 @@ failed:
       request[r].spooled = RELEASE; endRequest(r, REFUSED); check(); idle(); goto choose
     /* Its disk fails, too: the stream ends in an error, and the hold is left to the sweeper. */
     :: !WAS_KILLED && !replays && kind == SETTLE -> endRequest(r, CUT_OFF); check(); idle(); goto choose
-    /* src/ledger/spool/spool.ts: append. The spool has the settlement, fsynced. */
+    /* src/ledger/spool.ts: append. The spool has the settlement, fsynced. */
     :: !WAS_KILLED && !replays && kind == SETTLE -> request[r].spooled = SETTLE
     fi
   };
@@ -552,6 +552,6 @@ init {
   atomic {
     committed.available = CREDITS;
     disk.available = CREDITS;
-    run Lane(0, 0); run Lane(1, 0); run Lane(0, 1); run Lane(1, 1); run World()
+    run CommitQueue(0, 0); run CommitQueue(1, 0); run CommitQueue(0, 1); run CommitQueue(1, 1); run World()
   }
 }

@@ -17,6 +17,7 @@ import { PLAYGROUND_ID } from "./api/principal.ts";
 import type { LiveCatalog } from "./catalog/live.ts";
 import { printStart } from "./cli/start-report.ts";
 import type { Config } from "./config.ts";
+import { usageReport } from "./credits/api-format.ts";
 import { OperatorError, StoreUnavailableError } from "./errors.ts";
 import { Circuits } from "./gateway/circuits.ts";
 import { HealthFile } from "./gateway/health-file.ts";
@@ -30,17 +31,16 @@ import { createServer, type Server } from "./http/server.ts";
 import type { ShutdownOptions } from "./http/shutdown.ts";
 import { requestId, uuidV7 } from "./internals/ids.ts";
 import { disableIdleCollections, MemoryRelease, makeCollect } from "./internals/memory-release.ts";
-import { ConversationKeeper } from "./ledger/conversation-log.ts";
-import { Quarantine, quarantineFileOf } from "./ledger/dead-letter.ts";
+import { ConversationLog } from "./ledger/conversation-log.ts";
+import { DeadLetters, deadLetterFileOf } from "./ledger/dead-letter.ts";
 import { Ledger } from "./ledger/ledger.ts";
-import { Spool } from "./ledger/spool/spool.ts";
+import { Spool } from "./ledger/spool.ts";
 import { Conversations } from "./reports/conversations.ts";
 import { Overviews } from "./reports/overview.ts";
 import { RefusalLog } from "./reports/refusal-log.ts";
 import { Requests } from "./reports/requests.ts";
 import { Statements } from "./reports/statement.ts";
 import { DAY_MS, UsageDays } from "./reports/usage-days.ts";
-import { usageReport } from "./reports/usage-report.ts";
 import type { AwaitedStore } from "./stores/absent.ts";
 import { openServiceStore } from "./stores/open.ts";
 import { directoryFailure } from "./stores/sqlite/directory.ts";
@@ -101,7 +101,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
   parts.defer(() => opened.close());
   const store = watchStore(opened, surroundings);
   // Stopped after the ledger: what is owed is booked before anything else is written.
-  const keeper = parts.adopt(createKeeper(config, surroundings, store), (opened) => opened.stop());
+  const conversationLog = parts.adopt(createConversationLog(config, surroundings, store), (opened) => opened.stop());
   const ledger = parts.adopt(await createLedger(config, surroundings, store), (opened) => opened.stop());
   const accounts = createAccounts(surroundings, store);
   const lastUses = parts.adopt(new LastUses({ rows: store.accounts, log: surroundings.log }), (opened) =>
@@ -114,9 +114,9 @@ export async function startService(config: Config, surroundings: Surroundings): 
   );
   const refusals = parts.adopt(createRefusalLog(surroundings, store), (log) => log.stop());
   const signInFailures = parts.adopt(createSignInFailures(surroundings, store), (opened) => opened.stop());
-  const recorders = { refusals, lastUses, usageDays, signInFailures };
+  const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures };
   const tokenCounter = parts.adopt(new TokenCounter(surroundings), (opened) => opened.stop());
-  const services = { store, ledger, keeper, tokenCounter, catalog, upstreams, circuits, accounts, ...recorders };
+  const services = { store, ledger, tokenCounter, catalog, upstreams, circuits, accounts, ...recorders };
   const server = await createHttp(config, surroundings, services);
   parts.defer(() => server.close(shutdown));
   const address = await listen(server, config.server);
@@ -134,7 +134,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
   const heapBytes = () => process.memoryUsage().heapTotal;
   disableIdleCollections();
   parts.adopt(new MemoryRelease({ requests, heapBytes, collect: makeCollect() }), (opened) => opened.stop()).start();
-  keeper.start();
+  conversationLog.start();
   const [{ standing, adminToken }] = await Promise.all([
     // Of several that start at once on an empty store one makes all of it; the others find it finished.
     store.inTurn(async () => ({
@@ -200,7 +200,7 @@ async function createLedger(
     books,
     allowances,
     spool,
-    quarantine: new Quarantine({ file: quarantineFileOf(dataDir), clock, log }),
+    deadLetters: new DeadLetters({ file: deadLetterFileOf(dataDir), clock, log }),
     holdLifeMs: ledger.holdSeconds * 1000,
     recoveryMs: ledger.recoverySeconds * 1000,
     isShared: kind === "postgres",
@@ -214,12 +214,18 @@ async function createLedger(
   });
 }
 
-function createKeeper({ conversations }: Config, { clock, log }: Surroundings, store: Store): ConversationKeeper {
+function createConversationLog({ conversations }: Config, { clock, log }: Surroundings, store: Store): ConversationLog {
   const { limitBytes } = conversations;
-  return new ConversationKeeper({ rows: store.conversations, keptMs: keptMsOf(conversations), limitBytes, clock, log });
+  return new ConversationLog({
+    rows: store.conversations,
+    retentionMs: retentionMsOf(conversations),
+    limitBytes,
+    clock,
+    log,
+  });
 }
 
-function keptMsOf({ keepDays }: Config["conversations"]): number {
+function retentionMsOf({ keepDays }: Config["conversations"]): number {
   return keepDays * DAY_MS;
 }
 
@@ -241,7 +247,7 @@ interface Services {
   refusals: RefusalLog;
   ledger: Ledger;
   tokenCounter: TokenCounter;
-  keeper: ConversationKeeper;
+  conversationLog: ConversationLog;
   catalog: LiveCatalog;
   upstreams: Upstreams;
   circuits: Circuits;
@@ -253,7 +259,7 @@ interface Services {
 
 function createHttp(config: Config, surroundings: Surroundings, services: Services): Promise<Server> {
   const { clock, log, version } = surroundings;
-  const { store, ledger, keeper, tokenCounter, catalog, upstreams, circuits, lastUses } = services;
+  const { store, ledger, conversationLog, tokenCounter, catalog, upstreams, circuits, lastUses } = services;
   const limits = new Limits(clock);
   const { providers } = upstreams;
   const { limits: limitSettings, playground, completions } = config;
@@ -263,7 +269,7 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
     gateway: {
       catalog,
       ledger,
-      conversations: keeper,
+      conversations: conversationLog,
       providers,
       ...settings,
       ...routing,
@@ -294,7 +300,7 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
       if (ledger.isRefusing) throw new StoreUnavailableError("The store takes no holds.");
       await store.ping();
     },
-    standing: () => ledger.standing(),
+    ledgerStatus: () => ledger.status(),
     newRequestId: requestId,
     accessLog: surroundings.accessLog,
     refusals: services.refusals,
@@ -310,7 +316,7 @@ function adminServices(
   const { clock, random, version, log } = surroundings;
   const rows = store.admin;
   const newId = newIdOf(surroundings);
-  const conversations = new Conversations({ rows: store.conversations, keptMs: keptMsOf(settings), clock });
+  const conversations = new Conversations({ rows: store.conversations, retentionMs: retentionMsOf(settings), clock });
   return {
     sessions: new Sessions({
       rows,

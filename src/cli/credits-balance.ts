@@ -1,6 +1,6 @@
 import type { Command } from "commander";
+import { usageReport } from "../credits/api-format.ts";
 import type { BalanceRow } from "../credits/books.ts";
-import { usageReport } from "../reports/usage-report.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { facts } from "./table.ts";
 import { freshBalance, withWorkspace } from "./workspace.ts";

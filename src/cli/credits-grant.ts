@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { creditsFromMicro } from "../credits/amount.ts";
-import { usageReport } from "../reports/usage-report.ts";
+import { usageReport } from "../credits/api-format.ts";
 import { addCommand, type CommonFlags, creditsFlag, print, type Terminal, textFlag } from "./command.ts";
 import { facts } from "./table.ts";
 import { dateFlag, isoTime } from "./times.ts";

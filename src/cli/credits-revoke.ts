@@ -2,8 +2,8 @@ import type { Command } from "commander";
 import { adjustmentMismatch } from "../admin/references.ts";
 import { makeId } from "../admin/token.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
+import { usageReport } from "../credits/api-format.ts";
 import { OperatorError } from "../errors.ts";
-import { usageReport } from "../reports/usage-report.ts";
 import {
   addCommand,
   type CommonFlags,

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { countQuarantined, quarantineFileOf } from "../ledger/dead-letter.ts";
+import { countDeadLetters, deadLetterFileOf } from "../ledger/dead-letter.ts";
 import { verifyBooks } from "../ledger/verify.ts";
 import type { Store } from "../stores/store.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
@@ -15,8 +15,8 @@ export function addLedgerVerify(ledger: Command, terminal: Terminal): void {
         const { organizations, holds, events, violations } = found;
         const checked = `${organizations} organizations, ${holds} holds and ${events} charges checked`;
         const [first] = violations;
-        const file = quarantineFileOf(workspace.config.dataDir);
-        const quarantined = await countQuarantined(file);
+        const file = deadLetterFileOf(workspace.config.dataDir);
+        const quarantined = await countDeadLetters(file);
         if (!found.ok || quarantined > 0) terminal.exitWith(1);
         if (first === undefined || flags.json === true) {
           print(terminal, flags, { json: { ...found, quarantined }, text: `The books balance: ${checked}.` });

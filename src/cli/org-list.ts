@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { usageReport } from "../reports/usage-report.ts";
+import { usageReport } from "../credits/api-format.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { table } from "./table.ts";
 import { freshBalance, withWorkspace } from "./workspace.ts";

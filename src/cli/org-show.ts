@@ -1,6 +1,6 @@
 import type { Command } from "commander";
+import { usageReport } from "../credits/api-format.ts";
 import type { BalanceRow } from "../credits/books.ts";
-import { usageReport } from "../reports/usage-report.ts";
 import type { OrganizationRow } from "../stores/store.ts";
 import { addCommand, type CommonFlags, print, type Report, type Terminal } from "./command.ts";
 import { facts } from "./table.ts";

@@ -1,8 +1,26 @@
 import type { PricesByClass, TokensByClass } from "../api/admin/common.ts";
 import type { Credits } from "../api/admin/organization.ts";
-import { creditsFromMicro } from "./amount.ts";
+import type { UsageReport } from "../api/usage.ts";
+import { creditsFromMicro, type MicroCredits, parseCredits } from "./amount.ts";
 import type { BalanceRow } from "./books.ts";
 import { pricePerMillion, type TokenCounts, type UnitPrices } from "./price.ts";
+
+/** An organization's balance as `GET /v1/usage` tells it: amounts in credits, what has lapsed not counted. */
+export function usageReport(balance: BalanceRow): UsageReport {
+  return {
+    object: "usage",
+    organization_id: balance.organizationId,
+    creditsAvailable: creditsFromMicro(balance.available),
+    creditsTotal: creditsFromMicro(balance.granted - balance.expired),
+    creditsUsed: creditsFromMicro(balance.spent),
+    creditsHeld: creditsFromMicro(balance.held),
+  };
+}
+
+/** An amount of credits as a caller states it; undefined where it is finer or larger than the books take. */
+export function microCreditsOf(credits: number): MicroCredits | undefined {
+  return parseCredits(String(credits));
+}
 
 /** Formats a balance for the admin API: amounts in credits; the total excludes expired credits. */
 export function creditsOf(balance: Omit<BalanceRow, "organizationId" | "nextChangeAtMs">): Credits {

@@ -2,7 +2,7 @@ import type { LimitSettings, Principal } from "../api/principal.ts";
 import type { ChatCompletionRequest } from "../api/request.ts";
 import type { Catalog } from "../catalog/model.ts";
 import type { StoreUnavailableError } from "../errors.ts";
-import type { ConversationKeeper } from "../ledger/conversation-log.ts";
+import type { ConversationLog } from "../ledger/conversation-log.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Provider } from "../providers/provider.ts";
 import type { Log } from "../telemetry/logger.ts";
@@ -24,7 +24,7 @@ export interface PlaygroundSettings {
 export interface Gateway {
   catalog: Catalog;
   ledger: Pick<Ledger, "hold" | "checkpoint" | "settle" | "release">;
-  conversations: Pick<ConversationKeeper, "keep">;
+  conversations: Pick<ConversationLog, "add">;
   providers: ReadonlyMap<string, Provider>;
   circuits: Circuits;
   retryBudget: RetryBudget;

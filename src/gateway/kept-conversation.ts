@@ -26,5 +26,5 @@ export function keepConversation(
     if (!(sink instanceof KeepingSink) || !(isStreamed || isWhole)) return null;
     return { message: sink.message(), finish_reason: finishReason };
   };
-  conversations.keep({ organizationId, holdId, request, answer });
+  conversations.add({ organizationId, holdId, request, answer });
 }

@@ -10,7 +10,7 @@ test("/readyz asks the store once for all who ask at once, and again later", asy
     asked += 1;
     if (asked > 1) throw new StoreUnavailableError("gone");
   };
-  serveHealth(server, { ping, standing: async () => ({ spool: { entries: 0 }, quarantine: { entries: 0 } }) });
+  serveHealth(server, { ping, ledgerStatus: async () => ({ spool: { entries: 0 }, quarantine: { entries: 0 } }) });
   // However long a busy machine takes for all of them, they ask at one moment.
   vi.useFakeTimers({ toFake: ["setTimeout"] });
   const statusOf = async () => (await server.inject("/readyz")).statusCode;

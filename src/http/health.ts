@@ -1,11 +1,11 @@
 import type { FastifyInstance } from "fastify";
-import type { LedgerStanding } from "../ledger/ledger.ts";
+import type { LedgerStatus } from "../ledger/ledger.ts";
 
 export interface HealthSources {
   /** Rejects when the store does not answer, or takes no writes. */
   ping(): Promise<void>;
   /** What waits to be booked, and what cannot be. */
-  standing(): Promise<LedgerStanding>;
+  ledgerStatus(): Promise<LedgerStatus>;
 }
 
 /** Paths that report the health of the process. */
@@ -15,7 +15,7 @@ export const HEALTH_PATHS: ReadonlySet<string> = new Set(["/healthz", "/readyz"]
 const GOOD_FOR_MS = 100;
 
 /** `/healthz`: the process runs. `/readyz`: it takes requests and its store answers, and what waits to be booked. */
-export function serveHealth(server: FastifyInstance, { ping, standing }: HealthSources): { drain(): void } {
+export function serveHealth(server: FastifyInstance, { ping, ledgerStatus }: HealthSources): { drain(): void } {
   let isDraining = false;
   let found: Promise<boolean> | undefined;
   const ask = async () => {
@@ -38,7 +38,7 @@ export function serveHealth(server: FastifyInstance, { ping, standing }: HealthS
   server.get("/readyz", async (_request, reply) => {
     const isUp = isDraining || (await isStoreUp());
     const status = isDraining ? "draining" : isUp ? "ready" : "store_unavailable";
-    return reply.code(status === "ready" ? 200 : 503).send({ status, ...(await standing()) });
+    return reply.code(status === "ready" ? 200 : 503).send({ status, ...(await ledgerStatus()) });
   });
   return {
     drain: () => {

@@ -4,7 +4,7 @@ import swagger from "@fastify/swagger";
 import swaggerUi from "@fastify/swagger-ui";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
-import type { LedgerStanding } from "../ledger/ledger.ts";
+import type { LedgerStatus } from "../ledger/ledger.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type AccessSources, decorateForAccess, recordAccess } from "./access.ts";
 import type { AdminServices } from "./admin/endpoint.ts";
@@ -45,7 +45,7 @@ export interface ServerOptions extends Omit<EndpointServices, "running"> {
   /** Rejects when the store does not answer. */
   ping(): Promise<void>;
   /** What waits to be booked, and what cannot be; told at `/readyz`. */
-  standing(): Promise<LedgerStanding>;
+  ledgerStatus(): Promise<LedgerStatus>;
   newRequestId: () => string;
   accessLog: AccessSources["accessLog"];
   refusals: AccessSources["refusals"];

@@ -5,7 +5,7 @@ import { keepLog } from "../../test/support/log.ts";
 import type { HoldTransition, Transition } from "../credits/books.ts";
 import { FREE } from "../credits/price.ts";
 import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
-import { Lane, type LaneOptions } from "./commit-queue.ts";
+import { CommitQueue, type CommitQueueOptions } from "./commit-queue.ts";
 
 /** How long was slept each time, which no clock of a busy machine tells. */
 const sleptMs = vi.hoisted((): number[] => []);
@@ -30,10 +30,10 @@ beforeEach(() => {
   log = keepLog();
 });
 
-function laneOf(options: Partial<LaneOptions> = {}): Lane {
-  return new Lane({
+function createQueue(options: Partial<CommitQueueOptions> = {}): CommitQueue {
+  return new CommitQueue({
     books,
-    name: "durable",
+    durability: "durable",
     retryMs: 0,
     batchShare: 1,
     clock: () => performance.now(),
@@ -60,8 +60,8 @@ const away = () => new StoreUnavailableError("the store is away");
 
 describe("batching", () => {
   test("sends what comes within one turn as one batch, in the order of arrival", async () => {
-    const lane = laneOf();
-    const outcomes = await Promise.all(numbers(50).map((number) => lane.push(holding(number))));
+    const queue = createQueue();
+    const outcomes = await Promise.all(numbers(50).map((number) => queue.push(holding(number))));
     expect(books.sizes("durable")).toEqual([50]);
     expect(outcomes.map((outcome) => "available" in outcome && outcome.available)).toEqual(
       numbers(50).map((number) => 999_999n - BigInt(number)),
@@ -69,13 +69,13 @@ describe("batching", () => {
   });
 
   test("has one batch in flight while the next gathers", async () => {
-    const lane = laneOf();
+    const queue = createQueue();
     books.close();
-    const first = lane.push(holding(0));
+    const first = queue.push(holding(0));
     await nextTurn();
     const rest = [];
     for (const number of [1, 2, 3]) {
-      rest.push(lane.push(holding(number)));
+      rest.push(queue.push(holding(number)));
       await nextTurn();
     }
     expect(books.sizes("durable")).toEqual([1]);
@@ -86,14 +86,14 @@ describe("batching", () => {
   });
 
   test("sends at most 1,000 transitions at once", async () => {
-    const lane = laneOf();
-    await Promise.all(numbers(2_500).map((number) => lane.push(holding(number))));
+    const queue = createQueue();
+    await Promise.all(numbers(2_500).map((number) => queue.push(holding(number))));
     expect(books.sizes("durable")).toEqual([1_000, 1_000, 500]);
   });
 
   test("takes its share of what waits, where that pays", async () => {
-    const lane = laneOf({ batchShare: 1 / 2 });
-    const outcomes = await Promise.all(numbers(100).map((number) => lane.push(holding(number))));
+    const queue = createQueue({ batchShare: 1 / 2 });
+    const outcomes = await Promise.all(numbers(100).map((number) => queue.push(holding(number))));
     expect(books.sizes("durable")).toEqual([50, 25, 13, 8, 4]);
     expect(outcomes.map((outcome) => "available" in outcome && outcome.available)).toEqual(
       numbers(100).map((number) => 999_999n - BigInt(number)),
@@ -101,36 +101,36 @@ describe("batching", () => {
   });
 
   test("never names a hold twice in a batch, and keeps the order of what concerns it", async () => {
-    const lane = laneOf();
-    const pushed = [holding(1), releasing(1), holding(2), holding(1), releasing(2)].map((each) => lane.push(each));
+    const queue = createQueue();
+    const pushed = [holding(1), releasing(1), holding(2), holding(1), releasing(2)].map((each) => queue.push(each));
     const outcomes = await Promise.all(pushed);
     expect(outcomes.map(({ outcome }) => outcome)).toEqual(["held", "released", "held", "ended", "released"]);
     expect(books.sizes("durable")).toEqual([2, 2, 1]);
   });
 
   test("sends what had to wait for a batch before what came after it", async () => {
-    const lane = laneOf();
-    const pushed = [lane.push(holding(0)), lane.push(releasing(0))];
-    for (const number of numbers(1_200)) pushed.push(lane.push(holding(number + 1)));
+    const queue = createQueue();
+    const pushed = [queue.push(holding(0)), queue.push(releasing(0))];
+    for (const number of numbers(1_200)) pushed.push(queue.push(holding(number + 1)));
     await Promise.all(pushed);
     expect(books.sizes("durable")).toEqual([1_000, 202]);
     expect(books.batches[1]?.transitions.slice(0, 2)).toEqual([releasing(0), holding(1_000)]);
   });
 
   test("starts again after it was idle", async () => {
-    const lane = laneOf();
-    await lane.idle();
-    await lane.push(holding(1));
-    await lane.idle();
-    expect(await lane.push(releasing(1))).toMatchObject({ outcome: "released" });
+    const queue = createQueue();
+    await queue.idle();
+    await queue.push(holding(1));
+    await queue.idle();
+    expect(await queue.push(releasing(1))).toMatchObject({ outcome: "released" });
     expect(books.sizes("durable")).toEqual([1, 1]);
   });
 
   test("is idle only when all that waits is booked", async () => {
-    const lane = laneOf();
+    const queue = createQueue();
     const booked: number[] = [];
-    for (const number of numbers(1_200)) void lane.push(holding(number)).then(() => booked.push(number));
-    await lane.idle();
+    for (const number of numbers(1_200)) void queue.push(holding(number)).then(() => booked.push(number));
+    await queue.idle();
     await nextTurn();
     expect(booked).toHaveLength(1_200);
   });
@@ -139,8 +139,8 @@ describe("batching", () => {
 describe("a transition that no retry cures", () => {
   test("is rejected alone, and named in the log without an amount", async () => {
     books.failWith = (transitions) => (names(transitions, 3) ? new Error("constraint failed") : undefined);
-    const lane = laneOf();
-    const results = await Promise.allSettled(numbers(6).map((number) => lane.push(holding(number, 77n))));
+    const queue = createQueue();
+    const results = await Promise.allSettled(numbers(6).map((number) => queue.push(holding(number, 77n))));
     expect(results.map(({ status }) => status)).toEqual(numbers(6).map((n) => (n === 3 ? "rejected" : "fulfilled")));
     // The transitions behind it wait apart with their organization, and are booked there together.
     expect(books.sizes("durable")).toEqual([6, 1, 1, 1, 1, 2]);
@@ -155,9 +155,9 @@ describe("a transition that no retry cures", () => {
 
   test("is tried once when it came alone, and holds up nothing", async () => {
     books.failWith = (transitions) => (names(transitions, 1) ? new Error("constraint failed") : undefined);
-    const lane = laneOf({ retryMs: 1_000 });
-    await expect(lane.push(holding(1))).rejects.toThrow("constraint failed");
-    expect(await lane.push(holding(2))).toMatchObject({ outcome: "held" });
+    const queue = createQueue({ retryMs: 1_000 });
+    await expect(queue.push(holding(1))).rejects.toThrow("constraint failed");
+    expect(await queue.push(holding(2))).toMatchObject({ outcome: "held" });
     expect(books.sizes("durable")).toEqual([1, 1]);
   });
 
@@ -173,8 +173,8 @@ describe("a transition that no retry cures", () => {
       isAway = false;
       return away();
     };
-    const lane = laneOf({ retryMs: 5_000 });
-    const results = await Promise.allSettled(numbers(4).map((number) => lane.push(holding(number))));
+    const queue = createQueue({ retryMs: 5_000 });
+    const results = await Promise.allSettled(numbers(4).map((number) => queue.push(holding(number))));
     expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled", "fulfilled"]);
     // All, the first two singly, then the two that are left together, apart and again from the queue.
     expect(books.sizes("durable")).toEqual([4, 1, 1, 2, 2]);
@@ -184,8 +184,8 @@ describe("a transition that no retry cures", () => {
 describe("a store that is away", () => {
   test("rejects at once where nothing is tried again", async () => {
     books.failWith = away;
-    const lane = laneOf({ name: "holds" });
-    const results = await Promise.allSettled([lane.push(holding(1)), lane.push(holding(2))]);
+    const queue = createQueue({ durability: "holds" });
+    const results = await Promise.allSettled([queue.push(holding(1)), queue.push(holding(2))]);
     expect(results.map((result) => result.status === "rejected" && result.reason.name)).toEqual([
       "StoreUnavailableError",
       "StoreUnavailableError",
@@ -197,10 +197,10 @@ describe("a store that is away", () => {
   test("is tried again until it is back, together with what came meanwhile", async () => {
     let failures = 2;
     books.failWith = () => (failures-- > 0 ? away() : undefined);
-    const lane = laneOf({ retryMs: 5_000 });
-    const first = lane.push(holding(1));
+    const queue = createQueue({ retryMs: 5_000 });
+    const first = queue.push(holding(1));
     await nextTurn();
-    const second = lane.push(holding(2));
+    const second = queue.push(holding(2));
     expect(await Promise.all([first, second])).toMatchObject([{ outcome: "held" }, { outcome: "held" }]);
     expect(books.batches.at(-1)?.transitions).toEqual([holding(1), holding(2)]);
     expect(books.batches).toHaveLength(3);
@@ -213,10 +213,10 @@ describe("a store that is away", () => {
       nowMs += 40;
       return away();
     };
-    const lane = laneOf({ retryMs: 100, clock: () => nowMs });
-    const first = lane.push(holding(1));
+    const queue = createQueue({ retryMs: 100, clock: () => nowMs });
+    const first = queue.push(holding(1));
     await nextTurn();
-    const results = await Promise.allSettled([first, lane.push(holding(2))]);
+    const results = await Promise.allSettled([first, queue.push(holding(2))]);
     for (const result of results) {
       expect(result).toMatchObject({ status: "rejected", reason: expect.any(StoreUnavailableError) });
     }
@@ -233,8 +233,8 @@ describe("a store that is away", () => {
       if (books.batches.length === 2) nowMs = 0;
       return away();
     };
-    const lane = laneOf({ retryMs: 1_000, clock: () => nowMs });
-    await expect(lane.push(holding(1))).rejects.toBeInstanceOf(StoreUnavailableError);
+    const queue = createQueue({ retryMs: 1_000, clock: () => nowMs });
+    await expect(queue.push(holding(1))).rejects.toBeInstanceOf(StoreUnavailableError);
     expect(books.batches).toHaveLength(2);
   });
 
@@ -242,7 +242,7 @@ describe("a store that is away", () => {
     let failures = 3;
     books.failWith = () => (failures-- > 0 ? away() : undefined);
     sleptMs.length = 0;
-    await laneOf({ retryMs: 60_000 }).push(holding(1));
+    await createQueue({ retryMs: 60_000 }).push(holding(1));
     // Half of 50, 100 and 200 with the least jitter.
     expect(sleptMs).toEqual([25, 50, 100]);
   });
@@ -253,8 +253,8 @@ describe("a store that is away", () => {
       nowMs += 60;
       return away();
     };
-    const lane = laneOf({ retryMs: 100, clock: () => nowMs });
-    const expiring = lane.push({ kind: "expire", organizationId: ORGANIZATION, holdId: "hold_1" });
+    const queue = createQueue({ retryMs: 100, clock: () => nowMs });
+    const expiring = queue.push({ kind: "expire", organizationId: ORGANIZATION, holdId: "hold_1" });
     await expect(expiring).rejects.toBeInstanceOf(StoreUnavailableError);
     expect(books.batches.length).toBeGreaterThan(1);
     expect(log.lines).toEqual([]);
@@ -262,8 +262,8 @@ describe("a store that is away", () => {
 
   test("is not asked twice for a look", async () => {
     books.failWith = away;
-    const lane = laneOf({ retryMs: 5_000 });
-    await expect(lane.push({ kind: "refresh", organizationId: ORGANIZATION })).rejects.toBeInstanceOf(
+    const queue = createQueue({ retryMs: 5_000 });
+    await expect(queue.push({ kind: "refresh", organizationId: ORGANIZATION })).rejects.toBeInstanceOf(
       StoreUnavailableError,
     );
     expect(books.batches).toHaveLength(1);
@@ -272,7 +272,7 @@ describe("a store that is away", () => {
 
 test("a store that answers another number of transitions is not believed", async () => {
   books.apply = async () => [] as never;
-  await expect(laneOf().push(holding(1))).rejects.toThrow("another number");
+  await expect(createQueue().push(holding(1))).rejects.toThrow("another number");
 });
 
 describe("locked organizations", () => {
@@ -294,46 +294,46 @@ describe("locked organizations", () => {
   };
 
   test("wait apart: others are booked meanwhile, and they themselves in their order when they are free", async () => {
-    const lane = laneOf({ retryMs: 0 });
+    const queue = createQueue({ retryMs: 0 });
     const order: number[] = [];
-    const apart = numbers(30).map((number) => lane.push(holding(number)).then(() => order.push(number)));
+    const apart = numbers(30).map((number) => queue.push(holding(number)).then(() => order.push(number)));
     for (const round of [1, 2, 3]) {
-      const others = numbers(20).map((number) => lane.push(ofOther(100 * round + number)));
+      const others = numbers(20).map((number) => queue.push(ofOther(100 * round + number)));
       for (const { outcome } of await Promise.all(others)) expect(outcome).toBe("held");
     }
     expect(order).toEqual([]);
-    const later = lane.push(releasing(0));
+    const later = queue.push(releasing(0));
     isLocked = false;
     await Promise.all(apart);
     expect(order).toEqual(numbers(30));
     expect(await later).toMatchObject({ outcome: "released" });
-    await lane.idle();
+    await queue.idle();
     expect(log.messages("warn")).toEqual(["credits are locked by another transaction: their organizations wait apart"]);
   });
 
   test("are refused when they stay locked, and tried again with the next transition", async () => {
     let nowMs = 0;
-    const lane = laneOf({ clock: () => nowMs });
-    const first = lane.push(holding(1));
+    const queue = createQueue({ clock: () => nowMs });
+    const first = queue.push(holding(1));
     first.catch(() => {});
     await vi.waitFor(() => expect(books.batches.length).toBeGreaterThan(1));
     nowMs = 2_000;
     await expect(first).rejects.toBeInstanceOf(OrganizationsLockedError);
     isLocked = false;
-    expect(await lane.push(holding(2))).toMatchObject({ outcome: "held" });
+    expect(await queue.push(holding(2))).toMatchObject({ outcome: "held" });
   });
 
   test("go back to the others when their batch fails for another reason", async () => {
-    const lane = laneOf();
+    const queue = createQueue();
     const defect = new Error("a defect");
-    const first = lane.push(holding(1));
-    const second = lane.push(holding(2));
+    const first = queue.push(holding(1));
+    const second = queue.push(holding(2));
     first.catch(() => {});
     await vi.waitFor(() => expect(books.batches.length).toBeGreaterThan(2));
     books.failWith = (transitions) => (names(transitions, 1) ? defect : undefined);
     await expect(first).rejects.toBe(defect);
     expect(await second).toMatchObject({ outcome: "held" });
-    await lane.idle();
+    await queue.idle();
   });
 
   test("are tried two at a time", async () => {
@@ -342,11 +342,11 @@ describe("locked organizations", () => {
       const found = transitions.flatMap((one) => ("facts" in one ? one.facts.organizationId : []));
       return found.some((id) => ids.includes(id)) && isLocked ? new OrganizationsLockedError(ids) : undefined;
     };
-    const lane = laneOf();
+    const queue = createQueue();
     const waiting = ids.map((id, number) => {
       books.addOrganization(id);
       const { facts, ...rest } = holding(number);
-      return lane.push({ ...rest, facts: { ...facts, organizationId: id } });
+      return queue.push({ ...rest, facts: { ...facts, organizationId: id } });
     });
     await vi.waitFor(() => expect(books.batches.length).toBeGreaterThan(20));
     expect(books.inFlightMost.durable).toBe(2);
@@ -370,13 +370,13 @@ describe("an organization whose rows are broken", () => {
   });
 
   test("fails no batch of others after its first one, and is booked with them again when it is mended", async () => {
-    const lane = laneOf();
-    await expect(lane.push(ofBroken(0))).rejects.toThrow("broken rows");
+    const queue = createQueue();
+    await expect(queue.push(ofBroken(0))).rejects.toThrow("broken rows");
     const failing: Promise<unknown>[] = [];
     for (const round of numbers(5)) {
-      failing.push(...numbers(3).map((number) => lane.push(ofBroken(10 * (round + 1) + number))));
+      failing.push(...numbers(3).map((number) => queue.push(ofBroken(10 * (round + 1) + number))));
       for (const one of failing) one.catch(() => {});
-      const others = await Promise.all(numbers(4).map((number) => lane.push(holding(10 * round + number))));
+      const others = await Promise.all(numbers(4).map((number) => queue.push(holding(10 * round + number))));
       expect(others.map(({ outcome }) => outcome)).toEqual(Array(4).fill("held"));
     }
     const statuses = (await Promise.allSettled(failing)).map(({ status }) => status);
@@ -385,9 +385,9 @@ describe("an organization whose rows are broken", () => {
       books.batches.filter(({ transitions: all }) => all.some(isOfBroken) && !all.every(isOfBroken)).length;
     expect(mixed()).toBe(0);
     isBroken = false;
-    expect(await lane.push(ofBroken(90))).toMatchObject({ outcome: "insufficient" });
-    await Promise.all([lane.push(ofBroken(91)), lane.push(holding(90))]);
+    expect(await queue.push(ofBroken(90))).toMatchObject({ outcome: "insufficient" });
+    await Promise.all([queue.push(ofBroken(91)), queue.push(holding(90))]);
     expect(mixed()).toBe(1);
-    await lane.idle();
+    await queue.idle();
   });
 });

@@ -1,10 +1,9 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import type { Outcome, Outcomes, Transition } from "../credits/books.ts";
 import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
-import type { Books, Lane as LaneName } from "../stores/store.ts";
+import type { Books, Durability } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { OrganizationsApart } from "./locked-organizations.ts";
-import { rejectAll, takeBatch, type Waiting } from "./waiting.ts";
+import { LockedOrganizations, type QueuedTransition, rejectAll, takeBatch } from "./locked-organizations.ts";
 
 /** A share that is smaller would not pay for its transaction. */
 const SHARE_SIZE_LEAST = 8;
@@ -13,9 +12,9 @@ const BACKOFF_MAX_MS = 1_000;
 /** A frozen node loses its locks after a second without a statement. */
 const LOCKED_MS_MAX = 2_000;
 
-export interface LaneOptions {
+export interface CommitQueueOptions {
   books: Pick<Books, "apply">;
-  name: LaneName;
+  durability: Durability;
   /** How long an absent store is asked again before all that waits for it is rejected; 0: not at all. */
   retryMs: number;
   /** What part of the transitions that wait one batch takes. */
@@ -31,20 +30,20 @@ export interface LaneOptions {
  * next gathers meanwhile. An idle lane sends what comes within one turn of the event loop. Transitions of an organization
  * whose rows another transaction has locked, or whose rows are broken, wait apart, so that they delay no others.
  */
-export class Lane {
-  readonly #options: LaneOptions;
-  #waiting: Waiting[] = [];
+export class CommitQueue {
+  readonly #options: CommitQueueOptions;
+  #waiting: QueuedTransition[] = [];
   #running: Promise<void> | undefined;
-  readonly #apart: OrganizationsApart;
+  readonly #apart: LockedOrganizations;
   #failuresInARow = 0;
   /** When the store was first found absent; null while it answers. */
   #awaySinceMs: number | null = null;
   /** Tells that what waits may have been booked before the store was lost. */
   #mayBeBooked = false;
 
-  constructor(options: LaneOptions) {
+  constructor(options: CommitQueueOptions) {
     this.#options = options;
-    this.#apart = new OrganizationsApart({
+    this.#apart = new LockedOrganizations({
       attempt: (batch) => this.#attempt(batch),
       giveBack: (entries) => {
         this.#waiting = entries.concat(this.#waiting);
@@ -88,14 +87,14 @@ export class Lane {
     this.#running = undefined;
   }
 
-  #nextBatch(): Waiting[] {
+  #nextBatch(): QueuedTransition[] {
     const share = Math.max(SHARE_SIZE_LEAST, Math.ceil(this.#waiting.length * this.#options.batchShare));
     const { batch, rest } = takeBatch(this.#waiting, share);
     this.#waiting = rest;
     return batch;
   }
 
-  async #send(batch: Waiting[]): Promise<void> {
+  async #send(batch: QueuedTransition[]): Promise<void> {
     const failure = await this.#attempt(batch);
     if (failure === undefined) return;
     if (failure.error instanceof OrganizationsLockedError) return this.#setApart(batch, failure.error);
@@ -105,7 +104,7 @@ export class Lane {
   }
 
   /** A failure that no retry cures is one transition's: those before it are booked alone, those after it wait again. */
-  async #sendSingly(batch: Waiting[]): Promise<void> {
+  async #sendSingly(batch: QueuedTransition[]): Promise<void> {
     for (const [index, entry] of batch.entries()) {
       const failure = await this.#attempt([entry]);
       if (failure === undefined) continue;
@@ -118,17 +117,17 @@ export class Lane {
   }
 
   /** Refuses a transition; others of its organization may fail for the same reason, so they wait apart. */
-  #refuseBroken(entry: Waiting, error: unknown, behind: readonly Waiting[]): void {
+  #refuseBroken(entry: QueuedTransition, error: unknown, behind: readonly QueuedTransition[]): void {
     this.#refuse(entry, error);
-    const isOfSame = ({ organizationId }: Waiting) => organizationId === entry.organizationId;
+    const isOfSame = ({ organizationId }: QueuedTransition) => organizationId === entry.organizationId;
     const all = behind.concat(this.#waiting);
     this.#waiting = all.filter((other) => !isOfSame(other));
     this.#apart.addBroken(entry.organizationId, all.filter(isOfSame));
   }
 
   /** Lets what waits for locked organizations wait apart, and sends the rest again. */
-  #setApart(batch: Waiting[], { organizationIds }: OrganizationsLockedError): void {
-    const isLocked = ({ organizationId }: Waiting) => organizationIds.has(organizationId);
+  #setApart(batch: QueuedTransition[], { organizationIds }: OrganizationsLockedError): void {
+    const isLocked = ({ organizationId }: QueuedTransition) => organizationIds.has(organizationId);
     const all = batch.concat(this.#waiting);
     this.#options.log.warn(
       { organizationIds: [...organizationIds] },
@@ -138,11 +137,11 @@ export class Lane {
     this.#apart.addLocked(all.filter(isLocked));
   }
 
-  async #attempt(batch: Waiting[]): Promise<{ error: unknown } | undefined> {
-    const { books, name } = this.#options;
+  async #attempt(batch: QueuedTransition[]): Promise<{ error: unknown } | undefined> {
+    const { books, durability } = this.#options;
     try {
       const outcomes = await books.apply<Transition[]>(
-        name,
+        durability,
         batch.map(({ transition }) => transition),
       );
       if (outcomes.length !== batch.length) throw new Error("the store answered another number of transitions");
@@ -157,7 +156,7 @@ export class Lane {
   }
 
   /** Puts back what may be tried again, and waits; rejects the rest. */
-  async #postpone(batch: Waiting[], error: StoreUnavailableError): Promise<void> {
+  async #postpone(batch: QueuedTransition[], error: StoreUnavailableError): Promise<void> {
     const { retryMs, clock, random } = this.#options;
     error.mayBeBooked ||= this.#mayBeBooked;
     this.#mayBeBooked = error.mayBeBooked;
@@ -167,7 +166,7 @@ export class Lane {
     // Less than nothing is from a clock that was set back, which would keep all waiting for as long.
     const isOver = awayMs >= retryMs || awayMs < 0;
     // Only a look: whoever asks is better told at once. And what came meanwhile would wait for the rest in vain.
-    const isGivenUp = ({ transition }: Waiting) => isOver || transition.kind === "refresh";
+    const isGivenUp = ({ transition }: QueuedTransition) => isOver || transition.kind === "refresh";
     rejectAll(batch.concat(this.#waiting).filter(isGivenUp), error);
     this.#waiting = batch.concat(this.#waiting).filter((entry) => !isGivenUp(entry));
     if (this.#waiting.length === 0) {
@@ -179,7 +178,7 @@ export class Lane {
     await sleep(backoffMs * (0.5 + random() / 2));
   }
 
-  #refuse({ transition, organizationId, holdId, reject }: Waiting, error: unknown): void {
+  #refuse({ transition, organizationId, holdId, reject }: QueuedTransition, error: unknown): void {
     this.#options.log.error({ kind: transition.kind, organizationId, holdId, defect: error }, "transition not booked");
     reject(error);
   }

@@ -1,14 +1,17 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
+import fc from "fast-check";
 import { expect, test } from "vitest";
 import { keepLog } from "../../test/support/log.ts";
+import type { KeptAnswer } from "../api/admin/conversation.ts";
+import type { ChatCompletionRequest, RequestMessage } from "../api/request.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { ConversationRow } from "../stores/store.ts";
-import { ConversationKeeper, type ConversationKeeperOptions } from "./conversation-log.ts";
+import { ConversationLog, type ConversationLogOptions, recordOf } from "./conversation-log.ts";
 
 const AWAY = new StoreUnavailableError("away");
 
-/** A keeper over rows of the test's own: `insert` says what becomes of each batch. */
-function setUp(options: Partial<ConversationKeeperOptions> = {}) {
+/** A conversationLog over rows of the test's own: `insert` says what becomes of each batch. */
+function setUp(options: Partial<ConversationLogOptions> = {}) {
   const log = keepLog();
   const written: ConversationRow[] = [];
   const batches: number[] = [];
@@ -21,9 +24,9 @@ function setUp(options: Partial<ConversationKeeperOptions> = {}) {
     },
     removeOld: async () => 0,
   };
-  const keeper = new ConversationKeeper({
+  const conversationLog = new ConversationLog({
     rows,
-    keptMs: 1_000,
+    retentionMs: 1_000,
     limitBytes: 100_000,
     clock: () => 7,
     log,
@@ -31,8 +34,8 @@ function setUp(options: Partial<ConversationKeeperOptions> = {}) {
     retryMs: 5,
     ...options,
   });
-  const keep = (holdId: string, content = "Hello", answer: () => null = () => null) =>
-    keeper.keep({
+  const add = (holdId: string, content = "Hello", answer: () => null = () => null) =>
+    conversationLog.add({
       organizationId: "org_1",
       holdId,
       request: { model: "m", messages: [{ role: "user", content }] },
@@ -40,14 +43,14 @@ function setUp(options: Partial<ConversationKeeperOptions> = {}) {
     });
   const ids = () => written.map(({ holdId }) => holdId);
   const dropped = () => log.lines.flatMap(({ fields }) => fields.dropped ?? []);
-  return { keeper, keep, state, written, batches, ids, dropped, log };
+  return { conversationLog, add, state, written, batches, ids, dropped, log };
 }
 
 test("nothing is made of a conversation in the turn in which it is handed over, and what comes together is written so", async () => {
-  const { keeper, keep, written, batches, ids } = setUp();
+  const { conversationLog, add, written, batches, ids } = setUp();
   const asked: string[] = [];
   for (const id of ["a", "b"])
-    keep(id, "Hello", () => {
+    add(id, "Hello", () => {
       asked.push(id);
       return null;
     });
@@ -59,77 +62,77 @@ test("nothing is made of a conversation in the turn in which it is handed over, 
   const request = JSON.stringify({ model: "m", messages: [{ role: "user", content: "Hello" }] });
   const row = { organizationId: "org_1", endedAtMs: 7, isTruncated: false, request, answer: null };
   expect(written[0]).toEqual({ ...row, holdId: "a" });
-  await keeper.stop();
+  await conversationLog.stop();
 });
 
 test("many are written a chunk at a time, by their number and by their length", async () => {
   const short = setUp();
-  for (let index = 0; index < 120; index += 1) short.keep(`${index}`);
+  for (let index = 0; index < 120; index += 1) short.add(`${index}`);
   await expect.poll(() => short.ids().length).toBe(120);
   expect(short.batches).toEqual([50, 50, 20]);
   const long = setUp();
-  for (let index = 0; index < 10; index += 1) long.keep(`${index}`, "x".repeat(90_000));
+  for (let index = 0; index < 10; index += 1) long.add(`${index}`, "x".repeat(90_000));
   await expect.poll(() => long.ids().length).toBe(10);
   expect(Math.max(...long.batches)).toBe(5);
-  await Promise.all([short.keeper.stop(), long.keeper.stop()]);
+  await Promise.all([short.conversationLog.stop(), long.conversationLog.stop()]);
 });
 
 test("while the store is away they wait, as far as there is room: the rest is dropped, and counted once", async () => {
-  const { keeper, keep, state, ids, dropped } = setUp({ queueBytesMax: 10_000 });
+  const { conversationLog, add, state, ids, dropped } = setUp({ queueBytesMax: 10_000 });
   state.insert = () => Promise.reject(AWAY);
-  for (let index = 0; index < 20; index += 1) keep(`${index}`, "x".repeat(900));
+  for (let index = 0; index < 20; index += 1) add(`${index}`, "x".repeat(900));
   await nextTurn();
   expect(dropped()).toEqual([10]);
-  keep("late", "x".repeat(900));
+  add("late", "x".repeat(900));
   await nextTurn();
   expect(dropped()).toEqual([10]);
   state.insert = async () => {};
   await expect.poll(ids).toEqual(["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
-  keep("again");
+  add("again");
   await expect.poll(() => ids().at(-1)).toBe("again");
-  await keeper.stop();
+  await conversationLog.stop();
   expect(dropped()).toEqual([10, 1]);
 });
 
 test("one that cannot be written keeps no other from it, and nothing of it is in the log", async () => {
-  const { keeper, keep, state, ids, dropped, log } = setUp();
+  const { conversationLog, add, state, ids, dropped, log } = setUp();
   state.insert = async (rows) => {
     if (rows.some(({ holdId }) => holdId === "bad")) throw Object.assign(new Error("no"), { detail: "canary" });
   };
-  for (const id of ["a", "bad", "b"]) keep(id, "canary");
+  for (const id of ["a", "bad", "b"]) add(id, "canary");
   await expect.poll(ids).toEqual(["a", "b"]);
-  await keeper.stop();
+  await conversationLog.stop();
   expect(dropped()).toEqual([1]);
   expect(log.messages("error")).toEqual(["a conversation cannot be written"]);
   expect(JSON.stringify(log.lines)).not.toContain("canary");
 });
 
 test("what cannot even be put into JSON is dropped, and harms nobody", async () => {
-  const { keeper, keep, ids, dropped } = setUp();
+  const { conversationLog, add, ids, dropped } = setUp();
   const deep = () => {
     throw new RangeError("Maximum call stack size exceeded");
   };
-  keep("deep", "Hello", deep);
-  keep("fine");
+  add("deep", "Hello", deep);
+  add("fine");
   await expect.poll(ids).toEqual(["fine"]);
-  await keeper.stop();
+  await conversationLog.stop();
   expect(dropped()).toEqual([1]);
 });
 
 test("a stop writes what waits, and what was handed over last", async () => {
-  const { keeper, keep, ids } = setUp({ gatherMs: 60_000 });
-  keep("a");
+  const { conversationLog, add, ids } = setUp({ gatherMs: 60_000 });
+  add("a");
   await nextTurn();
-  keep("b");
-  await keeper.stop();
+  add("b");
+  await conversationLog.stop();
   expect(ids()).toEqual(["a", "b"]);
 });
 
 test("a stop waits for no store that is away, and says how many were lost", async () => {
-  const { keeper, keep, state, ids, dropped } = setUp({ retryMs: 60_000 });
+  const { conversationLog, add, state, ids, dropped } = setUp({ retryMs: 60_000 });
   state.insert = () => Promise.reject(AWAY);
-  for (let index = 0; index < 60; index += 1) keep(`${index}`);
-  await keeper.stop();
+  for (let index = 0; index < 60; index += 1) add(`${index}`);
+  await conversationLog.stop();
   expect(ids()).toEqual([]);
   expect(dropped()).toEqual([60]);
 });
@@ -137,13 +140,13 @@ test("a stop waits for no store that is away, and says how many were lost", asyn
 test("removes what is past its time from its start on, until nothing is left, and says where it cannot", async () => {
   const asked: [number, number][] = [];
   const left = [50, 50, 3];
-  const removeOld = async (keptMs: number, limit: number) => {
-    asked.push([keptMs, limit]);
+  const removeOld = async (retentionMs: number, limit: number) => {
+    asked.push([retentionMs, limit]);
     return left.shift() ?? 0;
   };
-  const { keeper } = setUp({ rows: { insert: async () => {}, removeOld } });
+  const { conversationLog } = setUp({ rows: { insert: async () => {}, removeOld } });
   expect(asked).toEqual([]);
-  keeper.start();
+  conversationLog.start();
   await expect
     .poll(() => asked)
     .toEqual([
@@ -151,9 +154,110 @@ test("removes what is past its time from its start on, until nothing is left, an
       [1_000, 50],
       [1_000, 50],
     ]);
-  await keeper.stop();
+  await conversationLog.stop();
   const broken = setUp({ rows: { insert: async () => {}, removeOld: () => Promise.reject(AWAY) } });
-  broken.keeper.start();
+  broken.conversationLog.start();
   await expect.poll(() => broken.log.messages("warn")).toHaveLength(1);
-  await broken.keeper.stop();
+  await broken.conversationLog.stop();
+});
+
+const LIMIT = 2_048;
+const user = (content: RequestMessage["content"]) => ({ role: "user", content }) as RequestMessage;
+const answering = (message: Partial<KeptAnswer["message"]>): KeptAnswer => {
+  return { message: { role: "assistant", content: null, refusal: null, ...message }, finish_reason: "stop" };
+};
+const kept = (request: ChatCompletionRequest, answer: KeptAnswer | null = null, limitBytes = LIMIT) => {
+  const record = recordOf(request, answer, limitBytes);
+  const length = Buffer.byteLength(record.request) + Buffer.byteLength(record.answer ?? "");
+  expect(record.byteLength).toBe(length);
+  expect(length).toBeLessThanOrEqual(limitBytes);
+  return {
+    ...record,
+    request: JSON.parse(record.request) as ChatCompletionRequest,
+    answer: JSON.parse(record.answer ?? "null") as KeptAnswer | null,
+  };
+};
+
+test("what fits is kept whole", () => {
+  const tools = [{ type: "function" as const, function: { name: "weather", parameters: { type: "object" } } }];
+  const request = { model: "m", messages: [user("Hé\0\ud800 🦊")], temperature: 0, instructions: "Be brief.", tools };
+  const answer = answering({ tool_calls: [{ id: "c", type: "function", function: { name: "f", arguments: "{}" } }] });
+  expect(kept(request, answer)).toMatchObject({ request, answer, isTruncated: false });
+});
+
+test("of a long conversation the latest messages are kept, and of the one before them the beginning", () => {
+  const messages = Array.from({ length: 60 }, (_, index) => user(`${index} ${"x".repeat(100)}`));
+  const { request, isTruncated } = kept({ model: "m", temperature: 0.5, messages });
+  expect(isTruncated).toBe(true);
+  expect(request).toMatchObject({ model: "m", temperature: 0.5 });
+  expect(request.messages.at(-1)).toEqual(messages.at(-1));
+  expect(request.messages.length).toBeGreaterThan(10);
+  const [first] = request.messages;
+  const whole = messages[60 - request.messages.length];
+  expect(`${whole?.content}`.startsWith(`${first?.content}`)).toBe(true);
+});
+
+test("of a single long text the beginning is kept, of characters in whole", () => {
+  for (const text of ["a".repeat(9_000), "🦊".repeat(9_000), "\n".repeat(9_000), "\0".repeat(9_000)]) {
+    const { request, answer } = kept({ model: "m", messages: [user(text)] }, answering({ content: text }));
+    for (const content of [`${request.messages[0]?.content}`, `${answer?.message.content}`]) {
+      expect(text.startsWith(content) && content.isWellFormed()).toBe(true);
+      expect(Buffer.byteLength(JSON.stringify(content))).toBeGreaterThan(LIMIT / 4);
+    }
+    expect(answer?.finish_reason).toBe("stop");
+  }
+});
+
+test("of fields that are too long the shorter ones are kept, and instructions are cut", () => {
+  const tool = { type: "function" as const, function: { name: "weather", description: "d".repeat(3_000) } };
+  const long = { model: "m", seed: 7, tools: [tool], instructions: "i".repeat(3_000), messages: [user("Hello")] };
+  const { request } = kept(long);
+  expect(request).toMatchObject({ model: "m", seed: 7, messages: long.messages });
+  expect(request.tools).toBeUndefined();
+  expect(request.instructions).toMatch(/^i{500,}$/);
+});
+
+test("a message of many small pieces is kept without them", () => {
+  const calls = Array.from({ length: 300 }, (_, index) => {
+    return { id: `call_${index}`, type: "function" as const, function: { name: "f", arguments: "{}" } };
+  });
+  const { request, answer } = kept({ model: "m", messages: [user("Hello")] }, answering({ tool_calls: calls }));
+  expect(answer?.message).toEqual({ role: "assistant", content: "" });
+  expect(request.messages).toEqual([user("Hello")]);
+});
+
+test("an image that was sent as bytes is left out, one by its address is not", () => {
+  const image = (url: string) => ({ type: "image_url" as const, image_url: { url } });
+  const bytes = `data:image/png;base64,${"A".repeat(100_000)}`;
+  const address = "https://example.com/a.png";
+  const asked = [user([{ type: "text", text: "What is it?" }, image(bytes), image(address), image("DATA:x")])];
+  const { request, isTruncated } = kept({ model: "m", messages: asked });
+  const told = `data:image/png;base64,[${bytes.length} characters, not kept]`;
+  const parts = [image(told), image(address), image("data:[6 characters, not kept]")];
+  expect(request.messages[0]?.content).toEqual([{ type: "text", text: "What is it?" }, ...parts]);
+  expect(isTruncated).toBe(false);
+  expect(asked[0]?.content).toContainEqual(image(bytes));
+});
+
+test("whatever is asked and answered, what is kept is JSON within its bounds", () => {
+  const text = fc.string({ unit: "binary", maxLength: 3_000 });
+  const message = fc.record(
+    { role: fc.constant("user" as const), content: text, name: text },
+    { requiredKeys: ["role"] },
+  );
+  const request = fc.record(
+    {
+      model: fc.string({ maxLength: 200 }),
+      messages: fc.array(message, { minLength: 1 }),
+      instructions: text,
+      user: text,
+    },
+    { requiredKeys: ["model", "messages"] },
+  );
+  fc.assert(
+    fc.property(request, fc.option(text), fc.integer({ min: 1_024, max: 20_000 }), (asked, content, limit) => {
+      kept(asked, content === null ? null : answering({ content }), limit);
+    }),
+    { numRuns: 200 },
+  );
 });

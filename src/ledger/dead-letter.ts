@@ -2,13 +2,13 @@ import { createReadStream } from "node:fs";
 import { type FileHandle, open, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Log } from "../telemetry/logger.ts";
-import { makeDirectory, syncDirectory } from "./spool/directory.ts";
-import { type SpooledTransition, toPlain } from "./spool/record.ts";
+import { makeDirectory, syncDirectory } from "./directory.ts";
+import { type SpooledTransition, toPlain } from "./spool-file.ts";
 
 const LINE_END = 0x0a;
 
 /** The file of a data directory that holds what could not be booked: one JSON document a line. */
-export function quarantineFileOf(dataDir: string): string {
+export function deadLetterFileOf(dataDir: string): string {
   return join(dataDir, "quarantine", "transitions.jsonl");
 }
 
@@ -23,7 +23,7 @@ interface Counted {
 const NOTHING_COUNTED: Counted = { inode: 0, bytes: 0, lineEnds: 0, endsWithLine: true };
 
 /** Number of entries of a dead-letter file, torn ones included; 0 where there is no file. */
-export async function countQuarantined(file: string): Promise<number> {
+export async function countDeadLetters(file: string): Promise<number> {
   return entriesOf(await countOn(file, NOTHING_COUNTED));
 }
 
@@ -51,7 +51,7 @@ async function countOn(file: string, earlier: Counted): Promise<Counted> {
 }
 
 /** Keeps what no retry can book, for an operator to look at: nothing is thrown away, and nothing else waits for it. */
-export class Quarantine {
+export class DeadLetters {
   readonly #file: string;
   readonly #clock: () => number;
   readonly #log: Log;

@@ -108,7 +108,7 @@ describe("the sweeper", () => {
   test("does not end a hold whose request runs although it could not be renewed", async () => {
     await hold("a");
     leaveHold("left");
-    books.failWith = (_, lane) => (lane === "holds" ? new StoreUnavailableError("away") : undefined);
+    books.failWith = (_, durability) => (durability === "holds" ? new StoreUnavailableError("away") : undefined);
     books.nowMs += HOLD_LIFE_MS;
     ledger.start();
     await until(() => row("left")?.state === "recovered" && renewed() >= 3);

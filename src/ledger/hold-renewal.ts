@@ -4,10 +4,10 @@ import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
 import type { Books, SeenHold } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type AllowanceOptions, grantAllowances } from "./allowances.ts";
-import type { Lane } from "./commit-queue.ts";
+import type { CommitQueue } from "./commit-queue.ts";
 import { Lease, type Moment } from "./lease.ts";
 import type { Recovery } from "./recovery.ts";
-import type { Spool } from "./spool/spool.ts";
+import type { Spool } from "./spool.ts";
 
 /** Small enough that new holds, which share the lane with the renewals, wait behind one chunk at the most. */
 const RENEWAL_CHUNK = 500;
@@ -17,13 +17,13 @@ const KEY_CHUNK = 200;
 const KEY_CHUNKS_MAX = 50;
 const FAILURE_LOGGED_EVERY_MS = 60_000;
 
-export interface UpkeepOptions {
+export interface HoldRenewalOptions {
   books: Pick<Books, "recoverableHolds" | "dueOrganizations" | "removeOldKeys">;
   /** This process. */
   owner: string;
   allowances: AllowanceOptions["allowances"];
-  holds: Lane;
-  durable: Lane;
+  holds: CommitQueue;
+  durable: CommitQueue;
   holdLifeMs: number;
   /** How long a request may go on without a renewal of its hold; infinite where nobody else can end it. */
   leaseMs: number;
@@ -50,8 +50,8 @@ interface OpenHold {
 }
 
 /** Renews this process's open holds, and ends those that are no longer renewed. */
-export class Upkeep {
-  readonly #options: UpkeepOptions;
+export class HoldRenewal {
+  readonly #options: HoldRenewalOptions;
   readonly #open = new Map<string, OpenHold>();
   #timers: NodeJS.Timeout[] = [];
   #renewal: Promise<boolean> | undefined;
@@ -59,7 +59,7 @@ export class Upkeep {
   #again: NodeJS.Timeout | undefined;
   #failureLoggedAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(options: UpkeepOptions) {
+  constructor(options: HoldRenewalOptions) {
     this.#options = options;
   }
 

@@ -67,7 +67,9 @@ describe("the verbs", () => {
       outcome: "released",
       available: 93n,
     });
-    expect(books.batches.map(({ lane, transitions }) => [lane, transitions.map(({ kind }) => kind).join()])).toEqual([
+    expect(
+      books.batches.map(({ durability, transitions }) => [durability, transitions.map(({ kind }) => kind).join()]),
+    ).toEqual([
       ["durable", "grant"],
       ["holds", "hold"],
       ["durable", "settle"],
@@ -167,7 +169,9 @@ describe("renewal", () => {
     ledger.start();
     await until(() => renewed() >= 1_200);
     await ledger.stop();
-    const sizes = books.batches.filter(({ lane }) => lane === "holds").map(({ transitions }) => transitions.length);
+    const sizes = books.batches
+      .filter(({ durability }) => durability === "holds")
+      .map(({ transitions }) => transitions.length);
     expect(sizes.slice(0, 3)).toEqual([500, 500, 200]);
   });
 

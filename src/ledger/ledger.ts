@@ -14,13 +14,13 @@ import { priceOf } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { AllowanceRows, Books } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { Lane } from "./commit-queue.ts";
-import type { Quarantine } from "./dead-letter.ts";
-import { type Checkpoint, Upkeep } from "./hold-renewal.ts";
+import { CommitQueue } from "./commit-queue.ts";
+import type { DeadLetters } from "./dead-letter.ts";
+import { type Checkpoint, HoldRenewal } from "./hold-renewal.ts";
 import type { Lease, Moment } from "./lease.ts";
 import { Recovery } from "./recovery.ts";
-import type { SpooledTransition } from "./spool/record.ts";
-import type { Spool } from "./spool/spool.ts";
+import type { Spool } from "./spool.ts";
+import type { SpooledTransition } from "./spool-file.ts";
 
 /** Running requests, and transitions in the spool: whoever runs is sure of a place in it. */
 const RUNNING_AND_SPOOLED_MAX = 10_000;
@@ -31,7 +31,7 @@ export interface LedgerOptions {
   books: Books;
   allowances: AllowanceRows;
   spool: Spool;
-  quarantine: Quarantine;
+  deadLetters: DeadLetters;
   /** How long a hold lives that is not renewed. */
   holdLifeMs: number;
   /** How long after its life a hold is left alone whose owner this process knows nothing of. */
@@ -67,7 +67,7 @@ export interface Spooled {
 }
 
 /** How the ledger stands, for whoever operates the service. */
-export interface LedgerStanding {
+export interface LedgerStatus {
   spool: { entries: number };
   quarantine: { entries: number };
 }
@@ -79,10 +79,10 @@ export interface LedgerStanding {
  */
 export class Ledger {
   readonly #options: LedgerOptions;
-  readonly #holds: Lane;
-  readonly #durable: Lane;
-  readonly #replays: Lane;
-  readonly #upkeep: Upkeep;
+  readonly #holds: CommitQueue;
+  readonly #durable: CommitQueue;
+  readonly #replays: CommitQueue;
+  readonly #renewal: HoldRenewal;
   readonly #spool: Spool;
   /** When the store last could not take a hold; null since it took one. */
   #refusedAtMs: number | null = null;
@@ -92,13 +92,13 @@ export class Ledger {
 
   constructor(options: LedgerOptions) {
     const { books, spool, clock, random, log, settleRetryMs = 1_000, batchShare = 1 } = options;
-    const lane = { books, batchShare, clock, random, log };
+    const common = { books, batchShare, clock, random, log };
     this.#options = options;
     this.#spool = spool;
     // A hold is refused at once while the store is away: a request that nobody can admit is not kept waiting.
-    this.#holds = new Lane({ ...lane, name: "holds", retryMs: 0 });
-    this.#durable = new Lane({ ...lane, name: "durable", retryMs: settleRetryMs });
-    this.#replays = new Lane({ ...lane, name: "durable", retryMs: 0 });
+    this.#holds = new CommitQueue({ ...common, durability: "holds", retryMs: 0 });
+    this.#durable = new CommitQueue({ ...common, durability: "durable", retryMs: settleRetryMs });
+    this.#replays = new CommitQueue({ ...common, durability: "durable", retryMs: 0 });
     const { name: owner } = spool;
     const leaseMs = options.isShared ? options.holdLifeMs : Number.POSITIVE_INFINITY;
     const recovery = new Recovery({
@@ -107,7 +107,14 @@ export class Ledger {
       isRunning: (holdId) => this.#running.has(holdId),
       monotonicMs: () => options.now().monotonicMs,
     });
-    this.#upkeep = new Upkeep({ ...options, leaseMs, owner, holds: this.#holds, durable: this.#durable, recovery });
+    this.#renewal = new HoldRenewal({
+      ...options,
+      leaseMs,
+      owner,
+      holds: this.#holds,
+      durable: this.#durable,
+      recovery,
+    });
   }
 
   /** Sets aside what is available between `least` and `most`, and keeps it aside until it is settled or released. */
@@ -120,14 +127,14 @@ export class Ledger {
     const queuedAt = this.#options.now();
     try {
       // The answer to a key may be asked for after any crash.
-      const lane = request.idempotency ? this.#durable : this.#holds;
+      const queue = request.idempotency ? this.#durable : this.#holds;
       const owner = this.#spool.name;
-      const outcome = await lane.push({ kind: "hold", lifeMs: this.#options.holdLifeMs, owner, ...request });
+      const outcome = await queue.push({ kind: "hold", lifeMs: this.#options.holdLifeMs, owner, ...request });
       this.#refusedAtMs = null;
       // The store is back: nothing that waits for it has to wait longer.
       if (this.#spool.isStoreAway) void this.#spool.replay();
       if (outcome.outcome === "held") {
-        return { ...outcome, lease: this.#upkeep.track(request.facts, outcome.amount, queuedAt) };
+        return { ...outcome, lease: this.#renewal.track(request.facts, outcome.amount, queuedAt) };
       }
       this.#running.delete(holdId);
       return outcome;
@@ -169,7 +176,7 @@ export class Ledger {
 
   /** From now on the hold's renewals leave behind what was delivered: what an expiry would charge. */
   checkpoint(holdId: string, checkpoint: Checkpoint): void {
-    this.#upkeep.checkpoint(holdId, checkpoint);
+    this.#renewal.checkpoint(holdId, checkpoint);
   }
 
   /** Gives back everything that was set aside. */
@@ -201,26 +208,26 @@ export class Ledger {
     return outcome.outcome === "refreshed" ? outcome.balance : undefined;
   }
 
-  async standing(): Promise<LedgerStanding> {
+  async status(): Promise<LedgerStatus> {
     return {
       spool: { entries: this.#spool.entries },
-      quarantine: { entries: await this.#options.quarantine.count() },
+      quarantine: { entries: await this.#options.deadLetters.count() },
     };
   }
 
   /** Begins to renew, to sweep, and to book what waits in the spool. */
   start(): void {
-    const { quarantine } = this.#options;
+    const { deadLetters } = this.#options;
     this.#spool.start({
       book: (transition) => this.#bookSpooled(transition),
-      keep: (line) => quarantine.addLine(line),
+      keep: (line) => deadLetters.addLine(line),
     });
-    this.#upkeep.start();
+    this.#renewal.start();
   }
 
   /** Ends renewing and sweeping, and resolves when everything handed in has been booked, spooled or refused. */
   async stop(): Promise<void> {
-    await this.#upkeep.stop();
+    await this.#renewal.stop();
     await Promise.all([this.#holds.idle(), this.#durable.idle()]);
     await Promise.allSettled(this.#ending);
     await this.#spool.stop();
@@ -234,7 +241,7 @@ export class Ledger {
     } finally {
       this.#ending.delete(ended);
       this.#running.delete(holdId);
-      this.#upkeep.forget(holdId);
+      this.#renewal.forget(holdId);
     }
   }
 
@@ -242,10 +249,10 @@ export class Ledger {
     // While the store is known to be away, nobody waits to find it so again.
     const isAway = this.#spool.isStoreAway;
     try {
-      return await (isAway ? this.#toSpool(transition) : this.#bookOrQuarantine(transition));
+      return await (isAway ? this.#toSpool(transition) : this.#bookOrDeadLetter(transition));
     } catch (error) {
       if (!(error instanceof StoreUnavailableError)) throw error;
-      return await (isAway ? this.#bookOrQuarantine(transition) : this.#toSpool(transition));
+      return await (isAway ? this.#bookOrDeadLetter(transition) : this.#toSpool(transition));
     }
   }
 
@@ -255,13 +262,13 @@ export class Ledger {
     return { outcome: "spooled", charged };
   }
 
-  async #bookOrQuarantine<T extends SpooledTransition>(transition: T): Promise<Outcomes[T["kind"]]> {
-    const { log, quarantine } = this.#options;
+  async #bookOrDeadLetter<T extends SpooledTransition>(transition: T): Promise<Outcomes[T["kind"]]> {
+    const { log, deadLetters } = this.#options;
     try {
       return this.#noted(transition, await this.#durable.push(transition));
     } catch (error) {
       if (error instanceof StoreUnavailableError) throw error;
-      await quarantine.add(transition, error).catch((failure: unknown) => {
+      await deadLetters.add(transition, error).catch((failure: unknown) => {
         log.error({ err: failure }, "the quarantine cannot be written: a transition that was not booked is lost");
       });
       throw error;
@@ -271,7 +278,7 @@ export class Ledger {
   /** For the spool: rejects where the transition has to stay in it. */
   async #bookSpooled(transition: SpooledTransition): Promise<void> {
     const refusal = await this.#bookOrRefuse(transition);
-    if (refusal !== undefined) await this.#options.quarantine.add(transition, refusal);
+    if (refusal !== undefined) await this.#options.deadLetters.add(transition, refusal);
   }
 
   /** Gives why it can never be booked; rejects with StoreUnavailableError where it may be later. */

@@ -9,7 +9,7 @@ import { keyOf } from "../../test/support/memory-books.ts";
 import { factsOf, grantTo, HOLD_LIFE_MS, ORGANIZATION, openLedger, until } from "../../test/support/open-ledger.ts";
 import { FREE, NO_TOKENS } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
-import { quarantineFileOf } from "./dead-letter.ts";
+import { deadLetterFileOf } from "./dead-letter.ts";
 import type { Ledger } from "./ledger.ts";
 
 let books: GatedBooks;
@@ -36,9 +36,9 @@ const hold = (holdId: string, by = ledger) => by.hold({ facts: factsOf(holdId), 
 const settle = (holdId: string, input: number, by = ledger) =>
   by.settle({ facts: factsOf(holdId), tokens: { ...NO_TOKENS, input }, basis: "reported", end: "complete" });
 const row = (holdId: string) => books.seen.get(keyOf(ORGANIZATION, holdId));
-const entries = async (of = ledger) => (await of.standing()).spool.entries;
+const entries = async (of = ledger) => (await of.status()).spool.entries;
 const quarantined = async () => {
-  const text = await readFile(quarantineFileOf(dataDir), "utf8");
+  const text = await readFile(deadLetterFileOf(dataDir), "utf8");
   return text
     .trimEnd()
     .split("\n")
@@ -162,7 +162,7 @@ describe("while the store is away", () => {
     const ids = Array.from({ length: 10_000 }, (_, index) => `hold_${index}`);
     await Promise.all(ids.map((id) => hold(id)));
     books.failWith = (transitions) => (transitions[0]?.kind === "settle" ? away() : undefined);
-    const asked = books.batches.filter(({ lane }) => lane === "holds").length;
+    const asked = books.batches.filter(({ durability }) => durability === "holds").length;
     await settle("hold_0", 1);
     await expect(hold("more")).rejects.toBeInstanceOf(StoreUnavailableError);
     expect(row("more")).toBeUndefined();
@@ -235,7 +235,7 @@ describe("a settlement that no retry can book", () => {
     expect(await quarantined()).toMatchObject([
       { reason: "constraint failed", transition: { kind: "settle", facts: { holdId: "b" }, tokens: { input: 3 } } },
     ]);
-    expect(await ledger.standing()).toEqual({ spool: { entries: 0 }, quarantine: { entries: 1 } });
+    expect(await ledger.status()).toEqual({ spool: { entries: 0 }, quarantine: { entries: 1 } });
     expect(log.messages("error")).toContainEqual(expect.stringContaining("quarantine"));
   });
 

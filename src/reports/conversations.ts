@@ -5,7 +5,7 @@ import type { ConversationRows } from "../stores/store.ts";
 export interface ConversationsOptions {
   rows: ConversationRows;
   /** How long each is kept. */
-  keptMs: number;
+  retentionMs: number;
   /** Milliseconds since 1970. */
   clock: () => number;
 }
@@ -22,8 +22,8 @@ export class Conversations {
 
   /** What is kept of a request; undefined where nothing is. */
   async find(organizationId: string, requestId: string): Promise<Conversation | undefined> {
-    const { rows, keptMs } = this.#options;
-    const row = await rows.find({ organizationId, holdId: requestId }, keptMs);
+    const { rows, retentionMs } = this.#options;
+    const row = await rows.find({ organizationId, holdId: requestId }, retentionMs);
     if (row === undefined) return undefined;
     return {
       object: "conversation",
@@ -33,13 +33,13 @@ export class Conversations {
       answer: row.answer === null ? null : (JSON.parse(row.answer) as KeptAnswer),
       is_truncated: row.isTruncated,
       ended_at: new Date(row.endedAtMs).toISOString(),
-      kept_until: new Date(row.endedAtMs + keptMs).toISOString(),
+      kept_until: new Date(row.endedAtMs + retentionMs).toISOString(),
     };
   }
 
   /** Whether the organization has conversations kept now, and whether that of this request is. */
-  standing(organizationId: string, requestId: string): Promise<{ isKeeping: boolean; isKept: boolean }> {
-    return this.#options.rows.standing({ organizationId, holdId: requestId }, this.#options.keptMs);
+  status(organizationId: string, requestId: string): Promise<{ isEnabled: boolean; isStored: boolean }> {
+    return this.#options.rows.status({ organizationId, holdId: requestId }, this.#options.retentionMs);
   }
 
   /** How many are kept of an organization. */

@@ -3,8 +3,16 @@ import { quantileOf } from "../api/first-token.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { creditsOf } from "../credits/api-format.ts";
 import type { UsageCounts, UsageDayRow, UsageRows } from "../stores/store.ts";
-import { DAY_MS, dayOf, type UsageDays } from "./usage-days.ts";
-import { ALL_ORGANIZATIONS, addCounts, countsOf, NO_USAGE, sumBy } from "./usage-tally.ts";
+import {
+  ALL_ORGANIZATIONS,
+  addCounts,
+  countsOf,
+  DAY_MS,
+  dayOf,
+  NO_USAGE,
+  sumBy,
+  type UsageDays,
+} from "./usage-days.ts";
 
 export interface OverviewsOptions {
   rows: Pick<UsageRows, "credits" | "names">;

@@ -16,7 +16,7 @@ export interface RefusalLogOptions {
 const WRITE_EVERY_MS = 1_000;
 const REMOVE_EVERY_MS = 60_000;
 const REMOVED_ROWS = 200;
-const KEPT_MS = 7 * 86_400_000;
+const RETENTION_MS = 7 * 86_400_000;
 /** Rows that an organization may write at once, and how often it gets one more: at most 61,000 in seven days. */
 const BURST_ROWS = 60;
 const ONE_MORE_EVERY_MS = 10_000;
@@ -131,7 +131,7 @@ export class RefusalLog {
     this.#tellDropped();
     const { rows, clock, log } = this.#options;
     try {
-      while ((await rows.removeBefore(clock() - KEPT_MS, REMOVED_ROWS)) === REMOVED_ROWS);
+      while ((await rows.removeBefore(clock() - RETENTION_MS, REMOVED_ROWS)) === REMOVED_ROWS);
     } catch (error) {
       log.debug({ err: error }, "old refusals could not be removed; it is tried again");
     }

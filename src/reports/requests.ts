@@ -2,9 +2,9 @@ import type { RequestDetail, RequestStatus, RequestSummary } from "../api/admin/
 import { creditsFromMicro } from "../credits/amount.ts";
 import { pricesByClass, tokensByClass } from "../credits/api-format.ts";
 import type { RequestEnd } from "../credits/books.ts";
-import type { ListedRequest, RefusalRows, RequestRows, UsageEvent } from "../stores/store.ts";
+import { timeOfId } from "../credits/request-id.ts";
+import type { ListedRequest, RefusalEntry, RefusalRows, RequestRows, UsageEvent } from "../stores/store.ts";
 import type { Conversations } from "./conversations.ts";
-import { refusalDetail, refusalSummary, timeOfUuidV7 } from "./refused-requests.ts";
 
 /** What is asked of the list of requests; null: any. */
 export interface RequestFilter {
@@ -38,7 +38,7 @@ const REQUESTS_OF: Record<Exclude<RequestStatus, "refused">, StatusFilter> = {
 export interface RequestSources {
   holds: RequestRows;
   refusals: Pick<RefusalRows, "search" | "find">;
-  conversations: Pick<Conversations, "standing">;
+  conversations: Pick<Conversations, "status">;
 }
 
 /** Requests as the admin API shows them: running, ended, and refused before credits were held for them. */
@@ -67,8 +67,8 @@ export class Requests {
       const refusal = await refusals.find(id);
       return refusal && refusalDetail(refusal);
     }
-    const { isKeeping, isKept } = await conversations.standing(row.facts.organizationId, id);
-    return { ...toDetail(row), keeps_conversations: isKeeping, has_conversation: isKept };
+    const { isEnabled, isStored } = await conversations.status(row.facts.organizationId, id);
+    return { ...toDetail(row), keeps_conversations: isEnabled, has_conversation: isStored };
   }
 
   async #holds({ status, cursor, ...filter }: RequestFilter): Promise<Part> {
@@ -164,4 +164,60 @@ function toEvent(event: UsageEvent): RequestDetail["events"][number] {
 
 function isoTime(timeMs: number): string {
   return new Date(timeMs).toISOString();
+}
+
+/** Milliseconds since 1970 of a UUIDv7, or of the beginning of one. Throws RangeError for any other text. */
+function timeOfUuidV7(id: string): number {
+  const timeMs = timeOfId(id);
+  if (timeMs === undefined) throw new RangeError("This is no cursor of this list.");
+  return timeMs;
+}
+
+/** A refused request as the list shows it: nothing was held, used or charged. */
+function refusalSummary(refusal: RefusalEntry): RequestSummary {
+  const endedAtMs = timeOfUuidV7(refusal.id);
+  const { status, message, endpoint, count } = refusal;
+  return {
+    object: "request",
+    id: refusal.id,
+    request_id: refusal.requestId,
+    organization_id: refusal.organizationId,
+    organization_name: refusal.organizationName,
+    token_id: refusal.tokenId,
+    token_name: refusal.tokenName,
+    model: refusal.model,
+    route: null,
+    status: "refused",
+    failure: refusal.code,
+    refusal: { status, message, endpoint, count },
+    is_streamed: null,
+    tokens: { input: 0, cached_input: 0, cache_write: 0, output: 0, reasoning: 0 },
+    held: 0,
+    charged: 0,
+    created_at: new Date(endedAtMs - refusal.durationMs).toISOString(),
+    ended_at: new Date(endedAtMs).toISOString(),
+    first_token_ms: null,
+    duration_ms: refusal.durationMs,
+  };
+}
+
+/** A refused request explained. */
+function refusalDetail(refusal: RefusalEntry): RequestDetail {
+  return {
+    ...refusalSummary(refusal),
+    prices: null,
+    basis: null,
+    ending: null,
+    shortfall: 0,
+    credited: 0,
+    attempts: [],
+    provider_response_id: null,
+    provider_cost: null,
+    events: [],
+    draws: [],
+    metadata: null,
+    keeps_conversations: false,
+    has_conversation: false,
+    is_idempotent: false,
+  };
 }

@@ -6,8 +6,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { FREE, NO_TOKENS } from "../credits/price.ts";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
-import { DAY_MS, UsageDays } from "./usage-days.ts";
-import { ALL_ORGANIZATIONS } from "./usage-tally.ts";
+import { ALL_ORGANIZATIONS, DAY_MS, UsageDays } from "./usage-days.ts";
 
 const HOUR_MS = 3_600_000;
 const START = Date.UTC(2030, 0, 10, 12);

@@ -13,19 +13,19 @@ export interface ConversationRow {
 
 type ConversationKey = Pick<ConversationRow, "organizationId" | "holdId">;
 
-/** Conversations that are kept. What ended `keptMs` ago or earlier, by the store's clock, counts as absent. */
+/** Conversations that are kept. What ended `retentionMs` ago or earlier, by the store's clock, counts as absent. */
 export interface ConversationRows {
   /**
    * Writes, in one transaction, those whose organization has them kept when it commits: none is written after the end of
    * keeping was. One that is there already stays as it is.
    */
   insert(rows: readonly ConversationRow[]): Promise<void>;
-  find(key: ConversationKey, keptMs: number): Promise<ConversationRow | undefined>;
+  find(key: ConversationKey, retentionMs: number): Promise<ConversationRow | undefined>;
   /** Whether the organization has conversations kept now, and whether this one is. */
-  standing(key: ConversationKey, keptMs: number): Promise<{ isKeeping: boolean; isKept: boolean }>;
+  status(key: ConversationKey, retentionMs: number): Promise<{ isEnabled: boolean; isStored: boolean }>;
   count(organizationId: string): Promise<number>;
   /** Removes what counts as absent, at most `limit`; gives how many. */
-  removeOld(keptMs: number, limit: number): Promise<number>;
+  removeOld(retentionMs: number, limit: number): Promise<number>;
   /** Removes those of an organization that ended until then, at most `limit`; gives how many. */
   removeOf(organizationId: string, untilMs: number, limit: number): Promise<number>;
 }

@@ -61,7 +61,7 @@ export interface Store {
 }
 
 /** Holds need not survive a crash of the store; all else must (fsynced) before its promise resolves. */
-export type Lane = "holds" | "durable";
+export type Durability = "holds" | "durable";
 
 /** Credits in motion: transitions, and what is read beside them. */
 export interface Books {
@@ -70,7 +70,7 @@ export interface Books {
    * statement read holds and grants; decide (`credits/decide.ts`); write and commit. Outcomes come in the order of the
    * transitions. A batch names a hold id once. All of it is booked, or none.
    */
-  apply<T extends Transition[]>(lane: Lane, transitions: [...T]): Promise<OutcomesOf<T>>;
+  apply<T extends Transition[]>(durability: Durability, transitions: [...T]): Promise<OutcomesOf<T>>;
   /**
    * Finds open holds that nobody may be renewing: those past their expiry or with an expiry more than a life ahead by the
    * store's clock, and those of the owners named, in the order of their ids; and the store's time. A look without locks:

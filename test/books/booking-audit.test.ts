@@ -39,8 +39,8 @@ describe("a booking whose answer is lost after the commit has one audit entry", 
 function losing(books: Books, loss: { batches: number }): Books {
   return {
     ...books,
-    async apply<T extends Transition[]>(...[lane, transitions]: Parameters<typeof books.apply<T>>) {
-      const outcomes = await books.apply(lane, transitions);
+    async apply<T extends Transition[]>(...[durability, transitions]: Parameters<typeof books.apply<T>>) {
+      const outcomes = await books.apply(durability, transitions);
       if (loss.batches === 0) return outcomes;
       loss.batches -= 1;
       throw Object.assign(new StoreUnavailableError("lost"), { mayBeBooked: true });

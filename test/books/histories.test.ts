@@ -8,7 +8,7 @@ import { describe, expect, test } from "vitest";
 import type { HoldFacts, Outcome, Transition } from "../../src/credits/books.ts";
 import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
-import type { Books, Lane, Store, TokenRow } from "../../src/stores/store.ts";
+import type { Books, Durability, Store, TokenRow } from "../../src/stores/store.ts";
 import { CoinModel } from "../support/coin-model.ts";
 import {
   CAPPED_TOKEN,
@@ -81,7 +81,7 @@ async function playAll(store: Store): Promise<void> {
   for (const outcome of await Promise.allSettled(players)) if (outcome.status === "rejected") throw outcome.reason;
 }
 
-interface Waiting {
+interface QueuedStep {
   transitions: Transition[];
   outcomes: PromiseWithResolvers<Outcome[]>;
 }
@@ -89,13 +89,13 @@ interface Waiting {
 /** Books what several players wait for in one batch, as a service books what several clients wait for. */
 class Together {
   readonly #books: Books;
-  readonly #lane: Lane;
-  #waiting: Waiting[] = [];
+  readonly #durability: Durability;
+  #waiting: QueuedStep[] = [];
   #isRunning = false;
 
-  constructor(books: Books, lane: Lane) {
+  constructor(books: Books, durability: Durability) {
     this.#books = books;
-    this.#lane = lane;
+    this.#durability = durability;
   }
 
   apply(transitions: Transition[]): Promise<Outcome[]> {
@@ -118,15 +118,15 @@ class Together {
     this.#isRunning = false;
   }
 
-  async #book(batch: Waiting[]): Promise<void> {
+  async #book(batch: QueuedStep[]): Promise<void> {
     const all = batch.flatMap(({ transitions }) => transitions);
-    const outcomes = await this.#books.apply<Transition[]>(this.#lane, all);
+    const outcomes = await this.#books.apply<Transition[]>(this.#durability, all);
     for (const { transitions, outcomes: own } of batch) own.resolve(outcomes.splice(0, transitions.length));
   }
 }
 
 /** Every run has organizations of its own, so that all of them share one database. */
-async function play(store: Store, books: Record<Lane, Together>, steps: Step[], run: number): Promise<void> {
+async function play(store: Store, books: Record<Durability, Together>, steps: Step[], run: number): Promise<void> {
   const baseMs = Date.now();
   const model = new CoinModel();
   const ids = ORGANIZATION_IDS.map((id) => `${id}_${run}`);

@@ -5,7 +5,7 @@ import type { ConversationRow, Store } from "../../src/stores/store.ts";
 import type { Subject } from "./fixture.ts";
 
 const DAY_MS = 86_400_000;
-const KEPT_MS = 30 * DAY_MS;
+const RETENTION_MS = 30 * DAY_MS;
 const ALL = 1_000_000;
 
 function conversationOf(organizationId: string, changes: Partial<ConversationRow> = {}): ConversationRow {
@@ -51,16 +51,16 @@ function keepingCases(subject: Subject): void {
     const bare = conversationOf(on, { answer: null, isTruncated: true });
     const refused = [conversationOf(off), conversationOf("org_none")];
     await conversations.insert([kept, ...refused, bare, { ...kept, request: "again" }]);
-    for (const row of [kept, bare]) expect(await conversations.find(row, KEPT_MS)).toEqual(row);
-    for (const row of refused) expect(await conversations.find(row, KEPT_MS)).toBeUndefined();
-    expect(await conversations.standing(kept, KEPT_MS)).toEqual({ isKeeping: true, isKept: true });
-    expect(await conversations.standing(refused[0] ?? kept, KEPT_MS)).toEqual({ isKeeping: false, isKept: false });
+    for (const row of [kept, bare]) expect(await conversations.find(row, RETENTION_MS)).toEqual(row);
+    for (const row of refused) expect(await conversations.find(row, RETENTION_MS)).toBeUndefined();
+    expect(await conversations.status(kept, RETENTION_MS)).toEqual({ isEnabled: true, isStored: true });
+    expect(await conversations.status(refused[0] ?? kept, RETENTION_MS)).toEqual({ isEnabled: false, isStored: false });
     expect(await Promise.all([off, on].map((id) => conversations.count(id)))).toEqual([0, 2]);
     await keep(subject.store, on, false);
     const late = conversationOf(on);
     await conversations.insert([late]);
-    expect(await conversations.standing(late, KEPT_MS)).toEqual({ isKeeping: false, isKept: false });
-    expect(await conversations.standing(kept, KEPT_MS)).toEqual({ isKeeping: false, isKept: true });
+    expect(await conversations.status(late, RETENTION_MS)).toEqual({ isEnabled: false, isStored: false });
+    expect(await conversations.status(kept, RETENTION_MS)).toEqual({ isEnabled: false, isStored: true });
   });
 
   test("are written by no process any more once keeping has ended, however many write meanwhile", async () => {
@@ -83,7 +83,7 @@ function keepingCases(subject: Subject): void {
     const id = await keeping(subject);
     const row = conversationOf(id, { request: JSON.stringify(randomBytes(3_000_000).toString("base64")) });
     await subject.store.conversations.insert([row]);
-    expect(await subject.store.conversations.find(row, KEPT_MS)).toEqual(row);
+    expect(await subject.store.conversations.find(row, RETENTION_MS)).toEqual(row);
   });
 }
 
@@ -91,16 +91,16 @@ function removalCases(subject: Subject): void {
   test("count as absent when their days are over, and are removed then, a few at a time", async () => {
     const { conversations } = subject.store;
     const id = await keeping(subject);
-    const young = conversationOf(id, { endedAtMs: Date.now() - KEPT_MS + 60_000 });
-    const old = Array.from({ length: 5 }, () => conversationOf(id, { endedAtMs: Date.now() - KEPT_MS - 1 }));
+    const young = conversationOf(id, { endedAtMs: Date.now() - RETENTION_MS + 60_000 });
+    const old = Array.from({ length: 5 }, () => conversationOf(id, { endedAtMs: Date.now() - RETENTION_MS - 1 }));
     await conversations.insert([young, ...old]);
-    for (const row of old) expect(await conversations.find(row, KEPT_MS)).toBeUndefined();
-    expect(await conversations.standing(old[0] ?? young, KEPT_MS)).toEqual({ isKeeping: true, isKept: false });
-    expect(await conversations.removeOld(KEPT_MS, 3)).toBe(3);
-    expect(await conversations.removeOld(KEPT_MS, ALL)).toBe(2);
-    expect(await conversations.removeOld(KEPT_MS, ALL)).toBe(0);
-    expect(await conversations.find(young, KEPT_MS)).toEqual(young);
-    expect(await conversations.removeOld(KEPT_MS - 120_000, ALL)).toBe(1);
+    for (const row of old) expect(await conversations.find(row, RETENTION_MS)).toBeUndefined();
+    expect(await conversations.status(old[0] ?? young, RETENTION_MS)).toEqual({ isEnabled: true, isStored: false });
+    expect(await conversations.removeOld(RETENTION_MS, 3)).toBe(3);
+    expect(await conversations.removeOld(RETENTION_MS, ALL)).toBe(2);
+    expect(await conversations.removeOld(RETENTION_MS, ALL)).toBe(0);
+    expect(await conversations.find(young, RETENTION_MS)).toEqual(young);
+    expect(await conversations.removeOld(RETENTION_MS - 120_000, ALL)).toBe(1);
   });
 
   test("are removed of one organization, those that ended until then", async () => {
@@ -113,7 +113,7 @@ function removalCases(subject: Subject): void {
     await conversations.insert([later, others, ...rows]);
     expect(await conversations.removeOf(id, nowMs, 3)).toBe(3);
     expect(await conversations.removeOf(id, nowMs, 3)).toBe(1);
-    expect(await conversations.find(later, KEPT_MS)).toEqual(later);
-    expect(await conversations.find(others, KEPT_MS)).toEqual(others);
+    expect(await conversations.find(later, RETENTION_MS)).toEqual(later);
+    expect(await conversations.find(others, RETENTION_MS)).toEqual(others);
   });
 }

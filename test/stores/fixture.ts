@@ -12,7 +12,7 @@ import type {
   Transition,
 } from "../../src/credits/books.ts";
 import { FREE, NO_TOKENS, type TokenCounts } from "../../src/credits/price.ts";
-import type { Books, Lane, Store, TokenRow } from "../../src/stores/store.ts";
+import type { Books, Durability, Store, TokenRow } from "../../src/stores/store.ts";
 
 /** A trace whose provider told nothing of its own records. */
 export const NO_PROVIDER_RECORD = { providerResponseId: null, providerCost: null };
@@ -100,12 +100,12 @@ export class Subject {
     return new Map(rows.map(({ id, ...trace }) => [id, trace]));
   }
 
-  /** Applies one transition; holds in the lane of holds. */
+  /** Applies one transition; a hold with the durability of holds. */
   one<T extends Transition>(
     transition: T,
-    lane: Lane = transition.kind === "hold" ? "holds" : "durable",
+    durability: Durability = transition.kind === "hold" ? "holds" : "durable",
   ): Promise<Outcomes[T["kind"]]> {
-    return one(this.books, transition, lane);
+    return one(this.books, transition, durability);
   }
 
   async held(hold: HoldTransition): Promise<HoldTransition> {
@@ -140,8 +140,12 @@ function newToken(organizationId: string): TokenRow {
   return { id, organizationId, name: "capped", hash, ...rights, ...times };
 }
 
-export async function one<T extends Transition>(books: Books, transition: T, lane: Lane): Promise<Outcomes[T["kind"]]> {
-  const [outcome] = await books.apply(lane, [transition]);
+export async function one<T extends Transition>(
+  books: Books,
+  transition: T,
+  durability: Durability,
+): Promise<Outcomes[T["kind"]]> {
+  const [outcome] = await books.apply(durability, [transition]);
   return outcome as Outcomes[T["kind"]];
 }
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { HoldTransition, Outcome, Transition } from "../../src/credits/books.ts";
-import type { Books, Lane, Store } from "../../src/stores/store.ts";
+import type { Books, Durability, Store } from "../../src/stores/store.ts";
 import { factsOf, grantOf, holdOf, one, randomId, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
 import { keyRaceCases } from "./keys.ts";
 
@@ -74,8 +74,8 @@ function alternate(both: readonly [Books, Books], index: number): Books {
 }
 
 /** Applies each transition alone, all at once, and returns the outcomes in the order of the transitions. */
-function each(both: readonly [Books, Books], transitions: Transition[], lane: Lane): Promise<Outcome[]> {
-  return Promise.all(transitions.map((transition, i) => one(alternate(both, i), transition, lane)));
+function each(both: readonly [Books, Books], transitions: Transition[], durability: Durability): Promise<Outcome[]> {
+  return Promise.all(transitions.map((transition, i) => one(alternate(both, i), transition, durability)));
 }
 
 async function expectTenHeld(subject: Subject, organizationId: string, outcomes: Outcome[]): Promise<void> {
@@ -123,8 +123,8 @@ function doubleCases(subject: Subject, both: () => readonly [Books, Books]): voi
   test("the same hold, settlement or release from two instances at once counts once", async () => {
     const organizationId = await subject.organization(1_000n);
     const holds: HoldTransition[] = Array.from({ length: 40 }, () => holdOf(organizationId, 10n));
-    const onBoth = (transitions: Transition[], lane: Lane) =>
-      Promise.all(transitions.flatMap((transition) => both().map((books) => one(books, transition, lane))));
+    const onBoth = (transitions: Transition[], durability: Durability) =>
+      Promise.all(transitions.flatMap((transition) => both().map((books) => one(books, transition, durability))));
     const held = await onBoth(holds, "holds");
     expect(new Set(held.map(({ outcome }) => outcome))).toEqual(new Set(["held"]));
     expect((await subject.books.balance(organizationId))?.held).toBe(400n);

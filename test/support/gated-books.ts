@@ -1,15 +1,15 @@
 import type { Transition } from "../../src/credits/books.ts";
-import type { Lane, OutcomesOf } from "../../src/stores/store.ts";
+import type { Durability, OutcomesOf } from "../../src/stores/store.ts";
 import { MemoryBooks } from "./memory-books.ts";
 
 /** Books in memory that can be held up and made to fail, and that remember what was asked of them. */
 export class GatedBooks extends MemoryBooks {
-  readonly batches: { lane: Lane; transitions: Transition[] }[] = [];
-  /** The most batches that were in flight at once, by lane. */
-  readonly inFlightMost: Record<Lane, number> = { holds: 0, durable: 0 };
+  readonly batches: { durability: Durability; transitions: Transition[] }[] = [];
+  /** The most batches that were in flight at once, by durability. */
+  readonly inFlightMost: Record<Durability, number> = { holds: 0, durable: 0 };
   /** Says how a batch fails, or undefined where it does not. */
-  failWith: (transitions: Transition[], lane: Lane) => Error | undefined = () => undefined;
-  readonly #inFlight: Record<Lane, number> = { holds: 0, durable: 0 };
+  failWith: (transitions: Transition[], durability: Durability) => Error | undefined = () => undefined;
+  readonly #inFlight: Record<Durability, number> = { holds: 0, durable: 0 };
   #gate: PromiseWithResolvers<void> | undefined;
 
   /** Holds up every batch from now on until `open`. */
@@ -22,21 +22,21 @@ export class GatedBooks extends MemoryBooks {
     this.#gate = undefined;
   }
 
-  override async apply<T extends Transition[]>(lane: Lane, transitions: [...T]): Promise<OutcomesOf<T>> {
-    this.batches.push({ lane, transitions });
-    this.#inFlight[lane] += 1;
-    this.inFlightMost[lane] = Math.max(this.inFlightMost[lane], this.#inFlight[lane]);
+  override async apply<T extends Transition[]>(durability: Durability, transitions: [...T]): Promise<OutcomesOf<T>> {
+    this.batches.push({ durability, transitions });
+    this.#inFlight[durability] += 1;
+    this.inFlightMost[durability] = Math.max(this.inFlightMost[durability], this.#inFlight[durability]);
     try {
       await (this.#gate?.promise ?? new Promise((resolve) => setImmediate(resolve)));
-      const failure = this.failWith(transitions, lane);
+      const failure = this.failWith(transitions, durability);
       if (failure !== undefined) throw failure;
       return this.book(transitions);
     } finally {
-      this.#inFlight[lane] -= 1;
+      this.#inFlight[durability] -= 1;
     }
   }
 
-  sizes(lane: Lane): number[] {
-    return this.batches.filter((batch) => batch.lane === lane).map(({ transitions }) => transitions.length);
+  sizes(durability: Durability): number[] {
+    return this.batches.filter((batch) => batch.durability === durability).map(({ transitions }) => transitions.length);
   }
 }

@@ -21,7 +21,7 @@ import { mergeDraws } from "../../src/credits/draws.ts";
 import { budgetsOf, grantsOf, holdsOf, keysOf, type Name, namesOf, tokensOf } from "../../src/credits/names.ts";
 import { TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
 import { chargeEvent, lateEvent } from "../../src/stores/queries/statement.ts";
-import type { Books, HoldSearch, Lane, OutcomesOf, UsageEvent } from "../../src/stores/store.ts";
+import type { Books, Durability, HoldSearch, OutcomesOf, UsageEvent } from "../../src/stores/store.ts";
 
 /**
  * Books in memory, with the real decision between reading and writing. Like a store it hands `decide` only the rows
@@ -93,7 +93,7 @@ export class MemoryBooks
     return outcome as Outcomes[T["kind"]];
   }
 
-  async apply<T extends Transition[]>(_lane: Lane, transitions: [...T]): Promise<OutcomesOf<T>> {
+  async apply<T extends Transition[]>(_durability: Durability, transitions: [...T]): Promise<OutcomesOf<T>> {
     return this.book(transitions);
   }
 

@@ -2,9 +2,9 @@ import { join } from "node:path";
 import { v7 as uuid } from "uuid";
 import type { HoldFacts } from "../../src/credits/books.ts";
 import { FREE } from "../../src/credits/price.ts";
-import { Quarantine, quarantineFileOf } from "../../src/ledger/dead-letter.ts";
+import { DeadLetters, deadLetterFileOf } from "../../src/ledger/dead-letter.ts";
 import { Ledger, type LedgerOptions } from "../../src/ledger/ledger.ts";
-import { Spool } from "../../src/ledger/spool/spool.ts";
+import { Spool } from "../../src/ledger/spool.ts";
 import { takeLock } from "../../src/stores/sqlite/lock.ts";
 import type { AllowanceRows, Books } from "../../src/stores/store.ts";
 
@@ -18,15 +18,15 @@ export interface LedgerSetup extends Partial<Omit<LedgerOptions, "books" | "allo
   log: LedgerOptions["log"];
 }
 
-/** A ledger over books of the test's own, with a spool and a quarantine in a directory. */
+/** A ledger over books of the test's own, with a spool and dead letters in a directory. */
 export async function openLedger({ books, dataDir, log, ...options }: LedgerSetup): Promise<Ledger> {
   const common = { clock: options.clock ?? (() => 0), random: () => 0, log };
   const spool = await Spool.open({ directory: join(dataDir, "spool"), takeLock, name: uuid(), ...common });
-  const quarantine = new Quarantine({ file: quarantineFileOf(dataDir), ...common });
+  const deadLetters = new DeadLetters({ file: deadLetterFileOf(dataDir), ...common });
   const often = { holdLifeMs: HOLD_LIFE_MS, recoveryMs: 0, isShared: false, renewEveryMs: 5, sweepEveryMs: 5 };
   const now = () => ({ monotonicMs: common.clock(), wallMs: common.clock() });
   const allowances = NO_ALLOWANCES as AllowanceRows;
-  return new Ledger({ books: books as Books, allowances, spool, quarantine, ...often, ...common, now, ...options });
+  return new Ledger({ books: books as Books, allowances, spool, deadLetters, ...often, ...common, now, ...options });
 }
 
 /** What months are granted is tested on real stores. */

@@ -34,7 +34,7 @@ export async function startTestServer(options: Partial<ServerOptions> = {}): Pro
     bodyLimitBytes: 1024,
     bodiesInFlightBytes: 1024 * 1024,
     ping: async () => {},
-    standing: async () => ({ spool: { entries: 0 }, quarantine: { entries: 0 } }),
+    ledgerStatus: async () => ({ spool: { entries: 0 }, quarantine: { entries: 0 } }),
     newRequestId: () => "req_test",
     accessLog: { record: () => undefined },
     refusals: { note: () => undefined },

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { NO_TOKENS, TOKEN_CLASSES } from "../../src/credits/price.ts";
-import type { SpooledTransition } from "../../src/ledger/spool/record.ts";
+import type { SpooledTransition } from "../../src/ledger/spool-file.ts";
 import { factsOf } from "./open-ledger.ts";
 
 /** Text with everything that could be taken for the end of a line or of a record. */

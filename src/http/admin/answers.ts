@@ -3,8 +3,8 @@ import type { Administrator } from "../../admin/sessions.ts";
 import type { Limits } from "../../api/admin/common.ts";
 import type { LimitSettings } from "../../api/principal.ts";
 import { parseTime } from "../../api/time.ts";
+import { microCreditsOf } from "../../credits/api-format.ts";
 import { ApiError, OperatorError } from "../../errors.ts";
-import { microCreditsOf } from "../../reports/usage-report.ts";
 
 /** A page of a list as the wire has it. */
 export function listOf<Entry>({ data, nextCursor }: Page<Entry>) {

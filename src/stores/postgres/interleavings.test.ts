@@ -15,7 +15,7 @@ import {
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
 import { PostgresProxy } from "../../../test/support/postgres-proxy.ts";
 import type { HoldTransition, Outcome, Transition } from "../../credits/books.ts";
-import type { Books, Lane, Store } from "../store.ts";
+import type { Books, Durability, Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 
 /**
@@ -71,8 +71,8 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
     const outcomes: Promise<Outcome>[] = [];
     for (const [index, transition] of transitions.entries()) {
       const books: Books = index === 0 ? proxied.books : direct.books;
-      const lane: Lane = transition.kind === "hold" || transition.kind === "renew" ? "holds" : "durable";
-      outcomes.push(one(books, transition, lane));
+      const durability: Durability = transition.kind === "hold" || transition.kind === "renew" ? "holds" : "durable";
+      outcomes.push(one(books, transition, durability));
       await waiting(index + 1);
     }
     await gate.query("COMMIT");

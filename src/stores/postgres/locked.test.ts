@@ -4,7 +4,7 @@ import { grantOf, holdOf, one, randomId } from "../../../test/stores/fixture.ts"
 import { keepLog } from "../../../test/support/log.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
 import { OrganizationsLockedError } from "../../errors.ts";
-import { Lane } from "../../ledger/commit-queue.ts";
+import { CommitQueue } from "../../ledger/commit-queue.ts";
 import type { Store } from "../store.ts";
 import { closePools, lossOf, openPools } from "./pools.ts";
 import { openPostgresStore } from "./postgres.ts";
@@ -63,11 +63,11 @@ describe.skipIf(!hasPostgres)("a balance that another transaction has locked", (
 
   test("delays no other organization, and is booked when it is free", async () => {
     const [locked, free] = [await organization(), await organization()];
-    const lane = new Lane({ books: store.books, name: "holds", ...rest });
+    const queue = new CommitQueue({ books: store.books, durability: "holds", ...rest });
     await lock(locked);
-    const waiting = [lane.push(holdOf(locked, 1n)), lane.push(holdOf(locked, 2n))];
+    const waiting = [queue.push(holdOf(locked, 1n)), queue.push(holdOf(locked, 2n))];
     for (let round = 0; round < 20; round += 1) {
-      expect(await lane.push(holdOf(free, 1n))).toMatchObject({ outcome: "held" });
+      expect(await queue.push(holdOf(free, 1n))).toMatchObject({ outcome: "held" });
     }
     expect((await store.books.balance(locked))?.held).toBe(0n);
     await beside.query("ROLLBACK");
@@ -81,8 +81,8 @@ describe.skipIf(!hasPostgres)("a balance that another transaction has locked", (
     const frozen = await pools.durable.connect();
     await frozen.query("BEGIN");
     await frozen.query("SELECT * FROM balance WHERE organization_id = $1 FOR UPDATE", [id]);
-    const lane = new Lane({ books: store.books, name: "holds", ...rest });
-    expect(await lane.push(holdOf(id, 1n))).toMatchObject({ outcome: "held" });
+    const queue = new CommitQueue({ books: store.books, durability: "holds", ...rest });
+    expect(await queue.push(holdOf(id, 1n))).toMatchObject({ outcome: "held" });
     expect(lossOf(frozen)).toBeInstanceOf(Error);
     frozen.release(true);
     await closePools(pools);

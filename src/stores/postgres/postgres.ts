@@ -12,7 +12,7 @@ import { directoryRows } from "../queries/directory.ts";
 import { refusalRows } from "../queries/refusals.ts";
 import { requestRows } from "../queries/requests.ts";
 import { usageRows } from "../queries/usage.ts";
-import type { Books, Lane, Store } from "../store.ts";
+import type { Books, Durability, Store } from "../store.ts";
 import type { PortableDatabase, Tables } from "../tables.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { poolDialect } from "./dialect.ts";
@@ -104,20 +104,20 @@ function storeOver(pools: Pools, stopPartitions: () => void): Store {
 
 function books(pools: Pools, database: PortableDatabase): Books {
   // Repeatable, because a transition repeated gives its first outcome.
-  const book = (lane: Lane, transitions: Transition[]) =>
-    transact(pools[lane], { kind: "booking", isRepeatable: true, beginsWithReads: true }, async (transaction) => {
+  const book = (durability: Durability, transitions: Transition[]) =>
+    transact(pools[durability], { kind: "booking", isRepeatable: true, beginsWithReads: true }, async (transaction) => {
       const rows = await readRows(transaction, transitions);
       const { outcomes, writes } = decide(rows, transitions);
       await writeRows(transaction, writes);
       return outcomes;
     });
-  const apply = (lane: Lane, transitions: Transition[]) =>
-    book(lane, transitions).catch(async (error: unknown) => {
+  const apply = (durability: Durability, transitions: Transition[]) =>
+    book(durability, transitions).catch(async (error: unknown) => {
       if (!(error instanceof PostgresFailure) || error.kind !== "locked") throw error;
-      const locked = await lockedOrganizations(pools[lane], transitions);
+      const locked = await lockedOrganizations(pools[durability], transitions);
       if (locked.length > 0) throw new OrganizationsLockedError(locked, { cause: error });
       // The lock was given up since.
-      return book(lane, transitions);
+      return book(durability, transitions);
     });
   return { ...bookReads(database), apply: apply as Books["apply"] };
 }

@@ -214,7 +214,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     expect(await readCounter(name)).toBe(0);
   });
 
-  test("is of the isolation that the books need, and as durable as its lane, whatever the database's defaults are", async () => {
+  test("is of the isolation that the books need, and as durable as was asked for, whatever the database's defaults are", async () => {
     const own = await createTestDatabase();
     const address = new URL(own.url);
     address.searchParams.set(
@@ -222,8 +222,8 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
       "-c default_transaction_isolation=serializable -c default_transaction_read_only=on -c synchronous_commit=local",
     );
     const ownPools = openPools(address.href);
-    const settings = (lane: "holds" | "durable") =>
-      transact(ownPools[lane], BOOKING, async (client) => {
+    const settings = (durability: "holds" | "durable") =>
+      transact(ownPools[durability], BOOKING, async (client) => {
         const { rows } = await client.query(
           `SELECT current_setting('transaction_isolation') AS isolation, current_setting('transaction_read_only') AS "readOnly",
              current_setting('synchronous_commit') AS durable, current_setting('lock_timeout') AS lock,

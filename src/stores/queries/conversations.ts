@@ -6,28 +6,28 @@ import { read } from "./directory.ts";
 /** The rows of kept conversations, the same for both stores. */
 export function conversationRows(database: PortableDatabase): ConversationRows {
   const { kysely, write } = database;
-  const find = (organizationId: string, holdId: string, keptMs: number) =>
+  const find = (organizationId: string, holdId: string, retentionMs: number) =>
     kysely
       .selectFrom("conversation")
       .where("organization_id", "=", organizationId)
       .where("hold_id", "=", holdId)
-      .where("ended_at", ">", since(database, keptMs));
+      .where("ended_at", ">", since(database, retentionMs));
   return {
     async insert(rows) {
       await write(rows.map((row) => insertQuery(database, row).compile(kysely)));
     },
-    async find({ organizationId, holdId }, keptMs) {
-      const query = find(organizationId, holdId, keptMs).selectAll();
+    async find({ organizationId, holdId }, retentionMs) {
+      const query = find(organizationId, holdId, retentionMs).selectAll();
       const [row] = await read<Selectable<ConversationTable>>(database, query);
       return row && conversationFromTable(row);
     },
-    async standing({ organizationId, holdId }, keptMs) {
+    async status({ organizationId, holdId }, retentionMs) {
       const flag = kysely.selectFrom("organization").select("keeps_conversations").where("id", "=", organizationId);
       const [organizations = [], kept = []] = await database.snapshot([
         flag.compile(),
-        find(organizationId, holdId, keptMs).select("hold_id").compile(),
+        find(organizationId, holdId, retentionMs).select("hold_id").compile(),
       ]);
-      return { isKeeping: organizations[0]?.keeps_conversations === 1n, isKept: kept.length > 0 };
+      return { isEnabled: organizations[0]?.keeps_conversations === 1n, isStored: kept.length > 0 };
     },
     async count(organizationId) {
       const query = kysely
@@ -37,8 +37,8 @@ export function conversationRows(database: PortableDatabase): ConversationRows {
       const [row] = await read<{ count: bigint }>(database, query);
       return Number(row?.count ?? 0);
     },
-    async removeOld(keptMs, limit) {
-      return remove(database, sql`ended_at <= ${since(database, keptMs)}`, limit);
+    async removeOld(retentionMs, limit) {
+      return remove(database, sql`ended_at <= ${since(database, retentionMs)}`, limit);
     },
     async removeOf(organizationId, untilMs, limit) {
       return remove(database, sql`organization_id = ${organizationId} and ended_at <= ${BigInt(untilMs)}`, limit);
@@ -65,8 +65,8 @@ async function remove({ write, kysely }: PortableDatabase, condition: RawBuilder
   return removed;
 }
 
-function since(database: PortableDatabase, keptMs: number) {
-  return sql<bigint>`${database.now()} - cast(${keptMs} as bigint)`;
+function since(database: PortableDatabase, retentionMs: number) {
+  return sql<bigint>`${database.now()} - cast(${retentionMs} as bigint)`;
 }
 
 function conversationFromTable(row: Selectable<ConversationTable>): ConversationRow {

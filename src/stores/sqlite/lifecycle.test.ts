@@ -298,8 +298,8 @@ describe("a store that stops working", () => {
     const id = await organization(store, 10n);
     const beside = new DatabaseSync(join(dataDir, "tollgate.db"));
     beside.exec("BEGIN IMMEDIATE");
-    for (const lane of ["holds", "durable"] as const) {
-      await expect(one(store.books, holdOf(id, 1n), lane)).rejects.toBeInstanceOf(StoreUnavailableError);
+    for (const durability of ["holds", "durable"] as const) {
+      await expect(one(store.books, holdOf(id, 1n), durability)).rejects.toBeInstanceOf(StoreUnavailableError);
     }
     const name = { id: randomId("org"), name: "Later", kind: "standard", createdAtMs: 1 } as const;
     await expect(store.accounts.insertOrganization(name)).rejects.toBeInstanceOf(StoreUnavailableError);

@@ -1,6 +1,6 @@
 import type { Outcome } from "../../credits/books.ts";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
-import type { Lane } from "../store.ts";
+import type { Durability } from "../store.ts";
 import type { PackedTransition } from "./packed-transitions.ts";
 
 /** What the main thread asks of a worker: one message a request, answered in order. */
@@ -23,7 +23,7 @@ export interface CheckpointResult {
 interface Requests {
   /** Opens the database, and brings its schema up to date if it may; otherwise a schema that is not is refused. */
   open: { request: { creates: boolean }; result: null };
-  apply: { request: { lane: Lane; nowMs: number; transitions: PackedTransition[] }; result: Outcome[] };
+  apply: { request: { durability: Durability; nowMs: number; transitions: PackedTransition[] }; result: Outcome[] };
   run: { request: { statement: Statement }; result: StatementResult };
   write: { request: { statements: Statement[]; isDurable: boolean }; result: number[] };
   writeIf: { request: { required: Statement[]; rest: Statement[] }; result: boolean };

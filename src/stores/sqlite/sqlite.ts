@@ -136,9 +136,9 @@ function withRoom<Row, Rows extends { insert(rows: readonly Row[]): Promise<void
 }
 
 function books(database: PortableDatabase, writer: WorkerLink, clock: () => number, noteWrite: () => void): Books {
-  const apply = async (...[lane, transitions]: Parameters<Books["apply"]>): Promise<Outcome[]> => {
+  const apply = async (...[durability, transitions]: Parameters<Books["apply"]>): Promise<Outcome[]> => {
     const packed = packTransitions(transitions);
-    const outcomes = await writer.request({ kind: "apply", lane, nowMs: clock(), transitions: packed });
+    const outcomes = await writer.request({ kind: "apply", durability, nowMs: clock(), transitions: packed });
     noteWrite();
     return outcomes;
   };

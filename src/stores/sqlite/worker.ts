@@ -95,9 +95,9 @@ function open({ creates }: RequestOf<"open">): null {
 }
 
 /** The four steps of a batch: BEGIN IMMEDIATE is the lock that every balance shares, so all is read after it. */
-function apply({ lane, nowMs, transitions: packed }: RequestOf<"apply">): ResultOf<"apply"> {
+function apply({ durability, nowMs, transitions: packed }: RequestOf<"apply">): ResultOf<"apply"> {
   const transitions = unpackTransitions(packed);
-  return connection.transaction("BEGIN IMMEDIATE", lane === "durable", () => {
+  return connection.transaction("BEGIN IMMEDIATE", durability === "durable", () => {
     const rows = readRows(connection, transitions, nowMs);
     const { outcomes, writes } = decide(rows, transitions);
     writeRows(connection, writes);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { usageReport } from "./usage-report.ts";
+import { usageReport } from "./api-format.ts";
 
 test("a balance is told in credits, without what has lapsed", () => {
   const balance = {

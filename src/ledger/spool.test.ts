@@ -6,12 +6,11 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { v7 as uuid } from "uuid";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { keepLog } from "../../../test/support/log.ts";
-import { releaseOf } from "../../../test/support/spooled.ts";
-import { takeLock } from "../../stores/sqlite/lock.ts";
-import { SpoolFile } from "./file.ts";
-import type { SpooledTransition } from "./record.ts";
+import { keepLog } from "../../test/support/log.ts";
+import { releaseOf } from "../../test/support/spooled.ts";
+import { takeLock } from "../stores/sqlite/lock.ts";
 import { Spool } from "./spool.ts";
+import { type SpooledTransition, SpoolFile } from "./spool-file.ts";
 
 let directory: string;
 const children: ChildProcess[] = [];
@@ -27,14 +26,12 @@ afterEach(async () => {
 
 /** Runs a module in a process of its own, by a launcher where one is given; gives the lines that it prints. */
 function start(body: string, launcher: string[] = []): { child: ChildProcess; lines: AsyncIterator<string> } {
-  const [file, record] = ["./file.ts", "./record.ts"].map((path) => new URL(path, import.meta.url).href);
   const source = `
-    import { SpoolFile } from ${JSON.stringify(file)};
-    import { toRecord } from ${JSON.stringify(record)};
+    import { SpoolFile, toRecord } from ${JSON.stringify(new URL("./spool-file.ts", import.meta.url).href)};
     import { Spool } from ${JSON.stringify(new URL("./spool.ts", import.meta.url).href)};
-    import { takeLock } from ${JSON.stringify(new URL("../../stores/sqlite/lock.ts", import.meta.url).href)};
+    import { takeLock } from ${JSON.stringify(new URL("../stores/sqlite/lock.ts", import.meta.url).href)};
     const directory = ${JSON.stringify(directory)};
-    const { factsOf } = await import(${JSON.stringify(new URL("../../../test/support/open-ledger.ts", import.meta.url).href)});
+    const { factsOf } = await import(${JSON.stringify(new URL("../../test/support/open-ledger.ts", import.meta.url).href)});
     const release = (holdId) => ({ kind: "release", facts: factsOf(holdId) });
     const say = (line) => process.stdout.write(line + "\\n");
     ${body}`;

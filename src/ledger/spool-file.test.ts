@@ -3,9 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { releaseOf, spooledTransitions } from "../../../test/support/spooled.ts";
-import { SpoolFile, type SpoolPage } from "./file.ts";
-import { fromRecord, type SpooledTransition, toRecord } from "./record.ts";
+import { releaseOf, spooledTransitions } from "../../test/support/spooled.ts";
+import { fromRecord, type SpooledTransition, SpoolFile, type SpoolPage, toRecord } from "./spool-file.ts";
 
 let directory: string;
 let path: string;

@@ -1,9 +1,12 @@
-import { StoreUnavailableError } from "../../errors.ts";
-import type { Log } from "../../telemetry/logger.ts";
-import { type OwnedFile, SpoolDirectory, type TakeLock } from "./directory.ts";
-import type { SpoolPage } from "./file.ts";
-import { type SpooledTransition, toRecord } from "./record.ts";
+import { readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { StoreUnavailableError } from "../errors.ts";
+import type { Log } from "../telemetry/logger.ts";
+import { exists, makeDirectory, syncDirectory } from "./directory.ts";
+import { type SpooledTransition, SpoolFile, type SpoolPage, toRecord } from "./spool-file.ts";
 
+const RECORDS = ".jsonl";
+const LOCK = ".lock";
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
 const FAILURE_LOGGED_EVERY_MS = 60_000;
@@ -219,5 +222,99 @@ export class Spool {
     if (clock() - this.#failureLoggedAtMs < FAILURE_LOGGED_EVERY_MS) return;
     this.#failureLoggedAtMs = clock();
     log.error({ err: error }, "the spool cannot be read; it is tried again");
+  }
+}
+
+/** Takes a lock that ends with the process, at the latest; undefined where another process has it. */
+export type TakeLock = (path: string) => (() => void) | undefined;
+
+/** A spool of this process: nobody else touches its file until it is closed or removed. */
+export interface OwnedFile {
+  /** That of its process, which no other process ever had. */
+  name: string;
+  file: SpoolFile;
+  /** Leaves the file to whoever comes next. */
+  close(): Promise<void>;
+  remove(): Promise<void>;
+}
+
+/** The folder that the spools of all processes on a data directory stand in, each beside its lock. */
+export class SpoolDirectory {
+  readonly #path: string;
+  readonly #takeLock: TakeLock;
+  /** Of the files that this process has. */
+  readonly #names = new Set<string>();
+
+  private constructor(path: string, takeLock: TakeLock) {
+    this.#path = path;
+    this.#takeLock = takeLock;
+  }
+
+  /** Makes the folder where it is missing. Rejects as node:fs does. */
+  static async open(path: string, takeLock: TakeLock): Promise<SpoolDirectory> {
+    await makeDirectory(path);
+    return new SpoolDirectory(path, takeLock);
+  }
+
+  /** A new, empty file. The lock comes first, so that the file is at no moment without its owner. */
+  async create(name: string): Promise<OwnedFile> {
+    const unlock = this.#takeLock(this.#lockOf(name));
+    if (unlock === undefined) throw new Error(`Another process has the lock of the new spool ${name}`);
+    const file = await SpoolFile.create(join(this.#path, `${name}${RECORDS}`));
+    await syncDirectory(this.#path);
+    return this.#owned(name, file, unlock);
+  }
+
+  /** Takes over the files whose processes have ended; those of processes that live, this one too, are not touched. */
+  async takeOver(): Promise<OwnedFile[]> {
+    const taken: OwnedFile[] = [];
+    for (const entry of await readdir(this.#path)) {
+      if (!entry.endsWith(RECORDS)) continue;
+      const name = entry.slice(0, -RECORDS.length);
+      if (this.#names.has(name)) continue;
+      const unlock = this.#takeLock(this.#lockOf(name));
+      if (unlock === undefined) continue;
+      // Since the folder was read, its owner or another process may have done away with it.
+      const path = join(this.#path, entry);
+      if (await exists(path)) taken.push(this.#owned(name, await openOrUnlock(path, unlock), unlock));
+      else await this.#removeLock(name, unlock);
+    }
+    return taken;
+  }
+
+  #owned(name: string, file: SpoolFile, unlock: () => void): OwnedFile {
+    this.#names.add(name);
+    const leave = () => {
+      this.#names.delete(name);
+      unlock();
+    };
+    return {
+      name,
+      file,
+      close: () => file.close().finally(leave),
+      remove: async () => {
+        await file.remove();
+        await this.#removeLock(name, leave);
+      },
+    };
+  }
+
+  /** Names are never used again, so that a lock without its file guards nothing, whoever takes it meanwhile. */
+  async #removeLock(name: string, unlock: () => void): Promise<void> {
+    unlock();
+    await rm(this.#lockOf(name), { force: true });
+  }
+
+  #lockOf(name: string): string {
+    return join(this.#path, `${name}${LOCK}`);
+  }
+}
+
+async function openOrUnlock(path: string, unlock: () => void): Promise<SpoolFile> {
+  try {
+    return await SpoolFile.open(path);
+  } catch (error) {
+    unlock();
+    throw error;
   }
 }
