@@ -1,7 +1,7 @@
 import type { ShortToken } from "../../admin/short-tokens.ts";
 import { PlaygroundToken, PlaygroundTokenRequest } from "../../api/admin/playground.ts";
 import { ApiError } from "../../errors.ts";
-import { clientAddressKey } from "../client-address.ts";
+import { clientAddressKey } from "../connection.ts";
 import { nothingThere, requireOwn } from "./answers.ts";
 import { type AdminCall, type AdminServices, actorOf, adminEndpoint } from "./endpoint.ts";
 
