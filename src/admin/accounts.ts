@@ -1,5 +1,5 @@
 import type { AuditAction } from "../api/admin/audit.ts";
-import { DEFAULT_SCOPES, SCOPES, type Scope } from "../api/scope.ts";
+import { DEFAULT_SCOPES, SCOPES, type Scope } from "../api/principal.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
 import type {

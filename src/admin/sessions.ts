@@ -1,5 +1,5 @@
 import type { AuditAction } from "../api/admin/audit.ts";
-import type { Scope } from "../api/scope.ts";
+import type { Scope } from "../api/principal.ts";
 import type { AccountRows, AdminRows, SessionRow, TokenRow } from "../stores/store.ts";
 import { type Actor, type AuditTime, auditRow } from "./audit.ts";
 import type { Origin, SignInFailure, SignInFailures } from "./sign-in-failures.ts";

@@ -1,5 +1,5 @@
 import { LRUCache } from "lru-cache";
-import { SHORT_TOKEN_SCOPES } from "../api/scope.ts";
+import { SHORT_TOKEN_SCOPES } from "../api/principal.ts";
 import type { AccountRows, AdminRows, TokenRow } from "../stores/store.ts";
 import { type Actor, type AuditTime, auditRow } from "./audit.ts";
 import type { SessionReference } from "./sessions.ts";

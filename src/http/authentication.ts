@@ -1,8 +1,7 @@
 import type { Socket } from "node:net";
 import type { FastifyRequest } from "fastify";
 import { tokenHashHex } from "../admin/token.ts";
-import type { Principal } from "../api/principal.ts";
-import type { Scope } from "../api/scope.ts";
+import type { Principal, Scope } from "../api/principal.ts";
 import { ApiError } from "../errors.ts";
 import { limitKeys } from "../gateway/admit.ts";
 import type { Gateway } from "../gateway/gateway.ts";

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from "fastify";
 import { type TSchema, Type } from "typebox";
 import { Nullable } from "../api/admin/common.ts";
-import { ErrorEnvelope } from "../api/error.ts";
+import { ErrorEnvelope } from "../api/validation.ts";
 import { type ErrorCode, errorCatalog } from "../errors.ts";
 import type { AdminEndpoint } from "./admin/endpoint.ts";
 import { IDEMPOTENCY_HEADER } from "./idempotency.ts";

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import type { KeptAnswer } from "../api/admin/conversation.ts";
+import type { KeptAnswer } from "../api/admin/request.ts";
 import type { ChatCompletionRequest, RequestMessage } from "../api/request.ts";
 import { recordOf } from "./conversation-record.ts";
 

@@ -1,4 +1,4 @@
-import type { KeptAnswer } from "../api/admin/conversation.ts";
+import type { KeptAnswer } from "../api/admin/request.ts";
 import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../api/request.ts";
 
 /** What was asked and answered, as it is kept. */

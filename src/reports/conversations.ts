@@ -1,4 +1,4 @@
-import type { Conversation, KeptAnswer } from "../api/admin/conversation.ts";
+import type { Conversation, KeptAnswer } from "../api/admin/request.ts";
 import type { ChatCompletionRequest } from "../api/request.ts";
 import type { ConversationRows } from "../stores/store.ts";
 

@@ -1,5 +1,5 @@
 import type { ShortToken } from "../../admin/short-tokens.ts";
-import { PlaygroundToken, PlaygroundTokenRequest } from "../../api/admin/playground.ts";
+import { PlaygroundToken, PlaygroundTokenRequest } from "../../api/admin/session.ts";
 import { ApiError } from "../../errors.ts";
 import { clientAddressKey } from "../connection.ts";
 import { nothingThere, requireOwn } from "./answers.ts";

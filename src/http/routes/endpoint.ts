@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { TSchema } from "typebox";
-import type { Scope } from "../../api/scope.ts";
+import type { Scope } from "../../api/principal.ts";
 import type { UsageReport } from "../../api/usage.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
 import type { RunningCompletions } from "../shutdown.ts";
