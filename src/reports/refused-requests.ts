@@ -1,11 +1,13 @@
 import type { RequestDetail, RequestSummary } from "../api/admin/request.ts";
+import { isoTime } from "../api/time.ts";
 import { timeOfId } from "../credits/request-id.ts";
+import { invalidCursor } from "../errors.ts";
 import type { RefusalEntry } from "../stores/store.ts";
 
-/** Milliseconds since 1970 of a UUIDv7, or of the beginning of one. Throws RangeError for any other text. */
+/** Milliseconds since 1970 of a UUIDv7, or of the beginning of one. Throws ApiError (invalid_value) for any other text. */
 export function timeOfUuidV7(id: string): number {
   const timeMs = timeOfId(id);
-  if (timeMs === undefined) throw new RangeError("This is no cursor of this list.");
+  if (timeMs === undefined) throw invalidCursor();
   return timeMs;
 }
 
@@ -30,8 +32,8 @@ export function refusalSummary(refusal: RefusalEntry): RequestSummary {
     tokens: { input: 0, cached_input: 0, cache_write: 0, output: 0, reasoning: 0 },
     held: 0,
     charged: 0,
-    created_at: new Date(endedAtMs - refusal.durationMs).toISOString(),
-    ended_at: new Date(endedAtMs).toISOString(),
+    created_at: isoTime(endedAtMs - refusal.durationMs),
+    ended_at: isoTime(endedAtMs),
     first_token_ms: null,
     duration_ms: refusal.durationMs,
   };

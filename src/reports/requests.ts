@@ -1,4 +1,5 @@
 import type { RequestDetail, RequestStatus, RequestSummary } from "../api/admin/request.ts";
+import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { pricesByClass, tokensByClass } from "../credits/api-format.ts";
 import type { RequestEnd } from "../credits/books.ts";
@@ -49,7 +50,7 @@ export class Requests {
     this.#sources = sources;
   }
 
-  /** The newest first. Throws RangeError for a cursor that is none. */
+  /** The newest first. Throws ApiError (invalid_value) for an invalid cursor. */
   async list(filter: RequestFilter): Promise<{ data: RequestSummary[]; nextCursor: string | null }> {
     const [holds, refusals] = await Promise.all([this.#holds(filter), this.#refusals(filter)]);
     // Ids are UUIDv7. Below the place that either search has come to, nothing is known yet of what lies between.
@@ -122,7 +123,7 @@ function toSummary(row: ListedRequest): RequestSummary {
     held: creditsFromMicro(row.amount),
     charged: creditsFromMicro(row.charged),
     created_at: isoTime(row.madeAtMs),
-    ended_at: endedAtMs === null ? null : isoTime(endedAtMs),
+    ended_at: isoTime(endedAtMs),
     first_token_ms: trace?.firstTokenMs ?? null,
     duration_ms: endedAtMs === null ? null : endedAtMs - row.madeAtMs,
   };
@@ -160,8 +161,4 @@ function toEvent(event: UsageEvent): RequestDetail["events"][number] {
     ending: event.end,
     charged_at: isoTime(event.chargedAtMs),
   };
-}
-
-function isoTime(timeMs: number): string {
-  return new Date(timeMs).toISOString();
 }

@@ -1,3 +1,4 @@
+import { isoTime } from "../api/time.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { TOKEN_CLASSES } from "../credits/price.ts";
 import type { StatementEntry } from "../stores/store.ts";
@@ -49,7 +50,7 @@ function csvCell(text: string): string {
 export function csvOfEntry(entry: StatementEntry, balance: MicroCredits): string {
   const { kind, atMs, amount } = entry;
   const line = {
-    time: new Date(atMs).toISOString(),
+    time: isoTime(atMs),
     kind,
     credits: formatCredits(amount),
     balance: formatCredits(balance),

@@ -1,7 +1,9 @@
 import { setImmediate as eventLoopTurn } from "node:timers/promises";
 import type { StatementPage, StatementEntry as WireEntry } from "../api/admin/credits.ts";
+import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { tokensByClass } from "../credits/api-format.ts";
+import { invalidCursor } from "../errors.ts";
 import type { Books, StatementEntry } from "../stores/store.ts";
 import { CSV_HEADINGS, csvLine, csvOfEntry } from "./statement-csv.ts";
 
@@ -72,7 +74,7 @@ export class Statements {
     this.#books = books;
   }
 
-  /** Throws RangeError for a cursor that is none. */
+  /** Throws ApiError (invalid_value) for an invalid cursor. */
   async page({ organizationId, kind, cursor, limit, ...period }: StatementRequest): Promise<StatementPage> {
     const from = cursor === null ? await this.#opening(organizationId, period) : placeOf(cursor);
     let { balance, position } = from;
@@ -159,7 +161,7 @@ function cursorOf({ balance, position }: Place): string {
 
 function placeOf(cursor: string): Place {
   const [, balance, position] = PLACE.exec(Buffer.from(cursor, "base64url").toString()) ?? [];
-  if (balance === undefined || position === undefined) throw new RangeError("This is no cursor of this list.");
+  if (balance === undefined || position === undefined) throw invalidCursor();
   return { balance: BigInt(balance), position };
 }
 
@@ -192,8 +194,4 @@ function toWire(entry: StatementEntry, balance: MicroCredits): WireEntry {
   const { holdId, tokenId, requestId, model, upstream, tokens, end } = entry.event;
   const request = { id: holdId, token_id: tokenId, request_id: requestId, model, route: upstream };
   return { ...line, ...request, tokens: tokensByClass(tokens), ending: end };
-}
-
-function isoTime(timeMs: number): string {
-  return new Date(timeMs).toISOString();
 }
