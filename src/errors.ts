@@ -125,6 +125,13 @@ export class ApiError extends Error {
   }
 }
 
+/** Returns the error for a `cursor` that no page of a list has returned. */
+export function invalidCursor(): ApiError {
+  return new ApiError("invalid_value", "Invalid 'cursor': use the `next_cursor` of the previous page.", {
+    param: "cursor",
+  });
+}
+
 /** The store did not answer or refused to work: the only thing a caller is told is `store_unavailable`. */
 export class StoreUnavailableError extends Error {
   /** Tells that the change may have been made all the same: the store was lost while it was committed. */

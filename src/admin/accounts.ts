@@ -1,5 +1,6 @@
 import type { AuditAction } from "../api/admin/audit.ts";
-import { DEFAULT_SCOPES, SCOPES, type Scope } from "../api/scope.ts";
+import { DEFAULT_SCOPES, SCOPES, type Scope } from "../api/principal.ts";
+import { isoTime } from "../api/time.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
 import type {
@@ -225,7 +226,7 @@ function changeOf(action: AuditAction, token: TokenRow, rest: Pick<Change, "befo
 
 /** What an audit tells of a token: no secret, and no hash of one. */
 function termsOf({ name, prefix, scopes, models, limits, expiresAtMs }: TokenRow): Record<string, unknown> {
-  return { name, prefix, scopes, models, limits, expiresAt: expiresAtMs === null ? null : isoTime(expiresAtMs) };
+  return { name, prefix, scopes, models, limits, expiresAt: isoTime(expiresAtMs) };
 }
 
 async function allPages<Row extends { id: string; createdAtMs: number }>(
@@ -266,8 +267,4 @@ function checkLimits(limits: Partial<LimitSettings> | null): void {
 
 function shortText(text: string): string {
   return JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text);
-}
-
-function isoTime(timeMs: number): string {
-  return new Date(timeMs).toISOString();
 }

@@ -1,4 +1,5 @@
 import type { AuditEntry } from "../api/admin/audit.ts";
+import { isoTime } from "../api/time.ts";
 import type { AuditRow, BookingAudit } from "../credits/audit.ts";
 import type { AdminRows } from "../stores/store.ts";
 import { type Actor, type AskedBooking, type AuditTime, auditRow, type Change } from "./audit.ts";
@@ -47,7 +48,7 @@ function toEntry(row: AuditRow): AuditEntry {
   return {
     object: "audit_entry",
     id: row.id,
-    at: new Date(row.madeAtMs).toISOString(),
+    at: isoTime(row.madeAtMs),
     actor: { kind: row.actorKind, id: row.actorId, address: row.address },
     action: row.action,
     organization_id: row.organizationId,

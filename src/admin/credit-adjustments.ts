@@ -1,4 +1,5 @@
 import type { Allowance, Booking } from "../api/admin/credits.ts";
+import { isoTime } from "../api/time.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
 import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
 import { creditsOf } from "../credits/api-format.ts";
@@ -148,11 +149,7 @@ function toAllowance(row: AllowanceRow): Allowance {
     reference: row.reference,
     begins_at: isoTime(row.anchorAtMs),
     next_at: isoTime(row.nextAtMs),
-    ended_at: row.endedAtMs === null ? null : isoTime(row.endedAtMs),
+    ended_at: isoTime(row.endedAtMs),
     created_at: isoTime(row.createdAtMs),
   };
-}
-
-function isoTime(timeMs: number): string {
-  return new Date(timeMs).toISOString();
 }

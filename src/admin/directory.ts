@@ -3,9 +3,11 @@ import type { Grant } from "../api/admin/credits.ts";
 import type { Organization } from "../api/admin/organization.ts";
 import type { Token } from "../api/admin/token.ts";
 import type { LimitSettings } from "../api/principal.ts";
+import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { creditsOf } from "../credits/api-format.ts";
 import type { GrantRow } from "../credits/books.ts";
+import { invalidCursor } from "../errors.ts";
 import type { DirectoryRows, ListedOrganization, ListedToken } from "../stores/store.ts";
 
 export interface DirectoryOptions {
@@ -34,7 +36,7 @@ export class Directory {
     this.#options = options;
   }
 
-  /** Throws RangeError for a cursor that is none. */
+  /** Throws ApiError (invalid_value) for an invalid cursor. */
   async organizations(
     filter: { search: string | null; status: Organization["status"] | null } & PageRequest,
   ): Promise<Page<Organization>> {
@@ -55,7 +57,7 @@ export class Directory {
     return row && toOrganization(row);
   }
 
-  /** Throws RangeError for a cursor that is none. */
+  /** Throws ApiError (invalid_value) for an invalid cursor. */
   async tokens(
     filter: { organizationId: string | null; search: string | null; status: Token["status"] | null } & PageRequest,
   ): Promise<Page<Token>> {
@@ -78,7 +80,7 @@ export class Directory {
     return row && toToken(row, nowMs);
   }
 
-  /** Throws RangeError for a cursor that is none. */
+  /** Throws ApiError (invalid_value) for an invalid cursor. */
   async grants({ organizationId, cursor, limit }: { organizationId: string } & PageRequest): Promise<Page<Grant>> {
     const search = { organizationId, id: null, before: positionOf(cursor), limit: limit + 1 };
     return pageOf(await this.#options.rows.grants(search), limit, toGrant, (grant) => grant);
@@ -90,7 +92,7 @@ const POSITION = /^(\d{1,16})_(.{1,200})$/s;
 function positionOf(cursor: string | null): { createdAtMs: number; id: string } | null {
   if (cursor === null) return null;
   const [, createdAt, id] = POSITION.exec(cursor) ?? [];
-  if (createdAt === undefined || id === undefined) throw new RangeError("This is no cursor of this list.");
+  if (createdAt === undefined || id === undefined) throw invalidCursor();
   return { createdAtMs: Number(createdAt), id };
 }
 
@@ -141,9 +143,9 @@ function toToken({ token, organizationName }: ListedToken, nowMs: number): Token
     },
     status: statusOf(token, nowMs),
     created_at: isoTime(token.createdAtMs),
-    expires_at: optionalTime(token.expiresAtMs),
-    revoked_at: optionalTime(token.revokedAtMs),
-    last_used_at: optionalTime(token.lastUsedAtMs),
+    expires_at: isoTime(token.expiresAtMs),
+    revoked_at: isoTime(token.revokedAtMs),
+    last_used_at: isoTime(token.lastUsedAtMs),
     successor_id: token.successorId,
   };
 }
@@ -161,7 +163,7 @@ function toGrant(row: GrantRow): Grant {
     priority: row.priority,
     reference: row.reference,
     effective_at: isoTime(row.effectiveAtMs),
-    expires_at: optionalTime(row.expiresAtMs),
+    expires_at: isoTime(row.expiresAtMs),
     created_at: isoTime(row.createdAtMs),
   };
 }
@@ -179,12 +181,4 @@ function toLimits(limits: Partial<LimitSettings> | null): Limits | null {
     ...(tokensPerMinute !== undefined && { tokens_per_minute: tokensPerMinute }),
     ...(concurrentRequests !== undefined && { concurrent_requests: concurrentRequests }),
   };
-}
-
-function isoTime(timeMs: number): string {
-  return new Date(timeMs).toISOString();
-}
-
-function optionalTime(timeMs: number | null): string | null {
-  return timeMs === null ? null : isoTime(timeMs);
 }

@@ -1,3 +1,4 @@
+import { isoTime } from "../api/time.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
 import { formatCredits } from "../credits/amount.ts";
 import type { AdjustmentRow, GrantTerms } from "../credits/books.ts";
@@ -39,8 +40,4 @@ function mismatch(reference: string | null, first: string, madeAtMs: number): st
 
 function expiryOf(expiresAtMs: number | null): string {
   return expiresAtMs === null ? "without expiry" : `expiring at ${isoTime(expiresAtMs)}`;
-}
-
-function isoTime(timeMs: number): string {
-  return new Date(timeMs).toISOString();
 }

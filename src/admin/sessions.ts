@@ -1,5 +1,6 @@
 import type { AuditAction } from "../api/admin/audit.ts";
-import type { Scope } from "../api/scope.ts";
+import type { Scope } from "../api/principal.ts";
+import { isoTime } from "../api/time.ts";
 import type { AccountRows, AdminRows, SessionRow, TokenRow } from "../stores/store.ts";
 import { type Actor, type AuditTime, auditRow } from "./audit.ts";
 import type { Origin, SignInFailure, SignInFailures } from "./sign-in-failures.ts";
@@ -90,7 +91,7 @@ export class Sessions {
       seenAtMs: nowMs,
       expiresAtMs: Math.min(nowMs + LIFE_MS, tokenEndsAtMs ?? Number.POSITIVE_INFINITY),
     };
-    const after = { expiresAt: new Date(row.expiresAtMs).toISOString() };
+    const after = { expiresAt: isoTime(row.expiresAtMs) };
     await rows.insertSession(row, this.#record(found, origin, { action: "session.sign_in", after }));
     return { outcome: "signed_in", secret, who: { ...found, session: row }, expiresAtMs: row.expiresAtMs };
   }

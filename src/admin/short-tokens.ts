@@ -1,5 +1,6 @@
 import { LRUCache } from "lru-cache";
-import { SHORT_TOKEN_SCOPES } from "../api/scope.ts";
+import { SHORT_TOKEN_SCOPES } from "../api/principal.ts";
+import { isoTime } from "../api/time.ts";
 import type { AccountRows, AdminRows, TokenRow } from "../stores/store.ts";
 import { type Actor, type AuditTime, auditRow } from "./audit.ts";
 import type { SessionReference } from "./sessions.ts";
@@ -58,7 +59,7 @@ export class ShortTokens {
       (end) => end !== null && end !== undefined,
     );
     const endsAtMs = Math.min(...ends);
-    const after = { prefix, expiresAt: new Date(endsAtMs).toISOString() };
+    const after = { prefix, expiresAt: isoTime(endsAtMs) };
     const change = { action: "playground_token.create" as const, organizationId, subjectId: id, after };
     const row = { hash, tokenId: id, expiresAtMs: endsAtMs, sessionHash: session?.hash ?? null, adminTokenId };
     await rows.insertShortToken(row, nowMs, auditRow(actor, change, this.#options));

@@ -1,6 +1,13 @@
-import { MESSAGES_MAX, TOOLS_MAX } from "./bounds.ts";
 import { imageAddressFault } from "./image-address.ts";
-import { ChatCompletionRequest, type ContentPart, RequestMessage, type Tool, type ToolCall } from "./request.ts";
+import {
+  ChatCompletionRequest,
+  type ContentPart,
+  MESSAGES_MAX,
+  RequestMessage,
+  TOOLS_MAX,
+  type Tool,
+  type ToolCall,
+} from "./request.ts";
 import { compileCheck, type ValidationIssue } from "./validation.ts";
 import { typeOf } from "./wording.ts";
 

@@ -1,7 +1,13 @@
 import { type Static, type TSchema, Type } from "typebox";
-import { MESSAGES_MAX, TOOLS_MAX } from "./bounds.ts";
 
-/** Highest `max_tokens` unless the operator sets another bound. */
+/** Limits of a request body: they limit the time for which one request can occupy the event loop. */
+export const MESSAGES_MAX = 10_000;
+export const TOOLS_MAX = 1_024;
+/** Nested arrays and objects in a body. */
+export const JSON_DEPTH_MAX = 128;
+/** Values in a body: strings, numbers, booleans, nulls, arrays and objects. */
+export const JSON_VALUES_MAX = 100_000;
+/** Default of the operator's limit of `max_tokens`. */
 export const MAX_TOKENS_DEFAULT = 4096;
 export const MESSAGE_ROLES = ["system", "developer", "user", "assistant", "tool"] as const;
 

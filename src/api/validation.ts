@@ -1,6 +1,20 @@
 import { Ajv, type ErrorObject } from "ajv";
-import type { TSchema } from "typebox";
+import { type Static, type TSchema, Type } from "typebox";
 import { joinedChoices, pathOf, printable, shown, typeOf } from "./wording.ts";
+
+/** The envelope of every error, with further fields where they help. */
+export const ErrorEnvelope = Type.Object({
+  error: Type.Object({
+    message: Type.String(),
+    type: Type.String(),
+    param: Type.Union([Type.String(), Type.Null()]),
+    code: Type.Union([Type.String(), Type.Null()]),
+    credits_available: Type.Optional(Type.Number()),
+    credits_required: Type.Optional(Type.Number()),
+    affordable_max_tokens: Type.Optional(Type.Integer()),
+  }),
+});
+export type ErrorEnvelope = Static<typeof ErrorEnvelope>;
 
 /** What is wrong with a value: the code of the error catalog, the path of the field, and a sentence. */
 export interface ValidationIssue {

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { SCOPES } from "../api/scope.ts";
+import { SCOPES } from "../api/principal.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
 import { addCommand, type CommonFlags, creditsFlag, print, type Terminal } from "./command.ts";
 import { facts } from "./table.ts";

@@ -1,4 +1,5 @@
 import type { ModelRoute } from "../api/admin/model.ts";
+import { isoTime } from "../api/time.ts";
 import { type CatalogModel, upstreamOf } from "../catalog/model.ts";
 import { pricesByClass } from "../credits/api-format.ts";
 import type { RouteHealth } from "./circuit.ts";
@@ -20,15 +21,11 @@ function toHealth(health: RouteHealth): ModelRoute["health"] {
   const { state, lastFailure, recent, firstByteMs } = health;
   return {
     state,
-    next_probe_at: optionalTime(health.nextProbeAtMs),
-    limited_until: optionalTime(health.limitedUntilMs),
-    last_failure: lastFailure && { failure: lastFailure.failure, at: new Date(lastFailure.atMs).toISOString() },
-    last_success_at: optionalTime(health.lastSuccessAtMs),
+    next_probe_at: isoTime(health.nextProbeAtMs),
+    limited_until: isoTime(health.limitedUntilMs),
+    last_failure: lastFailure && { failure: lastFailure.failure, at: isoTime(lastFailure.atMs) },
+    last_success_at: isoTime(health.lastSuccessAtMs),
     recent,
     first_byte_ms: firstByteMs,
   };
-}
-
-function optionalTime(timeMs: number | null): string | null {
-  return timeMs === null ? null : new Date(timeMs).toISOString();
 }

@@ -7,15 +7,15 @@ import type { AccessEntry, AccessLog } from "../telemetry/logger.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** Whom the token stands for, as soon as it is known, whether or not the request is admitted. */
+    /** Principal of the token, from authentication on, also if the request is rejected later. */
     principal: Principal | null;
     /** The error that the client received. */
     failure: ApiError | null;
-    /** True where the service reset the connection in the middle of the answer because of `failure`. */
+    /** True if the service reset the connection in the middle of the response because of `failure`. */
     isReset: boolean;
-    /** The model that a completion asked for. */
+    /** Model of a completion request. */
     modelName: string | null;
-    /** Whether credits were held for it: then it is listed as a request of its own. */
+    /** True after credits were held: the request log then has an entry of its own. */
     isHeld: boolean;
   }
 }
@@ -24,7 +24,7 @@ export interface AccessSources {
   accessLog: AccessLog;
   refusals: { note(refusal: Refusal): void };
   clock: () => number;
-  /** Whether the service itself closes connections now. */
+  /** True when the shutdown closes connections. */
   isCut(): boolean;
 }
 
@@ -40,8 +40,8 @@ export function decorateForAccess(server: FastifyInstance): void {
 }
 
 /**
- * Records a request whose response is closed in the access log, and keeps the refusal where its organization is known.
- * `startedMs` is the time of the clock when the request began.
+ * Records a request with a closed response in the access log, and in the refusal log if it was rejected and its
+ * organization is known. `startedMs` is the time at which the request began, in milliseconds since 1970.
  */
 export function recordAccess(
   sources: AccessSources,
@@ -93,12 +93,12 @@ function administratorOf({ administrator: who }: FastifyRequest) {
   return { organizationId: who.token.organizationId, tokenId: who.token.id };
 }
 
-/** A refusal is kept without the value that was found at fault: it may be a part of what was written to a model. */
+/** Removes the invalid value from a message, because it may be part of a prompt. */
 function withoutFoundValue(message: string): string {
   return message.replace(/^Invalid value: .* Supported values/s, "Invalid value. Supported values");
 }
 
-/** The model that a body names, also one that does not pass the checks; null where it names none. */
+/** Returns the model of a body before its validation, null if it has none. */
 export function modelIn(body: unknown): string | null {
   const model = typeof body === "object" && body !== null && "model" in body ? body.model : null;
   return typeof model === "string" ? model.slice(0, MODEL_CHARACTERS_MAX + 1) : null;

@@ -1,21 +1,26 @@
 import type { Socket } from "node:net";
 import type { FastifyRequest } from "fastify";
 import { tokenHashHex } from "../admin/token.ts";
-import type { Principal } from "../api/principal.ts";
-import type { Scope } from "../api/scope.ts";
+import type { Principal, Scope } from "../api/principal.ts";
+import { ApiError } from "../errors.ts";
 import { limitKeys } from "../gateway/admit.ts";
 import type { Gateway } from "../gateway/gateway.ts";
-import type { LimitKey } from "../gateway/limits.ts";
-import { markAuthenticated } from "./anonymous-connections.ts";
-import { bearerToken, requireScope, withChallenge } from "./auth.ts";
-import { clientAddressKey } from "./client-address.ts";
+import type { LimitKey, Standing } from "../gateway/limits.ts";
+import type { Authenticator } from "./authenticator.ts";
+import { clientAddressKey, markAuthenticated } from "./connection.ts";
 
-export interface TokenAuthenticator {
-  /**
-   * Returns whom a token stands for, at once where that is known. Takes its SHA-256 in hexadecimal digits, undefined for a
-   * text that can be no token. Throws or rejects with ApiError or StoreUnavailableError.
-   */
-  authenticate(hash: string | undefined): Principal | Promise<Principal>;
+/** The caller of an operation, once the token is authenticated and the request is counted. */
+export interface Caller {
+  principal: Principal;
+  requestStanding: Standing;
+  /** True for completions: their answers have rate limit headers. */
+  hasLimitHeaders: boolean;
+}
+
+declare module "fastify" {
+  interface FastifyRequest {
+    caller: Caller | null;
+  }
 }
 
 /** The token of a connection's last authenticated request, and its hash: most clients send the same one each time. */
@@ -26,8 +31,11 @@ interface HashedToken {
 }
 type TokenSocket = Socket & { [LAST_TOKEN]?: HashedToken };
 
-/** What every operation asks before it reads a body: who is calling, whether they may, and how often they did. */
-export function gatekeeper(gateway: Gateway, authenticator: TokenAuthenticator, scope: Scope) {
+/**
+ * Returns the hook that runs before the body of an operation is read: it authenticates the token, checks its scope and
+ * counts the request against the limits.
+ */
+export function authenticate(gateway: Gateway, authenticator: Pick<Authenticator, "authenticate">, scope: Scope) {
   return async (request: FastifyRequest): Promise<void> => {
     const socket: TokenSocket = request.raw.socket;
     const token = hashedToken(socket, bearerToken(request));
@@ -37,15 +45,29 @@ export function gatekeeper(gateway: Gateway, authenticator: TokenAuthenticator, 
     markAuthenticated(socket);
     requireScope(principal, scope);
     const requestStanding = gateway.limits.countRequest(requestKeys(gateway, principal, request.ip));
-    request.caller = { principal, requestStanding, isToldLimits: scope === "chat.completions:write" };
+    request.caller = { principal, requestStanding, hasLimitHeaders: scope === "chat.completions:write" };
   };
+}
+
+/** Returns the caller of an authenticated operation. */
+export function callerOf(request: FastifyRequest): Caller {
+  if (request.caller === null) throw new Error("An operation was reached without authentication");
+  return request.caller;
+}
+
+/** Returns the principal of an authenticated operation. */
+export function principalOf(request: FastifyRequest): Principal {
+  return callerOf(request).principal;
 }
 
 function hashedToken({ [LAST_TOKEN]: last }: TokenSocket, token: string): HashedToken {
   return last?.token === token ? last : { token, hash: tokenHashHex(token) };
 }
 
-async function principalFor(authenticator: TokenAuthenticator, hash: string | undefined): Promise<Principal> {
+async function principalFor(
+  authenticator: Pick<Authenticator, "authenticate">,
+  hash: string | undefined,
+): Promise<Principal> {
   try {
     return await authenticator.authenticate(hash);
   } catch (error) {
@@ -53,9 +75,56 @@ async function principalFor(authenticator: TokenAuthenticator, hash: string | un
   }
 }
 
-/** A guest of the playground shares its token with all others, so there the address is counted too. */
+/** All guests of the playground share a token, so their requests are also counted by address. */
 function requestKeys(gateway: Gateway, principal: Principal, address: string): LimitKey[] {
   const keys = limitKeys(gateway, principal, "requestsPerMinute");
   if (principal.organizationKind !== "playground") return keys;
   return [{ key: `address:${clientAddressKey(address)}`, limit: gateway.playground.requestsPerMinute }, ...keys];
+}
+
+/** RFC 6750, section 2.1; the scheme's name is case-insensitive (RFC 9110, section 11.1). */
+const BEARER = /^bearer +([A-Za-z0-9\-._~+/]+=*) *$/i;
+const CHALLENGE = 'Bearer realm="tollgate"';
+
+/**
+ * Returns the token of a request's Authorization header. Throws missing_token, or invalid_value if the request has
+ * credentials twice or in two ways (RFC 6750, section 2).
+ */
+export function bearerToken(request: FastifyRequest): string {
+  const header = request.headers.authorization;
+  const query = request.query as Record<string, unknown> | undefined;
+  if (query?.access_token !== undefined || hasSeveralAuthorizations(request.raw.rawHeaders)) {
+    throw new ApiError(
+      "invalid_value",
+      "Send one access token, once: in a single header `Authorization: Bearer <token>`.",
+      { param: "Authorization" },
+    );
+  }
+  const token = header === undefined ? undefined : BEARER.exec(header)?.[1];
+  if (token !== undefined) return token;
+  throw new ApiError("missing_token", undefined, { headers: { "www-authenticate": CHALLENGE } });
+}
+
+function hasSeveralAuthorizations(rawHeaders: readonly string[]): boolean {
+  let seen = 0;
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] ?? "";
+    if (name.length === 13 && name.toLowerCase() === "authorization") seen += 1;
+  }
+  return seen > 1;
+}
+
+/** Adds the challenge of RFC 6750, section 3, to the error of a rejected token. Returns other errors unchanged. */
+export function withChallenge(error: unknown): unknown {
+  if (!(error instanceof ApiError) || error.status !== 401) return error;
+  const challenge = `${CHALLENGE}, error="invalid_token", error_description="${error.message}"`;
+  return new ApiError(error.code, error.message, { headers: { "www-authenticate": challenge } });
+}
+
+/** Throws insufficient_scope if the token lacks the scope of an operation. */
+function requireScope(principal: Principal, scope: Scope): void {
+  if (principal.scopes.has(scope)) return;
+  const message = `The access token lacks the scope \`${scope}\` that this operation needs.`;
+  const challenge = `${CHALLENGE}, error="insufficient_scope", scope="${scope}"`;
+  throw new ApiError("insufficient_scope", message, { headers: { "www-authenticate": challenge } });
 }

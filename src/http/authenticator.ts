@@ -7,39 +7,39 @@ export interface AuthenticatorOptions {
   rows: Pick<AccountRows, "tokenByHash">;
   /** Milliseconds since 1970. */
   clock: () => number;
-  /** Called at each look-up of a token in use: at its first use, and twice a second in steady use. */
+  /** Called at each lookup of a token in use: at its first use, and twice a second in steady use. */
   noteUse(tokenId: string, atMs: number, isFirst: boolean): void;
 }
 
-interface Known {
+interface CachedToken {
   principal: Principal;
   expiresAtMs: number | null;
   revoked: boolean;
-  /** Its organization takes no new requests. */
+  /** True if its organization is paused. */
   paused: boolean;
-  /** When its look-up began: it tells the state of the store at that time or later. */
+  /** Time at which the lookup began; the entry is at least as new. */
   askedAtMs: number;
 }
 
-/** A revocation is in force within 1 s; the rest of that time is for the look-up itself. */
-const GOOD_FOR_MS = 900;
-const REFRESHED_FROM_MS = 450;
+/** A revocation takes effect within 1 s; the rest of that time is for the lookup itself. */
+const TIME_TO_LIVE_MS = 900;
+const REFRESH_AFTER_MS = 450;
 const KNOWN_TOKENS_MAX = 50_000;
 const UNKNOWN_TOKENS_MAX = 10_000;
 
 /**
- * Tells whom a token stands for. What was looked up is good for 900 ms, and looked up again in the background in the
- * second half of that time, so that a token in steady use never waits for the store. The cache is keyed by SHA-256:
- * no secret is kept.
+ * Authenticates tokens with a cache. An entry is valid for 900 ms and refreshed in the background in the second half of
+ * that time, so that a token in steady use never waits for the store. Keys are SHA-256 hashes: the cache contains no
+ * secrets.
  */
 export class Authenticator {
   readonly #rows: Pick<AccountRows, "tokenByHash">;
   readonly #clock: () => number;
   readonly #noteUse: AuthenticatorOptions["noteUse"];
-  readonly #known = new LRUCache<string, Known>({ max: KNOWN_TOKENS_MAX });
-  /** Kept apart, so that made-up tokens push out no real one. */
+  readonly #known = new LRUCache<string, CachedToken>({ max: KNOWN_TOKENS_MAX });
+  /** Separate, so that invalid tokens evict no valid ones. */
   readonly #unknownSinceMs = new LRUCache<string, number>({ max: UNKNOWN_TOKENS_MAX });
-  readonly #lookups = new Map<string, Promise<Known | undefined>>();
+  readonly #lookups = new Map<string, Promise<CachedToken | undefined>>();
 
   constructor({ rows, clock, noteUse }: AuthenticatorOptions) {
     this.#rows = rows;
@@ -48,27 +48,27 @@ export class Authenticator {
   }
 
   /**
-   * Returns the principal of a token, at once where it is known. Takes the token's SHA-256 in hexadecimal digits, undefined
-   * for a text that can be no token. Throws or rejects with ApiError (`invalid_token`, `expired_token`,
-   * `organization_paused`), and rejects with StoreUnavailableError where the store cannot tell.
+   * Returns the principal of a token, synchronously if it is cached. Takes the token's SHA-256 in hexadecimal digits,
+   * undefined for text that cannot be a token. Throws or rejects with ApiError (`invalid_token`, `expired_token`,
+   * `organization_paused`), and rejects with StoreUnavailableError if the store is not available.
    */
   authenticate(key: string | undefined): Principal | Promise<Principal> {
     if (key === undefined) throw new ApiError("invalid_token");
     const nowMs = this.#clock();
     const known = this.#known.get(key);
     const ageMs = known === undefined ? Number.POSITIVE_INFINITY : nowMs - known.askedAtMs;
-    if (known !== undefined && isWithin(ageMs, GOOD_FOR_MS)) {
-      if (ageMs >= REFRESHED_FROM_MS) this.#refresh(key);
+    if (known !== undefined && isWithin(ageMs, TIME_TO_LIVE_MS)) {
+      if (ageMs >= REFRESH_AFTER_MS) this.#refresh(key);
       return this.#admit(known);
     }
     const unknownSinceMs = this.#unknownSinceMs.get(key);
-    if (unknownSinceMs !== undefined && isWithin(nowMs - unknownSinceMs, GOOD_FOR_MS)) {
+    if (unknownSinceMs !== undefined && isWithin(nowMs - unknownSinceMs, TIME_TO_LIVE_MS)) {
       throw new ApiError("invalid_token");
     }
     return this.#lookUp(key).then((found) => this.#admit(found));
   }
 
-  #admit(known: Known | undefined): Principal {
+  #admit(known: CachedToken | undefined): Principal {
     if (known === undefined || known.revoked) throw new ApiError("invalid_token");
     if (known.expiresAtMs !== null && this.#clock() >= known.expiresAtMs) throw new ApiError("expired_token");
     if (known.paused) throw new ApiError("organization_paused");
@@ -76,12 +76,12 @@ export class Authenticator {
   }
 
   #refresh(key: string): void {
-    // While the store fails, the entry serves until its time is over; then callers are told.
+    // If the lookup fails, the entry is used until it expires.
     this.#lookUp(key).catch(() => undefined);
   }
 
-  /** One look-up a token at a time, however many ask. */
-  #lookUp(key: string): Promise<Known | undefined> {
+  /** Looks a token up; concurrent callers share one lookup. */
+  #lookUp(key: string): Promise<CachedToken | undefined> {
     const running = this.#lookups.get(key);
     if (running !== undefined) return running;
     const lookup = this.#ask(key).finally(() => this.#lookups.delete(key));
@@ -89,7 +89,7 @@ export class Authenticator {
     return lookup;
   }
 
-  async #ask(key: string): Promise<Known | undefined> {
+  async #ask(key: string): Promise<CachedToken | undefined> {
     const askedAtMs = this.#clock();
     const row = await this.#rows.tokenByHash(Buffer.from(key, "hex"));
     if (row === undefined) {
@@ -97,7 +97,7 @@ export class Authenticator {
       this.#unknownSinceMs.set(key, askedAtMs);
       return undefined;
     }
-    const known = knownFrom(row, askedAtMs);
+    const known = cachedToken(row, askedAtMs);
     if (!known.revoked) this.#noteUse(row.id, askedAtMs, row.lastUsedAtMs === null);
     this.#unknownSinceMs.delete(key);
     this.#known.set(key, known);
@@ -105,7 +105,7 @@ export class Authenticator {
   }
 }
 
-function knownFrom(row: TokenWithOrganization, askedAtMs: number): Known {
+function cachedToken(row: TokenWithOrganization, askedAtMs: number): CachedToken {
   return {
     principal: {
       tokenId: row.id,
@@ -124,7 +124,7 @@ function knownFrom(row: TokenWithOrganization, askedAtMs: number): Known {
   };
 }
 
-/** False also for a negative age: a clock that was set back must not keep an entry alive. */
+/** A negative age, after the clock was set back, is not within the lifetime. */
 function isWithin(ageMs: number, lifeMs: number): boolean {
   return ageMs >= 0 && ageMs < lifeMs;
 }

@@ -1,14 +1,12 @@
 import { isUtf8 } from "node:buffer";
 import type { IncomingMessage } from "node:http";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from "../api/bounds.ts";
+import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from "../api/request.ts";
 import { ApiError } from "../errors.ts";
-import { ANONYMOUS, type BodyBudget, type BodyReservation } from "./body-budget.ts";
-import { JsonScanner } from "./json-scanner.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** The share of the request's body in the budget; null until the body is read. Released when the response is closed. */
+    /** Bytes that the request's body holds in the budget; null until the body is read. Released when the response is closed. */
     bodyReservation: BodyReservation | null;
   }
 }
@@ -18,28 +16,28 @@ const ADMINISTRATOR_LIMIT_BYTES = 1024 * 1024;
 const JSON_BOUNDS = { depth: JSON_DEPTH_MAX, values: JSON_VALUES_MAX };
 const EMPTY = Buffer.alloc(0);
 const FIRST_CAPACITY_BYTES = 4 * 1024;
-/** A buffer that is full is replaced by one that is so many times as long as what it must hold. */
-const GROWTH = 4;
-/** Bodies above this size are parsed one in a turn of the event loop, so that other connections are served in between. */
+/** A full buffer is replaced by one of this many times the needed length. */
+const GROWTH_FACTOR = 4;
+/** Larger bodies are parsed one per turn of the event loop, so that other connections are served in between. */
 const LARGE_BYTES = 32 * 1024;
 
 interface BodyLimits {
-  /** Largest body of an authenticated call of the API. */
+  /** Largest body of an authenticated request to `/v1`. */
   bodyLimitBytes: number;
   budget: BodyBudget;
 }
 
 /**
- * Accepts JSON bodies only: any other content type or encoding is 415, what does not parse is 400 invalid_json. A body
- * that is too large, nested too deeply or of too many values is refused with 413 as soon as it shows while it arrives;
- * bodies that do not fit the budget with 503.
+ * Accepts JSON bodies only: 415 for any other content type or encoding, 400 invalid_json for invalid JSON. A body that
+ * is too large, nested too deeply or has too many values is rejected with 413 while it arrives, and a body that does not
+ * fit the budget with 503.
  */
 export function acceptJsonBodies(server: FastifyInstance, limits: BodyLimits): void {
   const turns = new Turns();
   server.decorateRequest("bodyReservation", null);
   server.removeAllContentTypeParsers();
   server.addContentTypeParser("application/json", async (request: FastifyRequest) => {
-    refuseEncoding(request.headers["content-encoding"]);
+    rejectEncoding(request.headers["content-encoding"]);
     const { owner, limitBytes } = senderOf(request, limits);
     const reservation = limits.budget.reserve(owner);
     request.bodyReservation = reservation;
@@ -49,7 +47,7 @@ export function acceptJsonBodies(server: FastifyInstance, limits: BodyLimits): v
   });
 }
 
-/** Who a body is counted for, and how large it may be. The sender is authenticated by now where the route asks for it. */
+/** Returns the owner that a body is counted for, and its size limit. Authentication has already run. */
 function senderOf(request: FastifyRequest, { bodyLimitBytes }: BodyLimits): { owner: string; limitBytes: number } {
   const { caller, administrator } = request;
   if (caller !== null) return { owner: caller.principal.organizationId, limitBytes: bodyLimitBytes };
@@ -60,38 +58,38 @@ function senderOf(request: FastifyRequest, { bodyLimitBytes }: BodyLimits): { ow
   return { owner: id, limitBytes: ADMINISTRATOR_LIMIT_BYTES };
 }
 
-function refuseEncoding(encoding: string | undefined): void {
+function rejectEncoding(encoding: string | undefined): void {
   if (encoding === undefined || encoding.toLowerCase() === "identity") return;
   throw new ApiError("unsupported_media_type", "Send the request body without a `Content-Encoding`.");
 }
 
-/** Reads the whole body, or rejects with the first bound that it exceeds; what follows is left unread. */
+/** Reads the whole body. Rejects with the first limit that it exceeds, and leaves the rest unread. */
 function readBody(raw: IncomingMessage, limitBytes: number, reservation: BodyReservation): Promise<Buffer> {
   const statedBytes = Number(raw.headers["content-length"] ?? limitBytes);
   if (statedBytes > limitBytes) return Promise.reject(tooManyBytes(limitBytes));
   return new Promise((resolve, reject) => {
     const body = new GrowingBuffer(statedBytes);
     const scanner = new JsonScanner(JSON_BOUNDS);
-    const stop = () => raw.off("data", onData).off("end", onEnd).off("error", refuse);
-    const refuse = (error: Error) => {
+    const stop = () => raw.off("data", onData).off("end", onEnd).off("error", fail);
+    const fail = (error: Error) => {
       stop();
       reservation.release();
       reject(error);
     };
     const onData = (chunk: Buffer) => {
-      if (body.length + chunk.length > limitBytes) return refuse(tooManyBytes(limitBytes));
-      if (!reservation.add(chunk.length)) return refuse(tooManyBodies());
+      if (body.length + chunk.length > limitBytes) return fail(tooManyBytes(limitBytes));
+      if (!reservation.add(chunk.length)) return fail(tooManyBodies());
       const excess = scanner.scan(chunk);
-      if (excess !== undefined) return refuse(EXCESSES[excess]());
+      if (excess !== undefined) return fail(EXCESSES[excess]());
       body.append(chunk);
     };
     const onEnd = () => {
       stop();
       resolve(body.bytes);
     };
-    if (raw.destroyed) return refuse(Object.assign(new Error("The connection was closed"), { code: "ECONNRESET" }));
+    if (raw.destroyed) return fail(Object.assign(new Error("The connection was closed"), { code: "ECONNRESET" }));
     // A connection that closes before the end of its request is an error of the request (ECONNRESET).
-    raw.on("data", onData).on("end", onEnd).on("error", refuse);
+    raw.on("data", onData).on("end", onEnd).on("error", fail);
   });
 }
 
@@ -114,10 +112,7 @@ const EXCESSES = {
     ),
 };
 
-/**
- * A buffer that grows with what arrives, and the first chunk itself until a second one comes. A list of chunks would let a
- * client choose how many objects are kept.
- */
+/** A buffer that grows as chunks arrive. A list of chunks would let a client choose how many objects are kept in memory. */
 class GrowingBuffer {
   readonly #lengthMax: number;
   #buffer: Buffer = EMPTY;
@@ -139,7 +134,7 @@ class GrowingBuffer {
     }
     const length = this.length + chunk.length;
     if (length > this.#buffer.length) {
-      const capacity = Math.min(Math.max(FIRST_CAPACITY_BYTES, length * GROWTH), this.#lengthMax);
+      const capacity = Math.min(Math.max(FIRST_CAPACITY_BYTES, length * GROWTH_FACTOR), this.#lengthMax);
       const grown = Buffer.allocUnsafe(Math.max(capacity, length));
       this.bytes.copy(grown);
       this.#buffer = grown;
@@ -149,7 +144,7 @@ class GrowingBuffer {
   }
 }
 
-/** Hands out turns of the event loop one after another: incoming data and other connections are served between them. */
+/** Gives each waiting task a turn of the event loop of its own. */
 class Turns {
   #last: Promise<void> = Promise.resolve();
 
@@ -169,8 +164,136 @@ function parseJson(body: Buffer): unknown {
   }
 }
 
-/** The position at which parsing stopped, from V8's message; the rest of that message quotes the body. */
+/** Returns the position of a syntax error from V8's message. The rest of that message quotes the body. */
 function positionIn(error: unknown): string {
   const position = /at position (\d+)/.exec(error instanceof Error ? error.message : "")?.[1];
-  return position === undefined ? "" : `: it breaks at position ${position}`;
+  return position === undefined ? "" : ` at position ${position}`;
+}
+
+/** Owner of the bodies of all unauthenticated callers; other owners are organizations and administrators. */
+export const ANONYMOUS = "anonymous";
+
+/** Largest share of the budget that one owner may take. */
+const OWNER_SHARE_MAX = 1 / 2;
+const ANONYMOUS_SHARE_MAX = 1 / 16;
+
+/** Limits the bytes of all request bodies in memory, from their arrival until their requests end. */
+export class BodyBudget {
+  readonly #limitBytes: number;
+  readonly #byOwner = new Map<string, number>();
+  #usedBytes = 0;
+
+  constructor(limitBytes: number) {
+    this.#limitBytes = limitBytes;
+  }
+
+  /** Bytes in use. */
+  get usedBytes(): number {
+    return this.#usedBytes;
+  }
+
+  /** Starts an empty reservation for a request's body. */
+  reserve(owner: string): BodyReservation {
+    return new BodyReservation(this, owner);
+  }
+
+  /** Takes bytes for an owner. Returns false, and takes none, if they exceed the budget. */
+  take(owner: string, bytes: number): boolean {
+    const share = owner === ANONYMOUS ? ANONYMOUS_SHARE_MAX : OWNER_SHARE_MAX;
+    const held = (this.#byOwner.get(owner) ?? 0) + bytes;
+    if (held > this.#limitBytes * share || this.#usedBytes + bytes > this.#limitBytes) return false;
+    this.#byOwner.set(owner, held);
+    this.#usedBytes += bytes;
+    return true;
+  }
+
+  /** Returns bytes that an owner has taken. */
+  putBack(owner: string, bytes: number): void {
+    const held = (this.#byOwner.get(owner) ?? 0) - bytes;
+    if (held > 0) this.#byOwner.set(owner, held);
+    else this.#byOwner.delete(owner);
+    this.#usedBytes -= bytes;
+  }
+}
+
+/** Bytes that one request's body takes of the budget. */
+export class BodyReservation {
+  readonly #budget: BodyBudget;
+  readonly #owner: string;
+  #heldBytes = 0;
+
+  constructor(budget: BodyBudget, owner: string) {
+    this.#budget = budget;
+    this.#owner = owner;
+  }
+
+  /** Takes further bytes. Returns false, and takes none, if they exceed the budget. */
+  add(bytes: number): boolean {
+    if (!this.#budget.take(this.#owner, bytes)) return false;
+    this.#heldBytes += bytes;
+    return true;
+  }
+
+  /** Returns all bytes to the budget; may be called again. */
+  release(): void {
+    if (this.#heldBytes > 0) this.#budget.putBack(this.#owner, this.#heldBytes);
+    this.#heldBytes = 0;
+  }
+}
+
+/** Limits of a JSON text. Member names do not count as values. */
+export interface JsonBounds {
+  /** Nested arrays and objects. */
+  depth: number;
+  values: number;
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const OPENING_BRACKET = 0x5b;
+const CLOSING_BRACKET = 0x5d;
+const OPENING_BRACE = 0x7b;
+const CLOSING_BRACE = 0x7d;
+
+/**
+ * Counts the depth and the values of a JSON text while its bytes arrive, so that an expensive text is rejected early. The
+ * counts are exact up to the first syntax error, and a parser stops there.
+ */
+export class JsonScanner {
+  readonly #bounds: JsonBounds;
+  #depth = 0;
+  /** The outermost value, and one for each comma and each opening bracket. */
+  #values = 1;
+  #isInString = false;
+  #isEscaped = false;
+
+  constructor(bounds: JsonBounds) {
+    this.#bounds = bounds;
+  }
+
+  /** Scans the next bytes. Returns the limit that they exceed; do not call it again afterwards. */
+  scan(bytes: Uint8Array): keyof JsonBounds | undefined {
+    let [depth, values, isInString, isEscaped] = [this.#depth, this.#values, this.#isInString, this.#isEscaped];
+    const { depth: depthMax, values: valuesMax } = this.#bounds;
+    for (let at = 0; at < bytes.length; at += 1) {
+      const byte = bytes[at];
+      if (isInString) {
+        if (isEscaped) isEscaped = false;
+        else if (byte === BACKSLASH) isEscaped = true;
+        else if (byte === QUOTE) isInString = false;
+      } else if (byte === QUOTE) isInString = true;
+      else if (byte === COMMA) {
+        values += 1;
+        if (values > valuesMax) return "values";
+      } else if (byte === OPENING_BRACE || byte === OPENING_BRACKET) {
+        depth += 1;
+        values += 1;
+        if (depth > depthMax) return "depth";
+        if (values > valuesMax) return "values";
+      } else if (byte === CLOSING_BRACE || byte === CLOSING_BRACKET) depth -= 1;
+    }
+    [this.#depth, this.#values, this.#isInString, this.#isEscaped] = [depth, values, isInString, isEscaped];
+    return undefined;
+  }
 }

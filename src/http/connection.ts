@@ -1,31 +1,32 @@
-import type { IncomingMessage, Server, ServerResponse } from "node:http";
-import type { Socket } from "node:net";
+import type { IncomingMessage, OutgoingHttpHeaders, Server, ServerResponse } from "node:http";
+import { isIP, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import type { FastifyReply } from "fastify";
+import { LRUCache } from "lru-cache";
 import { ApiError } from "../errors.ts";
 
-/** Headers must arrive within this time; Node checks it every quarter of it. */
+/** Time limit for the headers of a request; Node checks it four times in this period. */
 export const HEADERS_TIMEOUT_MS = 10_000;
-/** A whole request, with its body, must arrive within this time. */
+/** Time limit for a whole request with its body. */
 export const REQUEST_TIMEOUT_MS = 120_000;
-/** A client that reads nothing for this long counts as disconnected. */
+/** A client that reads nothing for this time is disconnected. */
 export const SLOW_CLIENT_MS = 60_000;
-/** After an error answer the client has this long to read it and to close; then the connection is destroyed. */
+/** Time for a client to read an error response and to close the connection. */
 const LINGER_MS = 5_000;
 
 type ParseErrorHandler = (error: Error & { code?: string }, socket: Socket) => void;
 
-/** Returns the handler for bytes that Node cannot parse as HTTP: it answers with the error envelope and closes. */
+/** Returns the handler for invalid HTTP: it responds with an error envelope and closes the connection. */
 export function parseErrorHandler(newRequestId: () => string): ParseErrorHandler {
   return (error, socket) => {
     if (error.code === "ECONNRESET" || !socket.writable || isBeingAnswered(socket)) socket.destroy();
-    else answerAndClose(socket, refusalFor(error.code), newRequestId());
+    else respondAndClose(socket, rawErrorFor(error.code), newRequestId());
   };
 }
 
 /**
- * Handles what Node would leave to a default: expectations that it does not know, CONNECT, and the errors of sockets.
- * Node removes its own error handler from a socket that it hands over, and an `error` event without a handler ends the
- * process; so every socket gets a handler of its own, for its whole life.
+ * Handles unknown expectations, CONNECT and socket errors. Node removes its own error handler from the socket of a
+ * CONNECT request, and an `error` event without a handler ends the process, so every socket gets a handler here.
  */
 export function handleConnections(server: Server, newRequestId: () => string): void {
   server.on("connection", (socket: Socket) => socket.on("error", () => socket.destroy()));
@@ -36,29 +37,29 @@ export function handleConnections(server: Server, newRequestId: () => string): v
   server.on("connect", (_request: IncomingMessage, stream: Duplex) => {
     const socket = stream as Socket;
     if (!socket.writable || isBeingAnswered(socket)) socket.destroy();
-    else answerAndClose(socket, CONNECT_REFUSAL, newRequestId());
+    else respondAndClose(socket, CONNECT_ERROR, newRequestId());
   });
 }
 
-/** Whether an earlier request of the connection is still being answered: a client would take this answer for that one. */
+/** True while an earlier request of the connection is being answered: a client would mistake this response for that one. */
 function isBeingAnswered(socket: Socket & { _httpMessage?: ServerResponse | null }): boolean {
   const response = socket._httpMessage ?? undefined;
   return response !== undefined && (response.headersSent || response.req.complete);
 }
 
-interface Refusal {
+interface RawError {
   status: number;
   phrase: string;
   message: string;
 }
 
-const CONNECT_REFUSAL = {
+const CONNECT_ERROR = {
   status: 400,
   phrase: "Bad Request",
   message: "The method CONNECT is not supported: this service is not a proxy.",
 };
 
-function refusalFor(parserCode: string | undefined): Refusal {
+function rawErrorFor(parserCode: string | undefined): RawError {
   if (parserCode === "HPE_HEADER_OVERFLOW") {
     return { status: 431, phrase: "Request Header Fields Too Large", message: "The request's headers are too large." };
   }
@@ -68,7 +69,8 @@ function refusalFor(parserCode: string | undefined): Refusal {
   return { status: 400, phrase: "Bad Request", message: "The request is not valid HTTP." };
 }
 
-function answerAndClose(socket: Socket, { status, phrase, message }: Refusal, requestId: string): void {
+/** Writes an error response to a socket without an HTTP response object, and closes the connection. */
+function respondAndClose(socket: Socket, { status, phrase, message }: RawError, requestId: string): void {
   const body = JSON.stringify(new ApiError("invalid_value", message).toEnvelope());
   const lines = [
     `HTTP/1.1 ${status} ${phrase}`,
@@ -78,23 +80,155 @@ function answerAndClose(socket: Socket, { status, phrase, message }: Refusal, re
     "connection: close",
   ];
   socket.end(`${lines.join("\r\n")}\r\n\r\n${body}`);
-  // Closing with unread bytes in the receive buffer resets the connection, and the client loses the answer.
+  // Closing with unread bytes in the receive buffer resets the connection, and the client loses the response.
   socket.resume();
-  // Neither the server's time limits nor its close know of a socket that Node has handed over.
+  // The server's time limits and its close do not apply to the socket of a CONNECT request.
   const timer = setTimeout(() => socket.destroy(), LINGER_MS);
   socket.once("close", () => clearTimeout(timer));
   socket.once("end", () => socket.destroySoon());
 }
 
-/** Closes the connection of a client that reads nothing of a finished answer for `afterMs`. */
+/** Closes the connection if the client reads nothing of a finished response for `afterMs`. */
 export function closeWhenUnread(response: ServerResponse, afterMs: number = SLOW_CLIENT_MS): void {
   response.once("prefinish", () => {
     const { socket } = response;
     if (socket === null || socket.writableLength === 0) return;
     socket.setTimeout(afterMs);
     response.once("finish", () => {
-      // An idle connection has a limit of its own by now; otherwise the next answer may take as long as it needs.
+      // Keeps a limit that Node has set for idle connections since.
       if (socket.timeout === afterMs) socket.setTimeout(0);
     });
   });
+}
+
+/**
+ * Streams a text in pieces. Asks for the next piece only when the operating system has taken the whole previous one, so
+ * at most one piece is in memory. Resolves when everything is sent or the client has disconnected. Disconnects a client
+ * that reads nothing for `slowClientMs`. Rejects when a piece cannot be read; the error handler then responds, or resets
+ * the connection if the headers are already sent.
+ */
+export async function streamText(
+  reply: FastifyReply,
+  headers: OutgoingHttpHeaders,
+  pieces: AsyncIterable<string>,
+  slowClientMs: number = SLOW_CLIENT_MS,
+): Promise<void> {
+  const { request, raw: response, statusCode } = reply;
+  const begin = () => response.writeHead(statusCode, { ...(reply.getHeaders() as OutgoingHttpHeaders), ...headers });
+  if (request.method === "HEAD") {
+    begin().end();
+    return;
+  }
+  for await (const piece of pieces) {
+    if (isClosed(response)) return;
+    if (piece === "") continue;
+    if (!response.headersSent) begin();
+    await writeWhole(response, piece, slowClientMs);
+    if (isClosed(response)) return;
+  }
+  if (!response.headersSent) begin();
+  response.end();
+}
+
+function isClosed({ destroyed, req }: ServerResponse): boolean {
+  return destroyed || req.socket.destroyed;
+}
+
+/** Resolves when the operating system has taken the whole text, or the connection is closed. */
+function writeWhole(response: ServerResponse, text: string, slowClientMs: number): Promise<void> {
+  // A pipelined response has no socket until the previous response has ended, and emits no event when it is closed.
+  const { socket } = response.req;
+  const limit = () => socket.setTimeout(slowClientMs);
+  if (response.socket === null) response.once("socket", limit);
+  else limit();
+  return new Promise((resolve) => {
+    const settle = () => {
+      socket.off("close", settle);
+      response.off("socket", limit);
+      socket.setTimeout(0);
+      resolve();
+    };
+    socket.once("close", settle);
+    response.write(text, settle);
+  });
+}
+
+/** Slowly arriving headers take up to 17 KiB per connection (measured), so less than 40 MiB in total. */
+const ANONYMOUS_CONNECTIONS_MAX = 2_048;
+
+const ENTRY = Symbol("entry of an anonymous connection");
+interface AnonymousEntry {
+  touch(): void;
+  forget(): void;
+}
+type TrackedSocket = Socket & { [ENTRY]?: AnonymousEntry | undefined };
+
+/**
+ * Limits the number of connections without an authenticated request. Above the limit it closes the one with the oldest
+ * last request: callers authenticate with their first request, so it most likely has no caller.
+ */
+export function limitAnonymousConnections(server: Server, connectionsMax: number = ANONYMOUS_CONNECTIONS_MAX): void {
+  // Keyed by numbers: a map with sockets as keys would keep closed ones in memory until the next major collection.
+  const anonymous = new LRUCache<number, Socket>({
+    max: connectionsMax,
+    dispose: (socket, _id, reason) => {
+      if (reason === "evict") socket.destroy();
+    },
+  });
+  let lastId = 0;
+  server.on("connection", (socket: TrackedSocket) => {
+    lastId += 1;
+    const id = lastId;
+    const forget = () => {
+      anonymous.delete(id);
+      socket[ENTRY] = undefined;
+    };
+    socket[ENTRY] = { touch: () => anonymous.get(id), forget };
+    socket.once("close", forget);
+    anonymous.set(id, socket);
+  });
+}
+
+/** Records that a request has begun on a connection. */
+export function touchAnonymous(socket: TrackedSocket): void {
+  socket[ENTRY]?.touch();
+}
+
+/** Excludes a connection from the limit, because one of its requests was authenticated. */
+export function markAuthenticated(socket: TrackedSocket): void {
+  socket[ENTRY]?.forget();
+}
+
+const IPV4_WITH_PORT = /^(\d+\.\d+\.\d+\.\d+)(?::\d+)?$/;
+const IPV6_WITH_PORT = /^\[([^\]]+)\](?::\d+)?$/;
+/** IPv4-mapped IPv6 (RFC 4291, section 2.5.5.2), as `URL` writes it. */
+const MAPPED = /^::ffff:([\da-f]{1,4}):([\da-f]{1,4})$/;
+const OTHER_TEXT_LENGTH_MAX = 64;
+
+/**
+ * Returns the key under which requests of a client address are counted. An IPv6 subscriber has at least a /64 (RFC 6177),
+ * so all addresses of a /64 share one key. An IPv4-mapped IPv6 address counts as its IPv4 address. A port after the
+ * address is ignored. Text that is not an address is its own key, cut to a fixed length.
+ */
+export function clientAddressKey(address: string): string {
+  const text = IPV4_WITH_PORT.exec(address)?.[1] ?? IPV6_WITH_PORT.exec(address)?.[1] ?? address;
+  const [withoutZone = ""] = text.split("%");
+  if (isIP(withoutZone) === 6) return keyOfIPv6(withoutZone);
+  return text.slice(0, OTHER_TEXT_LENGTH_MAX);
+}
+
+function keyOfIPv6(address: string): string {
+  // The URL parser converts every notation of an address to the canonical form (RFC 5952).
+  const canonical = new URL(`http://[${address}]`).hostname.slice(1, -1);
+  const [, high, low] = MAPPED.exec(canonical) ?? [];
+  if (high !== undefined && low !== undefined) return ipv4Of(Number.parseInt(high, 16), Number.parseInt(low, 16));
+  const [before = "", after] = canonical.split("::");
+  const head = before === "" ? [] : before.split(":");
+  const tail = after === undefined || after === "" ? [] : after.split(":");
+  const zeros = Array.from({ length: 8 - head.length - tail.length }, () => "0");
+  return `${[...head, ...zeros, ...tail].slice(0, 4).join(":")}::/64`;
+}
+
+function ipv4Of(high: number, low: number): string {
+  return [high >> 8, high & 255, low >> 8, low & 255].join(".");
 }

@@ -4,17 +4,17 @@ import { fileURLToPath } from "node:url";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
-import { answerUnknown, lacksApiPrefix, pathOf } from "./unknown-route.ts";
+import { lacksApiPrefix, pathOf, respondNoRoute } from "./routing.ts";
 
 /** Beside src/ in a clone, beside dist/ in the packed package. */
 const BUILD = fileURLToPath(new URL("../../console/dist", import.meta.url));
 
-/** Where the console's pages are; each is the same document, which then shows the page. */
+/** Paths of the console's pages. The same document serves them all. */
 const PAGES = ["/organizations", "/credits", "/tokens", "/requests", "/models", "/playground", "/changes"];
 
 /**
- * The console takes everything from this service, nothing from a text of its own page, and is shown in no other page.
- * No text becomes markup: the browser refuses it (Trusted Types).
+ * Content security policy of the console: resources of this service only, no inline scripts or styles, no embedding in
+ * other pages, and no text as markup (Trusted Types).
  */
 const POLICY = [
   "default-src 'none'",
@@ -40,7 +40,7 @@ const A_YEAR_S = 31_536_000;
 /** Serves the web console at `/`, from its build, whose page names its files relative to the root of the service. */
 export async function serveConsole(server: FastifyInstance, build = BUILD): Promise<void> {
   if (!existsSync(join(build, "index.html"))) {
-    const message = "The console is not built yet: run `npm start`, or `node scripts/build-console.ts`.";
+    const message = "The console is not built. Run `npm start` or `node scripts/build-console.ts`.";
     server.get("/", () => Promise.reject(new ApiError("not_found", message)));
     return;
   }
@@ -48,11 +48,11 @@ export async function serveConsole(server: FastifyInstance, build = BUILD): Prom
   await server.register(fastifyStatic, {
     root: build,
     globIgnore: ["index.html"],
-    // A route for each file, so that what is no file of the build stays what it was: not found.
+    // One route per file, so that other paths are still not found.
     wildcard: false,
     preCompressed: true,
     cacheControl: false,
-    setHeaders: (reply, path) => prepare(reply, path),
+    setHeaders: (reply, path) => setFileHeaders(reply, path),
   });
   const send = (reply: FastifyReply) =>
     reply
@@ -60,10 +60,10 @@ export async function serveConsole(server: FastifyInstance, build = BUILD): Prom
       .type("text/html; charset=utf-8")
       .send(page);
   const sendPage = (request: FastifyRequest, reply: FastifyReply) => {
-    // `/models` is also what a client calls whose base URL lacks `/v1`.
+    // Clients whose base URL lacks `/v1` also request `/models`.
     if (!lacksApiPrefix(pathOf(request))) return send(reply);
     reply.header("vary", "Accept, Sec-Fetch-Dest");
-    return isNavigation(request) ? send(reply) : answerUnknown(request, reply);
+    return isNavigation(request) ? send(reply) : respondNoRoute(request, reply);
   };
   server.get("/", sendPage);
   for (const path of PAGES) {
@@ -73,8 +73,8 @@ export async function serveConsole(server: FastifyInstance, build = BUILD): Prom
 }
 
 /**
- * Whether a browser loads a page. Browsers say so in `Sec-Fetch-Dest` (Fetch Metadata), but not to plain HTTP from
- * another machine; there the accepted types tell.
+ * True when a browser loads a page. Browsers send `Sec-Fetch-Dest` (Fetch Metadata), but not over plain HTTP from
+ * another machine; then the `Accept` header decides.
  */
 function isNavigation({ headers }: FastifyRequest): boolean {
   const destination = headers["sec-fetch-dest"];
@@ -82,13 +82,13 @@ function isNavigation({ headers }: FastifyRequest): boolean {
   return headers.accept?.includes("text/html") === true;
 }
 
-/** The page for a base path: it tells the path to its scripts, and loads its files from there. */
+/** Inserts the base path into the page, for its scripts and the addresses of its files. */
 function pageAt(basePath: string, page: string): string {
   return page.replaceAll('="./', `="${basePath}/`).replace('data-base-path=""', `data-base-path="${basePath}"`);
 }
 
-/** A file with a hash of its content in its name never changes; browsers ask for the others again each time. */
-function prepare(reply: FastifyReply, path: string): void {
+/** Sets the headers of a file. Files with a hash in their names never change; browsers revalidate the others. */
+function setFileHeaders(reply: FastifyReply, path: string): void {
   const isHashed = /[\\/]assets[\\/]/.test(path);
   const cacheControl = isHashed ? `public, max-age=${A_YEAR_S}, immutable` : "no-cache";
   reply.headers({ ...HEADERS, "cache-control": cacheControl });

@@ -2,19 +2,22 @@ import type { FastifyInstance } from "fastify";
 import type { LedgerStatus } from "../ledger/ledger.ts";
 
 export interface HealthSources {
-  /** Rejects when the store does not answer, or takes no writes. */
+  /** Rejects when the store does not answer or accepts no writes. */
   ping(): Promise<void>;
-  /** What waits to be booked, and what cannot be. */
+  /** Entries of the spool and the dead letter file. */
   ledgerStatus(): Promise<LedgerStatus>;
 }
 
 /** Paths that report the health of the process. */
 export const HEALTH_PATHS: ReadonlySet<string> = new Set(["/healthz", "/readyz"]);
 
-/** Asking makes the store write, and anybody may ask: it is asked ten times a second at most. */
-const GOOD_FOR_MS = 100;
+/** A check writes to the store and needs no authentication, so its result is reused for this time. */
+const CHECK_REUSED_MS = 100;
 
-/** `/healthz`: the process runs. `/readyz`: it takes requests and its store answers, and what waits to be booked. */
+/**
+ * Serves `/healthz` (the process runs) and `/readyz` (it accepts requests and the store answers, with the entries of the
+ * spool and the dead letter file).
+ */
 export function serveHealth(server: FastifyInstance, { ping, ledgerStatus }: HealthSources): { drain(): void } {
   let isDraining = false;
   let found: Promise<boolean> | undefined;
@@ -27,7 +30,7 @@ export function serveHealth(server: FastifyInstance, { ping, ledgerStatus }: Hea
     } finally {
       setTimeout(() => {
         found = undefined;
-      }, GOOD_FOR_MS).unref();
+      }, CHECK_REUSED_MS).unref();
     }
   };
   const isStoreUp = () => {

@@ -2,14 +2,14 @@ import { createHash } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from "fastify";
 import { type TSchema, Type } from "typebox";
 import { Nullable } from "../api/admin/common.ts";
-import { ErrorEnvelope } from "../api/error.ts";
+import { ErrorEnvelope } from "../api/validation.ts";
 import { type ErrorCode, errorCatalog } from "../errors.ts";
 import type { AdminEndpoint } from "./admin/endpoint.ts";
 import { IDEMPOTENCY_HEADER } from "./idempotency.ts";
 import { createChatCompletion } from "./routes/create-chat-completion.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 
-/** The parts of the OpenAPI document that no endpoint says. */
+/** Returns the parts of the OpenAPI document that do not come from endpoints. */
 export function documentBase(version: string, basePath: string) {
   return {
     openapi: "3.1.0",
@@ -29,7 +29,7 @@ export function documentBase(version: string, basePath: string) {
           in: "cookie" as const,
           name: "tollgate_session",
           description:
-            "A session of the console; what changes something also needs the header `x-tollgate-console: 1`.",
+            "A session of the console; requests that change something also need the header `x-tollgate-console: 1`.",
         },
       },
     },
@@ -40,8 +40,8 @@ export function documentBase(version: string, basePath: string) {
 const DOCUMENT_TYPES = { json: "application/json; charset=utf-8", yaml: "application/x-yaml" };
 
 /**
- * Answers requests for the OpenAPI document in one format. It is serialized once, at the first request, when all routes are
- * known; a client that has it already gets 304 (RFC 9110, section 13.1.2).
+ * Returns the handler that serves the OpenAPI document in one format. The document is serialized once, at the first
+ * request, when all routes are known. A client with the same version gets 304 (RFC 9110, section 13.1.2).
  */
 export function documentHandler(server: FastifyInstance, format: keyof typeof DOCUMENT_TYPES) {
   let document: { text: string; etag: string } | undefined;
@@ -63,17 +63,17 @@ function matchesEtag(header: string | undefined, etag: string): boolean {
 }
 
 /**
- * An endpoint's schemas as Fastify's documentation plugin reads them, with the configured bound of `max_tokens`. They
- * document; nothing is validated by them.
+ * Returns an endpoint's schemas for Fastify's documentation plugin, with the configured maximum of `max_tokens`. The
+ * schemas only document; they validate nothing.
  */
 export function documentationOf(endpoint: Endpoint, maxTokens: number | "model"): FastifySchema {
   const { operationId, summary, description, headers, body, wildcard, response } = endpoint;
   return {
     operationId,
     summary,
-    description: `${description} Needs the scope \`${endpoint.scope}\`.`,
+    description: `${description} Requires the scope \`${endpoint.scope}\`.`,
     ...(headers !== undefined && { headers }),
-    ...(body !== undefined && { body: withNulls(withBound(body, maxTokens)) }),
+    ...(body !== undefined && { body: withNulls(withMaxTokens(body, maxTokens)) }),
     ...(wildcard !== undefined && {
       params: Type.Object({ [wildcard.name]: Type.String({ description: wildcard.description }) }),
     }),
@@ -91,13 +91,13 @@ function contentOf({ description, schema, eventSchema }: Endpoint["response"]) {
   };
 }
 
-const ACCESS_WORDS = {
-  public: "Anyone may ask.",
-  member: "For the operator, and for members so far as it is their organization's.",
+const ACCESS_DESCRIPTIONS = {
+  public: "No authentication required.",
+  member: "For the operator, and for members within their organization.",
   operator: "For the operator.",
 };
 
-/** The same for an endpoint of the admin API. */
+/** Returns the same for an endpoint of the admin API. */
 export function adminDocumentationOf(endpoint: AdminEndpoint): FastifySchema {
   const { operationId, summary, access, path, query, body, response } = endpoint;
   const { status, description, contentType = "application/json" } = response;
@@ -107,7 +107,7 @@ export function adminDocumentationOf(endpoint: AdminEndpoint): FastifySchema {
     tags: ["admin"],
     operationId,
     summary,
-    description: ACCESS_WORDS[access],
+    description: ACCESS_DESCRIPTIONS[access],
     security: access === "public" ? [] : [{ adminToken: [] }, { session: [] }],
     ...(names.length > 0 && { params: Type.Object(Object.fromEntries(names.map((name) => [name, Type.String()]))) }),
     ...(query !== undefined && { querystring: query }),
@@ -126,26 +126,26 @@ const ADMIN_IDEMPOTENCY = Type.Object({
       minLength: 1,
       maxLength: 255,
       description:
-        "Names the request for 24 hours: sent again with the same body it gets the first answer again, without its secret, and changes nothing.",
+        "Identifies the request for 24 hours. A repeated request with the same body returns the first response again, without its secret, and changes nothing.",
     }),
   ),
 });
 
-/** The answer, with the secret that a repetition under an Idempotency-Key is not shown. */
+/** Returns the response schema. Its secret is nullable, because a repeated request does not get it. */
 function answerSchemaOf({ response: { schema }, secret }: AdminEndpoint): TSchema | undefined {
   if (schema === undefined || secret === undefined) return schema;
   const { properties } = schema as TSchema & { properties: Record<string, TSchema> };
   const shown = properties[secret.field];
-  if (shown === undefined) throw new Error(`The answer has no field ${secret.field}`);
+  if (shown === undefined) throw new Error(`The response has no field ${secret.field}`);
   const hint = Type.Optional(
-    Type.String({ description: "Only in a repetition: why the secret is null, and what to do." }),
+    Type.String({ description: "Only in the response to a repeated request: why the secret is null, and what to do." }),
   );
   return Type.Object({ ...properties, [secret.field]: Nullable(shown), hint });
 }
 
 const EVERY_OPERATION_STATUSES = new Set([400, 401, 403, 404, 405, 429, 500, 503]);
 const ADMIN_STATUSES = new Set([...EVERY_OPERATION_STATUSES, 409, 413, 415, 422]);
-/** These say nothing to a caller of the other API. */
+/** Codes that occur only in the admin API. */
 const CODES_OF_ADMIN = new Set<ErrorCode>([
   "unknown_parameter",
   "insufficient_role",
@@ -153,6 +153,7 @@ const CODES_OF_ADMIN = new Set<ErrorCode>([
   "token_ended",
   "reference_mismatch",
 ]);
+/** Codes that do not occur in the admin API. */
 const CODES_OF_COMPLETIONS = new Set<ErrorCode>([
   "unsupported_value",
   "context_length_exceeded",
@@ -183,8 +184,8 @@ function responsesOf(isOf: (code: ErrorCode, status: number) => boolean): Record
   return responses;
 }
 
-/** A request's schema with the bound of `max_tokens` that the configuration sets. */
-function withBound(schema: TSchema, maxTokens: number | "model"): TSchema {
+/** Adds the configured maximum of `max_tokens` to a request schema. */
+function withMaxTokens(schema: TSchema, maxTokens: number | "model"): TSchema {
   const { properties } = schema as TSchema & { properties: Record<string, TSchema> };
   if (maxTokens === "model" || properties.max_tokens === undefined) return schema;
   return {
@@ -193,7 +194,7 @@ function withBound(schema: TSchema, maxTokens: number | "model"): TSchema {
   } as TSchema;
 }
 
-/** A request's schema as callers may send it: optional fields also as null, which counts as absent. */
+/** Allows null for the optional fields of a request schema, because null counts as absent. */
 function withNulls(schema: TSchema): TSchema {
   const { properties, required = [] } = schema as TSchema & {
     properties: Record<string, TSchema>;

@@ -9,42 +9,47 @@ import type { Log } from "../telemetry/logger.ts";
 import { type AccessSources, decorateForAccess, recordAccess } from "./access.ts";
 import type { AdminServices } from "./admin/endpoint.ts";
 import { ADMIN_PREFIX, serveAdmin } from "./admin/serve.ts";
-import { boundAnonymousConnections, touchAnonymous } from "./anonymous-connections.ts";
-import { gatekeeper, type TokenAuthenticator } from "./authentication.ts";
-import { rewriteUrlFor, sendStrictTransportSecurity } from "./base-path.ts";
-import { acceptJsonBodies } from "./body.ts";
-import { BodyBudget } from "./body-budget.ts";
+import { authenticate } from "./authentication.ts";
+import type { Authenticator } from "./authenticator.ts";
+import { acceptJsonBodies, BodyBudget } from "./body.ts";
 import {
   closeWhenUnread,
   HEADERS_TIMEOUT_MS,
   handleConnections,
+  limitAnonymousConnections,
   parseErrorHandler,
   REQUEST_TIMEOUT_MS,
+  touchAnonymous,
 } from "./connection.ts";
 import { serveConsole } from "./console.ts";
 import { errorHandler, sendError } from "./errors.ts";
 import { HEALTH_PATHS, serveHealth } from "./health.ts";
 import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
 import type { EndpointServices } from "./routes/endpoint.ts";
-import { endpoints } from "./routes/index.ts";
-import { RunningCompletions } from "./running-completions.ts";
-import { type RequestCounts, Shutdown, type ShutdownOptions } from "./shutdown.ts";
-import { answerUnknown, isPublicPath, pathOf } from "./unknown-route.ts";
+import { endpoints, isPublicPath, pathOf, respondNoRoute } from "./routing.ts";
+import { type RequestCounts, RunningCompletions, Shutdown, type ShutdownOptions } from "./shutdown.ts";
+
+declare module "fastify" {
+  interface FastifyInstance {
+    /** Path under which a proxy publishes the service, without a trailing slash; empty for the root. */
+    basePath: string;
+  }
+}
 
 export interface ServerOptions extends Omit<EndpointServices, "running"> {
-  authenticator: TokenAuthenticator;
+  authenticator: Pick<Authenticator, "authenticate">;
   admin: Omit<AdminServices, "gateway">;
   version: string;
-  /** Proxies whose X-Forwarded headers are believed: none, those at these addresses, or the last N. */
+  /** Trusted proxies, whose X-Forwarded headers are used: none, these addresses, or the last N. */
   trustProxy: false | number | string;
-  /** Path under which a proxy publishes the service, without a slash at its end; empty: the root. */
+  /** Path under which a proxy publishes the service, without a trailing slash; empty for the root. */
   basePath: string;
   bodyLimitBytes: number;
-  /** Bytes of all request bodies that are held at once. */
+  /** Limit of the bytes of all request bodies in memory. */
   bodiesInFlightBytes: number;
   /** Rejects when the store does not answer. */
   ping(): Promise<void>;
-  /** What waits to be booked, and what cannot be; told at `/readyz`. */
+  /** Entries of the spool and the dead letter file, for `/readyz`. */
   ledgerStatus(): Promise<LedgerStatus>;
   newRequestId: () => string;
   accessLog: AccessSources["accessLog"];
@@ -53,12 +58,12 @@ export interface ServerOptions extends Omit<EndpointServices, "running"> {
 }
 
 export interface Server {
-  /** Resolves with the address that it listens on; rejects as node:net does (EADDRINUSE …). */
+  /** Resolves with the bound address. Rejects with the errors of node:net, such as EADDRINUSE. */
   listen(options: { host: string; port: number }): Promise<AddressInfo>;
-  /** Stops taking requests, lets the running ones finish and settle, cuts what is left, and waits for its settlement. */
+  /** Stops accepting requests, lets running ones finish, aborts the rest, and waits until all are settled. */
   close(options: ShutdownOptions): Promise<void>;
   requests(): RequestCounts;
-  /** For tests: requests without a socket, and the document. */
+  /** For tests. */
   readonly instance: FastifyInstance;
 }
 
@@ -86,23 +91,23 @@ const EXPOSED_HEADERS = [
   "link",
 ];
 
-/** The proxies as Fastify takes them: it would believe none of a number of them, whose addresses are not known. */
-function believedProxies(trustProxy: ServerOptions["trustProxy"]) {
+/** Converts the setting for Fastify, which expects a function instead of a number of proxies. */
+function trustedProxies(trustProxy: ServerOptions["trustProxy"]) {
   if (typeof trustProxy !== "number") return trustProxy;
   return (_address: string, hop: number) => hop < trustProxy;
 }
 
-/** The HTTP server over all endpoints. */
+/** Creates the HTTP server with all endpoints. */
 export async function createServer(options: ServerOptions): Promise<Server> {
   const { log, bodyLimitBytes, basePath } = options;
   const running = new RunningCompletions();
   const server = fastify({
     bodyLimit: bodyLimitBytes,
-    trustProxy: believedProxies(options.trustProxy),
+    trustProxy: trustedProxies(options.trustProxy),
     rewriteUrl: rewriteUrlFor(basePath),
     genReqId: options.newRequestId,
     requestIdHeader: false,
-    // Clients join base URLs and paths in many ways: a trailing or a doubled slash makes no difference.
+    // Clients join base URLs and paths in different ways, so trailing and repeated slashes are ignored.
     routerOptions: { ignoreTrailingSlash: true, ignoreDuplicateSlashes: true },
     clientErrorHandler: parseErrorHandler(options.newRequestId),
     requestTimeout: REQUEST_TIMEOUT_MS,
@@ -111,7 +116,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     http: {
       headersTimeout: HEADERS_TIMEOUT_MS,
       connectionsCheckingInterval: HEADERS_TIMEOUT_MS / 4,
-      // Asked for below, in the answer's own envelope.
+      // The hook below checks it, and responds with an error envelope.
       requireHostHeader: false,
     },
     frameworkErrors: (_error, request, reply) =>
@@ -119,7 +124,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   });
   const shutdown = new Shutdown(server, running);
   handleConnections(server.server, options.newRequestId);
-  boundAnonymousConnections(server.server);
+  limitAnonymousConnections(server.server);
   server.decorate("basePath", basePath);
   if (options.trustProxy !== false) sendStrictTransportSecurity(server);
   server.decorateRequest("caller", null);
@@ -129,12 +134,12 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     reply.header("x-request-id", request.id);
     closeWhenUnread(reply.raw);
     touchAnonymous(request.raw.socket);
-    if (!HEALTH_PATHS.has(request.routeOptions.url ?? "")) follow(request, reply, { shutdown, access });
+    if (!HEALTH_PATHS.has(request.routeOptions.url ?? "")) trackRequest(request, reply, { shutdown, access });
     if (request.raw.httpVersion === "1.1" && request.headers.host === undefined) {
-      done(new ApiError("invalid_value", "A request needs the header `Host` (RFC 9112, section 3.2)."));
+      done(new ApiError("invalid_value", "The header `Host` is missing (RFC 9112, section 3.2)."));
     } else if (request.is404 || isForeignPreflight(request)) {
-      // Before the body is read: nobody is known yet who could send one.
-      answerUnknown(request, reply);
+      // Responds before the body is read: the client is not authenticated.
+      respondNoRoute(request, reply);
     } else done();
   });
   server.setErrorHandler(errorHandler(log));
@@ -142,7 +147,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   server.setSerializerCompiler(() => JSON.stringify);
   const budget = new BodyBudget(Math.max(options.bodiesInFlightBytes, 2 * bodyLimitBytes));
   acceptJsonBodies(server, { bodyLimitBytes, budget });
-  server.setNotFoundHandler(answerUnknown);
+  server.setNotFoundHandler(respondNoRoute);
   await document(server, options.version);
   const health = serveHealth(server, options);
   await server.register(async (scope) => serveConsole(scope));
@@ -160,8 +165,8 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   };
 }
 
-/** Follows a request to the end of its response. */
-function follow(
+/** Counts a request until its response is closed, and then records it in the access log. */
+function trackRequest(
   request: FastifyRequest,
   reply: FastifyReply,
   { shutdown, access }: { shutdown: Shutdown; access: AccessSources },
@@ -177,23 +182,23 @@ function follow(
 
 async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointServices): Promise<void> {
   const allowed = { origin: "*", methods: ["GET", "HEAD", "POST", "OPTIONS"], maxAge: 86_400, strictPreflight: false };
-  const exposing = { ...allowed, exposedHeaders: EXPOSED_HEADERS };
-  // Only a browser, which names its origin, reads the long list of what is exposed.
+  const withExposedHeaders = { ...allowed, exposedHeaders: EXPOSED_HEADERS };
+  // Only browsers read the long list of exposed headers, and they send `Origin`.
   await api.register(cors, {
-    delegator: (request, done) => done(null, request.headers.origin === undefined ? allowed : exposing),
+    delegator: (request, done) => done(null, request.headers.origin === undefined ? allowed : withExposedHeaders),
   });
   for (const endpoint of endpoints) {
     api.route({
       method: endpoint.method,
       url: endpoint.path,
       schema: documentationOf(endpoint, options.gateway.completionMaxTokens),
-      onRequest: gatekeeper(options.gateway, options.authenticator, endpoint.scope),
+      onRequest: authenticate(options.gateway, options.authenticator, endpoint.scope),
       handler: (request, reply) => endpoint.handle(options, request, reply),
     });
   }
 }
 
-/** The plugin answers a preflight of every path, but only `/v1` may be called from elsewhere. */
+/** The CORS plugin would answer the preflight of every path, but only `/v1` allows other origins. */
 function isForeignPreflight(request: FastifyRequest): boolean {
   return request.method === "OPTIONS" && !isPublicPath(pathOf(request));
 }
@@ -213,11 +218,11 @@ async function document(server: FastifyInstance, version: string): Promise<void>
     routePrefix: "/docs",
     indexPrefix: server.basePath,
     staticCSP: true,
-    // Over plain HTTP the page would ask for its own parts over TLS.
+    // The directive would break the page over plain HTTP.
     transformStaticCSP: (header) => header.replace(" upgrade-insecure-requests;", ""),
     uiConfig: { validatorUrl: null, persistAuthorization: false },
     uiHooks: {
-      // The plugin would serialize the document for every request.
+      // The plugin would serialize the document at every request.
       onRequest: async (request, reply) => {
         if (request.routeOptions.url?.endsWith("/docs/json")) return sendDocument(request, reply);
         if (request.routeOptions.url?.endsWith("/docs/yaml")) return sendYaml(request, reply);
@@ -225,4 +230,31 @@ async function document(server: FastifyInstance, version: string): Promise<void>
     },
   });
   server.get("/openapi.json", sendDocument);
+}
+
+const HSTS = "max-age=31536000";
+
+/**
+ * Returns Fastify's `rewriteUrl` for a base path, undefined without one. It removes the base path from URLs. Proxies that
+ * strip the path themselves work as well, because other URLs are unchanged.
+ */
+function rewriteUrlFor(basePath: string): ((request: { url?: string | undefined }) => string) | undefined {
+  if (basePath === "") return undefined;
+  return ({ url = "/" }) => {
+    if (!url.startsWith(basePath)) return url;
+    const rest = url.slice(basePath.length);
+    if (rest === "" || rest.startsWith("?")) return `/${rest}`;
+    return rest.startsWith("/") ? rest : url;
+  };
+}
+
+/**
+ * Sends Strict-Transport-Security (RFC 6797) with every response to a request that reached a trusted proxy over TLS.
+ * RFC 6797, section 7.2, forbids the header in responses over plain HTTP.
+ */
+function sendStrictTransportSecurity(server: FastifyInstance): void {
+  server.addHook("onRequest", (request, reply, done) => {
+    if (request.protocol === "https") reply.header("strict-transport-security", HSTS);
+    done();
+  });
 }

@@ -3,38 +3,36 @@ import { Server as NetServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import { HEADERS_TIMEOUT_MS } from "./connection.ts";
-import type { RunningCompletions } from "./running-completions.ts";
 
 export interface ShutdownOptions {
-  /** How long new connections are still accepted, so that a balancer sees `draining` before they are refused. */
+  /** Time in which new connections are still accepted, so that a load balancer sees `draining` first. */
   delayMs: number;
-  /** How long running answers may finish, counted from the end of the delay. */
+  /** Time for running requests to finish, from the end of the delay on. */
   drainMs: number;
   /** Ends the delay early. */
   skipDelay?: AbortSignal;
 }
 
-/** Counts of requests, without those for the health of the process. */
+/** Request counts without health checks. */
 export interface RequestCounts {
-  /** Requests that are being answered, and completions that are being settled. */
+  /** Requests without a complete response, and completions that are not settled. */
   running: number;
-  /** Requests that have begun since the start. */
+  /** Requests since the start of the process. */
   begun: number;
 }
 
 const CLOSE_IDLE_EVERY_MS = 50;
 
 /**
- * Shuts the HTTP server down in steps: `/readyz` answers `draining` while the listener still accepts connections; then
- * the listener closes, and requests on open connections are answered until the last one has ended; then every
- * connection is closed.
+ * Shuts the HTTP server down in steps: `/readyz` reports `draining` while the listener still accepts connections; then
+ * the listener closes and running requests finish; then all connections are closed.
  */
 export class Shutdown {
   readonly #server: FastifyInstance;
   readonly #running: RunningCompletions;
   /**
-   * Number of requests that have not been answered to the end, without those for the health of the process. Not a set of
-   * them: its discarded tables would keep answered requests alive until the next major collection.
+   * Number of requests without a complete response. It is not a set: discarded tables of a set would keep finished
+   * requests in memory until the next major collection.
    */
   #open = 0;
   #begun = 0;
@@ -50,20 +48,20 @@ export class Shutdown {
     return { running: this.#open + this.#running.count, begun: this.#begun };
   }
 
-  /** Counts a request as running until `end`. Once the listener is closed its connection takes no further one. */
+  /** Counts a request as running until `end`. After the listener has closed, the request is the last of its connection. */
   begin(reply: FastifyReply): void {
     if (this.#isListenerClosed) reply.header("connection", "close");
     this.#begun += 1;
     this.#open += 1;
   }
 
-  /** Called once when the response is closed. */
+  /** Call it once, when the response is closed. */
   end(): void {
     this.#open -= 1;
     if (this.#open === 0) this.#noneOpen?.();
   }
 
-  /** Resolves when the server is closed and every completion has settled. */
+  /** Shuts down. Resolves when the server is closed and every completion is settled. */
   async run(health: { drain(): void }, { delayMs, drainMs, skipDelay }: ShutdownOptions): Promise<void> {
     health.drain();
     if (delayMs > 0) await sleep(delayMs, undefined, { signal: skipDelay }).catch(() => undefined);
@@ -83,7 +81,7 @@ export class Shutdown {
     await this.#running.ended();
   }
 
-  /** Closes the listener alone: http.Server.close would also close idle connections, where health is still asked for. */
+  /** Closes only the listener: http.Server.close would also close idle connections that health checks still use. */
   #closeListener(server: HttpServer): void {
     this.#isListenerClosed = true;
     NetServer.prototype.close.call(server);
@@ -100,7 +98,7 @@ export class Shutdown {
     }
   }
 
-  /** Connections without a request end now; one whose request is still arriving after a while is cut. */
+  /** Closes idle connections now, and the others after the time limit for request headers. */
   async #closeConnections(server: HttpServer): Promise<void> {
     const closingIdle = setInterval(() => server.closeIdleConnections(), CLOSE_IDLE_EVERY_MS);
     const cut = setTimeout(() => server.closeAllConnections(), HEADERS_TIMEOUT_MS);
@@ -110,5 +108,46 @@ export class Shutdown {
       clearInterval(closingIdle);
       clearTimeout(cut);
     }
+  }
+}
+
+/** Counts the completions that are not settled, also those whose clients have disconnected. */
+export class RunningCompletions {
+  #count = 0;
+  #isCut = false;
+  readonly #waiting: (() => void)[] = [];
+
+  /** True when the shutdown closes connections: the clients have not disconnected then. */
+  get isCut(): boolean {
+    return this.#isCut;
+  }
+
+  /** Call it before the connections of running completions are closed. */
+  cut(): void {
+    this.#isCut = true;
+  }
+
+  /** Counts a completion until its promise settles. Returns the promise. */
+  follow<T>(completion: Promise<T>): Promise<T> {
+    this.#count += 1;
+    const end = () => this.#end();
+    completion.then(end, end);
+    return completion;
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  /** Resolves when no completion is running; others may begin afterwards. */
+  ended(): Promise<void> {
+    if (this.#count === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  #end(): void {
+    this.#count -= 1;
+    if (this.#count > 0) return;
+    for (const resolve of this.#waiting.splice(0)) resolve();
   }
 }

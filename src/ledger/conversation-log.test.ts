@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { keepLog } from "../../test/support/log.ts";
-import type { KeptAnswer } from "../api/admin/conversation.ts";
+import type { KeptAnswer } from "../api/admin/request.ts";
 import type { ChatCompletionRequest, RequestMessage } from "../api/request.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { ConversationRow } from "../stores/store.ts";

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { KeptAnswer } from "../api/admin/conversation.ts";
+import type { KeptAnswer } from "../api/admin/request.ts";
 import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../api/request.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { ConversationRow, ConversationRows } from "../stores/store.ts";

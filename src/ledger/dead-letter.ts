@@ -1,6 +1,7 @@
 import { createReadStream } from "node:fs";
 import { type FileHandle, open, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { isoTime } from "../api/time.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { makeDirectory, syncDirectory } from "./directory.ts";
 import { type SpooledTransition, toPlain } from "./spool-file.ts";
@@ -95,7 +96,7 @@ export class DeadLetters {
     await makeDirectory(dirname(this.#file));
     const handle = await open(this.#file, "a+", 0o600);
     try {
-      const at = new Date(this.#clock()).toISOString();
+      const at = isoTime(this.#clock());
       // What a full disk or a crash has torn stays a line of its own.
       const before = (await isTorn(handle)) ? "\n" : "";
       await handle.appendFile(`${before}${JSON.stringify({ at, ...entry })}\n`);

@@ -1,5 +1,6 @@
-import type { Conversation, KeptAnswer } from "../api/admin/conversation.ts";
+import type { Conversation, KeptAnswer } from "../api/admin/request.ts";
 import type { ChatCompletionRequest } from "../api/request.ts";
+import { isoTime } from "../api/time.ts";
 import type { ConversationRows } from "../stores/store.ts";
 
 export interface ConversationsOptions {
@@ -32,8 +33,8 @@ export class Conversations {
       request: JSON.parse(row.request) as ChatCompletionRequest,
       answer: row.answer === null ? null : (JSON.parse(row.answer) as KeptAnswer),
       is_truncated: row.isTruncated,
-      ended_at: new Date(row.endedAtMs).toISOString(),
-      kept_until: new Date(row.endedAtMs + retentionMs).toISOString(),
+      ended_at: isoTime(row.endedAtMs),
+      kept_until: isoTime(row.endedAtMs + retentionMs),
     };
   }
 

@@ -1,5 +1,6 @@
 import type { Overview } from "../api/admin/overview.ts";
 import { quantileOf } from "../api/first-token.ts";
+import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { creditsOf } from "../credits/api-format.ts";
 import type { UsageCounts, UsageDayRow, UsageRows } from "../stores/store.ts";
@@ -54,7 +55,7 @@ export class Overviews {
       organization_id: organizationId,
       from: dayText(fromDay),
       to: dayText(toDay),
-      generated_at: new Date(nowMs).toISOString(),
+      generated_at: isoTime(nowMs),
       pending_days: pendingDays,
       credits: await this.#credits(organizationId, nowMs),
       totals: { ...toCounts(totals), first_token_ms: firstTokenOf(firstTokens) },
@@ -143,5 +144,5 @@ function daysBetween(fromDay: number, toDay: number): number[] {
 }
 
 function dayText(day: number): string {
-  return new Date(day).toISOString().slice(0, "YYYY-MM-DD".length);
+  return isoTime(day).slice(0, "YYYY-MM-DD".length);
 }

@@ -1,8 +1,10 @@
 import type { RequestDetail, RequestStatus, RequestSummary } from "../api/admin/request.ts";
+import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { pricesByClass, tokensByClass } from "../credits/api-format.ts";
 import type { RequestEnd } from "../credits/books.ts";
 import { timeOfId } from "../credits/request-id.ts";
+import { invalidCursor } from "../errors.ts";
 import type { ListedRequest, RefusalEntry, RefusalRows, RequestRows, UsageEvent } from "../stores/store.ts";
 import type { Conversations } from "./conversations.ts";
 
@@ -49,7 +51,7 @@ export class Requests {
     this.#sources = sources;
   }
 
-  /** The newest first. Throws RangeError for a cursor that is none. */
+  /** The newest first. Throws ApiError (invalid_value) for an invalid cursor. */
   async list(filter: RequestFilter): Promise<{ data: RequestSummary[]; nextCursor: string | null }> {
     const [holds, refusals] = await Promise.all([this.#holds(filter), this.#refusals(filter)]);
     // Ids are UUIDv7. Below the place that either search has come to, nothing is known yet of what lies between.
@@ -122,7 +124,7 @@ function toSummary(row: ListedRequest): RequestSummary {
     held: creditsFromMicro(row.amount),
     charged: creditsFromMicro(row.charged),
     created_at: isoTime(row.madeAtMs),
-    ended_at: endedAtMs === null ? null : isoTime(endedAtMs),
+    ended_at: isoTime(endedAtMs),
     first_token_ms: trace?.firstTokenMs ?? null,
     duration_ms: endedAtMs === null ? null : endedAtMs - row.madeAtMs,
   };
@@ -162,14 +164,10 @@ function toEvent(event: UsageEvent): RequestDetail["events"][number] {
   };
 }
 
-function isoTime(timeMs: number): string {
-  return new Date(timeMs).toISOString();
-}
-
-/** Milliseconds since 1970 of a UUIDv7, or of the beginning of one. Throws RangeError for any other text. */
+/** Milliseconds since 1970 of a UUIDv7, or of the beginning of one. Throws ApiError (invalid_value) for any other text. */
 function timeOfUuidV7(id: string): number {
   const timeMs = timeOfId(id);
-  if (timeMs === undefined) throw new RangeError("This is no cursor of this list.");
+  if (timeMs === undefined) throw invalidCursor();
   return timeMs;
 }
 
@@ -194,8 +192,8 @@ function refusalSummary(refusal: RefusalEntry): RequestSummary {
     tokens: { input: 0, cached_input: 0, cache_write: 0, output: 0, reasoning: 0 },
     held: 0,
     charged: 0,
-    created_at: new Date(endedAtMs - refusal.durationMs).toISOString(),
-    ended_at: new Date(endedAtMs).toISOString(),
+    created_at: isoTime(endedAtMs - refusal.durationMs),
+    ended_at: isoTime(endedAtMs),
     first_token_ms: null,
     duration_ms: refusal.durationMs,
   };

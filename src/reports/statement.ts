@@ -1,8 +1,10 @@
 import { setImmediate as eventLoopTurn } from "node:timers/promises";
 import type { StatementPage, StatementEntry as WireEntry } from "../api/admin/credits.ts";
+import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { tokensByClass } from "../credits/api-format.ts";
 import { TOKEN_CLASSES } from "../credits/price.ts";
+import { invalidCursor } from "../errors.ts";
 import type { Books, StatementEntry } from "../stores/store.ts";
 
 const PAGE_ENTRIES = 500;
@@ -72,7 +74,7 @@ export class Statements {
     this.#books = books;
   }
 
-  /** Throws RangeError for a cursor that is none. */
+  /** Throws ApiError (invalid_value) for an invalid cursor. */
   async page({ organizationId, kind, cursor, limit, ...period }: StatementRequest): Promise<StatementPage> {
     const from = cursor === null ? await this.#opening(organizationId, period) : placeOf(cursor);
     let { balance, position } = from;
@@ -159,7 +161,7 @@ function cursorOf({ balance, position }: Place): string {
 
 function placeOf(cursor: string): Place {
   const [, balance, position] = PLACE.exec(Buffer.from(cursor, "base64url").toString()) ?? [];
-  if (balance === undefined || position === undefined) throw new RangeError("This is no cursor of this list.");
+  if (balance === undefined || position === undefined) throw invalidCursor();
   return { balance: BigInt(balance), position };
 }
 
@@ -192,10 +194,6 @@ function toWire(entry: StatementEntry, balance: MicroCredits): WireEntry {
   const { holdId, tokenId, requestId, model, upstream, tokens, end } = entry.event;
   const request = { id: holdId, token_id: tokenId, request_id: requestId, model, route: upstream };
   return { ...line, ...request, tokens: tokensByClass(tokens), ending: end };
-}
-
-function isoTime(timeMs: number): string {
-  return new Date(timeMs).toISOString();
 }
 
 /** The lines of a statement for spreadsheets. */
@@ -245,7 +243,7 @@ function csvCell(text: string): string {
 export function csvOfEntry(entry: StatementEntry, balance: MicroCredits): string {
   const { kind, atMs, amount } = entry;
   const line = {
-    time: new Date(atMs).toISOString(),
+    time: isoTime(atMs),
     kind,
     credits: formatCredits(amount),
     balance: formatCredits(balance),

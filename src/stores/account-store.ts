@@ -1,5 +1,4 @@
-import type { LimitSettings, OrganizationKind } from "../api/principal.ts";
-import type { Scope } from "../api/scope.ts";
+import type { LimitSettings, OrganizationKind, Scope } from "../api/principal.ts";
 import type { MicroCredits } from "../credits/amount.ts";
 import type { AuditRow } from "../credits/audit.ts";
 import type { TokenBalanceRow } from "../credits/books.ts";

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { SCOPES } from "../../src/api/scope.ts";
+import { SCOPES } from "../../src/api/principal.ts";
 import { adminEndpoints } from "../../src/http/admin/index.ts";
 import { AdminClient, type Answer, FROM_CONSOLE, firstAdminToken, operator, signIn } from "../support/admin.ts";
 import { makeDirectory, type RunningService, startService } from "../support/service.ts";

@@ -1,6 +1,5 @@
 import { expect } from "vitest";
-import { ErrorEnvelope } from "../../src/api/error.ts";
-import { compileCheck } from "../../src/api/validation.ts";
+import { compileCheck, ErrorEnvelope } from "../../src/api/validation.ts";
 import { type ErrorCode, errorCatalog } from "../../src/errors.ts";
 
 const envelopeIssue = compileCheck(ErrorEnvelope);

@@ -1,7 +1,7 @@
 import { randomInt } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { endpoints } from "../../src/http/routes/index.ts";
+import { endpoints } from "../../src/http/routing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import {
   makeOrganization,

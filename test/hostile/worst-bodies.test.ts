@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { JSON_DEPTH_MAX, JSON_VALUES_MAX, MESSAGES_MAX, TOOLS_MAX } from "../../src/api/bounds.ts";
-import { JsonScanner } from "../../src/http/json-scanner.ts";
+import { JSON_DEPTH_MAX, JSON_VALUES_MAX, MESSAGES_MAX, TOOLS_MAX } from "../../src/api/request.ts";
+import { JsonScanner } from "../../src/http/body.ts";
 import { WORST_BODIES, type WorstBody } from "./worst-bodies.ts";
 
 const CHUNK_BYTES = 64 * 1024;

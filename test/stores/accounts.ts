@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
-import { SCOPES } from "../../src/api/scope.ts";
+import { SCOPES } from "../../src/api/principal.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import type { TokenRow } from "../../src/stores/store.ts";
 import { randomId, type Subject } from "./fixture.ts";

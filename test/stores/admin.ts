@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
 import { expect, test } from "vitest";
-import { SCOPES } from "../../src/api/scope.ts";
+import { SCOPES } from "../../src/api/principal.ts";
 import type { AuditRow } from "../../src/credits/audit.ts";
 import type { AdminTokenRow, SessionRow, TokenRow } from "../../src/stores/store.ts";
 import { randomId, type Subject } from "./fixture.ts";

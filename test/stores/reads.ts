@@ -38,7 +38,10 @@ export function readCases(subject: Subject): void {
 
   test("what is no position in a statement is refused", async () => {
     const page = { after: "1 or 1=1", limit: 1 };
-    await expect(subject.books.statement("org_absent", page)).rejects.toBeInstanceOf(RangeError);
+    await expect(subject.books.statement("org_absent", page)).rejects.toMatchObject({
+      code: "invalid_value",
+      param: "cursor",
+    });
   });
 }
 

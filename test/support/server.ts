@@ -1,4 +1,4 @@
-import { SCOPES } from "../../src/api/scope.ts";
+import { SCOPES } from "../../src/api/principal.ts";
 import { ApiError, StoreUnavailableError } from "../../src/errors.ts";
 import type { Gateway } from "../../src/gateway/gateway.ts";
 import { Limits } from "../../src/gateway/limits.ts";

@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base";
-import { ErrorEnvelope } from "../../src/api/error.ts";
-import { compileCheck } from "../../src/api/validation.ts";
+import { compileCheck, ErrorEnvelope } from "../../src/api/validation.ts";
 import { type ErrorCode, errorCatalog } from "../../src/errors.ts";
 import {
   eventsOf,

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { RequestMessage } from "../../src/api/request.ts";
-import { FoldingSink } from "../../src/http/folding-sink.ts";
+import { FoldingSink } from "../../src/http/routes/create-chat-completion.ts";
 import { createProvider } from "../../src/providers/index.ts";
 import type { Provider, ProviderAnswer, UpstreamChunk, UpstreamRequest } from "../../src/providers/provider.ts";
 import { settingsOf } from "../support/wire.ts";
@@ -59,7 +59,7 @@ function folded(chunks: UpstreamChunk[]) {
   sink.push(chunks);
   const usage = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
   sink.close({ finishReason: "stop", usage, headers: {} });
-  const [choice] = sink.answer?.body.choices ?? [];
+  const [choice] = sink.response?.body.choices ?? [];
   if (choice === undefined) throw new Error("There is no choice");
   const last = <Name extends keyof UpstreamChunk>(name: Name) =>
     chunks.findLast((chunk) => chunk[name] !== undefined)?.[name];

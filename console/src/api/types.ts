@@ -1,19 +1,16 @@
 import type { Static } from "typebox";
 import type * as audit from "../../../src/api/admin/audit.ts";
 import type * as common from "../../../src/api/admin/common.ts";
-import type * as conversation from "../../../src/api/admin/conversation.ts";
 import type * as credits from "../../../src/api/admin/credits.ts";
 import type * as model from "../../../src/api/admin/model.ts";
 import type * as organization from "../../../src/api/admin/organization.ts";
 import type * as overview from "../../../src/api/admin/overview.ts";
-import type * as playground from "../../../src/api/admin/playground.ts";
 import type * as request from "../../../src/api/admin/request.ts";
-import type * as service from "../../../src/api/admin/service.ts";
 import type * as session from "../../../src/api/admin/session.ts";
 import type * as token from "../../../src/api/admin/token.ts";
 
 /** The answers of `/admin/v1`, as the service declares them. */
-export type ServiceFacts = Static<typeof service.ServiceFacts>;
+export type ServiceFacts = Static<typeof session.ServiceFacts>;
 export type Session = Static<typeof session.Session>;
 export type Overview = Static<typeof overview.Overview>;
 export type Organization = Static<typeof organization.Organization>;
@@ -37,10 +34,10 @@ export type TokenWithSecret = Static<typeof token.TokenWithSecret>;
 export type RotatedToken = Static<typeof token.RotatedToken>;
 export type RequestSummary = Static<typeof request.RequestSummary>;
 export type RequestDetail = Static<typeof request.RequestDetail>;
-export type Conversation = Static<typeof conversation.Conversation>;
-export type ConversationRemoval = Static<typeof conversation.ConversationRemoval>;
+export type Conversation = Static<typeof request.Conversation>;
+export type ConversationRemoval = Static<typeof request.ConversationRemoval>;
 export type Model = Static<typeof model.AdminModel>;
-export type PlaygroundToken = Static<typeof playground.PlaygroundToken>;
+export type PlaygroundToken = Static<typeof session.PlaygroundToken>;
 export type AuditEntry = Static<typeof audit.AuditEntry>;
 
 export interface PageOf<T> {

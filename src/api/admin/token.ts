@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { SCOPES } from "../scope.ts";
+import { SCOPES } from "../principal.ts";
 import { Amount, Id, Limits, Name, Nullable, PageOf, PageQuery, PositiveAmount, Strict, Time } from "./common.ts";
 
 export const TOKEN_STATUSES = ["active", "expired", "revoked"] as const;

@@ -69,7 +69,6 @@ export async function orRefuse<T>(change: Promise<T>): Promise<T> {
   try {
     return await change;
   } catch (error) {
-    if (error instanceof RangeError) throw new ApiError("invalid_value", error.message, { param: "cursor" });
     if (!(error instanceof OperatorError)) throw error;
     const param = /^([a-z]\w*): /i.exec(error.message)?.[1];
     throw new ApiError("invalid_value", error.message, { param });

@@ -1,4 +1,4 @@
-import { Conversation, ConversationRemoval } from "../../api/admin/conversation.ts";
+import { Conversation, ConversationRemoval } from "../../api/admin/request.ts";
 import { ApiError } from "../../errors.ts";
 import { nothingThere } from "./answers.ts";
 import { actorOf, adminEndpoint } from "./endpoint.ts";

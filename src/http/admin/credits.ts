@@ -13,6 +13,7 @@ import {
   NewRevocation,
 } from "../../api/admin/credits.ts";
 import type { Organization } from "../../api/admin/organization.ts";
+import { isoTime } from "../../api/time.ts";
 import { ApiError } from "../../errors.ts";
 import { amountOf, listOf, nothingThere, orRefuse, pageOf, requireOwn, timeOf } from "./answers.ts";
 import { type AdminCall, type AdminServices, actorOf, adminEndpoint } from "./endpoint.ts";
@@ -152,7 +153,7 @@ const createAllowance = adminEndpoint({
     const anchorAtMs = timeToCome(services, "begins_at", begins_at);
     const terms = { organizationId, amount: amountOf("amount", amount), anchorAtMs, lapses, reference };
     const made = await services.creditDesk.createAllowance(terms, ({ id: subjectId, anchorAtMs: beginsAtMs }) => {
-      const after = { amount, lapses, reference, begins_at: new Date(beginsAtMs).toISOString() };
+      const after = { amount, lapses, reference, begins_at: isoTime(beginsAtMs) };
       return services.audit.changeBy(actorOf(call), { action: "allowance.create", organizationId, subjectId, after });
     });
     if (made.outcome === "reference_mismatch") throw referenceMismatch(made);

@@ -9,7 +9,7 @@ import type { AdminKeys } from "../../admin/idempotency-keys.ts";
 import type { Administrator, Sessions } from "../../admin/sessions.ts";
 import type { ShortTokens } from "../../admin/short-tokens.ts";
 import type { Origin } from "../../admin/sign-in-failures.ts";
-import type { ServiceFacts } from "../../api/admin/service.ts";
+import type { ServiceFacts } from "../../api/admin/session.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
 import type { Conversations } from "../../reports/conversations.ts";
 import type { Overviews } from "../../reports/overview.ts";

@@ -2,8 +2,8 @@ import type { FastifyRequest } from "fastify";
 import type { Administrator, Sessions } from "../../admin/sessions.ts";
 import { ApiError } from "../../errors.ts";
 import type { Limits } from "../../gateway/limits.ts";
-import { bearerToken, withChallenge } from "../auth.ts";
-import { clientAddressKey } from "../client-address.ts";
+import { bearerToken, withChallenge } from "../authentication.ts";
+import { clientAddressKey } from "../connection.ts";
 import { sessionSecret } from "./cookie.ts";
 import { type Access, originOf } from "./endpoint.ts";
 

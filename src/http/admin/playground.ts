@@ -1,7 +1,8 @@
 import type { ShortToken } from "../../admin/short-tokens.ts";
-import { PlaygroundToken, PlaygroundTokenRequest } from "../../api/admin/playground.ts";
+import { PlaygroundToken, PlaygroundTokenRequest } from "../../api/admin/session.ts";
+import { isoTime } from "../../api/time.ts";
 import { ApiError } from "../../errors.ts";
-import { clientAddressKey } from "../client-address.ts";
+import { clientAddressKey } from "../connection.ts";
 import { nothingThere, requireOwn } from "./answers.ts";
 import { type AdminCall, type AdminServices, actorOf, adminEndpoint } from "./endpoint.ts";
 
@@ -23,7 +24,7 @@ const createPlaygroundToken = adminEndpoint({
   },
   async handle(services, call): Promise<PlaygroundToken> {
     const { token, organizationId, expiresAtMs } = await shortTokenFor(services, call);
-    const expiresAt = new Date(expiresAtMs).toISOString();
+    const expiresAt = isoTime(expiresAtMs);
     const organization = await services.directory.organization(organizationId);
     return {
       object: "playground_token",

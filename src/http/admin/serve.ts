@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Type } from "typebox";
 import type { Administrator } from "../../admin/sessions.ts";
-import { markAuthenticated } from "../anonymous-connections.ts";
+import { markAuthenticated } from "../connection.ts";
 import { adminDocumentationOf } from "../openapi.ts";
 import type { AdminCall, AdminEndpoint, AdminServices } from "./endpoint.ts";
 import { administratorOf } from "./guard.ts";

@@ -1,4 +1,4 @@
-import { ServiceFacts } from "../../api/admin/service.ts";
+import { ServiceFacts } from "../../api/admin/session.ts";
 import { adminEndpoint } from "./endpoint.ts";
 
 const showService = adminEndpoint({

@@ -1,5 +1,6 @@
 import { type Administrator, MEMBER_SCOPE, type SignInOutcome } from "../../admin/sessions.ts";
 import { Session, SignIn } from "../../api/admin/session.ts";
+import { isoTime } from "../../api/time.ts";
 import { ApiError } from "../../errors.ts";
 import { clearSessionCookie, sessionSecret, setSessionCookie } from "./cookie.ts";
 import { type AdminServices, adminEndpoint, originOf } from "./endpoint.ts";
@@ -72,7 +73,7 @@ const NOBODY: Session = {
 };
 
 async function answerOf({ accounts }: AdminServices, who: Administrator): Promise<Session> {
-  const expiresAt = who.session === null ? null : new Date(who.session.expiresAtMs).toISOString();
+  const expiresAt = who.session === null ? null : isoTime(who.session.expiresAtMs);
   const common = { object: "session", role: who.role, expires_at: expiresAt } as const;
   if (who.role === "operator") {
     const token = { ...who.adminToken, name: "admin token" };

@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { StatementCsvQuery, StatementPage, StatementQuery } from "../../api/admin/credits.ts";
 import type { StatementSelection } from "../../reports/statement.ts";
-import { streamText } from "../text-stream.ts";
+import { streamText } from "../connection.ts";
 import { nothingThere, orRefuse, pageOf, requireOwn, timeOf } from "./answers.ts";
 import { type AdminServices, adminEndpoint } from "./endpoint.ts";
 

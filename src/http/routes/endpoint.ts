@@ -1,33 +1,33 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { TSchema } from "typebox";
-import type { Scope } from "../../api/scope.ts";
+import type { Scope } from "../../api/principal.ts";
 import type { UsageReport } from "../../api/usage.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
-import type { RunningCompletions } from "../running-completions.ts";
+import type { RunningCompletions } from "../shutdown.ts";
 
-/** What the endpoints need of the rest of the service. */
+/** Dependencies of the endpoints. */
 export interface EndpointServices {
   gateway: Gateway;
   running: RunningCompletions;
-  /** Whether `messages` of an answer holds the reply alone or the conversation with it. */
+  /** Contents of `messages` in a response: only the reply, or the conversation with it. */
   completionMessages: "reply" | "conversation";
-  /** The credits of an organization. */
+  /** Returns the credits of an organization. */
   usageReport(organizationId: string): Promise<UsageReport>;
 }
 
-/** An operation of the API. It declares itself; the server adds authentication, limits and documentation. */
+/** Declaration of an operation. The server adds authentication, limits and documentation. */
 export interface Endpoint {
   method: "GET" | "POST";
-  /** Fastify's path; a `*` at the end takes what may hold slashes. */
+  /** Path in Fastify's notation; a `*` at the end matches slashes too. */
   path: string;
   scope: Scope;
   operationId: string;
   summary: string;
   description: string;
-  /** Those that the operation reads beside the ones of every operation; they document. */
+  /** Documentation of the headers that only this operation reads. */
   headers?: TSchema;
   body?: TSchema;
-  /** The name and meaning of what `*` stands for. */
+  /** Name and meaning of the part that `*` matches. */
   wildcard?: { name: string; description: string };
   response: { description: string; schema: TSchema; eventSchema?: TSchema };
   handle(services: EndpointServices, request: FastifyRequest, reply: FastifyReply): Promise<unknown>;

@@ -1,6 +1,6 @@
 import { UsageReport } from "../../api/usage.ts";
 import { ApiError } from "../../errors.ts";
-import { principalOf } from "../principal-of.ts";
+import { principalOf } from "../authentication.ts";
 import type { Endpoint } from "./endpoint.ts";
 
 export const reportUsage: Endpoint = {

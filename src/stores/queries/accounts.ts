@@ -1,5 +1,5 @@
 import { type Selectable, sql } from "kysely";
-import { type Scope, SHORT_TOKEN_SCOPES } from "../../api/scope.ts";
+import { type Scope, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
 import { toOptionalNumber } from "../schema.ts";
 import type {
   AccountRows,

@@ -3,6 +3,7 @@ import { endedStateOf } from "../../credits/books.ts";
 import { mergeDraws } from "../../credits/draws.ts";
 import { TOKEN_CLASSES, type TokenCounts } from "../../credits/price.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";
+import { invalidCursor } from "../../errors.ts";
 import type { ListedRequest, RequestRows, RequestSearch } from "../request-store.ts";
 import { ADJUSTMENT, HOLD, REQUEST } from "../schema.ts";
 import type { PortableDatabase } from "../tables.ts";
@@ -85,7 +86,7 @@ function newestFirst(a: ListedRequest, b: ListedRequest): number {
 
 function searchedTime(id: string): number {
   const timeMs = timeOfId(id);
-  if (timeMs === undefined) throw new RangeError("This is no cursor of this list.");
+  if (timeMs === undefined) throw invalidCursor();
   return timeMs;
 }
 

@@ -1,6 +1,7 @@
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
 import type { AdjustmentRow, EventEnd, RequestRow } from "../../credits/books.ts";
 import { idAt, LATE_AFTER_MS } from "../../credits/request-id.ts";
+import { invalidCursor } from "../../errors.ts";
 import { ADJUSTMENT, GRANT, REQUEST } from "../schema.ts";
 import type { StatementEntry, StatementPage, UsageEvent } from "../store.ts";
 import type { PortableDatabase, Tables } from "../tables.ts";
@@ -55,7 +56,7 @@ interface Query {
 
 function parsePosition(text: string): Position {
   const match = POSITION.exec(text);
-  if (match === null) throw new RangeError(`"${text}" is not a position in a statement.`);
+  if (match === null) throw invalidCursor();
   const [, atMs = "", source, sequence = "", id = ""] = match;
   return { atMs: BigInt(atMs), source: source as Source, sequence: sequence === "1" ? 1 : 0, id };
 }

@@ -3,12 +3,17 @@ import { ApiError } from "../errors.ts";
 import { adminEndpoints } from "./admin/index.ts";
 import { ADMIN_PREFIX } from "./admin/serve.ts";
 import { sendError } from "./errors.ts";
+import { createChatCompletion } from "./routes/create-chat-completion.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
-import { endpoints } from "./routes/index.ts";
+import { listModels, retrieveModel } from "./routes/models.ts";
+import { reportUsage } from "./routes/report-usage.ts";
+
+/** All operations of `/v1`. */
+export const endpoints: readonly Endpoint[] = [createChatCompletion, listModels, retrieveModel, reportUsage];
 
 const API_PREFIX = "/v1";
 
-/** First segments of the paths under `/v1` that clients of OpenAI and Anthropic call, also those that are not served here. */
+/** First path segments under `/v1` that clients of OpenAI and Anthropic use, including those that do not exist here. */
 const API_SEGMENTS: ReadonlySet<string> = new Set([
   ...endpoints.map(({ path }) => path.split("/")[2] ?? ""),
   ...[
@@ -26,14 +31,14 @@ const API_SEGMENTS: ReadonlySet<string> = new Set([
   ...["moderations", "realtime", "responses", "threads", "uploads", "vector_stores"],
 ]);
 
-/** `Host` headers that may be repeated in a message. */
+/** `Host` headers that are safe to repeat in a message. */
 const HOST = /^[\w.:[\]-]{1,255}$/;
 
 /**
- * Answers a request that no route takes: 405 with the methods of a path that exists, else 404. The 404 names the base URL
- * where the path lacks `/v1`, and the available routes where it has it.
+ * Answers a request without a matching route: 405 with the allowed methods if the path exists, 404 otherwise. The 404
+ * gives the base URL if the path lacks or repeats `/v1`, and else lists the available routes.
  */
-export function answerUnknown(request: FastifyRequest, reply: FastifyReply) {
+export function respondNoRoute(request: FastifyRequest, reply: FastifyReply) {
   const path = pathOf(request);
   const isPublic = isPublicPath(path);
   if (isPublic) reply.header("access-control-allow-origin", "*");
@@ -43,7 +48,7 @@ export function answerUnknown(request: FastifyRequest, reply: FastifyReply) {
   if (methods.length > 0) {
     const further = [...(methods.includes("GET") ? ["HEAD"] : []), ...(isPublic ? ["OPTIONS"] : [])];
     const allow = [...methods, ...further].join(", ");
-    const message = `The method ${request.method} is not allowed here. Allowed: ${allow}.`;
+    const message = `Method ${request.method} is not allowed for this path. Allowed methods: ${allow}.`;
     return sendError(reply, new ApiError("method_not_allowed", message, { headers: { allow } }));
   }
   return sendError(reply, new ApiError("not_found", notFoundMessage(request, path)));
@@ -61,27 +66,27 @@ function notFoundMessage(request: FastifyRequest, path: string): string | undefi
   return `Route not found. Available routes: ${known.join(", ")}.`;
 }
 
-/** Whether a path would be one of the API's if `/v1` stood before it. */
+/** True for a path that belongs to the API except that it lacks `/v1`. */
 export function lacksApiPrefix(path: string): boolean {
   return API_SEGMENTS.has(path.split("/")[1] ?? "");
 }
 
-/** The base URL for a client that reached the service the way this request did. */
+/** Returns the base URL of the API, with the host that the client used. */
 function baseUrlOf({ protocol, host, server }: FastifyRequest): string {
   const path = `${server.basePath}${API_PREFIX}`;
   return HOST.test(host) ? `${protocol}://${host}${path}` : path;
 }
 
 /**
- * The path of a request as the router matches it: without the query, repeated slashes and a trailing slash, and without
- * the origin where the target is a whole URL (RFC 9112, section 3.2.2).
+ * Returns the path of a request as the router matches it: without the query, repeated slashes, a trailing slash, and the
+ * origin of an absolute URL (RFC 9112, section 3.2.2).
  */
 export function pathOf({ url }: Pick<FastifyRequest, "url">): string {
   const path = (url.startsWith("/") ? url : url.replace(/^[^/?]*:\/\/[^/?]*/, "")).split(/[?#]/, 1)[0] ?? "";
   return path.replace(/\/{2,}/g, "/").replace(/(.)\/$/, "$1");
 }
 
-/** Whether a path belongs to the API that browsers may call from any origin. */
+/** True for a path of the API that browsers may call from any origin. */
 export function isPublicPath(path: string): boolean {
   return path === API_PREFIX || path.startsWith(`${API_PREFIX}/`);
 }

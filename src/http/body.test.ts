@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { JsonScanner } from "./json-scanner.ts";
+import { ANONYMOUS, BodyBudget, JsonScanner } from "./body.ts";
 
 const NO_BOUND = Number.MAX_SAFE_INTEGER;
 const scan = (text: string, bounds: { depth?: number; values?: number }) =>
@@ -18,8 +18,8 @@ function valuesOf(value: unknown): number {
   return 1 + (inner.length === 0 ? 1 : inner.reduce((sum, one) => sum + one, 0));
 }
 
-describe("the JSON scanner", () => {
-  test("finds the depth and the number of values of any JSON text, however it is split", () => {
+describe("JsonScanner", () => {
+  test("The scanner finds the depth and the number of values of any JSON text, however it is split.", () => {
     const strange = fc.oneof(fc.jsonValue(), fc.array(fc.constantFrom('"', "\\", "{", "[", ",", '\\"', "}]")));
     fc.assert(
       fc.property(strange, fc.nat(3), fc.integer({ min: 1, max: 7 }), (value, space, size) => {
@@ -42,14 +42,44 @@ describe("the JSON scanner", () => {
     );
   });
 
-  test("counts nothing inside of strings", () => {
+  test("The scanner counts nothing inside strings.", () => {
     expect(scan(`["${"[{,".repeat(1_000)}","\\"[[[,,,"]`, { depth: 1, values: 3 })).toBeUndefined();
   });
 
-  test("stops at the first byte that exceeds a bound", () => {
+  test("The scanner stops at the first byte that exceeds a limit.", () => {
     expect(scan("[[[", { depth: 2 })).toBe("depth");
     expect(scan("[[", { depth: 2 })).toBeUndefined();
     expect(scan("[1,2", { values: 3 })).toBeUndefined();
     expect(scan("[1,2,", { values: 3 })).toBe("values");
+  });
+});
+
+describe("BodyBudget", () => {
+  test("All bodies together take at most the budget, and those of one organization half of it.", () => {
+    const budget = new BodyBudget(1_000);
+    const [first, second] = [budget.reserve("org_1"), budget.reserve("org_1")];
+    expect([first.add(300), second.add(200), second.add(1)]).toEqual([true, true, false]);
+    const other = budget.reserve("org_2");
+    expect([other.add(500), budget.reserve("org_3").add(1)]).toEqual([true, false]);
+    other.release();
+    other.release();
+    expect(budget.usedBytes).toBe(500);
+    expect([second.add(1), budget.reserve("org_3").add(500)]).toEqual([false, true]);
+    first.release();
+    expect(second.add(300)).toBe(true);
+  });
+
+  test("The bodies of all unauthenticated callers take at most a sixteenth of the budget.", () => {
+    const budget = new BodyBudget(1_600);
+    const [first, second] = [budget.reserve(ANONYMOUS), budget.reserve(ANONYMOUS)];
+    expect([first.add(60), second.add(40), second.add(1), budget.reserve("org_1").add(800)]).toEqual([
+      true,
+      true,
+      false,
+      true,
+    ]);
+    first.release();
+    second.release();
+    expect(budget.usedBytes).toBe(800);
   });
 });
