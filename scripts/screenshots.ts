@@ -120,7 +120,7 @@ async function photograph(browser: Browser, service: RunningService, admin: stri
       }
       await show(page, "/requests");
       await page.locator("td a").nth(2).click();
-      await page.getByText("Request id").last().waitFor();
+      await page.getByText("Request ID").last().waitFor();
       await take("request");
       await converse(page);
       await take("playground");

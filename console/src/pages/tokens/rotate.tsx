@@ -36,13 +36,11 @@ export function RotateToken({ token, onClose }: { token: Token; onClose: () => v
       onClose={onClose}
     >
       {wasRotated ? (
-        <p>
-          This token was already rotated. If its successor was never used, you can revoke that one and create another.
-        </p>
+        <p>This token was already rotated. If its successor was never used, you can revoke it and create a new one.</p>
       ) : (
         <p>
-          A new token replaces it, with the same organization, scopes, models, limits and lifetime. The old one keeps
-          working during the overlap, so that you can deploy the new one first. Both share one spending cap.
+          The new token has the same organization, scopes, models, limits and lifetime. The old token keeps working
+          during the overlap, so that you can deploy the new one first. Both share one spending cap.
         </p>
       )}
       <SelectField label="Overlap" value={overlap} options={OVERLAPS} onValue={setOverlap} />
