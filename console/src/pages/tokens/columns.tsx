@@ -47,7 +47,8 @@ function Name({ token: { id, name, prefix } }: { token: Token }) {
 }
 
 function Rights({ token: { scopes, models, limits } }: { token: Token }) {
-  const may = scopes.length === SCOPE_WORDS.length ? "Full access" : scopes.join(", ");
+  const labels = SCOPE_WORDS.filter(([scope]) => scopes.includes(scope)).map(([, label]) => label);
+  const may = labels.length === SCOPE_WORDS.length ? "Full access" : labels.join(", ");
   const which = models === null ? "all models" : countOf(models.length, "model");
   return (
     <span className="cell-two" title={models?.join(", ")}>
