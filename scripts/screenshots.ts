@@ -1,8 +1,8 @@
 /**
- * `npm run screenshots`: starts a service with a made-up history of two weeks, and photographs every page of its console
- * into docs/images/, light and dark, wide and narrow. Needs a Chromium on the PATH or at CHROMIUM_PATH.
+ * `npm run screenshots`: starts a service with a made-up history of two weeks and takes the screenshots of its console
+ * that README.md and docs/console.md show. Needs a Chromium on the PATH or at CHROMIUM_PATH.
  */
-import { mkdirSync, rmSync } from "node:fs";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Browser, chromium, type Page } from "playwright-core";
@@ -46,7 +46,7 @@ interface Caller {
   pace: number;
 }
 
-/** Starts the service so many days ago, as far as it knows. */
+/** Starts the service with its clock set back by some days. */
 function startDaysAgo(days: number, dataDir: string): Promise<RunningService> {
   const shift = `const now = Date.now; Date.now = () => now() - ${days * DAY_MS};`;
   const flag = `--import=data:text/javascript,${encodeURIComponent(shift)}`;
@@ -70,8 +70,8 @@ async function makeCallers(service: RunningService): Promise<Caller[]> {
   return callers;
 }
 
-/** A day's requests: more on some days than on others, always the same. */
-async function live(service: RunningService, callers: readonly Caller[], day: number): Promise<void> {
+/** Sends the requests of a day: a number that differs from day to day, and is the same in every run. */
+async function sendRequests(service: RunningService, callers: readonly Caller[], day: number): Promise<void> {
   for (const [index, { token, pace }] of callers.entries()) {
     const count = Math.max(1, Math.round(pace * (1 + Math.sin(day * 1.7 + index))));
     for (let asked = 0; asked < count; asked += 1) {
@@ -88,50 +88,55 @@ async function live(service: RunningService, callers: readonly Caller[], day: nu
   }
 }
 
-async function photograph(browser: Browser, service: RunningService, admin: string, organizationId: string) {
-  for (const colorScheme of ["light", "dark"] as const) {
-    for (const [size, viewport] of Object.entries(WINDOWS)) {
-      const context = await browser.newContext({
-        baseURL: service.url,
-        colorScheme,
-        viewport,
-        reducedMotion: "reduce",
-      });
-      const page = await context.newPage();
-      const take = (name: string) => page.screenshot({ path: join(IMAGES, `${name}-${colorScheme}-${size}.png`) });
-      await page.goto("/");
-      await page.getByLabel("Token").waitFor();
-      await take("sign-in");
-      await page.getByLabel("Token").fill(admin);
-      await page.getByRole("button", { name: "Sign in" }).click();
-      await page.getByRole("heading", { name: "Overview" }).waitFor();
-      for (const [name, path] of Object.entries({
-        overview: "/?days=30",
-        organizations: "/organizations",
-        organization: `/organizations/${organizationId}`,
-        tokens: "/tokens",
-        requests: "/requests",
-        models: "/models",
-        compared: "/models?compare=assistant,assistant-mini,long-reader",
-        changes: "/changes",
-      })) {
-        await show(page, path);
-        await take(name);
-      }
-      await show(page, "/requests");
-      await page.locator("td a").nth(2).click();
-      await page.getByText("Request id").last().waitFor();
-      await take("request");
-      await converse(page);
-      await take("playground");
-      await context.close();
-    }
+/** Opens the console as the operator, in a window of its own. */
+async function openConsole(browser: Browser, service: RunningService, admin: string, look: Look): Promise<Page> {
+  const { colorScheme = "light", size = "wide" } = look;
+  const viewport = WINDOWS[size];
+  const context = await browser.newContext({ baseURL: service.url, colorScheme, viewport, reducedMotion: "reduce" });
+  const page = await context.newPage();
+  await page.goto("/");
+  await page.getByLabel("Token").fill(admin);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  return page;
+}
+
+interface Look {
+  colorScheme?: "light" | "dark";
+  size?: keyof typeof WINDOWS;
+}
+
+async function takeScreenshots(browser: Browser, service: RunningService, admin: string, organizationId: string) {
+  const shots: [name: string, look: Look, open: (page: Page) => Promise<void>][] = [
+    ["overview", {}, (page) => show(page, "/?days=30")],
+    ["overview-narrow", { colorScheme: "dark", size: "narrow" }, (page) => show(page, "/?days=30")],
+    ["organization", {}, (page) => show(page, `/organizations/${organizationId}`)],
+    ["tokens", {}, (page) => show(page, "/tokens")],
+    ["request", {}, showRequest],
+    ["models", {}, (page) => show(page, "/models?compare=assistant,assistant-mini,long-reader")],
+    ["playground", { colorScheme: "dark" }, converse],
+    ["audit-log", {}, (page) => show(page, "/changes")],
+  ];
+  for (const [name, look, open] of shots) {
+    const page = await openConsole(browser, service, admin, look);
+    await open(page);
+    // Playwright itself writes no WebP, which is a third of the size of a PNG.
+    const session = await page.context().newCDPSession(page);
+    const { data } = await session.send("Page.captureScreenshot", { format: "webp", quality: 85 });
+    writeFileSync(join(IMAGES, `${name}.webp`), data, "base64");
+    await page.context().close();
   }
 }
 
 async function show(page: Page, path: string): Promise<void> {
   await page.goto(path);
   await page.waitForLoadState("networkidle");
+}
+
+async function showRequest(page: Page): Promise<void> {
+  await show(page, "/requests");
+  await page.locator("td a").nth(2).click();
+  await page.getByText("Request ID").last().waitFor();
 }
 
 async function converse(page: Page): Promise<void> {
@@ -153,11 +158,11 @@ let callers: Caller[] = [];
 for (let day = DAYS; day >= 0; day -= 1) {
   const service = await startDaysAgo(day, dataDir);
   if (day === DAYS) callers = await makeCallers(service);
-  await live(service, callers, day);
+  await sendRequests(service, callers, day);
   if (day === 0) {
     const { token } = await service.tollgate<{ token: string }>("admin", "token");
     const browser = await chromium.launch({ executablePath: findChromium(), args: CHROMIUM_FLAGS });
-    await photograph(browser, service, token, callers[0]?.organizationId ?? "");
+    await takeScreenshots(browser, service, token, callers[0]?.organizationId ?? "");
     await browser.close();
   }
   await service.end();

@@ -57,7 +57,7 @@ const FACES: Record<(typeof ADDRESSES)[number]["path"], Face> = {
     page: lazy(() => import("./pages/playground/playground.tsx")),
   },
   "/changes": {
-    label: "Changes",
+    label: "Audit log",
     icon: History,
     page: lazy(() => import("./pages/changes/changes.tsx")),
   },

@@ -86,7 +86,9 @@ describe.skipIf(!hasBrowser)("by axe's rules, in both themes, wide and 360 pixel
     // Not two of one page in a row: the second would show what the first has read until it has its own.
     for (const path of [0, 1].flatMap((round) => patterns.flatMap((pattern) => examples[pattern][round] ?? []))) {
       await show(visitor.page, path);
-      expect(await visitor.page.locator("h1").textContent(), path).not.toMatch(/^(Page not found|Not shown)$/);
+      expect(await visitor.page.locator("h1").textContent(), path).not.toMatch(
+        /^(Page not found|Page failed to load)$/,
+      );
       problems.push(...(await problemsOf(visitor, path)));
     }
     await visitor.close();
@@ -260,7 +262,7 @@ const OF_ORGANIZATIONS: Opening[] = [
       file: "pages/organizations/allowances.tsx",
       open: pressing("Add allowance", (dialog) => refused(dialog, "Add allowance")),
     },
-    { file: "pages/organizations/allowances.tsx", open: pressing("End the allowance") },
+    { file: "pages/organizations/allowances.tsx", open: pressing("End allowance") },
     { file: "pages/organizations/conversations-section.tsx", open: pressing("Disable storage") },
     { file: "pages/organizations/conversations-section.tsx", open: pressing("Delete stored data") },
   ].map((opening) => ({ path: "/organizations/:id", ...opening })),
@@ -306,7 +308,7 @@ const OPENINGS: Opening[] = [
     open: async (page) => {
       await page.getByRole("table").getByRole("link", { name: "sandbox/echo" }).first().click();
       await press(page, "Show prompt and answer");
-      await page.getByText(/^Kept until/).waitFor();
+      await page.getByText(/^Stored until/).waitFor();
     },
   },
   { path: "/playground", file: "pages/playground/code-dialog.tsx", open: pressing("View code") },

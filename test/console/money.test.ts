@@ -93,7 +93,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     await dialog.getByRole("alert").or(dialog.locator(".field-error")).first().waitFor();
     expect(await available()).toBe(5);
     await dialog.getByRole("radio", { name: "All" }).check();
-    await dialog.getByText(/^Revokes all credits of Test/).waitFor();
+    await dialog.getByText(/^Revokes all available credits of Test/).waitFor();
     await button("Revoke credits").click();
     await closed();
     expect(await available()).toBe(0);
@@ -111,7 +111,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     await dialog.getByLabel("Credits", { exact: true }).fill("7");
     await dialog.getByLabel("Expires").selectOption("30");
     await button("Grant credits").click();
-    await dialog.getByText("Submit again: it is done only once").waitFor();
+    await dialog.getByText("You can safely submit it again").waitFor();
     await page.unroute(path);
     await button("Grant credits").click();
     await closed();
@@ -171,7 +171,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
   test("a dialog to pause stays one to pause when another operator was faster", async () => {
     await open("Pause");
     await admin.call("PATCH", `/organizations/${organization.id}`, { status: "paused" });
-    await page.getByText("new requests of its tokens get 403").waitFor({ state: "attached" });
+    await page.getByText("new requests are refused with 403").waitFor({ state: "attached" });
     await button("Pause").click();
     await closed();
     const { body } = await admin.call("GET", `/organizations/${organization.id}`);
@@ -190,7 +190,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     expect(keysOf(sent)).toEqual([expect.stringMatching(KEY)]);
     for (let times = 0; times < 4; times += 1) await page.keyboard.press("Escape");
     await page.mouse.click(4, 4);
-    await dialog.getByText("Choose Done once you have copied the token.").waitFor();
+    await dialog.getByText("Copy the token, then click Done.").waitFor();
     expect(await button("Close").count()).toBe(0);
     await page.evaluate("history.pushState(null, '', '/models')");
     await page.getByRole("heading", { name: "Models", level: 1, includeHidden: true }).waitFor();
@@ -215,7 +215,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     await pick(dialog, "Organization", organization.id);
     await dialog.getByLabel("Name").fill("without a secret");
     await button("Create token").click();
-    await dialog.getByText("Submit again: it is done only once").waitFor();
+    await dialog.getByText("You can safely submit it again").waitFor();
     await page.unroute("**/admin/v1/tokens");
     await button("Create token").click();
     await dialog.getByText("Rotate the token to get a new secret, or revoke it.").waitFor();

@@ -76,14 +76,14 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await page.getByLabel("Credits per month").fill("10");
     await page.getByLabel("Unspent credits at the end of a month").selectOption("stays");
     await confirm("Add allowance");
-    await row("are kept").getByText("active").waitFor();
+    await row("Carry over").getByText("active").waitFor();
     await statement().getByText("+10", { exact: true }).waitFor();
     expect(await available()).toBe(before + 10);
-    await press("End the allowance");
-    await page.getByText("Nothing is granted on").waitFor();
+    await press("End allowance");
+    await page.getByText("No credits are granted on").waitFor();
     await confirm("End allowance");
-    await row("are kept").getByText("ended").waitFor();
-    await button("End the allowance").waitFor({ state: "detached" });
+    await row("Carry over").getByText("ended").waitFor();
+    await button("End allowance").waitFor({ state: "detached" });
     const allowances = await listOf(`/organizations/${organization.id}/allowances`);
     expect(allowances).toMatchObject([{ amount: 10, lapses: false, ended_at: expect.any(String) }]);
     expect(await available()).toBe(before + 10);
@@ -125,28 +125,28 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await statement().getByText("a bad answer").waitFor();
     expect(inMicroCredits(await available())).toBe(inMicroCredits(before) + inMicroCredits(charged?.charged ?? 0));
     await page.goto(`/requests/${charged?.id}`);
-    await dialog.getByText("by hand").waitFor();
+    await dialog.getByText("by an operator").waitFor();
   });
 
   test("reads the statement by kind and by days", async () => {
     await page.goto(`/organizations/${organization.id}`);
     await settled(page);
     const kinds = () => statement().locator("tbody .badge").allTextContents();
-    const everyKind = new Set(["granted", "charged", "revoked", "refunded"]);
+    const everyKind = new Set(["Granted", "Charged", "Revoked", "Refunded"]);
     await eventually(async () => new Set(await kinds())).toEqual(everyKind);
     await page.getByLabel("Kind").selectOption("revoke");
-    await eventually(kinds).toEqual(["revoked", "revoked"]);
+    await eventually(kinds).toEqual(["Revoked", "Revoked"]);
     await page.getByLabel("Kind").selectOption("");
     await eventually(async () => new Set(await kinds())).toEqual(everyKind);
     await page.getByLabel("From", { exact: true }).fill("2025-12-01");
-    await page.getByLabel("to", { exact: true }).fill("2026-01-01");
+    await page.getByLabel("To", { exact: true }).fill("2026-01-01");
     await page.getByText("No entries in this period").waitFor();
     await page.getByText("Opening balance: 0.00").waitFor();
   });
 
   test("downloads it for a spreadsheet, and its lines add up", async () => {
     await page.getByLabel("From", { exact: true }).fill("2020-01-01");
-    await page.getByLabel("to", { exact: true }).fill("2090-12-31");
+    await page.getByLabel("To", { exact: true }).fill("2090-12-31");
     await statement().getByText("half of it").waitFor();
     const downloading = page.waitForEvent("download");
     await page.getByRole("link", { name: "CSV" }).click();
@@ -245,13 +245,13 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await press("Clear filters");
     await shows({}, await listOf<RequestOfList>("/requests"));
     const oldest = asked.slice(-1);
-    await page.getByLabel("Request id").fill(oldest[0]?.request_id ?? "");
+    await page.getByLabel("Request ID").fill(oldest[0]?.request_id ?? "");
     await shows({ request_id: oldest[0]?.request_id ?? "" }, oldest);
-    await page.getByLabel("Request id").fill("nothing like it ");
+    await page.getByLabel("Request ID").fill("nothing like it ");
     await page.getByText("No matching requests").waitFor();
     await shows({ request_id: "nothing like it" }, []);
     // Another word may follow: what is being typed stays as it is.
-    expect(await page.getByLabel("Request id").inputValue()).toBe("nothing like it ");
+    expect(await page.getByLabel("Request ID").inputValue()).toBe("nothing like it ");
   });
 
   test("limits an organization, pauses it and resumes it", async () => {
@@ -274,7 +274,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await eventually(status, SELDOM).toBe(403);
     await press("Resume");
     await confirm("Resume");
-    await page.getByText("new requests of its tokens get 403").waitFor({ state: "detached" });
+    await page.getByText("new requests are refused with 403").waitFor({ state: "detached" });
     await eventually(status, SELDOM).toBe(200);
     expect(operating.mishaps).toEqual([]);
   });

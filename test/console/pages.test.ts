@@ -47,19 +47,19 @@ describe.skipIf(!hasBrowser)("the console", () => {
 
   test("has charts that are read by keyboard, and as tables", async () => {
     await settled(page);
-    const chart = page.getByRole("group", { name: /^Requests a day/ });
+    const chart = page.getByRole("group", { name: /^Requests per day/ });
     await chart.locator('[tabindex="0"]').focus();
     const told = focused("ariaLabel");
-    await eventually(told).toMatch(/: 1 in all, Answered 1$/);
+    await eventually(told).toMatch(/: 1 in total, Succeeded 1$/);
     const today = await told();
     await page.keyboard.press("ArrowLeft");
-    await eventually(told).toMatch(/: 0 in all$/);
+    await eventually(told).toMatch(/: 0 in total$/);
     await page.keyboard.press("End");
     await eventually(told).toBe(today);
     await page.keyboard.press("Home");
     await eventually(told).not.toBe(today);
-    await page.getByText("Show as a table").first().click();
-    const table = page.getByRole("region", { name: /spent a day.* as a table$/ });
+    await page.getByText("Show as table").first().click();
+    const table = page.getByRole("region", { name: /spent per day.*, table$/ });
     await eventually(() => table.getByRole("row").count()).toBe(31);
   });
 
@@ -103,7 +103,7 @@ describe.skipIf(!hasBrowser)("the console", () => {
       await box.click();
       await eventually(() => box.isChecked()).toBe(true);
     }
-    const region = page.getByRole("region", { name: "Compared models" });
+    const region = page.getByRole("region", { name: "Model comparison" });
     const leftOf = async (role: "rowheader" | "columnheader", name: string) =>
       (await region.getByRole(role, { name }).boundingBox())?.x;
     const [told, moved] = [await leftOf("rowheader", "Context window"), await leftOf("columnheader", "Sandbox Story")];

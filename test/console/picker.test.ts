@@ -95,7 +95,7 @@ describe.skipIf(!hasBrowser)("among a thousand organizations", () => {
     const dialog = page.getByRole("dialog");
     const inside = dialog.getByRole("combobox", { name: "Organization" });
     await inside.fill("Department");
-    await dialog.getByText("More matches: type more to narrow them down.").waitFor();
+    await dialog.getByText("More matches. Type more to narrow the list.").waitFor();
     await inside.fill("Nobody");
     await dialog.getByText("No matches.").waitFor();
     await page.keyboard.press("Enter");

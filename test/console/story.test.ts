@@ -42,7 +42,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByRole("alert").getByText("invalid_token").waitFor();
     await signIn(page, await adminTokenOf(service));
-    await page.getByText("No request in this range yet").waitFor();
+    await page.getByText("No requests in this period").waitFor();
     const [cookie] = await page.context().cookies();
     expect(cookie).toMatchObject({ httpOnly: true, sameSite: "Strict" });
   });
@@ -67,7 +67,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await dialog.getByLabel("Reference").fill("invoice <7>");
     await dialog.getByRole("button", { name: "Grant credits" }).click();
     await row("invoice <7>").getByText("active").waitFor();
-    await page.locator(".tile", { hasText: "Credits left" }).getByText("25.00").waitFor();
+    await page.locator(".tile", { hasText: "Available" }).getByText("25.00").waitFor();
     await page.getByRole("region", { name: "Statement" }).getByText("+25", { exact: true }).waitFor();
   });
 
@@ -101,7 +101,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     const dialog = page.getByRole("dialog");
     await dialog.getByText(`${usage.cost} credits`).waitFor();
     await dialog.getByText(answer.headers.get("x-request-id") ?? "").waitFor();
-    await dialog.getByText("not kept for this organization").waitFor();
+    await dialog.getByText("not stored for this organization").waitFor();
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "detached" });
   });
@@ -110,7 +110,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.getByRole("link", { name: "Organizations" }).click();
     await page.getByRole("link", { name: NAME }).click();
     const used = page.locator(".tile", { hasText: "Spent" }).locator(".figure");
-    await page.getByRole("region", { name: "Statement" }).getByText("charged", { exact: true }).first().waitFor();
+    await page.getByRole("region", { name: "Statement" }).getByText("Charged", { exact: true }).first().waitFor();
     const figure = async () => Number(await used.textContent());
     await eventually(figure).toBeGreaterThan(0);
     const before = await figure();
@@ -120,7 +120,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
 
   test.skipIf(isLeftOut)("has prompts and answers kept once that is confirmed, and shows them as text", async () => {
     const section = page.locator(".card", { hasText: "Prompts and answers" });
-    await section.getByText("not stored", { exact: true }).waitFor();
+    await section.getByText("Not stored", { exact: true }).waitFor();
     await section.getByRole("button", { name: "Enable storage" }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByText("Inform the users").waitFor();
@@ -135,14 +135,14 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await row("sandbox/echo").getByRole("link").click();
     await dialog.getByRole("button", { name: "Show prompt and answer" }).click();
     const conversation = dialog.getByRole("region", { name: "Conversation" });
-    await conversation.getByText(/^Kept until/).waitFor();
+    await conversation.getByText(/^Stored until/).waitFor();
     expect(await conversation.locator("p", { hasText: MARKUP }).count()).toBe(2);
     expect(await conversation.locator(".markdown strong").textContent()).toBe("Bold");
     expect(await conversation.locator("script, img, a, b").count()).toBe(0);
     expect(await page.title()).toBe("Requests · Tollgate");
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "detached" });
-    await page.getByRole("link", { name: "Changes" }).click();
+    await page.getByRole("link", { name: "Audit log" }).click();
     await row("Prompts and answers viewed").first().getByText("Operator").waitFor();
   });
 
@@ -170,7 +170,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     const log = page.getByRole("log", { name: "Conversation" });
     await page.getByLabel("Model", { exact: true }).selectOption("sandbox/echo");
     await log.getByRole("button", { name: "Edit and send again" }).first().click();
-    await log.getByLabel("Edit the message").fill("Good evening");
+    await log.getByLabel("Edit message").fill("Good evening");
     await log.getByRole("button", { name: "Send again", exact: true }).click();
     const answer = log.locator(".answer", { hasText: "Good evening" });
     await answer.getByText(/first token after/).waitFor();
@@ -220,7 +220,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     expect(await member.page.getByRole("button", { name: /Create|Rotate|Revoke/ }).count()).toBe(0);
     await member.page.goto(`/requests?request_id=${keptId}`);
     await member.page.getByRole("table").getByRole("link", { name: "sandbox/echo" }).click();
-    await member.page.getByRole("dialog").getByText("for the operator of the service alone to read").waitFor();
+    await member.page.getByRole("dialog").getByText("Only the operator of the service can view them").waitFor();
     expect(await member.page.getByRole("button", { name: "Show prompt and answer" }).count()).toBe(0);
     await member.page.goto("/credits");
     await member.page.getByText("invoice <7>").first().waitFor();
@@ -234,7 +234,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.getByRole("link", { name: "Tokens" }).first().click();
     await row("web <b>app</b>").getByRole("button", { name: "Revoke" }).click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByText("Its requests are refused").waitFor();
+    await dialog.getByText("Requests with this token are refused").waitFor();
     await dialog.getByRole("button", { name: "Revoke token" }).click();
     await row("web <b>app</b>").getByText("revoked").waitFor();
     const refused = async () => (await send(service, "/v1/chat/completions", secret, ECHO)).status;
@@ -247,9 +247,9 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     const section = page.locator(".card", { hasText: "Prompts and answers" });
     await section.getByRole("button", { name: "Disable storage" }).click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByText("until you delete them").waitFor();
+    await dialog.getByText("until you delete it").waitFor();
     await dialog.getByRole("button", { name: "Disable storage" }).click();
-    await section.getByText("not stored", { exact: true }).waitFor();
+    await section.getByText("Not stored", { exact: true }).waitFor();
     await section.getByRole("button", { name: "Delete stored data" }).click();
     await dialog.getByRole("button", { name: "Delete" }).click();
     await section.getByText(/^[1-9]\d* deleted\.$/).waitFor();

@@ -78,6 +78,6 @@ export async function failureOf(answer: Response): Promise<ApiFailure> {
     error?: { message?: string; code?: string; param?: string };
   };
   const { message, code, param } = body?.error ?? {};
-  const text = message ?? `The server answered with status ${answer.status}.`;
+  const text = message ?? `The server responded with status ${answer.status}.`;
   return new ApiFailure(answer.status, text, { code: code ?? undefined, param: param ?? undefined, requestId });
 }

@@ -48,7 +48,7 @@ function PlotArea({ title, kind, series, columns, format, formatTick, tickStep, 
         viewBox={`0 0 ${width} ${HEIGHT}`}
         height={HEIGHT}
         role="group"
-        aria-label={`${title}. Arrow keys move from day to day.`}
+        aria-label={`${title}. Use the arrow keys to move between days.`}
         onKeyDown={move}
       >
         <Axes plot={plot} format={formatTick} />
@@ -128,8 +128,8 @@ const totalOf = ({ values }: Column) => values.reduce<number>((sum, value) => su
 
 function inWords(column: Column, series: readonly Series[], format: ChartProps["format"], withTotal?: boolean): string {
   const parts = partsOf(column, { series, format }).map(({ name, text }) => `${name} ${text}`);
-  const total = withTotal ? `${format(totalOf(column))} in all` : "";
-  return `${column.label}: ${[total, ...parts].filter(Boolean).join(", ") || "nothing"}`;
+  const total = withTotal ? `${format(totalOf(column))} in total` : "";
+  return `${column.label}: ${[total, ...parts].filter(Boolean).join(", ") || "no data"}`;
 }
 
 interface TipProps extends InWords {
@@ -154,7 +154,7 @@ function Tip({ column, at, width, ...told }: TipProps) {
           </li>
         ))}
       </ul>
-      {parts.length === 0 && <span className="faint">Nothing</span>}
+      {parts.length === 0 && <span className="faint">No data</span>}
     </div>
   );
 }

@@ -9,9 +9,9 @@ export function DataTable({
 }: Pick<ChartProps, "title" | "series" | "columns" | "format">) {
   return (
     <details className="chart-table">
-      <summary>Show as a table</summary>
+      <summary>Show as table</summary>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard */}
-      <section className="table-scroll" tabIndex={0} aria-label={`${title}, as a table`}>
+      <section className="table-scroll" tabIndex={0} aria-label={`${title}, table`}>
         <table className="table">
           <caption className="visually-hidden">{title}</caption>
           <thead>

@@ -45,13 +45,13 @@ test.each([
 
 describe("how long credits last", () => {
   test.each([
-    [null, "Nothing is spent at present"],
-    [0, "Used up"],
-    [0.01, "About 1 h at this pace"],
-    [0.5, "About 12 h at this pace"],
-    [1, "About 1 day at this pace"],
-    [12.4, "About 12 days at this pace"],
-    [5000, "More than two years at this pace"],
+    [null, "No spending in the last 7 days"],
+    [0, "No credits left"],
+    [0.01, "About 1 h at the current rate"],
+    [0.5, "About 12 h at the current rate"],
+    [1, "About 1 day at the current rate"],
+    [12.4, "About 12 days at the current rate"],
+    [5000, "More than 2 years at the current rate"],
   ])("%s days: %s", (days, text) => {
     expect(formatLasting(days)).toBe(text);
   });

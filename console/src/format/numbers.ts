@@ -64,12 +64,12 @@ export function formatSpeed(tokens: number, durationMs: number): string {
 
 /** How long credits last when days go on costing what they cost of late. */
 export function formatLasting(days: number | null): string {
-  if (days === null) return "Nothing is spent at present";
-  if (days <= 0) return "Used up";
-  if (days < 1) return `About ${Math.max(1, Math.round(days * 24))} h at this pace`;
-  if (days > 730) return "More than two years at this pace";
+  if (days === null) return "No spending in the last 7 days";
+  if (days <= 0) return "No credits left";
+  if (days < 1) return `About ${Math.max(1, Math.round(days * 24))} h at the current rate`;
+  if (days > 730) return "More than 2 years at the current rate";
   const rounded = Math.round(days);
-  return `About ${whole.format(rounded)} ${rounded === 1 ? "day" : "days"} at this pace`;
+  return `About ${whole.format(rounded)} ${rounded === 1 ? "day" : "days"} at the current rate`;
 }
 
 /** `1 request`, `2 requests`. */

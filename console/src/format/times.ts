@@ -42,7 +42,7 @@ export function formatDay(day: string): string {
 }
 
 export function daysInWords(days: number): string {
-  return days === 1 ? "a day" : `${days} days`;
+  return days === 1 ? "1 day" : `${days} days`;
 }
 
 /** How long ago or how soon: `3 min. ago`, `in 2 days`. */

@@ -5,8 +5,8 @@ const CHOICES = [
   ["7", "In 7 days"],
   ["30", "In 30 days"],
   ["90", "In 90 days"],
-  ["365", "In a year"],
-  ["date", "On a date …"],
+  ["365", "In 1 year"],
+  ["date", "On a date"],
 ] as const;
 export type ExpiryChoice = (typeof CHOICES)[number][0];
 

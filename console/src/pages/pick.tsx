@@ -51,7 +51,7 @@ export function Pick({
       value={value}
       // What cannot be read keeps its id, so that a filter of the address stays to be seen.
       text={value === "" ? "" : (named.data?.name ?? (named.isPending ? "…" : value))}
-      placeholder={all ?? placeholder ?? "Choose …"}
+      placeholder={all ?? placeholder ?? "Select …"}
       options={all !== undefined && rested === "" && options ? [{ value: "", text: all }, ...options] : options}
       isStale={search !== rested || found.isPlaceholderData}
       hasMore={found.data?.next_cursor != null}

@@ -87,6 +87,6 @@ export function readExpiry(choice: string, day: string, nowMs: number): Read<str
   if (choice === "never") return { value: null };
   if (choice !== "date") return { value: new Date(nowMs + Number(choice) * DAY_MS).toISOString() };
   const end = new Date(`${day}T23:59:59`);
-  if (Number.isNaN(end.getTime())) return { error: "Choose a date." };
+  if (Number.isNaN(end.getTime())) return { error: "Select a date." };
   return end.getTime() <= nowMs ? { error: "Date is in the past." } : { value: end.toISOString() };
 }

@@ -32,10 +32,11 @@ export function SignIn({ service }: { service: ServiceFacts | undefined }) {
         </section>
         <div className="stack-small small faint">
           <p>
-            Operators: the first start printed an admin token. <code>tollgate admin token</code> makes another one.
+            Operators: use the admin token that the first start printed, or create one with{" "}
+            <code>tollgate admin token</code>.
           </p>
           <p>
-            Members: a token of your organization with the scope <code>console:read</code>.
+            Members: use a token of your organization with the scope <code>console:read</code>.
           </p>
           {service?.guest_playground.open && (
             <p>

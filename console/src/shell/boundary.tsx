@@ -18,7 +18,7 @@ export class Boundary extends Component<BoundaryProps, { error: unknown }> {
     const { error } = this.state;
     if (error === null) return this.props.children;
     return (
-      <Page title="Not shown">
+      <Page title="Page failed to load">
         <Failure error={error} onRetry={() => location.reload()} />
       </Page>
     );

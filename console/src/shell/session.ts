@@ -6,6 +6,6 @@ export const SessionContext = createContext<Session | null>(null);
 /** Who looks at the console: an operator, a member, or a guest of the playground (`role` null). */
 export function useSession(): Session {
   const session = useContext(SessionContext);
-  if (session === null) throw new Error("A page stands outside of the session");
+  if (session === null) throw new Error("useSession was called outside of SessionContext");
   return session;
 }

@@ -18,7 +18,11 @@ function useCopy(text: string) {
   return { state, copy };
 }
 
-const SAID = { ready: "", copied: "Copied", refused: "The browser refused: select the text and copy it yourself" };
+const SAID = {
+  ready: "",
+  copied: "Copied",
+  refused: "The browser blocked copying. Select the text and copy it manually.",
+};
 
 /** Copies a text and says so. */
 export function CopyButton({ text, label = "Copy" }: { text: string; label?: string }) {

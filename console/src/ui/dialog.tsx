@@ -135,8 +135,8 @@ export function DialogForm({ title, action, attempt, danger, onSubmit, onClose, 
           {attempt.isError && <Failure error={attempt.error} />}
           {attempt.isError && isOutcomeUnknown(attempt.error) && (
             <Note tone="warn">
-              The service may have done this all the same. Submit again: it is done only once, unless you change or
-              close the form.
+              The request may have been processed. You can safely submit it again: it is processed only once, unless you
+              change or close this form.
             </Note>
           )}
         </div>

@@ -127,7 +127,7 @@ function PickerList({ options, value, isStale, hasMore, attributes, ...list }: P
     // biome-ignore lint/a11y/noStaticElementInteractions: it only keeps a press from taking the focus from the field
     <div className="picker-pop" onMouseDown={(event) => event.preventDefault()}>
       {count > 0 && (
-        <div id={listId} role="listbox" aria-label={attributes["aria-label"] ?? "What fits"} aria-busy={isStale}>
+        <div id={listId} role="listbox" aria-label={attributes["aria-label"] ?? "Matches"} aria-busy={isStale}>
           {options?.map((option, index) => (
             // biome-ignore lint/a11y/useKeyWithClickEvents: the keys are those of the field, which keeps the focus
             <div
@@ -156,6 +156,6 @@ function told(options: readonly Option[] | undefined, hasMore: boolean): string 
   if (options === undefined) return "Searching …";
   if (options.length === 0) return "No matches.";
   return hasMore
-    ? "More matches: type more to narrow them down."
+    ? "More matches. Type more to narrow the list."
     : `${options.length} ${options.length === 1 ? "match" : "matches"}`;
 }

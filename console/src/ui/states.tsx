@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import { ApiFailure } from "../api/client.ts";
 import { Button } from "./button.tsx";
 
-/** Nothing is there yet: what would be, and what to do for it. */
+/** Empty state of a list or page: says why it is empty, and what to do. */
 export function Empty({ icon: Icon, title, children }: { icon: LucideIcon; title: string; children?: ReactNode }) {
   return (
     <div className="empty">
@@ -11,6 +11,15 @@ export function Empty({ icon: Icon, title, children }: { icon: LucideIcon; title
       <p className="empty-title">{title}</p>
       {children && <div className="soft">{children}</div>}
     </div>
+  );
+}
+
+/** Empty state of a list whose filters match nothing. */
+export function NoMatches({ icon, title, onClear }: { icon: LucideIcon; title: string; onClear: () => void }) {
+  return (
+    <Empty icon={icon} title={title}>
+      <Button onClick={onClear}>Clear filters</Button>
+    </Empty>
   );
 }
 
@@ -62,11 +71,14 @@ function titleOf(status: number): string {
 
 function describe(error: unknown): { title: string; text: string; note?: string } {
   if (error instanceof DOMException && error.name === "TimeoutError") {
-    return { title: "No answer", text: "The service did not answer in time." };
+    return { title: "Request timed out", text: "The service did not respond in time. Try again." };
   }
   // fetch and import throw these without a connection.
   if (error instanceof TypeError && /fetch|import|load|network/i.test(error.message)) {
-    return { title: "The service could not be reached", text: "It may be restarting, or the network is down." };
+    return {
+      title: "The service could not be reached",
+      text: "Check your network connection. The service may be restarting.",
+    };
   }
   if (!(error instanceof ApiFailure)) {
     return {

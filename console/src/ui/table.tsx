@@ -25,7 +25,7 @@ interface TableProps<T> {
 export function Table<T>({ caption, columns, rows, keyOf, empty, skeletonRows = 6 }: TableProps<T>) {
   if (rows?.length === 0) return empty;
   const classOf = ({ right, wideOnly }: Column<T>) =>
-    [right && "right figures", wideOnly && "wide-only"].filter(Boolean).join(" ") || undefined;
+    [right && "right", right && "figures", wideOnly && "wide-only"].filter(Boolean).join(" ") || undefined;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard
     <section className="table-scroll" tabIndex={0} aria-label={caption}>

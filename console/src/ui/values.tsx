@@ -37,7 +37,7 @@ export function useNow(): number {
 }
 
 /** A moment as its distance from now, and exactly where the pointer rests. */
-export function Ago({ at, never = "never" }: { at: string | number | null; never?: string }) {
+export function Ago({ at, never = "Never" }: { at: string | number | null; never?: string }) {
   const now = useNow();
   if (at === null) return <span className="faint">{never}</span>;
   return (

@@ -12,9 +12,9 @@ import { differences } from "./differences.ts";
 import { actionInWords, actorInWords, afterInWords } from "./words.ts";
 
 const COLUMNS: readonly Column<AuditEntry>[] = [
-  { head: "When", cell: ({ at }) => <Ago at={at} /> },
+  { head: "Time", cell: ({ at }) => <Ago at={at} /> },
   {
-    head: "Who",
+    head: "Actor",
     cell: ({ actor }) => (
       <span className="cell-two">
         <span>{actorInWords(actor)}</span>
@@ -23,7 +23,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
     ),
   },
   {
-    head: "What",
+    head: "Action",
     cell: (entry) => (
       <span className="cell-two">
         <span>
@@ -36,7 +36,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
       </span>
     ),
   },
-  { head: "Change", wideOnly: true, cell: (entry) => <Differences entry={entry} /> },
+  { head: "Changes", wideOnly: true, cell: (entry) => <Differences entry={entry} /> },
 ];
 
 function Differences({ entry }: { entry: AuditEntry }) {
@@ -54,8 +54,8 @@ export default function Changes() {
   const list = useList<AuditEntry>("audit", "/admin/v1/audit", filters);
   return (
     <Page
-      title="Changes"
-      about="Every change with the values before and after it, every sign-in, and every time stored prompts and answers were viewed."
+      title="Audit log"
+      about="Changes with their values before and after, sign-ins, and views of stored prompts and answers"
       actions={
         <OrganizationFilter
           value={filters.organization_id}
@@ -65,13 +65,13 @@ export default function Changes() {
     >
       <Card flush>
         <Listing
-          caption="Changes"
+          caption="Audit log"
           list={list}
           columns={COLUMNS}
           keyOf={({ id }) => id}
           empty={
             <Empty icon={History} title="No entries">
-              Changes of organizations, tokens and credits are listed here, and sign-ins.
+              Changes to organizations, tokens and credits appear here, and so do sign-ins.
             </Empty>
           }
         />

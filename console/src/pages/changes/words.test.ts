@@ -9,7 +9,7 @@ test("actions and actors are shown in words, and an action that is not known as 
 
 test("the reason of a failed sign-in is shown in words, other values are left alone", () => {
   const failed = { action: "session.sign_in_failed", after: { reason: "insufficient_scope", token: "sk-tg-abcdef" } };
-  expect(afterInWords(failed)).toEqual({ reason: "token without the scope console:read", token: "sk-tg-abcdef" });
+  expect(afterInWords(failed)).toEqual({ reason: "missing scope console:read", token: "sk-tg-abcdef" });
   const counted = { action: "session.sign_in_failed", after: { furtherAttempts: 3 } };
   expect(afterInWords(counted)).toEqual(counted.after);
   const grant = { action: "credits.grant", after: { reason: "insufficient_scope" } };

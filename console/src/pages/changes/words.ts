@@ -34,7 +34,7 @@ const REASONS: Record<string, string> = {
   unknown_token: "unknown token",
   revoked_token: "revoked token",
   expired_token: "expired token",
-  insufficient_scope: "token without the scope console:read",
+  insufficient_scope: "missing scope console:read",
   playground_token: "token of the playground organization",
 };
 

@@ -31,12 +31,17 @@ export function columnsOf({ compared, isFull, withRoutes, onToggle }: ColumnChoi
     { head: "Category", wideOnly: true, cell: ({ category }) => <Badge>{category}</Badge> },
     { head: "Context", right: true, wideOnly: true, cell: ({ context_window }) => formatShort(context_window) },
     {
-      head: "Knows until",
+      head: "Knowledge cutoff",
       wideOnly: true,
       cell: ({ cutoff_date }) => <span className="figures nowrap">{cutoff_date}</span>,
     },
     { head: "Input", right: true, cell: ({ prices }) => formatExactCredits(prices.input) },
-    { head: "Cached", right: true, wideOnly: true, cell: ({ prices }) => formatExactCredits(prices.cached_input) },
+    {
+      head: "Cached input",
+      right: true,
+      wideOnly: true,
+      cell: ({ prices }) => formatExactCredits(prices.cached_input),
+    },
     { head: "Output", right: true, cell: ({ prices }) => formatExactCredits(prices.output) },
     withRoutes && {
       head: "Routes",
@@ -62,7 +67,7 @@ function Name({ model: { id, name, deprecated } }: { model: Model }) {
         <Link className="row-link wrap-anywhere" href={search === "" ? path : `${path}?${search}`}>
           {name}
         </Link>
-        {deprecated && <Badge tone="warn">deprecated</Badge>}
+        {deprecated && <Badge tone="warn">Deprecated</Badge>}
       </span>
       <span className="mono faint wrap-anywhere">{id}</span>
     </span>

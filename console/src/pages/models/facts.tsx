@@ -4,8 +4,8 @@ import { formatCount, formatExactCredits } from "../../format/numbers.ts";
 import { Badge } from "../../ui/states.tsx";
 
 const CUTOFF_WORDS = {
-  stated: "as its maker says",
-  released: "its release: no cut-off is stated",
+  stated: "published",
+  released: "release date, no cutoff published",
   assumed: "assumed",
 } as const;
 
@@ -14,23 +14,23 @@ export function factsOf(model: Model): [name: string, value: ReactNode][] {
   const { prices } = model;
   return [
     [
-      "Id",
+      "ID",
       <span key="id" className="mono wrap-anywhere">
         {model.id}
       </span>,
     ],
-    ["Made by", model.owned_by],
+    ["Provider", model.owned_by],
     ["Category", model.category],
     ["Context window", `${formatCount(model.context_window)} tokens`],
-    ["Longest answer", `${formatCount(model.max_output_tokens)} tokens`],
-    ["Knows until", `${model.cutoff_date} (${CUTOFF_WORDS[model.cutoff_basis]})`],
-    ["Input, credits per million", formatExactCredits(prices.input)],
-    ["Cached input, credits per million", formatExactCredits(prices.cached_input)],
-    ["Cache write, credits per million", formatExactCredits(prices.cache_write)],
-    ["Output, credits per million", formatExactCredits(prices.output)],
-    ["Reasoning, credits per million", formatExactCredits(prices.reasoning)],
-    ["Can", <Capabilities key="can" model={model} />],
-    ["Open to guests", model.playground ? "yes" : "no"],
+    ["Max output tokens", formatCount(model.max_output_tokens)],
+    ["Knowledge cutoff", `${model.cutoff_date} (${CUTOFF_WORDS[model.cutoff_basis]})`],
+    ["Input, credits per million tokens", formatExactCredits(prices.input)],
+    ["Cached input, credits per million tokens", formatExactCredits(prices.cached_input)],
+    ["Cache write, credits per million tokens", formatExactCredits(prices.cache_write)],
+    ["Output, credits per million tokens", formatExactCredits(prices.output)],
+    ["Reasoning, credits per million tokens", formatExactCredits(prices.reasoning)],
+    ["Capabilities", <Capabilities key="capabilities" model={model} />],
+    ["Guest access", model.playground ? "Yes" : "No"],
   ];
 }
 

@@ -14,13 +14,13 @@ const calm = {
 const route = (health: object | null) => ({ route: "a/b", health }) as unknown as Route;
 
 test.each([
-  ["not asked yet", null],
-  ["healthy", calm],
-  ["failing", { ...calm, recent: { successes: 1, failures: 1 } }],
-  ["limited", { ...calm, limited_until: "2026-11-21T12:00:30.000Z" }],
-  ["healthy", { ...calm, limited_until: "2026-11-21T11:59:30.000Z" }],
-  ["tried again", { ...calm, state: "half_open" }],
-  ["not called", { ...calm, state: "open" }],
+  ["No traffic", null],
+  ["Healthy", calm],
+  ["Failing", { ...calm, recent: { successes: 1, failures: 1 } }],
+  ["Rate limited", { ...calm, limited_until: "2026-11-21T12:00:30.000Z" }],
+  ["Healthy", { ...calm, limited_until: "2026-11-21T11:59:30.000Z" }],
+  ["Recovering", { ...calm, state: "half_open" }],
+  ["Disabled after failures", { ...calm, state: "open" }],
 ])("a route is %s", (word, health) => {
   expect(healthOf(route(health), NOW_MS).word).toBe(word);
 });
@@ -28,7 +28,7 @@ test.each([
 test("says what its health stands on", () => {
   const failed = { ...calm, last_failure: { failure: "first_byte_timeout", at: "2026-11-21T11:00:00.000Z" } };
   expect(groundsOf(route(failed))).toBe(
-    "9 successes and 1 failure in five minutes, an answer begins after 250 ms, last failure: first byte timeout",
+    "9 successes and 1 failure in the last 5 minutes · first byte after 250 ms · last failure: first byte timeout",
   );
-  expect(groundsOf(route(null))).toContain("Nothing was sent");
+  expect(groundsOf(route(null))).toContain("No requests");
 });

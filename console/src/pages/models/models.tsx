@@ -6,7 +6,7 @@ import type { Model } from "../../api/types.ts";
 import { useSession } from "../../shell/session.ts";
 import { Card, Page } from "../../ui/page.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
-import { Empty, Failure, Skeleton } from "../../ui/states.tsx";
+import { Empty, Failure, NoMatches, Skeleton } from "../../ui/states.tsx";
 import { Table } from "../../ui/table.tsx";
 import { Choice } from "../choice.tsx";
 import { useFilters } from "../use-filters.ts";
@@ -26,20 +26,21 @@ export default function Models() {
   const catalog = query.data?.data;
   const found = catalog && matching(catalog, filters);
   const compared = comparedIn(filters.compare);
+  const clear = () => setFilters({ search: "", category: "", capability: "" });
   return (
-    <Page title="Models" about="What can be asked, what it can do, and what it costs in credits per million tokens.">
+    <Page title="Models" about="Available models, with capabilities and prices in credits per million tokens">
       <search className="toolbar" aria-label="Filter models">
-        <SearchField label="Name or id" value={filters.search} onValue={(search) => setFilters({ search })} />
+        <SearchField label="Name or ID" value={filters.search} onValue={(search) => setFilters({ search })} />
         <Choice
           label="Category"
-          all="Every category"
+          all="All categories"
           value={filters.category}
           options={valuesOf(catalog, ({ category }) => [category])}
           onValue={(category) => setFilters({ category })}
         />
         <Choice
           label="Capability"
-          all="Any capability"
+          all="All capabilities"
           value={filters.capability}
           options={valuesOf(catalog, ({ capabilities }) => capabilities)}
           onValue={(capability) => setFilters({ capability })}
@@ -63,7 +64,13 @@ export default function Models() {
             })}
             rows={found}
             keyOf={({ id }) => id}
-            empty={<NoModels isEmpty={catalog?.length === 0} isOperator={role === "operator"} />}
+            empty={
+              catalog?.length === 0 ? (
+                <NoModels />
+              ) : (
+                <NoMatches icon={Boxes} title="No matching models" onClear={clear} />
+              )
+            }
           />
         </Card>
       )}
@@ -72,19 +79,13 @@ export default function Models() {
   );
 }
 
-function NoModels({ isEmpty, isOperator }: { isEmpty: boolean; isOperator: boolean }) {
-  if (!isEmpty) {
-    return (
-      <Empty icon={Boxes} title="No model is like this">
-        Take off a filter, or search for less.
-      </Empty>
-    );
-  }
+function NoModels() {
+  const { role } = useSession();
   return (
-    <Empty icon={Boxes} title="No model to be asked">
-      {isOperator
-        ? "Set a provider's key in the environment, or write models into tollgate.yaml."
-        : "Your token may ask none. Whoever runs this service can change that."}
+    <Empty icon={Boxes} title="No models available">
+      {role === "operator"
+        ? "Set a provider's API key in the environment, or add models to tollgate.yaml."
+        : "Your token has access to no models. Ask the operator of the service."}
     </Empty>
   );
 }

@@ -18,16 +18,16 @@ export function ModelPanel({ model, onClose }: { model: Model; onClose: () => vo
         <p className="soft">{description}</p>
         {deprecated && (
           <Note tone="warn">
-            On its way out{shutdown_date !== null && `, gone on ${shutdown_date}`}
-            {replacement !== null && `; take ${replacement} instead`}.
+            Deprecated.{shutdown_date !== null && ` Shuts down on ${shutdown_date}.`}
+            {replacement !== null && ` Use ${replacement} instead.`}
           </Note>
         )}
         <div className="row">
           <Link className="button button-main" href={`/playground?model=${encodeURIComponent(id)}`}>
             <MessagesSquare size={15} aria-hidden="true" />
-            <span>Try it</span>
+            <span>Try in playground</span>
           </Link>
-          <CopyIcon text={id} label="Copy the id" />
+          <CopyIcon text={id} label="Copy ID" />
         </div>
         <Facts facts={factsOf(model)} />
         {routes !== null && (

@@ -40,13 +40,13 @@ export function Allowances({ organization, mayChange }: { organization: Organiza
       }
     >
       <Listing
-        caption="Allowances"
+        caption="Monthly allowances"
         list={list}
         columns={columnsOf(mayChange, (allowance) => setDoing({ what: "end", allowance }))}
         keyOf={({ id }) => id}
         skeletonRows={1}
         empty={
-          <Empty icon={CalendarClock} title="No monthly allowance">
+          <Empty icon={CalendarClock} title="No monthly allowances">
             Add one to grant the same credits every month.
           </Empty>
         }
@@ -61,25 +61,25 @@ function columnsOf(mayChange: boolean, onEnd: (allowance: Allowance) => void): C
   const columns: Column<Allowance>[] = [
     { head: "Per month", cell: ({ amount }) => <Credits value={amount} /> },
     {
-      head: "State",
+      head: "Status",
       cell: ({ ended_at }) => (
-        <Badge tone={ended_at === null ? "good" : "plain"}>{ended_at === null ? "active" : "ended"}</Badge>
+        <Badge tone={ended_at === null ? "good" : "plain"}>{ended_at === null ? "Active" : "Ended"}</Badge>
       ),
     },
-    { head: "Unspent credits", wideOnly: true, cell: ({ lapses }) => (lapses ? "expire each month" : "are kept") },
+    { head: "Unspent credits", wideOnly: true, cell: ({ lapses }) => (lapses ? "Expire each month" : "Carry over") },
     { head: "Started", wideOnly: true, cell: ({ begins_at }) => formatDate(begins_at) },
     { head: "Next grant", cell: ({ next_at, ended_at }) => (ended_at === null ? formatDate(next_at) : "–") },
   ];
   const end = (allowance: Allowance) =>
     allowance.ended_at === null && (
-      <IconButton icon={CircleStop} label="End the allowance" onClick={() => onEnd(allowance)} />
+      <IconButton icon={CircleStop} label="End allowance" onClick={() => onEnd(allowance)} />
     );
   return mayChange ? [...columns, { head: "Actions", right: true, cell: end }] : columns;
 }
 
 const REST = [
-  ["lapses", "Expire when the next month begins"],
-  ["stays", "Are kept"],
+  ["lapses", "Expire with the next monthly grant"],
+  ["stays", "Carry over"],
 ] as const;
 
 function CreateAllowance({ path, name, onClose }: { path: string; name: string; onClose: () => void }) {
@@ -130,7 +130,7 @@ function EndAllowance({ path, allowance, onClose }: EndAllowanceProps) {
   );
   return (
     <DialogForm
-      title="End the allowance?"
+      title="End allowance?"
       action="End allowance"
       danger
       attempt={end}
@@ -138,7 +138,7 @@ function EndAllowance({ path, allowance, onClose }: EndAllowanceProps) {
       onClose={onClose}
     >
       <p>
-        The credits of this month stay. Nothing is granted on {formatDate(allowance.next_at)} or later. An ended
+        Credits of this month are kept. No credits are granted on {formatDate(allowance.next_at)} or later. An ended
         allowance can't be restarted.
       </p>
     </DialogForm>

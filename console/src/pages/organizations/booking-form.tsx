@@ -34,7 +34,7 @@ export function BookingForm({ booking, summary, children, ...dialog }: BookingFo
       <Summary text={summary} />
       {booking.data?.repeated && (
         <p className="field-error" role="alert">
-          This reference was booked before. Nothing was booked now.
+          This reference was already used. Nothing was booked.
         </p>
       )}
     </DialogForm>

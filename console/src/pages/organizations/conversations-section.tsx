@@ -34,7 +34,7 @@ export function ConversationsSection({ organization }: SectionProps) {
       }
     >
       <div className="stack-small">
-        <div>{isOn ? <Badge tone="warn">stored for {days}</Badge> : <Badge>not stored</Badge>}</div>
+        <div>{isOn ? <Badge tone="warn">Stored for {days}</Badge> : <Badge>Not stored</Badge>}</div>
         <p>
           {isOn
             ? "Prompts and answers are stored. Only the operator can read them, on the page of each request. Viewing is logged in the audit log."
@@ -52,7 +52,7 @@ export function ConversationsSection({ organization }: SectionProps) {
 
 function useDaysInWords(): string {
   const { data } = useQuery(serviceFacts);
-  return data === undefined ? "some days" : daysInWords(data.conversation_days);
+  return data === undefined ? "a limited time" : daysInWords(data.conversation_days);
 }
 
 interface DialogProps extends SectionProps {
@@ -75,8 +75,8 @@ function SwitchKeeping({ organization, onClose }: DialogProps) {
     >
       {isOn ? (
         <p>
-          New prompts and answers are not stored. Stored ones stay until their {days} are over, or until you delete
-          them.
+          New prompts and answers are not stored. Data that is already stored is kept for {days}, or until you delete
+          it.
         </p>
       ) : (
         <p>
@@ -109,7 +109,7 @@ function RemoveKept({ organization, onRemoved, onClose }: DialogProps & { onRemo
     >
       <p>
         All stored prompts and answers of {organization.name} are deleted immediately. This cannot be undone. The
-        requests and their charges stay.
+        requests and their charges are kept.
         {organization.keeps_conversations && " New requests are stored again, unless you disable storage first."}
       </p>
     </DialogForm>

@@ -42,7 +42,7 @@ export function CreateOrganization({ onClose }: { onClose: () => void }) {
     >
       <TextField
         label="Name"
-        hint="You can grant credits on its page, which opens next."
+        hint="You can grant credits on the next page."
         maxLength={200}
         value={name}
         error={errors.name}

@@ -34,7 +34,7 @@ export function CreditForm({ organization, onClose }: CreditFormProps) {
       onSubmit={submit}
       onClose={onClose}
     >
-      <p>Refunded credits can be spent again. At most what was spent can be refunded.</p>
+      <p>Refunded credits can be spent again. You can refund at most the amount spent.</p>
       <TextField
         label="Credits"
         inputMode="decimal"
@@ -44,7 +44,7 @@ export function CreditForm({ organization, onClose }: CreditFormProps) {
       />
       <TextField
         label="Request"
-        hint="Address or id of the request that was charged. Leave blank for a goodwill refund."
+        hint="URL or ID of the charged request. Leave blank for a goodwill refund."
         value={holdId}
         onValue={setHoldId}
       />
@@ -55,7 +55,7 @@ export function CreditForm({ organization, onClose }: CreditFormProps) {
         value={reference}
         onValue={setReference}
       />
-      <TextField label="Note" hint="The reason." maxLength={200} value={note} onValue={setNote} />
+      <TextField label="Note" hint="Shown in the statement." maxLength={200} value={note} onValue={setNote} />
     </BookingForm>
   );
 }

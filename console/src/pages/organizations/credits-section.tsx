@@ -62,9 +62,9 @@ function Actions({ onDoing }: { onDoing: (doing: Doing) => void }) {
 
 function Balance({ organization: { credits } }: { organization: Organization }) {
   const tiles: [string, number, string][] = [
-    ["Credits left", credits.available, "Available"],
-    ["Held", credits.held, "For requests in progress"],
-    ["Spent", credits.used, "Charged so far"],
+    ["Available", credits.available, "Credits that can be spent"],
+    ["Held", credits.held, "Reserved for requests in progress"],
+    ["Spent", credits.used, "Total charged"],
     ["Granted", credits.total, "Total granted, less expired and revoked"],
   ];
   return (

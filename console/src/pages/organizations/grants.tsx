@@ -8,7 +8,11 @@ import type { Column } from "../../ui/table.tsx";
 import { Ago, Credits } from "../../ui/values.tsx";
 import { referenceInWords } from "./statement-words.ts";
 
-const TONES = { active: "good", pending: "accent", lapsed: "plain" } as const;
+const STATUSES = {
+  active: { tone: "good", word: "Active" },
+  pending: { tone: "accent", word: "Pending" },
+  lapsed: { tone: "plain", word: "Expired" },
+} as const;
 
 const COLUMNS: readonly Column<Grant>[] = [
   {
@@ -16,18 +20,18 @@ const COLUMNS: readonly Column<Grant>[] = [
     cell: ({ id, reference, source }) => (
       <span className="cell-two">
         <span className="wrap-anywhere">
-          {reference ? referenceInWords(reference) : source === "credit" ? "Refund" : "Without a reference"}
+          {reference ? referenceInWords(reference) : source === "credit" ? "Refund" : "No reference"}
         </span>
         <span className="mono faint wrap-anywhere wide-only">{id}</span>
       </span>
     ),
   },
-  { head: "State", cell: ({ state }) => <Badge tone={TONES[state]}>{state === "lapsed" ? "expired" : state}</Badge> },
+  { head: "Status", cell: ({ state }) => <Badge tone={STATUSES[state].tone}>{STATUSES[state].word}</Badge> },
   { head: "Amount", right: true, wideOnly: true, cell: ({ amount }) => <Credits value={amount} /> },
-  { head: "Left", right: true, cell: ({ remaining }) => <Credits value={remaining} /> },
+  { head: "Remaining", right: true, cell: ({ remaining }) => <Credits value={remaining} /> },
   { head: "Revoked", right: true, wideOnly: true, cell: ({ revoked }) => <Credits value={revoked} /> },
   { head: "Priority", right: true, wideOnly: true, cell: ({ priority }) => priority },
-  { head: "Since", wideOnly: true, cell: ({ effective_at }) => <Ago at={effective_at} /> },
+  { head: "Effective", wideOnly: true, cell: ({ effective_at }) => <Ago at={effective_at} /> },
   { head: "Expires", wideOnly: true, cell: ({ expires_at }) => <Ago at={expires_at} /> },
 ];
 
@@ -49,7 +53,9 @@ export function Grants({ organizationId, onRevoke }: GrantsProps) {
       skeletonRows={2}
       empty={
         <Empty icon={Coins} title="No credits yet">
-          {onRevoke ? "Its tokens get 402 until credits are granted." : "The operator of the service grants credits."}
+          {onRevoke
+            ? "Requests are refused with 402 until you grant credits."
+            : "The operator of the service grants credits."}
         </Empty>
       }
     />

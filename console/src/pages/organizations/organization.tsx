@@ -43,8 +43,8 @@ function Loaded({ organization }: { organization: Organization }) {
       about={
         <span className="row row-tight">
           <span className="mono wrap-anywhere">{organization.id}</span>
-          <CopyIcon text={organization.id} label="Copy the id" />
-          {isPaused && <Badge tone="warn">paused</Badge>}
+          <CopyIcon text={organization.id} label="Copy ID" />
+          {isPaused && <Badge tone="warn">Paused</Badge>}
         </span>
       }
       actions={
@@ -59,7 +59,7 @@ function Loaded({ organization }: { organization: Organization }) {
       }
     >
       {isPaused && (
-        <Note tone="warn">Paused: new requests of its tokens get 403 organization_paused. Its credits stay.</Note>
+        <Note tone="warn">Paused: new requests are refused with 403 organization_paused. Its credits are kept.</Note>
       )}
       <CreditsSection organization={organization} mayChange={organization.kind === "standard"} />
       <ConversationsSection organization={organization} />
@@ -69,7 +69,7 @@ function Loaded({ organization }: { organization: Organization }) {
             ["Limits", limitsInWords(organization.limits)],
             ["Created", formatDate(organization.created_at)],
             [
-              "See also",
+              "Related pages",
               <span key="links" className="row">
                 <Link href={`/${query}`}>Overview</Link>
                 <Link href={`/tokens${query}`}>Tokens</Link>

@@ -8,7 +8,7 @@ import { Button } from "../../ui/button.tsx";
 import { Listing } from "../../ui/listing.tsx";
 import { Card, Page } from "../../ui/page.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
-import { Badge, Empty } from "../../ui/states.tsx";
+import { Badge, Empty, NoMatches } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Credits } from "../../ui/values.tsx";
 import { Choice } from "../choice.tsx";
@@ -37,6 +37,7 @@ function OrganizationList() {
   const [isCreating, setCreating] = useState(false);
   const list = useList<Organization>("organizations", "/admin/v1/organizations", filters);
   const isFiltered = filters.search !== "" || filters.status !== "";
+  const clear = () => setFilters({ search: "", status: "" });
   return (
     <Page
       title="Organizations"
@@ -48,7 +49,7 @@ function OrganizationList() {
       }
     >
       <search className="toolbar" aria-label="Filter organizations">
-        <SearchField label="Name or id" value={filters.search} onValue={(search) => setFilters({ search })} />
+        <SearchField label="Name or ID" value={filters.search} onValue={(search) => setFilters({ search })} />
         <Choice
           label="Status"
           all="All statuses"
@@ -64,9 +65,13 @@ function OrganizationList() {
           columns={COLUMNS}
           keyOf={({ id }) => id}
           empty={
-            <Empty icon={Building2} title={isFiltered ? "No matching organizations" : "No organizations yet"}>
-              {isFiltered ? "Clear filters." : "Create one, grant it credits, and create a token for it."}
-            </Empty>
+            isFiltered ? (
+              <NoMatches icon={Building2} title="No matching organizations" onClear={clear} />
+            ) : (
+              <Empty icon={Building2} title="No organizations yet">
+                Create one, grant it credits, and create a token for it.
+              </Empty>
+            )
           }
         />
       </Card>
@@ -88,7 +93,7 @@ const COLUMNS: readonly Column<Organization>[] = [
     ),
   },
   { head: "Status", cell: (organization) => <OrganizationBadge organization={organization} /> },
-  { head: "Credits left", right: true, cell: (row) => <OfStandard of={row} value={row.credits.available} /> },
+  { head: "Available", right: true, cell: (row) => <OfStandard of={row} value={row.credits.available} /> },
   { head: "Held", right: true, wideOnly: true, cell: (row) => <OfStandard of={row} value={row.credits.held} /> },
   { head: "Spent", right: true, wideOnly: true, cell: (row) => <OfStandard of={row} value={row.credits.used} /> },
   { head: "Created", right: true, wideOnly: true, cell: ({ created_at }) => formatDate(created_at) },
@@ -100,6 +105,6 @@ function OfStandard({ of, value }: { of: Organization; value: number }) {
 }
 
 export function OrganizationBadge({ organization: { kind, status } }: { organization: Organization }) {
-  if (status === "paused") return <Badge tone="warn">paused</Badge>;
-  return kind === "playground" ? <Badge>guests</Badge> : <Badge tone="good">active</Badge>;
+  if (status === "paused") return <Badge tone="warn">Paused</Badge>;
+  return kind === "playground" ? <Badge>Guests</Badge> : <Badge tone="good">Active</Badge>;
 }

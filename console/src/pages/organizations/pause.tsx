@@ -21,7 +21,7 @@ export function PauseOrganization({ organization, onClose }: { organization: Org
         <p>Its tokens can be used again.</p>
       ) : (
         <p>
-          Answers in progress are completed and charged. New requests of all its tokens are refused with 403
+          Answers in progress are completed and charged. New requests with its tokens are refused with 403
           organization_paused until you resume it. Credits, tokens and limits stay as they are.
         </p>
       )}

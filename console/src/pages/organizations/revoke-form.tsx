@@ -14,7 +14,7 @@ interface RevokeFormProps {
 }
 
 const EXTENTS = [
-  ["some", "An amount"],
+  ["some", "Specific amount"],
   ["all", "All"],
 ] as const;
 
@@ -51,11 +51,8 @@ export function RevokeForm({ organization, grant, onClose }: RevokeFormProps) {
       onSubmit={submit}
       onClose={onClose}
     >
-      <p>
-        {formatAmount(available)} credits are neither spent nor held. Answers that are in progress keep the credits that
-        are held for them.
-      </p>
-      <Segments label="How much" value={extent} options={EXTENTS} onValue={setExtent} />
+      <p>{formatAmount(available)} credits can be revoked. Credits held for requests in progress are not affected.</p>
+      <Segments label="Amount" value={extent} options={EXTENTS} onValue={setExtent} />
       {!isAll && (
         <TextField
           label="Credits"
@@ -65,7 +62,7 @@ export function RevokeForm({ organization, grant, onClose }: RevokeFormProps) {
           onValue={setAmount}
         />
       )}
-      <TextField label="Note" hint="The reason." maxLength={200} value={note} onValue={setNote} />
+      <TextField label="Note" hint="Shown in the statement." maxLength={200} value={note} onValue={setNote} />
     </BookingForm>
   );
 }
@@ -76,5 +73,5 @@ function summaryOf(credits: number, available: number, source: string): string {
 }
 
 function summaryOfAll(available: number, source: string): string {
-  return `Revokes all credits of ${source} that are available then, ${formatAmount(available)} at present.`;
+  return `Revokes all available credits of ${source}, currently ${formatAmount(available)}.`;
 }

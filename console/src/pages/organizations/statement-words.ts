@@ -2,17 +2,17 @@ import type { StatementEntry } from "../../api/types.ts";
 import { countOf } from "../../format/numbers.ts";
 
 export const KIND_WORDS: Record<StatementEntry["kind"], string> = {
-  grant: "granted",
-  charge: "charged",
-  revoke: "revoked",
-  credit: "refunded",
-  lapse: "expired",
+  grant: "Granted",
+  charge: "Charged",
+  revoke: "Revoked",
+  credit: "Refunded",
+  lapse: "Expired",
 };
 
 /** What something was for; what an allowance grants is told by its day instead of its ids. */
 export function referenceInWords(reference: string): string {
   const day = /^allowance\/[^/]+\/(\d{4}-\d{2}-\d{2})$/.exec(reference)?.[1];
-  return day === undefined ? reference : `allowance of ${day}`;
+  return day === undefined ? reference : `Allowance ${day}`;
 }
 
 /** What an entry is about: the model and its tokens for a charge, what it was for else. */

@@ -22,6 +22,6 @@ test("a charge is told by its model and tokens, the rest by what it was for", ()
   const grant = { kind: "grant", tokens: null, reference: null, note: null, id: "grant_1" } as StatementEntry;
   expect(wordsOf(grant)).toBe("grant_1");
   expect(wordsOf({ ...grant, reference: "invoice 7" })).toBe("invoice 7");
-  expect(wordsOf({ ...grant, reference: "allowance/allowance_1/2026-11-21" })).toBe("allowance of 2026-11-21");
+  expect(wordsOf({ ...grant, reference: "allowance/allowance_1/2026-11-21" })).toBe("Allowance 2026-11-21");
   expect(wordsOf({ ...grant, kind: "revoke", reference: "r1", note: "by mistake" })).toBe("r1: by mistake");
 });

@@ -35,7 +35,7 @@ export function Statement({ organizationId }: { organizationId: string }) {
           <DayFields days={days} onDays={setDays} />
           <a className="button button-plain" href={`${BASE_PATH}${withQuery(`${base}.csv`, filter)}`} download>
             <Download size={15} strokeWidth={1.9} aria-hidden="true" />
-            <span>CSV</span>
+            <span>Export CSV</span>
           </a>
         </>
       }
@@ -47,7 +47,7 @@ export function Statement({ organizationId }: { organizationId: string }) {
         keyOf={({ at, kind: what, id, balance }) => [at, what, id, balance].join()}
         empty={
           <Empty icon={ReceiptText} title="No entries in this period">
-            Choose other dates or all entries.
+            Select other dates or all entries.
           </Empty>
         }
       />
@@ -56,10 +56,10 @@ export function Statement({ organizationId }: { organizationId: string }) {
 }
 
 const COLUMNS: readonly Column<StatementEntry>[] = [
-  { head: "When", cell: ({ at }) => <Moment at={at} /> },
-  { head: "What", cell: (entry) => <What entry={entry} /> },
+  { head: "Time", cell: ({ at }) => <Moment at={at} /> },
+  { head: "Description", cell: (entry) => <What entry={entry} /> },
   {
-    head: "Change",
+    head: "Amount",
     right: true,
     cell: ({ amount }) => <span className={amount > 0 ? "nowrap good" : "nowrap"}>{formatChange(amount)}</span>,
   },
@@ -85,7 +85,7 @@ function What({ entry }: { entry: StatementEntry }) {
 function DayFields({ days, onDays }: { days: Days; onDays: (days: Days) => void }) {
   const fields = [
     ["from", "From"],
-    ["to", "to"],
+    ["to", "To"],
   ] as const;
   return fields.map(([name, label]) => (
     <label key={name} className="row">

@@ -11,12 +11,12 @@ const PLACE = "16.6rem";
 export function Charts({ figures }: { figures: Overview | undefined }) {
   return (
     <>
-      <Card title="Spend" about="Credits a day, by model">
+      <Card title="Spend" about="Credits per day, by model">
         {figures === undefined ? (
           <Skeleton height={PLACE} />
         ) : (
           <Chart
-            title="Credits spent a day, by model"
+            title="Credits spent per day, by model"
             kind="bars"
             {...spendByModel(figures)}
             format={formatExactCredits}
@@ -26,12 +26,12 @@ export function Charts({ figures }: { figures: Overview | undefined }) {
         )}
       </Card>
       <div className="columns">
-        <Card title="Requests" about="A day, answered and failed">
+        <Card title="Requests" about="Per day, succeeded and failed">
           {figures === undefined ? (
             <Skeleton height={PLACE} />
           ) : (
             <Chart
-              title="Requests a day"
+              title="Requests per day"
               kind="bars"
               {...requestsAndErrors(figures)}
               format={formatCount}
@@ -41,7 +41,7 @@ export function Charts({ figures }: { figures: Overview | undefined }) {
             />
           )}
         </Card>
-        <Card title="Time to first token" about="From admission to the first piece of the answer">
+        <Card title="Time to first token" about="From the start of a request to the first token of its answer">
           {figures === undefined ? (
             <Skeleton height={PLACE} />
           ) : (

@@ -33,7 +33,7 @@ export function spendByModel({ days, top_models }: Overview): { series: Series[]
 export function requestsAndErrors({ days }: Overview): { series: Series[]; columns: Column[] } {
   return {
     series: [
-      { name: "Answered", color: "var(--series-1)" },
+      { name: "Succeeded", color: "var(--series-1)" },
       { name: "Failed", color: "var(--series-2)" },
     ],
     columns: days.map(({ day, requests, errors }) => ({
@@ -47,7 +47,7 @@ export function requestsAndErrors({ days }: Overview): { series: Series[]; colum
 export function firstTokenTimes({ days }: Overview): { series: Series[]; columns: Column[] } {
   return {
     series: [
-      { name: "p50", color: "var(--series-1)" },
+      { name: "Median", color: "var(--series-1)" },
       { name: "p95", color: "var(--series-2)" },
     ],
     columns: days.map(({ day, first_token_ms }) => ({

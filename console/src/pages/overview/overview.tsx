@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useSearchParams } from "wouter";
 import { overview as overviewQuery } from "../../api/queries.ts";
 import type { Overview as Figures } from "../../api/types.ts";
+import { countOf } from "../../format/numbers.ts";
 import { formatClock } from "../../format/times.ts";
 import { useSession } from "../../shell/session.ts";
 import { Segments } from "../../ui/field.tsx";
@@ -20,7 +21,7 @@ const RANGES = [
   ["7", "7 days"],
   ["30", "30 days"],
   ["90", "90 days"],
-  ["365", "Year"],
+  ["365", "1 year"],
 ] as const;
 type Range = (typeof RANGES)[number][0];
 const FIRST_RANGE: Range = "30";
@@ -49,7 +50,12 @@ export default function Overview() {
           {role === "operator" && (
             <OrganizationFilter value={organizationId} onValue={(id) => set("organization_id", id, "")} />
           )}
-          <Segments label="Range" value={range} options={RANGES} onValue={(value) => set("days", value, FIRST_RANGE)} />
+          <Segments
+            label="Period"
+            value={range}
+            options={RANGES}
+            onValue={(value) => set("days", value, FIRST_RANGE)}
+          />
         </>
       }
     >
@@ -62,7 +68,7 @@ export default function Overview() {
 function Freshness({ figures }: { figures: Figures | undefined }) {
   return (
     <span className="figures">
-      {figures === undefined ? "Adding up …" : `As of ${formatClock(figures.generated_at)}, days in UTC`}
+      {figures === undefined ? "Loading …" : `Updated at ${formatClock(figures.generated_at)} · days in UTC`}
     </span>
   );
 }
@@ -74,7 +80,7 @@ function Content({ figures }: { figures: Figures | undefined }) {
       <Tiles figures={figures} />
       {figures !== undefined && figures.pending_days > 0 && (
         <Note>
-          Older days are still being added up: {figures.pending_days} of this range are not in the figures yet.
+          Older days are still being aggregated: {countOf(figures.pending_days, "day")} of this period not included yet.
         </Note>
       )}
       {isUnused ? <Start /> : <Charts figures={figures} />}

@@ -9,17 +9,17 @@ export function Start() {
   const { role } = useSession();
   return (
     <Card>
-      <Empty icon={Sprout} title="No request in this range yet">
+      <Empty icon={Sprout} title="No requests in this period">
         {role === "operator" ? (
           <p>
             Create an <Link href="/organizations">organization</Link>, grant it credits, create a{" "}
-            <Link href="/tokens">token</Link>, and send a request. Or ask a model in the{" "}
-            <Link href="/playground">playground</Link>: it shows the code to call it, too.
+            <Link href="/tokens">token</Link>, and send a request. Or test a model in the{" "}
+            <Link href="/playground">playground</Link>, which also shows the code for your application.
           </p>
         ) : (
           <p>
-            Ask a model in the <Link href="/playground">playground</Link>: it shows the code to call it from your own
-            program, too.
+            Test a model in the <Link href="/playground">playground</Link>, which also shows the code for your
+            application.
           </p>
         )}
       </Empty>

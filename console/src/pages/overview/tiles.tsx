@@ -13,7 +13,7 @@ import { Skeleton } from "../../ui/states.tsx";
 /** The figures that are looked at first. */
 export function Tiles({ figures }: { figures: Overview | undefined }) {
   if (figures === undefined) {
-    const names = ["Credits left", "Spent", "Requests", "Failed", "Time to first token"];
+    const names = ["Available credits", "Spent", "Requests", "Failed", "Time to first token"];
     return (
       <dl className="tiles" aria-busy="true">
         {names.map((name) => (
@@ -26,11 +26,15 @@ export function Tiles({ figures }: { figures: Overview | undefined }) {
   const first = totals.first_token_ms;
   return (
     <dl className="tiles">
-      <Tile name="Credits left" figure={formatCredits(credits.available)} note={formatLasting(credits.days_left)} />
+      <Tile
+        name="Available credits"
+        figure={formatCredits(credits.available)}
+        note={formatLasting(credits.days_left)}
+      />
       <Tile
         name="Spent"
         figure={formatCredits(totals.spent)}
-        note={`${formatCredits(credits.spent_per_day)} a day over the last week`}
+        note={`${formatCredits(credits.spent_per_day)} per day over the last 7 days`}
       />
       <Tile
         name="Requests"
@@ -45,7 +49,7 @@ export function Tiles({ figures }: { figures: Overview | undefined }) {
       <Tile
         name="Time to first token"
         figure={first === null ? "–" : formatDuration(first.p50)}
-        note={first === null ? "Nothing measured yet" : `Half are faster; 95 % within ${formatDuration(first.p95)}`}
+        note={first === null ? "No data yet" : `Median; p95 ${formatDuration(first.p95)}`}
       />
     </dl>
   );

@@ -40,7 +40,7 @@ export function Tops({ figures }: { figures: Overview | undefined }) {
   const organizations = figures?.top_organizations ?? [];
   return (
     <div className="columns">
-      <Card title="Models" about="By what they cost in this range" flush>
+      <Card title="Models" about="By spend in this period" flush>
         <Table
           caption="Top models"
           columns={columnsOf<Row<"top_models">>(
@@ -53,7 +53,7 @@ export function Tops({ figures }: { figures: Overview | undefined }) {
           empty={null}
         />
       </Card>
-      <Card title="Tokens" about="By what they cost in this range" flush>
+      <Card title="Tokens" about="By spend in this period" flush>
         <Table
           caption="Top tokens"
           columns={columnsOf<Row<"top_tokens">>("Token", (row) => <TokenLink {...row} />, most(figures?.top_tokens))}
@@ -63,7 +63,7 @@ export function Tops({ figures }: { figures: Overview | undefined }) {
         />
       </Card>
       {role === "operator" && organizations.length > 0 && (
-        <Card title="Organizations" about="By what they cost in this range" flush>
+        <Card title="Organizations" about="By spend in this period" flush>
           <Table
             caption="Top organizations"
             columns={columnsOf<Row<"top_organizations">>(

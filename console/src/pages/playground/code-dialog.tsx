@@ -6,27 +6,27 @@ import { Dialog } from "../../ui/dialog.tsx";
 import { Segments } from "../../ui/field.tsx";
 
 const LANGUAGES = {
-  curl: { label: "curl", write: curlOf, needs: "Needs a token in the variable TOLLGATE_TOKEN." },
+  curl: { label: "curl", write: curlOf, needs: "Set TOLLGATE_TOKEN to an API token." },
   typescript: {
     label: "TypeScript",
     write: typescriptOf,
-    needs: "Needs npm install openai, and a token in the variable TOLLGATE_TOKEN.",
+    needs: "Run npm install openai, and set TOLLGATE_TOKEN to an API token.",
   },
   python: {
     label: "Python",
     write: pythonOf,
-    needs: "Needs pip install openai, and a token in the variable TOLLGATE_TOKEN.",
+    needs: "Run pip install openai, and set TOLLGATE_TOKEN to an API token.",
   },
 } as const;
 type Language = keyof typeof LANGUAGES;
 
-/** The same request as code to paste. */
+/** Code for this request to paste. */
 export function CodeDialog({ body, onClose }: { body: CallBody; onClose: () => void }) {
   const [language, setLanguage] = useState<Language>("curl");
   const { write, needs } = LANGUAGES[language];
   const code = write({ baseUrl: apiBaseUrl(), body: { ...body, stream: true } });
   return (
-    <Dialog title="The same request as code" onClose={onClose} className="dialog-wide">
+    <Dialog title="Code for this request" onClose={onClose} className="dialog-wide">
       <div className="dialog-body">
         <div className="row spread">
           <Segments

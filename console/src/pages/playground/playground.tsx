@@ -92,7 +92,7 @@ export default function Playground() {
 function About({ organizationId }: { organizationId: string | null }) {
   const isStored = useIsStored(organizationId);
   const { data } = useQuery(serviceFacts);
-  const days = data === undefined ? "some days" : daysInWords(data.conversation_days);
+  const days = data === undefined ? "a limited time" : daysInWords(data.conversation_days);
   return (
     <>
       Test a model.
@@ -140,8 +140,9 @@ function GuestNote() {
   return (
     <Note>
       <p>
-        You are a guest: {formatCount(guests.requests_per_minute)} requests per minute, {formatCount(guests.max_tokens)}{" "}
-        tokens per answer, and {formatCount(guests.tokens_per_day)} tokens per day for all guests. It is free of charge.
+        You are a guest. Free of charge: {formatCount(guests.requests_per_minute)} requests per minute,{" "}
+        {formatCount(guests.max_tokens)} tokens per answer, and {formatCount(guests.tokens_per_day)} tokens per day
+        shared by all guests.
       </p>
     </Note>
   );

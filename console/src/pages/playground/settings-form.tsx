@@ -70,7 +70,7 @@ export function SettingsForm(props: SettingsFormProps) {
       <Temperature value={settings.temperature} onValue={(temperature) => onSettings({ temperature })} />
       <TextField
         label="Max output tokens"
-        hint="max_tokens. Leave blank for as many as the model and the credits allow."
+        hint="max_tokens. Leave blank for the most that the model and the credits allow."
         inputMode="numeric"
         placeholder={maxTokens === null ? "" : `1 to ${maxTokens}`}
         value={settings.maxTokens}
@@ -98,7 +98,7 @@ function Temperature({ value, onValue }: { value: number | null; onValue: (value
     <div className="stack-small">
       <Field
         label={`Temperature${value === null ? "" : `: ${value}`}`}
-        hint={value === null ? "The default of the model." : "0 is consistent, 1 is varied."}
+        hint={value === null ? "The default of the model applies." : "Lower is more consistent, higher is more varied."}
       >
         {(attributes) => (
           <input

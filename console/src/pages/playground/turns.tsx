@@ -76,7 +76,7 @@ function Question({ turn, mayAsk, onAgain }: QuestionProps) {
     return (
       <div className="question question-edited">
         <textarea
-          aria-label="Edit the message"
+          aria-label="Edit message"
           // biome-ignore lint/a11y/noAutofocus: it takes the place of the button that was pressed
           autoFocus
           rows={3}
@@ -110,12 +110,12 @@ function Answer({ turn: { content, state, figures, failure } }: { turn: Turn }) 
   return (
     <div className="answer">
       {content !== "" && <Markdown text={content} />}
-      {state === "streaming" && <span className="caret" role="status" aria-label="Answering" />}
+      {state === "streaming" && <span className="caret" role="status" aria-label="Generating" />}
       {state === "failed" && <Failure error={failure} />}
       {figures !== undefined && (
         <div className="answer-foot">
           <p className="small faint figures">{figuresInWords(figures, state === "stopped")}</p>
-          {content !== "" && <CopyIcon text={content} label="Copy the answer" />}
+          {content !== "" && <CopyIcon text={content} label="Copy answer" />}
         </div>
       )}
     </div>

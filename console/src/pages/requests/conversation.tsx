@@ -22,7 +22,7 @@ export default function Conversation({ id }: { id: string }) {
   return (
     <section className="stack-small" aria-label="Conversation">
       {is_truncated && (
-        <Note tone="warn">It was too long to be kept whole: earlier messages, or the ends of texts, are missing.</Note>
+        <Note tone="warn">Too long to store in full: earlier messages or the ends of texts are missing.</Note>
       )}
       {instructions !== undefined && (
         <Said who="instructions">
@@ -36,16 +36,16 @@ export default function Conversation({ id }: { id: string }) {
         </Said>
       ))}
       {answer === null ? (
-        <p className="soft">Nothing of an answer was delivered.</p>
+        <p className="soft">No answer was delivered.</p>
       ) : (
-        <Said who={`answer, ${answer.finish_reason ?? "cut off"}`}>
+        <Said who={`assistant, ${answer.finish_reason ?? "incomplete"}`}>
           <Words message={answer.message} />
         </Said>
       )}
       <Said who="parameters">
         <Code text={JSON.stringify(parameters, null, 2)} />
       </Said>
-      <p className="small faint">Kept until {formatMoment(kept_until)}.</p>
+      <p className="small faint">Stored until {formatMoment(kept_until)}.</p>
     </section>
   );
 }

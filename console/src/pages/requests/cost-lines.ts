@@ -3,7 +3,7 @@ import type { PricesByClass, TokensByClass } from "../../api/types.ts";
 const NAMES: Record<keyof TokensByClass, string> = {
   input: "Input",
   cached_input: "Cached input",
-  cache_write: "Written to the cache",
+  cache_write: "Cache write",
   output: "Output",
   reasoning: "Reasoning",
 };

@@ -7,9 +7,9 @@ import { costLines } from "./cost-lines.ts";
 
 const BASES = {
   reported: "Reported by the provider",
-  counted: "Counted: the provider sent no usable report",
-  bounded: "Limited: the provider reported more than the request allows",
-  estimated: "Estimated: the client disconnected before the output was visible",
+  counted: "Counted by Tollgate, because the provider sent no valid usage",
+  bounded: "Capped, because the provider reported more than the request allows",
+  estimated: "Estimated, because the client disconnected before any output was visible",
 };
 
 /** Tokens by class at their prices, what was held, and what was charged on what grounds. */
@@ -21,10 +21,10 @@ export function Costs({ detail }: { detail: RequestDetail }) {
       {lines.length > 0 && (
         <div className="boxed">
           <Table
-            caption="Tokens by class"
+            caption="Token usage"
             columns={[
-              { head: "Tokens", cell: ({ name }) => name },
-              { head: "Count", right: true, cell: ({ count }) => formatCount(count) },
+              { head: "Type", cell: ({ name }) => name },
+              { head: "Tokens", right: true, cell: ({ count }) => formatCount(count) },
               { head: "Per million", right: true, cell: ({ price }) => formatExactCredits(price) },
               { head: "Credits", right: true, cell: ({ cost }) => formatExactCredits(cost) },
             ]}
@@ -43,12 +43,12 @@ function charge(detail: RequestDetail) {
   const { status, held, charged, basis, shortfall, draws } = detail;
   const isRunning = status === "running";
   const facts: (readonly [string, ReactNode])[] = [
-    ["Held", `${formatExactCredits(held)} credits${isRunning ? "" : ", until it ended"}`],
-    ["Charged", isRunning ? "not yet" : <strong key="charged">{formatExactCredits(charged)} credits</strong>],
+    ["Held", `${formatExactCredits(held)} credits${isRunning ? "" : " until the request ended"}`],
+    ["Charged", isRunning ? "Not yet" : <strong key="charged">{formatExactCredits(charged)} credits</strong>],
   ];
   if (basis !== null) facts.push(["Token count", BASES[basis]]);
-  if (detail.credited > 0) facts.push(["Given back", `${formatExactCredits(detail.credited)} credits, by hand`]);
-  if (shortfall > 0) facts.push(["Not covered", `${formatExactCredits(shortfall)} credits were beyond what was held`]);
+  if (detail.credited > 0) facts.push(["Refunded", `${formatExactCredits(detail.credited)} credits by an operator`]);
+  if (shortfall > 0) facts.push(["Not covered", `${formatExactCredits(shortfall)} credits above the held amount`]);
   if (draws.length > 0) {
     const lines = draws.map(({ grant_id, amount }) => (
       <span key={grant_id} className="row row-tight spread">
@@ -56,7 +56,7 @@ function charge(detail: RequestDetail) {
         <span className="figures">{formatExactCredits(amount)}</span>
       </span>
     ));
-    facts.push([isRunning ? "Held of" : "Taken from", lines]);
+    facts.push([isRunning ? "Held from grants" : "Charged to grants", lines]);
   }
   return facts;
 }

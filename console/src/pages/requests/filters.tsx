@@ -41,7 +41,7 @@ export function Filters({ values, onValues }: FiltersProps) {
   const organizationId = organization?.id ?? values.organization_id;
   return (
     <search className="toolbar" aria-label="Filter requests">
-      <SearchField label="Request id" value={values.request_id} onValue={(request_id) => onValues({ request_id })} />
+      <SearchField label="Request ID" value={values.request_id} onValue={(request_id) => onValues({ request_id })} />
       {role === "operator" && (
         <OrganizationFilter
           value={values.organization_id}

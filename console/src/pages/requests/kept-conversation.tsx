@@ -19,7 +19,7 @@ export function KeptConversation({ detail }: { detail: RequestDetail }) {
       {!mayRead && <p className="soft">{reasonOf(detail, role === "operator")}</p>}
       {mayRead && !isOpen && (
         <>
-          <p className="soft">They are kept. That you read them is recorded.</p>
+          <p className="soft">Stored. Viewing is logged.</p>
           <div>
             <Button icon={MessageSquareText} onClick={() => setOpen(true)}>
               Show prompt and answer
@@ -39,20 +39,20 @@ export function KeptConversation({ detail }: { detail: RequestDetail }) {
 /** Why they are not shown. */
 function reasonOf(detail: RequestDetail, isOperator: boolean): ReactNode {
   const { organization_id, status } = detail;
-  if (detail.has_conversation) return "They are kept, for the operator of the service alone to read.";
+  if (detail.has_conversation) return "Stored. Only the operator of the service can view them.";
   if (!detail.keeps_conversations) {
     const page = `/organizations/${encodeURIComponent(organization_id)}`;
     return (
       <>
-        Prompts and answers are not kept for this organization.{" "}
+        Prompts and answers are not stored for this organization.{" "}
         {isOperator && (
           <>
-            That is turned on <Link href={page}>on its page</Link>, for requests from then on.
+            You can enable storage for new requests on the <Link href={page}>organization page</Link>.
           </>
         )}
       </>
     );
   }
-  if (status === "running") return "They are kept when the request has ended.";
-  return "Nothing is kept of this request, though its organization has prompts and answers kept: it is older than that, or past its days, or was removed or dropped.";
+  if (status === "running") return "They are stored when the request ends.";
+  return "No data is stored for this request: it was sent before storage was enabled, its retention period is over, or its data was deleted or could not be stored.";
 }

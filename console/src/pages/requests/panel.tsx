@@ -36,7 +36,7 @@ function Explained({ detail }: { detail: RequestDetail }) {
           <StatusBadge status={status} />
           {failure !== null && <Badge tone="bad">{failure}</Badge>}
           {detail.is_streamed !== null && <Badge>{detail.is_streamed ? "Streamed" : "Not streamed"}</Badge>}
-          {detail.is_idempotent && <Badge>Idempotency-Key: the answer is kept for 24 h</Badge>}
+          {detail.is_idempotent && <Badge>Idempotency-Key: answer stored for 24 hours</Badge>}
         </div>
         <p className="soft">{STATUS_MEANINGS[status]}</p>
       </div>
@@ -91,7 +91,7 @@ function Identity({ detail }: { detail: RequestDetail }) {
   return (
     <Facts
       facts={[
-        ["Request id", withCopy(detail.request_id, "Copy the request id")],
+        ["Request ID", withCopy(detail.request_id, "Copy request ID")],
         ["Organization", detail.organization_name ?? detail.organization_id],
         ["Token", detail.token_name ?? detail.token_id],
         ["Model", detail.model ?? "–"],
@@ -113,14 +113,14 @@ function providerRecord(
   withCopy: (text: string, label: string) => ReactNode,
 ): (readonly [string, ReactNode])[] {
   const facts: (readonly [string, ReactNode])[] = [];
-  if (id !== null) facts.push(["Provider's response", withCopy(id, "Copy the provider's response id")]);
-  if (cost !== null) facts.push(["Provider's cost", `${cost}, in the provider's own unit`]);
+  if (id !== null) facts.push(["Provider response ID", withCopy(id, "Copy provider response ID")]);
+  if (cost !== null) facts.push(["Provider cost", `${cost} in the provider's own unit`]);
   return facts;
 }
 
 function Attempts({ detail: { attempts, status } }: { detail: RequestDetail }) {
   if (attempts.length === 0 && status !== "complete") return null;
-  if (attempts.length === 0) return <p className="small faint">The first route that was tried answered.</p>;
+  if (attempts.length === 0) return <p className="small faint">Answered by the first route.</p>;
   return (
     <section className="stack-small">
       <h3>Attempts</h3>
@@ -142,17 +142,17 @@ function Attempts({ detail: { attempts, status } }: { detail: RequestDetail }) {
 /** A provider's report that was not charged. */
 function reportInWords({ input, cached_input, cache_write, output, reasoning }: RequestDetail["tokens"]): string {
   const prompt = formatCount(input + cached_input + cache_write);
-  return `Reported ${prompt} input and ${formatCount(output + reasoning)} output tokens`;
+  return `The provider reported ${prompt} input and ${formatCount(output + reasoning)} output tokens`;
 }
 
 function Timings({ detail }: { detail: RequestDetail }) {
   const { status, created_at, ended_at, first_token_ms, duration_ms } = detail;
   return (
     <section className="stack-small">
-      <h3>Times</h3>
+      <h3>Timing</h3>
       <Facts
         facts={[
-          ["Admitted", formatMoment(created_at)],
+          ["Started", formatMoment(created_at)],
           ["First token", first_token_ms === null ? "–" : `after ${formatDuration(first_token_ms)}`],
           ["Ended", ended_at === null ? (status === "running" ? "Not yet" : "–") : formatMoment(ended_at)],
           ["Duration", duration_ms === null ? "–" : formatDuration(duration_ms)],

@@ -34,10 +34,10 @@ export default function Requests() {
   return (
     <Page
       title="Requests"
-      about="Requests with their status, cost and duration. Refused requests are sampled and kept for seven days. Prompts and answers are stored only where the operator has enabled it; answers to requests with an Idempotency-Key are stored for 24 hours."
+      about="Requests with their status, cost and duration. Refused requests are sampled and kept for seven days. Prompts and answers are stored only if the operator enables it. Answers to requests with an Idempotency-Key are stored for 24 hours."
       actions={
         <Segments
-          label="Live: refreshes every three seconds. Paused: does not refresh"
+          label="Auto-refresh every three seconds"
           value={pace}
           options={[
             ["live", "Live"],
@@ -82,13 +82,13 @@ function NoRequests({ isFiltered: isNarrowed, hasMore }: { isFiltered: boolean; 
   if (isNarrowed) {
     return (
       <Empty icon={ListTree} title="No matching requests">
-        Clear filters, or choose a longer period.
+        Clear filters, or select a longer period.
       </Empty>
     );
   }
   return (
     <Empty icon={ListTree} title="No requests yet">
-      Send one with a <Link href="/tokens">token</Link>, or from the <Link href="/playground">playground</Link>: it
+      Send one with a <Link href="/tokens">token</Link> or from the <Link href="/playground">playground</Link>. It
       appears here while it runs.
     </Empty>
   );

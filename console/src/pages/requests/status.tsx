@@ -14,7 +14,7 @@ const TONES = {
 
 export const STATUS_WORDS: Record<Status, string> = {
   running: "Running",
-  complete: "Complete",
+  complete: "Completed",
   client_left: "Client disconnected",
   failed: "Failed",
   recovered: "Recovered after a crash",
@@ -23,11 +23,11 @@ export const STATUS_WORDS: Record<Status, string> = {
 
 /** What each ending means for the charge. */
 export const STATUS_MEANINGS: Record<Status, string> = {
-  running: "In progress. Its maximum cost is held.",
+  running: "In progress. The maximum cost is held.",
   complete: "Completed and charged.",
-  client_left: "The client disconnected before the end. What had been produced until then was charged.",
+  client_left: "The client disconnected. Output generated until then was charged.",
   failed: "The answer could not be completed.",
-  recovered: "The process ended before the charge. What is known to have been sent was charged.",
+  recovered: "The service stopped before the charge. Output known to have been delivered was charged at the restart.",
   refused: "Answered with an error. Nothing was held or charged.",
 };
 

@@ -9,7 +9,11 @@ import { Ago } from "../../ui/values.tsx";
 import { limitsInWords } from "../limits-fields.tsx";
 import { SCOPE_WORDS } from "./draft.ts";
 
-const TONES = { active: "good", expired: "warn", revoked: "plain" } as const;
+const STATUSES = {
+  active: { tone: "good", word: "Active" },
+  expired: { tone: "warn", word: "Expired" },
+  revoked: { tone: "plain", word: "Revoked" },
+} as const;
 
 type Act = (what: "rotate" | "revoke", token: Token) => void;
 
@@ -21,7 +25,7 @@ export function columnsOf(isOperator: boolean, onAct: Act): Column<Token>[] {
       wideOnly: true,
       cell: ({ organization_name }) => <span className="wrap-anywhere">{organization_name}</span>,
     },
-    { head: "Status", cell: ({ status }) => <Badge tone={TONES[status]}>{status}</Badge> },
+    { head: "Status", cell: ({ status }) => <Badge tone={STATUSES[status].tone}>{STATUSES[status].word}</Badge> },
     { head: "Permissions", wideOnly: true, cell: (token) => <Rights token={token} /> },
     { head: "Spending cap", wideOnly: true, cell: ({ cap }) => <Cap cap={cap} /> },
     { head: "Last used", wideOnly: true, cell: ({ last_used_at }) => <Ago at={last_used_at} /> },
@@ -43,7 +47,8 @@ function Name({ token: { id, name, prefix } }: { token: Token }) {
 }
 
 function Rights({ token: { scopes, models, limits } }: { token: Token }) {
-  const may = scopes.length === SCOPE_WORDS.length ? "Full access" : scopes.join(", ");
+  const labels = SCOPE_WORDS.filter(([scope]) => scopes.includes(scope)).map(([, label]) => label);
+  const may = labels.length === SCOPE_WORDS.length ? "Full access" : labels.join(", ");
   const which = models === null ? "all models" : countOf(models.length, "model");
   return (
     <span className="cell-two" title={models?.join(", ")}>
@@ -57,7 +62,7 @@ function Rights({ token: { scopes, models, limits } }: { token: Token }) {
 }
 
 function Cap({ cap }: { cap: Token["cap"] }) {
-  if (cap === null) return <span className="faint">none</span>;
+  if (cap === null) return <span className="faint">None</span>;
   const share = cap.amount > 0 ? Math.min(1, (cap.spent + cap.held) / cap.amount) : 1;
   return (
     <span className="cell-two">

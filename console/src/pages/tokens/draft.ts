@@ -40,10 +40,10 @@ export function readDraft(draft: TokenDraft, nowMs: number): Outcome {
     errors[field] = read.error;
     return otherwise;
   };
-  if (draft.organizationId === "") errors.organizationId = "Choose an organization.";
+  if (draft.organizationId === "") errors.organizationId = "Select an organization.";
   if (draft.name.trim() === "") errors.name = "Enter a name.";
-  if (draft.scopes.size === 0) errors.scopes = "Choose at least one.";
-  if (draft.models?.size === 0) errors.models = "Choose at least one, or all models.";
+  if (draft.scopes.size === 0) errors.scopes = "Select at least one scope.";
+  if (draft.models?.size === 0) errors.models = "Select at least one model, or all models.";
   const limits = readLimits(draft.limits);
   const cap = take("cap", readOptionalCredits(draft.cap), null);
   const token: NewToken = {

@@ -19,14 +19,14 @@ export function RevokeToken({ token, onClose }: { token: Token; onClose: () => v
       onClose={onClose}
     >
       <p>
-        Its requests are refused (401) within 1 s on one node and within 5 s on every node. Answers that are running end
-        as they would have. This cannot be undone; to replace a token without a gap, rotate it.
+        Requests with this token are refused with 401 within 1 second on one node and within 5 seconds on all nodes.
+        Answers in progress are completed. This cannot be undone. To replace a token without downtime, rotate it.
       </p>
       <Facts
         facts={[
           ["Token", <span key="prefix" className="mono">{`${token.prefix}…`}</span>],
           ["Organization", token.organization_name],
-          ["Last used", <Ago key="used" at={token.last_used_at} never="Never used" />],
+          ["Last used", <Ago key="used" at={token.last_used_at} never="Never" />],
         ]}
       />
     </DialogForm>

@@ -30,19 +30,17 @@ export function RotateToken({ token, onClose }: { token: Token; onClose: () => v
   return (
     <DialogForm
       title={`Rotate ${token.name}`}
-      action={wasRotated ? "Replace successor" : "Rotate token"}
+      action={wasRotated ? "Replace new token" : "Rotate token"}
       attempt={rotate}
       onSubmit={() => rotate.mutate({ overlap_seconds: Number(overlap), ...(wasRotated && { replace: true }) })}
       onClose={onClose}
     >
       {wasRotated ? (
-        <p>
-          This token was already rotated. If its successor was never used, you can revoke that one and create another.
-        </p>
+        <p>This token was already rotated. If the new token was never used, you can revoke it and create another.</p>
       ) : (
         <p>
-          A new token replaces it, with the same organization, scopes, models, limits and lifetime. The old one keeps
-          working during the overlap, so that you can deploy the new one first. Both share one spending cap.
+          The new token has the same organization, scopes, models, limits and lifetime. The old token keeps working
+          during the overlap, so that you can deploy the new one first. Both share one spending cap.
         </p>
       )}
       <SelectField label="Overlap" value={overlap} options={OVERLAPS} onValue={setOverlap} />

@@ -44,7 +44,7 @@ function Secret({ title, token, note }: ShownSecret) {
       </div>
       <footer className="dialog-foot">
         <p role="status" className="dialog-question">
-          {isReminded && "Choose Done once you have copied the token."}
+          {isReminded && "Copy the token, then click Done."}
         </p>
         <Button look="main" onClick={confirmSecret}>
           Done

@@ -7,7 +7,7 @@ import { Button } from "../../ui/button.tsx";
 import { Listing } from "../../ui/listing.tsx";
 import { Card, Page } from "../../ui/page.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
-import { Empty } from "../../ui/states.tsx";
+import { Empty, NoMatches } from "../../ui/states.tsx";
 import { Choice } from "../choice.tsx";
 import { OrganizationFilter } from "../organization-filter.tsx";
 import { useFilters } from "../use-filters.ts";
@@ -30,6 +30,7 @@ export default function Tokens() {
   const [doing, setDoing] = useState<Doing>(null);
   const list = useList<Token>("tokens", "/admin/v1/tokens", filters);
   const isFiltered = Object.values(filters).some((value) => value !== "");
+  const clear = () => setFilters({ search: "", organization_id: "", status: "" });
   return (
     <Page
       title="Tokens"
@@ -43,7 +44,7 @@ export default function Tokens() {
       }
     >
       <search className="toolbar" aria-label="Filter tokens">
-        <SearchField label="Name, id or prefix" value={filters.search} onValue={(search) => setFilters({ search })} />
+        <SearchField label="Name, ID or prefix" value={filters.search} onValue={(search) => setFilters({ search })} />
         {isOperator && (
           <OrganizationFilter
             value={filters.organization_id}
@@ -64,7 +65,7 @@ export default function Tokens() {
           list={list}
           columns={columnsOf(isOperator, (what, token) => setDoing({ what, token }))}
           keyOf={({ id }) => id}
-          empty={<NoTokens isFiltered={isFiltered} isOperator={isOperator} />}
+          empty={isFiltered ? <NoMatches icon={KeyRound} title="No matching tokens" onClear={clear} /> : <NoTokens />}
         />
       </Card>
       <Dialogs doing={doing} organizationId={filters.organization_id} onClose={() => setDoing(null)} />
@@ -72,17 +73,11 @@ export default function Tokens() {
   );
 }
 
-function NoTokens({ isFiltered, isOperator }: { isFiltered: boolean; isOperator: boolean }) {
-  if (isFiltered) {
-    return (
-      <Empty icon={KeyRound} title="No matching tokens">
-        Clear filters.
-      </Empty>
-    );
-  }
+function NoTokens() {
+  const { role } = useSession();
   return (
     <Empty icon={KeyRound} title="No tokens yet">
-      {isOperator
+      {role === "operator"
         ? "Applications need a token to call models. Create one for the organization that pays."
         : "The operator of the service creates tokens for your organization."}
     </Empty>
