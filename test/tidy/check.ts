@@ -1,5 +1,5 @@
 import { checkCode } from "./code.ts";
-import { checkCycles, checkDeadFiles } from "./graph.ts";
+import { checkCycles, checkDeadFiles, checkSmallFiles, checkTypeNames } from "./graph.ts";
 import { checkLayers } from "./layers.ts";
 import { parseSource, type Source, type TextFile, type Violation } from "./source.ts";
 import { checkText } from "./text.ts";
@@ -17,7 +17,14 @@ export function checkFiles(files: readonly TextFile[]): Violation[] {
     ...[...sources.values()].flatMap((source) => [...checkLayers(source), ...checkCode(source)]),
     ...checkCycles(sources),
     ...checkDeadFiles(sources),
+    ...checkSmallFiles(sources),
+    ...checkTypeNames(sources),
   ];
+}
+
+/** A violation without its line, as `exceptions.ts` lists it. */
+export function toException({ path, rule, message }: Violation): string {
+  return `${path} [${rule}] ${message}`;
 }
 
 /** One line a violation: where it is, which rule, and what is wrong. */

@@ -18,9 +18,12 @@ const CATEGORIES_OF_THE_API = new Set(["src/api/model.ts"]);
 const SQL =
   /^\s*(select\s[\s\S]*\sfrom\s|insert\s+(or\s+\w+\s+)?into\s|update\s+\w+\s+set\s|delete\s+from\s|create\s+(unique\s+)?(table|index)\s|alter\s+table\s|pragma\s+\w|begin\s+(immediate|isolation))/;
 
-/** Every rule about what stands in one source. */
+const COMMENTED_FOLDERS = /^(src|test|bench|scripts|console\/src)\//;
+const COMMENT_OPENING = /^(?:\*\s*)?(What|Of|Whether|Whoever|Where|How)\b/;
+
+/** Checks the rules that concern one source. */
 export function checkCode(source: Source): Violation[] {
-  const violations: Violation[] = [];
+  const violations: Violation[] = checkComments(source);
   const report = (node: { start: number }, rule: string, message: string) =>
     violations.push({ path: source.path, line: source.lineOf(node.start), rule, message });
   const lines = source.text.trimEnd().split("\n").length;
@@ -35,6 +38,16 @@ export function checkCode(source: Source): Violation[] {
     for (const rule of rules) rule(node, { source, ancestors, report });
   });
   return violations;
+}
+
+/** A comment begins with a verb in the third person or with the noun, and not with a question word. */
+function checkComments({ path, comments }: Source): Violation[] {
+  if (!COMMENTED_FOLDERS.test(path)) return [];
+  return comments.flatMap(({ text, line }) => {
+    const word = COMMENT_OPENING.exec(text)?.[1];
+    const message = `the comment begins with "${word}"; begin with a verb in the third person or with the noun`;
+    return word === undefined ? [] : [{ path, line, rule: "comments", message }];
+  });
 }
 
 interface Context {

@@ -7,7 +7,7 @@ const SKIPPED = new Set(["node_modules", "dist"]);
 const TEXT = new Set([".ts", ".tsx", ".js", ".css", ".html", ".md", ".json", ".sql", ".yaml", ".yml", ".sh", ""]);
 const LOCK = "package-lock.json";
 
-/** Every text file of the project: its folders, and what stands at its root. */
+/** Reads every text file of the project, in its folders and at its root, in the order of their paths. */
 export function projectFiles(root: string): TextFile[] {
   const atRoot = readdirSync(root, { withFileTypes: true });
   const paths = atRoot.filter((entry) => entry.isFile() && !entry.name.startsWith(".")).map((entry) => entry.name);
@@ -16,6 +16,7 @@ export function projectFiles(root: string): TextFile[] {
   }
   return paths
     .filter((path) => TEXT.has(extname(path)) && !path.endsWith(LOCK))
+    .sort()
     .map((path) => ({ path, text: readFileSync(join(root, path), "utf8") }));
 }
 

@@ -1,6 +1,10 @@
 import { isTest } from "./layers.ts";
-import type { Source, Violation } from "./source.ts";
+import type { AstNode, Source, Violation } from "./source.ts";
 
+const SMALL_FILE_LINES = 40;
+/** Each file of these folders is a row of a table, however small. */
+const TABLES = ["src/http/routes/", "src/providers/registry/", "src/providers/ai-sdk/wires/", "src/catalog/facts/"];
+const TYPES = new Set(["TSInterfaceDeclaration", "TSTypeAliasDeclaration", "ClassDeclaration"]);
 const ENTRIES = ["src/main.ts", "console/src/main.tsx"];
 
 /** Imports that name no file, and circles of imports, types included. */
@@ -36,6 +40,44 @@ export function checkDeadFiles(sources: Map<string, Source>): Violation[] {
     return !(isProduct ? serving : tested).has(path);
   });
   return dead.map((path) => ({ path, line: 1, rule: "no dead file", message: "nothing reaches this file" }));
+}
+
+/** Files of src/ under 40 lines that only one other file imports: they belong into it. */
+export function checkSmallFiles(sources: Map<string, Source>): Violation[] {
+  const product = productOf(sources);
+  const importers = Map.groupBy(
+    product.flatMap(({ path, imports }) =>
+      [...new Set(imports.map(({ target }) => target))].map((to) => ({ path, to })),
+    ),
+    ({ to }) => to,
+  );
+  return product.flatMap(({ path, text }) => {
+    const [only, ...others] = importers.get(path) ?? [];
+    const isSmall = text.trimEnd().split("\n").length < SMALL_FILE_LINES;
+    if (only === undefined || others.length > 0 || !isSmall || TABLES.some((table) => path.startsWith(table)))
+      return [];
+    return [{ path, line: 1, rule: "small file", message: `under 40 lines, and only ${only.path} imports it` }];
+  });
+}
+
+/** Names of types that two files of src/ export. */
+export function checkTypeNames(sources: Map<string, Source>): Violation[] {
+  const firstPaths = new Map<string, string>();
+  return productOf(sources).flatMap(({ path, program, lineOf }) =>
+    (program.body as AstNode[]).flatMap((node) => {
+      const declaration = node.type === "ExportNamedDeclaration" ? (node.declaration as AstNode | null) : null;
+      if (declaration === null || !TYPES.has(declaration.type)) return [];
+      const name = String((declaration.id as AstNode).name);
+      const first = firstPaths.get(name);
+      if (first === undefined) firstPaths.set(name, path);
+      if (first === undefined || first === path) return [];
+      return [{ path, line: lineOf(node.start), rule: "type name", message: `${first} exports another ${name}` }];
+    }),
+  );
+}
+
+function productOf(sources: Map<string, Source>): Source[] {
+  return [...sources.values()].filter(({ path }) => path.startsWith("src/") && !isTest(path));
 }
 
 function reachable(sources: Map<string, Source>, entries: readonly string[]): Set<string> {

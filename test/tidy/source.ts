@@ -30,12 +30,18 @@ export interface Import {
   line: number;
 }
 
+/** A block comment, or all lines of a row of line comments, without the marks. */
+interface Comment {
+  text: string;
+  line: number;
+}
+
 export interface Source extends TextFile {
   imports: Import[];
   /** Files that no import reaches: workers, by `new URL("./x.ts", import.meta.url)`, and what settings name. */
   urls: string[];
   program: AstNode;
-  comments: { value: string; line: number }[];
+  comments: Comment[];
   lineOf(offset: number): number;
 }
 
@@ -52,7 +58,7 @@ export function parseSource({ path, text }: TextFile): Source {
     imports: [],
     urls: [],
     program,
-    comments: parsed.comments.map(({ value, start }) => ({ value, line: lineOf(start) })),
+    comments: joinLines(parsed.comments, lineOf),
     lineOf,
   };
   walk(program, (node) => readReference(node, source));
@@ -132,6 +138,22 @@ export function walk(
     }
   }
   ancestors.pop();
+}
+
+function joinLines(
+  comments: readonly { type: string; value: string; start: number }[],
+  lineOf: (offset: number) => number,
+): Comment[] {
+  const joined: Comment[] = [];
+  let nextLine = 0;
+  for (const { type, value, start } of comments) {
+    const line = lineOf(start);
+    const before = joined.at(-1);
+    if (type === "Line" && before !== undefined && line === nextLine) before.text += value;
+    else joined.push({ text: value.replace(/^\*/, "").trimStart(), line });
+    nextLine = type === "Line" ? line + 1 : 0;
+  }
+  return joined;
 }
 
 function lineCounter(text: string): (offset: number) => number {
