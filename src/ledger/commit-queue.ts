@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import type { Outcome, Outcomes, Transition } from "../credits/books.ts";
 import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
-import type { Books, Lane as LaneName } from "../stores/store.ts";
+import type { Lane as LaneName } from "../stores/driver.ts";
+import type { Books } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { OrganizationsApart } from "./locked-organizations.ts";
 import { rejectAll, takeBatch, type Waiting } from "./waiting.ts";

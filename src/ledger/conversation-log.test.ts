@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { keepLog } from "../../test/support/log.ts";
 import { StoreUnavailableError } from "../errors.ts";
-import type { ConversationRow } from "../stores/store.ts";
+import type { ConversationRow } from "../stores/queries/conversations.ts";
 import { ConversationKeeper, type ConversationKeeperOptions } from "./conversation-log.ts";
 
 const AWAY = new StoreUnavailableError("away");

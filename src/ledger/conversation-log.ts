@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { KeptAnswer } from "../api/admin/conversation.ts";
 import type { ChatCompletionRequest } from "../api/request.ts";
 import { StoreUnavailableError } from "../errors.ts";
-import type { ConversationRow, ConversationRows } from "../stores/store.ts";
+import type { ConversationRow, ConversationRows } from "../stores/queries/conversations.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { recordOf } from "./conversation-record.ts";
 

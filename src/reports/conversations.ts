@@ -1,6 +1,6 @@
 import type { Conversation, KeptAnswer } from "../api/admin/conversation.ts";
 import type { ChatCompletionRequest } from "../api/request.ts";
-import type { ConversationRows } from "../stores/store.ts";
+import type { ConversationRows } from "../stores/queries/conversations.ts";
 
 export interface ConversationsOptions {
   rows: ConversationRows;

@@ -2,7 +2,7 @@ import type { Overview } from "../api/admin/overview.ts";
 import { quantileOf } from "../api/first-token.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { creditsOf } from "../credits/api-format.ts";
-import type { UsageCounts, UsageDayRow, UsageRows } from "../stores/store.ts";
+import type { UsageCounts, UsageDayRow, UsageRows } from "../stores/queries/usage.ts";
 import { DAY_MS, dayOf, type UsageDays } from "./usage-days.ts";
 import { ALL_ORGANIZATIONS, addCounts, countsOf, NO_USAGE, sumBy } from "./usage-tally.ts";
 

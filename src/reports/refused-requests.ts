@@ -1,6 +1,6 @@
 import type { RequestDetail, RequestSummary } from "../api/admin/request.ts";
 import { timeOfId } from "../credits/request-id.ts";
-import type { RefusalEntry } from "../stores/store.ts";
+import type { RefusalEntry } from "../stores/queries/refusals.ts";
 
 /** Milliseconds since 1970 of a UUIDv7, or of the beginning of one. Throws RangeError for any other text. */
 export function timeOfUuidV7(id: string): number {

@@ -2,7 +2,9 @@ import type { RequestDetail, RequestStatus, RequestSummary } from "../api/admin/
 import { creditsFromMicro } from "../credits/amount.ts";
 import { pricesByClass, tokensByClass } from "../credits/api-format.ts";
 import type { RequestEnd } from "../credits/books.ts";
-import type { ListedRequest, RefusalRows, RequestRows, UsageEvent } from "../stores/store.ts";
+import type { RefusalRows } from "../stores/queries/refusals.ts";
+import type { ListedRequest, RequestRows } from "../stores/queries/requests.ts";
+import type { UsageEvent } from "../stores/queries/statement.ts";
 import type { Conversations } from "./conversations.ts";
 import { refusalDetail, refusalSummary, timeOfUuidV7 } from "./refused-requests.ts";
 

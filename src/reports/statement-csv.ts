@@ -1,6 +1,6 @@
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { TOKEN_CLASSES } from "../credits/price.ts";
-import type { StatementEntry } from "../stores/store.ts";
+import type { StatementEntry } from "../stores/queries/statement.ts";
 
 /** The lines of a statement for spreadsheets. */
 

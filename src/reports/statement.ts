@@ -2,7 +2,8 @@ import { setImmediate as eventLoopTurn } from "node:timers/promises";
 import type { StatementPage, StatementEntry as WireEntry } from "../api/admin/credits.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { tokensByClass } from "../credits/api-format.ts";
-import type { Books, StatementEntry } from "../stores/store.ts";
+import type { Books } from "../stores/queries/books.ts";
+import type { StatementEntry } from "../stores/queries/statement.ts";
 import { CSV_HEADINGS, csvLine, csvOfEntry } from "./statement-csv.ts";
 
 const PAGE_ENTRIES = 500;

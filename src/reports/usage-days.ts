@@ -1,5 +1,6 @@
 import { LRUCache } from "lru-cache";
-import type { Books, UsageDayRow, UsageRows } from "../stores/store.ts";
+import type { Books } from "../stores/queries/books.ts";
+import type { UsageDayRow, UsageRows } from "../stores/queries/usage.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { UsageTally } from "./usage-tally.ts";
 

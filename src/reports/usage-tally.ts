@@ -1,4 +1,4 @@
-import type { RequestSum, UsageCounts, UsageDayRow } from "../stores/store.ts";
+import type { RequestSum, UsageCounts, UsageDayRow } from "../stores/queries/usage.ts";
 
 /** Stands for all organizations together. */
 export const ALL_ORGANIZATIONS = "*";
