@@ -11,7 +11,6 @@ import type { BookTables } from "./schema.ts";
 export interface Tables extends BookTables {
   organization: OrganizationTable;
   token: TokenTable;
-  allowance: AllowanceTable;
   admin_token: AdminTokenTable;
   admin_session: AdminSessionTable;
   short_token: ShortTokenTable;
@@ -56,20 +55,6 @@ export interface TokenTable {
   revoked_at: OptionalInteger;
   last_used_at: OptionalInteger;
   successor_id: string | null;
-}
-
-export interface AllowanceTable {
-  organization_id: string;
-  id: string;
-  amount: Integer;
-  priority: Integer;
-  /** 0 or 1. */
-  lapses: Integer;
-  reference: string | null;
-  anchor_at: Integer;
-  next_at: Integer;
-  created_at: Integer;
-  ended_at: OptionalInteger;
 }
 
 export interface AdminTokenTable {

@@ -1,7 +1,7 @@
-import type { CompiledQuery, Insertable, Selectable } from "kysely";
+import type { CompiledQuery, Selectable } from "kysely";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { Database } from "../database.ts";
-import { AUDIT_ENTRY, type BookTables, toOptionalNumber } from "../schema.ts";
+import { AUDIT_ENTRY, toOptionalNumber } from "../schema.ts";
 import type { AdminSessionTable, AdminTokenTable } from "../tables.ts";
 import { adminKeyRows } from "./idempotency-keys.ts";
 
@@ -182,8 +182,7 @@ export function recordOf(kysely: Database["kysely"], audit: AuditRow | undefined
 
 /** A record of a change, to be written in the change's own transaction. */
 export function insertAuditQuery(kysely: Database["kysely"], entry: AuditRow) {
-  const values = AUDIT_ENTRY.toRecord(entry) as unknown as Insertable<BookTables["audit_entry"]>;
-  return kysely.insertInto("audit_entry").values(values).compile();
+  return kysely.insertInto("audit_entry").values(AUDIT_ENTRY.toRecord(entry)).compile();
 }
 
 function adminTokenFromTable(row: Selectable<AdminTokenTable>): AdminTokenRow {

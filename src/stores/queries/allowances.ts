@@ -1,9 +1,8 @@
-import { type Selectable, sql } from "kysely";
+import { sql } from "kysely";
 import type { AllowanceRow } from "../../credits/allowance.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { Database } from "../database.ts";
-import { toOptionalNumber } from "../schema.ts";
-import type { AllowanceTable } from "../tables.ts";
+import { ALLOWANCE } from "../schema.ts";
 import { recordOf } from "./admin.ts";
 import type { IdPage } from "./organizations.ts";
 
@@ -20,7 +19,7 @@ export function allowanceRows(database: Database) {
      */
     async insert(row: AllowanceRow, audit?: AuditRow): Promise<AllowanceRow> {
       const { organizationId, reference } = row;
-      const insertion = kysely.insertInto("allowance").values(toTable(row));
+      const insertion = kysely.insertInto("allowance").values(ALLOWANCE.toRecord(row));
       if (reference === null) {
         await write([insertion.compile(), ...recordOf(kysely, audit)]);
         return row;
@@ -30,14 +29,14 @@ export function allowanceRows(database: Database) {
       );
       await writeIf([once.compile()], recordOf(kysely, audit));
       const query = kysely.selectFrom("allowance").selectAll().where("organization_id", "=", organizationId);
-      return fromTable(await query.where("reference", "=", reference).executeTakeFirstOrThrow());
+      return ALLOWANCE.fromRecord(await query.where("reference", "=", reference).executeTakeFirstOrThrow());
     },
     /** Returns the allowances of an organization, or of all (null), in the order of their ids. */
     async list({ organizationId, after, limit }: IdPage & { organizationId: string | null }): Promise<AllowanceRow[]> {
       let query = kysely.selectFrom("allowance").selectAll().orderBy("id").limit(limit);
       if (organizationId !== null) query = query.where("organization_id", "=", organizationId);
       if (after !== null) query = query.where("id", ">", after);
-      return (await query.execute()).map(fromTable);
+      return (await query.execute()).map(ALLOWANCE.fromRecord);
     },
     /** Ends an allowance. Returns false if it does not exist or has ended; then nothing is written. */
     async end({ organizationId, id }: AllowanceKey, atMs: number, audit?: AuditRow): Promise<boolean> {
@@ -64,7 +63,7 @@ export function allowanceRows(database: Database) {
         .orderBy("next_at")
         .limit(limit)
         .execute();
-      return { nowMs: Number(rows[0]?.now ?? 0n), rows: rows.map(fromTable) };
+      return { nowMs: Number(rows[0]?.now ?? 0n), rows: rows.map(ALLOWANCE.fromRecord) };
     },
     /** Moves the beginning of the next month, unless another process has moved it. */
     async advance({ organizationId, id, nextAtMs }: AllowanceKey & Pick<AllowanceRow, "nextAtMs">, toMs: number) {
@@ -76,35 +75,5 @@ export function allowanceRows(database: Database) {
         .where("next_at", "=", BigInt(nextAtMs))
         .execute();
     },
-  };
-}
-
-function fromTable(row: Selectable<AllowanceTable>): AllowanceRow {
-  return {
-    organizationId: row.organization_id,
-    id: row.id,
-    amount: row.amount,
-    priority: Number(row.priority),
-    lapses: row.lapses === 1n,
-    reference: row.reference,
-    anchorAtMs: Number(row.anchor_at),
-    nextAtMs: Number(row.next_at),
-    createdAtMs: Number(row.created_at),
-    endedAtMs: toOptionalNumber(row.ended_at),
-  };
-}
-
-function toTable(row: AllowanceRow) {
-  return {
-    organization_id: row.organizationId,
-    id: row.id,
-    amount: row.amount,
-    priority: row.priority,
-    lapses: row.lapses ? 1 : 0,
-    reference: row.reference,
-    anchor_at: row.anchorAtMs,
-    next_at: row.nextAtMs,
-    created_at: row.createdAtMs,
-    ended_at: row.endedAtMs,
   };
 }
