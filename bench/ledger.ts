@@ -13,8 +13,9 @@ import type { HoldFacts, HoldTransition, SettleTransition } from "../src/credits
 import { FREE, NO_TOKENS } from "../src/credits/price.ts";
 import { uuidV7 } from "../src/internals/ids.ts";
 import type { openPostgresStore } from "../src/stores/postgres/postgres.ts";
+import type { Books } from "../src/stores/queries/books.ts";
 import type { openSqliteStore } from "../src/stores/sqlite/sqlite.ts";
-import type { Books, Store } from "../src/stores/store.ts";
+import type { Store } from "../src/stores/store.ts";
 import { makePostgresServer } from "../test/support/postgres-server.ts";
 import { median } from "./report.ts";
 

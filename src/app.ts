@@ -41,12 +41,10 @@ import { RefusalLog } from "./reports/refusal-log.ts";
 import { Requests } from "./reports/requests.ts";
 import { Statements } from "./reports/statement.ts";
 import { DAY_MS, UsageDays } from "./reports/usage-days.ts";
-import type { AwaitedStore } from "./stores/absent.ts";
-import { openServiceStore } from "./stores/open.ts";
+import { type AwaitedStore, openServiceStore } from "./stores/open.ts";
 import { directoryFailure } from "./stores/sqlite/directory.ts";
 import { takeLock } from "./stores/sqlite/lock.ts";
 import type { Store } from "./stores/store.ts";
-import { watchStore } from "./stores/watched-store.ts";
 import type { AccessLog, Log } from "./telemetry/logger.ts";
 import { createCatalog, createUpstreams, type Upstreams } from "./upstreams.ts";
 
@@ -97,9 +95,8 @@ export async function startService(config: Config, surroundings: Surroundings): 
   let ownPort: number | undefined;
   const catalog = createCatalog(config, upstreams, { ...surroundings, ownPort: () => ownPort });
   parts.defer(() => catalog.stop());
-  const { store: opened, arrived } = await openStoreOf(config, surroundings);
-  parts.defer(() => opened.close());
-  const store = watchStore(opened, surroundings);
+  const { store, arrived } = await openStoreOf(config, surroundings);
+  parts.defer(() => store.close());
   // Stopped after the ledger: what is owed is booked before anything else is written.
   const conversationLog = parts.adopt(createConversationLog(config, surroundings, store), (opened) => opened.stop());
   const ledger = parts.adopt(await createLedger(config, surroundings, store), (opened) => opened.stop());
@@ -137,7 +134,7 @@ export async function startService(config: Config, surroundings: Surroundings): 
   conversationLog.start();
   const [{ standing, adminToken }] = await Promise.all([
     // Of several that start at once on an empty store one makes all of it; the others find it finished.
-    store.inTurn(async () => ({
+    store.runExclusively(async () => ({
       standing: await firstRun({ ...surroundings, accounts, ledger, store }),
       adminToken: await firstAdminToken({ ...surroundings, rows: store.admin, newId: newIdOf(surroundings) }),
     })),
@@ -178,7 +175,7 @@ function openStoreOf(config: Config, { clock, log, out }: Surroundings): Promise
     );
     log.warn({ reason: message }, "the store cannot be reached: the start waits for it");
   };
-  return openServiceStore({ ...config, clock, onAbsent, longestWaitMs: storeWaitSeconds * 1000 });
+  return openServiceStore({ ...config, clock, log, onAbsent, longestWaitMs: storeWaitSeconds * 1000 });
 }
 
 /** Of batches for a thread of this process; PostgreSQL mostly waits for the network, whatever their length. */

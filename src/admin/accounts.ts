@@ -1,16 +1,10 @@
 import type { AuditAction } from "../api/admin/audit.ts";
-import { DEFAULT_SCOPES, SCOPES, type Scope } from "../api/principal.ts";
+import { DEFAULT_SCOPES, type LimitSettings, SCOPES, type Scope } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
-import type {
-  AccountRows,
-  LimitSettings,
-  OrganizationChange,
-  OrganizationRow,
-  TokenRow,
-  TokenWithBudget,
-} from "../stores/store.ts";
+import type { AccountRows, TokenRow, TokenWithBudget } from "../stores/queries/accounts.ts";
+import type { OrganizationChange, OrganizationRow } from "../stores/queries/organizations.ts";
 import { type Actor, type AuditTime, auditRow, type Change } from "./audit.ts";
 import { makeId, makeToken, type RandomBytes } from "./token.ts";
 

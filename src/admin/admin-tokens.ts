@@ -1,5 +1,5 @@
 import type { AuditAction } from "../api/admin/audit.ts";
-import type { AdminRows, AdminTokenRow } from "../stores/store.ts";
+import type { AdminRows, AdminTokenRow } from "../stores/queries/admin.ts";
 import { type Actor, type AuditTime, auditRow, SERVICE_ACTOR } from "./audit.ts";
 import { ADMIN_TOKEN_MARK, makeId, makeToken, type RandomBytes } from "./token.ts";
 

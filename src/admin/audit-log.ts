@@ -1,7 +1,7 @@
 import type { AuditEntry } from "../api/admin/audit.ts";
 import { isoTime } from "../api/time.ts";
 import type { AuditRow, BookingAudit } from "../credits/audit.ts";
-import type { AdminRows } from "../stores/store.ts";
+import type { AdminRows } from "../stores/queries/admin.ts";
 import { type Actor, type AskedBooking, type AuditTime, auditRow, type Change } from "./audit.ts";
 import type { Page, PageRequest } from "./directory.ts";
 

@@ -13,7 +13,7 @@ import type {
 } from "../credits/books.ts";
 import { createAllowance, endAllowance, findAllowance } from "../ledger/allowances.ts";
 import type { Ledger } from "../ledger/ledger.ts";
-import type { AllowanceRows } from "../stores/store.ts";
+import type { AllowanceRows } from "../stores/queries/allowances.ts";
 import { adjustmentMismatch, allowanceMismatch, grantMismatch } from "./references.ts";
 
 export interface CreditDeskOptions {

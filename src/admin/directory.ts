@@ -8,7 +8,7 @@ import { creditsFromMicro } from "../credits/amount.ts";
 import { creditsOf } from "../credits/api-format.ts";
 import type { GrantRow } from "../credits/books.ts";
 import { invalidCursor } from "../errors.ts";
-import type { DirectoryRows, ListedOrganization, ListedToken } from "../stores/store.ts";
+import type { DirectoryRows, ListedOrganization, ListedToken } from "../stores/queries/directory.ts";
 
 export interface DirectoryOptions {
   rows: DirectoryRows;

@@ -1,4 +1,4 @@
-import type { AccountRows } from "../stores/store.ts";
+import type { AccountRows } from "../stores/queries/accounts.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 export interface LastUsesOptions {

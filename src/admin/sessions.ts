@@ -1,7 +1,8 @@
 import type { AuditAction } from "../api/admin/audit.ts";
 import type { Scope } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
-import type { AccountRows, AdminRows, SessionRow, TokenRow } from "../stores/store.ts";
+import type { AccountRows, TokenRow } from "../stores/queries/accounts.ts";
+import type { AdminRows, SessionRow } from "../stores/queries/admin.ts";
 import { type Actor, type AuditTime, auditRow } from "./audit.ts";
 import type { Origin, SignInFailure, SignInFailures } from "./sign-in-failures.ts";
 import { ADMIN_TOKEN_MARK, displayPrefix, hashOf, makeSecret, parseToken, type RandomBytes } from "./token.ts";

@@ -1,7 +1,8 @@
 import { LRUCache } from "lru-cache";
 import { SHORT_TOKEN_SCOPES } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
-import type { AccountRows, AdminRows, TokenRow } from "../stores/store.ts";
+import type { AccountRows, TokenRow } from "../stores/queries/accounts.ts";
+import type { AdminRows } from "../stores/queries/admin.ts";
 import { type Actor, type AuditTime, auditRow } from "./audit.ts";
 import type { SessionReference } from "./sessions.ts";
 import { makeToken, type RandomBytes } from "./token.ts";

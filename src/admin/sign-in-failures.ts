@@ -1,4 +1,4 @@
-import type { AdminRows } from "../stores/store.ts";
+import type { AdminRows } from "../stores/queries/admin.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type Actor, type AuditTime, auditRow } from "./audit.ts";
 

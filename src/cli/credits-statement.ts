@@ -3,7 +3,7 @@ import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/a
 import type { BalanceRow } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
 import { CSV_HEADINGS, csvLine, csvOfEntry, entriesOf, type Period } from "../reports/statement.ts";
-import type { StatementEntry } from "../stores/store.ts";
+import type { StatementEntry } from "../stores/queries/statement.ts";
 import { addCommand, type CommonFlags, type Terminal } from "./command.ts";
 import { creditsOf } from "./credits-balance.ts";
 import { entryJson, textLine, textOfEntry } from "./statement-lines.ts";

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { usageReport } from "../credits/api-format.ts";
 import type { BalanceRow } from "../credits/books.ts";
-import type { OrganizationRow } from "../stores/store.ts";
+import type { OrganizationRow } from "../stores/queries/organizations.ts";
 import { addCommand, type CommonFlags, print, type Report, type Terminal } from "./command.ts";
 import { facts } from "./table.ts";
 import { freshBalance, unknownOrganization, withWorkspace } from "./workspace.ts";

@@ -1,6 +1,6 @@
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { pricePerMillion, TOKEN_CLASSES, type UnitPrices } from "../credits/price.ts";
-import type { StatementEntry } from "../stores/store.ts";
+import type { StatementEntry } from "../stores/queries/statement.ts";
 import { isoTime } from "./times.ts";
 
 /** The lines of a statement, for people, for spreadsheets and for programs. */

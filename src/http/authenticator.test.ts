@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { makeToken, tokenHashHex } from "../admin/token.ts";
 import { ApiError, StoreUnavailableError } from "../errors.ts";
-import type { TokenWithOrganization } from "../stores/store.ts";
+import type { TokenWithOrganization } from "../stores/queries/accounts.ts";
 import { Authenticator } from "./authenticator.ts";
 
 /** A store of one token that counts look-ups and answers when it is told to. */

@@ -1,7 +1,7 @@
 import { LRUCache } from "lru-cache";
 import type { Principal } from "../api/principal.ts";
 import { ApiError } from "../errors.ts";
-import type { AccountRows, TokenWithOrganization } from "../stores/store.ts";
+import type { AccountRows, TokenWithOrganization } from "../stores/queries/accounts.ts";
 
 export interface AuthenticatorOptions {
   rows: Pick<AccountRows, "tokenByHash">;

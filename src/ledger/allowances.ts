@@ -2,7 +2,7 @@ import { type AllowanceRow, grantOfPeriod, periodAt } from "../credits/allowance
 import type { AuditRow } from "../credits/audit.ts";
 import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
 import { StoreUnavailableError } from "../errors.ts";
-import type { AllowanceRows } from "../stores/store.ts";
+import type { AllowanceRows } from "../stores/queries/allowances.ts";
 
 /** A grant stands in the books before its month begins, so that the month begins on time even if no process runs then. */
 const AHEAD_MS = 60_000;

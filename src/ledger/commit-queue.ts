@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import type { Outcome, Outcomes, Transition } from "../credits/books.ts";
 import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
-import type { Books, Durability } from "../stores/store.ts";
+import type { Durability } from "../stores/driver.ts";
+import type { Books } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { LockedOrganizations, type QueuedTransition, rejectAll, takeBatch } from "./locked-organizations.ts";
 

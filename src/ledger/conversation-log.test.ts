@@ -5,7 +5,7 @@ import { keepLog } from "../../test/support/log.ts";
 import type { KeptAnswer } from "../api/admin/request.ts";
 import type { ChatCompletionRequest, RequestMessage } from "../api/request.ts";
 import { StoreUnavailableError } from "../errors.ts";
-import type { ConversationRow } from "../stores/store.ts";
+import type { ConversationRow } from "../stores/queries/conversations.ts";
 import { ConversationLog, type ConversationLogOptions, recordOf } from "./conversation-log.ts";
 
 const AWAY = new StoreUnavailableError("away");

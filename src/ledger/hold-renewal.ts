@@ -1,7 +1,7 @@
 import type { ExpireTransition, HoldFacts, Outcomes } from "../credits/books.ts";
 import { NO_TOKENS, type TokenCounts } from "../credits/price.ts";
 import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
-import type { Books, SeenHold } from "../stores/store.ts";
+import type { Books, SeenHold } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type AllowanceOptions, grantAllowances } from "./allowances.ts";
 import type { CommitQueue } from "./commit-queue.ts";

@@ -12,7 +12,8 @@ import type {
 } from "../credits/books.ts";
 import { priceOf } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
-import type { AllowanceRows, Books } from "../stores/store.ts";
+import type { AllowanceRows } from "../stores/queries/allowances.ts";
+import type { Books } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { CommitQueue } from "./commit-queue.ts";
 import type { DeadLetters } from "./dead-letter.ts";

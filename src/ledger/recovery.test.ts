@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import type { SeenHold } from "../stores/store.ts";
+import type { SeenHold } from "../stores/queries/books.ts";
 import { Recovery, type RecoveryOptions } from "./recovery.ts";
 
 const LIFE_MS = 120_000;

@@ -1,5 +1,5 @@
 import type { ExpireTransition, HoldClaim } from "../credits/books.ts";
-import type { Owners, SeenHold } from "../stores/store.ts";
+import type { Owners, SeenHold } from "../stores/queries/books.ts";
 
 export interface RecoveryOptions {
   /** This process. */

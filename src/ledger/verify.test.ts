@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { OrganizationVerification } from "../stores/store.ts";
+import type { OrganizationVerification } from "../stores/queries/verify.ts";
 import { verifyBooks } from "./verify.ts";
 
 async function* organizations(count: number): AsyncGenerator<string> {

@@ -1,4 +1,5 @@
-import type { Books, Violation } from "../stores/store.ts";
+import type { Books } from "../stores/queries/books.ts";
+import type { Violation } from "../stores/queries/verify.ts";
 
 const VIOLATIONS_REPORTED_MAX = 100;
 

@@ -1,7 +1,7 @@
 import type { Conversation, KeptAnswer } from "../api/admin/request.ts";
 import type { ChatCompletionRequest } from "../api/request.ts";
 import { isoTime } from "../api/time.ts";
-import type { ConversationRows } from "../stores/store.ts";
+import type { ConversationRows } from "../stores/queries/conversations.ts";
 
 export interface ConversationsOptions {
   rows: ConversationRows;

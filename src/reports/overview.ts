@@ -3,7 +3,7 @@ import { quantileOf } from "../api/first-token.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { creditsOf } from "../credits/api-format.ts";
-import type { UsageCounts, UsageDayRow, UsageRows } from "../stores/store.ts";
+import type { UsageCounts, UsageDayRow, UsageRows } from "../stores/queries/usage.ts";
 import {
   ALL_ORGANIZATIONS,
   addCounts,

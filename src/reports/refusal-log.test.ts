@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { keepLog } from "../../test/support/log.ts";
 import { StoreUnavailableError } from "../errors.ts";
-import type { RefusalRow } from "../stores/store.ts";
+import type { RefusalRow } from "../stores/queries/refusals.ts";
 import { type Refusal, RefusalLog } from "./refusal-log.ts";
 
 beforeEach(() => void vi.useFakeTimers());

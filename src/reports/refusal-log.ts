@@ -1,4 +1,4 @@
-import type { RefusalRow, RefusalRows } from "../stores/store.ts";
+import type { RefusalRow, RefusalRows } from "../stores/queries/refusals.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 /** A request of a known organization that was refused before credits were held for it. */

@@ -5,7 +5,9 @@ import { pricesByClass, tokensByClass } from "../credits/api-format.ts";
 import type { RequestEnd } from "../credits/books.ts";
 import { timeOfId } from "../credits/request-id.ts";
 import { invalidCursor } from "../errors.ts";
-import type { ListedRequest, RefusalEntry, RefusalRows, RequestRows, UsageEvent } from "../stores/store.ts";
+import type { RefusalEntry, RefusalRows } from "../stores/queries/refusals.ts";
+import type { ListedRequest, RequestRows } from "../stores/queries/requests.ts";
+import type { UsageEvent } from "../stores/queries/statement.ts";
 import type { Conversations } from "./conversations.ts";
 
 /** What is asked of the list of requests; null: any. */

@@ -5,7 +5,8 @@ import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/a
 import { tokensByClass } from "../credits/api-format.ts";
 import { TOKEN_CLASSES } from "../credits/price.ts";
 import { invalidCursor } from "../errors.ts";
-import type { Books, StatementEntry } from "../stores/store.ts";
+import type { Books } from "../stores/queries/books.ts";
+import type { StatementEntry } from "../stores/queries/statement.ts";
 
 const PAGE_ENTRIES = 500;
 /** Entries in one page of an export. Reading and formatting a page takes about 3 ms on the event loop. */

@@ -1,5 +1,6 @@
 import { LRUCache } from "lru-cache";
-import type { Books, RequestSum, UsageCounts, UsageDayRow, UsageRows } from "../stores/store.ts";
+import type { Books } from "../stores/queries/books.ts";
+import type { RequestSum, UsageCounts, UsageDayRow, UsageRows } from "../stores/queries/usage.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 export interface UsageDaysOptions {

@@ -1,46 +1,139 @@
-import { type AwaitedStore, awaitStore, StoreAbsentError } from "./absent.ts";
-import type { Store } from "./store.ts";
+import { setTimeout as sleep } from "node:timers/promises";
+import { StoreUnavailableError } from "../errors.ts";
+import type { Log } from "../telemetry/logger.ts";
+import { Outage } from "../telemetry/outage.ts";
+import { StoreAbsentError, type StoreDriver } from "./driver.ts";
+import { type Store, storeOver } from "./store.ts";
+
+const RETRY_MS = 250;
 
 export interface OpenStoreOptions {
   /** A PostgreSQL address; null: SQLite in `dataDir`. */
   database: string | null;
   dataDir: string;
-  /** There is one service on a data directory at a time; commands work beside it. */
+  /** A data directory has one service at a time; commands work beside it. */
   role: "service" | "command";
-  /** Whether a store that is not there is created, and an older schema brought up to date. */
+  /** Creates a store that does not exist, and migrates an older schema. */
   creates: boolean;
   /** Milliseconds since 1970. */
   clock: () => number;
 }
 
-/** Opens the store that is configured; the other one is not even loaded. Rejects with OperatorError when it cannot be used. */
-export async function openStore({ database, ...options }: OpenStoreOptions): Promise<Store> {
+/** Opens the configured store. Rejects with OperatorError if it cannot be used. */
+export async function openStore(options: OpenStoreOptions): Promise<Store> {
+  return storeOver(await openDriver(options));
+}
+
+/** Does not load the code of the other database. */
+async function openDriver({ database, ...options }: OpenStoreOptions): Promise<StoreDriver> {
   if (database !== null) {
-    const { openPostgresStore } = await import("./postgres/postgres.ts");
-    return openPostgresStore({ url: database, ...options });
+    const { openPostgresDriver } = await import("./postgres/postgres.ts");
+    return openPostgresDriver({ url: database, ...options });
   }
-  const { openSqliteStore } = await import("./sqlite/sqlite.ts");
-  return openSqliteStore(options);
+  const { openSqliteDriver } = await import("./sqlite/sqlite.ts");
+  return openSqliteDriver(options);
 }
 
 export interface ServiceStoreOptions extends Omit<OpenStoreOptions, "role" | "creates"> {
-  /** How long a database that cannot be reached is waited for. */
+  /** The time to wait for a database that cannot be reached. */
   longestWaitMs: number;
-  /** Told once why the store is waited for. */
+  /** Called once with the reason for waiting. */
   onAbsent(reason: StoreAbsentError): void;
+  log: Log;
+}
+
+/** The store of a service that starts. */
+export interface AwaitedStore {
+  /** Until the database can be reached, every method rejects with StoreUnavailableError. */
+  store: Store;
+  /** Resolves once the store is open. Rejects with OperatorError if it was not reached in time or cannot be used. */
+  arrived: Promise<void>;
 }
 
 /**
- * Opens the store of a service. A database that cannot be reached is waited for, with a stand-in that is unavailable:
- * `arrived` settles when it is there or given up. Rejects with OperatorError where the store cannot be used.
+ * Opens the store of a service, which waits for a database that cannot be reached and logs outages. Rejects with
+ * OperatorError if the store cannot be used.
  */
 export async function openServiceStore(options: ServiceStoreOptions): Promise<AwaitedStore> {
-  const open = () => openStore({ ...options, role: "service", creates: true });
-  try {
-    return { store: await open(), arrived: Promise.resolve() };
-  } catch (error) {
-    if (!(error instanceof StoreAbsentError) || options.longestWaitMs === 0) throw error;
-    options.onAbsent(error);
-    return awaitStore({ kind: "postgres", open, longestMs: options.longestWaitMs });
-  }
+  const { log, longestWaitMs, onAbsent, ...openOptions } = options;
+  const open = () => openDriver({ ...openOptions, role: "service", creates: true });
+  const { driver, arrived } = await open().then(
+    (opened) => ({ driver: opened, arrived: Promise.resolve() }),
+    (error: unknown) => {
+      if (!(error instanceof StoreAbsentError) || longestWaitMs === 0) throw error;
+      onAbsent(error);
+      return awaitPostgres(open, longestWaitMs);
+    },
+  );
+  return { store: storeOver(observed(driver, { log, clock: options.clock })), arrived };
+}
+
+/** Stands in for a PostgreSQL database that cannot be reached, and tries to open it until it can. */
+async function awaitPostgres(open: () => Promise<StoreDriver>, longestMs: number) {
+  const { POSTGRES_DIALECT } = await import("./postgres/postgres.ts");
+  let opened: StoreDriver | undefined;
+  let isClosed = false;
+  const current = () => {
+    if (opened !== undefined) return opened;
+    throw new StoreUnavailableError("The store has not been reached since the start.");
+  };
+  const untilOpen = async () => {
+    const giveUpAtMs = performance.now() + longestMs;
+    while (opened === undefined && !isClosed) {
+      await sleep(RETRY_MS);
+      opened = await open().catch((error: unknown) => {
+        if (error instanceof StoreAbsentError && performance.now() < giveUpAtMs) return undefined;
+        throw error;
+      });
+    }
+  };
+  const arrived = untilOpen();
+  // It may reject before anything awaits it.
+  arrived.catch(() => undefined);
+  const driver: StoreDriver = {
+    kind: "postgres",
+    dialect: POSTGRES_DIALECT,
+    apply: async (durability, transitions) => current().apply(durability, transitions),
+    run: async (query) => current().run(query),
+    write: async (writes) => current().write(writes),
+    snapshot: async (queries) => current().snapshot(queries),
+    runExclusively: async (work) => current().runExclusively(work),
+    ping: async () => current().ping(),
+    async close() {
+      isClosed = true;
+      await arrived.catch(() => undefined);
+      await opened?.close();
+    },
+  };
+  return { driver, arrived };
+}
+
+/** Logs when the database becomes unavailable and when it is available again: once, however many requests fail. */
+function observed(driver: StoreDriver, { log, clock }: { log: Log; clock: () => number }): StoreDriver {
+  const texts = {
+    begins: "the store is unavailable",
+    lasts: "the store is still unavailable",
+    ends: "the store is available again",
+  };
+  const outage = new Outage({ log, level: "error", texts, clock });
+  const observe = <T>(result: Promise<T>): Promise<T> => {
+    result.then(
+      () => outage.succeeded(),
+      (error: unknown) => {
+        if (error instanceof StoreUnavailableError) outage.failed({ err: error });
+      },
+    );
+    return result;
+  };
+  return {
+    kind: driver.kind,
+    dialect: driver.dialect,
+    apply: (durability, transitions) => observe(driver.apply(durability, transitions)),
+    run: (query) => observe(driver.run(query)),
+    write: (writes) => observe(driver.write(writes)),
+    snapshot: (queries) => observe(driver.snapshot(queries)),
+    runExclusively: (work) => driver.runExclusively(work),
+    ping: () => observe(driver.ping()),
+    close: () => driver.close(),
+  };
 }

@@ -1,3 +1,5 @@
+import type { Insertable } from "kysely";
+import type { AllowanceRow } from "../credits/allowance.ts";
 import type { ActorKind, AuditRow } from "../credits/audit.ts";
 import type {
   AdjustmentRow,
@@ -34,13 +36,14 @@ import {
 } from "./schema-fields.ts";
 
 /**
- * The tables of the books. A column is declared once, here: the types of the portable queries, the column lists and the
- * parameter types of both stores, and the mappers between rows of tables and rows of the books follow from it. Integers
- * are signed 64-bit integers, read as bigint from either store; times are milliseconds since 1970, amounts micro-credits,
- * prices pico-credits a token, JSON is text that SQL never looks into.
+ * A table of the books: its columns in order, and the conversion between its rows and those of `credits/books.ts`.
+ *
+ * A column is declared once, in the lists of fields below. The types of the queries, the column lists and parameter types
+ * of both databases, and the conversions follow from them. Integers are signed 64-bit integers, read as bigint from either
+ * database; times are milliseconds since 1970, amounts micro-credits, prices pico-credits per token. SQL never looks into
+ * the text of JSON columns.
  */
-/** A table of the books: its columns in one order, and the way from its rows to those of the books and back. */
-export class BookTable<Row extends object> {
+export class BookTable<Row extends object, Columns = object> {
   readonly name: string;
   readonly key: readonly string[];
   readonly columns: readonly string[];
@@ -74,12 +77,12 @@ export class BookTable<Row extends object> {
   };
 
   /** Encodes a row as values by column. */
-  toRecord(row: Row): Record<string, Cell> {
+  toRecord(row: Row): Insertable<Columns> {
     const { columns, toCells } = this.partOf();
-    return Object.fromEntries(toCells(row).map((cell, index) => [columns[index], cell]));
+    return Object.fromEntries(toCells(row).map((cell, index) => [columns[index], cell])) as Insertable<Columns>;
   }
 
-  /** Which columns a write names, and how to make their values: of some properties, the key at the end. */
+  /** Returns the columns that a write of some properties (absent: all) sets, and their values; the key comes last. */
   partOf(properties?: readonly (keyof Row)[]): TablePart<Row> {
     const isKey = (property: keyof Row) => this.#fieldOfKey.has(property);
     const isChanged = (property: keyof Row) => !isKey(property) && (properties?.includes(property) ?? true);
@@ -198,6 +201,19 @@ const adjustmentFields = {
   settlement: settlement(),
 } satisfies Fields<AdjustmentRow>;
 
+const allowanceFields = {
+  organizationId: text("organization_id"),
+  id: text("id"),
+  amount: amount("amount"),
+  priority: number("priority"),
+  lapses: flag("lapses"),
+  reference: optionalText("reference"),
+  anchorAtMs: number("anchor_at"),
+  nextAtMs: number("next_at"),
+  createdAtMs: number("created_at"),
+  endedAtMs: optionalNumber("ended_at"),
+} satisfies Fields<AllowanceRow>;
+
 const auditFields = {
   id: text("id"),
   madeAtMs: number("made_at"),
@@ -223,9 +239,14 @@ export const HOLD = new BookTable<HoldRow>("hold", ["organizationId", "holdId"],
 export const REQUEST = new BookTable<RequestRow>("request", ["organizationId", "holdId"], requestFields);
 export const KEY = new BookTable<IdempotencyKeyRow>("idempotency_key", ["organizationId", "key"], keyFields);
 export const ADJUSTMENT = new BookTable<AdjustmentRow>("adjustment", ["organizationId", "id"], adjustmentFields);
-export const AUDIT_ENTRY = new BookTable<AuditRow>("audit_entry", ["id"], auditFields);
+export const ALLOWANCE = new BookTable<AllowanceRow, BookTables["allowance"]>(
+  "allowance",
+  ["organizationId", "id"],
+  allowanceFields,
+);
+export const AUDIT_ENTRY = new BookTable<AuditRow, BookTables["audit_entry"]>("audit_entry", ["id"], auditFields);
 
-/** The writes of a batch: what is inserted whole, and what changes of a row. */
+/** The writes of a batch: inserts of whole rows, and updates of the properties that change. */
 export const WRITES = {
   balance: BALANCE.partOf(),
   tokenBalance: TOKEN_BALANCE.partOf(["held", "spent"]),
@@ -239,7 +260,7 @@ export const WRITES = {
   newAuditEntry: AUDIT_ENTRY.partOf(),
 };
 
-/** The columns of the books, for the queries that are written once. */
+/** The columns of the books, for queries. */
 export interface BookTables {
   balance: ColumnsOf<typeof balanceFields>;
   token_balance: ColumnsOf<typeof tokenBalanceFields>;
@@ -248,6 +269,7 @@ export interface BookTables {
   request: ColumnsOf<typeof requestFields>;
   idempotency_key: ColumnsOf<typeof keyFields>;
   adjustment: ColumnsOf<typeof adjustmentFields>;
+  allowance: ColumnsOf<typeof allowanceFields>;
   audit_entry: ColumnsOf<typeof auditFields>;
 }
 

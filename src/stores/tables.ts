@@ -1,8 +1,6 @@
-import type { ColumnType, CompiledQuery, Generated, Kysely, RawBuilder } from "kysely";
+import type { ColumnType, Generated } from "kysely";
 import type { OrganizationKind } from "../api/principal.ts";
-import type { AdminKeyRow } from "./admin-store.ts";
 import type { BookTables } from "./schema.ts";
-import type { UsageDayRow } from "./usage-store.ts";
 
 /**
  * The tables, under the same names in both stores, for the queries that are written once; those of the books are declared
@@ -13,7 +11,6 @@ import type { UsageDayRow } from "./usage-store.ts";
 export interface Tables extends BookTables {
   organization: OrganizationTable;
   token: TokenTable;
-  allowance: AllowanceTable;
   admin_token: AdminTokenTable;
   admin_session: AdminSessionTable;
   short_token: ShortTokenTable;
@@ -60,20 +57,6 @@ export interface TokenTable {
   successor_id: string | null;
 }
 
-export interface AllowanceTable {
-  organization_id: string;
-  id: string;
-  amount: Integer;
-  priority: Integer;
-  /** 0 or 1. */
-  lapses: Integer;
-  reference: string | null;
-  anchor_at: Integer;
-  next_at: Integer;
-  created_at: Integer;
-  ended_at: OptionalInteger;
-}
-
 export interface AdminTokenTable {
   id: string;
   hash: Uint8Array;
@@ -99,11 +82,12 @@ interface ShortTokenTable {
   admin_token_id: string | null;
 }
 
-interface AdminIdempotencyKeyTable {
+export interface AdminIdempotencyKeyTable {
   scope: string;
   key: string;
   fingerprint: string;
-  state: AdminKeyRow["state"];
+  /** Interrupted: it failed without a known outcome. */
+  state: "running" | "answered" | "interrupted";
   status: OptionalInteger;
   /** JSON. */
   answer: string | null;
@@ -111,10 +95,10 @@ interface AdminIdempotencyKeyTable {
   expires_at: Integer;
 }
 
-interface UsageDayTable {
+export interface UsageDayTable {
   /** `*` for all. */
   organization_id: string;
-  dimension: UsageDayRow["dimension"];
+  dimension: "model" | "token" | "organization" | "first_token";
   /** Its first millisecond, in UTC. */
   day: Integer;
   name: string;
@@ -166,33 +150,4 @@ export interface SchemaMigrationTable {
   name: string;
   checksum: string;
   applied_at: Integer;
-}
-
-/**
- * What a store lends to the portable queries. Everything rejects with StoreUnavailableError as the seam says.
- */
-export interface PortableDatabase {
-  /** Runs single statements, each a transaction of its own, durable where it writes. */
-  readonly kysely: Kysely<Tables>;
-  /**
-   * Runs writes in one transaction, in their order; gives the number of rows that each changed. Lazy: what may be lost in
-   * a crash of the store, so that nothing waits for the disk.
-   */
-  write(queries: CompiledQuery[], durability?: "durable" | "lazy"): Promise<number[]>;
-  /**
-   * Runs writes in one durable transaction if each of the `required` ones changes a row; otherwise undoes all of them.
-   * Returns whether they were written.
-   */
-  writeIf(required: CompiledQuery[], rest: CompiledQuery[]): Promise<boolean>;
-  /** Runs reads in one snapshot that is as short as they are; gives the rows of each. */
-  snapshot(queries: CompiledQuery[]): Promise<Record<string, unknown>[][]>;
-  /** The store's clock in milliseconds, as an expression. */
-  now(): RawBuilder<bigint>;
-  /** Ends a query: the rows that it reads do not change until its transaction has ended. */
-  sharedLock(): RawBuilder<unknown>;
-  /**
-   * Restricts a query to ids of a range, the end excluded (null: none), for a database that keeps requests by the month.
-   * Only a hint: the query must find the same rows without it.
-   */
-  idsWithin(column: string, ids: { from: string; to: string | null }): RawBuilder<boolean>;
 }

@@ -6,7 +6,8 @@ import { afterEach, describe, expect, test } from "vitest";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import type { Server, ServerOptions } from "../../src/http/server.ts";
 import { Statements } from "../../src/reports/statement.ts";
-import type { Books, StatementEntry } from "../../src/stores/store.ts";
+import type { Books } from "../../src/stores/queries/books.ts";
+import type { StatementEntry } from "../../src/stores/queries/statement.ts";
 import type { AccessEntry } from "../../src/telemetry/logger.ts";
 import { startTestServer } from "../support/server.ts";
 

@@ -6,9 +6,12 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { HoldFacts, Outcome, Transition } from "../../src/credits/books.ts";
+import type { Durability } from "../../src/stores/driver.ts";
 import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
+import type { TokenRow } from "../../src/stores/queries/accounts.ts";
+import type { Books } from "../../src/stores/queries/books.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
-import type { Books, Durability, Store, TokenRow } from "../../src/stores/store.ts";
+import type { Store } from "../../src/stores/store.ts";
 import { CoinModel } from "../support/coin-model.ts";
 import {
   CAPPED_TOKEN,

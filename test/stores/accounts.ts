@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
 import { SCOPES } from "../../src/api/principal.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
-import type { TokenRow } from "../../src/stores/store.ts";
+import type { TokenRow } from "../../src/stores/queries/accounts.ts";
 import { randomId, type Subject } from "./fixture.ts";
 
 const STRANGE_NAMES = [

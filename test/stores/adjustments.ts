@@ -2,7 +2,7 @@ import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import type { BookingAudit } from "../../src/credits/audit.ts";
 import type { CreditTransition, RevokeTransition } from "../../src/credits/books.ts";
-import type { StatementEntry } from "../../src/stores/store.ts";
+import type { StatementEntry } from "../../src/stores/queries/statement.ts";
 import {
   factsOf,
   grantOf,

@@ -3,7 +3,8 @@ import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import { SCOPES } from "../../src/api/principal.ts";
 import type { AuditRow } from "../../src/credits/audit.ts";
-import type { AdminTokenRow, SessionRow, TokenRow } from "../../src/stores/store.ts";
+import type { TokenRow } from "../../src/stores/queries/accounts.ts";
+import type { AdminTokenRow, SessionRow } from "../../src/stores/queries/admin.ts";
 import { randomId, type Subject } from "./fixture.ts";
 
 const hash = () => new Uint8Array(randomBytes(32));

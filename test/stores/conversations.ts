@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
 import { expect, test } from "vitest";
-import type { ConversationRow, Store } from "../../src/stores/store.ts";
+import type { ConversationRow } from "../../src/stores/queries/conversations.ts";
+import type { Store } from "../../src/stores/store.ts";
 import type { Subject } from "./fixture.ts";
 
 const DAY_MS = 86_400_000;

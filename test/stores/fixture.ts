@@ -12,7 +12,10 @@ import type {
   Transition,
 } from "../../src/credits/books.ts";
 import { FREE, NO_TOKENS, type TokenCounts } from "../../src/credits/price.ts";
-import type { Books, Durability, Store, TokenRow } from "../../src/stores/store.ts";
+import type { Durability } from "../../src/stores/driver.ts";
+import type { TokenRow } from "../../src/stores/queries/accounts.ts";
+import type { Books } from "../../src/stores/queries/books.ts";
+import type { Store } from "../../src/stores/store.ts";
 
 /** A trace whose provider told nothing of its own records. */
 export const NO_PROVIDER_RECORD = { providerResponseId: null, providerCost: null };

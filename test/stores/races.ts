@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { HoldTransition, Outcome, Transition } from "../../src/credits/books.ts";
-import type { Books, Durability, Store } from "../../src/stores/store.ts";
+import type { Durability } from "../../src/stores/driver.ts";
+import type { Books } from "../../src/stores/queries/books.ts";
+import type { Store } from "../../src/stores/store.ts";
 import { factsOf, grantOf, holdOf, one, randomId, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
 import { keyRaceCases } from "./keys.ts";
 

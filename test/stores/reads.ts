@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Transition } from "../../src/credits/books.ts";
-import type { Owners, SeenHold } from "../../src/stores/store.ts";
+import type { Owners, SeenHold } from "../../src/stores/queries/books.ts";
 import { grantOf, holdOf, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
 export function readCases(subject: Subject): void {

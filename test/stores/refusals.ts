@@ -1,6 +1,6 @@
 import { v7 } from "uuid";
 import { expect, test } from "vitest";
-import type { RefusalRow, RefusalSearch } from "../../src/stores/store.ts";
+import type { RefusalRow, RefusalSearch } from "../../src/stores/queries/refusals.ts";
 import { randomId, type Subject } from "./fixture.ts";
 
 const HOUR_MS = 3_600_000;

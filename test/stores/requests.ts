@@ -1,7 +1,7 @@
 import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import type { HoldTransition } from "../../src/credits/books.ts";
-import type { RequestSearch } from "../../src/stores/store.ts";
+import type { RequestSearch } from "../../src/stores/queries/requests.ts";
 import { factsOf, holdOf, NO_PROVIDER_RECORD, randomId, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
 const HOUR_MS = 3_600_000;

@@ -2,7 +2,7 @@ import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import { FIRST_TOKEN_BOUNDS_MS } from "../../src/api/first-token.ts";
 import type { HoldTransition, Trace } from "../../src/credits/books.ts";
-import type { UsageDayRow } from "../../src/stores/store.ts";
+import type { UsageDayRow } from "../../src/stores/queries/usage.ts";
 import { factsOf, holdOf, NO_PROVIDER_RECORD, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
 /** A stretch of time that no other case makes holds in. */

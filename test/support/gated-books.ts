@@ -1,5 +1,6 @@
 import type { Transition } from "../../src/credits/books.ts";
-import type { Durability, OutcomesOf } from "../../src/stores/store.ts";
+import type { Durability } from "../../src/stores/driver.ts";
+import type { OutcomesOf } from "../../src/stores/queries/books.ts";
 import { MemoryBooks } from "./memory-books.ts";
 
 /** Books in memory that can be held up and made to fail, and that remember what was asked of them. */

@@ -20,8 +20,9 @@ import type { BookRows, BookWrites } from "../../src/credits/decision.ts";
 import { mergeDraws } from "../../src/credits/draws.ts";
 import { budgetsOf, grantsOf, holdsOf, keysOf, type Name, namesOf, tokensOf } from "../../src/credits/names.ts";
 import { TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
-import { chargeEvent, lateEvent } from "../../src/stores/queries/statement.ts";
-import type { Books, Durability, HoldSearch, OutcomesOf, UsageEvent } from "../../src/stores/store.ts";
+import type { Durability } from "../../src/stores/driver.ts";
+import type { Books, HoldSearch, OutcomesOf } from "../../src/stores/queries/books.ts";
+import { chargeEvent, lateEvent, type UsageEvent } from "../../src/stores/queries/statement.ts";
 
 /**
  * Books in memory, with the real decision between reading and writing. Like a store it hands `decide` only the rows

@@ -5,8 +5,9 @@ import { FREE } from "../../src/credits/price.ts";
 import { DeadLetters, deadLetterFileOf } from "../../src/ledger/dead-letter.ts";
 import { Ledger, type LedgerOptions } from "../../src/ledger/ledger.ts";
 import { Spool } from "../../src/ledger/spool.ts";
+import type { AllowanceRows } from "../../src/stores/queries/allowances.ts";
+import type { Books } from "../../src/stores/queries/books.ts";
 import { takeLock } from "../../src/stores/sqlite/lock.ts";
-import type { AllowanceRows, Books } from "../../src/stores/store.ts";
 
 export const ORGANIZATION = "org_1";
 export const HOLD_LIFE_MS = 1_000;

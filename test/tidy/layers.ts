@@ -1,6 +1,7 @@
 import type { Import, Source, Violation } from "./source.ts";
 
-/** Folders and files of src/ that each folder may import. After `type:` stands a file of which only types may be imported. */
+const STORE_TYPES = ["type:stores/store.ts", "type:stores/driver.ts", "type:stores/queries/"];
+/** Folders and files of src/ that each folder may import. `type:` precedes a file or folder of which only types may be imported. */
 const LAYERS: Record<string, readonly string[]> = {
   api: [],
   errors: ["api"],
@@ -11,22 +12,11 @@ const LAYERS: Record<string, readonly string[]> = {
   providers: ["api", "credits", "errors", "internals"],
   catalog: ["api", "credits", "errors", "providers/registry", "type:providers/dialect.ts"],
   stores: ["api", "credits", "errors", "telemetry"],
-  ledger: ["api", "credits", "errors", "internals", "type:stores/store.ts"],
+  ledger: ["api", "credits", "errors", "internals", ...STORE_TYPES],
   gateway: ["api", "credits", "catalog", "errors", "ledger", "internals", "type:providers/provider.ts"],
-  admin: ["api", "credits", "errors", "ledger", "internals", "type:stores/store.ts"],
-  reports: ["api", "credits", "errors", "ledger", "type:stores/store.ts"],
-  http: [
-    "api",
-    "credits",
-    "errors",
-    "catalog",
-    "ledger",
-    "gateway",
-    "admin",
-    "reports",
-    "internals",
-    "type:stores/store.ts",
-  ],
+  admin: ["api", "credits", "errors", "ledger", "internals", ...STORE_TYPES],
+  reports: ["api", "credits", "errors", "ledger", ...STORE_TYPES],
+  http: ["api", "credits", "errors", "catalog", "ledger", "gateway", "admin", "reports", "internals", ...STORE_TYPES],
 };
 /** Its types may be imported by every folder. */
 const LOGGER = "telemetry/logger.ts";
@@ -99,7 +89,9 @@ function refuseFile(layer: string, allowed: readonly string[], imported: Import,
   const file = target.replace("src/", "");
   if (targetLayer === layer || allowed.some((one) => one === targetLayer || file.startsWith(`${one}/`)))
     return undefined;
-  const asType = file === LOGGER || allowed.includes(`type:${file}`);
+  const isAllowedType = (one: string) =>
+    one === `type:${file}` || (one.endsWith("/") && `type:${file}`.startsWith(one));
+  const asType = file === LOGGER || allowed.some(isAllowedType);
   if (asType && imported.typeOnly) return undefined;
   if (asType) return `${layer} may import only types of ${target}`;
   return `${layer} may not import ${target}; it may import ${allowed.join(", ") || "nothing of the others"}`;

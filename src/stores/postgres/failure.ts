@@ -1,6 +1,6 @@
 import pg from "pg";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
-import { StoreAbsentError } from "../absent.ts";
+import { StoreAbsentError } from "../driver.ts";
 
 /**
  * `conflict`: the server undid the transaction, which may succeed when it is run again. `lost`: the connection went away,

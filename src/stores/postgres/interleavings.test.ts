@@ -15,7 +15,9 @@ import {
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
 import { PostgresProxy } from "../../../test/support/postgres-proxy.ts";
 import type { HoldTransition, Outcome, Transition } from "../../credits/books.ts";
-import type { Books, Durability, Store } from "../store.ts";
+import type { Durability } from "../driver.ts";
+import type { Books } from "../queries/books.ts";
+import type { Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 
 /**

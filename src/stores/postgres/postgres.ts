@@ -1,28 +1,18 @@
-import { type CompiledQuery, Kysely, sql } from "kysely";
-import type { Transition } from "../../credits/books.ts";
+import { type CompiledQuery, PostgresAdapter, PostgresIntrospector, PostgresQueryCompiler, sql } from "kysely";
+import type pg from "pg";
+import type { Outcome, Transition } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
+import { namesOf } from "../../credits/names.ts";
 import { OperatorError, OrganizationsLockedError, StoreUnavailableError } from "../../errors.ts";
+import type { SqlDialect, StoreDriver, Writes } from "../driver.ts";
 import { readMigrations } from "../migrations.ts";
-import { accountRows } from "../queries/accounts.ts";
-import { adminRows } from "../queries/admin.ts";
-import { allowanceRows } from "../queries/allowances.ts";
-import { bookReads } from "../queries/books.ts";
-import { conversationRows } from "../queries/conversations.ts";
-import { directoryRows } from "../queries/directory.ts";
-import { refusalRows } from "../queries/refusals.ts";
-import { requestRows } from "../queries/requests.ts";
-import { usageRows } from "../queries/usage.ts";
-import type { Books, Durability, Store } from "../store.ts";
-import type { PortableDatabase, Tables } from "../tables.ts";
+import { type Store, storeOver } from "../store.ts";
 import { readRows, writeRows } from "./book-rows.ts";
-import { poolDialect } from "./dialect.ts";
-import { openingFailure, PostgresFailure } from "./failure.ts";
-import { lockedOrganizations } from "./locked.ts";
+import { LOCK_NOT_AVAILABLE, openingFailure, PostgresFailure, sqlStateOf } from "./failure.ts";
 import { expectSchema, migrate } from "./migrate.ts";
 import { keepPartitions } from "./partitions.ts";
 import { closePools, openPools, type Pools, type PoolTimeouts } from "./pools.ts";
 import { query, transact } from "./transact.ts";
-import { inTurn } from "./turn.ts";
 
 export interface PostgresOptions {
   /** postgres://… */
@@ -37,21 +27,48 @@ export interface PostgresOptions {
 const MIGRATIONS = new URL("./migrations/", import.meta.url);
 const OLDEST_MAJOR = 15;
 const COMMAND_LOCK_TIMEOUT_MS = 4_000;
-/** A look over all of an organization's holds may take longer than a batch. */
+/** Reads of all holds of an organization may take longer than a batch. */
 const SNAPSHOT_TIMEOUT_MS = 60_000;
+const EXCLUSIVE_MS = 60_000;
+const LOCKED = `
+  WITH free AS (
+    SELECT organization_id FROM balance WHERE organization_id = ANY ($1) ORDER BY organization_id FOR UPDATE SKIP LOCKED
+  )
+  SELECT organization_id FROM balance
+  WHERE organization_id = ANY ($1) AND organization_id NOT IN (SELECT organization_id FROM free)`;
+/** An advisory lock needs no table privileges, and ends with the connection of a process that dies. */
+const LOCK_EXCLUSIVELY = "SELECT pg_advisory_xact_lock(hashtextextended('tollgate.turn', 0))";
+
+export const POSTGRES_DIALECT: SqlDialect = {
+  createAdapter: () => new PostgresAdapter(),
+  createIntrospector: (kysely) => new PostgresIntrospector(kysely),
+  createQueryCompiler: () => new PostgresQueryCompiler(),
+  now: () => sql<bigint>`floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
+  sharedLock: () => sql`for share`,
+  idsWithin(column, { from, to }) {
+    const name = sql.ref(column);
+    return to === null ? sql`${name} >= ${from}` : sql`(${name} >= ${from} AND ${name} < ${to})`;
+  },
+};
+
+/** Opens a store over `openPostgresDriver`. */
+export async function openPostgresStore(options: PostgresOptions): Promise<Store> {
+  return storeOver(await openPostgresDriver(options));
+}
 
 /**
- * Opens a PostgreSQL database (15 or later) as a store, its schema brought up to date. Rejects with OperatorError when it
- * cannot be reached, does not fit or holds another schema: one line, which never tells the password.
+ * Opens a PostgreSQL database (15 or later) and migrates its schema. Rejects with OperatorError if it cannot be reached,
+ * does not fit or has another schema: one line, which never contains the password.
  */
-export async function openPostgresStore({ url, role, creates = true, timeouts }: PostgresOptions): Promise<Store> {
+export async function openPostgresDriver(options: PostgresOptions): Promise<StoreDriver> {
+  const { url, role, creates = true, timeouts } = options;
   const pools = openPools(url, role === "command" ? { lockMs: COMMAND_LOCK_TIMEOUT_MS, ...timeouts } : timeouts);
   try {
     await checkServer(pools);
     const migrations = readMigrations(MIGRATIONS);
     if (creates) await migrate(pools.durable, migrations);
     else await expectSchema(pools, migrations);
-    return storeOver(pools, role === "service" ? await keepPartitions(pools.durable) : () => {});
+    return driverOver(pools, role === "service" ? await keepPartitions(pools.durable) : () => {});
   } catch (error) {
     await closePools(pools);
     throw openingFailure(pools.place, error);
@@ -74,21 +91,20 @@ async function checkServer({ durable, place }: Pools): Promise<void> {
   }
 }
 
-function storeOver(pools: Pools, stopPartitions: () => void): Store {
-  const database = portableDatabase(pools);
+function driverOver(pools: Pools, stopPartitions: () => void): StoreDriver {
   let closed: Promise<void> | undefined;
   return {
     kind: "postgres",
-    books: books(pools, database),
-    accounts: accountRows(database),
-    allowances: allowanceRows(database),
-    admin: adminRows(database),
-    directory: directoryRows(database),
-    requests: requestRows(database),
-    usage: usageRows(database),
-    conversations: conversationRows(database),
-    refusals: refusalRows(database),
-    inTurn: (work) => inTurn(pools.durable, work),
+    dialect: POSTGRES_DIALECT,
+    apply: (durability, transitions) => apply(pools[durability], transitions),
+    async run({ sql: text, parameters, query: { kind } }) {
+      const isRepeatable = kind === "SelectQueryNode";
+      const { rows, rowCount } = await query(pools.durable, { text, values: [...parameters], isRepeatable });
+      return { rows, changed: rowCount ?? 0 };
+    },
+    write: (writes) => write(pools, writes),
+    snapshot: (queries) => snapshot(pools.reports, queries),
+    runExclusively: (work) => runExclusively(pools.durable, work),
     async ping() {
       const text = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean AS refuses";
       const { rows } = await query<{ refuses: boolean }>(pools.durable, { text, isRepeatable: true });
@@ -102,76 +118,104 @@ function storeOver(pools: Pools, stopPartitions: () => void): Store {
   };
 }
 
-function books(pools: Pools, database: PortableDatabase): Books {
-  // Repeatable, because a transition repeated gives its first outcome.
-  const book = (durability: Durability, transitions: Transition[]) =>
-    transact(pools[durability], { kind: "booking", isRepeatable: true, beginsWithReads: true }, async (transaction) => {
-      const rows = await readRows(transaction, transitions);
-      const { outcomes, writes } = decide(rows, transitions);
-      await writeRows(transaction, writes);
-      return outcomes;
-    });
-  const apply = (durability: Durability, transitions: Transition[]) =>
-    book(durability, transitions).catch(async (error: unknown) => {
-      if (!(error instanceof PostgresFailure) || error.kind !== "locked") throw error;
-      const locked = await lockedOrganizations(pools[durability], transitions);
-      if (locked.length > 0) throw new OrganizationsLockedError(locked, { cause: error });
-      // The lock was given up since.
-      return book(durability, transitions);
-    });
-  return { ...bookReads(database), apply: apply as Books["apply"] };
+async function apply(pool: pg.Pool, transitions: Transition[]): Promise<Outcome[]> {
+  try {
+    return await book(pool, transitions);
+  } catch (error) {
+    if (!(error instanceof PostgresFailure) || error.kind !== "locked") throw error;
+    const locked = await lockedOrganizations(pool, transitions);
+    if (locked.length > 0) throw new OrganizationsLockedError(locked, { cause: error });
+    // The lock has been released since.
+    return book(pool, transitions);
+  }
 }
 
-function portableDatabase({ durable: pool, holds, reports }: Pools): PortableDatabase {
-  const kysely = new Kysely<Tables>({ dialect: poolDialect(pool) });
-  return {
-    kysely,
-    // Rows that are made twice, because the first COMMIT's answer was lost, would look like a defect.
-    write: (queries: CompiledQuery[], durability = "durable") =>
-      transact(durability === "durable" ? pool : holds, { kind: "booking", isRepeatable: false }, async (client) => {
-        const changed: number[] = [];
-        for (const { sql: text, parameters } of queries) {
-          changed.push((await client.query(text, [...parameters])).rowCount ?? 0);
-        }
-        return changed;
-      }),
-    writeIf: (required, rest) => writeIf(pool, required, rest),
-    // Reads change nothing, so they need not wait for the answer to BEGIN.
-    snapshot: (queries: CompiledQuery[]) =>
-      transact(reports, { kind: "snapshot", isRepeatable: true, beginsWithReads: true }, async (transaction) => {
-        const query_timeout = queries.length * SNAPSHOT_TIMEOUT_MS + 2_000;
-        const results = await Promise.all([
-          transaction.query(`SET LOCAL statement_timeout = ${SNAPSHOT_TIMEOUT_MS}`),
-          ...queries.map(({ sql: text, parameters }) => {
-            const config = { text, values: [...parameters], query_timeout };
-            return transaction.query<Record<string, unknown>>(config);
-          }),
-        ]);
-        return results.slice(1).map(({ rows }) => rows);
-      }),
-    now: () => sql<bigint>`floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
-    sharedLock: () => sql`for share`,
-    idsWithin(column, { from, to }) {
-      const name = sql.ref(column);
-      return to === null ? sql`${name} >= ${from}` : sql`(${name} >= ${from} AND ${name} < ${to})`;
-    },
-  };
+/** Repeatable, because a repeated transition has its first outcome. */
+function book(pool: pg.Pool, transitions: Transition[]): Promise<Outcome[]> {
+  return transact(pool, { kind: "booking", isRepeatable: true, beginsWithReads: true }, async (transaction) => {
+    const rows = await readRows(transaction, transitions);
+    const { outcomes, writes } = decide(rows, transitions);
+    await writeRows(transaction, writes);
+    return outcomes;
+  });
 }
 
-/** Undoes the transaction of a `writeIf` of which a required write changed no row. */
+/** Returns the organizations of a batch whose balances another transaction has locked at this moment. */
+async function lockedOrganizations(pool: pg.Pool, transitions: readonly Transition[]): Promise<string[]> {
+  const { organizationIds } = namesOf(transitions);
+  const { rows } = await query<{ organization_id: string }>(pool, {
+    text: LOCKED,
+    values: [organizationIds],
+    isRepeatable: true,
+  });
+  return rows.map(({ organization_id: id }) => id);
+}
+
+/** Rolls back the transaction of a `write` of which a required statement changed no row. */
 class UnmetRequirement extends Error {}
 
-async function writeIf(pool: Pools["durable"], required: CompiledQuery[], rest: CompiledQuery[]): Promise<boolean> {
+async function write(pools: Pools, { required, rest, isDurable }: Writes): Promise<number[] | undefined> {
+  const pool = isDurable ? pools.durable : pools.holds;
   try {
-    await transact(pool, { kind: "booking", isRepeatable: false }, async (client) => {
+    // Rows that are written twice, because the answer to the first COMMIT was lost, would look like a defect.
+    return await transact(pool, { kind: "booking", isRepeatable: false }, async (transaction) => {
+      const changed: number[] = [];
       for (const { sql: text, parameters } of required) {
-        if ((await client.query(text, [...parameters])).rowCount === 0) throw new UnmetRequirement();
+        const { rowCount } = await transaction.query(text, [...parameters]);
+        if (rowCount === 0) throw new UnmetRequirement();
+        changed.push(rowCount ?? 0);
       }
-      for (const { sql: text, parameters } of rest) await client.query(text, [...parameters]);
+      for (const { sql: text, parameters } of rest) {
+        changed.push((await transaction.query(text, [...parameters])).rowCount ?? 0);
+      }
+      return changed;
     });
-    return true;
   } catch (error) {
-    if (error instanceof UnmetRequirement) return false;
+    if (error instanceof UnmetRequirement) return undefined;
     throw error;
   }
+}
+
+/** Reads change nothing, so they need not wait for the answer to BEGIN. */
+function snapshot(pool: pg.Pool, queries: readonly CompiledQuery[]): Promise<Record<string, unknown>[][]> {
+  return transact(pool, { kind: "snapshot", isRepeatable: true, beginsWithReads: true }, async (transaction) => {
+    const query_timeout = queries.length * SNAPSHOT_TIMEOUT_MS + 2_000;
+    const results = await Promise.all([
+      transaction.query(`SET LOCAL statement_timeout = ${SNAPSHOT_TIMEOUT_MS}`),
+      ...queries.map(({ sql: text, parameters }) => {
+        const config = { text, values: [...parameters], query_timeout };
+        return transaction.query<Record<string, unknown>>(config);
+      }),
+    ]);
+    return results.slice(1).map(({ rows }) => rows);
+  });
+}
+
+/**
+ * Does work while no other process does work of this kind. The work may take `longestMs`, and so may the wait for the lock:
+ * then this rejects with OperatorError.
+ */
+export async function runExclusively<T>(pool: pg.Pool, work: () => Promise<T>, longestMs = EXCLUSIVE_MS): Promise<T> {
+  let done: { result: T } | undefined;
+  const lock: pg.QueryConfig & { query_timeout: number } = { text: LOCK_EXCLUSIVELY, query_timeout: 2 * longestMs };
+  try {
+    await transact(pool, { kind: "booking", isRepeatable: false }, async (transaction) => {
+      await transaction.query(`SET LOCAL lock_timeout = ${longestMs}`);
+      await transaction.query(`SET LOCAL statement_timeout = ${2 * longestMs}`);
+      await transaction.query(`SET LOCAL idle_in_transaction_session_timeout = ${longestMs}`);
+      await transaction.query(lock);
+      done ??= { result: await work() };
+    });
+  } catch (error) {
+    // Finished work stays done: the transaction of the lock has changed nothing that could be lost.
+    if (done === undefined) throw lockFailure(error);
+  }
+  if (done === undefined) throw new Error("the lock was released without its work");
+  return done.result;
+}
+
+function lockFailure(error: unknown): unknown {
+  const cause = error instanceof Error ? error.cause : undefined;
+  if (sqlStateOf(cause) !== LOCK_NOT_AVAILABLE) return error;
+  return new OperatorError("Another process has been in the middle of its first start for a minute; try again later.");
 }

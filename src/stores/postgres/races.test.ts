@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { grantOf, holdOf, one, randomId, referenceOf, releaseOf, settleOf } from "../../../test/stores/fixture.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
-import type { Books, Store } from "../store.ts";
+import type { Books } from "../queries/books.ts";
+import type { Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 
 const PAIRS = 1_000;

@@ -1,89 +1,63 @@
 import { type Selectable, sql } from "kysely";
-import { type Scope, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
+import { type LimitSettings, type Scope, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
+import type { MicroCredits } from "../../credits/amount.ts";
+import type { AuditRow } from "../../credits/audit.ts";
+import type { TokenBalanceRow } from "../../credits/books.ts";
+import type { Database } from "../database.ts";
 import { toOptionalNumber } from "../schema.ts";
-import type {
-  AccountRows,
-  LimitSettings,
-  OrganizationChange,
-  OrganizationRow,
-  TokenRow,
-  TokenWithBudget,
-  TokenWithOrganization,
-} from "../store.ts";
-import type { OrganizationTable, PortableDatabase, TokenTable } from "../tables.ts";
-import { insertAuditQuery, recordOf } from "./admin.ts";
+import type { TokenTable } from "../tables.ts";
+import { recordOf } from "./admin.ts";
+import { decodeLimits, encodeJson, type IdPage, type OrganizationRow, organizationRows } from "./organizations.ts";
 
-/** The rows of organizations and tokens, the same for both stores. */
-export function accountRows(database: PortableDatabase): AccountRows {
-  return { ...organizations(database), ...tokens(database), ...tokenChanges(database) };
+export interface TokenRow {
+  id: string;
+  organizationId: string;
+  name: string;
+  /** SHA-256 of the whole token. */
+  hash: Uint8Array;
+  /** First characters of the token, to recognize it by. */
+  prefix: string;
+  scopes: Scope[];
+  /** Null: every model. */
+  models: string[] | null;
+  /** What differs from the service's limits. */
+  limits: Partial<LimitSettings> | null;
+  createdAtMs: number;
+  expiresAtMs: number | null;
+  revokedAtMs: number | null;
+  /** Time of the first use, later updated about once a minute. */
+  lastUsedAtMs: number | null;
+  /** The token that a rotation made of this one. */
+  successorId: string | null;
 }
 
-function organizations({ kysely, write, writeIf }: PortableDatabase) {
-  return {
-    async insertOrganization({ id, name, kind, limits = null, createdAtMs }, audit) {
-      await write([
-        kysely
-          .insertInto("organization")
-          .values({ id, name, kind, limits: encodeJson(limits), created_at: createdAtMs })
-          .compile(),
-        kysely
-          .insertInto("balance")
-          .values({ organization_id: id, granted: 0, available: 0, held: 0, spent: 0, expired: 0 })
-          .compile(),
-        ...recordOf(kysely, audit),
-      ]);
-    },
-    async organization(id) {
-      const row = await kysely.selectFrom("organization").selectAll().where("id", "=", id).executeTakeFirst();
-      return row && organizationFromTable(row);
-    },
-    async organizations({ after, limit }) {
-      let query = kysely.selectFrom("organization").selectAll().orderBy("id").limit(limit);
-      if (after !== null) query = query.where("id", ">", after);
-      return (await query.execute()).map(organizationFromTable);
-    },
-    async changeOrganization(id, change, recordOf) {
-      for (;;) {
-        const row = await kysely.selectFrom("organization").selectAll().where("id", "=", id).executeTakeFirst();
-        if (row === undefined) return undefined;
-        const old = organizationFromTable(row);
-        const fields = CHANGEABLE.filter(
-          (field) => change[field] !== undefined && columnOf(field, change) !== columnOf(field, old),
-        );
-        if (fields.length === 0) return old;
-        let update = kysely
-          .updateTable("organization")
-          .set(Object.fromEntries(fields.map((field) => [COLUMNS[field], columnOf(field, change)])))
-          .where("id", "=", id);
-        // Written only over the values that the record names as those before; otherwise read again.
-        for (const field of fields) update = update.where(COLUMNS[field], "is not distinct from", row[COLUMNS[field]]);
-        const audit = recordOf(pick(old, fields), pick(change, fields));
-        if (await writeIf([update.compile()], [insertAuditQuery(kysely, audit)])) return { ...old, ...change };
-      }
-    },
-  } satisfies Partial<AccountRows>;
+/** Of a token with a credit cap, and of all that share it by rotations. */
+export type TokenBudget = Pick<TokenBalanceRow, "cap" | "held" | "spent">;
+export type TokenWithBudget = TokenRow & { budget: TokenBudget | null };
+
+export interface TokenWithOrganization extends TokenRow {
+  organizationKind: OrganizationRow["kind"];
+  organizationStatus: OrganizationRow["status"];
+  organizationLimits: Partial<LimitSettings> | null;
+  organizationKeepsConversations: boolean;
 }
 
-const COLUMNS = {
-  name: "name",
-  status: "status",
-  limits: "limits",
-  keepsConversations: "keeps_conversations",
-} as const satisfies Record<keyof OrganizationChange, keyof OrganizationTable>;
-const CHANGEABLE = Object.keys(COLUMNS) as (keyof OrganizationChange)[];
-
-/** The value of a field as its column holds it. */
-function columnOf(field: keyof OrganizationChange, { limits = null, ...values }: OrganizationChange) {
-  if (field === "limits") return encodeJson(limits);
-  if (field === "keepsConversations") return values.keepsConversations ? 1 : 0;
-  return values[field];
+export interface SuccessorReplacement {
+  oldId: string;
+  unusedId: string;
+  oldExpiresAtMs: number;
+  atMs: number;
+  successor: TokenRow;
 }
 
-function pick(values: OrganizationChange, fields: (keyof OrganizationChange)[]): OrganizationChange {
-  return Object.fromEntries(fields.map((field) => [field, values[field]]));
+export type AccountRows = ReturnType<typeof accountRows>;
+
+/** Organizations and tokens. A change that is given an audit record writes it in the same transaction. */
+export function accountRows(database: Database) {
+  return { ...organizationRows(database), ...tokens(database), ...tokenChanges(database) };
 }
 
-function tokens({ kysely }: PortableDatabase) {
+function tokens({ kysely }: Database) {
   const withOrganization = () =>
     kysely
       .selectFrom("token")
@@ -113,51 +87,69 @@ function tokens({ kysely }: PortableDatabase) {
     return { ...token, expiresAtMs, scopes: token.scopes.filter((scope) => SHORT_TOKEN_SCOPES.includes(scope)) };
   };
   return {
-    async tokenByHash(hash) {
+    /** Returns the token of this hash, or the token that a short token of this hash stands for. */
+    async tokenByHash(hash: Uint8Array): Promise<TokenWithOrganization | undefined> {
       const row = await withOrganization().where("token.hash", "=", hash).executeTakeFirst();
       return row === undefined ? shortToken(hash) : tokenWithOrganization(row);
     },
-    async token(id) {
+    async token(id: string): Promise<TokenWithBudget | undefined> {
       const row = await tokensWithBudget(kysely).where("token.id", "=", id).executeTakeFirst();
       return row && withBudget(row);
     },
-    tokens: (page) => tokenPage(kysely, page),
-  } satisfies Partial<AccountRows>;
+    /** Returns the tokens of an organization, or of all (null), in the order of their ids. */
+    async tokens({
+      organizationId,
+      after,
+      limit,
+    }: IdPage & { organizationId: string | null }): Promise<TokenWithBudget[]> {
+      let query = tokensWithBudget(kysely).orderBy("token.id").limit(limit);
+      if (organizationId !== null) query = query.where("token.organization_id", "=", organizationId);
+      if (after !== null) query = query.where("token.id", ">", after);
+      return (await query.execute()).map(withBudget);
+    },
+  };
 }
 
-function tokenChanges({ kysely, write, writeIf }: PortableDatabase) {
-  const insertToken = (token: TokenRow) => kysely.insertInto("token").values(tokenToTable(token)).compile();
+function tokenChanges({ kysely, write, writeIf }: Database) {
   const change = () => kysely.updateTable("token");
-  const succeed = (oldId: string, oldExpiresAtMs: number, successor: TokenRow) => [
-    change()
-      .set({ expires_at: oldExpiresAtMs })
-      .where("id", "=", oldId)
-      .where((eb) => eb.or([eb("expires_at", "is", null), eb("expires_at", ">", BigInt(oldExpiresAtMs))]))
-      .compile(),
-    insertToken(successor),
-    shareCap(kysely, oldId, successor).compile(),
-  ];
   return {
-    async insertToken(token, cap, audit) {
+    /** Writes a token. With a cap, its holds and charges are counted from now on. */
+    async insertToken(token: TokenRow, cap: MicroCredits | null, audit?: AuditRow) {
       const { organizationId: organization_id, id: token_id } = token;
       const budget = kysely.insertInto("token_balance");
       await write([
-        insertToken(token),
+        insertTokenQuery(kysely, token),
         ...(cap === null ? [] : [budget.values({ organization_id, token_id, cap, held: 0, spent: 0 }).compile()]),
         ...recordOf(kysely, audit),
       ]);
     },
-    async revokeToken(id, atMs, audit) {
+    /**
+     * Revokes a token. Returns false if it does not exist or was already revoked; then nothing is written, the audit
+     * record included.
+     */
+    async revokeToken(id: string, atMs: number, audit?: AuditRow): Promise<boolean> {
       const revoke = change().set({ revoked_at: atMs }).where("id", "=", id).where("revoked_at", "is", null);
       return writeIf([revoke.compile()], recordOf(kysely, audit));
     },
-    async replaceToken(oldId, oldExpiresAtMs, successor, audit) {
+    /**
+     * Writes the successor and ends the predecessor at `oldExpiresAtMs` at the latest, in one transaction. If the
+     * predecessor has a cap, both share it. Returns false if the predecessor has a successor or was revoked; then
+     * nothing is written.
+     */
+    async replaceToken(oldId: string, oldExpiresAtMs: number, successor: TokenRow, audit?: AuditRow): Promise<boolean> {
       const name = change().set({ successor_id: successor.id }).where("id", "=", oldId);
       const once = name.where("successor_id", "is", null).where("revoked_at", "is", null);
-      const rest = [...succeed(oldId, oldExpiresAtMs, successor), ...recordOf(kysely, audit)];
+      const rest = [...succession(kysely, oldId, oldExpiresAtMs, successor), ...recordOf(kysely, audit)];
       return writeIf([once.compile()], rest);
     },
-    async replaceSuccessor({ oldId, unusedId, oldExpiresAtMs, atMs, successor }, audit) {
+    /**
+     * Writes another successor of a token and revokes its present one, in one transaction. Returns false if its
+     * successor is not `unusedId`, or that one was used or rotated; then nothing is written.
+     */
+    async replaceSuccessor(
+      { oldId, unusedId, oldExpiresAtMs, atMs, successor }: SuccessorReplacement,
+      audit?: AuditRow,
+    ): Promise<boolean> {
       const name = change().set({ successor_id: successor.id }).where("id", "=", oldId);
       const revoke = change()
         .set({ revoked_at: sql<bigint>`coalesce(revoked_at, ${atMs})` })
@@ -165,14 +157,14 @@ function tokenChanges({ kysely, write, writeIf }: PortableDatabase) {
         .where("last_used_at", "is", null)
         .where("successor_id", "is", null);
       const required = [name.where("successor_id", "=", unusedId).compile(), revoke.compile()];
-      return writeIf(required, [...succeed(oldId, oldExpiresAtMs, successor), ...recordOf(kysely, audit)]);
+      return writeIf(required, [...succession(kysely, oldId, oldExpiresAtMs, successor), ...recordOf(kysely, audit)]);
     },
-    async noteUses(uses) {
+    /** Records when tokens were last used. Times before the recorded ones change nothing. */
+    async noteUses(uses: readonly { tokenId: string; atMs: number }[]) {
       if (uses.length === 0) return;
       await write(
         uses.map(({ tokenId, atMs }) =>
-          kysely
-            .updateTable("token")
+          change()
             .set({ last_used_at: atMs })
             .where("id", "=", tokenId)
             .where((eb) => eb.or([eb("last_used_at", "is", null), eb("last_used_at", "<", BigInt(atMs))]))
@@ -180,14 +172,21 @@ function tokenChanges({ kysely, write, writeIf }: PortableDatabase) {
         ),
       );
     },
-  } satisfies Partial<AccountRows>;
+  };
 }
 
-export function organizationFromTable(row: Selectable<OrganizationTable>): OrganizationRow {
-  const { id, name, kind, status, limits } = row;
-  const keepsConversations = row.keeps_conversations === 1n;
-  const createdAtMs = Number(row.created_at);
-  return { id, name, kind, status, limits: decodeLimits(limits), createdAtMs, keepsConversations };
+function insertTokenQuery(kysely: Database["kysely"], token: TokenRow) {
+  return kysely.insertInto("token").values(tokenToTable(token)).compile();
+}
+
+/** The writes that every rotation needs besides naming the successor. */
+function succession(kysely: Database["kysely"], oldId: string, oldExpiresAtMs: number, successor: TokenRow) {
+  const expiry = kysely
+    .updateTable("token")
+    .set({ expires_at: oldExpiresAtMs })
+    .where("id", "=", oldId)
+    .where((eb) => eb.or([eb("expires_at", "is", null), eb("expires_at", ">", BigInt(oldExpiresAtMs))]));
+  return [expiry.compile(), insertTokenQuery(kysely, successor), shareCap(kysely, oldId, successor).compile()];
 }
 
 type TokenJoined = Selectable<TokenTable> & {
@@ -207,18 +206,8 @@ function tokenWithOrganization(row: TokenJoined): TokenWithOrganization {
   };
 }
 
-async function tokenPage(
-  kysely: PortableDatabase["kysely"],
-  { organizationId, after, limit }: Parameters<AccountRows["tokens"]>[0],
-): Promise<TokenWithBudget[]> {
-  let query = tokensWithBudget(kysely).orderBy("token.id").limit(limit);
-  if (organizationId !== null) query = query.where("token.organization_id", "=", organizationId);
-  if (after !== null) query = query.where("token.id", ">", after);
-  return (await query.execute()).map(withBudget);
-}
-
 /** Tokens, with what is left to them of their caps. */
-export function tokensWithBudget(kysely: PortableDatabase["kysely"]) {
+export function tokensWithBudget(kysely: Database["kysely"]) {
   return kysely
     .selectFrom("token")
     .leftJoin("token_balance as own", (join) =>
@@ -234,7 +223,7 @@ export function tokensWithBudget(kysely: PortableDatabase["kysely"]) {
 }
 
 /** The successor points to where its predecessor's cap is; nothing is inserted where that has none. */
-function shareCap(kysely: PortableDatabase["kysely"], oldId: string, { organizationId, id }: TokenRow) {
+function shareCap(kysely: Database["kysely"], oldId: string, { organizationId, id }: TokenRow) {
   const nothing = sql<bigint>`0`;
   return kysely
     .insertInto("token_balance")
@@ -260,14 +249,6 @@ export type BudgetColumns = { cap: bigint | null; held: bigint | null; spent: bi
 export function withBudget({ cap, held, spent, ...token }: Selectable<TokenTable> & BudgetColumns): TokenWithBudget {
   const hasCap = cap !== null && held !== null && spent !== null;
   return { ...tokenFromTable(token), budget: hasCap ? { cap, held, spent } : null };
-}
-
-function decodeLimits(text: string | null): Partial<LimitSettings> | null {
-  return text === null ? null : (JSON.parse(text) as Partial<LimitSettings>);
-}
-
-function encodeJson(value: object | null): string | null {
-  return value === null ? null : JSON.stringify(value);
 }
 
 export function tokenFromTable(row: Selectable<TokenTable>): TokenRow {

@@ -1,9 +1,51 @@
-import type { CompiledQuery, Insertable, Selectable } from "kysely";
+import type { CompiledQuery, Selectable } from "kysely";
 import type { AuditRow } from "../../credits/audit.ts";
-import type { AdminRows, AdminTokenRow, SessionRow } from "../admin-store.ts";
-import { AUDIT_ENTRY, type BookTables, toOptionalNumber } from "../schema.ts";
-import type { AdminSessionTable, AdminTokenTable, PortableDatabase } from "../tables.ts";
+import type { Database } from "../database.ts";
+import { AUDIT_ENTRY, toOptionalNumber } from "../schema.ts";
+import type { AdminSessionTable, AdminTokenTable } from "../tables.ts";
 import { adminKeyRows } from "./idempotency-keys.ts";
+
+/** Lets its holder do everything. */
+export interface AdminTokenRow {
+  id: string;
+  /** SHA-256 of the whole token. */
+  hash: Uint8Array;
+  /** First characters, to recognize it by. */
+  prefix: string;
+  createdAtMs: number;
+  revokedAtMs: number | null;
+}
+
+/** A session of the console: of an operator, or of a member by a token of an organization. */
+export interface SessionRow {
+  /** SHA-256 of what the cookie holds. */
+  hash: Uint8Array;
+  adminTokenId: string | null;
+  tokenId: string | null;
+  createdAtMs: number;
+  /** When it was last used, to the minute. */
+  seenAtMs: number;
+  expiresAtMs: number;
+}
+
+/** Stands for a token until it expires, with that token's rights and limits but no other scope than `SHORT_TOKEN_SCOPES`. */
+export interface ShortTokenRow {
+  hash: Uint8Array;
+  tokenId: string;
+  expiresAtMs: number;
+  /** The session that it was made in: it ends with it. Null: made without one. */
+  sessionHash: Uint8Array | null;
+  /** The admin token on whose authority it was made: it ends with it. */
+  adminTokenId: string | null;
+}
+
+export interface AuditPage {
+  organizationId: string | null;
+  action: string | null;
+  /** Id of the last entry seen. */
+  before: string | null;
+  limit: number;
+}
 
 /** One id for whichever process comes first: the key refuses the second. */
 const FIRST_ADMIN_TOKEN_ID = "adm_first";
@@ -11,16 +53,19 @@ const FIRST_ADMIN_TOKEN_ID = "adm_first";
 /** As in the migration that makes its index. */
 const FAILED_SIGN_IN = "session.sign_in_failed";
 
-/** The rows of operators, their sessions and what they did, the same for both stores. */
-export function adminRows(database: PortableDatabase): AdminRows {
+export type AdminRows = ReturnType<typeof adminRows>;
+
+/** Operators, their sessions, the audit log and the idempotency keys of the admin API. */
+export function adminRows(database: Database) {
   return { ...adminTokens(database), ...sessions(database), ...auditEntries(database), ...adminKeyRows(database) };
 }
 
-function adminTokens({ kysely, write, writeIf }: PortableDatabase) {
+function adminTokens({ kysely, write, writeIf }: Database) {
   const insert = (token: AdminTokenRow) => kysely.insertInto("admin_token").values(adminTokenToTable(token));
   const find = () => kysely.selectFrom("admin_token").selectAll();
   return {
-    async insertFirstAdminToken(token: AdminTokenRow, audit?: AuditRow) {
+    /** Writes the first admin token of a store, under a fixed id. Returns false if the store has one. */
+    async insertFirstAdminToken(token: AdminTokenRow, audit?: AuditRow): Promise<boolean> {
       if ((await find().limit(1).executeTakeFirst()) !== undefined) return false;
       const first = insert({ ...token, id: FIRST_ADMIN_TOKEN_ID }).onConflict((conflict) => conflict.doNothing());
       return writeIf(
@@ -28,6 +73,7 @@ function adminTokens({ kysely, write, writeIf }: PortableDatabase) {
         audit ? [insertAuditQuery(kysely, { ...audit, subjectId: FIRST_ADMIN_TOKEN_ID })] : [],
       );
     },
+    /** Writes an admin token and revokes all others at its creation time. */
     async replaceAdminTokens(token: AdminTokenRow, audit: AuditRow) {
       await write([
         kysely
@@ -39,19 +85,20 @@ function adminTokens({ kysely, write, writeIf }: PortableDatabase) {
         insertAuditQuery(kysely, audit),
       ]);
     },
-    async adminTokenByHash(hash: Uint8Array) {
+    async adminTokenByHash(hash: Uint8Array): Promise<AdminTokenRow | undefined> {
       const row = await find().where("hash", "=", hash).executeTakeFirst();
       return row && adminTokenFromTable(row);
     },
-    async adminToken(id: string) {
+    async adminToken(id: string): Promise<AdminTokenRow | undefined> {
       const row = await find().where("id", "=", id).executeTakeFirst();
       return row && adminTokenFromTable(row);
     },
-  } satisfies Partial<AdminRows>;
+  };
 }
 
-function sessions({ kysely, write, writeIf }: PortableDatabase) {
+function sessions({ kysely, write, writeIf }: Database) {
   return {
+    /** Writes a session and removes those that have expired. */
     async insertSession(session: SessionRow, audit?: AuditRow) {
       await write([
         kysely.deleteFrom("admin_session").where("expires_at", "<", BigInt(session.createdAtMs)).compile(),
@@ -69,17 +116,23 @@ function sessions({ kysely, write, writeIf }: PortableDatabase) {
         ...recordOf(kysely, audit),
       ]);
     },
-    async session(hash: Uint8Array) {
+    async session(hash: Uint8Array): Promise<SessionRow | undefined> {
       const row = await kysely.selectFrom("admin_session").selectAll().where("hash", "=", hash).executeTakeFirst();
       return row && sessionFromTable(row);
     },
     async touchSession(hash: Uint8Array, seenAtMs: number) {
       await kysely.updateTable("admin_session").set({ seen_at: seenAtMs }).where("hash", "=", hash).execute();
     },
-    async deleteSession(hash: Uint8Array, audit?: AuditRow) {
+    /** Removes a session. Returns false if it does not exist; then nothing is written. */
+    async deleteSession(hash: Uint8Array, audit?: AuditRow): Promise<boolean> {
       return writeIf([kysely.deleteFrom("admin_session").where("hash", "=", hash).compile()], recordOf(kysely, audit));
     },
-    async insertShortToken({ hash, tokenId, expiresAtMs, sessionHash, adminTokenId }, nowMs, audit) {
+    /** Writes a short token and removes those that expired before `nowMs`. */
+    async insertShortToken(
+      { hash, tokenId, expiresAtMs, sessionHash, adminTokenId }: ShortTokenRow,
+      nowMs: number,
+      audit?: AuditRow,
+    ) {
       const values = { session_hash: sessionHash, admin_token_id: adminTokenId, expires_at: expiresAtMs };
       await write([
         kysely.deleteFrom("short_token").where("expires_at", "<", BigInt(nowMs)).compile(),
@@ -90,12 +143,13 @@ function sessions({ kysely, write, writeIf }: PortableDatabase) {
         ...recordOf(kysely, audit),
       ]);
     },
-  } satisfies Partial<AdminRows>;
+  };
 }
 
-function auditEntries({ kysely, write }: PortableDatabase) {
+function auditEntries({ kysely, write }: Database) {
   const failedSignIns = () => kysely.selectFrom("audit_entry").where("action", "=", FAILED_SIGN_IN);
   return {
+    /** Writes a `session.sign_in_failed` record and removes all but the newest `keep` of them. */
     async insertFailedSignIn(entry: AuditRow, keep: number) {
       const newestTooMany = failedSignIns().select("id").orderBy("id", "desc").limit(1).offset(keep);
       await write([
@@ -110,25 +164,25 @@ function auditEntries({ kysely, write }: PortableDatabase) {
     async insertAudit(entry: AuditRow) {
       await write([insertAuditQuery(kysely, entry)]);
     },
-    async audit({ organizationId, action, before, limit }) {
+    /** Returns audit records, the newest first. */
+    async audit({ organizationId, action, before, limit }: AuditPage): Promise<AuditRow[]> {
       let query = kysely.selectFrom("audit_entry").selectAll().orderBy("id", "desc").limit(limit);
       if (organizationId !== null) query = query.where("organization_id", "=", organizationId);
       if (action !== null) query = query.where("action", "=", action);
       if (before !== null) query = query.where("id", "<", before);
       return (await query.execute()).map(AUDIT_ENTRY.fromRecord);
     },
-  } satisfies Partial<AdminRows>;
+  };
 }
 
 /** The insert of an audit record, where there is one. */
-export function recordOf(kysely: PortableDatabase["kysely"], audit: AuditRow | undefined): CompiledQuery[] {
+export function recordOf(kysely: Database["kysely"], audit: AuditRow | undefined): CompiledQuery[] {
   return audit === undefined ? [] : [insertAuditQuery(kysely, audit)];
 }
 
 /** A record of a change, to be written in the change's own transaction. */
-export function insertAuditQuery(kysely: PortableDatabase["kysely"], entry: AuditRow) {
-  const values = AUDIT_ENTRY.toRecord(entry) as unknown as Insertable<BookTables["audit_entry"]>;
-  return kysely.insertInto("audit_entry").values(values).compile();
+export function insertAuditQuery(kysely: Database["kysely"], entry: AuditRow) {
+  return kysely.insertInto("audit_entry").values(AUDIT_ENTRY.toRecord(entry)).compile();
 }
 
 function adminTokenFromTable(row: Selectable<AdminTokenTable>): AdminTokenRow {

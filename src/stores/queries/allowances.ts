@@ -1,17 +1,25 @@
-import { type Selectable, sql } from "kysely";
+import { sql } from "kysely";
 import type { AllowanceRow } from "../../credits/allowance.ts";
-import { toOptionalNumber } from "../schema.ts";
-import type { AllowanceRows } from "../store.ts";
-import type { AllowanceTable, PortableDatabase } from "../tables.ts";
+import type { AuditRow } from "../../credits/audit.ts";
+import type { Database } from "../database.ts";
+import { ALLOWANCE } from "../schema.ts";
 import { recordOf } from "./admin.ts";
+import type { IdPage } from "./organizations.ts";
 
-/** The rows of allowances, the same for both stores. */
-export function allowanceRows(database: PortableDatabase): AllowanceRows {
+type AllowanceKey = Pick<AllowanceRow, "organizationId" | "id">;
+export type AllowanceRows = ReturnType<typeof allowanceRows>;
+
+/** Monthly allowances. Their grants are made through the books. */
+export function allowanceRows(database: Database) {
   const { kysely, write, writeIf } = database;
   return {
-    async insert(row, audit) {
+    /**
+     * Returns the organization's allowance of the same reference if there is one; otherwise writes this one with its
+     * audit record and returns it.
+     */
+    async insert(row: AllowanceRow, audit?: AuditRow): Promise<AllowanceRow> {
       const { organizationId, reference } = row;
-      const insertion = kysely.insertInto("allowance").values(toTable(row));
+      const insertion = kysely.insertInto("allowance").values(ALLOWANCE.toRecord(row));
       if (reference === null) {
         await write([insertion.compile(), ...recordOf(kysely, audit)]);
         return row;
@@ -20,21 +28,18 @@ export function allowanceRows(database: PortableDatabase): AllowanceRows {
         conflict.columns(["organization_id", "reference"]).where("reference", "is not", null).doNothing(),
       );
       await writeIf([once.compile()], recordOf(kysely, audit));
-      const first = await kysely
-        .selectFrom("allowance")
-        .selectAll()
-        .where("organization_id", "=", organizationId)
-        .where("reference", "=", reference)
-        .executeTakeFirstOrThrow();
-      return fromTable(first);
+      const query = kysely.selectFrom("allowance").selectAll().where("organization_id", "=", organizationId);
+      return ALLOWANCE.fromRecord(await query.where("reference", "=", reference).executeTakeFirstOrThrow());
     },
-    async list({ organizationId, after, limit }) {
+    /** Returns the allowances of an organization, or of all (null), in the order of their ids. */
+    async list({ organizationId, after, limit }: IdPage & { organizationId: string | null }): Promise<AllowanceRow[]> {
       let query = kysely.selectFrom("allowance").selectAll().orderBy("id").limit(limit);
       if (organizationId !== null) query = query.where("organization_id", "=", organizationId);
       if (after !== null) query = query.where("id", ">", after);
-      return (await query.execute()).map(fromTable);
+      return (await query.execute()).map(ALLOWANCE.fromRecord);
     },
-    async end({ organizationId, id }, atMs, audit) {
+    /** Ends an allowance. Returns false if it does not exist or has ended; then nothing is written. */
+    async end({ organizationId, id }: AllowanceKey, atMs: number, audit?: AuditRow): Promise<boolean> {
       const end = kysely
         .updateTable("allowance")
         .set({ ended_at: atMs })
@@ -43,7 +48,11 @@ export function allowanceRows(database: PortableDatabase): AllowanceRows {
         .where("ended_at", "is", null);
       return writeIf([end.compile()], recordOf(kysely, audit));
     },
-    async due({ aheadMs, limit }) {
+    /**
+     * Finds allowances whose next month begins within `aheadMs` by the store's clock or has begun; the most overdue
+     * first.
+     */
+    async due({ aheadMs, limit }: { aheadMs: number; limit: number }) {
       const now = database.now();
       const rows = await kysely
         .selectFrom("allowance")
@@ -54,9 +63,10 @@ export function allowanceRows(database: PortableDatabase): AllowanceRows {
         .orderBy("next_at")
         .limit(limit)
         .execute();
-      return { nowMs: Number(rows[0]?.now ?? 0n), rows: rows.map(fromTable) };
+      return { nowMs: Number(rows[0]?.now ?? 0n), rows: rows.map(ALLOWANCE.fromRecord) };
     },
-    async advance({ organizationId, id, nextAtMs }, toMs) {
+    /** Moves the beginning of the next month, unless another process has moved it. */
+    async advance({ organizationId, id, nextAtMs }: AllowanceKey & Pick<AllowanceRow, "nextAtMs">, toMs: number) {
       await kysely
         .updateTable("allowance")
         .set({ next_at: toMs })
@@ -65,35 +75,5 @@ export function allowanceRows(database: PortableDatabase): AllowanceRows {
         .where("next_at", "=", BigInt(nextAtMs))
         .execute();
     },
-  };
-}
-
-function fromTable(row: Selectable<AllowanceTable>): AllowanceRow {
-  return {
-    organizationId: row.organization_id,
-    id: row.id,
-    amount: row.amount,
-    priority: Number(row.priority),
-    lapses: row.lapses === 1n,
-    reference: row.reference,
-    anchorAtMs: Number(row.anchor_at),
-    nextAtMs: Number(row.next_at),
-    createdAtMs: Number(row.created_at),
-    endedAtMs: toOptionalNumber(row.ended_at),
-  };
-}
-
-function toTable(row: AllowanceRow) {
-  return {
-    organization_id: row.organizationId,
-    id: row.id,
-    amount: row.amount,
-    priority: row.priority,
-    lapses: row.lapses ? 1 : 0,
-    reference: row.reference,
-    anchor_at: row.anchorAtMs,
-    next_at: row.nextAtMs,
-    created_at: row.createdAtMs,
-    ended_at: row.endedAtMs,
   };
 }

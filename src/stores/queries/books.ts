@@ -1,18 +1,50 @@
 import { sql } from "kysely";
+import type { MicroCredits } from "../../credits/amount.ts";
+import type { BalanceRow, Outcomes, Transition } from "../../credits/books.ts";
+import { type Database, read } from "../database.ts";
+import type { Durability, StoreDriver } from "../driver.ts";
 import { BALANCE } from "../schema.ts";
-import type { Books, HoldSearch, SeenHold } from "../store.ts";
-import type { PortableDatabase } from "../tables.ts";
-import { read } from "./directory.ts";
 import { openingBalance, recordBalances } from "./opening-balances.ts";
-import { statementPage } from "./statement.ts";
+import { type StatementPage, statementPage } from "./statement.ts";
 import { verifyOrganization, verifyOwners } from "./verify.ts";
 
-/** What is read beside the transitions, the same for both stores. */
-export function bookReads(database: PortableDatabase): Omit<Books, "apply"> {
+export type OutcomesOf<T extends Transition[]> = { [I in keyof T]: Outcomes[T[I]["kind"]] };
+
+export interface HoldSearch {
+  lifeMs: number;
+  /** All holds of these are found; holds of others only when they are past their expiry or too far ahead. */
+  owners: Owners;
+  afterHoldId: string | null;
+  limit: number;
+}
+
+export type Owners = { only: readonly string[] } | { allBut: string };
+
+/** An open hold as it was seen, without a lock. */
+export interface SeenHold {
+  organizationId: string;
+  holdId: string;
+  owner: string;
+  expiresAtMs: number;
+}
+
+export type Books = ReturnType<typeof bookRows>;
+
+/** Credits in motion: transitions, and the reads beside them. */
+export function bookRows(database: Database, driver: StoreDriver) {
   const { kysely } = database;
   return {
-    recoverableHolds: (search) => recoverableHolds(database, search),
-    async balance(organizationId) {
+    /** Applies a batch as `StoreDriver.apply` says. */
+    apply<T extends Transition[]>(durability: Durability, transitions: [...T]): Promise<OutcomesOf<T>> {
+      return driver.apply(durability, transitions) as Promise<OutcomesOf<T>>;
+    },
+    /**
+     * Finds open holds that may no longer be renewed: those past their expiry or with an expiry more than a life ahead by
+     * the store's clock, and those of the named owners, in the order of their ids; and the store's time. Takes no locks:
+     * `expire` checks again.
+     */
+    recoverableHolds: (search: HoldSearch) => recoverableHolds(database, search),
+    async balance(organizationId: string): Promise<BalanceRow | undefined> {
       const row = await kysely
         .selectFrom("balance")
         .selectAll()
@@ -20,7 +52,11 @@ export function bookReads(database: PortableDatabase): Omit<Books, "apply"> {
         .executeTakeFirst();
       return row && BALANCE.fromRecord(row);
     },
-    async dueOrganizations({ after, limit }) {
+    /**
+     * Finds organizations that have a grant that is due to take effect or to expire, by the store's clock, in the order of
+     * their ids. Takes no locks: `refresh` checks again.
+     */
+    async dueOrganizations({ after, limit }: { after: string | null; limit: number }): Promise<string[]> {
       let query = kysely
         .selectFrom("balance")
         .select("organization_id")
@@ -31,10 +67,15 @@ export function bookReads(database: PortableDatabase): Omit<Books, "apply"> {
       if (after !== null) query = query.where("organization_id", ">", after);
       return (await read<{ organization_id: string }>(database, query)).map((row) => row.organization_id);
     },
-    statement: (organizationId, page) => statementPage(database, organizationId, page),
-    openingBalance: (organizationId, beforeMs) => openingBalance(database, organizationId, beforeMs),
-    recordBalances: (organizationId) => recordBalances(database, organizationId),
-    async pendingCredits(organizationId) {
+    /**
+     * Returns everything that changed an organization's balance, oldest first: grants, also those not yet in force,
+     * charges, and adjustments. Their sum is what is available, held and pending.
+     */
+    statement: (organizationId: string, page: StatementPage) => statementPage(database, organizationId, page),
+    openingBalance: (organizationId: string, beforeMs: number) => openingBalance(database, organizationId, beforeMs),
+    recordBalances: (organizationId: string) => recordBalances(database, organizationId),
+    /** Returns the sum of the grants that have not taken effect. */
+    async pendingCredits(organizationId: string): Promise<MicroCredits> {
       const row = await kysely
         .selectFrom("credit_grant")
         .select(sql<bigint>`cast(coalesce(sum(amount - revoked), 0) as bigint)`.as("pending"))
@@ -43,24 +84,19 @@ export function bookReads(database: PortableDatabase): Omit<Books, "apply"> {
         .executeTakeFirst();
       return row?.pending ?? 0n;
     },
-    async removeOldKeys(limit) {
-      const now = database.now();
-      const remove = async (table: "idempotency_key" | "admin_idempotency_key", owner: "organization_id" | "scope") => {
-        const [from, columns] = [sql.table(table), sql`${sql.ref(owner)}, key`];
-        const old = sql`select ${columns} from ${from} where expires_at <= ${now} limit ${sql.lit(limit)}`;
-        // Tested again: another process may have claimed the key again since the look.
-        const removal = sql`delete from ${from} where (${columns}) in (${old}) and expires_at <= ${now}`;
-        return Number((await removal.execute(kysely)).numAffectedRows ?? 0n);
-      };
-      return (await remove("idempotency_key", "organization_id")) + (await remove("admin_idempotency_key", "scope"));
-    },
-    verify: (organizationId) => verifyOrganization(database, organizationId),
+    /**
+     * Removes expired idempotency keys, those of completions and those of administrators, at most `limit` of each; returns
+     * their number. They already counted as absent.
+     */
+    removeOldKeys: (limit: number) => removeOldKeys(database, limit),
+    /** Checks every invariant of one organization that the store alone can show, in short snapshots. */
+    verify: (organizationId: string) => verifyOrganization(database, organizationId),
     verifyOwners: () => verifyOwners(database),
   };
 }
 
 async function recoverableHolds(
-  database: PortableDatabase,
+  database: Database,
   { lifeMs, owners, afterHoldId, limit }: HoldSearch,
 ): Promise<{ nowMs: number; holds: SeenHold[] }> {
   const now = database.now();
@@ -84,4 +120,16 @@ async function recoverableHolds(
     return { organizationId, holdId, owner, expiresAtMs: Number(expires_at) };
   });
   return { nowMs: Number(rows[0]?.now ?? 0), holds };
+}
+
+async function removeOldKeys({ kysely, now: nowOf }: Database, limit: number): Promise<number> {
+  const now = nowOf();
+  const remove = async (table: "idempotency_key" | "admin_idempotency_key", owner: "organization_id" | "scope") => {
+    const [from, columns] = [sql.table(table), sql`${sql.ref(owner)}, key`];
+    const old = sql`select ${columns} from ${from} where expires_at <= ${now} limit ${sql.lit(limit)}`;
+    // Tested again: another process may have claimed the key again since the look.
+    const removal = sql`delete from ${from} where (${columns}) in (${old}) and expires_at <= ${now}`;
+    return Number((await removal.execute(kysely)).numAffectedRows ?? 0n);
+  };
+  return (await remove("idempotency_key", "organization_id")) + (await remove("admin_idempotency_key", "scope"));
 }

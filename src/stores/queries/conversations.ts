@@ -1,10 +1,26 @@
 import { type RawBuilder, type Selectable, sql } from "kysely";
-import type { ConversationRow, ConversationRows } from "../conversation-store.ts";
-import type { ConversationTable, PortableDatabase } from "../tables.ts";
-import { read } from "./directory.ts";
+import { type Database, read } from "../database.ts";
+import type { ConversationTable } from "../tables.ts";
 
-/** The rows of kept conversations, the same for both stores. */
-export function conversationRows(database: PortableDatabase): ConversationRows {
+/** What was asked and answered in one request, of an organization that has it kept. The books do not rest on it. */
+export interface ConversationRow {
+  organizationId: string;
+  holdId: string;
+  endedAtMs: number;
+  /** Whether something was too long to be kept. */
+  isTruncated: boolean;
+  /** JSON of the request. */
+  request: string;
+  /** JSON of the answer as far as it was delivered; null where nothing was. */
+  answer: string | null;
+}
+
+type ConversationKey = Pick<ConversationRow, "organizationId" | "holdId">;
+
+export type ConversationRows = ReturnType<typeof conversationRows>;
+
+/** Kept conversations. One that ended `retentionMs` ago or earlier, by the store's clock, counts as absent. */
+export function conversationRows(database: Database) {
   const { kysely, write } = database;
   const find = (organizationId: string, holdId: string, retentionMs: number) =>
     kysely
@@ -13,15 +29,23 @@ export function conversationRows(database: PortableDatabase): ConversationRows {
       .where("hold_id", "=", holdId)
       .where("ended_at", ">", since(database, retentionMs));
   return {
-    async insert(rows) {
-      await write(rows.map((row) => insertQuery(database, row).compile(kysely)));
+    /**
+     * Writes, in one transaction, the conversations of organizations that keep them when it commits: none is written
+     * after keeping has ended. An existing row stays unchanged.
+     */
+    async insert(rows: readonly ConversationRow[]) {
+      await write(
+        rows.map((row) => insertQuery(database, row).compile(kysely)),
+        { isDroppable: true },
+      );
     },
-    async find({ organizationId, holdId }, retentionMs) {
+    async find({ organizationId, holdId }: ConversationKey, retentionMs: number): Promise<ConversationRow | undefined> {
       const query = find(organizationId, holdId, retentionMs).selectAll();
       const [row] = await read<Selectable<ConversationTable>>(database, query);
       return row && conversationFromTable(row);
     },
-    async status({ organizationId, holdId }, retentionMs) {
+    /** Tells if the organization keeps conversations now, and if this one is kept. */
+    async status({ organizationId, holdId }: ConversationKey, retentionMs: number) {
       const flag = kysely.selectFrom("organization").select("keeps_conversations").where("id", "=", organizationId);
       const [organizations = [], kept = []] = await database.snapshot([
         flag.compile(),
@@ -29,7 +53,7 @@ export function conversationRows(database: PortableDatabase): ConversationRows {
       ]);
       return { isEnabled: organizations[0]?.keeps_conversations === 1n, isStored: kept.length > 0 };
     },
-    async count(organizationId) {
+    async count(organizationId: string): Promise<number> {
       const query = kysely
         .selectFrom("conversation")
         .select(({ fn }) => fn.countAll<bigint>().as("count"))
@@ -37,17 +61,19 @@ export function conversationRows(database: PortableDatabase): ConversationRows {
       const [row] = await read<{ count: bigint }>(database, query);
       return Number(row?.count ?? 0);
     },
-    async removeOld(retentionMs, limit) {
+    /** Removes conversations that count as absent, at most `limit`; returns their number. */
+    async removeOld(retentionMs: number, limit: number): Promise<number> {
       return remove(database, sql`ended_at <= ${since(database, retentionMs)}`, limit);
     },
-    async removeOf(organizationId, untilMs, limit) {
+    /** Removes conversations of an organization that ended by `untilMs`, at most `limit`; returns their number. */
+    async removeOf(organizationId: string, untilMs: number, limit: number): Promise<number> {
       return remove(database, sql`organization_id = ${organizationId} and ended_at <= ${BigInt(untilMs)}`, limit);
     },
   };
 }
 
 /** The row of the organization is locked against changes: whoever ends its keeping waits for this, or comes first. */
-function insertQuery(database: PortableDatabase, row: ConversationRow) {
+function insertQuery(database: Database, row: ConversationRow) {
   const text = (value: string | null) => sql`cast(${value} as text)`;
   const integer = (value: number) => sql`cast(${value} as bigint)`;
   return sql`
@@ -58,14 +84,14 @@ function insertQuery(database: PortableDatabase, row: ConversationRow) {
     on conflict do nothing`;
 }
 
-async function remove({ write, kysely }: PortableDatabase, condition: RawBuilder<unknown>, limit: number) {
+async function remove({ write, kysely }: Database, condition: RawBuilder<unknown>, limit: number) {
   const some = sql`select organization_id, hold_id from conversation where ${condition} limit ${sql.lit(limit)}`;
   const query = sql`delete from conversation where (organization_id, hold_id) in (${some})`;
   const [removed = 0] = await write([query.compile(kysely)]);
   return removed;
 }
 
-function since(database: PortableDatabase, retentionMs: number) {
+function since(database: Database, retentionMs: number) {
   return sql<bigint>`${database.now()} - cast(${retentionMs} as bigint)`;
 }
 

@@ -1,42 +1,76 @@
-import { type CompiledQuery, type Selectable, sql } from "kysely";
-import type { DirectoryRows, GrantSearch, OrganizationSearch, TokenSearch } from "../directory-store.ts";
+import { type Selectable, sql } from "kysely";
+import type { BalanceRow, GrantRow } from "../../credits/books.ts";
+import { type Database, read } from "../database.ts";
 import { BALANCE, type BookTables, GRANT } from "../schema.ts";
-import type { OrganizationTable, PortableDatabase, TokenTable } from "../tables.ts";
-import { type BudgetColumns, organizationFromTable, tokensWithBudget, withBudget } from "./accounts.ts";
+import type { OrganizationTable, TokenTable } from "../tables.ts";
+import { type BudgetColumns, type TokenWithBudget, tokensWithBudget, withBudget } from "./accounts.ts";
+import { type OrganizationRow, type OrganizationStatus, organizationFromTable } from "./organizations.ts";
+
+export interface ListedOrganization {
+  organization: OrganizationRow;
+  balance: BalanceRow;
+}
+
+export interface ListedToken {
+  token: TokenWithBudget;
+  organizationName: string;
+}
+
+interface NewestFirst {
+  /** The last row seen. */
+  before: { createdAtMs: number; id: string } | null;
+  limit: number;
+}
+
+export interface OrganizationSearch extends NewestFirst {
+  /** Null: every one. */
+  id: string | null;
+  /** Part of the name, or a whole id. */
+  search: string | null;
+  status: OrganizationStatus | null;
+}
+
+export interface TokenSearch extends NewestFirst {
+  id: string | null;
+  organizationId: string | null;
+  /** Part of the name, a whole id, or the beginning of the secret. */
+  search: string | null;
+  status: "active" | "expired" | "revoked" | null;
+  /** Which of them have expired. */
+  nowMs: number;
+}
+
+export interface GrantSearch extends NewestFirst {
+  organizationId: string;
+  id: string | null;
+}
 
 type OrganizationWithBalance = Selectable<OrganizationTable> & Selectable<BookTables["balance"]>;
 type TokenWithName = Selectable<TokenTable> & BudgetColumns & { organization_name: string };
 
-/** Looking through organizations, tokens and grants, the same for both stores and beside what completions wait for. */
-export function directoryRows(database: PortableDatabase): DirectoryRows {
+export type DirectoryRows = ReturnType<typeof directoryRows>;
+
+/** Searches of organizations, tokens and grants, the newest first. They run beside the writes. */
+export function directoryRows(database: Database) {
   return {
-    async organizations(page) {
+    async organizations(page: OrganizationSearch): Promise<ListedOrganization[]> {
       const rows = await read<OrganizationWithBalance>(database, organizationQuery(database, page));
       return rows.map((row) => ({ organization: organizationFromTable(row), balance: BALANCE.fromRecord(row) }));
     },
-    async tokens(page) {
+    async tokens(page: TokenSearch): Promise<ListedToken[]> {
       const rows = await read<TokenWithName>(database, tokenQuery(database, page));
       return rows.map(({ organization_name, ...row }) => ({
         token: withBudget(row),
         organizationName: organization_name,
       }));
     },
-    async grants(page) {
+    async grants(page: GrantSearch): Promise<GrantRow[]> {
       return (await read<object>(database, grantQuery(database, page))).map(GRANT.fromRecord);
     },
   };
 }
 
-/** Runs one read beside the writes. */
-export async function read<Row>(
-  { snapshot, kysely }: PortableDatabase,
-  query: { compile(database: PortableDatabase["kysely"]): CompiledQuery },
-): Promise<Row[]> {
-  const [rows] = await snapshot([query.compile(kysely)]);
-  return (rows ?? []) as Row[];
-}
-
-function organizationQuery({ kysely }: PortableDatabase, { id, search, status, before, limit }: OrganizationSearch) {
+function organizationQuery({ kysely }: Database, { id, search, status, before, limit }: OrganizationSearch) {
   let query = kysely
     .selectFrom("organization")
     .innerJoin("balance", "balance.organization_id", "organization.id")
@@ -54,7 +88,7 @@ function organizationQuery({ kysely }: PortableDatabase, { id, search, status, b
   return query;
 }
 
-function tokenQuery(database: PortableDatabase, page: TokenSearch) {
+function tokenQuery(database: Database, page: TokenSearch) {
   const { id, organizationId, search, before, limit } = page;
   let query = tokensWithBudget(database.kysely)
     .innerJoin("organization", "organization.id", "token.organization_id")
@@ -78,7 +112,7 @@ function tokenQuery(database: PortableDatabase, page: TokenSearch) {
   return query;
 }
 
-function grantQuery({ kysely }: PortableDatabase, { organizationId, id, before, limit }: GrantSearch) {
+function grantQuery({ kysely }: Database, { organizationId, id, before, limit }: GrantSearch) {
   let query = kysely
     .selectFrom("credit_grant")
     .selectAll()

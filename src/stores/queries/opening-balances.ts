@@ -1,8 +1,7 @@
 import { sql } from "kysely";
 import type { MicroCredits } from "../../credits/amount.ts";
 import { idAt, LATE_AFTER_MS } from "../../credits/request-id.ts";
-import type { PortableDatabase } from "../tables.ts";
-import { read } from "./directory.ts";
+import { type Database, read } from "../database.ts";
 
 /** Number of requests between two recorded balances. Adding up so many takes a few milliseconds. */
 const REQUESTS_BETWEEN = 10_000;
@@ -17,7 +16,7 @@ interface RecordedBalance {
 
 /** Adds up an organization's statement entries before a time, from the last recorded balance on. */
 export async function openingBalance(
-  database: PortableDatabase,
+  database: Database,
   organizationId: string,
   beforeMs: number,
 ): Promise<MicroCredits> {
@@ -32,7 +31,7 @@ export async function openingBalance(
  * is read quickly. Several processes may do it at once, and it may end anywhere: an opening balance is exact with fewer
  * records, too.
  */
-export async function recordBalances(database: PortableDatabase, organizationId: string): Promise<void> {
+export async function recordBalances(database: Database, organizationId: string): Promise<void> {
   const [clock] = await read<{ now: bigint }>(database, sql`select ${database.now()} as now`);
   const until = (clock?.now ?? 0n) - BigInt(RECORDED_AFTER_MS);
   const last = await lastRecorded(database, organizationId, until);
@@ -45,7 +44,7 @@ export async function recordBalances(database: PortableDatabase, organizationId:
 
 /** Adds up a statement between two times. Yields its balance after every 10,000 requests. */
 async function* balancesAfter(
-  database: PortableDatabase,
+  database: Database,
   organizationId: string,
   { beforeAtMs, balance }: RecordedBalance,
   until: bigint,
@@ -62,11 +61,7 @@ async function* balancesAfter(
 }
 
 /** Reads the latest balance recorded for a time, or for one before it. */
-async function lastRecorded(
-  database: PortableDatabase,
-  organizationId: string,
-  until: bigint,
-): Promise<RecordedBalance> {
+async function lastRecorded(database: Database, organizationId: string, until: bigint): Promise<RecordedBalance> {
   const query = database.kysely
     .selectFrom("statement_balance")
     .select(["before_at", "balance"])
@@ -80,7 +75,7 @@ async function lastRecorded(
 
 /** Finds the time after which 10,000 more requests were booked; undefined where so many were not booked before `to`. */
 async function timeOfNext(
-  database: PortableDatabase,
+  database: Database,
   organizationId: string,
   from: bigint,
   to: bigint,
@@ -98,12 +93,7 @@ async function timeOfNext(
 }
 
 /** Adds up an organization's statement entries from a time on, and before another. */
-async function sumBetween(
-  database: PortableDatabase,
-  organizationId: string,
-  from: bigint,
-  to: bigint,
-): Promise<MicroCredits> {
+async function sumBetween(database: Database, organizationId: string, from: bigint, to: bigint): Promise<MicroCredits> {
   const costs = (isLate: 0 | 1) => sql`
     select coalesce(sum(cost), 0) from request
     where organization_id = ${organizationId} and is_late = ${sql.lit(isLate)} and ending <> 'released'
@@ -124,7 +114,7 @@ async function sumBetween(
 }
 
 /** Restricts requests that are not late to ids whose time may be booked between two others. */
-function idsBookedBetween(database: PortableDatabase, from: bigint, to: bigint) {
+function idsBookedBetween(database: Database, from: bigint, to: bigint) {
   const ids = { from: idAt(Number(from) - LATE_AFTER_MS), to: idAt(Number(to) + LATE_AFTER_MS + 1) };
   return database.idsWithin("id", ids);
 }

@@ -1,39 +1,81 @@
 import { type Selectable, sql } from "kysely";
 import { idAt } from "../../credits/request-id.ts";
-import type { RefusalEntry, RefusalRow, RefusalRows, RefusalSearch } from "../refusal-store.ts";
-import type { PortableDatabase, RefusalTable } from "../tables.ts";
-import { read } from "./directory.ts";
+import { type Database, read } from "../database.ts";
+import type { RefusalTable } from "../tables.ts";
+
+/** Requests of known organizations that were refused before credits were held for them. The books do not rest on them. */
+export interface RefusalRow {
+  /** UUIDv7 of the moment of the refusal. */
+  id: string;
+  organizationId: string;
+  tokenId: string;
+  requestId: string;
+  /** Method and route. */
+  endpoint: string;
+  model: string | null;
+  status: number;
+  code: string;
+  /** The message that the caller received. */
+  message: string;
+  durationMs: number;
+  /** How many requests the row stands for; the facts are those of the first. */
+  count: number;
+}
+
+/** A refusal with the names that a list shows. */
+export interface RefusalEntry extends RefusalRow {
+  organizationName: string;
+  /** Null for a token that is not there any more. */
+  tokenName: string | null;
+}
+
+/** Null: any. */
+export interface RefusalSearch {
+  organizationId: string | null;
+  tokenId: string | null;
+  model: string | null;
+  requestId: string | null;
+  fromMs: number | null;
+  toMs: number | null;
+  /** Ids below this one. */
+  before: string | null;
+  limit: number;
+}
 
 type RefusalWithNames = Selectable<RefusalTable> & { organization_name: string; token_name: string | null };
 
-/** The rows of refusals, the same for both stores. */
-export function refusalRows(database: PortableDatabase): RefusalRows {
+export type RefusalRows = ReturnType<typeof refusalRows>;
+
+export function refusalRows(database: Database) {
   const { kysely, write } = database;
   return {
-    async insert(rows) {
+    /** Writes rows in one transaction, which may be lost in a crash of the store. */
+    async insert(rows: readonly RefusalRow[]) {
       // A statement a row: its text is always the same.
       await write(
         rows.map((row) => kysely.insertInto("refusal").values(toTable(row)).compile()),
-        "lazy",
+        { isDurable: false, isDroppable: true },
       );
     },
-    async search(search) {
+    /** Returns refusals, the newest first. */
+    async search(search: RefusalSearch): Promise<RefusalEntry[]> {
       return (await read<RefusalWithNames>(database, searchQuery(database, search))).map(fromTable);
     },
-    async find(id) {
+    async find(id: string): Promise<RefusalEntry | undefined> {
       const [row] = await read<RefusalWithNames>(database, refusalQuery(database).where("refusal.id", "=", id));
       return row && fromTable(row);
     },
-    async removeBefore(timeMs, limit) {
+    /** Removes refusals from before a time, at most `limit`; returns their number. */
+    async removeBefore(timeMs: number, limit: number): Promise<number> {
       const some = sql`select organization_id, id from refusal where id < ${idAt(timeMs)} limit ${sql.lit(limit)}`;
       const query = sql`delete from refusal where (organization_id, id) in (${some})`;
-      const [removed = 0] = await write([query.compile(kysely)], "lazy");
+      const [removed = 0] = await write([query.compile(kysely)], { isDurable: false });
       return removed;
     },
   };
 }
 
-function searchQuery(database: PortableDatabase, search: RefusalSearch) {
+function searchQuery(database: Database, search: RefusalSearch) {
   let query = refusalQuery(database).orderBy("refusal.id", "desc").limit(search.limit);
   if (search.before !== null) query = query.where("refusal.id", "<", search.before);
   if (search.toMs !== null) query = query.where("refusal.id", "<", idAt(search.toMs));
@@ -45,7 +87,7 @@ function searchQuery(database: PortableDatabase, search: RefusalSearch) {
   return query;
 }
 
-function refusalQuery({ kysely }: PortableDatabase) {
+function refusalQuery({ kysely }: Database) {
   return kysely
     .selectFrom("refusal")
     .innerJoin("organization", "organization.id", "refusal.organization_id")

@@ -1,14 +1,64 @@
-import type { AdjustmentRow, HoldRow, RequestRow } from "../../credits/books.ts";
-import { endedStateOf } from "../../credits/books.ts";
+import type { MicroCredits } from "../../credits/amount.ts";
+import {
+  type AdjustmentRow,
+  type Draw,
+  endedStateOf,
+  type HoldFacts,
+  type HoldRow,
+  type HoldState,
+  type RequestEnd,
+  type RequestRow,
+  type Trace,
+} from "../../credits/books.ts";
 import { mergeDraws } from "../../credits/draws.ts";
 import { TOKEN_CLASSES, type TokenCounts } from "../../credits/price.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";
 import { invalidCursor } from "../../errors.ts";
-import type { ListedRequest, RequestRows, RequestSearch } from "../request-store.ts";
+import { type Database, read } from "../database.ts";
 import { ADJUSTMENT, HOLD, REQUEST } from "../schema.ts";
-import type { PortableDatabase } from "../tables.ts";
-import { read } from "./directory.ts";
-import { chargeEvent, lateEvent } from "./statement.ts";
+import { chargeEvent, lateEvent, type UsageEvent } from "./statement.ts";
+
+/** A request as it is listed: its late settlement is included in its tokens, draws and amounts. */
+export interface ListedRequest {
+  /** With the upstream and the prices of its last charge. */
+  facts: HoldFacts;
+  organizationName: string;
+  /** Null for a token that does not exist any more. */
+  tokenName: string | null;
+  state: HoldState;
+  amount: MicroCredits;
+  tokens: TokenCounts;
+  charged: MicroCredits;
+  shortfall: MicroCredits;
+  /** The sum of the credits that correct it. */
+  credited: MicroCredits;
+  draws: Draw[];
+  madeAtMs: number;
+  trace: Trace | null;
+  /** The end of its last charge; null while it is running. */
+  end: RequestEnd | null;
+  /** At most two, in their order. */
+  events: UsageEvent[];
+}
+
+/** Null: any. */
+export interface RequestSearch {
+  organizationId: string | null;
+  tokenId: string | null;
+  model: string | null;
+  requestId: string | null;
+  isRunning: boolean | null;
+  /** Endings of the ended requests. */
+  endings: readonly RequestEnd[] | null;
+  hasFailed: boolean | null;
+  fromMs: number | null;
+  toMs: number | null;
+  /** From here on back: `next` of the page before. */
+  before: string | null;
+  limit: number;
+  /** Tells whether a row belongs to the page, once its events are known. */
+  keep(row: ListedRequest): boolean;
+}
 
 /** The clock of another node may be ahead. */
 const AHEAD_MS = 300_000;
@@ -19,14 +69,20 @@ const CHUNK_ROWS_MAX = 1_000;
 /** A page is sent with the rows that were found by then. */
 const SEARCH_MS = 250;
 
+export type RequestRows = ReturnType<typeof requestRows>;
+
 /**
- * The request log, the same for both stores. Ids are UUIDv7, so a stretch of time is a range of ids, which the keys find
+ * The request log: open holds and ended requests. Ids are UUIDv7, so a stretch of time is a range of ids, which the keys find
  * organization by organization. Stretches grow until a page is full. Open holds are few: they are read at once.
  */
-export function requestRows(database: PortableDatabase): RequestRows {
+export function requestRows(database: Database) {
   return {
-    requests: (search) => searchRequests(database, search),
-    async request(id) {
+    /**
+     * Returns a page, the newest first. A search that takes long ends before its page is full; the next page starts at
+     * `next`, which is null at the end.
+     */
+    requests: (search: RequestSearch) => searchRequests(database, search),
+    async request(id: string): Promise<ListedRequest | undefined> {
       const [holds = [], requests = []] = await database.snapshot([
         holdQuery(database).where("hold.id", "=", id).compile(),
         requestQuery(database).where("request.id", "=", id).compile(),
@@ -49,7 +105,10 @@ interface RequestNames {
   id: string;
 }
 
-async function searchRequests(database: PortableDatabase, search: RequestSearch) {
+async function searchRequests(
+  database: Database,
+  search: RequestSearch,
+): Promise<{ rows: ListedRequest[]; next: string | null }> {
   const startedAtMs = performance.now();
   const found: ListedRequest[] = [];
   const open = await openHolds(database, search);
@@ -91,7 +150,7 @@ function searchedTime(id: string): number {
 }
 
 /** The end of the search: the first request there is, or the beginning of the period. */
-async function floorOf(database: PortableDatabase, search: RequestSearch, open: readonly ListedRequest[]) {
+async function floorOf(database: Database, search: RequestSearch, open: readonly ListedRequest[]) {
   const { organizationId, fromMs } = search;
   const ended = search.isRunning === true ? undefined : await firstRequestId(database, organizationId);
   const ids = [ended, ...open.map(({ facts }) => facts.holdId)];
@@ -102,7 +161,7 @@ async function floorOf(database: PortableDatabase, search: RequestSearch, open: 
 }
 
 /** The first ended request of an organization, or (null) of all. */
-export async function firstRequestId(database: PortableDatabase, organizationId: string | null) {
+export async function firstRequestId(database: Database, organizationId: string | null) {
   let query = database.kysely
     .selectFrom("organization")
     .select((eb) =>
@@ -121,7 +180,7 @@ export async function firstRequestId(database: PortableDatabase, organizationId:
 }
 
 /** The open holds that a search asks for; what is in their details, SQL cannot filter. */
-async function openHolds(database: PortableDatabase, search: RequestSearch): Promise<ListedRequest[]> {
+async function openHolds(database: Database, search: RequestSearch): Promise<ListedRequest[]> {
   const { organizationId, tokenId, model, requestId, isRunning, hasFailed } = search;
   if (isRunning === false || hasFailed === true) return [];
   let query = holdQuery(database);
@@ -135,7 +194,7 @@ async function openHolds(database: PortableDatabase, search: RequestSearch): Pro
 }
 
 async function readWindow(
-  database: PortableDatabase,
+  database: Database,
   search: RequestSearch,
   { fromId, beforeId, limit }: { fromId: string; beforeId: string; limit: number },
 ): Promise<ListedRequest[]> {
@@ -157,7 +216,7 @@ async function readWindow(
   return listed(database, await read<RequestNames>(database, query));
 }
 
-function holdQuery({ kysely }: PortableDatabase) {
+function holdQuery({ kysely }: Database) {
   return kysely
     .selectFrom("hold")
     .innerJoin("organization", "organization.id", "hold.organization_id")
@@ -165,7 +224,7 @@ function holdQuery({ kysely }: PortableDatabase) {
     .select("organization.name as organization_name");
 }
 
-function requestQuery({ kysely }: PortableDatabase) {
+function requestQuery({ kysely }: Database) {
   return (
     kysely
       .selectFrom("organization")
@@ -180,7 +239,7 @@ function requestQuery({ kysely }: PortableDatabase) {
   );
 }
 
-async function namedHolds(database: PortableDatabase, rows: readonly OpenNames[]): Promise<ListedRequest[]> {
+async function namedHolds(database: Database, rows: readonly OpenNames[]): Promise<ListedRequest[]> {
   const holds = rows.map((row) => ({ organizationName: row.organization_name, hold: HOLD.fromRecord(row) }));
   const ids = [...new Set(holds.map(({ hold }) => hold.details.tokenId))];
   const query = database.kysely.selectFrom("token").select(["id", "name"]).where("id", "in", ids);
@@ -201,7 +260,7 @@ function listedHold({ organizationId, holdId, amount, draws, madeAtMs, details }
 }
 
 /** Adds the late settlements and the credits of requests. */
-async function listed(database: PortableDatabase, rows: readonly RequestNames[]): Promise<ListedRequest[]> {
+async function listed(database: Database, rows: readonly RequestNames[]): Promise<ListedRequest[]> {
   const charged = rows.filter((row) => (row as { ending?: string }).ending !== "released");
   const found = charged.length === 0 ? [] : await read<object>(database, adjustmentQuery(database, charged));
   const ofRequest = Map.groupBy(found.map(ADJUSTMENT.fromRecord), ({ holdId }) => holdId);
@@ -211,7 +270,7 @@ async function listed(database: PortableDatabase, rows: readonly RequestNames[])
   });
 }
 
-function adjustmentQuery({ kysely }: PortableDatabase, rows: readonly RequestNames[]) {
+function adjustmentQuery({ kysely }: Database, rows: readonly RequestNames[]) {
   return kysely
     .selectFrom("adjustment")
     .selectAll()

@@ -1,11 +1,39 @@
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
-import type { AdjustmentRow, EventEnd, RequestRow } from "../../credits/books.ts";
+import type { MicroCredits } from "../../credits/amount.ts";
+import type { AdjustmentRow, EventBasis, EventEnd, GrantRow, HoldFacts, RequestRow } from "../../credits/books.ts";
+import type { TokenCounts } from "../../credits/price.ts";
 import { idAt, LATE_AFTER_MS } from "../../credits/request-id.ts";
 import { invalidCursor } from "../../errors.ts";
+import { type Database, read } from "../database.ts";
 import { ADJUSTMENT, GRANT, REQUEST } from "../schema.ts";
-import type { StatementEntry, StatementPage, UsageEvent } from "../store.ts";
-import type { PortableDatabase, Tables } from "../tables.ts";
-import { read } from "./directory.ts";
+import type { Tables } from "../tables.ts";
+
+export interface StatementPage {
+  /** Position of the last entry seen, from `StatementEntry.position`. */
+  after: string | null;
+  /** Entries at this time or later. */
+  fromMs?: number;
+  limit: number;
+}
+
+/** `amount` is what the entry adds to the balance, negative where it takes from it. */
+export type StatementEntry = { position: string; atMs: number; amount: MicroCredits } & (
+  | { kind: "grant"; grant: GrantRow }
+  | { kind: "charge"; event: UsageEvent }
+  | { kind: Exclude<AdjustmentRow["kind"], "late_settlement">; adjustment: AdjustmentRow }
+);
+
+/** A charge: of an ended request (0), or the signed differences of its late settlement (1). */
+export interface UsageEvent extends HoldFacts {
+  sequence: 0 | 1;
+  tokens: TokenCounts;
+  cost: MicroCredits;
+  shortfall: MicroCredits;
+  basis: EventBasis;
+  end: EventEnd;
+  madeAtMs: number;
+  chargedAtMs: number;
+}
 
 const FIRST_WINDOW_MS = 31 * 86_400_000;
 const WINDOW_GROWTH = 4;
@@ -30,7 +58,7 @@ type Placed = { place: Position; entry: StatementEntry };
 
 /** Reads one page of an organization's statement: the entries that follow a position, from a time on. */
 export async function statementPage(
-  database: PortableDatabase,
+  database: Database,
   organizationId: string,
   { after, fromMs = 0, limit }: StatementPage,
 ): Promise<StatementEntry[]> {
@@ -89,7 +117,7 @@ function follows(source: Source, { from }: Query, key: string, or: "same" | "lat
   return sql<boolean>`(${sql.raw(key)}) ${operator} (${from.atMs}, ${from.id})`;
 }
 
-async function grantEntries(database: PortableDatabase, query: Query): Promise<Placed[]> {
+async function grantEntries(database: Database, query: Query): Promise<Placed[]> {
   const found = await read<object>(
     database,
     database.kysely
@@ -109,7 +137,7 @@ async function grantEntries(database: PortableDatabase, query: Query): Promise<P
   });
 }
 
-async function adjustmentEntries(database: PortableDatabase, query: Query): Promise<Placed[]> {
+async function adjustmentEntries(database: Database, query: Query): Promise<Placed[]> {
   const found = await read<object>(
     database,
     database.kysely
@@ -132,7 +160,7 @@ async function adjustmentEntries(database: PortableDatabase, query: Query): Prom
   });
 }
 
-function chargeQuery({ kysely }: PortableDatabase, query: Query, isLate: 0 | 1) {
+function chargeQuery({ kysely }: Database, query: Query, isLate: 0 | 1) {
   return kysely
     .selectFrom("request")
     .selectAll()
@@ -146,7 +174,7 @@ function chargeQuery({ kysely }: PortableDatabase, query: Query, isLate: 0 | 1) 
 }
 
 /** Searches stretches of time that grow, so that a database that keeps requests by the month reads few of them. */
-async function chargeEntries(database: PortableDatabase, query: Query): Promise<Placed[]> {
+async function chargeEntries(database: Database, query: Query): Promise<Placed[]> {
   let fromMs = Number(earliestOf("charge", query));
   let windowMs = FIRST_WINDOW_MS;
   const endMs = Date.now() + AHEAD_MS;
@@ -167,12 +195,12 @@ async function chargeEntries(database: PortableDatabase, query: Query): Promise<
 }
 
 /** Requests that were booked far from the time in their ids. */
-async function lateChargeEntries(database: PortableDatabase, query: Query): Promise<Placed[]> {
+async function lateChargeEntries(database: Database, query: Query): Promise<Placed[]> {
   const charges = chargeQuery(database, query, 1).where("ended_at", ">=", earliestOf("charge", query));
   return (await read<object>(database, charges)).map(REQUEST.fromRecord).map(placedCharge);
 }
 
-async function lateSettlementEntries(database: PortableDatabase, query: Query): Promise<Placed[]> {
+async function lateSettlementEntries(database: Database, query: Query): Promise<Placed[]> {
   const { kysely } = database;
   const { organizationId, from } = query;
   const found = await read<object>(
@@ -200,7 +228,7 @@ async function lateSettlementEntries(database: PortableDatabase, query: Query): 
 
 /** The requests of some organizations among some ids. */
 export async function requestsById(
-  database: PortableDatabase,
+  database: Database,
   organizationIds: readonly string[],
   ids: readonly string[],
 ): Promise<RequestRow[]> {

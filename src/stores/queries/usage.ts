@@ -1,34 +1,75 @@
 import { type CompiledQuery, sql } from "kysely";
 import { FIRST_TOKEN_BOUNDS_MS } from "../../api/first-token.ts";
+import type { MicroCredits } from "../../credits/amount.ts";
+import type { BalanceRow } from "../../credits/books.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";
+import { type Database, read } from "../database.ts";
 import { HOLD } from "../schema.ts";
-import type { PortableDatabase } from "../tables.ts";
-import type { RequestSum, UsageCounts, UsageDayRow, UsageRange, UsageRows } from "../usage-store.ts";
-import { read } from "./directory.ts";
+import type { UsageDayTable } from "../tables.ts";
 import { firstRequestId } from "./requests.ts";
+
+export interface UsageCounts {
+  requests: number;
+  errors: number;
+  charged: MicroCredits;
+  inputTokens: number;
+  outputTokens: number;
+}
+
+export interface RequestSum extends UsageCounts {
+  organizationId: string;
+  tokenId: string;
+  model: string;
+  /** Where the time to the first piece of the answer lies, as `FIRST_TOKEN_BOUNDS_MS` has it; null where there was none. */
+  bucket: number | null;
+  /** How many of them are still running. */
+  open: number;
+}
+
+export interface UsageRange {
+  organizationId: string;
+  /** Their first milliseconds; days that are summed up. */
+  days: readonly number[];
+}
+
+export interface UsageDayRow extends UsageCounts {
+  organizationId: string;
+  dimension: UsageDayTable["dimension"];
+  /** Its first millisecond, in UTC. */
+  day: number;
+  /** The model, the token, the organization, or the bucket. */
+  name: string;
+}
 
 const ROWS_A_STATEMENT = 200;
 const STATEMENTS_A_WRITE = 5;
 
-/** Sums over requests, and the sums that are kept of whole days; the same for both stores, and beside the writes. */
-export function usageRows(database: PortableDatabase): UsageRows {
-  return { ...requestSums(database), ...days(database), ...standing(database) };
+export type UsageRows = ReturnType<typeof usageRows>;
+
+/** Sums over requests, and stored sums of whole days. The books do not depend on them; they run beside the writes. */
+export function usageRows(database: Database) {
+  return { ...requestSums(database), ...days(database), ...totals(database) };
 }
 
-function requestSums(database: PortableDatabase) {
+function requestSums(database: Database) {
   return {
-    async requests(fromMs, toMs) {
+    /**
+     * Adds up the requests that began in a period, by organization, token, model and bucket. A combination may come
+     * several times.
+     */
+    async requests(fromMs: number, toMs: number): Promise<RequestSum[]> {
       const range = { from: idAt(fromMs), to: idAt(toMs) };
       const parts = [endedQuery(range), lateQuery(range)].map((query) => read<SumRow>(database, query));
       return [...(await Promise.all(parts)).flat().map(sumFromTable), ...(await openSums(database, range))];
     },
-    async firstRequestMs() {
+    /** Returns when the first request began. */
+    async firstRequestMs(): Promise<number | null> {
       const first = await firstRequestId(database, null);
       const open = await read<{ id: string | null }>(database, sql`select min(id) as id from hold`);
       const times = [first, open[0]?.id].flatMap((id) => (id ? (timeOfId(id) ?? []) : []));
       return times.length === 0 ? null : Math.min(...times);
     },
-  } satisfies Partial<UsageRows>;
+  };
 }
 
 interface IdRange {
@@ -79,7 +120,7 @@ function sum(expression: string) {
 }
 
 /** Open holds are few; their tokens and models are in their details. */
-async function openSums(database: PortableDatabase, { from, to }: IdRange): Promise<RequestSum[]> {
+async function openSums(database: Database, { from, to }: IdRange): Promise<RequestSum[]> {
   const query = database.kysely.selectFrom("hold").selectAll().where("id", ">=", from).where("id", "<", to);
   return (await read<object>(database, query)).map(HOLD.fromRecord).map(({ organizationId, details }) => {
     const { tokenId, model, tokens } = details;
@@ -122,7 +163,7 @@ function countsFromTable(row: CountColumns): UsageCounts {
   };
 }
 
-function days(database: PortableDatabase) {
+function days(database: Database) {
   const { kysely, write } = database;
   const within = ({ organizationId, days }: UsageRange, dimension: UsageDayRow["dimension"]) =>
     kysely
@@ -136,7 +177,8 @@ function days(database: PortableDatabase) {
     };
   };
   return {
-    async doneDays(fromMs, toMs) {
+    /** Returns the days that begin in a period and whose sums are stored. */
+    async doneDays(fromMs: number, toMs: number): Promise<number[]> {
       const query = kysely
         .selectFrom("usage_day_done")
         .select("day")
@@ -145,32 +187,35 @@ function days(database: PortableDatabase) {
         .orderBy("day");
       return (await read<{ day: bigint }>(database, query)).map(({ day }) => Number(day));
     },
-    async finishDay(day, rows, nowMs) {
+    /** Stores the sums of a day. A second call replaces the first. */
+    async finishDay(day: number, rows: readonly UsageDayRow[], nowMs: number) {
       const statements = chunksOf(rows, ROWS_A_STATEMENT).map((chunk) => upsert(kysely, chunk));
       // Several short transactions, so that no settlement waits long for one.
       for (const chunk of chunksOf(statements, STATEMENTS_A_WRITE)) await write(chunk);
       const done = kysely.insertInto("usage_day_done").values({ day, done_at: nowMs });
       await write([done.onConflict((conflict) => conflict.doNothing()).compile()]);
     },
-    async byDay(dimension, range) {
+    /** Returns the stored sums day by day. */
+    async byDay(dimension: "model" | "first_token", range: UsageRange): Promise<UsageDayRow[]> {
       const columns = ["day", "name", "requests", "errors", "charged", "input_tokens", "output_tokens"] as const;
       const query = within(range, dimension).select(columns);
       return (await read<CountColumns & { day: bigint; name: string }>(database, query)).map(rowFrom(range, dimension));
     },
-    async together(dimension, range) {
+    /** Returns the stored sums over all days of a range; `day` is the first of them. */
+    async together(dimension: "token" | "organization", range: UsageRange): Promise<UsageDayRow[]> {
       const query = within(range, dimension)
         .select(["name", sql<bigint>`min(day)`.as("day"), ...SUMS])
         .groupBy("name");
       return (await read<CountColumns & { day: bigint; name: string }>(database, query)).map(rowFrom(range, dimension));
     },
-  } satisfies Partial<UsageRows>;
+  };
 }
 
 const SUMS = (["requests", "errors", "charged", "input_tokens", "output_tokens"] as const).map((name) =>
   sql<bigint>`CAST(sum(${sql.ref(name)}) AS bigint)`.as(name),
 );
 
-function upsert(kysely: PortableDatabase["kysely"], rows: readonly UsageDayRow[]): CompiledQuery {
+function upsert(kysely: Database["kysely"], rows: readonly UsageDayRow[]): CompiledQuery {
   const values = rows.map((row) => ({
     organization_id: row.organizationId,
     dimension: row.dimension,
@@ -203,10 +248,11 @@ function chunksOf<T>(items: readonly T[], size: number): T[][] {
   return chunks;
 }
 
-function standing(database: PortableDatabase) {
+function totals(database: Database) {
   const { kysely } = database;
   return {
-    async credits(organizationId) {
+    /** Returns all credits of an organization, or of all organizations (null). */
+    async credits(organizationId: string | null): Promise<Omit<BalanceRow, "organizationId" | "nextChangeAtMs">> {
       let query = kysely
         .selectFrom("balance")
         .select(
@@ -219,7 +265,8 @@ function standing(database: PortableDatabase) {
       if (row === undefined) throw new Error("A sum without a row");
       return row;
     },
-    async names({ tokens, organizations }) {
+    /** Returns the names of tokens, with their organizations, and of organizations, by id. */
+    async names({ tokens, organizations }: { tokens: readonly string[]; organizations: readonly string[] }) {
       const tokenQuery = kysely
         .selectFrom("token")
         .select(["id", "name", "organization_id as organizationId"])
@@ -229,9 +276,9 @@ function standing(database: PortableDatabase) {
         .select(["id", "name"])
         .where("id", "in", [...organizations, ""]);
       return {
-        tokens: await read(database, tokenQuery),
-        organizations: await read(database, organizationQuery),
+        tokens: await read<{ id: string; name: string; organizationId: string }>(database, tokenQuery),
+        organizations: await read<{ id: string; name: string }>(database, organizationQuery),
       };
     },
-  } satisfies Partial<UsageRows>;
+  };
 }

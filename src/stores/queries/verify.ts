@@ -1,9 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { AdjustmentRow, Draw, GrantRow, HoldRow, RequestRow } from "../../credits/books.ts";
+import type { Database } from "../database.ts";
 import { ADJUSTMENT, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE } from "../schema.ts";
-import type { OrganizationVerification, Violation } from "../store.ts";
-import type { PortableDatabase } from "../tables.ts";
-import { type RecordedBalance, RecordedBalances } from "./verify-balances.ts";
 import {
   checkAdjustment,
   checkBalance,
@@ -13,8 +11,24 @@ import {
   checkNextChange,
   checkRequest,
   checkTokenBalance,
+  type Report,
   type Taken,
 } from "./verify-rows.ts";
+
+export interface Violation {
+  /** Number of the invariant, as in docs/ledger.md. */
+  invariant: number;
+  organizationId: string;
+  holdId: string | null;
+  message: string;
+}
+
+export interface OrganizationVerification {
+  organizationId: string;
+  holds: number;
+  events: number;
+  violations: Violation[];
+}
 
 /** Number of requests that are checked in one snapshot. */
 const CHUNK_ROWS = 2_000;
@@ -30,7 +44,7 @@ const REPORTED_MAX = 10;
  * may change, with the newest requests, in one more. The numbers are those of the invariants in docs/ledger.md.
  */
 export async function verifyOrganization(
-  database: PortableDatabase,
+  database: Database,
   organizationId: string,
 ): Promise<OrganizationVerification> {
   for (let attempt = 1; ; attempt += 1) {
@@ -45,7 +59,7 @@ const BOOK_TABLES = [
 ].flat();
 
 /** Finds rows of organizations that do not exist, at most a few of each table. */
-export async function verifyOwners(database: PortableDatabase): Promise<Violation[]> {
+export async function verifyOwners(database: Database): Promise<Violation[]> {
   const queries = BOOK_TABLES.map(
     (table) => sql`
       select distinct organization_id from ${sql.table(table)}
@@ -81,8 +95,51 @@ class Sums {
   }
 }
 
+/** A row of `statement_balance`. */
+interface RecordedBalance {
+  before_at: bigint;
+  balance: bigint;
+}
+
+/** Entries of a statement, added up between the times whose balance is recorded. */
+class RecordedBalances {
+  readonly #rows: readonly RecordedBalance[];
+  readonly #sums: bigint[];
+
+  /** Rows in the order of their times. */
+  constructor(rows: readonly RecordedBalance[]) {
+    this.#rows = rows;
+    this.#sums = rows.map(() => 0n);
+  }
+
+  add(atMs: number, amount: bigint): void {
+    let [first, end] = [0, this.#rows.length];
+    while (first < end) {
+      const middle = (first + end) >> 1;
+      if (Number(this.#rows[middle]?.before_at) > atMs) end = middle;
+      else first = middle + 1;
+    }
+    const sum = this.#sums[first];
+    if (sum !== undefined) this.#sums[first] = sum + amount;
+  }
+
+  /** Compares the differences between recorded balances, so that one wrong entry is reported once. */
+  check(report: Report): void {
+    let previous = 0n;
+    for (const [index, { before_at, balance }] of this.#rows.entries()) {
+      const expected = previous + (this.#sums[index] ?? 0n);
+      previous = balance;
+      if (balance === expected) continue;
+      report(
+        3,
+        `The statement's balance recorded for ${before_at} is ${balance}, but its entries add up to ${expected}.`,
+      );
+    }
+  }
+}
+
 class Check {
-  readonly #database: PortableDatabase;
+  readonly #database: Database;
   readonly #organizationId: string;
   readonly #violations: Violation[] = [];
   readonly #sums = new Sums();
@@ -90,7 +147,7 @@ class Check {
   #requests = 0;
   #charges = 0;
 
-  constructor(database: PortableDatabase, organizationId: string) {
+  constructor(database: Database, organizationId: string) {
     this.#database = database;
     this.#organizationId = organizationId;
   }
@@ -295,6 +352,6 @@ function total<Row>(rows: readonly Row[], amountOf: (row: Row) => bigint): bigin
   return rows.reduce((sum, row) => sum + amountOf(row), 0n);
 }
 
-function snapshot(database: PortableDatabase, queries: RawBuilder<unknown>[]): Promise<Record<string, unknown>[][]> {
+function snapshot(database: Database, queries: RawBuilder<unknown>[]): Promise<Record<string, unknown>[][]> {
   return database.snapshot(queries.map((query) => query.compile(database.kysely)));
 }

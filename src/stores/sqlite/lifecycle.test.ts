@@ -19,9 +19,10 @@ import { sql } from "kysely";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { grantOf, holdOf, one, randomId, settleOf } from "../../../test/stores/fixture.ts";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
-import type { Store } from "../store.ts";
-import { LOG_BYTES } from "./log-file.ts";
-import { openSqliteParts, openSqliteStore, type SqliteOptions, type SqliteParts } from "./sqlite.ts";
+import { type Database, databaseOver } from "../database.ts";
+import { type Store, storeOver } from "../store.ts";
+import { LOG_BYTES } from "./connection.ts";
+import { openSqliteDriver, openSqliteStore, type SqliteDriver, type SqliteOptions } from "./sqlite.ts";
 
 let parent: string;
 let dataDir: string;
@@ -39,10 +40,17 @@ afterEach(async () => {
   rmSync(parent, { recursive: true });
 });
 
-async function openParts(options: Partial<SqliteOptions> = {}): Promise<SqliteParts> {
-  const parts = await openSqliteParts({ dataDir, role: "service", ...options });
-  stores.push(parts.store);
-  return parts;
+interface Parts {
+  store: Store;
+  database: Database;
+  writer: SqliteDriver["writer"];
+}
+
+async function openParts(options: Partial<SqliteOptions> = {}): Promise<Parts> {
+  const driver = await openSqliteDriver({ dataDir, role: "service", ...options });
+  const store = storeOver(driver);
+  stores.push(store);
+  return { store, database: databaseOver(driver), writer: driver.writer };
 }
 
 async function open(options: Partial<SqliteOptions> = {}): Promise<Store> {
@@ -257,7 +265,7 @@ describe("a file or directory that cannot be used", () => {
 });
 
 describe("a store that stops working", () => {
-  const pages = (parts: SqliteParts, pragma: string) => sql.raw(`PRAGMA ${pragma}`).execute(parts.database.kysely);
+  const pages = (parts: Parts, pragma: string) => sql.raw(`PRAGMA ${pragma}`).execute(parts.database.kysely);
 
   test("a full disk makes the store unavailable, loses nothing, and passes", async () => {
     const parts = await openParts();
@@ -286,7 +294,7 @@ describe("a store that stops working", () => {
   });
 
   test("a disk that is nearly full takes no conversation any more, and still takes charges", async () => {
-    const store = await open({ conversationRoomLeastBytes: Number.MAX_SAFE_INTEGER });
+    const store = await open({ droppableRoomLeastBytes: Number.MAX_SAFE_INTEGER });
     const row = { organizationId: "org_playground", holdId: "h", endedAtMs: 1, isTruncated: false, request: "{}" };
     await expect(store.conversations.insert([{ ...row, answer: null }])).rejects.toThrow(StoreUnavailableError);
     expect(await one(store.books, grantOf("org_playground", 5n), "durable")).toMatchObject({ outcome: "granted" });

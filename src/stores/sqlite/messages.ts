@@ -1,6 +1,6 @@
 import type { Outcome } from "../../credits/books.ts";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
-import type { Durability } from "../store.ts";
+import type { Durability } from "../driver.ts";
 import type { PackedTransition } from "./packed-transitions.ts";
 
 /** What the main thread asks of a worker: one message a request, answered in order. */
@@ -25,8 +25,7 @@ interface Requests {
   open: { request: { creates: boolean }; result: null };
   apply: { request: { durability: Durability; nowMs: number; transitions: PackedTransition[] }; result: Outcome[] };
   run: { request: { statement: Statement }; result: StatementResult };
-  write: { request: { statements: Statement[]; isDurable: boolean }; result: number[] };
-  writeIf: { request: { required: Statement[]; rest: Statement[] }; result: boolean };
+  write: { request: { required: Statement[]; rest: Statement[]; isDurable: boolean }; result: number[] | undefined };
   snapshot: { request: { statements: Statement[] }; result: Record<string, unknown>[][] };
   checkpoint: { request: { mode: "PASSIVE" | "TRUNCATE" }; result: CheckpointResult };
   /** Gives the log the size that it gets under load. */

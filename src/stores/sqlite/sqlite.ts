@@ -1,68 +1,57 @@
 import { statfs } from "node:fs/promises";
-import { type CompiledQuery, Kysely, sql } from "kysely";
-import type { Outcome } from "../../credits/books.ts";
+import { type CompiledQuery, SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler, sql } from "kysely";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
+import type { SqlDialect, StoreDriver } from "../driver.ts";
 import { schemaRefusal } from "../migrations.ts";
-import { accountRows } from "../queries/accounts.ts";
-import { adminRows } from "../queries/admin.ts";
-import { allowanceRows } from "../queries/allowances.ts";
-import { bookReads } from "../queries/books.ts";
-import { conversationRows } from "../queries/conversations.ts";
-import { directoryRows } from "../queries/directory.ts";
-import { refusalRows } from "../queries/refusals.ts";
-import { requestRows } from "../queries/requests.ts";
-import { usageRows } from "../queries/usage.ts";
-import type { Books, Store } from "../store.ts";
-import type { PortableDatabase, Tables } from "../tables.ts";
+import { type Store, storeOver } from "../store.ts";
 import { Checkpoints } from "./checkpoints.ts";
-import { toStatement, workerDialect } from "./dialect.ts";
 import { findDatabase, lockDirectory, prepareDirectory } from "./directory.ts";
 import { WorkerLink } from "./link.ts";
+import type { Statement } from "./messages.ts";
 import { packTransitions } from "./packed-transitions.ts";
 
 /** A batch writes less. */
 const ROOM_LEAST_BYTES = 65_536;
-/** Conversations leave so much of the disk to the books. */
+/** Droppable writes leave so much of the disk to the books. */
 const DROPPABLE_ROOM_LEAST_BYTES = 256 * 1024 * 1024;
 
 export interface SqliteOptions {
-  /** Made where it is missing, for its owner alone. */
+  /** Created if it does not exist, for its owner alone. */
   dataDir: string;
-  /** There is one service on a directory at a time; commands work beside it. */
+  /** A directory has one service at a time; commands work beside it. */
   role: "service" | "command";
-  /** Whether a store that is not there is created, and an older schema brought up to date. Absent: yes. */
+  /** Creates a store that does not exist, and migrates an older schema. Absent: yes. */
   creates?: boolean;
   /** Milliseconds since 1970. */
   clock?: () => number;
   /** How long a transaction waits for one of another process. */
   busyTimeoutMs?: number;
-  /** With less of the disk left no conversation is written. */
-  conversationRoomLeastBytes?: number;
+  /** Droppable writes are refused if the disk has less room than this. */
+  droppableRoomLeastBytes?: number;
 }
 
-/** The store and what it is made of. */
-export interface SqliteParts {
-  store: Store;
-  database: PortableDatabase;
-  writer: WorkerLink;
+export interface SqliteDriver extends StoreDriver {
+  /** The thread that writes. */
+  readonly writer: WorkerLink;
+}
+
+/** Opens a store over `openSqliteDriver`. */
+export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
+  return storeOver(await openSqliteDriver(options));
 }
 
 /**
- * Opens the SQLite database of a data directory and brings its schema up to date. Rejects with OperatorError when the
- * directory or the file cannot be used, when another service runs on it, or when its schema is newer than this code.
+ * Opens the SQLite database of a data directory and migrates its schema. Rejects with OperatorError if the directory or
+ * the file cannot be used, if another service runs on it, or if its schema is newer than this code.
  */
-export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
-  return (await openSqliteParts(options)).store;
-}
-
-export async function openSqliteParts(options: SqliteOptions): Promise<SqliteParts> {
-  const { dataDir, role, creates = true, clock = Date.now, busyTimeoutMs = 5_000 } = options;
+export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDriver> {
+  const { dataDir, role, creates = true, busyTimeoutMs = 5_000 } = options;
   const databasePath = creates ? prepareDirectory(dataDir) : findDatabase(dataDir);
   if (databasePath === undefined) throw new OperatorError(`${schemaRefusal(dataDir, undefined, [])}`);
   const unlock = role === "service" ? lockDirectory(dataDir) : undefined;
   const workerOptions = { databasePath, busyTimeoutMs };
   const writer = new WorkerLink("tollgate-books", workerOptions);
-  // A command's reads keep nobody waiting: it does with one thread.
+  // The reads of a command block nothing: it uses one thread.
   const side = role === "service" ? new WorkerLink("tollgate-side", workerOptions) : writer;
   const checkpoints = role === "service" ? new Checkpoints(writer, side) : undefined;
   let closed: Promise<void> | undefined;
@@ -85,91 +74,73 @@ export async function openSqliteParts(options: SqliteOptions): Promise<SqlitePar
     await close();
     throw error;
   }
-  const noteWrite = () => checkpoints?.noteWrite();
-  const database = portableDatabase(writer, side, clock, noteWrite);
-  const store: Store = {
-    kind: "sqlite",
-    books: books(database, writer, clock, noteWrite),
-    accounts: accountRows(database),
-    allowances: allowanceRows(database),
-    admin: adminRows(database),
-    directory: directoryRows(database),
-    requests: requestRows(database),
-    usage: usageRows(database),
-    conversations: withRoom(conversationRows(database), dataDir, options.conversationRoomLeastBytes),
-    refusals: withRoom(refusalRows(database), dataDir),
-    // No other service is on this directory.
-    inTurn: (work) => work(),
-    async ping() {
-      // What is left may hold this write, and not that of a batch.
-      await requireRoom(dataDir, ROOM_LEAST_BYTES);
-      // A write that changes nothing: a full disk can still be read.
-      const changeNothing = database.kysely
-        .updateTable("schema_migration")
-        .set(({ ref }) => ({ version: ref("version") }));
-      await database.write([changeNothing.where("version", "=", 1n).compile()]);
-    },
-    close,
-  };
-  return { store, database, writer };
+  return { ...driverOver({ writer, side, checkpoints }, options), close };
 }
 
-/** Rejects where the disk has no room for so much. */
+interface Threads {
+  writer: WorkerLink;
+  /** Reads that take long. */
+  side: WorkerLink;
+  checkpoints: Checkpoints | undefined;
+}
+
+function driverOver({ writer, side, checkpoints }: Threads, options: SqliteOptions): Omit<SqliteDriver, "close"> {
+  const { dataDir, clock = Date.now, droppableRoomLeastBytes = DROPPABLE_ROOM_LEAST_BYTES } = options;
+  return {
+    kind: "sqlite",
+    dialect: sqliteDialect(clock),
+    writer,
+    async apply(durability, transitions) {
+      const packed = packTransitions(transitions);
+      const outcomes = await writer.request({ kind: "apply", durability, nowMs: clock(), transitions: packed });
+      checkpoints?.noteWrite();
+      return outcomes;
+    },
+    run: (query) => writer.request({ kind: "run", statement: toStatement(query) }),
+    async write({ required, rest, isDurable, isDroppable }) {
+      if (isDroppable) await requireRoom(dataDir, droppableRoomLeastBytes);
+      const statements = { required: required.map(toStatement), rest: rest.map(toStatement) };
+      const changed = await writer.request({ kind: "write", ...statements, isDurable });
+      if (changed !== undefined) checkpoints?.noteWrite();
+      return changed;
+    },
+    snapshot: (queries) => side.request({ kind: "snapshot", statements: queries.map(toStatement) }),
+    // The directory is locked: no other service uses it.
+    runExclusively: (work) => work(),
+    async ping() {
+      // The remaining room may be enough for this write, but not for that of a batch.
+      await requireRoom(dataDir, ROOM_LEAST_BYTES);
+      await writer.request({ kind: "write", required: [], rest: [CHANGE_NOTHING], isDurable: true });
+      checkpoints?.noteWrite();
+    },
+  };
+}
+
+/** A write that changes nothing: a full disk can still be read. */
+const CHANGE_NOTHING: Statement = {
+  sql: "UPDATE schema_migration SET version = version WHERE version = 1",
+  parameters: [],
+};
+
+/** Rejects if the disk has less free space. */
 async function requireRoom(dataDir: string, leastBytes: number): Promise<void> {
   const { bavail, bsize } = await statfs(dataDir);
   if (bavail * bsize < leastBytes) throw new StoreUnavailableError(`The disk under ${dataDir} is full.`);
 }
 
-/** Nothing that may be dropped fills the disk that the books need. */
-function withRoom<Row, Rows extends { insert(rows: readonly Row[]): Promise<void> }>(
-  rows: Rows,
-  dataDir: string,
-  leastBytes = DROPPABLE_ROOM_LEAST_BYTES,
-): Rows {
-  return {
-    ...rows,
-    async insert(given: readonly Row[]) {
-      await requireRoom(dataDir, leastBytes);
-      await rows.insert(given);
-    },
-  };
+function toStatement({ sql: text, parameters }: CompiledQuery): Statement {
+  return { sql: text, parameters };
 }
 
-function books(database: PortableDatabase, writer: WorkerLink, clock: () => number, noteWrite: () => void): Books {
-  const apply = async (...[durability, transitions]: Parameters<Books["apply"]>): Promise<Outcome[]> => {
-    const packed = packTransitions(transitions);
-    const outcomes = await writer.request({ kind: "apply", durability, nowMs: clock(), transitions: packed });
-    noteWrite();
-    return outcomes;
-  };
-  return { ...bookReads(database), apply: apply as Books["apply"] };
-}
-
-function portableDatabase(
-  writer: WorkerLink,
-  side: WorkerLink,
-  clock: () => number,
-  noteWrite: () => void,
-): PortableDatabase {
+function sqliteDialect(clock: () => number): SqlDialect {
   return {
-    kysely: new Kysely<Tables>({ dialect: workerDialect(writer) }),
-    async write(queries: CompiledQuery[], durability = "durable") {
-      const isDurable = durability === "durable";
-      const changed = await writer.request({ kind: "write", statements: queries.map(toStatement), isDurable });
-      noteWrite();
-      return changed;
-    },
-    async writeIf(required, rest) {
-      const statements = { required: required.map(toStatement), rest: rest.map(toStatement) };
-      const isWritten = await writer.request({ kind: "writeIf", ...statements });
-      if (isWritten) noteWrite();
-      return isWritten;
-    },
-    snapshot: (queries: CompiledQuery[]) => side.request({ kind: "snapshot", statements: queries.map(toStatement) }),
+    createAdapter: () => new SqliteAdapter(),
+    createIntrospector: (kysely) => new SqliteIntrospector(kysely),
+    createQueryCompiler: () => new SqliteQueryCompiler(),
     now: () => sql`${BigInt(clock())}`,
-    // Whoever writes does so alone.
+    // There is one writer at a time.
     sharedLock: () => sql``,
-    // One table has all requests: the range of ids would only tempt SQLite to prefer the wrong index.
+    // One table has all requests: the range of ids would only make SQLite prefer the wrong index.
     idsWithin: () => sql`1 = 1`,
   };
 }

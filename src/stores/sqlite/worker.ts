@@ -2,9 +2,8 @@ import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import { decide } from "../../credits/decide.ts";
 import { OperatorError } from "../../errors.ts";
 import { readRows, writeRows } from "./book-rows.ts";
-import { Connection } from "./connection.ts";
+import { Connection, lengthenLog } from "./connection.ts";
 import { unavailableReason } from "./failure.ts";
-import { lengthenLog } from "./log-file.ts";
 import {
   type ReplyMessage,
   type Request,
@@ -45,11 +44,7 @@ function answer(request: Request): ResultOf<RequestKind> {
     case "run":
       return connection.run(request.statement, true);
     case "write":
-      return connection.transaction("BEGIN IMMEDIATE", request.isDurable, () =>
-        request.statements.map((statement) => connection.step(statement).changed),
-      );
-    case "writeIf":
-      return writeIf(request);
+      return write(request);
     case "snapshot":
       return connection.transaction("BEGIN", false, () =>
         request.statements.map((statement) => connection.step(statement).rows),
@@ -65,18 +60,21 @@ function answer(request: Request): ResultOf<RequestKind> {
   }
 }
 
-/** Undoes the transaction of a `writeIf` of which a required write changed no row. */
+/** Rolls back the transaction of a `write` of which a required statement changed no row. */
 class UnmetRequirement extends Error {}
 
-function writeIf({ required, rest }: RequestOf<"writeIf">): boolean {
+function write({ required, rest, isDurable }: RequestOf<"write">): ResultOf<"write"> {
   try {
-    return connection.transaction("BEGIN IMMEDIATE", true, () => {
-      for (const statement of required) if (connection.step(statement).changed === 0) throw new UnmetRequirement();
-      for (const statement of rest) connection.step(statement);
-      return true;
+    return connection.transaction("BEGIN IMMEDIATE", isDurable, () => {
+      const first = required.map((statement) => {
+        const { changed } = connection.step(statement);
+        if (changed === 0) throw new UnmetRequirement();
+        return changed;
+      });
+      return [...first, ...rest.map((statement) => connection.step(statement).changed)];
     });
   } catch (error) {
-    if (error instanceof UnmetRequirement) return false;
+    if (error instanceof UnmetRequirement) return undefined;
     throw error;
   }
 }

@@ -1,15 +1,16 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { grantOf, holdOf, one, randomId } from "../../test/stores/fixture.ts";
+import { keepLog } from "../../test/support/log.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../test/support/postgres.ts";
 import { PostgresProxy } from "../../test/support/postgres-proxy.ts";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
-import { StoreAbsentError } from "./absent.ts";
+import { StoreAbsentError } from "./driver.ts";
 import { openServiceStore } from "./open.ts";
 
 const NOBODY = "postgres://someone:secret@127.0.0.1:1/books";
 
 const open = (database: string, longestWaitMs: number, onAbsent: (reason: Error) => void = () => {}) =>
-  openServiceStore({ database, dataDir: "nowhere", clock: Date.now, longestWaitMs, onAbsent });
+  openServiceStore({ database, dataDir: "nowhere", clock: Date.now, log: keepLog(), longestWaitMs, onAbsent });
 
 test("a store that is not waited for is refused at once", async () => {
   await expect(open(NOBODY, 0)).rejects.toBeInstanceOf(StoreAbsentError);

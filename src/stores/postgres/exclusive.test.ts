@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
 import { OperatorError } from "../../errors.ts";
 import { closePools, openPools, type Pools } from "./pools.ts";
-import { inTurn } from "./turn.ts";
+import { runExclusively } from "./postgres.ts";
 
 describe.skipIf(!hasPostgres)("a turn on PostgreSQL", () => {
   let database: TestDatabase;
@@ -25,7 +25,7 @@ describe.skipIf(!hasPostgres)("a turn on PostgreSQL", () => {
   async function beginTurn(index: number) {
     const { promise: lasting, resolve: end } = Promise.withResolvers<string>();
     const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
-    const result = inTurn(poolOf(index), () => {
+    const result = runExclusively(poolOf(index), () => {
       begin();
       return lasting;
     });
@@ -37,7 +37,7 @@ describe.skipIf(!hasPostgres)("a turn on PostgreSQL", () => {
     let working = 0;
     const most = await Promise.all(
       processes.map((_pools, index) =>
-        inTurn(poolOf(index), async () => {
+        runExclusively(poolOf(index), async () => {
           working += 1;
           const beside = working;
           await sleep(20);
@@ -51,7 +51,7 @@ describe.skipIf(!hasPostgres)("a turn on PostgreSQL", () => {
 
   test("ends with the connection of a process that dies; what one did whose connection broke is not done again", async () => {
     const { end, result } = await beginTurn(0);
-    const next = inTurn(poolOf(1), async () => "next");
+    const next = runExclusively(poolOf(1), async () => "next");
     await poolOf(2).query(`
       SELECT pg_terminate_backend(pid) FROM pg_locks
       WHERE locktype = 'advisory' AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`);
@@ -62,15 +62,15 @@ describe.skipIf(!hasPostgres)("a turn on PostgreSQL", () => {
 
   test("is waited for as long as it may last, and not longer", async () => {
     const { end, result } = await beginTurn(0);
-    const late = inTurn(poolOf(1), async () => "late", 100);
+    const late = runExclusively(poolOf(1), async () => "late", 100);
     await expect(late).rejects.toBeInstanceOf(OperatorError);
     end("done");
     expect(await result).toBe("done");
   });
 
   test("whose work fails is over, and told so", async () => {
-    const failing = inTurn(poolOf(0), () => Promise.reject(new Error("the work failed")));
+    const failing = runExclusively(poolOf(0), () => Promise.reject(new Error("the work failed")));
     await expect(failing).rejects.toThrow("the work failed");
-    expect(await inTurn(poolOf(1), async () => "next")).toBe("next");
+    expect(await runExclusively(poolOf(1), async () => "next")).toBe("next");
   });
 });

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { LOG_BYTES, lengthenLog } from "./log-file.ts";
+import { LOG_BYTES, lengthenLog } from "./connection.ts";
 
 let folder: string;
 let path: string;

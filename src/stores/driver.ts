@@ -1,0 +1,65 @@
+import type { CompiledQuery, Dialect, RawBuilder } from "kysely";
+import type { Outcome, Transition } from "../credits/books.ts";
+import { OperatorError } from "../errors.ts";
+
+/**
+ * The seam to a database: everything that SQLite and PostgreSQL do differently. Every method rejects with
+ * StoreUnavailableError if the database cannot be reached or does not answer in time; any other rejection is a defect.
+ */
+export interface StoreDriver {
+  readonly kind: "sqlite" | "postgres";
+  readonly dialect: SqlDialect;
+  /**
+   * Applies a batch in one transaction of four steps: lock the balances in the order of their ids; in a later
+   * statement read holds and grants; decide (`credits/decide.ts`); write and commit. Outcomes come in the order of the
+   * transitions. A batch names a hold id once. All of it is booked, or nothing.
+   */
+  apply(durability: Durability, transitions: Transition[]): Promise<Outcome[]>;
+  /** Runs one statement in a transaction of its own, durable if it writes. */
+  run(query: CompiledQuery): Promise<{ rows: unknown[]; changed: number }>;
+  /**
+   * Runs writes in one transaction, in their order. Returns the number of rows that each changed; undefined if a required
+   * write changed no row, which undoes all of them.
+   */
+  write(writes: Writes): Promise<number[] | undefined>;
+  /** Runs reads in one short snapshot. Returns the rows of each. */
+  snapshot(queries: readonly CompiledQuery[]): Promise<Record<string, unknown>[][]>;
+  /**
+   * Does work of a start while no other service does any on this store: several that start at once take turns. The lock
+   * of a process that dies is released. Rejects with OperatorError after a minute of waiting.
+   */
+  runExclusively<T>(work: () => Promise<T>): Promise<T>;
+  /** Resolves if the database answers and accepts writes. */
+  ping(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Holds need not survive a crash of the store; all else must (fsynced) before its promise resolves. */
+export type Durability = "holds" | "durable";
+
+export interface Writes {
+  required: readonly CompiledQuery[];
+  rest: readonly CompiledQuery[];
+  /** False: the writes may be lost in a crash of the store, so nothing waits for the disk. */
+  isDurable: boolean;
+  /** True: the writes are refused if the disk is nearly full, which leaves its room to the books. */
+  isDroppable: boolean;
+}
+
+/** The SQL that differs between the databases. */
+export interface SqlDialect extends Omit<Dialect, "createDriver"> {
+  /** The store's clock in milliseconds, as an expression. */
+  now(): RawBuilder<bigint>;
+  /** Ends a query: the rows that it reads do not change until its transaction has ended. */
+  sharedLock(): RawBuilder<unknown>;
+  /**
+   * Restricts a query to a range of ids, the end excluded (null: no end), for a database that partitions requests by
+   * month. Only a hint: the query must find the same rows without it.
+   */
+  idsWithin(column: string, ids: { from: string; to: string | null }): RawBuilder<boolean>;
+}
+
+/** The store cannot be reached now, but nothing is known to be wrong with it: waiting may help. */
+export class StoreAbsentError extends OperatorError {
+  override readonly name = "StoreAbsentError";
+}
