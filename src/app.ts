@@ -2,9 +2,8 @@ import { type AddressInfo, isIPv6 } from "node:net";
 import { join } from "node:path";
 import { Accounts } from "./admin/accounts.ts";
 import { firstAdminToken } from "./admin/admin-tokens.ts";
-import { SERVICE_ACTOR } from "./admin/audit.ts";
-import { AuditLog } from "./admin/audit-log.ts";
-import { CreditDesk } from "./admin/credit-adjustments.ts";
+import { AuditLog, SERVICE_ACTOR } from "./admin/audit.ts";
+import { CreditAdjustments } from "./admin/credit-adjustments.ts";
 import { Directory } from "./admin/directory.ts";
 import { firstRun } from "./admin/first-run.ts";
 import { AdminKeys } from "./admin/idempotency-keys.ts";
@@ -12,7 +11,7 @@ import { LastUses } from "./admin/last-uses.ts";
 import { Sessions } from "./admin/sessions.ts";
 import { ShortTokens } from "./admin/short-tokens.ts";
 import { SignInFailures } from "./admin/sign-in-failures.ts";
-import { makeId, type RandomBytes } from "./admin/token.ts";
+import type { RandomBytes } from "./admin/token.ts";
 import { PLAYGROUND_ID } from "./api/principal.ts";
 import type { LiveCatalog } from "./catalog/live.ts";
 import { printStart } from "./cli/start-report.ts";
@@ -329,7 +328,7 @@ function adminServices(
     requests: new Requests({ holds: store.requests, refusals: store.refusals, conversations }),
     conversations,
     statements: new Statements(store.books),
-    creditDesk: new CreditDesk({ ...store, ledger, clock, makeId: (kind) => makeId(kind, random) }),
+    creditAdjustments: new CreditAdjustments({ ...store, bookings: ledger, clock, random, newId }),
     overviews: new Overviews({ rows: store.usage, days: usageDays, clock }),
     clock,
     facts: {

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import type { RunningService } from "../app.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { addCommand, type CommonFlags, type Terminal } from "./command.ts";
-import { readConfig } from "./configuration.ts";
+import { readConfig } from "./config.ts";
 
 /** npm hands a signal on that the terminal has sent to the whole group already: so close together, two are one. */
 const SAME_SIGNAL_MS = 100;

@@ -6,8 +6,8 @@ import { SANDBOX_PROVIDER } from "../catalog/sandbox.ts";
 import { DEFAULT_DATA_DIRECTORY, DEFAULT_FILE } from "../config/read-file.ts";
 import type { Config } from "../config.ts";
 import type { Store } from "../stores/store.ts";
-import { writeAdminToken } from "./admin-token-file.ts";
-import { commandText, type PlaceFlags } from "./command-text.ts";
+import { writeAdminToken } from "./admin-token.ts";
+import { commandText, type PlaceFlags } from "./command.ts";
 
 /** Facts of a start that are reported on the terminal. */
 interface StartReport {

@@ -1,9 +1,8 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Static, TSchema } from "typebox";
 import type { Accounts } from "../../admin/accounts.ts";
-import type { Actor } from "../../admin/audit.ts";
-import type { AuditLog } from "../../admin/audit-log.ts";
-import type { CreditDesk } from "../../admin/credit-adjustments.ts";
+import type { Actor, AuditLog } from "../../admin/audit.ts";
+import type { CreditAdjustments } from "../../admin/credit-adjustments.ts";
 import type { Directory } from "../../admin/directory.ts";
 import type { AdminKeys } from "../../admin/idempotency-keys.ts";
 import type { Administrator, Sessions } from "../../admin/sessions.ts";
@@ -27,7 +26,7 @@ export interface AdminServices {
   requests: Requests;
   conversations: Conversations;
   overviews: Overviews;
-  creditDesk: CreditDesk;
+  creditAdjustments: CreditAdjustments;
   statements: Statements;
   shortTokens: ShortTokens;
   /** Milliseconds since 1970. */

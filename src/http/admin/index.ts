@@ -9,7 +9,6 @@ import { playgroundEndpoints } from "./playground.ts";
 import { requestEndpoints } from "./requests.ts";
 import { serviceEndpoints } from "./service.ts";
 import { sessionEndpoints } from "./session.ts";
-import { statementEndpoints } from "./statement.ts";
 import { tokenEndpoints } from "./tokens.ts";
 
 /** Every operation of the admin API. */
@@ -19,7 +18,6 @@ export const adminEndpoints: readonly AdminEndpoint[] = [
   ...overviewEndpoints,
   ...organizationEndpoints,
   ...creditEndpoints,
-  ...statementEndpoints,
   ...tokenEndpoints,
   ...requestEndpoints,
   ...conversationEndpoints,
