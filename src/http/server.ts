@@ -8,7 +8,7 @@ import type { LedgerStanding } from "../ledger/ledger.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type AccessSources, decorateForAccess, recordAccess } from "./access.ts";
 import type { AdminServices } from "./admin/endpoint.ts";
-import { ADMIN_PREFIX, serveAdmin } from "./admin/serve.ts";
+import { ADMIN_PREFIX, serveAdmin } from "./admin/index.ts";
 import { boundAnonymousConnections, touchAnonymous } from "./anonymous-connections.ts";
 import { gatekeeper, type TokenAuthenticator } from "./authentication.ts";
 import { rewriteUrlFor, sendStrictTransportSecurity } from "./base-path.ts";

@@ -21,8 +21,8 @@ import { creditsOf } from "../../credits/api-format.ts";
 import { ApiError } from "../../errors.ts";
 import type { StatementSelection } from "../../reports/statement.ts";
 import { streamText } from "../text-stream.ts";
-import { amountOf, listOf, nothingThere, orRefuse, pageOf, requireOwn, timeOf } from "./answers.ts";
-import { type AdminCall, type AdminServices, actorOf, adminEndpoint } from "./endpoint.ts";
+import { amountOf, listOf, orRefuse, pageOf, timeOf } from "./conversions.ts";
+import { type AdminCall, type AdminServices, actorOf, adminEndpoint, notFound, requireOwn } from "./endpoint.ts";
 
 /** Number of statement exports of one organization that may run at once in this process, whoever asked for them. */
 const EXPORTS_AT_ONCE_MAX = 2;
@@ -175,7 +175,7 @@ const endAllowance = adminEndpoint({
   async handle(services, call): Promise<Allowance> {
     const { id, allowance_id = "" } = call.params;
     const ended = await services.creditAdjustments.endAllowance(id, allowance_id, actorOf(call));
-    if (ended === undefined) throw nothingThere();
+    if (ended === undefined) throw notFound();
     return toAllowance(ended.row);
   },
 });
@@ -236,7 +236,7 @@ export const creditEndpoints = [
 ];
 
 async function requireOrganization({ directory }: AdminServices, id: string): Promise<void> {
-  if ((await directory.organization(id)) === undefined) throw nothingThere();
+  if ((await directory.organization(id)) === undefined) throw notFound();
 }
 
 /** Returns the outcome of an adjustment. Throws ApiError for the refusals that every kind of adjustment has. */
@@ -244,7 +244,7 @@ function acceptedOf<Outcome extends { outcome: string }>(
   outcome: Outcome | AdjustmentRefusal,
 ): Exclude<Outcome, AdjustmentRefusal> {
   const { outcome: name } = outcome;
-  if (name === "unknown_organization") throw nothingThere();
+  if (name === "unknown_organization") throw notFound();
   if (name === "playground") throw new ApiError("invalid_value", PLAYGROUND_HOLDS_NO_CREDITS);
   if (name === "reference_mismatch") {
     throw new ApiError("reference_mismatch", (outcome as { message: string }).message, { param: "reference" });
