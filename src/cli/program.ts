@@ -35,12 +35,12 @@ export function createProgram(terminal: Terminal, version: string): Command {
 /** Runs one command line and returns the exit code of the process. Never rejects. */
 export async function runCommandLine(
   words: readonly string[],
-  surroundings: Omit<Terminal, "exitWith">,
+  process: Omit<Terminal, "exitWith">,
   version: string,
 ): Promise<number> {
   let exitCode = 0;
   const terminal: Terminal = {
-    ...surroundings,
+    ...process,
     exitWith: (code) => {
       exitCode = code;
     },
