@@ -54,14 +54,13 @@ async function rowsIn(databaseUrl: string): Promise<object> {
 function startNode(databaseUrl: string, dataDir: string) {
   const environment = { DATABASE_URL: databaseUrl, TOLLGATE_DATA_DIR: dataDir };
   const config = loadConfig({ environment, flags: { port: "0" } });
-  const surroundings = {
+  const options = {
     version: "0.0.0",
     log: createLog("silent"),
     accessLog: { record: () => undefined },
     out: () => {},
-    adminTokenTo: "output" as const,
     clock: Date.now,
     random: randomBytes,
   };
-  return startService(config, surroundings);
+  return startService(config, options);
 }

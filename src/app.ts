@@ -2,20 +2,18 @@ import { type AddressInfo, isIPv6 } from "node:net";
 import { join } from "node:path";
 import { Accounts } from "./admin/accounts.ts";
 import { firstAdminToken } from "./admin/admin-tokens.ts";
-import { SERVICE_ACTOR } from "./admin/audit.ts";
-import { AuditLog } from "./admin/audit-log.ts";
-import { CreditDesk } from "./admin/credit-adjustments.ts";
+import { AuditLog, SERVICE_ACTOR } from "./admin/audit.ts";
+import { CreditAdjustments } from "./admin/credit-adjustments.ts";
 import { Directory } from "./admin/directory.ts";
-import { firstRun } from "./admin/first-run.ts";
+import { ensureFirstOrganization, type FirstOrganization } from "./admin/first-run.ts";
 import { AdminKeys } from "./admin/idempotency-keys.ts";
 import { LastUses } from "./admin/last-uses.ts";
 import { Sessions } from "./admin/sessions.ts";
 import { ShortTokens } from "./admin/short-tokens.ts";
 import { SignInFailures } from "./admin/sign-in-failures.ts";
-import { makeId, type RandomBytes } from "./admin/token.ts";
+import type { RandomBytes } from "./admin/token.ts";
 import { PLAYGROUND_ID } from "./api/principal.ts";
 import type { LiveCatalog } from "./catalog/live.ts";
-import { printStart } from "./cli/start-report.ts";
 import type { Config } from "./config.ts";
 import { usageReport } from "./credits/api-format.ts";
 import { OperatorError, StoreUnavailableError } from "./errors.ts";
@@ -48,22 +46,20 @@ import type { Store } from "./stores/store.ts";
 import type { AccessLog, Log } from "./telemetry/logger.ts";
 import { createCatalog, createUpstreams, type Upstreams } from "./upstreams.ts";
 
-export interface Surroundings {
+export interface StartOptions {
   version: string;
   log: Log;
   accessLog: AccessLog;
-  /** Takes what a person at the terminal is told, line by line. */
+  /** Prints a line for the person at the terminal. */
   out(line: string): void;
   /** Milliseconds since 1970. */
   clock: () => number;
   random: RandomBytes;
-  /** Destination of the admin token of a first start: a line of `out`, or a file in the data directory. */
-  adminTokenTo: "output" | "file";
-  /** Called before the first request can be served: the start goes on, and whoever stops it must let answers end. */
+  /** Called before the first request can be served: from then on, a stop must let running answers end. */
   onServing?: () => void;
 }
 
-/** What a start tells, for programs. */
+/** Facts of a start, for programs. */
 export interface StartFacts {
   version: string;
   url: string;
@@ -79,48 +75,48 @@ export interface StartFacts {
 export interface RunningService {
   url: string;
   facts: StartFacts;
-  /** Takes nothing new, lets running answers end, books what is left, and closes everything. */
+  catalog: LiveCatalog;
+  firstOrganization: FirstOrganization;
+  /** Accepts nothing new, lets running answers end, books the rest, and closes everything. */
   stop(options: ShutdownOptions): Promise<void>;
 }
 
 /**
- * Puts the service together and starts it. On a store without an organization it makes the first one, with credits and
- * a token. Rejects with OperatorError where the configuration, the store or the address cannot be used.
+ * Composes the service and starts it. In a store without an organization it creates the first one, with credits and a
+ * token. Rejects with OperatorError where the configuration, the store or the address cannot be used.
  */
-export async function startService(config: Config, surroundings: Surroundings): Promise<RunningService> {
-  // Whatever is open when a step fails is closed again, the last first; so does a stop.
+export async function startService(config: Config, options: StartOptions): Promise<RunningService> {
+  // When a step fails, everything opened so far is closed in reverse order. A stop does the same.
   await using parts = new AsyncDisposableStack();
   let shutdown: ShutdownOptions = { delayMs: 0, drainMs: 0 };
   const upstreams = parts.adopt(createUpstreams(config), (opened) => opened.close());
   let ownPort: number | undefined;
-  const catalog = createCatalog(config, upstreams, { ...surroundings, ownPort: () => ownPort });
+  const catalog = createCatalog(config, upstreams, { ...options, ownPort: () => ownPort });
   parts.defer(() => catalog.stop());
-  const { store, arrived } = await openStoreOf(config, surroundings);
+  const { store, arrived } = await openStoreOf(config, options);
   parts.defer(() => store.close());
-  // Stopped after the ledger: what is owed is booked before anything else is written.
-  const conversationLog = parts.adopt(createConversationLog(config, surroundings, store), (opened) => opened.stop());
-  const ledger = parts.adopt(await createLedger(config, surroundings, store), (opened) => opened.stop());
-  const accounts = createAccounts(surroundings, store);
-  const lastUses = parts.adopt(new LastUses({ rows: store.accounts, log: surroundings.log }), (opened) =>
-    opened.stop(),
-  );
+  // Stopped after the ledger, so that charges are booked before anything else is written.
+  const conversationLog = parts.adopt(createConversationLog(config, options, store), (opened) => opened.stop());
+  const ledger = parts.adopt(await createLedger(config, options, store), (opened) => opened.stop());
+  const accounts = createAccounts(options, store);
+  const lastUses = parts.adopt(new LastUses({ rows: store.accounts, log: options.log }), (opened) => opened.stop());
   const circuits = new Circuits();
-  const healthFile = parts.adopt(createHealthFile(config, surroundings, circuits), (opened) => opened.stop());
-  const usageDays = parts.adopt(new UsageDays({ ...surroundings, rows: store.usage, books: store.books }), (opened) =>
+  const healthFile = parts.adopt(createHealthFile(config, options, circuits), (opened) => opened.stop());
+  const usageDays = parts.adopt(new UsageDays({ ...options, rows: store.usage, books: store.books }), (opened) =>
     opened.stop(),
   );
-  const refusals = parts.adopt(createRefusalLog(surroundings, store), (log) => log.stop());
-  const signInFailures = parts.adopt(createSignInFailures(surroundings, store), (opened) => opened.stop());
+  const refusals = parts.adopt(createRefusalLog(options, store), (log) => log.stop());
+  const signInFailures = parts.adopt(createSignInFailures(options, store), (opened) => opened.stop());
   const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures };
-  const tokenCounter = parts.adopt(new TokenCounter(surroundings), (opened) => opened.stop());
+  const tokenCounter = parts.adopt(new TokenCounter(options), (opened) => opened.stop());
   const services = { store, ledger, tokenCounter, catalog, upstreams, circuits, accounts, ...recorders };
-  const server = await createHttp(config, surroundings, services);
+  const server = await createHttp(config, options, services);
   parts.defer(() => server.close(shutdown));
   const address = await listen(server, config.server);
   ownPort = address.port;
   const url = `${urlOf(address)}${config.server.basePath}`;
   await arrived;
-  surroundings.onServing?.();
+  options.onServing?.();
   ledger.start();
   lastUses.start();
   signInFailures.start();
@@ -132,42 +128,43 @@ export async function startService(config: Config, surroundings: Surroundings): 
   disableIdleCollections();
   parts.adopt(new MemoryRelease({ requests, heapBytes, collect: makeCollect() }), (opened) => opened.stop()).start();
   conversationLog.start();
-  const [{ standing, adminToken }] = await Promise.all([
-    // Of several that start at once on an empty store one makes all of it; the others find it finished.
+  const [{ firstOrganization, adminToken }] = await Promise.all([
+    // When several processes start at once on an empty store, one creates everything and the others find it.
     store.runExclusively(async () => ({
-      standing: await firstRun({ ...surroundings, accounts, ledger, store }),
-      adminToken: await firstAdminToken({ ...surroundings, rows: store.admin, newId: newIdOf(surroundings) }),
+      firstOrganization: await ensureFirstOrganization({ ...options, accounts, ledger, store }),
+      adminToken: await firstAdminToken({ ...options, rows: store.admin, newId: newIdOf(options) }),
     })),
     catalog.start(),
   ]);
-  const facts = { version: surroundings.version, url, store: store.kind, models: catalog.list().length, adminToken };
-  printStart(config, surroundings.out, { ...facts, ...surroundings, catalog, standing });
+  const facts = { version: options.version, url, store: store.kind, models: catalog.list().length, adminToken };
   const running = parts.move();
   return {
     url,
-    facts: { ...facts, organizationId: standing.organization.id, token: standing.token },
-    stop: async (options) => {
-      shutdown = options;
+    facts: { ...facts, organizationId: firstOrganization.organization.id, token: firstOrganization.token },
+    catalog,
+    firstOrganization,
+    stop: async (stopOptions) => {
+      shutdown = stopOptions;
       await running.disposeAsync();
     },
   };
 }
 
 const newIdOf =
-  ({ clock }: Surroundings) =>
+  ({ clock }: StartOptions) =>
   () =>
     uuidV7(clock());
 
-function createSignInFailures(surroundings: Surroundings, { admin: rows }: Store): SignInFailures {
-  return new SignInFailures({ ...surroundings, rows, newId: newIdOf(surroundings) });
+function createSignInFailures(options: StartOptions, { admin: rows }: Store): SignInFailures {
+  return new SignInFailures({ ...options, rows, newId: newIdOf(options) });
 }
 
-function createAccounts(surroundings: Surroundings, store: Store): Accounts {
-  const { clock, random } = surroundings;
-  return new Accounts({ rows: store.accounts, clock, random, newId: newIdOf(surroundings), actor: SERVICE_ACTOR });
+function createAccounts(options: StartOptions, store: Store): Accounts {
+  const { clock, random } = options;
+  return new Accounts({ rows: store.accounts, clock, random, newId: newIdOf(options), actor: SERVICE_ACTOR });
 }
 
-function openStoreOf(config: Config, { clock, log, out }: Surroundings): Promise<AwaitedStore> {
+function openStoreOf(config: Config, { clock, log, out }: StartOptions): Promise<AwaitedStore> {
   const { storeWaitSeconds } = config.server;
   const onAbsent = ({ message }: Error) => {
     out(
@@ -178,17 +175,17 @@ function openStoreOf(config: Config, { clock, log, out }: Surroundings): Promise
   return openServiceStore({ ...config, clock, log, onAbsent, longestWaitMs: storeWaitSeconds * 1000 });
 }
 
-/** Of batches for a thread of this process; PostgreSQL mostly waits for the network, whatever their length. */
+/** Share of a batch for SQLite, which runs in this process. PostgreSQL mostly waits for the network, whatever the length. */
 const SQLITE_BATCH_SHARE = 1 / 2;
 
 async function createLedger(
   config: Config,
-  surroundings: Surroundings,
+  options: StartOptions,
   { kind, books, allowances }: Store,
 ): Promise<Ledger> {
-  const { clock, log } = surroundings;
+  const { clock, log } = options;
   const { dataDir, ledger } = config;
-  const random = fractions(surroundings.random);
+  const random = fractions(options.random);
   const directory = join(dataDir, "spool");
   const spool = await Spool.open({ directory, takeLock, name: uuidV7(clock()), clock, random, log }).catch((error) => {
     throw directoryFailure(dataDir, error);
@@ -211,7 +208,7 @@ async function createLedger(
   });
 }
 
-function createConversationLog({ conversations }: Config, { clock, log }: Surroundings, store: Store): ConversationLog {
+function createConversationLog({ conversations }: Config, { clock, log }: StartOptions, store: Store): ConversationLog {
   const { limitBytes } = conversations;
   return new ConversationLog({
     rows: store.conversations,
@@ -226,17 +223,17 @@ function retentionMsOf({ keepDays }: Config["conversations"]): number {
   return keepDays * DAY_MS;
 }
 
-function createHealthFile({ dataDir }: Config, { clock, log }: Surroundings, circuits: Circuits): HealthFile {
+function createHealthFile({ dataDir }: Config, { clock, log }: StartOptions, circuits: Circuits): HealthFile {
   return new HealthFile({ dataDir, name: uuidV7(clock()), health: (nowMs) => circuits.health(nowMs), clock, log });
 }
 
-/** Numbers from 0 up to 1. */
+/** Returns a function that makes random numbers from 0 up to 1. */
 function fractions(random: RandomBytes): () => number {
   return () => Buffer.from(random(6)).readUIntBE(0, 6) / 2 ** 48;
 }
 
-function createRefusalLog(surroundings: Surroundings, store: Store): RefusalLog {
-  return new RefusalLog({ ...surroundings, rows: store.refusals, newId: newIdOf(surroundings) });
+function createRefusalLog(options: StartOptions, store: Store): RefusalLog {
+  return new RefusalLog({ ...options, rows: store.refusals, newId: newIdOf(options) });
 }
 
 interface Services {
@@ -254,14 +251,14 @@ interface Services {
   signInFailures: SignInFailures;
 }
 
-function createHttp(config: Config, surroundings: Surroundings, services: Services): Promise<Server> {
-  const { clock, log, version } = surroundings;
+function createHttp(config: Config, options: StartOptions, services: Services): Promise<Server> {
+  const { clock, log, version } = options;
   const { store, ledger, conversationLog, tokenCounter, catalog, upstreams, circuits, lastUses } = services;
   const limits = new Limits(clock);
   const { providers } = upstreams;
   const { limits: limitSettings, playground, completions } = config;
   const settings = { limits, limitSettings, playground, completionMaxTokens: completions.maxTokens };
-  const routing = { circuits, retryBudget: new RetryBudget(), random: fractions(surroundings.random) };
+  const routing = { circuits, retryBudget: new RetryBudget(), random: fractions(options.random) };
   return createServer({
     gateway: {
       catalog,
@@ -273,7 +270,7 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
       tokenCounter,
       outputRates: new OutputRates(),
       clock,
-      newId: newIdOf(surroundings),
+      newId: newIdOf(options),
       log,
     },
     authenticator: new Authenticator({
@@ -281,7 +278,7 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
       clock,
       noteUse: (...use) => lastUses.note(...use),
     }),
-    admin: adminServices(config, surroundings, services),
+    admin: adminServices(config, options, services),
     completionMessages: config.completions.messages,
     usageReport: async (organizationId) => {
       const balance = await ledger.balance(organizationId);
@@ -299,7 +296,7 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
     },
     ledgerStatus: () => ledger.status(),
     newRequestId: requestId,
-    accessLog: surroundings.accessLog,
+    accessLog: options.accessLog,
     refusals: services.refusals,
     log,
   });
@@ -307,12 +304,12 @@ function createHttp(config: Config, surroundings: Surroundings, services: Servic
 
 function adminServices(
   { limits, playground, completions, conversations: settings }: Config,
-  surroundings: Surroundings,
+  options: StartOptions,
   { store, ledger, accounts, usageDays, lastUses, signInFailures }: Services,
 ): Omit<AdminServices, "gateway"> {
-  const { clock, random, version, log } = surroundings;
+  const { clock, random, version, log } = options;
   const rows = store.admin;
-  const newId = newIdOf(surroundings);
+  const newId = newIdOf(options);
   const conversations = new Conversations({ rows: store.conversations, retentionMs: retentionMsOf(settings), clock });
   return {
     sessions: new Sessions({
@@ -332,7 +329,7 @@ function adminServices(
     requests: new Requests({ holds: store.requests, refusals: store.refusals, conversations }),
     conversations,
     statements: new Statements(store.books),
-    creditDesk: new CreditDesk({ ...store, ledger, clock, makeId: (kind) => makeId(kind, random) }),
+    creditAdjustments: new CreditAdjustments({ ...store, bookings: ledger, clock, random, newId }),
     overviews: new Overviews({ rows: store.usage, days: usageDays, clock }),
     clock,
     facts: {
@@ -366,7 +363,7 @@ async function listen(server: Server, { host, port }: Config["server"]): Promise
   }
 }
 
-/** An address to paste on this machine; a service that listens everywhere is reached at home. */
+/** Returns a URL to open on this machine; a service that listens on every address is reached through loopback. */
 function urlOf({ address, port }: AddressInfo): string {
   const name = { "0.0.0.0": "127.0.0.1", "::": "localhost" }[address] ?? (isIPv6(address) ? `[${address}]` : address);
   return `http://${name}:${port}`;

@@ -76,9 +76,7 @@ export function loadConfig(sources: ConfigSources = {}): Config {
   const { flags = {}, environment = process.env } = sources;
   const set = (name: string) => environment[name] || undefined;
   if (set("REDIS_URL") !== undefined) {
-    throw new OperatorError(
-      "REDIS_URL: found an address; allowed: nothing, because limits shared through Redis are not supported yet: unset it, and each process counts for itself",
-    );
+    throw new OperatorError("REDIS_URL is not supported; remove it. Each process counts its limits by itself.");
   }
   const unread = sources.secrets === "unread" ? SECRETS : new Set<string>();
   const file = readConfigFile(flags.config ?? set("TOLLGATE_CONFIG"), sources, { environment, unread });
@@ -108,7 +106,7 @@ function checkedProxies(variables: Record<string, string>): Record<string, strin
     const url = found === undefined ? undefined : URL.parse(found);
     if (url === undefined || (url !== null && /^https?:$/.test(url.protocol))) continue;
     throw new OperatorError(
-      `${name}: found ${foundText([], found)}; allowed: an http:// or https:// address of a proxy`,
+      `${name} is ${foundText([], found)}, but must be the http:// or https:// address of a proxy.`,
     );
   }
   return variables;
@@ -126,7 +124,7 @@ function readConfigFile(
   check(structuredClone(file.values));
   const mistake = firstMistake(check.errors ?? []);
   if (mistake !== undefined) {
-    throw new OperatorError(`${file.place(mistake.path)}: ${keyText(mistake.path)}: ${mistake.text}`);
+    throw new OperatorError(`${file.place(mistake.path)}: ${keyText(mistake.path)} ${mistake.text}`);
   }
   return file;
 }
@@ -149,7 +147,7 @@ export function checkValue(source: string, path: Path, value: unknown): void {
   const check = compile(schemaAt(path) ?? {});
   check(value);
   const mistake = firstMistake(check.errors ?? [], path);
-  if (mistake !== undefined) throw new OperatorError(`${source}: ${mistake.text}`);
+  if (mistake !== undefined) throw new OperatorError(`${source} ${mistake.text}`);
 }
 
 let compiledCheck: ValidateFunction | undefined;
@@ -166,17 +164,17 @@ function withDefaults(values: unknown): Settings {
 /** What no single value shows: names used twice, and times that contradict each other. */
 function checkTogether(settings: Settings, file: ConfigFile | undefined): void {
   const refuse = (path: Path, text: string) => {
-    throw new OperatorError(`${file?.place(path) ?? "the configuration"}: ${keyText(path)}: ${text}`);
+    throw new OperatorError(`${file?.place(path) ?? "the configuration"}: ${keyText(path)} ${text}`);
   };
   for (const list of ["providers", "models"] as const) {
     const seen = new Set<string>();
     for (const [index, { id }] of settings[list].entries()) {
-      if (seen.has(id)) refuse([list, index, "id"], `found ${JSON.stringify(id)} a second time; allowed: each id once`);
+      if (seen.has(id)) refuse([list, index, "id"], `is ${JSON.stringify(id)} a second time. Ids must be unique.`);
       seen.add(id);
     }
   }
   const { holdSeconds, renewSeconds } = settings.ledger;
   if (renewSeconds >= holdSeconds) {
-    refuse(["ledger", "renewSeconds"], `found ${renewSeconds}; allowed: less than ledger.holdSeconds, ${holdSeconds}`);
+    refuse(["ledger", "renewSeconds"], `is ${renewSeconds}, but must be less than ledger.holdSeconds, ${holdSeconds}.`);
   }
 }

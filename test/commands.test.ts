@@ -308,7 +308,7 @@ test("the configuration", async () => {
   });
   writeFileSync(file, "server:\n  prot: 9999\n");
   expect(await line(1, "config", "check", "--config", file)).toContain(
-    `${file}:2: server.prot: unknown key; did you mean server.port?`,
+    `${file}:2: server.prot is not a known setting. Did you mean server.port?`,
   );
   writeFileSync(file, "models: [{ id: m, routes: [{ provider: p, model: x }], price: { input: 1, output: 1 } }]");
   expect(await line(1, "config", "check", "--config", file)).toMatch(/^tollgate: models\[0\]\.routes\[0\]/);

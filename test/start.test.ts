@@ -259,7 +259,9 @@ describe("a start that cannot be ends with 1 and one line", () => {
   });
 
   test("a mistake in the environment", async () => {
-    expect(await line(start([], { LOG_LEVEL: "loud" }))).toContain('LOG_LEVEL: found "loud"; allowed: fatal, error');
+    expect(await line(start([], { LOG_LEVEL: "loud" }))).toContain(
+      'LOG_LEVEL is "loud", but must be one of: fatal, error',
+    );
   });
 });
 

@@ -1,31 +1,28 @@
-import type { AuditAction } from "../api/admin/audit.ts";
-import type { ActorKind, AuditRow, BookingAudit } from "../credits/audit.ts";
+import type { AuditAction, AuditEntry } from "../api/admin/audit.ts";
+import type { ActorKind, AuditRow } from "../credits/audit.ts";
+import type { AdminRows } from "../stores/queries/admin.ts";
+import type { Page, PageRequest } from "./directory.ts";
 
-/** Who changes something. */
+/** Who makes a change. */
 export interface Actor {
   kind: ActorKind;
-  /** Of the token that they came with. */
+  /** Id of the token that was presented. */
   id: string | null;
   address: string | null;
   requestId: string | null;
 }
 
-/** The service itself, and whoever may run commands beside it. */
+/** The service itself, and the command line. */
 export const SERVICE_ACTOR: Actor = { kind: "service", id: null, address: null, requestId: null };
 export const COMMAND_ACTOR: Actor = { kind: "command", id: null, address: null, requestId: null };
 
-/** What was changed; `before` and `after` hold no secret. */
+/** A change; `before` and `after` hold no secret. */
 export interface Change {
   action: AuditAction;
   organizationId: string | null;
   subjectId: string | null;
   before?: Record<string, unknown>;
   after?: Record<string, unknown>;
-}
-
-/** A booking that somebody asks for; `after` holds no secret. */
-export interface AskedBooking extends Pick<BookingAudit, "after" | "amountAs"> {
-  action: AuditAction;
 }
 
 export interface AuditTime {
@@ -35,7 +32,7 @@ export interface AuditTime {
   newId: () => string;
 }
 
-/** The record of a change that is made now. */
+/** Returns the audit record of a change that is made now. */
 export function auditRow(actor: Actor, change: Change, { clock, newId }: AuditTime): AuditRow {
   const { action, organizationId, subjectId, before = null, after = null } = change;
   return {
@@ -50,5 +47,48 @@ export function auditRow(actor: Actor, change: Change, { clock, newId }: AuditTi
     subjectId,
     before,
     after,
+  };
+}
+
+export interface AuditLogOptions extends AuditTime {
+  rows: Pick<AdminRows, "insertAudit" | "audit">;
+}
+
+/** The audit log: who changed what. */
+export class AuditLog {
+  readonly #options: AuditLogOptions;
+
+  constructor(options: AuditLogOptions) {
+    this.#options = options;
+  }
+
+  /** Records an action that changes nothing in the store, or a change that takes more than one transaction. */
+  async record(actor: Actor, change: Change): Promise<void> {
+    await this.#options.rows.insertAudit(auditRow(actor, change, this.#options));
+  }
+
+  /** Lists entries, the newest first; the cursor is the id of the last entry of the page before. */
+  async entries(
+    filter: { organizationId: string | null; action: string | null } & PageRequest,
+  ): Promise<Page<AuditEntry>> {
+    const { cursor, limit, ...rest } = filter;
+    const rows = await this.#options.rows.audit({ ...rest, before: cursor, limit: limit + 1 });
+    const shown = rows.slice(0, limit);
+    return { data: shown.map(toEntry), nextCursor: rows.length > limit ? (shown.at(-1)?.id ?? null) : null };
+  }
+}
+
+function toEntry(row: AuditRow): AuditEntry {
+  return {
+    object: "audit_entry",
+    id: row.id,
+    at: new Date(row.madeAtMs).toISOString(),
+    actor: { kind: row.actorKind, id: row.actorId, address: row.address },
+    action: row.action,
+    organization_id: row.organizationId,
+    subject_id: row.subjectId,
+    before: row.before,
+    after: row.after,
+    request_id: row.requestId,
   };
 }

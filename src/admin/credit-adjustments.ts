@@ -1,155 +1,217 @@
-import type { Allowance, Booking } from "../api/admin/credits.ts";
 import { isoTime } from "../api/time.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
-import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
-import { creditsOf } from "../credits/api-format.ts";
-import type { AuditRow } from "../credits/audit.ts";
+import { formatCredits, type MicroCredits } from "../credits/amount.ts";
+import type { BookingAudit } from "../credits/audit.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
   CreditTransition,
+  GrantTerms,
   GrantTransition,
   RevokeTransition,
 } from "../credits/books.ts";
 import { createAllowance, endAllowance, findAllowance } from "../ledger/allowances.ts";
 import type { Ledger } from "../ledger/ledger.ts";
+import type { AccountRows } from "../stores/queries/accounts.ts";
 import type { AllowanceRows } from "../stores/queries/allowances.ts";
-import { adjustmentMismatch, allowanceMismatch, grantMismatch } from "./references.ts";
+import { type Actor, type AuditTime, auditRow } from "./audit.ts";
+import { makeId, type RandomBytes } from "./token.ts";
 
-export interface CreditDeskOptions {
-  ledger: Pick<Ledger, "grant" | "revoke" | "credit">;
+export interface CreditAdjustmentsOptions extends AuditTime {
+  /** Books one transition: the ledger of a running service, or the books of a store. */
+  bookings: Pick<Ledger, "grant" | "revoke" | "credit">;
+  accounts: Pick<AccountRows, "organization">;
   allowances: AllowanceRows;
-  /** Milliseconds since 1970. */
-  clock: () => number;
-  /** A new id, such as `grant_…`. */
-  makeId: (kind: string) => string;
+  random: RandomBytes;
 }
 
-type Terms<Transition, Given extends keyof Transition> = Omit<Transition, "kind" | Given>;
-
-type Refused<Outcome extends string> = Outcome extends string ? { outcome: Outcome } : never;
-/** The reference is taken; the message says by what. */
-interface ReferenceMismatch {
-  outcome: "reference_mismatch";
-  message: string;
-}
-export type Booked<Refusal extends string> =
-  | { outcome: "booked"; booking: Booking }
-  | ReferenceMismatch
-  | Refused<Refusal>;
-
-/** What an operator books by hand: grants, revocations, credits, and allowances that grant every month. */
-export class CreditDesk {
-  readonly #options: CreditDeskOptions;
-
-  constructor(options: CreditDeskOptions) {
-    this.#options = options;
-  }
-
-  async grant(terms: Terms<GrantTransition, "grantId">): Promise<Booked<"unknown_organization">> {
-    const { ledger, makeId } = this.#options;
-    const outcome = await ledger.grant({ ...terms, grantId: makeId("grant") });
-    if (outcome.outcome === "reference_mismatch") {
-      return { outcome: "reference_mismatch", message: grantMismatch(terms.reference, outcome.first) };
-    }
-    if (outcome.outcome !== "granted") return outcome;
-    const { grantId: id, balance, repeated } = outcome;
-    return bookingOf({ id, amount: terms.amount, balance, repeated });
-  }
-
-  /** Takes back credits that are neither spent nor held; `excessive` names the most that can be taken, in credits. */
-  async revoke(
-    terms: Terms<RevokeTransition, "adjustmentId">,
-  ): Promise<Booked<"unknown_organization" | "unknown_grant"> | { outcome: "excessive"; most: number }> {
-    const { ledger, makeId } = this.#options;
-    const outcome = await ledger.revoke({ ...terms, adjustmentId: makeId("adjustment") });
-    if (outcome.outcome === "excessive") return { outcome: "excessive", most: creditsFromMicro(outcome.most) };
-    if (outcome.outcome === "reference_mismatch") return refusedReference(terms, outcome.first);
-    if (outcome.outcome !== "revoked") return outcome;
-    const { adjustment, balance, repeated } = outcome;
-    return bookingOf({ id: adjustment.id, amount: adjustment.amount, balance, repeated });
-  }
-
-  async credit(
-    terms: Terms<CreditTransition, "adjustmentId" | "priority">,
-  ): Promise<Booked<"unknown_organization" | "missing"> | { outcome: "excessive"; most: number }> {
-    const { ledger, makeId } = this.#options;
-    const outcome = await ledger.credit({ ...terms, priority: 0, adjustmentId: makeId("credit") });
-    if (outcome.outcome === "excessive") return { outcome: "excessive", most: creditsFromMicro(outcome.most) };
-    if (outcome.outcome === "reference_mismatch") return refusedReference(terms, outcome.first);
-    if (outcome.outcome !== "credited") return outcome;
-    const { adjustment, balance, repeated } = outcome;
-    return bookingOf({ id: adjustment.id, amount: adjustment.amount, balance, repeated });
-  }
-
-  async allowances(organizationId: string, after: string | null, limit: number): Promise<Allowance[]> {
-    return (await this.#options.allowances.list({ organizationId, after, limit })).map(toAllowance);
-  }
-
-  /**
-   * Grants every month from a time on, and at once where that has come; once for a reference of an organization. `auditOf`
-   * makes the audit entry, which is written with the allowance.
-   */
-  async createAllowance(
-    terms: Pick<AllowanceRow, "organizationId" | "amount" | "lapses" | "reference"> & { anchorAtMs: number | null },
-    auditOf: (allowance: Pick<AllowanceRow, "id" | "anchorAtMs">) => AuditRow,
-  ): Promise<{ outcome: "created"; allowance: Allowance; repeated: boolean } | ReferenceMismatch> {
-    const { allowances, ledger, clock, makeId } = this.#options;
-    const nowMs = clock();
-    const wanted = { ...terms, id: makeId("allowance"), anchorAtMs: terms.anchorAtMs ?? nowMs, createdAtMs: nowMs };
-    const grant = (first: GrantTransition) => ledger.grant(first);
-    const made = await createAllowance({ allowances, grant }, wanted, auditOf(wanted));
-    if (made.outcome === "reference_mismatch") {
-      return { outcome: "reference_mismatch", message: allowanceMismatch(terms.reference, made.row) };
-    }
-    return { outcome: "created", allowance: toAllowance(made.row), repeated: made.repeated };
-  }
-
-  /** Ends an allowance; the current month's grant stays. `audit` is written with the end. Undefined for an allowance that the organization does not have. */
-  async endAllowance(
-    organizationId: string,
-    id: string,
-    audit: AuditRow,
-  ): Promise<{ allowance: Allowance; repeated: boolean } | undefined> {
-    const { allowances, ledger, clock } = this.#options;
-    const found = await findAllowance(allowances, organizationId, id);
-    if (found === undefined) return undefined;
-    const grant = (next: GrantTransition) => ledger.grant(next);
-    const revoke = (revocation: RevokeTransition) => ledger.revoke(revocation);
-    const { row, repeated } = await endAllowance({ allowances, grant, revoke }, found, clock(), audit);
-    return { allowance: toAllowance(row), repeated };
-  }
+/** Who asks for a booking, and its terms as they stated them, for the audit log. */
+export interface BookingRequester {
+  actor: Actor;
+  /** Holds no secret. The booked amount replaces its `amount`. */
+  terms: Record<string, unknown>;
 }
 
-function refusedReference({ reference }: { reference: string | null }, first: AdjustmentRow): ReferenceMismatch {
-  return { outcome: "reference_mismatch", message: adjustmentMismatch(reference, first) };
+type BookingTerms<Transition> = Omit<Transition, "kind" | "grantId" | "adjustmentId" | "priority" | "audit">;
+export type GrantRequest = BookingTerms<GrantTransition> & Pick<GrantTransition, "priority">;
+export type RevocationRequest = BookingTerms<RevokeTransition> & Pick<RevokeTransition, "grantId">;
+export type CreditRequest = BookingTerms<CreditTransition>;
+export interface AllowanceRequest extends Pick<AllowanceRow, "organizationId" | "amount" | "lapses" | "reference"> {
+  /** Null: now. */
+  anchorAtMs: number | null;
 }
 
-interface Done {
+export interface Booked {
+  outcome: "booked";
   id: string;
   amount: MicroCredits;
   balance: BalanceRow;
+  /** True for the repetition of a reference: the values are those of the first booking. */
   repeated: boolean;
 }
 
-function bookingOf({ id, amount, balance, repeated }: Done): { outcome: "booked"; booking: Booking } {
-  const { organizationId } = balance;
-  const credits = creditsOf(balance);
-  const common = { object: "booking", organization_id: organizationId } as const;
-  return { outcome: "booked", booking: { ...common, id, amount: creditsFromMicro(amount), repeated, credits } };
+/** Why an adjustment of any kind is refused. */
+export type AdjustmentRefusal =
+  | { outcome: "unknown_organization" }
+  /** The playground organization holds no credits. */
+  | { outcome: "playground" }
+  /** The reference was used with other terms, which the message names. */
+  | { outcome: "reference_mismatch"; message: string };
+
+/** The amount exceeds `most`. */
+export interface ExcessiveAmount {
+  outcome: "excessive";
+  most: MicroCredits;
 }
 
-function toAllowance(row: AllowanceRow): Allowance {
-  return {
-    object: "allowance",
-    id: row.id,
-    organization_id: row.organizationId,
-    amount: creditsFromMicro(row.amount),
-    lapses: row.lapses,
-    reference: row.reference,
-    begins_at: isoTime(row.anchorAtMs),
-    next_at: isoTime(row.nextAtMs),
-    ended_at: isoTime(row.endedAtMs),
-    created_at: isoTime(row.createdAtMs),
-  };
+export const PLAYGROUND_HOLDS_NO_CREDITS = "The playground organization holds no credits.";
+
+/**
+ * Changes of an organization's credits by an operator: grants, revocations, credits (refunds), and allowances that grant
+ * every month. The same reference again returns the first result; with other terms it is refused. The audit record is
+ * written in the transaction of the change.
+ */
+export class CreditAdjustments {
+  readonly #options: CreditAdjustmentsOptions;
+
+  constructor(options: CreditAdjustmentsOptions) {
+    this.#options = options;
+  }
+
+  async grant(request: GrantRequest, requester: BookingRequester): Promise<Booked | AdjustmentRefusal> {
+    const refusal = await this.#refusalOf(request.organizationId);
+    if (refusal !== undefined) return refusal;
+    const audit = this.#auditOf("credits.grant", requester);
+    const grantId = makeId("grant", this.#options.random);
+    const outcome = await this.#options.bookings.grant({ ...request, grantId, audit });
+    if (outcome.outcome === "reference_mismatch") {
+      return { outcome: "reference_mismatch", message: grantMismatch(request.reference, outcome.first) };
+    }
+    if (outcome.outcome !== "granted") return outcome;
+    const { grantId: id, balance, repeated } = outcome;
+    return { outcome: "booked", id, amount: request.amount, balance, repeated };
+  }
+
+  /** Revokes credits that are neither spent nor held; an amount of null revokes all that are available. */
+  async revoke(
+    request: RevocationRequest,
+    requester: BookingRequester,
+  ): Promise<Booked | AdjustmentRefusal | ExcessiveAmount | { outcome: "unknown_grant" }> {
+    const audit = this.#auditOf("credits.revoke", requester);
+    const adjustmentId = makeId("adjustment", this.#options.random);
+    const outcome = await this.#options.bookings.revoke({ ...request, adjustmentId, audit });
+    if (outcome.outcome === "reference_mismatch") return mismatchOf(request.reference, outcome.first);
+    return outcome.outcome === "revoked" ? bookedOf(outcome) : outcome;
+  }
+
+  /** Refunds credits that were spent, as goodwill or to correct the charge of a hold. */
+  async credit(
+    request: CreditRequest,
+    requester: BookingRequester,
+  ): Promise<Booked | AdjustmentRefusal | ExcessiveAmount | { outcome: "missing" }> {
+    const audit = this.#auditOf("credits.credit", requester);
+    const adjustmentId = makeId("credit", this.#options.random);
+    const outcome = await this.#options.bookings.credit({ ...request, priority: 0, adjustmentId, audit });
+    if (outcome.outcome === "reference_mismatch") return mismatchOf(request.reference, outcome.first);
+    return outcome.outcome === "credited" ? bookedOf(outcome) : outcome;
+  }
+
+  /** Lists the allowances of an organization, in the order of their ids, from the one after `after` on. */
+  allowances(organizationId: string, after: string | null, limit: number): Promise<AllowanceRow[]> {
+    return this.#options.allowances.list({ organizationId, after, limit });
+  }
+
+  /**
+   * Grants credits every month from a time on, and at once where that time has come. `termsOf` returns the terms for the
+   * audit log, given the time at which the first month begins.
+   */
+  async createAllowance(
+    request: AllowanceRequest,
+    { actor, termsOf }: { actor: Actor; termsOf(beginsAt: string): Record<string, unknown> },
+  ): Promise<{ outcome: "created"; row: AllowanceRow; repeated: boolean } | AdjustmentRefusal> {
+    const { organizationId, reference } = request;
+    const refusal = await this.#refusalOf(organizationId);
+    if (refusal !== undefined) return refusal;
+    const { allowances, bookings, clock, random } = this.#options;
+    const nowMs = clock();
+    const anchorAtMs = request.anchorAtMs ?? nowMs;
+    const wanted = { ...request, id: makeId("allowance", random), anchorAtMs, createdAtMs: nowMs };
+    const subject = { organizationId, subjectId: wanted.id };
+    const change = { action: "allowance.create" as const, ...subject, after: termsOf(isoTime(anchorAtMs)) };
+    const grant = (first: GrantTransition) => bookings.grant(first);
+    const made = await createAllowance({ allowances, grant }, wanted, auditRow(actor, change, this.#options));
+    if (made.outcome === "created") return made;
+    return { outcome: "reference_mismatch", message: allowanceMismatch(reference, made.row) };
+  }
+
+  /** Ends an allowance of an organization (null: of any); the current month's grant stays. Undefined: there is none. */
+  async endAllowance(
+    organizationId: string | null,
+    id: string,
+    actor: Actor,
+  ): Promise<{ row: AllowanceRow; repeated: boolean } | undefined> {
+    const { allowances, bookings, clock } = this.#options;
+    const found = await findAllowance(allowances, organizationId, id);
+    if (found === undefined) return undefined;
+    const change = { action: "allowance.end" as const, organizationId: found.organizationId, subjectId: id };
+    const grant = (next: GrantTransition) => bookings.grant(next);
+    const revoke = (revocation: RevokeTransition) => bookings.revoke(revocation);
+    const audit = auditRow(actor, change, this.#options);
+    return endAllowance({ allowances, grant, revoke }, found, clock(), audit);
+  }
+
+  async #refusalOf(organizationId: string): Promise<AdjustmentRefusal | undefined> {
+    const organization = await this.#options.accounts.organization(organizationId);
+    if (organization === undefined) return { outcome: "unknown_organization" };
+    return organization.kind === "playground" ? { outcome: "playground" } : undefined;
+  }
+
+  /** Prepares the audit record of a booking, which the ledger completes. Commands state amounts as decimal text. */
+  #auditOf(action: `credits.${string}`, { actor, terms }: BookingRequester): BookingAudit {
+    const { id: actorId, kind: actorKind, address, requestId } = actor;
+    const amountAs = actorKind === "command" ? "text" : "number";
+    return { id: this.#options.newId(), actorKind, actorId, address, requestId, action, after: terms, amountAs };
+  }
+}
+
+function bookedOf(outcome: { adjustment: AdjustmentRow; balance: BalanceRow; repeated: boolean }): Booked {
+  const { adjustment, balance, repeated } = outcome;
+  return { outcome: "booked", id: adjustment.id, amount: adjustment.amount, balance, repeated };
+}
+
+function grantMismatch(reference: string | null, first: GrantTerms): string {
+  const { id, amount, effectiveAtMs, expiresAtMs, priority, createdAtMs } = first;
+  const start = effectiveAtMs === createdAtMs ? "" : `, in effect from ${isoTime(effectiveAtMs)}`;
+  const rank = priority === 0 ? "" : `, with priority ${priority}`;
+  const terms = `${formatCredits(amount)} credits${start}, ${expiryOf(expiresAtMs)}${rank}`;
+  return mismatch(reference, `grant ${id} of ${terms}`, createdAtMs);
+}
+
+function mismatchOf(reference: string | null, first: AdjustmentRow): AdjustmentRefusal {
+  const { kind, id, amount, isAll, grantId, holdId, expiresAtMs, madeAtMs } = first;
+  const credits = `${formatCredits(amount)} credits`;
+  const request = holdId === null ? "" : ` for the request ${holdId}`;
+  const all = isAll ? ", everything that was available," : "";
+  const source = grantId === null ? "" : ` from ${grantId}`;
+  const earlier =
+    kind === "credit"
+      ? `credit ${id} of ${credits}${request}, ${expiryOf(expiresAtMs)}`
+      : `revocation ${id} of ${credits}${all}${source}`;
+  return { outcome: "reference_mismatch", message: mismatch(reference, earlier, madeAtMs) };
+}
+
+function allowanceMismatch(reference: string | null, first: AllowanceRow): string {
+  const { id, amount, lapses, anchorAtMs, createdAtMs } = first;
+  const rest = lapses ? "expires" : "stays";
+  const terms = `${formatCredits(amount)} credits a month from ${isoTime(anchorAtMs)}, of which the rest ${rest}`;
+  return mismatch(reference, `allowance ${id} of ${terms}`, createdAtMs);
+}
+
+function mismatch(reference: string | null, first: string, madeAtMs: number): string {
+  const text = JSON.stringify(reference);
+  return `The reference ${text} was used with other terms: ${first}, made at ${isoTime(madeAtMs)}. Use another reference.`;
+}
+
+function expiryOf(expiresAtMs: number | null): string {
+  return expiresAtMs === null ? "without expiry" : `expiring at ${isoTime(expiresAtMs)}`;
 }

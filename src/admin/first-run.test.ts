@@ -13,7 +13,7 @@ import { openSqliteStore } from "../stores/sqlite/sqlite.ts";
 import type { Store } from "../stores/store.ts";
 import { Accounts } from "./accounts.ts";
 import { COMMAND_ACTOR, SERVICE_ACTOR } from "./audit.ts";
-import { FIRST_CREDITS, type FirstRunServices, firstRun } from "./first-run.ts";
+import { ensureFirstOrganization, FIRST_CREDITS, type FirstRunServices } from "./first-run.ts";
 import { parseToken } from "./token.ts";
 
 /** Where a process is killed: before it makes the token, before it grants the credits, and after that. */
@@ -29,7 +29,11 @@ describe.each(DEATHS)("a first run that dies before its %s", (death) => {
 test("an organization that a command has made is not given anything", () =>
   onSqlite(async (store) => {
     const { id } = await accountsOf(store).as(COMMAND_ACTOR).createOrganization("default");
-    expect(await firstRun(servicesOf(store))).toMatchObject({ organization: { id }, isOnlyOne: true, token: null });
+    expect(await ensureFirstOrganization(servicesOf(store))).toMatchObject({
+      organization: { id },
+      isOnlyOne: true,
+      token: null,
+    });
     expect(await store.books.balance(id)).toMatchObject({ granted: 0n });
   }));
 
@@ -50,14 +54,14 @@ async function dieAndStartAgain(store: Store, death: (typeof DEATHS)[number]): P
       },
     },
   };
-  await expect(firstRun(dying)).rejects.toThrow("killed");
-  const { organization, isOnlyOne, token } = await firstRun(services);
+  await expect(ensureFirstOrganization(dying)).rejects.toThrow("killed");
+  const { organization, isOnlyOne, token } = await ensureFirstOrganization(services);
   expect([organization.name, isOnlyOne]).toEqual(["default", true]);
   // With the credits granted, what became of the token cannot be known: it may have been shown.
   if (death === "answer") expect(token).toBeNull();
   else expect(await store.accounts.tokenByHash(hashOf(token))).toMatchObject({ name: "first token" });
   expect(await store.books.balance(organization.id)).toMatchObject({ granted: FIRST_CREDITS * MICRO_PER_CREDIT });
-  expect(await firstRun(services)).toMatchObject({ organization: { id: organization.id }, token: null });
+  expect(await ensureFirstOrganization(services)).toMatchObject({ organization: { id: organization.id }, token: null });
 }
 
 function hashOf(token: string | null): Uint8Array {

@@ -5,28 +5,27 @@ import type { Store } from "../stores/store.ts";
 import type { Accounts } from "./accounts.ts";
 import { makeId, type RandomBytes } from "./token.ts";
 
-/** What the first start grants, so that there is something to try the service with. */
+/** Credits that the first start grants, to try the service with. */
 export const FIRST_CREDITS = 100n;
 
 export interface FirstRunServices {
   store: Pick<Store, "accounts" | "admin" | "directory">;
-  /** As the service itself. */
+  /** Acts as the service itself. */
   accounts: Pick<Accounts, "createOrganization" | "createToken">;
   ledger: Pick<Ledger, "grant">;
   random: RandomBytes;
 }
 
-export interface Standing {
-  /** The first organizations, guests aside; empty: none could be told apart as the first. */
+export interface FirstOrganization {
+  /** The oldest organization, apart from the playground. */
   organization: OrganizationRow;
-  /** Whether there are others. */
   isOnlyOne: boolean;
-  /** The token made on the first run, or by the start that finished it: the one moment when it can be shown. */
+  /** The token of a first run, at the only moment when its secret is known; null on every later start. */
   token: string | null;
 }
 
-/** Finds the organizations of a store; in an empty one makes the first, with credits and a token. For one process at a time. */
-export async function firstRun(services: FirstRunServices): Promise<Standing> {
+/** Finds the first organization of a store, or creates it with credits and a token. One process at a time may call it. */
+export async function ensureFirstOrganization(services: FirstRunServices): Promise<FirstOrganization> {
   const page = await services.store.accounts.organizations({ after: null, limit: 3 });
   const [first, other] = page.filter(({ kind }) => kind === "standard");
   if (first !== undefined && (other !== undefined || !(await isUnfinished(services, first)))) {
@@ -36,7 +35,7 @@ export async function firstRun(services: FirstRunServices): Promise<Standing> {
   return { organization, isOnlyOne: true, token: await finish(services, organization.id) };
 }
 
-/** Whether a first run was ended before its last step, so that it has shown no token: its organization lacks the grant. */
+/** Returns true where a first run ended before its last step, the grant, and so has shown no token. */
 async function isUnfinished({ store }: FirstRunServices, { id }: OrganizationRow): Promise<boolean> {
   const one = { organizationId: id, before: null, limit: 1 };
   if ((await store.directory.grants({ ...one, id: null })).length > 0) return false;
@@ -44,11 +43,12 @@ async function isUnfinished({ store }: FirstRunServices, { id }: OrganizationRow
   return making?.actorKind === "service";
 }
 
-/** The grant comes last: where it stands, nothing is left to do. */
+/** Creates the token and then the grant: an organization with a grant is finished. */
 async function finish({ accounts, ledger, random }: FirstRunServices, organizationId: string): Promise<string> {
   const draft = { organizationId, name: "first token", scopes: null, models: null };
   const token = await accounts.createToken({ ...draft, limits: null, expiresAtMs: null, cap: null });
-  if (token.outcome !== "created") throw new Error(`The organization ${organizationId} is gone as soon as it was made`);
+  if (token.outcome !== "created")
+    throw new Error(`The organization ${organizationId} was removed right after it was created`);
   await ledger.grant({
     organizationId,
     grantId: makeId("grant", random),

@@ -1,14 +1,14 @@
+import { closeSync, fsyncSync, openSync, rmSync, writeSync } from "node:fs";
+import { join } from "node:path";
 import type { Command } from "commander";
 import { replaceAdminToken } from "../admin/admin-tokens.ts";
 import { COMMAND_ACTOR } from "../admin/audit.ts";
 import { uuidV7 } from "../internals/ids.ts";
-import { removeAdminToken } from "./admin-token-file.ts";
-import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
-import { facts } from "./table.ts";
-import { isoTime } from "./times.ts";
+import { addCommand, type CommonFlags, facts, isoTime, print, type Terminal } from "./command.ts";
 import { withWorkspace } from "./workspace.ts";
 
-export function addAdminToken(admin: Command, terminal: Terminal): void {
+export function addAdmin(program: Command, terminal: Terminal): void {
+  const admin = program.command("admin").description("who looks after the service");
   addCommand(
     admin,
     "token",
@@ -25,4 +25,32 @@ export function addAdminToken(admin: Command, terminal: Terminal): void {
       });
     });
   });
+}
+
+function fileOf(dataDir: string): string {
+  return join(dataDir, "admin-token");
+}
+
+/** Writes the admin token to a new file of the data directory, readable by its owner alone; returns its path. */
+export function writeAdminToken(dataDir: string, token: string): string {
+  const path = fileOf(dataDir);
+  rmSync(path, { force: true });
+  // Exclusive: a file or link that somebody put there meanwhile is not written through.
+  const file = openSync(path, "wx", 0o600);
+  try {
+    writeSync(file, `${token}\n`);
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+  return path;
+}
+
+/** Removes the file, once its token has ended. Fails silently: the token in it is worth nothing then. */
+export function removeAdminToken(dataDir: string): void {
+  try {
+    rmSync(fileOf(dataDir), { force: true });
+  } catch {
+    // The directory may be missing or read-only.
+  }
 }

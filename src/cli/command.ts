@@ -1,6 +1,6 @@
+import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import type { RandomBytes } from "../admin/token.ts";
-import { type MicroCredits, parseCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
 
 /** What a command has of the world around it. */
@@ -58,23 +58,57 @@ export function print(terminal: Terminal, flags: CommonFlags, report: Report): v
   terminal.out(flags.json === true ? JSON.stringify(report.json) : report.text);
 }
 
-/** An amount of credits, 0 or more. Throws OperatorError naming the flag or argument. */
-export function creditsFlag(flag: string, text: string, options: { orNone: boolean }): MicroCredits {
-  const amount = /[eE]/.test(text) ? undefined : parseCredits(text);
-  if (amount !== undefined && (options.orNone || amount > 0n)) return amount;
-  const least = options.orNone ? "0 or more" : "above 0";
-  throw new OperatorError(
-    `${flag}: found ${JSON.stringify(text)}; allowed: a decimal number of credits, ${least}, with at most 6 decimals`,
-  );
+/** Rows under their headings in aligned columns; a column whose cells are all numbers stands to the right. */
+export function table(headings: readonly string[], rows: readonly (readonly string[])[]): string {
+  const columns = headings.map((heading, index) => {
+    const cells = rows.map((row) => row[index] ?? "");
+    const isNumeric = cells.length > 0 && cells.every((cell) => /^-?[\d.]+$/.test(cell));
+    return { width: Math.max(...[heading, ...cells].map((cell) => cell.length)), isNumeric };
+  });
+  const line = (cells: readonly string[]) =>
+    columns
+      .map(({ width, isNumeric }, index) => (cells[index] ?? "")[isNumeric ? "padStart" : "padEnd"](width))
+      .join("  ")
+      .trimEnd();
+  return [headings, ...rows].map(line).join("\n");
 }
 
-const LINE = /^[^\p{Cc}]{1,200}$/u;
+/** Names and values in two columns. */
+export function facts(values: Record<string, string>): string {
+  const width = Math.max(...Object.keys(values).map((name) => name.length));
+  return Object.entries(values)
+    .map(([name, value]) => `${name.padEnd(width)}  ${value}`.trimEnd())
+    .join("\n");
+}
 
-/** A text on one line, or null where the flag was not given. Throws OperatorError naming the flag. */
-export function textFlag(flag: string, text: string | undefined): string | null {
-  if (text === undefined) return null;
-  if (LINE.test(text)) return text;
-  throw new OperatorError(
-    `${flag}: found ${JSON.stringify(text.slice(0, 60))}; allowed: 1 to 200 characters on one line`,
-  );
+/** A time as commands print it, null where there is none. */
+export function isoTime(timeMs: number): string;
+export function isoTime(timeMs: number | null): string | null;
+export function isoTime(timeMs: number | null): string | null {
+  return timeMs === null ? null : new Date(timeMs).toISOString();
+}
+
+const LAUNCHER = fileURLToPath(new URL("../../bin/tollgate.js", import.meta.url));
+const NEEDS_NO_QUOTES = /^[\w@%+=:,./-]+$/;
+
+/** The flags that decide which service a command is about. */
+export interface PlaceFlags {
+  config?: string | undefined;
+  dataDir?: string | undefined;
+}
+
+/**
+ * Returns a command line that works as it is when pasted into a POSIX shell in the working directory of this process:
+ * the running Node and the launcher by their paths, since neither needs to be on the PATH of that shell.
+ */
+export function commandText(command: string, { config, dataDir }: PlaceFlags = {}): string {
+  const flags = [
+    ...(config === undefined ? [] : ["--config", config]),
+    ...(dataDir === undefined ? [] : ["--data-dir", dataDir]),
+  ];
+  return [...[process.execPath, LAUNCHER].map(shellWord), command, ...flags.map(shellWord)].join(" ");
+}
+
+function shellWord(text: string): string {
+  return NEEDS_NO_QUOTES.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

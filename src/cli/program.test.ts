@@ -231,7 +231,7 @@ models: [{ id: gpt-5-mini, routes: [{ provider: openai, model: gpt-5-mini }] }]`
   test.each(["serve", "models check", "config check"])(
     "the key of a provider is one of them: tollgate %s",
     async (words) => {
-      const message = "providers[0].apiKey: the environment variable UNSET_KEY is not set";
+      const message = "providers[0].apiKey needs the environment variable UNSET_KEY, which is not set.";
       expect(await run(...words.split(" "), "--config", file)).toMatchObject({
         code: 1,
         errors: [`tollgate: ${file}:2: ${message}`],
@@ -248,7 +248,7 @@ models: [{ id: gpt-5-mini, routes: [{ provider: openai, model: gpt-5-mini }] }]`
     ['dataDir: "a\\0b"', 'dataDir: found "a\\u0000b"; allowed: text that is not empty'],
     ["dataDir: [a]", "dataDir: found a list; allowed: text that is not empty"],
     // biome-ignore lint/suspicious/noTemplateCurlyInString: the configuration file has placeholders of this form
-    ["dataDir: ${UNSET_DIRECTORY}", "dataDir: the environment variable UNSET_DIRECTORY is not set"],
+    ["dataDir: ${UNSET_DIRECTORY}", "dataDir needs the environment variable UNSET_DIRECTORY, which is not set."],
   ])("where the store is is one of them: %s", async (text, message) => {
     const wrong = join(directory, "wrong.yaml");
     writeFileSync(wrong, text);

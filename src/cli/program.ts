@@ -1,32 +1,20 @@
 import { Command, CommanderError } from "commander";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
-import { addAdminToken } from "./admin-token.ts";
-import { type Terminal, UnknownIdError } from "./command.ts";
-import { commandText, type PlaceFlags } from "./command-text.ts";
-import { addConfigCheck } from "./config-check.ts";
-import { addCreditsAllowance } from "./credits-allowance.ts";
-import { addCreditsBalance } from "./credits-balance.ts";
-import { addCreditsCredit } from "./credits-credit.ts";
-import { addCreditsGrant } from "./credits-grant.ts";
-import { addCreditsRevoke } from "./credits-revoke.ts";
-import { addCreditsStatement } from "./credits-statement.ts";
-import { addLedgerVerify } from "./ledger-verify.ts";
-import { addModelsCheck } from "./models-check.ts";
-import { addModelsList } from "./models-list.ts";
-import { addOrgCreate } from "./org-create.ts";
-import { addOrgList } from "./org-list.ts";
-import { addOrgShow } from "./org-show.ts";
+import { addAdmin } from "./admin-token.ts";
+import { commandText, type PlaceFlags, type Terminal, UnknownIdError } from "./command.ts";
+import { addConfig } from "./config.ts";
+import { addCredits } from "./credits.ts";
+import { addLedger } from "./ledger.ts";
+import { addModels } from "./models.ts";
+import { addOrg } from "./org.ts";
 import { addServe } from "./serve.ts";
-import { addStoreBackup } from "./store-backup.ts";
-import { addTokenCreate } from "./token-create.ts";
-import { addTokenList } from "./token-list.ts";
-import { addTokenRevoke } from "./token-revoke.ts";
-import { addTokenRotate } from "./token-rotate.ts";
+import { addStore } from "./store.ts";
+import { addToken } from "./token.ts";
 
 const EXIT_FAILURE = 1;
 const EXIT_USAGE = 2;
 
-/** The whole command line, a file for each command. */
+/** Returns the whole command line; each noun has a file. */
 export function createProgram(terminal: Terminal, version: string): Command {
   const program = new Command("tollgate")
     .description("A chat completion service with prepaid credits.")
@@ -37,43 +25,22 @@ export function createProgram(terminal: Terminal, version: string): Command {
       writeErr: (text) => terminal.error(text.trimEnd()),
       outputError: (text, write) => write(usageLine(text)),
     });
-  const group = (name: string, description: string) => program.command(name).description(description);
   addServe(program, terminal, version);
-  const org = group("org", "organizations: who holds credits");
-  addOrgCreate(org, terminal);
-  addOrgList(org, terminal);
-  addOrgShow(org, terminal);
-  const token = group("token", "access tokens of an organization");
-  addTokenCreate(token, terminal);
-  addTokenList(token, terminal);
-  addTokenRevoke(token, terminal);
-  addTokenRotate(token, terminal);
-  const credits = group("credits", "credits of an organization");
-  addCreditsGrant(credits, terminal);
-  addCreditsRevoke(credits, terminal);
-  addCreditsCredit(credits, terminal);
-  addCreditsAllowance(credits, terminal);
-  addCreditsBalance(credits, terminal);
-  addCreditsStatement(credits, terminal);
-  const models = group("models", "models that callers may name");
-  addModelsList(models, terminal);
-  addModelsCheck(models, terminal);
-  addAdminToken(group("admin", "who looks after the service"), terminal);
-  addLedgerVerify(group("ledger", "the books"), terminal);
-  addStoreBackup(group("store", "the database"), terminal);
-  addConfigCheck(group("config", "the configuration"), terminal);
+  for (const add of [addOrg, addToken, addCredits, addModels, addAdmin, addLedger, addStore, addConfig]) {
+    add(program, terminal);
+  }
   return program;
 }
 
-/** Runs one command line; gives the code that the process ends with. Never rejects. */
+/** Runs one command line and returns the exit code of the process. Never rejects. */
 export async function runCommandLine(
   words: readonly string[],
-  surroundings: Omit<Terminal, "exitWith">,
+  process: Omit<Terminal, "exitWith">,
   version: string,
 ): Promise<number> {
   let exitCode = 0;
   const terminal: Terminal = {
-    ...surroundings,
+    ...process,
     exitWith: (code) => {
       exitCode = code;
     },

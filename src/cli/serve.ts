@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import type { RunningService } from "../app.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { addCommand, type CommonFlags, type Terminal } from "./command.ts";
-import { readConfig } from "./configuration.ts";
+import { readConfig } from "./config.ts";
 
 /** npm hands a signal on that the terminal has sent to the whole group already: so close together, two are one. */
 const SAME_SIGNAL_MS = 100;
@@ -18,8 +18,9 @@ export function addServe(program: Command, terminal: Terminal, version: string):
     .action(async (flags: Flags) => {
       const config = await readConfig(flags);
       // Loaded when they are needed, so that no other command waits for them.
-      const [{ startService }, { createLog }, { openAccessLog }] = await Promise.all([
+      const [{ startService }, { printStart }, { createLog }, { openAccessLog }] = await Promise.all([
         import("../app.ts"),
+        import("./start-report.ts"),
         import("../telemetry/log.ts"),
         import("../telemetry/access-log.ts"),
       ]);
@@ -31,10 +32,10 @@ export function addServe(program: Command, terminal: Terminal, version: string):
       const adminTokenTo = flags.json === true || terminal.isInteractive ? "output" : "file";
       const { drainDelaySeconds, drainSeconds } = config.server;
       const times = { delayMs: drainDelaySeconds * 1000, drainMs: drainSeconds * 1000 };
-      const shutdown = new Shutdown(times, { terminal, log });
+      const shutdown = new Shutdown(times, { clock: terminal.clock, log });
       const onServing = () => shutdown.handleSignals();
-      const surroundings = { ...terminal, log, accessLog, out, version, adminTokenTo, onServing } as const;
-      const service = await startService(config, surroundings);
+      const service = await startService(config, { ...terminal, log, accessLog, out, version, onServing });
+      printStart(config, out, service, adminTokenTo);
       if (flags.json === true) terminal.out(JSON.stringify(service.facts));
       terminal.exitWith(await shutdown.untilStopped(service));
     });
@@ -46,23 +47,25 @@ export function addServe(program: Command, terminal: Terminal, version: string):
  */
 class Shutdown {
   readonly #times: { delayMs: number; drainMs: number };
-  readonly #surroundings: { terminal: Terminal; log: Log };
+  readonly #clock: () => number;
+  readonly #log: Log;
   readonly #started = Promise.withResolvers<RunningService>();
   readonly #exitCode = Promise.withResolvers<number>();
   readonly #skipDelay = new AbortController();
   #stoppingSinceMs: number | undefined;
   #signalledAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(times: { delayMs: number; drainMs: number }, surroundings: { terminal: Terminal; log: Log }) {
+  constructor(times: { delayMs: number; drainMs: number }, { clock, log }: { clock: () => number; log: Log }) {
     this.#times = times;
-    this.#surroundings = surroundings;
+    this.#clock = clock;
+    this.#log = log;
   }
 
   /** Handles signals and defects from now on. Before, while nothing is served, they end the process. */
   handleSignals(): void {
     for (const [signal, exitCode] of Object.entries(SIGNALS)) process.on(signal, () => this.#receive(signal, exitCode));
     const fail = (error: unknown) => {
-      this.#surroundings.log.error({ defect: error }, "a defect stops the service");
+      this.#log.error({ defect: error }, "a defect stops the service");
       if (this.#stoppingSinceMs === undefined) this.#stop(1, 0);
     };
     process.on("uncaughtException", fail);
@@ -76,10 +79,9 @@ class Shutdown {
   }
 
   #receive(signal: string, exitCode: number | null): void {
-    const { terminal, log } = this.#surroundings;
-    const nowMs = terminal.clock();
+    const nowMs = this.#clock();
     if (this.#stoppingSinceMs === undefined) {
-      log.info({ signal, ...this.#times }, "stopping: running answers are finished, nothing new is taken");
+      this.#log.info({ signal, ...this.#times }, "stopping: running answers are finished, nothing new is taken");
       this.#stop(0, this.#times.delayMs);
     } else if (exitCode === null || nowMs - this.#signalledAtMs <= SAME_SIGNAL_MS) {
       return;
@@ -92,15 +94,14 @@ class Shutdown {
   }
 
   #stop(exitCode: number, delayMs: number): void {
-    const { terminal, log } = this.#surroundings;
-    this.#stoppingSinceMs = terminal.clock();
+    this.#stoppingSinceMs = this.#clock();
     const options = { delayMs, drainMs: this.#times.drainMs, skipDelay: this.#skipDelay.signal };
     this.#started.promise
       .then((service) => service.stop(options))
       .then(
         () => this.#exitCode.resolve(exitCode),
         (error: unknown) => {
-          log.error({ err: error }, "the service could not be stopped cleanly");
+          this.#log.error({ err: error }, "the service could not be stopped cleanly");
           this.#exitCode.resolve(1);
         },
       );

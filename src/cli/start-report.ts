@@ -1,34 +1,24 @@
 import { resolve } from "node:path";
-import { FIRST_CREDITS, type Standing } from "../admin/first-run.ts";
-import type { LiveCatalog } from "../catalog/live.ts";
+import { FIRST_CREDITS } from "../admin/first-run.ts";
+import type { RunningService } from "../app.ts";
 import type { CatalogModel } from "../catalog/model.ts";
 import { SANDBOX_PROVIDER } from "../catalog/sandbox.ts";
 import { DEFAULT_DATA_DIRECTORY, DEFAULT_FILE } from "../config/read-file.ts";
 import type { Config } from "../config.ts";
-import type { Store } from "../stores/store.ts";
-import { writeAdminToken } from "./admin-token-file.ts";
-import { commandText, type PlaceFlags } from "./command-text.ts";
+import { writeAdminToken } from "./admin-token.ts";
+import { commandText, type PlaceFlags } from "./command.ts";
 
-/** Facts of a start that are reported on the terminal. */
-interface StartReport {
-  version: string;
-  url: string;
-  store: Store["kind"];
-  models: number;
-  catalog: LiveCatalog;
-  standing: Standing;
-  adminToken: string | null;
-  /** Destination of the admin token: `out`, or a file in the data directory. */
-  adminTokenTo: "output" | "file";
-}
-
-/** Prints one line for each fact of a start; the last line is a command to paste, where there is a model to ask. */
+/**
+ * Prints one line for each fact of a start. The last line is a command to paste, if there is a model. The admin token goes
+ * to standard output or to a file in the data directory.
+ */
 export function printStart(
   config: Config,
   out: (line: string) => void,
-  { version, url, store, catalog, standing, adminToken, adminTokenTo }: StartReport,
+  { facts: { version, url, store, token, adminToken }, catalog, firstOrganization }: RunningService,
+  adminTokenTo: "output" | "file",
 ): void {
-  const { organization, isOnlyOne, token } = standing;
+  const { organization, isOnlyOne } = firstOrganization;
   const providers = new Set(catalog.list().flatMap(({ routes }) => routes.map(({ providerId }) => providerId)));
   const flags = placeFlags(config);
   const fact = (name: string, text: string) => out(`${name.padEnd(13)} ${text}`);

@@ -1,33 +1,27 @@
-import { Accounts, PLAYGROUND_HOLDS_NOTHING } from "../admin/accounts.ts";
-import { type AskedBooking, type Change, COMMAND_ACTOR } from "../admin/audit.ts";
-import { AuditLog } from "../admin/audit-log.ts";
-import { grantMismatch } from "../admin/references.ts";
-import { makeId } from "../admin/token.ts";
+import { Accounts } from "../admin/accounts.ts";
+import { COMMAND_ACTOR } from "../admin/audit.ts";
+import { type AdjustmentRefusal, CreditAdjustments, PLAYGROUND_HOLDS_NO_CREDITS } from "../admin/credit-adjustments.ts";
 import { loadStoreSettings, type StoreSettings } from "../config/store-settings.ts";
-import type { MicroCredits } from "../credits/amount.ts";
-import type { AuditRow, BookingAudit } from "../credits/audit.ts";
-import type { BalanceRow, GrantOutcome } from "../credits/books.ts";
+import type { BalanceRow } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
 import { uuidV7 } from "../internals/ids.ts";
+import type { Ledger } from "../ledger/ledger.ts";
 import { openStore } from "../stores/open.ts";
+import type { Books } from "../stores/queries/books.ts";
 import type { Store } from "../stores/store.ts";
 import { type CommonFlags, type Terminal, UnknownIdError } from "./command.ts";
-import { isoTime } from "./times.ts";
 
-/** What the commands on organizations, tokens and credits work with. */
+/** The store and the use cases that the commands on organizations, tokens and credits call. */
 export interface Workspace {
   config: StoreSettings;
   store: Store;
   accounts: Accounts;
-  /** Prepares the audit entry of a change that the command makes elsewhere than in `accounts`. */
-  changeAudit(change: Change): AuditRow;
-  /** Prepares the audit entry of a booking; the decision adds the amount. */
-  bookingAudit(asked: Omit<AskedBooking, "amountAs">): BookingAudit;
+  creditAdjustments: CreditAdjustments;
 }
 
 /**
- * Opens the store that the flags and the configuration name, beside a running service or without one. A store that is not
- * there is created only on request: in a wrong folder, all other commands change nothing.
+ * Opens the store that the flags and the configuration name, beside a running service or without one. Only with `creates`
+ * does it make a store that does not exist: in a wrong folder, all other commands change nothing.
  */
 export async function withWorkspace<T>(
   terminal: Terminal,
@@ -39,19 +33,25 @@ export async function withWorkspace<T>(
   const { clock, random } = terminal;
   const store = await openStore({ ...config, role: "command", creates, clock });
   try {
-    const newId = () => uuidV7(clock());
-    const accounts = new Accounts({ rows: store.accounts, clock, random, newId, actor: COMMAND_ACTOR });
-    const audit = new AuditLog({ rows: store.admin, clock, newId });
-    const changeAudit = (change: Change) => audit.changeBy(COMMAND_ACTOR, change);
-    const bookingAudit = (asked: Omit<AskedBooking, "amountAs">) =>
-      audit.bookingBy(COMMAND_ACTOR, { ...asked, amountAs: "text" });
-    return await work({ config, store, accounts, changeAudit, bookingAudit });
+    const options = { clock, random, newId: () => uuidV7(clock()) };
+    const accounts = new Accounts({ ...options, rows: store.accounts, actor: COMMAND_ACTOR });
+    const creditAdjustments = new CreditAdjustments({ ...options, ...store, bookings: bookingsIn(store.books) });
+    return await work({ config, store, accounts, creditAdjustments });
   } finally {
     await store.close();
   }
 }
 
-/** The balance with every grant applied that has taken effect or lapsed. */
+/** Books each transition at once, in a transaction of its own. */
+function bookingsIn(books: Books): Pick<Ledger, "grant" | "revoke" | "credit"> {
+  return {
+    grant: async (request) => (await books.apply("durable", [{ kind: "grant", ...request }]))[0],
+    revoke: async (request) => (await books.apply("durable", [{ kind: "revoke", ...request }]))[0],
+    credit: async (request) => (await books.apply("durable", [{ kind: "credit", ...request }]))[0],
+  };
+}
+
+/** Reads a balance after applying every grant that has taken effect or expired. */
 export async function freshBalance(
   { store }: Workspace,
   { clock }: Terminal,
@@ -65,41 +65,18 @@ export async function freshBalance(
   return outcome.balance;
 }
 
-export interface GrantRequest {
-  organizationId: string;
-  amount: MicroCredits;
-  expiresAtMs: number | null;
-  reference: string | null;
-}
-
-/** That an organization can hold credits: it is there, and not the playground. */
-export async function expectCredited(accounts: Accounts, id: string): Promise<void> {
-  const organization = await accounts.organization(id);
-  if (organization === undefined) throw unknownOrganization(id);
-  if (organization.kind === "playground") throw new OperatorError(PLAYGROUND_HOLDS_NOTHING);
-}
-
-/** Grants credits from now on; the same reference of an organization grants once, and with other terms is refused. */
-export async function grantCredits(
-  { store, accounts, bookingAudit }: Workspace,
-  { random }: Terminal,
-  request: GrantRequest,
-): Promise<Extract<GrantOutcome, { outcome: "granted" }>> {
-  const grant = { kind: "grant" as const, grantId: makeId("grant", random), effectiveAtMs: null, priority: 0 };
-  const { organizationId, amount, expiresAtMs, reference } = request;
-  await expectCredited(accounts, organizationId);
-  const after = { amount, expiresAt: isoTime(expiresAtMs), reference };
-  const audit = bookingAudit({ action: "credits.grant", after });
-  const [outcome] = await store.books.apply("durable", [{ ...grant, ...request, audit }]);
-  if (outcome.outcome === "unknown_organization") throw unknownOrganization(organizationId);
-  if (outcome.outcome === "reference_mismatch") throw new OperatorError(grantMismatch(reference, outcome.first));
-  return outcome;
+/** Returns the outcome of an adjustment. Throws OperatorError for the refusals that every kind of adjustment has. */
+export function acceptedOf<Outcome extends { outcome: string }>(
+  organizationId: string,
+  outcome: Outcome | AdjustmentRefusal,
+): Exclude<Outcome, AdjustmentRefusal> {
+  const { outcome: name } = outcome;
+  if (name === "unknown_organization") throw unknownOrganization(organizationId);
+  if (name === "playground") throw new OperatorError(PLAYGROUND_HOLDS_NO_CREDITS);
+  if (name === "reference_mismatch") throw new OperatorError((outcome as { message: string }).message);
+  return outcome as Exclude<Outcome, AdjustmentRefusal>;
 }
 
 export function unknownOrganization(id: string): OperatorError {
   return new UnknownIdError("organization", id, "org list");
-}
-
-export function unknownToken(id: string): OperatorError {
-  return new UnknownIdError("token", id, "token list");
 }

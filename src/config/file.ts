@@ -47,7 +47,7 @@ export function parseFile(name: string, text: string, options: ParseOptions): Co
   const tree = treeOf(name, document);
   if (typeof tree !== "object" || Array.isArray(tree)) {
     throw new OperatorError(
-      `${name}: found ${Array.isArray(tree) ? "a list" : "a single value"}; allowed: keys and values`,
+      `${name} is ${Array.isArray(tree) ? "a list" : "a single value"}, but must be a group of settings.`,
     );
   }
   const entries = Object.entries(tree).filter(([key]) => options.only?.includes(key) ?? true);
@@ -121,12 +121,14 @@ function fillIn(text: string, path: Path, { environment, place, schemaAt }: Read
     if (name === undefined) return "${";
     if (end === "" || !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) {
       throw new OperatorError(
-        `${place(path)}: ${keyText(path)}: found ${found}; allowed: \${NAME} with the name of a variable, or $\${ for the characters themselves`,
+        `${place(path)}: ${keyText(path)} contains ${found}. Write \${NAME} with the name of a variable, or $\${ for a literal \${.`,
       );
     }
     const value = environment[name];
     if (value === undefined) {
-      throw new OperatorError(`${place(path)}: ${keyText(path)}: the environment variable ${name} is not set`);
+      throw new OperatorError(
+        `${place(path)}: ${keyText(path)} needs the environment variable ${name}, which is not set.`,
+      );
     }
     replaced = true;
     return value;

@@ -2,13 +2,13 @@ import type { ErrorObject } from "ajv";
 import { keyText } from "./file.ts";
 import { allowedWords, configNode, type SchemaNode, schemaAt } from "./schema.ts";
 
-/** A mistake in a value: where in the tree it stands, and the rest of the line that tells it. */
-export interface Mistake {
+/** A mistake in a value: its path, and the words that follow the name of the setting in the error. */
+interface Mistake {
   path: (string | number)[];
   text: string;
 }
 
-/** The one mistake worth telling first: an unknown key explains what else is wrong more often than the other way round. */
+/** Returns the mistake to report first. Unknown settings come first, since they often cause the other mistakes. */
 export function firstMistake(errors: readonly ErrorObject[], base: (string | number)[] = []): Mistake | undefined {
   const error = errors.find(({ keyword }) => keyword === "additionalProperties") ?? errors[0];
   if (error === undefined) return undefined;
@@ -17,18 +17,18 @@ export function firstMistake(errors: readonly ErrorObject[], base: (string | num
   if (error.keyword === "required") {
     const missing = [...path, String(error.params.missingProperty)];
     const schema = schemaAt(missing);
-    return { path: missing, text: `missing; allowed: ${schema === undefined ? "text" : allowedWords(schema)}` };
+    return { path: missing, text: `is missing. It must be ${schema === undefined ? "text" : expectedWords(schema)}.` };
   }
-  if (error.keyword === "uniqueItems") return { path, text: "an entry stands there twice" };
+  if (error.keyword === "uniqueItems") return { path, text: "contains an entry twice." };
   if (error.propertyName !== undefined) {
     const schema = schemaAt(path) ?? {};
-    return { path, text: `found ${JSON.stringify(error.propertyName)}; allowed: ${allowedWords(schema)}` };
+    return { path, text: `has the key ${JSON.stringify(error.propertyName)}, but must have ${expectedWords(schema)}.` };
   }
   const schema = error.parentSchema as SchemaNode;
-  return { path, text: `found ${foundText(path, error.data)}; allowed: ${allowedWords(schema)}` };
+  return { path, text: `is ${foundText(path, error.data)}, but must be ${expectedWords(schema)}.` };
 }
 
-/** Keys under which secrets are set. */
+/** Keys of settings that hold secrets. */
 export const SECRETS: ReadonlySet<string | number> = new Set([
   "apiKey",
   "accessKeyId",
@@ -37,22 +37,26 @@ export const SECRETS: ReadonlySet<string | number> = new Set([
   "headers",
 ]);
 
-/** A value as an error shows it: short, on one line, and nothing of what may be secret. */
+/** Returns a value as an error shows it: short, on one line, and without anything that may be secret. */
 export function foundText(path: readonly (string | number)[], value: unknown): string {
   if (Array.isArray(value)) return "a list";
   if (value === null) return "nothing";
   if (typeof value === "object") return "keys and values";
-  if (path.includes("database"))
-    return /^[a-z][a-z0-9+.-]*:\/\//i.exec(String(value))?.[0].concat("…") ?? "something else";
+  if (path.includes("database")) return /^[a-z][a-z0-9+.-]*:\/\//i.exec(String(value))?.[0].concat("…") ?? "other text";
   if (path.some((step) => SECRETS.has(step))) return `a ${typeof value}`.replace("a string", "other text");
   const text = JSON.stringify(typeof value === "string" ? maskCredentials(value) : value);
   return text.length > 80 ? `${text.slice(0, 77)}…"` : text;
 }
 
-/** An address without what is secret in it: the user name and password, also of a malformed one, and the query. */
-export function maskCredentials(text: string): string {
+/** Masks the secret parts of an address: the user name and password, also in a malformed one, and the query. */
+function maskCredentials(text: string): string {
   if (!/:\/\/|^[^/]*:[^/]*@/.test(text)) return text;
   return text.replace(/^([a-z][a-z0-9+.-]*:\/\/)?.*@/is, "$1…@").replace(/\?.*$/s, "?…");
+}
+
+function expectedWords(schema: SchemaNode): string {
+  const words = allowedWords(schema);
+  return schema.enum !== undefined && schema.allowed === undefined ? `one of: ${words}` : words;
 }
 
 function pointerStep(step: string): string | number {
@@ -64,8 +68,8 @@ function unknownKey(path: (string | number)[], key: string): Mistake {
   const suggestion = nearest(key, siblings);
   const elsewhere = suggestion === undefined ? sameKeyElsewhere(key, configNode, []) : undefined;
   const meant = suggestion === undefined ? elsewhere : keyText([...path, suggestion]);
-  const hint = meant === undefined ? "" : `did you mean ${meant}? `;
-  return { path: [...path, key], text: `unknown key; ${hint}allowed: ${siblings.join(", ")}` };
+  const hint = meant === undefined ? `Known settings: ${siblings.join(", ")}.` : `Did you mean ${meant}?`;
+  return { path: [...path, key], text: `is not a known setting. ${hint}` };
 }
 
 function sameKeyElsewhere(key: string, schema: SchemaNode, path: string[]): string | undefined {
@@ -77,15 +81,15 @@ function sameKeyElsewhere(key: string, schema: SchemaNode, path: string[]): stri
   return undefined;
 }
 
-/** The candidate that a slip of the finger makes of `word`: at most two letters off, and fewer than half of them. */
-export function nearest(word: string, candidates: readonly string[]): string | undefined {
+/** Returns the candidate that `word` may be a typing mistake for: at most two letters differ, and fewer than half. */
+function nearest(word: string, candidates: readonly string[]): string | undefined {
   const plain = (text: string) => text.toLowerCase().replaceAll(/[-_]/g, "");
   const distances = candidates.map((candidate) => ({ candidate, away: editDistance(plain(word), plain(candidate)) }));
   const best = distances.sort((a, b) => a.away - b.away)[0];
   return best !== undefined && best.away <= 2 && best.away * 2 < word.length ? best.candidate : undefined;
 }
 
-/** Letters to insert, remove, replace, or swap with their neighbour. */
+/** Counts the letters to insert, remove, replace, or swap with their neighbor. */
 function editDistance(from: string, to: string): number {
   let beforeLast: number[] = [];
   let last = Array.from({ length: to.length + 1 }, (_, column) => column);

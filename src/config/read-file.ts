@@ -52,7 +52,7 @@ function readText(path: string): string {
       if (read === 0) break;
       length += read;
       if (length > FILE_BYTES_MAX) {
-        throw new OperatorError(`${path}: the configuration file is too large; allowed: ${FILE_BYTES_MAX} bytes`);
+        throw new OperatorError(`${path}: the configuration file is larger than ${FILE_BYTES_MAX} bytes`);
       }
       pieces.push(piece.subarray(0, read));
     }
@@ -69,7 +69,7 @@ function textOf(path: string, bytes: Buffer): string {
   } catch {
     // Not UTF-8; refused below.
   }
-  throw new OperatorError(`${path}: the configuration file is not text; allowed: YAML in UTF-8`);
+  throw new OperatorError(`${path}: the configuration file is not text in UTF-8`);
 }
 
 /** The absolute path of a data directory. Throws OperatorError where the working directory has been removed. */

@@ -3,8 +3,7 @@ import { Ajv, type ValidateFunction } from "ajv";
 import { type Static, Type } from "typebox";
 import { MAX_TOKENS_DEFAULT } from "../api/request.ts";
 import { parseDecimal } from "../credits/amount.ts";
-import { Count, DECIMAL_WORDS, Decimal, Group, ONE_BILLION } from "./schema-parts.ts";
-import { Model, Provider } from "./upstream-schema.ts";
+import { Count, DECIMAL_WORDS, Decimal, Group, Model, ONE_BILLION, Provider } from "./upstream-schema.ts";
 
 /**
  * The one schema of the configuration: the file is checked against it as a whole, a flag or a variable against the
@@ -286,7 +285,7 @@ export function allowedWords(schema: SchemaNode): string {
   }
   if (schema.type === "boolean") return "true or false";
   if (schema.type === "array") return schema.minItems === undefined ? "a list" : "a list with at least one entry";
-  if (schema.type === "object") return `keys and values: ${Object.keys(schema.properties ?? {}).join(", ")}`;
+  if (schema.type === "object") return `a group of settings: ${Object.keys(schema.properties ?? {}).join(", ")}`;
   return schema.minLength === undefined ? "text" : "text that is not empty";
 }
 

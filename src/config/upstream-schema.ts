@@ -1,8 +1,23 @@
-import { type Static, Type } from "typebox";
+import { type Static, type TSchema, Type } from "typebox";
 import { CAPABILITIES, CATEGORIES } from "../api/model.ts";
-import { Count, Decimal, Group, Name, ONE_BILLION } from "./schema-parts.ts";
 
-/** The settings of providers and models. */
+/** Schema of a number that is kept as decimal text, so that no price passes through a float. */
+export const Decimal = (options: object) =>
+  Type.Unsafe<string>({
+    type: ["string", "number"],
+    format: "decimal",
+    minimum: 0,
+    allowed: DECIMAL_WORDS,
+    ...options,
+  });
+export const DECIMAL_WORDS = "a decimal number, 0 or more, such as 0.25";
+export const Count = (maximum: number, options: object) => Type.Integer({ minimum: 1, maximum, ...options });
+export const Group = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>
+  Type.Object(properties, { additionalProperties: false, default: {}, ...options });
+const Name = (options: object) =>
+  Type.String({ pattern: "^[^\\s\\p{Cc}]{1,200}$", allowed: "1 to 200 characters without spaces", ...options });
+
+export const ONE_BILLION = 1_000_000_000;
 
 const Milliseconds = (options: object) => Count(3_600_000, options);
 

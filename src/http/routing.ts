@@ -1,7 +1,6 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
-import { adminEndpoints } from "./admin/index.ts";
-import { ADMIN_PREFIX } from "./admin/serve.ts";
+import { ADMIN_PREFIX, adminEndpoints } from "./admin/index.ts";
 import { sendError } from "./errors.ts";
 import { createChatCompletion } from "./routes/create-chat-completion.ts";
 import type { Endpoint } from "./routes/endpoint.ts";

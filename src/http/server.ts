@@ -8,7 +8,7 @@ import type { LedgerStatus } from "../ledger/ledger.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type AccessSources, decorateForAccess, recordAccess } from "./access.ts";
 import type { AdminServices } from "./admin/endpoint.ts";
-import { ADMIN_PREFIX, serveAdmin } from "./admin/serve.ts";
+import { ADMIN_PREFIX, serveAdmin } from "./admin/index.ts";
 import { authenticate } from "./authentication.ts";
 import type { Authenticator } from "./authenticator.ts";
 import { acceptJsonBodies, BodyBudget } from "./body.ts";

@@ -1,11 +1,12 @@
+import { randomBytes } from "node:crypto";
 import { rmSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { v7 } from "uuid";
 import { describe, expect, test } from "vitest";
-import { AuditLog } from "../../src/admin/audit-log.ts";
-import { CreditDesk } from "../../src/admin/credit-adjustments.ts";
+import { AuditLog } from "../../src/admin/audit.ts";
+import { CreditAdjustments } from "../../src/admin/credit-adjustments.ts";
 import type { Transition } from "../../src/credits/books.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
@@ -51,7 +52,8 @@ function losing(books: Books, loss: { batches: number }): Books {
 
 async function play(store: Store, dataDir: string): Promise<void> {
   await store.accounts.insertOrganization({ id: ORGANIZATION, name: "A", kind: "standard", createdAtMs: 0 });
-  const audit = new AuditLog({ rows: store.admin, clock: Date.now, newId: () => v7() });
+  const times = { clock: Date.now, newId: () => v7() };
+  const audit = new AuditLog({ rows: store.admin, ...times });
   const recorded = async () => {
     const filter = { organizationId: ORGANIZATION, action: null, cursor: null, limit: 100 };
     return (await audit.entries(filter)).data.map(({ action, subject_id, after }) => [
@@ -64,13 +66,11 @@ async function play(store: Store, dataDir: string): Promise<void> {
   const open = async (directory: string, settleRetryMs: number) => {
     const books = losing(store.books, loss);
     const ledger = await openLedger({ books, dataDir: join(dataDir, directory), log: keepLog(), settleRetryMs });
-    const desk = new CreditDesk({ ...store, ledger, clock: Date.now, makeId: (kind) => `${kind}_${v7()}` });
-    return { ledger, desk };
+    const adjustments = new CreditAdjustments({ ...store, ...times, bookings: ledger, random: randomBytes });
+    return { ledger, adjustments };
   };
-  const asked = (action: "credits.grant" | "credits.revoke") => {
-    const actor = { kind: "operator" as const, id: "adm_1", address: "::1", requestId: null };
-    return audit.bookingBy(actor, { action, after: { note: "why" }, amountAs: "number" });
-  };
+  const actor = { kind: "operator" as const, id: "adm_1", address: "::1", requestId: null };
+  const requester = { actor, terms: { note: "why" } };
   const terms = { organizationId: ORGANIZATION, effectiveAtMs: null, expiresAtMs: null, priority: 0 };
   const patient = await open("patient", 10_000);
   const impatient = await open("impatient", 0);
@@ -78,19 +78,18 @@ async function play(store: Store, dataDir: string): Promise<void> {
   // The ledger repeats the transition itself.
   loss.batches = 1;
   const grant = { ...terms, amount: 5_000_000n, reference: null };
-  const granted = await patient.desk.grant({ ...grant, audit: asked("credits.grant") });
+  const granted = await patient.adjustments.grant(grant, requester);
   expect(loss.batches).toBe(0);
-  const grantId = granted.outcome === "booked" ? granted.booking.id : undefined;
+  const grantId = granted.outcome === "booked" ? granted.id : undefined;
   expect(await recorded()).toEqual([["credits.grant", grantId, 5]]);
 
   // The caller repeats the request, after an error and perhaps with another process.
   loss.batches = 1;
   const revoke = { organizationId: ORGANIZATION, amount: null, grantId: null, reference: "chargeback", note: null };
-  const revoking = () => ({ ...revoke, audit: asked("credits.revoke") });
-  await expect(impatient.desk.revoke(revoking())).rejects.toMatchObject({ mayBeBooked: true });
-  const repeated = await patient.desk.revoke(revoking());
-  expect(repeated).toMatchObject({ outcome: "booked", booking: { amount: 5, repeated: true } });
-  const adjustmentId = repeated.outcome === "booked" ? repeated.booking.id : undefined;
+  await expect(impatient.adjustments.revoke(revoke, requester)).rejects.toMatchObject({ mayBeBooked: true });
+  const repeated = await patient.adjustments.revoke(revoke, requester);
+  expect(repeated).toMatchObject({ outcome: "booked", amount: 5_000_000n, repeated: true });
+  const adjustmentId = repeated.outcome === "booked" ? repeated.id : undefined;
   expect(await recorded()).toEqual([
     ["credits.revoke", adjustmentId, 5],
     ["credits.grant", grantId, 5],

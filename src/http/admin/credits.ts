@@ -1,5 +1,5 @@
-import { PLAYGROUND_HOLDS_NOTHING } from "../../admin/accounts.ts";
-import type { AuditAction } from "../../api/admin/audit.ts";
+import { type Static, Type } from "typebox";
+import { type AdjustmentRefusal, type Booked, PLAYGROUND_HOLDS_NO_CREDITS } from "../../admin/credit-adjustments.ts";
 import {
   Allowance,
   AllowancePage,
@@ -11,12 +11,22 @@ import {
   NewCredit,
   NewGrant,
   NewRevocation,
+  StatementCsvQuery,
+  StatementPage,
+  StatementQuery,
 } from "../../api/admin/credits.ts";
-import type { Organization } from "../../api/admin/organization.ts";
 import { isoTime } from "../../api/time.ts";
+import type { AllowanceRow } from "../../credits/allowance.ts";
+import { creditsFromMicro } from "../../credits/amount.ts";
+import { creditsOf } from "../../credits/api-format.ts";
 import { ApiError } from "../../errors.ts";
-import { amountOf, listOf, nothingThere, orRefuse, pageOf, requireOwn, timeOf } from "./answers.ts";
-import { type AdminCall, type AdminServices, actorOf, adminEndpoint } from "./endpoint.ts";
+import type { StatementSelection } from "../../reports/statement.ts";
+import { streamText } from "../connection.ts";
+import { amountOf, listOf, orRefuse, pageOf, timeOf } from "./conversions.ts";
+import { type AdminCall, type AdminServices, actorOf, adminEndpoint, notFound, requireOwn } from "./endpoint.ts";
+
+/** Number of statement exports of one organization that may run at once in this process, whoever asked for them. */
+const EXPORTS_AT_ONCE_MAX = 2;
 
 const listGrants = adminEndpoint({
   method: "GET",
@@ -28,7 +38,7 @@ const listGrants = adminEndpoint({
   response: { status: 200, description: "A page.", schema: GrantPage },
   async handle(services, { who, params, query }) {
     requireOwn(who, params.id);
-    await organizationOf(services, params.id);
+    await requireOrganization(services, params.id);
     const { cursor, limit } = pageOf(query);
     return listOf(await orRefuse(services.directory.grants({ organizationId: params.id, cursor, limit })));
   },
@@ -44,19 +54,15 @@ const createGrant = adminEndpoint({
   response: { status: 201, description: "The grant.", schema: Booking },
   async handle(services, call) {
     const { amount, effective_at, expires_at, priority = 0, reference = null } = call.body;
-    await creditedOf(services, call.params.id);
-    const outcome = await services.creditDesk.grant({
+    const request = {
       organizationId: call.params.id,
       amount: amountOf("amount", amount),
       effectiveAtMs: timeOf("effective_at", effective_at),
       expiresAtMs: timeToCome(services, "expires_at", expires_at),
       priority,
       reference,
-      audit: bookingAudit(services, call, "credits.grant"),
-    });
-    if (outcome.outcome === "unknown_organization") throw nothingThere();
-    if (outcome.outcome === "reference_mismatch") throw referenceMismatch(outcome);
-    return answerOf(call, outcome.booking);
+    };
+    return answerOf(call, acceptedOf(await services.creditAdjustments.grant(request, requesterOf(call))));
   },
 });
 
@@ -71,20 +77,19 @@ const createRevocation = adminEndpoint({
   response: { status: 201, description: "What was revoked.", schema: Booking },
   async handle(services, call) {
     const { grant_id = null, reference = null, note = null } = call.body;
-    const terms = { organizationId: call.params.id, amount: amountToRevoke(call.body), grantId: grant_id };
-    const audit = bookingAudit(services, call, "credits.revoke");
-    const outcome = await services.creditDesk.revoke({ ...terms, reference, note, audit });
-    if (outcome.outcome === "unknown_organization") throw nothingThere();
-    if (outcome.outcome === "unknown_grant") {
+    const amount = amountToRevoke(call.body);
+    const request = { organizationId: call.params.id, amount, grantId: grant_id, reference, note };
+    const booked = acceptedOf(await services.creditAdjustments.revoke(request, requesterOf(call)));
+    if (booked.outcome === "unknown_grant") {
       throw new ApiError("invalid_value", "The organization has no grant of this id.", { param: "grant_id" });
     }
-    if (outcome.outcome === "excessive") {
+    if (booked.outcome === "excessive") {
+      const most = creditsFromMicro(booked.most);
       const where = grant_id === null ? "are available" : "are left of this grant";
-      const message = `Invalid 'amount': ${outcome.most} credits ${where}. Revoke at most as many, or send \`"all": true\`.`;
+      const message = `Invalid 'amount': ${most} credits ${where}. Revoke at most as many, or send \`"all": true\`.`;
       throw new ApiError("invalid_value", message, { param: "amount" });
     }
-    if (outcome.outcome === "reference_mismatch") throw referenceMismatch(outcome);
-    return answerOf(call, outcome.booking);
+    return answerOf(call, booked);
   },
 });
 
@@ -98,25 +103,23 @@ const createCredit = adminEndpoint({
   response: { status: 201, description: "What was given back.", schema: Booking },
   async handle(services, call) {
     const { amount, hold_id = null, expires_at, reference = null, note = null } = call.body;
-    const outcome = await services.creditDesk.credit({
+    const request = {
       organizationId: call.params.id,
       amount: amountOf("amount", amount),
       holdId: hold_id,
       expiresAtMs: timeToCome(services, "expires_at", expires_at),
       reference,
       note,
-      audit: bookingAudit(services, call, "credits.credit"),
-    });
-    if (outcome.outcome === "unknown_organization") throw nothingThere();
-    if (outcome.outcome === "missing") {
+    };
+    const booked = acceptedOf(await services.creditAdjustments.credit(request, requesterOf(call)));
+    if (booked.outcome === "missing") {
       throw new ApiError("invalid_value", "The organization has no request of this id.", { param: "hold_id" });
     }
-    if (outcome.outcome === "excessive") {
-      const message = `Invalid 'amount': at most ${outcome.most} were charged and not given back yet.`;
+    if (booked.outcome === "excessive") {
+      const message = `Invalid 'amount': at most ${creditsFromMicro(booked.most)} were charged and not given back yet.`;
       throw new ApiError("invalid_value", message, { param: "amount" });
     }
-    if (outcome.outcome === "reference_mismatch") throw referenceMismatch(outcome);
-    return answerOf(call, outcome.booking);
+    return answerOf(call, booked);
   },
 });
 
@@ -130,10 +133,10 @@ const listAllowances = adminEndpoint({
   response: { status: 200, description: "A page.", schema: AllowancePage },
   async handle(services, { who, params, query }) {
     requireOwn(who, params.id);
-    await organizationOf(services, params.id);
+    await requireOrganization(services, params.id);
     const { cursor, limit } = pageOf(query);
-    const rows = await services.creditDesk.allowances(params.id, cursor, limit + 1);
-    const data = rows.slice(0, limit);
+    const rows = await services.creditAdjustments.allowances(params.id, cursor, limit + 1);
+    const data = rows.slice(0, limit).map(toAllowance);
     return listOf({ data, nextCursor: rows.length > limit ? (data.at(-1)?.id ?? null) : null });
   },
 });
@@ -148,17 +151,18 @@ const createAllowance = adminEndpoint({
   response: { status: 201, description: "The allowance.", schema: Allowance },
   async handle(services, call): Promise<Allowance> {
     const { amount, begins_at, lapses = true, reference = null } = call.body;
-    const organizationId = call.params.id;
-    await creditedOf(services, organizationId);
-    const anchorAtMs = timeToCome(services, "begins_at", begins_at);
-    const terms = { organizationId, amount: amountOf("amount", amount), anchorAtMs, lapses, reference };
-    const made = await services.creditDesk.createAllowance(terms, ({ id: subjectId, anchorAtMs: beginsAtMs }) => {
-      const after = { amount, lapses, reference, begins_at: isoTime(beginsAtMs) };
-      return services.audit.changeBy(actorOf(call), { action: "allowance.create", organizationId, subjectId, after });
-    });
-    if (made.outcome === "reference_mismatch") throw referenceMismatch(made);
+    const request = {
+      organizationId: call.params.id,
+      amount: amountOf("amount", amount),
+      anchorAtMs: timeToCome(services, "begins_at", begins_at),
+      lapses,
+      reference,
+    };
+    const termsOf = (beginsAt: string) => ({ amount, lapses, reference, begins_at: beginsAt });
+    const requester = { actor: actorOf(call), termsOf };
+    const made = acceptedOf(await services.creditAdjustments.createAllowance(request, requester));
     if (made.repeated) call.reply.code(200);
-    return made.allowance;
+    return toAllowance(made.row);
   },
 });
 
@@ -170,12 +174,53 @@ const endAllowance = adminEndpoint({
   summary: "End an allowance; what was granted for the current month stays",
   response: { status: 200, description: "The allowance as it is now.", schema: Allowance },
   async handle(services, call): Promise<Allowance> {
-    const { id: organizationId, allowance_id = "" } = call.params;
-    const change = { action: "allowance.end" as const, organizationId, subjectId: allowance_id };
-    const audit = services.audit.changeBy(actorOf(call), change);
-    const ended = await services.creditDesk.endAllowance(organizationId, allowance_id, audit);
-    if (ended === undefined) throw nothingThere();
-    return ended.allowance;
+    const { id, allowance_id = "" } = call.params;
+    const ended = await services.creditAdjustments.endAllowance(id, allowance_id, actorOf(call));
+    if (ended === undefined) throw notFound();
+    return toAllowance(ended.row);
+  },
+});
+
+const showStatement = adminEndpoint({
+  method: "GET",
+  path: "/organizations/:id/statement",
+  access: "member",
+  operationId: "showStatement",
+  summary: "List everything that changed an organization's credits, the oldest first, with the balance after it",
+  query: StatementQuery,
+  response: { status: 200, description: "A page.", schema: StatementPage },
+  async handle(services, call) {
+    requireOwn(call.who, call.params.id);
+    await requireOrganization(services, call.params.id);
+    return orRefuse(services.statements.page({ ...selectionOf(call), ...pageOf(call.query) }));
+  },
+});
+
+const exportStatement = adminEndpoint({
+  method: "GET",
+  path: "/organizations/:id/statement.csv",
+  access: "member",
+  operationId: "exportStatement",
+  summary: "The same as comma-separated values, whole",
+  query: StatementCsvQuery,
+  response: { status: 200, description: "The lines.", schema: Type.String(), contentType: "text/csv" },
+  async handle(services, call) {
+    requireOwn(call.who, call.params.id);
+    const selection = selectionOf(call);
+    const name = selection.kind === null ? "statement" : `statement-${selection.kind}`;
+    const limit = { key: `exports:${call.params.id}`, limit: EXPORTS_AT_ONCE_MAX };
+    const leave = services.gateway.limits.enter([limit], "exports");
+    try {
+      await requireOrganization(services, call.params.id);
+      const headers = {
+        "content-type": "text/csv; charset=utf-8",
+        "content-disposition": `attachment; filename="${name}.csv"`,
+      };
+      await streamText(call.reply, headers, services.statements.csv(selection));
+    } finally {
+      leave();
+    }
+    return call.reply.hijack();
   },
 });
 
@@ -187,21 +232,25 @@ export const creditEndpoints = [
   listAllowances,
   createAllowance,
   endAllowance,
+  showStatement,
+  exportStatement,
 ];
 
-async function organizationOf({ directory }: AdminServices, id: string): Promise<Organization> {
-  const organization = await directory.organization(id);
-  if (organization === undefined) throw nothingThere();
-  return organization;
+async function requireOrganization({ directory }: AdminServices, id: string): Promise<void> {
+  if ((await directory.organization(id)) === undefined) throw notFound();
 }
 
-async function creditedOf(services: AdminServices, id: string): Promise<void> {
-  const { kind } = await organizationOf(services, id);
-  if (kind === "playground") throw new ApiError("invalid_value", PLAYGROUND_HOLDS_NOTHING);
-}
-
-function referenceMismatch({ message }: { message: string }): ApiError {
-  return new ApiError("reference_mismatch", message, { param: "reference" });
+/** Returns the outcome of an adjustment. Throws ApiError for the refusals that every kind of adjustment has. */
+function acceptedOf<Outcome extends { outcome: string }>(
+  outcome: Outcome | AdjustmentRefusal,
+): Exclude<Outcome, AdjustmentRefusal> {
+  const { outcome: name } = outcome;
+  if (name === "unknown_organization") throw notFound();
+  if (name === "playground") throw new ApiError("invalid_value", PLAYGROUND_HOLDS_NO_CREDITS);
+  if (name === "reference_mismatch") {
+    throw new ApiError("reference_mismatch", (outcome as { message: string }).message, { param: "reference" });
+  }
+  return outcome as Exclude<Outcome, AdjustmentRefusal>;
 }
 
 /** The amount of a revocation in micro-credits; null for all that is available, which has to be asked for. */
@@ -222,12 +271,40 @@ function timeToCome({ clock }: AdminServices, param: string, text: string | null
   throw new ApiError("invalid_value", `Invalid '${param}': expected a time to come.`, { param });
 }
 
-/** Prepares the audit entry of a booking; the ledger adds the amount. */
-function bookingAudit({ audit }: AdminServices, call: AdminCall<unknown, object>, action: AuditAction) {
-  return audit.bookingBy(actorOf(call), { action, after: { ...call.body }, amountAs: "number" });
+/** The audit log shows the body as it was sent. */
+function requesterOf(call: AdminCall<unknown, object>) {
+  return { actor: actorOf(call), terms: { ...call.body } };
 }
 
-function answerOf({ reply }: AdminCall, booking: Booking): Booking {
-  if (booking.repeated) reply.code(200);
-  return booking;
+function answerOf({ reply }: AdminCall, { id, amount, balance, repeated }: Booked): Booking {
+  if (repeated) reply.code(200);
+  const { organizationId: organization_id } = balance;
+  const credits = creditsOf(balance);
+  return { object: "booking", organization_id, id, amount: creditsFromMicro(amount), repeated, credits };
+}
+
+function toAllowance(row: AllowanceRow): Allowance {
+  return {
+    object: "allowance",
+    id: row.id,
+    organization_id: row.organizationId,
+    amount: creditsFromMicro(row.amount),
+    lapses: row.lapses,
+    reference: row.reference,
+    begins_at: isoTime(row.anchorAtMs),
+    next_at: isoTime(row.nextAtMs),
+    ended_at: row.endedAtMs === null ? null : isoTime(row.endedAtMs),
+    created_at: isoTime(row.createdAtMs),
+  };
+}
+
+interface StatementCall {
+  params: { id: string };
+  query: Static<typeof StatementCsvQuery>;
+}
+
+function selectionOf({ params, query }: StatementCall): StatementSelection {
+  const { from, to, kind = null } = query;
+  const period = { fromMs: timeOf("from", from) ?? undefined, toMs: timeOf("to", to) ?? undefined };
+  return { organizationId: params.id, kind, ...period };
 }

@@ -1,15 +1,15 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Static, TSchema } from "typebox";
 import type { Accounts } from "../../admin/accounts.ts";
-import type { Actor } from "../../admin/audit.ts";
-import type { AuditLog } from "../../admin/audit-log.ts";
-import type { CreditDesk } from "../../admin/credit-adjustments.ts";
+import type { Actor, AuditLog } from "../../admin/audit.ts";
+import type { CreditAdjustments } from "../../admin/credit-adjustments.ts";
 import type { Directory } from "../../admin/directory.ts";
 import type { AdminKeys } from "../../admin/idempotency-keys.ts";
 import type { Administrator, Sessions } from "../../admin/sessions.ts";
 import type { ShortTokens } from "../../admin/short-tokens.ts";
 import type { Origin } from "../../admin/sign-in-failures.ts";
 import type { ServiceFacts } from "../../api/admin/session.ts";
+import { ApiError } from "../../errors.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
 import type { Conversations } from "../../reports/conversations.ts";
 import type { Overviews } from "../../reports/overview.ts";
@@ -27,7 +27,7 @@ export interface AdminServices {
   requests: Requests;
   conversations: Conversations;
   overviews: Overviews;
-  creditDesk: CreditDesk;
+  creditAdjustments: CreditAdjustments;
   statements: Statements;
   shortTokens: ShortTokens;
   /** Milliseconds since 1970. */
@@ -104,4 +104,22 @@ export function actorOf({ who, request }: Pick<AdminCall, "who" | "request">): A
   if (who === null) return { kind: "anonymous", id: null, ...originOf(request) };
   const id = who.role === "operator" ? who.adminToken.id : who.token.id;
   return { kind: who.role, id, ...originOf(request) };
+}
+
+/** What is not there and what is another organization's: the same answer. */
+export function notFound(): ApiError {
+  return new ApiError("not_found", "The resource does not exist or you do not have access to it.");
+}
+
+/** Throws not_found where a member asks for another organization than their own. */
+export function requireOwn(who: Administrator | null, organizationId: string): void {
+  if (who?.role === "operator") return;
+  if (who?.role !== "member" || who.token.organizationId !== organizationId) throw notFound();
+}
+
+/** The organization that a list is about: a member's own, or the one that the operator names; null for all. */
+export function organizationIn(who: Administrator | null, named: string | null | undefined): string | null {
+  if (named !== null && named !== undefined) requireOwn(who, named);
+  if (who?.role === "member") return who.token.organizationId;
+  return named ?? null;
 }

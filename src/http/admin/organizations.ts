@@ -5,8 +5,8 @@ import {
   OrganizationPage,
   OrganizationQuery,
 } from "../../api/admin/organization.ts";
-import { limitSettingsOf, listOf, nothingThere, orRefuse, pageOf, requireOwn } from "./answers.ts";
-import { type AdminServices, actorOf, adminEndpoint } from "./endpoint.ts";
+import { limitSettingsOf, listOf, orRefuse, pageOf } from "./conversions.ts";
+import { type AdminServices, actorOf, adminEndpoint, notFound, requireOwn } from "./endpoint.ts";
 
 const listOrganizations = adminEndpoint({
   method: "GET",
@@ -73,7 +73,7 @@ const changeOrganization = adminEndpoint({
     };
     const accounts = services.accounts.as(actorOf(call));
     const changed = await orRefuse(accounts.changeOrganization(call.params.id, change));
-    if (changed === undefined) throw nothingThere();
+    if (changed === undefined) throw notFound();
     return show(services, changed.id);
   },
 });
@@ -82,6 +82,6 @@ export const organizationEndpoints = [listOrganizations, createOrganization, sho
 
 async function show({ directory }: AdminServices, id: string): Promise<Organization> {
   const organization = await directory.organization(id);
-  if (organization === undefined) throw nothingThere();
+  if (organization === undefined) throw notFound();
   return organization;
 }

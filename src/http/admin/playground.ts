@@ -3,8 +3,7 @@ import { PlaygroundToken, PlaygroundTokenRequest } from "../../api/admin/session
 import { isoTime } from "../../api/time.ts";
 import { ApiError } from "../../errors.ts";
 import { clientAddressKey } from "../connection.ts";
-import { nothingThere, requireOwn } from "./answers.ts";
-import { type AdminCall, type AdminServices, actorOf, adminEndpoint } from "./endpoint.ts";
+import { type AdminCall, type AdminServices, actorOf, adminEndpoint, notFound, requireOwn } from "./endpoint.ts";
 
 const createPlaygroundToken = adminEndpoint({
   method: "POST",
@@ -63,13 +62,13 @@ async function shortTokenFor(
     throw new ApiError("missing_required_parameter", message, { param: "organization_id" });
   }
   const token = await shortTokens.consoleToken(organizationId, holder.actor);
-  if (token === undefined) throw nothingThere();
+  if (token === undefined) throw notFound();
   if (token.revokedAtMs !== null) throw new ApiError("token_ended", `The console's token ${token.id} was revoked.`);
   return shortTokens.standFor(token, holder);
 }
 
 function guestsOrganization({ guest_playground }: AdminServices["facts"], named: string | null): string {
   if (!guest_playground.open) throw new ApiError("missing_token", "Sign in first: the playground is closed to guests.");
-  if (named !== null && named !== guest_playground.organization_id) throw nothingThere();
+  if (named !== null && named !== guest_playground.organization_id) throw notFound();
   return guest_playground.organization_id;
 }

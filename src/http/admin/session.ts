@@ -1,10 +1,9 @@
 import { type Administrator, MEMBER_SCOPE, type SignInOutcome } from "../../admin/sessions.ts";
-import { Session, SignIn } from "../../api/admin/session.ts";
+import { ServiceFacts, Session, SignIn } from "../../api/admin/session.ts";
 import { isoTime } from "../../api/time.ts";
 import { ApiError } from "../../errors.ts";
-import { clearSessionCookie, sessionSecret, setSessionCookie } from "./cookie.ts";
+import { clearSessionCookie, countGuess, sessionSecret, setSessionCookie, uncountGuess } from "./authentication.ts";
 import { type AdminServices, adminEndpoint, originOf } from "./endpoint.ts";
-import { countGuess, uncountGuess } from "./guard.ts";
 
 const REFUSALS = {
   unknown: () => new ApiError("invalid_token", "The token is not valid."),
@@ -61,7 +60,19 @@ const signOut = adminEndpoint({
   },
 });
 
-export const sessionEndpoints = [signIn, showSession, signOut];
+const showService = adminEndpoint({
+  method: "GET",
+  path: "/service",
+  access: "public",
+  operationId: "showService",
+  summary: "What may be known of the service before anyone has signed in",
+  response: { status: 200, description: "The facts.", schema: ServiceFacts },
+  async handle({ facts }): Promise<ServiceFacts> {
+    return facts;
+  },
+});
+
+export const sessionEndpoints = [showService, signIn, showSession, signOut];
 
 const NOBODY: Session = {
   object: "session",

@@ -9,18 +9,8 @@ import {
   TokenWithSecret,
 } from "../../api/admin/token.ts";
 import { ApiError } from "../../errors.ts";
-import {
-  amountOf,
-  limitSettingsOf,
-  listOf,
-  nothingThere,
-  organizationIn,
-  orRefuse,
-  pageOf,
-  requireOwn,
-  timeOf,
-} from "./answers.ts";
-import { type AdminServices, actorOf, adminEndpoint } from "./endpoint.ts";
+import { amountOf, limitSettingsOf, listOf, orRefuse, pageOf, timeOf } from "./conversions.ts";
+import { type AdminServices, actorOf, adminEndpoint, notFound, organizationIn, requireOwn } from "./endpoint.ts";
 
 const OVERLAP_SECONDS = 3600;
 const SECRET = {
@@ -99,7 +89,7 @@ const rotateToken = adminEndpoint({
     const overlapMs = (call.body.overlap_seconds ?? OVERLAP_SECONDS) * 1000;
     const { replace = false } = call.body;
     const rotated = await services.accounts.as(actorOf(call)).rotateToken(call.params.id, overlapMs, { replace });
-    if (rotated.outcome === "unknown_token") throw nothingThere();
+    if (rotated.outcome === "unknown_token") throw notFound();
     if (rotated.outcome === "ended") throw new ApiError("token_ended");
     if (rotated.outcome === "already_rotated") throw alreadyRotated(rotated);
     const [made, replaces] = await Promise.all([show(services, rotated.row.id), show(services, call.params.id)]);
@@ -116,7 +106,7 @@ const revokeToken = adminEndpoint({
   response: { status: 200, description: "The token as it is now.", schema: Token },
   async handle(services, call) {
     const { outcome } = await services.accounts.as(actorOf(call)).revokeToken(call.params.id);
-    if (outcome === "unknown_token") throw nothingThere();
+    if (outcome === "unknown_token") throw notFound();
     return show(services, call.params.id);
   },
 });
@@ -133,6 +123,6 @@ function alreadyRotated({ successorId, isUsed }: Extract<RotateOutcome, { outcom
 
 async function show({ directory }: AdminServices, id: string): Promise<Token> {
   const token = await directory.token(id);
-  if (token === undefined) throw nothingThere();
+  if (token === undefined) throw notFound();
   return token;
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { facts, table } from "./table.ts";
+import { facts, table } from "./command.ts";
 
 test("texts stand to the left, numbers to the right", () => {
   expect(

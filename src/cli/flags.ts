@@ -1,10 +1,31 @@
 import { parseTime } from "../api/time.ts";
+import { type MicroCredits, parseCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
 
 const UNIT_MS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const;
+const LINE = /^[^\p{Cc}]{1,200}$/u;
 const DURATION = /^(\d{1,6})([smhdw])$/;
 const DURATION_WORDS = "a number with s, m, h, d or w, such as 90m or 30d";
 const DATE_WORDS = "a date as YYYY-MM-DD (from 00:00 UTC on), or a time such as 2030-01-31T18:00:00Z";
+
+/** An amount of credits, 0 or more. Throws OperatorError naming the flag or argument. */
+export function creditsFlag(flag: string, text: string, options: { orNone: boolean }): MicroCredits {
+  const amount = /[eE]/.test(text) ? undefined : parseCredits(text);
+  if (amount !== undefined && (options.orNone || amount > 0n)) return amount;
+  const least = options.orNone ? "0 or more" : "above 0";
+  throw new OperatorError(
+    `${flag}: found ${JSON.stringify(text)}; allowed: a decimal number of credits, ${least}, with at most 6 decimals`,
+  );
+}
+
+/** A text on one line, or null where the flag was not given. Throws OperatorError naming the flag. */
+export function textFlag(flag: string, text: string | undefined): string | null {
+  if (text === undefined) return null;
+  if (LINE.test(text)) return text;
+  throw new OperatorError(
+    `${flag}: found ${JSON.stringify(text.slice(0, 60))}; allowed: 1 to 200 characters on one line`,
+  );
+}
 
 /** A length of time such as `1h`, in milliseconds; `0` for none. Throws OperatorError naming the flag. */
 export function durationFlag(flag: string, text: string): number {
@@ -34,13 +55,6 @@ export function expiryFlag(flag: string, text: string, nowMs: number): number {
   }
   if (durationMs === 0) refuse(flag, text, "a time to come");
   return durationMs === undefined ? dateFlag(flag, text, nowMs) : nowMs + durationMs;
-}
-
-/** A time as commands print it, null where there is none. */
-export function isoTime(timeMs: number): string;
-export function isoTime(timeMs: number | null): string | null;
-export function isoTime(timeMs: number | null): string | null {
-  return timeMs === null ? null : new Date(timeMs).toISOString();
 }
 
 function parseDuration(text: string): number | undefined {

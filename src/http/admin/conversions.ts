@@ -1,5 +1,4 @@
 import type { Page } from "../../admin/directory.ts";
-import type { Administrator } from "../../admin/sessions.ts";
 import type { Limits } from "../../api/admin/common.ts";
 import type { LimitSettings } from "../../api/principal.ts";
 import { parseTime } from "../../api/time.ts";
@@ -14,24 +13,6 @@ export function listOf<Entry>({ data, nextCursor }: Page<Entry>) {
 /** The page that a query asks for. */
 export function pageOf({ cursor, limit }: { cursor?: string | undefined; limit?: number | undefined }) {
   return { cursor: cursor ?? null, limit: limit ?? 50 };
-}
-
-/** What is not there and what is another organization's: the same answer. */
-export function nothingThere(): ApiError {
-  return new ApiError("not_found", "The resource does not exist or you do not have access to it.");
-}
-
-/** Throws not_found where a member asks for another organization than their own. */
-export function requireOwn(who: Administrator | null, organizationId: string): void {
-  if (who?.role === "operator") return;
-  if (who?.role !== "member" || who.token.organizationId !== organizationId) throw nothingThere();
-}
-
-/** The organization that a list is about: a member's own, or the one that the operator names; null for all. */
-export function organizationIn(who: Administrator | null, named: string | null | undefined): string | null {
-  if (named !== null && named !== undefined) requireOwn(who, named);
-  if (who?.role === "member") return who.token.organizationId;
-  return named ?? null;
 }
 
 /** Limits as the rest of the service has them. */

@@ -4,11 +4,11 @@ import { loadStoreSettings } from "../config/store-settings.ts";
 import { OperatorError } from "../errors.ts";
 import { verifyBooks } from "../ledger/verify.ts";
 import { openStore } from "../stores/open.ts";
-import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
-import { organizationIds } from "./ledger-verify.ts";
-import { facts } from "./table.ts";
+import { addCommand, type CommonFlags, facts, print, type Terminal } from "./command.ts";
+import { organizationIds } from "./ledger.ts";
 
-export function addStoreBackup(store: Command, terminal: Terminal): void {
+export function addStore(program: Command, terminal: Terminal): void {
+  const store = program.command("store").description("the database");
   addCommand(
     store,
     "backup <file>",

@@ -1,13 +1,13 @@
 import type { Command } from "commander";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
+import { usageReport } from "../credits/api-format.ts";
 import type { BalanceRow } from "../credits/books.ts";
+import { pricePerMillion, TOKEN_CLASSES, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import { CSV_HEADINGS, csvLine, csvOfEntry, entriesOf, type Period } from "../reports/statement.ts";
 import type { StatementEntry } from "../stores/queries/statement.ts";
-import { addCommand, type CommonFlags, type Terminal } from "./command.ts";
-import { creditsOf } from "./credits-balance.ts";
-import { entryJson, textLine, textOfEntry } from "./statement-lines.ts";
-import { isoTime, timeFlag } from "./times.ts";
+import { addCommand, type CommonFlags, isoTime, type Terminal } from "./command.ts";
+import { timeFlag } from "./flags.ts";
 import { freshBalance, withWorkspace } from "./workspace.ts";
 
 const PAGE_ENTRIES = 500;
@@ -19,7 +19,7 @@ interface Flags extends CommonFlags {
   csv?: boolean;
 }
 
-export function addCreditsStatement(credits: Command, terminal: Terminal): void {
+export function addStatement(credits: Command, terminal: Terminal): void {
   addCommand(credits, "statement", "List everything that changed an organization's credits, the oldest first")
     .requiredOption("--org <id>", "organization")
     .option("--from <date>", "from this time on; what was before is one line")
@@ -102,8 +102,15 @@ async function printCsv(terminal: Terminal, statement: Statement): Promise<void>
 /** One document, an entry a line. */
 async function printJson(terminal: Terminal, statement: Statement): Promise<void> {
   const { period, balance, pending, opening } = statement;
+  const {
+    organization_id: organizationId,
+    creditsTotal,
+    creditsAvailable,
+    creditsUsed,
+    creditsHeld,
+  } = usageReport(balance);
   const head = {
-    ...creditsOf(balance),
+    ...{ organizationId, creditsTotal, creditsAvailable, creditsUsed, creditsHeld },
     creditsPending: creditsFromMicro(pending),
     from: isoTime(period.fromMs ?? null),
     to: isoTime(period.toMs ?? null),
@@ -116,4 +123,66 @@ async function printJson(terminal: Terminal, statement: Statement): Promise<void
     before = ",";
   });
   terminal.out(`],"closing":${creditsFromMicro(closing)}}`);
+}
+
+function textLine([time, kind, credits, balance, what]: [string, string, string, string, string]): string {
+  return `${time.padEnd(24)}  ${kind.padEnd(7)}  ${credits.padStart(18)}  ${balance.padStart(18)}  ${what}`.trimEnd();
+}
+
+function textOfEntry(entry: StatementEntry, balance: MicroCredits): string {
+  const sign = entry.amount > 0n ? "+" : "";
+  const credits = `${sign}${formatCredits(entry.amount)}`;
+  return textLine([isoTime(entry.atMs), entry.kind, credits, formatCredits(balance), whatOf(entry)]);
+}
+
+function whatOf(entry: StatementEntry): string {
+  switch (entry.kind) {
+    case "grant": {
+      const { id, reference } = entry.grant;
+      return reference === null ? id : `${id} (${reference})`;
+    }
+    case "charge": {
+      const { model, requestId, end, shortfall } = entry.event;
+      const ended = end === "complete" ? "" : ` (${end.replaceAll("_", " ")})`;
+      return `${model} ${requestId}${ended}${shortfall > 0n ? `, ${formatCredits(shortfall)} not covered` : ""}`;
+    }
+    case "lapse":
+      return entry.adjustment.draws.map(({ grantId }) => grantId).join(" ");
+    default: {
+      const { id, reference, note } = entry.adjustment;
+      return [id, reference === null ? "" : `(${reference})`, note ?? ""].filter((word) => word !== "").join(" ");
+    }
+  }
+}
+
+function entryJson(entry: StatementEntry, balance: MicroCredits) {
+  const { kind, atMs, amount } = entry;
+  const line = {
+    kind,
+    at: isoTime(atMs),
+    credits: creditsFromMicro(amount),
+    balance: creditsFromMicro(balance),
+  };
+  switch (entry.kind) {
+    case "grant": {
+      const { id, effectiveAtMs, expiresAtMs, reference, state } = entry.grant;
+      const dates = { effectiveAt: isoTime(effectiveAtMs), expiresAt: isoTime(expiresAtMs) };
+      return { ...line, id, state, ...dates, reference };
+    }
+    case "charge": {
+      const { holdId, sequence, requestId, tokenId, model, upstream, tokens, basis, end, metadata } = entry.event;
+      const request = { holdId, sequence, requestId, tokenId, model, upstream, tokens };
+      const cost = { prices: pricesJson(entry.event.prices), cost: creditsFromMicro(entry.event.cost) };
+      return { ...line, ...request, ...cost, basis, end, shortfall: creditsFromMicro(entry.event.shortfall), metadata };
+    }
+    default: {
+      const { id, draws, holdId, reference, note } = entry.adjustment;
+      return { ...line, id, grants: draws.map(({ grantId }) => grantId), holdId, reference, note };
+    }
+  }
+}
+
+/** Credits per million tokens. */
+function pricesJson(prices: UnitPrices): Record<string, number> {
+  return Object.fromEntries(TOKEN_CLASSES.map((tokenClass) => [tokenClass, pricePerMillion(prices[tokenClass])]));
 }

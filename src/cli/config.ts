@@ -1,9 +1,27 @@
 import type { Command } from "commander";
-import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
-import { readConfig } from "./configuration.ts";
-import { facts } from "./table.ts";
+import type { Config } from "../config.ts";
+import { addCommand, type CommonFlags, facts, print, type Terminal } from "./command.ts";
 
-export function addConfigCheck(config: Command, terminal: Terminal): void {
+export interface ConfigUse {
+  /** `unread`: for commands that call no provider, so that a key that is not set does not stop them. */
+  secrets?: "read" | "unread";
+}
+
+/** Reads the whole configuration; its schema is loaded only for commands that do. Rejects with OperatorError. */
+export async function readConfig(
+  { config, dataDir, host, port }: CommonFlags & { host?: string; port?: string },
+  { secrets = "read" }: ConfigUse = {},
+): Promise<Config> {
+  const [{ loadConfig }, { PROVIDER_KEY_VARIABLES }] = await Promise.all([
+    import("../config.ts"),
+    import("../catalog/known-providers.ts"),
+  ]);
+  const flags = { config, dataDir, host, port };
+  return loadConfig({ flags, providerKeyVariables: PROVIDER_KEY_VARIABLES, secrets });
+}
+
+export function addConfig(program: Command, terminal: Terminal): void {
+  const config = program.command("config").description("the configuration");
   addCommand(config, "check", "Check the configuration as a start would, without starting").action(
     async (flags: CommonFlags) => {
       const checked = await readConfig(flags);

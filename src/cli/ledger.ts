@@ -7,7 +7,8 @@ import { withWorkspace } from "./workspace.ts";
 
 const PAGE_ORGANIZATIONS = 500;
 
-export function addLedgerVerify(ledger: Command, terminal: Terminal): void {
+export function addLedger(program: Command, terminal: Terminal): void {
+  const ledger = program.command("ledger").description("the books");
   addCommand(ledger, "verify", "Check that the books balance; beside a running service, too").action(
     async (flags: CommonFlags) => {
       await withWorkspace(terminal, flags, async (workspace) => {

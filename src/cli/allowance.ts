@@ -1,24 +1,20 @@
 import type { Command } from "commander";
-import { allowanceMismatch } from "../admin/references.ts";
-import { makeId } from "../admin/token.ts";
+import { COMMAND_ACTOR } from "../admin/audit.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
-import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
-import { OperatorError } from "../errors.ts";
-import { createAllowance, endAllowance, findAllowance } from "../ledger/allowances.ts";
 import type { Store } from "../stores/store.ts";
 import {
   addCommand,
   type CommonFlags,
-  creditsFlag,
+  facts,
+  isoTime,
   print,
   type Terminal,
-  textFlag,
+  table,
   UnknownIdError,
 } from "./command.ts";
-import { facts, table } from "./table.ts";
-import { dateFlag, isoTime } from "./times.ts";
-import { expectCredited, unknownOrganization, withWorkspace } from "./workspace.ts";
+import { creditsFlag, dateFlag, textFlag } from "./flags.ts";
+import { acceptedOf, unknownOrganization, withWorkspace } from "./workspace.ts";
 
 const PAGE_ROWS = 500;
 
@@ -29,7 +25,7 @@ interface CreateFlags extends CommonFlags {
   reference?: string;
 }
 
-export function addCreditsAllowance(credits: Command, terminal: Terminal): void {
+export function addAllowance(credits: Command, terminal: Terminal): void {
   const allowance = credits.command("allowance").description("credits that are granted again every month");
   addCommand(allowance, "create <amount>", "Grant credits every month, beginning now")
     .requiredOption("--org <id>", "organization to grant them to")
@@ -46,25 +42,18 @@ export function addCreditsAllowance(credits: Command, terminal: Terminal): void 
 }
 
 async function create(terminal: Terminal, amountText: string, flags: CreateFlags): Promise<void> {
+  const { org: organizationId } = flags;
   const amount = creditsFlag("AMOUNT", amountText, { orNone: false });
-  const nowMs = terminal.clock();
   const reference = textFlag("--reference", flags.reference);
-  const anchorAtMs = flags.from === undefined ? nowMs : dateFlag("--from", flags.from, nowMs);
-  await withWorkspace(terminal, flags, async ({ store: { allowances, books }, accounts, changeAudit }) => {
-    const { org: organizationId } = flags;
-    await expectCredited(accounts, organizationId);
-    const id = makeId("allowance", terminal.random);
+  const anchorAtMs = flags.from === undefined ? null : dateFlag("--from", flags.from, terminal.clock());
+  await withWorkspace(terminal, flags, async ({ creditAdjustments }) => {
     const lapses = flags.keep !== true;
-    const terms = { organizationId, id, amount, lapses, reference, anchorAtMs, createdAtMs: nowMs };
-    // Whether or not a service runs.
-    const grant = (transition: GrantTransition) => books.apply("durable", [transition]);
-    const after = { amount: formatCredits(amount), lapses, reference, from: isoTime(anchorAtMs) };
-    const audit = changeAudit({ action: "allowance.create", organizationId, subjectId: id, after });
-    const made = await createAllowance({ allowances, grant }, terms, audit);
-    if (made.outcome === "reference_mismatch") throw new OperatorError(allowanceMismatch(reference, made.row));
-    const { row, repeated } = made;
-    const json = { ...toJson(row), repeated };
-    const monthly = repeated ? `${json.monthly}, made before under this reference` : `${json.monthly}`;
+    const termsOf = (from: string) => ({ amount: formatCredits(amount), lapses, reference, from });
+    const request = { organizationId, amount, lapses, reference, anchorAtMs };
+    const requester = { actor: COMMAND_ACTOR, termsOf };
+    const made = acceptedOf(organizationId, await creditAdjustments.createAllowance(request, requester));
+    const json = { ...toJson(made.row), repeated: made.repeated };
+    const monthly = json.repeated ? `${json.monthly}, made before under this reference` : `${json.monthly}`;
     const text = facts({ id: json.id, monthly, next: json.nextAt, lapses: String(json.lapses) });
     print(terminal, flags, { json, text });
   });
@@ -87,16 +76,12 @@ async function list(terminal: Terminal, flags: CommonFlags & { org?: string }): 
 }
 
 async function end(terminal: Terminal, id: string, flags: CommonFlags): Promise<void> {
-  await withWorkspace(terminal, flags, async ({ store: { allowances, books }, changeAudit }) => {
-    const found = await findAllowance(allowances, null, id);
-    if (found === undefined) throw new UnknownIdError("allowance", id, "credits allowance list");
-    const grant = (transition: GrantTransition) => books.apply("durable", [transition]);
-    const revoke = (transition: RevokeTransition) => books.apply("durable", [transition]);
-    const audit = changeAudit({ action: "allowance.end", organizationId: found.organizationId, subjectId: id });
-    const { row, repeated } = await endAllowance({ allowances, grant, revoke }, found, terminal.clock(), audit);
-    const json = toJson(row);
-    const text = repeated ? `${id} had ended before, at ${json.endedAt}.` : `${id} has ended.`;
-    print(terminal, flags, { json: { ...json, repeated }, text });
+  await withWorkspace(terminal, flags, async ({ creditAdjustments }) => {
+    const ended = await creditAdjustments.endAllowance(null, id, COMMAND_ACTOR);
+    if (ended === undefined) throw new UnknownIdError("allowance", id, "credits allowance list");
+    const json = { ...toJson(ended.row), repeated: ended.repeated };
+    const text = ended.repeated ? `${id} had ended before, at ${json.endedAt}.` : `${id} has ended.`;
+    print(terminal, flags, { json, text });
   });
 }
 

@@ -1,16 +1,24 @@
-import type { FastifyRequest } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Administrator, Sessions } from "../../admin/sessions.ts";
 import { ApiError } from "../../errors.ts";
 import type { Limits } from "../../gateway/limits.ts";
 import { bearerToken, withChallenge } from "../authentication.ts";
 import { clientAddressKey } from "../connection.ts";
-import { sessionSecret } from "./cookie.ts";
 import { type Access, originOf } from "./endpoint.ts";
 
 /** A page of another site cannot send it: the browser would ask first, and `/admin/v1` answers no such question. */
 const CONSOLE_HEADER = "x-tollgate-console";
 const SAFE_METHODS = new Set(["GET", "HEAD"]);
 const GUESSES_A_MINUTE = 10;
+
+const COOKIE_NAME = "tollgate_session";
+/**
+ * With these prefixes a browser accepts the cookie over TLS only; with `__Host-` also only with the path `/` (RFC
+ * 6265bis, section 4.1.3).
+ */
+const HOST_PREFIX = "__Host-";
+const SECURE_PREFIX = "__Secure-";
+const COOKIE_VALUE = /^[0-9A-Za-z]{43}$/;
 
 export interface GuardServices {
   sessions: Sessions;
@@ -74,4 +82,42 @@ function refuseOtherSites(request: FastifyRequest): void {
   if (isOwnSite && isOwnOrigin && isMarked) return;
   const message = `The request did not come from the console's own pages; programs send the admin token, or the header \`${CONSOLE_HEADER}: 1\` beside the cookie.`;
   throw new ApiError("csrf_check_failed", message);
+}
+
+/** The secret of the session cookie; undefined where there is none, or more than one. */
+export function sessionSecret(request: FastifyRequest): string | undefined {
+  const prefix = `${nameFor(request)}=`;
+  const pairs = (request.headers.cookie ?? "").split(";").map((pair) => pair.trim());
+  const values = pairs.filter((pair) => pair.startsWith(prefix)).map((pair) => pair.slice(prefix.length));
+  const [value] = values;
+  return values.length === 1 && value !== undefined && COOKIE_VALUE.test(value) ? value : undefined;
+}
+
+/** Gives the browser a session's secret. It is out of reach of scripts, and of requests from other sites. */
+export function setSessionCookie(request: FastifyRequest, reply: FastifyReply, secret: string, lifeMs: number): void {
+  reply.header("set-cookie", cookie(request, secret, Math.floor(lifeMs / 1000)));
+}
+
+export function clearSessionCookie(request: FastifyRequest, reply: FastifyReply): void {
+  reply.header("set-cookie", cookie(request, "", 0));
+}
+
+/** The cookie is sent to the service's base path only: other services of the same host do not receive it. */
+function cookie(request: FastifyRequest, value: string, maxAgeSeconds: number): string {
+  const path = request.server.basePath || "/";
+  const secure = isSecure(request) ? "; Secure" : "";
+  return `${nameFor(request)}=${value}; Path=${path}; Max-Age=${maxAgeSeconds}; HttpOnly; SameSite=Strict${secure}`;
+}
+
+/** The base path is part of the name, so that services under several paths of one host do not share a cookie. */
+function nameFor(request: FastifyRequest): string {
+  const { basePath } = request.server;
+  const name = `${COOKIE_NAME}${basePath.replaceAll("/", "_")}`;
+  if (!isSecure(request)) return name;
+  return `${basePath === "" ? HOST_PREFIX : SECURE_PREFIX}${name}`;
+}
+
+/** The service itself speaks plain HTTP; a trusted proxy says in `X-Forwarded-Proto` that the browser uses TLS. */
+function isSecure(request: FastifyRequest): boolean {
+  return request.protocol === "https";
 }

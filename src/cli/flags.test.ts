@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { OperatorError } from "../errors.ts";
-import { dateFlag, durationFlag, expiryFlag, isoTime } from "./times.ts";
+import { isoTime } from "./command.ts";
+import { dateFlag, durationFlag, expiryFlag } from "./flags.ts";
 
 const NOW = Date.UTC(2030, 0, 1);
 

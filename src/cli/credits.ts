@@ -1,0 +1,195 @@
+import type { Command } from "commander";
+import { COMMAND_ACTOR } from "../admin/audit.ts";
+import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
+import { usageReport } from "../credits/api-format.ts";
+import { OperatorError } from "../errors.ts";
+import { addAllowance } from "./allowance.ts";
+import { addCommand, type CommonFlags, facts, isoTime, print, type Terminal, UnknownIdError } from "./command.ts";
+import { creditsFlag, dateFlag, textFlag } from "./flags.ts";
+import { addStatement } from "./statement.ts";
+import { acceptedOf, freshBalance, withWorkspace } from "./workspace.ts";
+
+interface GrantFlags extends CommonFlags {
+  org: string;
+  expires?: string;
+  reference?: string;
+}
+
+interface RevokeFlags extends CommonFlags {
+  org: string;
+  all?: boolean;
+  grant?: string;
+  reference?: string;
+  note?: string;
+}
+
+interface CreditFlags extends CommonFlags {
+  org: string;
+  completion?: string;
+  expires?: string;
+  reference?: string;
+  note?: string;
+}
+
+export function addCredits(program: Command, terminal: Terminal): void {
+  const credits = program.command("credits").description("credits of an organization");
+  addCommand(credits, "grant <amount>", "Grant credits to an organization")
+    .requiredOption("--org <id>", "organization to grant them to")
+    .option("--expires <date>", "when what is left of them lapses (default: never)")
+    .option("--reference <reference>", "what the grant is for; the same reference twice grants once")
+    .action((amount: string, flags: GrantFlags) => grant(terminal, amount, flags));
+  addCommand(credits, "revoke [amount]", "Revoke credits that are neither used nor held")
+    .requiredOption("--org <id>", "organization to revoke them from")
+    .option("--all", "revoke everything that is available, instead of an amount")
+    .option("--grant <id>", "only of this grant (default: in the order in which grants are used up)")
+    .option("--reference <reference>", "what it is for; the same reference twice revokes once")
+    .option("--note <text>", "why")
+    .action((amount: string | undefined, flags: RevokeFlags) => revoke(terminal, amount, flags));
+  addCommand(credits, "credit <amount>", "Give back credits that were charged, as goodwill or to correct a charge")
+    .requiredOption("--org <id>", "organization that was charged")
+    .option("--completion <id>", "the completion whose charge is corrected, by its `id` (chatcmpl-…)")
+    .option("--expires <date>", "when what is left of them lapses (default: never)")
+    .option("--reference <reference>", "what it is for; the same reference twice credits once")
+    .option("--note <text>", "why")
+    .action((amount: string, flags: CreditFlags) => credit(terminal, amount, flags));
+  addAllowance(credits, terminal);
+  addCommand(credits, "balance", "Show what an organization has, used and holds")
+    .requiredOption("--org <id>", "organization")
+    .action((flags: CommonFlags & { org: string }) => balance(terminal, flags));
+  addStatement(credits, terminal);
+}
+
+async function grant(terminal: Terminal, amountText: string, flags: GrantFlags): Promise<void> {
+  const { org: organizationId } = flags;
+  const amount = creditsFlag("AMOUNT", amountText, { orNone: false });
+  const expiresAtMs = flags.expires === undefined ? null : dateFlag("--expires", flags.expires, terminal.clock());
+  const reference = textFlag("--reference", flags.reference);
+  await withWorkspace(terminal, flags, async ({ creditAdjustments }) => {
+    const expiresAt = isoTime(expiresAtMs);
+    const request = { organizationId, amount, effectiveAtMs: null, expiresAtMs, priority: 0, reference };
+    const requester = { actor: COMMAND_ACTOR, terms: { amount, expiresAt, reference } };
+    const booked = acceptedOf(organizationId, await creditAdjustments.grant(request, requester));
+    const { id, repeated } = booked;
+    const { creditsTotal, creditsAvailable } = usageReport(booked.balance);
+    const granted = creditsFromMicro(amount);
+    print(terminal, flags, {
+      json: { id, organizationId, amount: granted, expiresAt, reference, repeated, creditsTotal, creditsAvailable },
+      text: facts({
+        id,
+        amount: repeated ? `${granted}, granted before under this reference` : `${granted}`,
+        expires: expiresAt ?? "never",
+        credits: `${creditsAvailable} of ${creditsTotal} available`,
+      }),
+    });
+  });
+}
+
+async function revoke(terminal: Terminal, amountText: string | undefined, flags: RevokeFlags): Promise<void> {
+  const { org: organizationId } = flags;
+  const request = {
+    organizationId,
+    amount: revokedAmount(amountText, flags),
+    grantId: flags.grant ?? null,
+    reference: textFlag("--reference", flags.reference),
+    note: textFlag("--note", flags.note),
+  };
+  await withWorkspace(terminal, flags, async ({ creditAdjustments }) => {
+    const requester = { actor: COMMAND_ACTOR, terms: request };
+    const booked = acceptedOf(organizationId, await creditAdjustments.revoke(request, requester));
+    if (booked.outcome === "unknown_grant") {
+      throw new UnknownIdError("--grant", flags.grant ?? "", `credits statement --org ${organizationId}`);
+    }
+    if (booked.outcome === "excessive") {
+      const what = flags.grant === undefined ? "which are available" : `which are left of ${flags.grant}`;
+      throw excessive(amountText, `${formatCredits(booked.most)} credits, ${what}, or --all`);
+    }
+    const { id, repeated } = booked;
+    const { creditsTotal, creditsAvailable } = usageReport(booked.balance);
+    const amount = creditsFromMicro(booked.amount);
+    print(terminal, flags, {
+      json: { id, organizationId, amount, reference: request.reference, repeated, creditsTotal, creditsAvailable },
+      text: facts({
+        id,
+        amount: repeated ? `${amount}, revoked before under this reference` : `${amount}`,
+        credits: `${creditsAvailable} of ${creditsTotal} available`,
+      }),
+    });
+  });
+}
+
+/** Returns the amount to revoke; null for `--all`. */
+function revokedAmount(text: string | undefined, { all = false }: RevokeFlags): MicroCredits | null {
+  if (all && text !== undefined) {
+    throw new OperatorError(`--all: found with AMOUNT ${JSON.stringify(text)}; allowed: one of the two`);
+  }
+  if (all) return null;
+  if (text !== undefined) return creditsFlag("AMOUNT", text, { orNone: false });
+  throw new OperatorError(
+    "AMOUNT: found none; allowed: a number of credits, or --all for everything that is available",
+  );
+}
+
+async function credit(terminal: Terminal, amountText: string, flags: CreditFlags): Promise<void> {
+  const { org: organizationId } = flags;
+  const amount = creditsFlag("AMOUNT", amountText, { orNone: false });
+  const expiresAtMs = flags.expires === undefined ? null : dateFlag("--expires", flags.expires, terminal.clock());
+  const [reference, note] = [textFlag("--reference", flags.reference), textFlag("--note", flags.note)];
+  const holdId = flags.completion === undefined ? null : completionFlag(flags.completion);
+  await withWorkspace(terminal, flags, async ({ creditAdjustments }) => {
+    const request = { organizationId, amount, holdId, expiresAtMs, reference, note };
+    const terms = { organizationId, amount, holdId, expiresAtMs, priority: 0, reference, note };
+    const requester = { actor: COMMAND_ACTOR, terms };
+    const booked = acceptedOf(organizationId, await creditAdjustments.credit(request, requester));
+    if (booked.outcome === "missing") throw unknownCompletion(flags.completion ?? "");
+    if (booked.outcome === "excessive") {
+      throw excessive(amountText, `${formatCredits(booked.most)}, which was charged and not given back yet`);
+    }
+    const { id, repeated } = booked;
+    const { creditsTotal, creditsAvailable, creditsUsed } = usageReport(booked.balance);
+    const credited = creditsFromMicro(booked.amount);
+    const left = { creditsTotal, creditsAvailable, creditsUsed };
+    print(terminal, flags, {
+      json: { id, organizationId, amount: credited, expiresAt: isoTime(expiresAtMs), reference, repeated, ...left },
+      text: facts({
+        id,
+        amount: repeated ? `${credited}, credited before under this reference` : `${credited}`,
+        credits: `${creditsAvailable} of ${creditsTotal} available, ${creditsUsed} used`,
+      }),
+    });
+  });
+}
+
+/** `chatcmpl-` and the 32 digits of a hold's UUID, or the UUID itself. */
+const COMPLETION = /^(?:chatcmpl-)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})$/;
+
+function completionFlag(text: string): string {
+  const [, ...parts] = COMPLETION.exec(text) ?? [];
+  if (parts.length === 0) throw unknownCompletion(text);
+  return parts.join("-");
+}
+
+function unknownCompletion(id: string): OperatorError {
+  return new OperatorError(
+    `--completion: found ${JSON.stringify(id)}; allowed: the id of a completion of the organization, as chatcmpl-…`,
+  );
+}
+
+function excessive(amount: string | undefined, most: string): OperatorError {
+  return new OperatorError(`AMOUNT: found ${JSON.stringify(amount)}; allowed: at most ${most}`);
+}
+
+async function balance(terminal: Terminal, flags: CommonFlags & { org: string }): Promise<void> {
+  await withWorkspace(terminal, flags, async (workspace) => {
+    const report = usageReport(await freshBalance(workspace, terminal, flags.org));
+    const { organization_id: organizationId, creditsTotal, creditsAvailable, creditsUsed, creditsHeld } = report;
+    print(terminal, flags, {
+      json: { organizationId, creditsTotal, creditsAvailable, creditsUsed, creditsHeld },
+      text: facts({
+        total: `${creditsTotal}`,
+        available: `${creditsAvailable}`,
+        used: `${creditsUsed}`,
+        held: `${creditsHeld}`,
+      }),
+    });
+  });
+}

@@ -1,0 +1,167 @@
+import type { Command } from "commander";
+import type { ModelRoute } from "../api/admin/model.ts";
+import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
+import type { Config } from "../config.ts";
+import { UpstreamError } from "../errors.ts";
+import type { Provider } from "../providers/provider.ts";
+import type { Upstreams } from "../upstreams.ts";
+import { addCommand, type CommonFlags, print, type Terminal, table } from "./command.ts";
+import { type ConfigUse, readConfig } from "./config.ts";
+
+const ANSWER_WITHIN_MS = 30_000;
+const CHECKED_AT_ONCE = 4;
+/** One of the messages that sandbox models answer like any other; to all others it is as good as any. */
+const MESSAGE = "20 tokens";
+
+const HEADINGS = ["ID", "CATEGORY", "CONTEXT", "CUT-OFF", "ROUTE", "INPUT", "OUTPUT", "HEALTH"];
+const LEGEND = `INPUT and OUTPUT are credits per million tokens, where long prompts are dearer those of the longest.
+HEALTH is what the services on this data directory have seen of a route since their start.`;
+
+export function addModels(program: Command, terminal: Terminal): void {
+  const models = program.command("models").description("models that callers may name");
+  addCommand(models, "list", "List the models that a service with this configuration offers, and their routes").action(
+    (flags: CommonFlags) => list(terminal, flags),
+  );
+  addCommand(models, "check", "Call every route of every model for one token, and tell which answer").action(
+    (flags: CommonFlags) => check(terminal, flags),
+  );
+}
+
+interface CatalogAndUpstreams {
+  config: Config;
+  catalog: Catalog;
+  upstreams: Upstreams;
+}
+
+/** Runs work with the models and providers that a service with this configuration has. */
+async function withCatalog(
+  terminal: Terminal,
+  flags: CommonFlags,
+  work: (parts: CatalogAndUpstreams) => Promise<void>,
+  use: ConfigUse = {},
+): Promise<void> {
+  const config = await readConfig(flags, use);
+  const [{ createCatalog, createUpstreams }, { createLog }] = await Promise.all([
+    import("../upstreams.ts"),
+    import("../telemetry/log.ts"),
+  ]);
+  const upstreams = createUpstreams(config);
+  try {
+    const log = createLog(config.log.level);
+    const catalog = createCatalog(config, upstreams, { ...terminal, ownPort: () => config.server.port, log });
+    await catalog.refresh();
+    await work({ config, catalog, upstreams });
+  } finally {
+    await upstreams.close();
+  }
+}
+
+async function list(terminal: Terminal, flags: CommonFlags): Promise<void> {
+  const work = async ({ config, catalog }: CatalogAndUpstreams) => {
+    const [{ readHealth }, { toContractModel }, { reportRoutes }] = await Promise.all([
+      import("../gateway/health-file.ts"),
+      import("../catalog/to-contract.ts"),
+      import("../gateway/route-report.ts"),
+    ]);
+    const health = readHealth(config.dataDir, terminal.clock());
+    const json = catalog.list().map((model) => {
+      return { ...toContractModel(model), routes: reportRoutes(model, health ?? []) };
+    });
+    const rows = json.flatMap(({ id, category, context_window, cutoff_date, routes }) =>
+      routes.map((route, index) => {
+        const model = index === 0 ? [id, category, String(context_window), cutoff_date] : ["", "", "", ""];
+        const prices = [String(route.prices.input), String(route.prices.output)];
+        return [...model, nameOf(route), ...prices, health === undefined ? "no service runs" : wordsOf(route)];
+      }),
+    );
+    print(terminal, flags, { json, text: `${table(HEADINGS, rows)}\n${LEGEND}` });
+  };
+  await withCatalog(terminal, flags, work, { secrets: "unread" });
+}
+
+function nameOf({ route, weight }: ModelRoute): string {
+  return weight === null ? route : `${route} (weight ${weight})`;
+}
+
+function wordsOf({ health }: ModelRoute): string {
+  if (health === null) return "not called yet";
+  const { state, limited_until, next_probe_at, last_failure, recent } = health;
+  const { successes, failures } = recent;
+  if (limited_until !== null) return `left alone until ${limited_until}`;
+  if (state !== "closed") return `fails: ${last_failure?.failure ?? "unknown"}, next probe ${next_probe_at}`;
+  if (failures > 0)
+    return `${failures} of ${successes + failures} failed in five minutes, last: ${last_failure?.failure}`;
+  return successes > 0 ? `answers, in ${health.first_byte_ms} ms` : "not called in five minutes";
+}
+
+interface CheckedRoute {
+  model: string;
+  provider: string;
+  upstreamModel: string;
+  ok: boolean;
+  milliseconds: number;
+  error: string | null;
+}
+
+async function check(terminal: Terminal, flags: CommonFlags): Promise<void> {
+  await withCatalog(terminal, flags, async ({ catalog, upstreams }) => {
+    const routes = catalog.list().flatMap((model) => model.routes.map((route) => ({ model, route })));
+    const checked: CheckedRoute[] = [];
+    const waiting = routes.entries();
+    const work = async () => {
+      for (const [index, { model, route }] of waiting) {
+        checked[index] = await checkRoute(terminal, model, route, upstreams.providers.get(route.providerId));
+      }
+    };
+    await Promise.all(Array.from({ length: CHECKED_AT_ONCE }, work));
+    report(terminal, flags, checked);
+  });
+}
+
+async function checkRoute(
+  { clock }: Terminal,
+  model: CatalogModel,
+  route: Route,
+  provider: Provider | undefined,
+): Promise<CheckedRoute> {
+  const startedMs = clock();
+  const error = await failureOf(route, provider);
+  const milliseconds = clock() - startedMs;
+  const { providerId, model: upstreamModel } = route;
+  return { model: model.id, provider: providerId, upstreamModel, ok: error === null, milliseconds, error };
+}
+
+/** Null where the route answered with at least one chunk, else why not. */
+async function failureOf(route: Route, provider: Provider | undefined): Promise<string | null> {
+  if (provider === undefined) return "there is no such provider";
+  const request = { model: route.model, messages: [{ role: "user" as const, content: MESSAGE }] };
+  try {
+    const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
+    const { chunks } = await provider.complete({ request: { ...request, max_tokens: 1, stream: true }, signal });
+    let count = 0;
+    for await (const batch of chunks) count += batch.length;
+    return count > 0 ? null : "the answer was empty";
+  } catch (error) {
+    if (error instanceof UpstreamError)
+      return error.said === undefined ? (error.publicReason ?? error.message) : `${error.message}: ${error.said}`;
+    return error instanceof DOMException ? `no answer within ${ANSWER_WITHIN_MS / 1000} s` : String(error);
+  }
+}
+
+function report(terminal: Terminal, flags: CommonFlags, routes: CheckedRoute[]): void {
+  const failed = routes.filter(({ ok }) => !ok);
+  const rows = routes.map(({ model, provider, upstreamModel, ok, milliseconds, error }) => [
+    model,
+    `${provider}/${upstreamModel}`,
+    ok ? "answers" : "fails",
+    `${milliseconds}`,
+    (error ?? "").replaceAll(/\s+/g, " "),
+  ]);
+  print(terminal, flags, {
+    json: { ok: failed.length === 0, routes },
+    text: table(["MODEL", "ROUTE", "STATE", "MS", "WHY"], rows),
+  });
+  if (failed.length === 0) return;
+  terminal.exitWith(1);
+  terminal.error(`tollgate: ${failed.length} of ${routes.length} routes failed`);
+}

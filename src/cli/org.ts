@@ -1,0 +1,65 @@
+import type { Command } from "commander";
+import { COMMAND_ACTOR } from "../admin/audit.ts";
+import { usageReport } from "../credits/api-format.ts";
+import type { BalanceRow } from "../credits/books.ts";
+import type { OrganizationRow } from "../stores/queries/organizations.ts";
+import { addCommand, type CommonFlags, facts, print, type Report, type Terminal, table } from "./command.ts";
+import { creditsFlag } from "./flags.ts";
+import { acceptedOf, freshBalance, unknownOrganization, type Workspace, withWorkspace } from "./workspace.ts";
+
+export function addOrg(program: Command, terminal: Terminal): void {
+  const org = program.command("org").description("organizations: who holds credits");
+  addCommand(org, "create <name>", "Create an organization, with credits if you like")
+    .option("--credits <amount>", "credits to grant it at once", "0")
+    .action((name: string, flags: CommonFlags & { credits: string }) => create(terminal, name, flags));
+  addCommand(org, "list", "List the organizations, the oldest first").action((flags: CommonFlags) =>
+    list(terminal, flags),
+  );
+  addCommand(org, "show <id>", "Show an organization and its credits").action((id: string, flags: CommonFlags) =>
+    show(terminal, id, flags),
+  );
+}
+
+async function create(terminal: Terminal, name: string, flags: CommonFlags & { credits: string }): Promise<void> {
+  const amount = creditsFlag("--credits", flags.credits, { orNone: true });
+  const work = async (workspace: Workspace) => {
+    const organization = await workspace.accounts.createOrganization(name);
+    const { id: organizationId } = organization;
+    if (amount === 0n) {
+      return print(terminal, flags, reportOf(organization, await freshBalance(workspace, terminal, organizationId)));
+    }
+    const request = { organizationId, amount, effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
+    const requester = { actor: COMMAND_ACTOR, terms: { amount, expiresAt: null, reference: null } };
+    const granted = acceptedOf(organizationId, await workspace.creditAdjustments.grant(request, requester));
+    print(terminal, flags, reportOf(organization, granted.balance));
+  };
+  await withWorkspace(terminal, flags, work, { creates: true });
+}
+
+async function list(terminal: Terminal, flags: CommonFlags): Promise<void> {
+  await withWorkspace(terminal, flags, async (workspace) => {
+    const json = [];
+    for (const { id, name, kind } of await workspace.accounts.organizations()) {
+      const { creditsTotal, creditsAvailable } = usageReport(await freshBalance(workspace, terminal, id));
+      json.push({ id, name, kind, creditsTotal, creditsAvailable });
+    }
+    const rows = json.map((row) => [row.id, row.name, row.kind, `${row.creditsTotal}`, `${row.creditsAvailable}`]);
+    print(terminal, flags, { json, text: table(["ID", "NAME", "KIND", "CREDITS", "AVAILABLE"], rows) });
+  });
+}
+
+async function show(terminal: Terminal, id: string, flags: CommonFlags): Promise<void> {
+  await withWorkspace(terminal, flags, async (workspace) => {
+    const organization = await workspace.accounts.organization(id);
+    if (organization === undefined) throw unknownOrganization(id);
+    print(terminal, flags, reportOf(organization, await freshBalance(workspace, terminal, id)));
+  });
+}
+
+function reportOf({ id, name, kind }: OrganizationRow, balance: BalanceRow): Report {
+  const { creditsTotal, creditsAvailable } = usageReport(balance);
+  return {
+    json: { id, name, kind, creditsTotal, creditsAvailable },
+    text: facts({ id, name, kind, credits: `${creditsAvailable} of ${creditsTotal} available` }),
+  };
+}

@@ -1,0 +1,158 @@
+import type { Command } from "commander";
+import type { RotateOutcome } from "../admin/accounts.ts";
+import { SCOPES } from "../api/principal.ts";
+import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
+import { OperatorError } from "../errors.ts";
+import {
+  addCommand,
+  type CommonFlags,
+  facts,
+  isoTime,
+  print,
+  type Terminal,
+  table,
+  UnknownIdError,
+} from "./command.ts";
+import { creditsFlag, durationFlag, expiryFlag } from "./flags.ts";
+import { unknownOrganization, withWorkspace } from "./workspace.ts";
+
+interface CreateFlags extends CommonFlags {
+  org: string;
+  name: string;
+  scope?: string[];
+  model?: string[];
+  expires?: string;
+  cap?: string;
+}
+type ListFlags = CommonFlags & { org?: string };
+type RotateFlags = CommonFlags & { overlap: string; replace?: boolean };
+
+export function addToken(program: Command, terminal: Terminal): void {
+  const token = program.command("token").description("access tokens of an organization");
+  addCommand(token, "create", "Create an access token; it is shown once")
+    .requiredOption("--org <id>", "organization that the token belongs to")
+    .option("--name <name>", "what to recognize it by", "unnamed")
+    .option("--scope <scope...>", `permissions: ${SCOPES.join(", ")} (default: all but console:read)`)
+    .option("--model <id...>", "models that it may use (default: all)")
+    .option("--expires <when>", "when it ends: 30d, 12h, or a date (default: never)")
+    .option("--cap <credits>", "credits that it may use in all (default: whatever the organization has)")
+    .action((flags: CreateFlags) => create(terminal, flags));
+  addCommand(token, "list", "List the access tokens, the oldest first, without their secrets")
+    .option("--org <id>", "only those of this organization")
+    .action((flags: ListFlags) => list(terminal, flags));
+  addCommand(token, "revoke <id>", "End an access token, within 1 s on one node and within 5 s on every node").action(
+    (id: string, flags: CommonFlags) => revoke(terminal, id, flags),
+  );
+  addCommand(token, "rotate <id>", "Replace an access token by a new one with the same rights and lifetime, once")
+    .option("--overlap <duration>", "how long the old one goes on working; 0 for not at all", "1h")
+    .option("--replace", "if the token was rotated and its successor never used, revoke that one and create another")
+    .action((id: string, flags: RotateFlags) => rotate(terminal, id, flags));
+}
+
+async function create(terminal: Terminal, flags: CreateFlags): Promise<void> {
+  const cap = flags.cap === undefined ? null : creditsFlag("--cap", flags.cap, { orNone: true });
+  const expiresAtMs = flags.expires === undefined ? null : expiryFlag("--expires", flags.expires, terminal.clock());
+  await withWorkspace(terminal, flags, async ({ accounts }) => {
+    const { org: organizationId, name, scope: scopes = null, model: models = null } = flags;
+    const made = await accounts.createToken({ organizationId, name, scopes, models, limits: null, expiresAtMs, cap });
+    if (made.outcome === "unknown_organization") throw unknownOrganization(organizationId);
+    const { token } = made;
+    const { id, scopes: granted } = made.row;
+    const expiresAt = isoTime(expiresAtMs);
+    print(terminal, flags, {
+      json: { id, token, scopes: granted, expiresAt, ...(cap !== null && { cap: creditsFromMicro(cap) }) },
+      text: facts({
+        id,
+        token,
+        scopes: granted.join(", "),
+        expires: expiresAt ?? "never",
+        ...(cap !== null && { cap: `${formatCredits(cap)} credits` }),
+      }),
+    });
+  });
+}
+
+async function list(terminal: Terminal, flags: ListFlags): Promise<void> {
+  await withWorkspace(terminal, flags, async ({ accounts }) => {
+    if (flags.org !== undefined && (await accounts.organization(flags.org)) === undefined) {
+      throw unknownOrganization(flags.org);
+    }
+    const json = (await accounts.tokens(flags.org ?? null)).map((row) => ({
+      id: row.id,
+      organizationId: row.organizationId,
+      name: row.name,
+      prefix: row.prefix,
+      scopes: row.scopes,
+      models: row.models,
+      createdAt: isoTime(row.createdAtMs),
+      expiresAt: isoTime(row.expiresAtMs),
+      revokedAt: isoTime(row.revokedAtMs),
+      successorId: row.successorId,
+      cap: row.budget && creditsFromMicro(row.budget.cap),
+      creditsHeld: row.budget && creditsFromMicro(row.budget.held),
+      creditsUsed: row.budget && creditsFromMicro(row.budget.spent),
+    }));
+    const rows = json.map((row) => [
+      row.id,
+      row.organizationId,
+      row.name,
+      `${row.prefix}…`,
+      row.revokedAt === null ? (row.expiresAt ?? "never") : `revoked ${row.revokedAt}`,
+      row.cap === null ? "-" : `${row.creditsUsed} of ${row.cap}, ${row.creditsHeld} held`,
+      row.scopes.join(" "),
+    ]);
+    const text = table(["ID", "ORGANIZATION", "NAME", "TOKEN", "ENDS", "CAP", "SCOPES"], rows);
+    print(terminal, flags, { json, text });
+  });
+}
+
+async function revoke(terminal: Terminal, id: string, flags: CommonFlags): Promise<void> {
+  await withWorkspace(terminal, flags, async ({ accounts }) => {
+    const ended = await accounts.revokeToken(id);
+    if (ended.outcome === "unknown_token") throw unknownToken(id);
+    const revokedAt = isoTime(ended.row.revokedAtMs);
+    print(terminal, flags, {
+      json: { id, revokedAt, repeated: ended.repeated },
+      text: ended.repeated ? `${id} was revoked before, at ${revokedAt}.` : `${id} is revoked.`,
+    });
+  });
+}
+
+async function rotate(terminal: Terminal, id: string, flags: RotateFlags): Promise<void> {
+  const overlapMs = durationFlag("--overlap", flags.overlap);
+  await withWorkspace(terminal, flags, async ({ accounts }) => {
+    const rotated = await accounts.rotateToken(id, overlapMs, flags);
+    if (rotated.outcome !== "rotated") throw rotationRefused(id, rotated);
+    const { row, token, predecessor } = rotated;
+    const expiresAt = isoTime(row.expiresAtMs);
+    const oldExpiresAt = isoTime(predecessor.expiresAtMs);
+    print(terminal, flags, {
+      json: { id: row.id, token, scopes: row.scopes, expiresAt, replaces: { id, expiresAt: oldExpiresAt } },
+      text: facts({
+        id: row.id,
+        token,
+        scopes: row.scopes.join(", "),
+        expires: expiresAt ?? "never",
+        replaces: `${id}, which works until ${oldExpiresAt}`,
+      }),
+    });
+  });
+}
+
+function rotationRefused(id: string, refusal: Exclude<RotateOutcome, { outcome: "rotated" }>): OperatorError {
+  if (refusal.outcome === "unknown_token") return unknownToken(id);
+  if (refusal.outcome === "ended") {
+    const { revokedAtMs, expiresAtMs } = refusal.row;
+    const end = revokedAtMs === null ? `expired at ${isoTime(expiresAtMs)}` : `revoked at ${isoTime(revokedAtMs)}`;
+    return new OperatorError(`token: found ${id}, ${end}; allowed: a token that still works`);
+  }
+  const { successorId, isUsed } = refusal;
+  const hint = isUsed
+    ? `${successorId} was used; rotate it instead`
+    : `${successorId} was never used; add --replace to create another in its place`;
+  return new OperatorError(`token: ${id} was already rotated, its successor is ${successorId}. ${hint}`);
+}
+
+function unknownToken(id: string): OperatorError {
+  return new UnknownIdError("token", id, "token list");
+}

@@ -1,0 +1,79 @@
+import type { Member } from "../../admin/sessions.ts";
+import { AuditPage, AuditQuery } from "../../api/admin/audit.ts";
+import { type AdminModel, AdminModelList, type ModelRoute } from "../../api/admin/model.ts";
+import { Overview, OverviewQuery } from "../../api/admin/overview.ts";
+import type { CatalogModel } from "../../catalog/model.ts";
+import { toContractModel } from "../../catalog/to-contract.ts";
+import { pricesByClass } from "../../credits/api-format.ts";
+import { ApiError } from "../../errors.ts";
+import { mayUse } from "../../gateway/route.ts";
+import { reportRoutes } from "../../gateway/route-report.ts";
+import { DAY_MS, dayOf } from "../../reports/usage-days.ts";
+import { listOf, pageOf, timeOf } from "./conversions.ts";
+import { adminEndpoint, notFound, organizationIn } from "./endpoint.ts";
+
+const DAYS_MAX = 366;
+const DAYS_DEFAULT = 30;
+
+const showOverview = adminEndpoint({
+  method: "GET",
+  path: "/overview",
+  access: "member",
+  operationId: "showOverview",
+  summary: "Show credits and usage by day, with the models, tokens and organizations that spend most",
+  query: OverviewQuery,
+  response: { status: 200, description: "The overview.", schema: Overview },
+  async handle({ overviews, directory, clock }, { who, query }): Promise<Overview> {
+    const organizationId = organizationIn(who, query.organization_id);
+    if (organizationId !== null && (await directory.organization(organizationId)) === undefined) throw notFound();
+    const toDay = timeOf("to", query.to) ?? dayOf(clock());
+    const fromDay = timeOf("from", query.from) ?? toDay - (DAYS_DEFAULT - 1) * DAY_MS;
+    if (fromDay > toDay || toDay - fromDay >= DAYS_MAX * DAY_MS) {
+      const message = `Invalid 'from': expected a day at or before 'to', and at most ${DAYS_MAX} days in all.`;
+      throw new ApiError("invalid_value", message, { param: "from" });
+    }
+    return overviews.overview({ organizationId, fromDay, toDay });
+  },
+});
+
+const listModels = adminEndpoint({
+  method: "GET",
+  path: "/models",
+  access: "member",
+  operationId: "listModelsWithRoutes",
+  summary: "List models with their facts and prices, and for the operator with their routes and how these fare",
+  response: { status: 200, description: "The models.", schema: AdminModelList },
+  async handle({ gateway, clock }, { who }): Promise<AdminModelList> {
+    const models = gateway.catalog.list();
+    if (who?.role === "member") {
+      const usable = models.filter((model) => mayUse(principalOf(who), model));
+      return { object: "list", data: usable.map((model) => toModel(model, null)) };
+    }
+    const health = gateway.circuits.health(clock());
+    return { object: "list", data: models.map((model) => toModel(model, reportRoutes(model, health))) };
+  },
+});
+
+const listAudit = adminEndpoint({
+  method: "GET",
+  path: "/audit",
+  access: "operator",
+  operationId: "listAudit",
+  summary: "List what was changed and by whom, the newest first",
+  query: AuditQuery,
+  response: { status: 200, description: "A page.", schema: AuditPage },
+  async handle({ audit }, { query }) {
+    const filter = { organizationId: query.organization_id ?? null, action: query.action ?? null };
+    return listOf(await audit.entries({ ...filter, ...pageOf(query) }));
+  },
+});
+
+export const reportEndpoints = [showOverview, listModels, listAudit];
+
+function principalOf({ token }: Member) {
+  return { organizationKind: "standard" as const, models: token.models === null ? null : new Set(token.models) };
+}
+
+function toModel(model: CatalogModel, routes: ModelRoute[] | null): AdminModel {
+  return { ...toContractModel(model), playground: model.playground, prices: pricesByClass(model.prices), routes };
+}
