@@ -13,9 +13,9 @@ export function addModelsList(models: Command, terminal: Terminal): void {
     async (flags: CommonFlags) => {
       const list = async ({ config, catalog }: CatalogAndUpstreams) => {
         const [{ readHealth }, { toContractModel }, { reportRoutes }] = await Promise.all([
-          import("../gateway/health-file.ts"),
+          import("../gateway/route-health.ts"),
           import("../catalog/to-contract.ts"),
-          import("../gateway/route-report.ts"),
+          import("../gateway/route-health.ts"),
         ]);
         const health = readHealth(config.dataDir, terminal.clock());
         const json = catalog.list().map((model) => {

@@ -1,7 +1,7 @@
 import type { ChatCompletion, ResultingMessage } from "../api/completion.ts";
 import type { RequestMessage } from "../api/request.ts";
+import type { AnswerEnd, AnswerHead, AnswerPiece, AnswerSink } from "../gateway/answer.ts";
 import { AnswerFold } from "../gateway/answer-fold.ts";
-import type { AnswerEnd, AnswerHead, AnswerPiece, AnswerSink } from "../gateway/sink.ts";
 
 /** Folds the pieces of an answer into one document. */
 export class FoldingSink implements AnswerSink {

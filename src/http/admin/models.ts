@@ -3,8 +3,8 @@ import { type AdminModel, AdminModelList, type ModelRoute } from "../../api/admi
 import type { CatalogModel } from "../../catalog/model.ts";
 import { toContractModel } from "../../catalog/to-contract.ts";
 import { pricesByClass } from "../../credits/api-format.ts";
-import { mayUse } from "../../gateway/route.ts";
-import { reportRoutes } from "../../gateway/route-report.ts";
+import { mayUse } from "../../gateway/plan.ts";
+import { reportRoutes } from "../../gateway/route-health.ts";
 import { adminEndpoint } from "./endpoint.ts";
 
 const listModels = adminEndpoint({

@@ -1,6 +1,6 @@
 import { Model } from "../../api/model.ts";
 import { toContractModel } from "../../catalog/to-contract.ts";
-import { mayUse, modelNotFound } from "../../gateway/route.ts";
+import { mayUse, modelNotFound } from "../../gateway/plan.ts";
 import { principalOf } from "../principal-of.ts";
 import type { Endpoint } from "./endpoint.ts";
 
