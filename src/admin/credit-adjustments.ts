@@ -1,7 +1,6 @@
 import type { Allowance, Booking } from "../api/admin/credits.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
-import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
-import { creditsOf } from "../credits/api-format.ts";
+import { creditsFromMicro, creditsOf, type MicroCredits } from "../credits/amount.ts";
 import type { AuditRow } from "../credits/audit.ts";
 import type {
   AdjustmentRow,

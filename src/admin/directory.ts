@@ -3,8 +3,7 @@ import type { Grant } from "../api/admin/credits.ts";
 import type { Organization } from "../api/admin/organization.ts";
 import type { Token } from "../api/admin/token.ts";
 import type { LimitSettings } from "../api/principal.ts";
-import { creditsFromMicro } from "../credits/amount.ts";
-import { creditsOf } from "../credits/api-format.ts";
+import { creditsFromMicro, creditsOf } from "../credits/amount.ts";
 import type { GrantRow } from "../credits/books.ts";
 import type { DirectoryRows, ListedOrganization, ListedToken } from "../stores/store.ts";
 

@@ -2,8 +2,14 @@ import type { Principal } from "../api/principal.ts";
 import { type CatalogModel, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { HoldFacts, Outcomes } from "../credits/books.ts";
-import { estimatePrompt, type PromptEstimate } from "../credits/estimate.ts";
-import { affordableOutputTokens, type HoldNeed, holdBounds, OUTPUT_TOKENS_LEAST } from "../credits/holding.ts";
+import {
+  affordableOutputTokens,
+  estimatePrompt,
+  type HoldNeed,
+  holdBounds,
+  OUTPUT_TOKENS_LEAST,
+  type PromptEstimate,
+} from "../credits/estimate.ts";
 import { FREE } from "../credits/price.ts";
 import { ApiError } from "../errors.ts";
 import type { Lease } from "../ledger/lease.ts";

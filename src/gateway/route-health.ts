@@ -3,7 +3,7 @@ import { readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ModelRoute } from "../api/admin/model.ts";
 import { type CatalogModel, upstreamOf } from "../catalog/model.ts";
-import { pricesByClass } from "../credits/api-format.ts";
+import { pricesByClass } from "../credits/price.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { RouteHealth } from "./circuit.ts";
 

@@ -1,7 +1,6 @@
 import type { Overview } from "../api/admin/overview.ts";
 import { quantileOf } from "../api/first-token.ts";
-import { creditsFromMicro } from "../credits/amount.ts";
-import { creditsOf } from "../credits/api-format.ts";
+import { creditsFromMicro, creditsOf } from "../credits/amount.ts";
 import type { UsageCounts, UsageDayRow, UsageRows } from "../stores/store.ts";
 import { DAY_MS, dayOf, type UsageDays } from "./usage-days.ts";
 import { ALL_ORGANIZATIONS, addCounts, countsOf, NO_USAGE, sumBy } from "./usage-tally.ts";

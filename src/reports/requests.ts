@@ -1,7 +1,7 @@
 import type { RequestDetail, RequestStatus, RequestSummary } from "../api/admin/request.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
-import { pricesByClass, tokensByClass } from "../credits/api-format.ts";
 import type { RequestEnd } from "../credits/books.ts";
+import { pricesByClass, tokensByClass } from "../credits/price.ts";
 import type { ListedRequest, RefusalRows, RequestRows, UsageEvent } from "../stores/store.ts";
 import type { Conversations } from "./conversations.ts";
 import { refusalDetail, refusalSummary, timeOfUuidV7 } from "./refused-requests.ts";

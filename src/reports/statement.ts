@@ -1,7 +1,7 @@
 import { setImmediate as eventLoopTurn } from "node:timers/promises";
 import type { StatementPage, StatementEntry as WireEntry } from "../api/admin/credits.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
-import { tokensByClass } from "../credits/api-format.ts";
+import { tokensByClass } from "../credits/price.ts";
 import type { Books, StatementEntry } from "../stores/store.ts";
 import { CSV_HEADINGS, csvLine, csvOfEntry } from "./statement-csv.ts";
 

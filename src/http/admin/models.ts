@@ -2,7 +2,7 @@ import type { Member } from "../../admin/sessions.ts";
 import { type AdminModel, AdminModelList, type ModelRoute } from "../../api/admin/model.ts";
 import type { CatalogModel } from "../../catalog/model.ts";
 import { toContractModel } from "../../catalog/to-contract.ts";
-import { pricesByClass } from "../../credits/api-format.ts";
+import { pricesByClass } from "../../credits/price.ts";
 import { mayUse } from "../../gateway/plan.ts";
 import { reportRoutes } from "../../gateway/route-health.ts";
 import { adminEndpoint } from "./endpoint.ts";

@@ -1,6 +1,5 @@
-import type { AdjustmentRow, HoldRow, RequestRow } from "../../credits/books.ts";
-import { endedStateOf } from "../../credits/books.ts";
-import { mergeDraws } from "../../credits/draws.ts";
+import { type AdjustmentRow, endedStateOf, type HoldRow, type RequestRow } from "../../credits/books.ts";
+import { mergeDraws } from "../../credits/funds.ts";
 import { TOKEN_CLASSES, type TokenCounts } from "../../credits/price.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";
 import type { ListedRequest, RequestRows, RequestSearch } from "../request-store.ts";
