@@ -443,7 +443,7 @@ init {
       :: holds.kind == RENEW -> isRenewed = 0 /* it is due again once A is connected */
       fi;
       abandon(holds) }
-  /* src/gateway/complete.ts: passOn. The test and the write are one step: nothing runs between them. */
+  /* src/gateway/deliver.ts: passOn. The test and the write are one step: nothing runs between them. */
   :: d_step { IS_UP && phase == RUNNING && MAY_WRITE && delivered < promised ->
       assert(books.state == OPEN || isLost);
       delivered = delivered + 1;

@@ -151,9 +151,9 @@ inline charge(cost, to) {
   :: row.state == OPEN -> held = held - row.amount
   :: else
   fi;
-  /* src/credits/purse.ts: putBack */
+  /* src/credits/funds.ts: returnDraws */
   available = available + (base - front);
-  /* src/credits/purse.ts: take */
+  /* src/credits/funds.ts: take */
   more = MIN(cost - front, available);
   available = available - more;
   spent = spent + (front + more) - row.charged;

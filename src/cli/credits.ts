@@ -1,7 +1,6 @@
 import type { Command } from "commander";
 import { COMMAND_ACTOR } from "../admin/audit.ts";
-import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
-import { usageReport } from "../credits/api-format.ts";
+import { creditsFromMicro, formatCredits, type MicroCredits, usageReport } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
 import { addAllowance } from "./allowance.ts";
 import { addCommand, type CommonFlags, facts, isoTime, print, type Terminal, UnknownIdError } from "./command.ts";

@@ -58,10 +58,9 @@ async function withCatalog(
 
 async function list(terminal: Terminal, flags: CommonFlags): Promise<void> {
   const work = async ({ config, catalog }: CatalogAndUpstreams) => {
-    const [{ readHealth }, { toContractModel }, { reportRoutes }] = await Promise.all([
-      import("../gateway/health-file.ts"),
+    const [{ readHealth, reportRoutes }, { toContractModel }] = await Promise.all([
+      import("../gateway/route-health.ts"),
       import("../catalog/to-contract.ts"),
-      import("../gateway/route-report.ts"),
     ]);
     const health = readHealth(config.dataDir, terminal.clock());
     const json = catalog.list().map((model) => {

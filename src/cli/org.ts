@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { COMMAND_ACTOR } from "../admin/audit.ts";
-import { usageReport } from "../credits/api-format.ts";
+import { usageReport } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import type { OrganizationRow } from "../stores/queries/organizations.ts";
 import { addCommand, type CommonFlags, facts, print, type Report, type Terminal, table } from "./command.ts";

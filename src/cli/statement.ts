@@ -1,6 +1,5 @@
 import type { Command } from "commander";
-import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
-import { usageReport } from "../credits/api-format.ts";
+import { creditsFromMicro, formatCredits, type MicroCredits, usageReport } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import { pricePerMillion, TOKEN_CLASSES, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";

@@ -1,55 +1,82 @@
-import { type MicroCredits, minimum } from "./amount.ts";
+import { assertAmount, type MicroCredits, minimum } from "./amount.ts";
 import { type Batch, chargeOf, creditedOf, holdOf, recordBooking, requestOf, tokenBalanceOf } from "./batch.ts";
-import type { AdjustmentRow, CreditTransition, Outcomes, RevokeTransition } from "./books.ts";
-import { assertAmount } from "./checks.ts";
-import { sumOf } from "./draws.ts";
-import { giveCredit, type Purse, revocableIn, revoke as revokeFrom } from "./purse.ts";
+import type {
+  AdjustmentRow,
+  CreditTransition,
+  GrantRow,
+  GrantTransition,
+  Outcomes,
+  RevokeTransition,
+} from "./books.ts";
+import { addCredit, addGrant, type Funds, revocableIn, revoke as revokeFrom, sumOf } from "./funds.ts";
 
-/** Takes back what is asked for, or all that is available where no amount is named. */
-export function revoke(batch: Batch, purse: Purse, transition: RevokeTransition): Outcomes["revoke"] {
+/** Adds a grant. A repetition of an earlier one changes nothing. */
+export function grant(batch: Batch, funds: Funds, transition: GrantTransition): Outcomes["grant"] {
+  assertAmount(transition.amount);
+  const { grant, first } = addGrant(funds, transition, batch.nowMs);
+  if (!first && !isSameGrant(grant, transition)) {
+    const { id, amount, effectiveAtMs, expiresAtMs, priority, createdAtMs } = grant;
+    return { outcome: "reference_mismatch", first: { id, amount, effectiveAtMs, expiresAtMs, priority, createdAtMs } };
+  }
+  if (first) recordBooking(batch, transition, grant);
+  return { outcome: "granted", grantId: grant.id, balance: { ...funds.balance }, repeated: !first };
+}
+
+/** Tells whether a transition repeats the one that made the grant: the same id, or the same reference and terms. */
+function isSameGrant(grant: GrantRow, transition: GrantTransition): boolean {
+  if (grant.id === transition.grantId) return true;
+  const { amount, effectiveAtMs, expiresAtMs, priority } = transition;
+  // A grant without a time took effect when it was booked.
+  const isSameStart = grant.effectiveAtMs === (effectiveAtMs ?? grant.createdAtMs);
+  const isSameEnd = grant.expiresAtMs === expiresAtMs;
+  return grant.amount === amount && grant.priority === priority && isSameStart && isSameEnd;
+}
+
+/** Revokes an amount, or all available credits where none is named. */
+export function revoke(batch: Batch, funds: Funds, transition: RevokeTransition): Outcomes["revoke"] {
   const earlier = findEarlier(batch, transition);
   if (earlier !== undefined) {
     if (!isRepetition(earlier, transition)) return { outcome: "reference_mismatch", first: earlier };
-    return { outcome: "revoked", adjustment: earlier, balance: { ...purse.balance }, repeated: true };
+    return { outcome: "revoked", adjustment: earlier, balance: { ...funds.balance }, repeated: true };
   }
   const { amount, grantId } = transition;
   if (amount !== null) assertAmount(amount);
-  const named = grantId === null ? null : purse.grants.get(grantId);
+  const named = grantId === null ? null : funds.grants.get(grantId);
   if (named === undefined) return { outcome: "unknown_grant" };
-  const most = revocableIn(purse, named);
+  const most = revocableIn(funds, named);
   if (amount !== null && amount > most) return { outcome: "excessive", most };
-  const draws = revokeFrom(purse, amount ?? most, named);
+  const draws = revokeFrom(funds, amount ?? most, named);
   const terms = { isAll: amount === null, grantId, amount: sumOf(draws), draws };
   const adjustment = { ...newAdjustment(batch, transition), ...terms };
   batch.adjustments.push(adjustment);
   recordBooking(batch, transition, adjustment);
-  return { outcome: "revoked", adjustment, balance: { ...purse.balance }, repeated: false };
+  return { outcome: "revoked", adjustment, balance: { ...funds.balance }, repeated: false };
 }
 
-/** Gives back what was spent: of the hold that is named, or of anything. */
-export function credit(batch: Batch, purse: Purse, transition: CreditTransition): Outcomes["credit"] {
+/** Refunds spent credits, of the named request or of any. */
+export function credit(batch: Batch, funds: Funds, transition: CreditTransition): Outcomes["credit"] {
   const earlier = findEarlier(batch, transition);
   if (earlier !== undefined) {
     if (!isRepetition(earlier, transition)) return { outcome: "reference_mismatch", first: earlier };
-    return { outcome: "credited", adjustment: earlier, balance: { ...purse.balance }, repeated: true };
+    return { outcome: "credited", adjustment: earlier, balance: { ...funds.balance }, repeated: true };
   }
   const { amount, holdId, organizationId, expiresAtMs } = transition;
   assertAmount(amount);
   const charged =
-    holdId === null ? { charged: purse.balance.spent, tokenId: null, isRunning: false } : chargedFor(batch, transition);
+    holdId === null ? { charged: funds.balance.spent, tokenId: null, isRunning: false } : chargedFor(batch, transition);
   if (charged === undefined) return { outcome: "missing" };
-  const most = minimum(purse.balance.spent, charged.charged);
+  const most = minimum(funds.balance.spent, charged.charged);
   if (amount > most || charged.isRunning) return { outcome: "excessive", most };
-  const draws = [giveCredit(purse, transition, batch.nowMs)];
-  purse.balance.spent -= amount;
+  const draws = [addCredit(funds, transition, batch.nowMs)];
+  funds.balance.spent -= amount;
   const { tokenId } = charged;
-  // The token may spend again what was charged to it wrongly.
+  // The refund also raises what the token may spend below its cap.
   const tokenBalance = tokenId === null ? undefined : tokenBalanceOf(batch, { organizationId, tokenId });
   if (tokenBalance !== undefined) tokenBalance.spent -= amount;
   const adjustment = { ...newAdjustment(batch, transition), amount, draws, holdId, tokenId, expiresAtMs };
   batch.adjustments.push(adjustment);
   recordBooking(batch, transition, adjustment);
-  return { outcome: "credited", adjustment, balance: { ...purse.balance }, repeated: false };
+  return { outcome: "credited", adjustment, balance: { ...funds.balance }, repeated: false };
 }
 
 /** Returns the charge of the named request less its credits, 0 while it runs. Undefined where there is none. */
@@ -75,8 +102,8 @@ function findEarlier(batch: Batch, transition: RevokeTransition | CreditTransiti
 }
 
 /**
- * Whether a transition is the one that made the adjustment, sent again: the same id, or the same reference and the same
- * terms. Its note says why and is not compared.
+ * Tells whether a transition repeats the one that made the adjustment: the same id, or the same reference and terms. Notes
+ * are not compared.
  */
 function isRepetition(row: AdjustmentRow, transition: RevokeTransition | CreditTransition): boolean {
   if (row.id === transition.adjustmentId) return true;

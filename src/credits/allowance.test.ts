@@ -14,11 +14,11 @@ test.each([
   ["from the 31st, in a leap year", "2027-12-31T00:00Z", "2028-02-29T00:00Z", ["2028-02-29T00:00", "2028-03-31T00:00"]],
   ["over the end of a year", "2026-11-21T23:59Z", "2027-01-01T00:00Z", ["2026-12-21T23:59", "2027-01-21T23:59"]],
   ["before the anchor", "2026-11-21T00:00Z", "2026-01-01T00:00Z", ["2026-11-21T00:00", "2026-12-21T00:00"]],
-])("a month %s", (_, anchor, time, period) => {
+])("The month is found %s.", (_, anchor, time, period) => {
   expect(iso(periodAt(at(anchor), at(time)))).toEqual(period);
 });
 
-test("months follow each other without a gap, and each is of its own day", () => {
+test("Months follow each other without a gap, each on its own day.", () => {
   const time = fc.integer({ min: at("1990-01-01"), max: at("2100-01-01") });
   fc.assert(
     fc.property(time, time, (anchorMs, offsetMs) => {
@@ -47,7 +47,7 @@ const allowance: AllowanceRow = {
   endedAtMs: null,
 };
 
-test("a month's grant lapses when the next one begins, unless it is said to stay", () => {
+test("A month's grant expires when the next one begins, where the allowance says so.", () => {
   const period = periodAt(allowance.anchorAtMs, at("2026-02-28T08:00Z"));
   expect(grantOfPeriod(allowance, period)).toEqual({
     kind: "grant",

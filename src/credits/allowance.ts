@@ -1,19 +1,19 @@
 import type { MicroCredits } from "./amount.ts";
 import type { GrantTransition } from "./books.ts";
 
-/** Credits that an organization is granted again every month. Times are milliseconds since 1970. */
+/** Monthly allowance of an organization. Times are milliseconds since 1970. */
 export interface AllowanceRow {
   organizationId: string;
   id: string;
   amount: MicroCredits;
   priority: number;
-  /** Whether what is left of a month's grant lapses when the next month begins. */
+  /** Whether the rest of a month's grant expires when the next month begins. */
   lapses: boolean;
-  /** What it is for; unique in its organization. */
+  /** Purpose; unique in its organization. */
   reference: string | null;
-  /** When the first month begins; the others begin on the same day of the month at the same time, in UTC. */
+  /** Beginning of the first month; the others begin on the same day of the month at the same time, in UTC. */
   anchorAtMs: number;
-  /** When the first month begins that no grant was made for. */
+  /** Beginning of the first month without a grant. */
   nextAtMs: number;
   createdAtMs: number;
   endedAtMs: number | null;
@@ -24,7 +24,7 @@ export interface Period {
   endMs: number;
 }
 
-/** The month that a time lies in, counted from the anchor; the first one for a time before it. */
+/** Returns the month that contains a time, counted from the anchor; the first one for an earlier time. */
 export function periodAt(anchorAtMs: number, atMs: number): Period {
   const [anchor, at] = [new Date(anchorAtMs), new Date(Math.max(atMs, anchorAtMs))];
   const years = at.getUTCFullYear() - anchor.getUTCFullYear();
@@ -33,7 +33,7 @@ export function periodAt(anchorAtMs: number, atMs: number): Period {
   return { startMs: monthAfter(anchorAtMs, months), endMs: monthAfter(anchorAtMs, months + 1) };
 }
 
-/** Of a month: made twice, by whomever, it is booked once. */
+/** Makes the grant of a month. Its id is fixed, so it is booked once, even by several processes. */
 export function grantOfPeriod(allowance: AllowanceRow, { startMs, endMs }: Period): GrantTransition {
   const { organizationId, id, amount, priority, lapses } = allowance;
   const day = new Date(startMs).toISOString().slice(0, 10);
@@ -51,7 +51,7 @@ export function grantOfPeriod(allowance: AllowanceRow, { startMs, endMs }: Perio
 
 const DAY_MS = 86_400_000;
 
-/** The same day of the month and time, or the last day of a month that is shorter. */
+/** Returns the same day and time of a later month, or the last day of a shorter month. */
 function monthAfter(anchorAtMs: number, months: number): number {
   const anchor = new Date(anchorAtMs);
   const [year, month] = [anchor.getUTCFullYear(), anchor.getUTCMonth() + months];

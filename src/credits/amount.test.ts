@@ -7,6 +7,7 @@ import {
   MICRO_CREDITS_MAX,
   parseCredits,
   parseDecimal,
+  usageReport,
 } from "./amount.ts";
 
 const NOT_DECIMALS = [
@@ -40,7 +41,7 @@ const decimals = fc
   }));
 
 describe("parseDecimal", () => {
-  test.each(NOT_DECIMALS)("refuses %j", (text) => {
+  test.each(NOT_DECIMALS)("The text %j is not a decimal.", (text) => {
     expect(parseDecimal(text, 6)).toBeUndefined();
   });
 
@@ -51,11 +52,11 @@ describe("parseDecimal", () => {
     ["0e-99", 0, 0n],
     ["12.5E+1", 0, 125n],
     ["007", 2, 700n],
-  ])("reads %s with %i digits as %s", (text, digits, value) => {
+  ])("The text %s with %i digits is %s.", (text, digits, value) => {
     expect(parseDecimal(text, digits)).toBe(value);
   });
 
-  test("is the least integer not below the exact number", () => {
+  test("The result is the least integer not below the exact number.", () => {
     fc.assert(
       fc.property(decimals, fc.integer({ min: 0, max: 40 }), ({ text, digits, exponent }, places) => {
         const parsed = parseDecimal(text, places) as bigint;
@@ -71,7 +72,7 @@ describe("parseDecimal", () => {
 });
 
 describe("parseCredits", () => {
-  test("reads what formatCredits writes", () => {
+  test("parseCredits reverses formatCredits.", () => {
     fc.assert(
       fc.property(amounts, (amount) => {
         expect(parseCredits(formatCredits(amount))).toBe(amount);
@@ -87,11 +88,11 @@ describe("parseCredits", () => {
     ["too large", "9000000001"],
     ["too large by its exponent", "1e99"],
     ["negative", "-1"],
-  ])("refuses what is %s", (_, text) => {
+  ])("An amount that is %s is refused.", (_, text) => {
     expect(parseCredits(text)).toBeUndefined();
   });
 
-  test("takes trailing zeros, exponents and the largest amount", () => {
+  test("Trailing zeros, exponents and the largest amount are accepted.", () => {
     expect(parseCredits("1.000000000000000000000000000000")).toBe(1_000_000n);
     expect(parseCredits("1e-6")).toBe(1n);
     expect(parseCredits("9000000000")).toBe(MICRO_CREDITS_MAX);
@@ -107,13 +108,13 @@ describe("formatCredits", () => {
     [12_500_000n, "12.5"],
     [-1_500_000n, "-1.5"],
     [-1n, "-0.000001"],
-  ])("writes %s as %s", (amount, text) => {
+  ])("The amount %s is formatted as %s.", (amount, text) => {
     expect(formatCredits(amount)).toBe(text);
   });
 });
 
 describe("creditsFromMicro", () => {
-  test("prints the exact decimal up to 2^33 credits", () => {
+  test("The number prints the exact decimal up to 2^33 credits.", () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 0n, max: 2n ** 33n * 1_000_000n }), (amount) => {
         const text = creditsFromMicro(amount).toString();
@@ -124,7 +125,7 @@ describe("creditsFromMicro", () => {
   });
 });
 
-test("ceilDivide is the least integer not below the quotient", () => {
+test("ceilDivide returns the least integer not below the quotient.", () => {
   fc.assert(
     fc.property(fc.bigInt({ min: 0n, max: 10n ** 40n }), fc.bigInt({ min: 1n, max: 10n ** 20n }), (a, b) => {
       const quotient = ceilDivide(a, b);
@@ -132,4 +133,25 @@ test("ceilDivide is the least integer not below the quotient", () => {
     }),
     { numRuns: 2_000 },
   );
+});
+
+test("A usage report states the balance in credits, without expired credits.", () => {
+  const balance = {
+    organizationId: "org_1",
+    granted: 100_000_000n,
+    available: 60_500_000n,
+    held: 9_000_000n,
+    spent: 20_499_986n,
+    expired: 10_000_014n,
+    nextChangeAtMs: null,
+  };
+  const report = usageReport(balance);
+  expect(report).toEqual({
+    object: "usage",
+    organization_id: "org_1",
+    creditsAvailable: 60.5,
+    creditsTotal: 89.999986,
+    creditsUsed: 20.499986,
+    creditsHeld: 9,
+  });
 });

@@ -1,3 +1,6 @@
+import type { Credits } from "../api/admin/organization.ts";
+import type { UsageReport } from "../api/usage.ts";
+
 /**
  * Amounts of credits. A credit is 1,000,000 micro-credits, and every amount in the books is an integer of
  * micro-credits. Prices are integers of pico-credits a token: a price of p credits per million tokens is p micro-credits,
@@ -8,7 +11,7 @@ export type PicoCredits = bigint;
 
 export const MICRO_PER_CREDIT = 1_000_000n;
 export const PICO_PER_MICRO = 1_000_000n;
-/** Largest amount the books take: a signed 64-bit integer, with room for a thousand of the largest to be summed. */
+/** Largest amount in the books: a signed 64-bit integer, with room for a thousand of the largest to be summed. */
 export const MICRO_CREDITS_MAX: MicroCredits = 9_000_000_000_000_000n;
 
 const DECIMAL = /^(\d{1,15})(?:\.(\d{1,30}))?(?:[eE]([+-]?\d{1,2}))?$/;
@@ -39,7 +42,7 @@ export function parseDecimal(text: string, digits: number): bigint | undefined {
   return ceilDivide(decimal.value * powerOfTen(digits), powerOfTen(decimal.scale));
 }
 
-/** Credits as a person types them ("12.5") to micro-credits; undefined when not a number, finer than a micro-credit, or too large. */
+/** Reads credits as a person types them ("12.5") in micro-credits; undefined when not a number, finer than a micro-credit, or too large. */
 export function parseCredits(text: string): MicroCredits | undefined {
   const decimal = readDecimal(text);
   if (decimal === undefined) return undefined;
@@ -50,12 +53,12 @@ export function parseCredits(text: string): MicroCredits | undefined {
   return amount <= MICRO_CREDITS_MAX ? amount : undefined;
 }
 
-/** Micro-credits as a number of credits, for JSON: the nearest double, which prints the exact decimal up to 2^33 credits. */
+/** Converts micro-credits to a number of credits, for JSON: the nearest double, which prints the exact decimal up to 2^33 credits. */
 export function creditsFromMicro(amount: MicroCredits): number {
   return Number(amount) / 1e6;
 }
 
-/** Micro-credits as an exact decimal text: "0.000014", "100". */
+/** Formats micro-credits as an exact decimal text: "0.000014", "100". */
 export function formatCredits(amount: MicroCredits): string {
   const sign = amount < 0n ? "-" : "";
   const absolute = amount < 0n ? -amount : amount;
@@ -67,11 +70,52 @@ export function powerOfTen(exponent: number): bigint {
   return 10n ** BigInt(exponent);
 }
 
-/** Division of non-negative integers, rounded up. */
+/** Divides non-negative integers, rounding up. */
 export function ceilDivide(dividend: bigint, divisor: bigint): bigint {
   return (dividend + divisor - 1n) / divisor;
 }
 
 export function minimum(a: bigint, b: bigint): bigint {
   return a < b ? a : b;
+}
+
+/** Throws RangeError for a negative amount, which is a defect of the caller. */
+export function assertAmount(amount: MicroCredits): void {
+  if (amount < 0n) throw new RangeError("an amount of credits is below 0");
+}
+
+interface BalanceAmounts {
+  granted: MicroCredits;
+  available: MicroCredits;
+  held: MicroCredits;
+  spent: MicroCredits;
+  expired: MicroCredits;
+}
+
+/** Formats a balance for the admin API: amounts in credits; the total excludes expired credits. */
+export function creditsOf(balance: BalanceAmounts): Credits {
+  return {
+    available: creditsFromMicro(balance.available),
+    held: creditsFromMicro(balance.held),
+    used: creditsFromMicro(balance.spent),
+    total: creditsFromMicro(balance.granted - balance.expired),
+  };
+}
+
+/** Formats a balance for `GET /v1/usage`: amounts in credits; the total excludes expired credits. */
+export function usageReport({ organizationId, ...amounts }: BalanceAmounts & { organizationId: string }): UsageReport {
+  const { available, total, used, held } = creditsOf(amounts);
+  return {
+    object: "usage",
+    organization_id: organizationId,
+    creditsAvailable: available,
+    creditsTotal: total,
+    creditsUsed: used,
+    creditsHeld: held,
+  };
+}
+
+/** Converts an amount of credits that a caller states; undefined if it is finer or larger than the ledger supports. */
+export function microCreditsOf(credits: number): MicroCredits | undefined {
+  return parseCredits(String(credits));
 }

@@ -46,7 +46,7 @@ describe("an audit entry", () => {
   };
   const entries = () => [...books.auditEntries.values()];
 
-  test("is written with the first booking, at its time and with the amount that was decided", () => {
+  test("The entry is written with the first booking, at its time and with its amount.", () => {
     books.bookOne(granting("g", auditOf("audit_1")));
     spend(2_000_000);
     books.nowMs += 10;
@@ -61,7 +61,7 @@ describe("an audit entry", () => {
     ]);
   });
 
-  test("is not written for a repetition, by id or by reference, in the same batch or in a later one", () => {
+  test("The entry is not written for a repetition, by id or by reference, in the same batch or in a later one.", () => {
     books.book([granting("g", auditOf("audit_1")), granting("g", auditOf("audit_1"))]);
     books.bookOne(granting("g2", auditOf("audit_2")));
     spend(2_000_000);
@@ -72,7 +72,7 @@ describe("an audit entry", () => {
     expect(entries().map(({ id }) => id)).toEqual(["audit_1", "audit_3", "audit_5"]);
   });
 
-  test("is not written for what is refused, nor where the transition carries none", () => {
+  test("The entry is not written for a refused booking, nor where the transition has none.", () => {
     books.bookOne({ ...granting("g", auditOf("audit_0")), reference: "other", audit: null });
     const { audit: _, ...unaudited } = granting("g2", auditOf("audit_0"));
     books.bookOne({ ...unaudited, amount: 1n });

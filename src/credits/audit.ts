@@ -1,6 +1,6 @@
 import { creditsFromMicro, formatCredits, type MicroCredits } from "./amount.ts";
 
-/** Anonymous: somebody who presented no valid token. */
+/** Kind of the person or process that made a change. Anonymous: without a valid token. */
 export type ActorKind = "operator" | "member" | "command" | "service" | "anonymous";
 
 /** A change, or a sign-in. Holds no secret. */
@@ -10,7 +10,7 @@ export interface AuditRow {
   /** Milliseconds since 1970. */
   madeAtMs: number;
   actorKind: ActorKind;
-  /** Id of the token that they came with. */
+  /** Id of the token that was presented. */
   actorId: string | null;
   address: string | null;
   requestId: string | null;
@@ -23,12 +23,12 @@ export interface AuditRow {
 }
 
 /**
- * Audit record of a booking that somebody asks for. Its id is made before the booking; its time, subject and amount come
- * from the decision.
+ * Audit record of a requested booking. Its id is made before the booking; its time, subject and amount come from the
+ * decision.
  */
 export interface BookingAudit
   extends Pick<AuditRow, "id" | "actorKind" | "actorId" | "address" | "requestId" | "action"> {
-  /** The terms that were asked for. The booked amount replaces its `amount`. */
+  /** The requested terms. The booked amount replaces `amount`. */
   after: Record<string, unknown>;
   /** How `after` states the amount in credits: as a number, or as decimal text. */
   amountAs: "number" | "text";
@@ -36,7 +36,7 @@ export interface BookingAudit
 
 /** A transition that can carry an audit record. */
 export interface Audited {
-  /** Written with the first booking, not with a repetition. Null or absent: the service books it by itself. */
+  /** Written with the first booking, not with a repetition. Null or absent for a booking of the service itself. */
   audit?: BookingAudit | null;
 }
 

@@ -8,41 +8,87 @@ import type {
   GrantTransition,
   HoldRow,
   IdempotencyKeyRow,
+  Outcome,
   RequestRow,
   RevokeTransition,
   TokenBalanceRow,
 } from "./books.ts";
-import type { BookRows, BookWrites } from "./decision.ts";
+import { type Funds, openFunds } from "./funds.ts";
 import { NameMap } from "./names.ts";
-import { openPurse, type Purse } from "./purse.ts";
 
-/** The state that a batch moves, by organization and id. */
+/** The rows that a batch needs, read under the locks of its balances. `names.ts` lists the rows that it names. */
+export interface BookRows {
+  nowMs: number;
+  balances: BalanceRow[];
+  /** Rows of the tokens of its transitions, holds and requests, and of the tokens whose caps these share. */
+  tokenBalances: TokenBalanceRow[];
+  /** Grants of those organizations that are pending or have credits remaining, that holds and requests draw on, or whose id or reference the batch names. */
+  grants: GrantRow[];
+  /** The open holds that the batch names, and those of the keys that it names. */
+  holds: HoldRow[];
+  /** The ended requests among those names. */
+  requests: RequestRow[];
+  /** The keys that the batch names, and those of its holds. */
+  keys: IdempotencyKeyRow[];
+  /** Adjustments whose id, or kind and reference, the batch names, and all adjustments of the requests above. */
+  adjustments: AdjustmentRow[];
+}
+
+/** The rows to write: each whole, in its new state, and at most once. */
+export interface BookWrites {
+  balances: BalanceRow[];
+  /** `held` and `spent` have changed. */
+  tokenBalances: TokenBalanceRow[];
+  newGrants: GrantRow[];
+  /** `remaining`, `revoked` and `state` have changed. */
+  changedGrants: GrantRow[];
+  newHolds: HoldRow[];
+  /** Expiry, owner and details have changed. */
+  renewedHolds: HoldRow[];
+  /** Holds that ended. */
+  removedHolds: { organizationId: string; holdId: string }[];
+  newRequests: RequestRow[];
+  /** Keys to insert, or to replace. */
+  keys: IdempotencyKeyRow[];
+  removedKeys: { organizationId: string; key: string }[];
+  newAdjustments: AdjustmentRow[];
+  /** Records of the bookings that this batch made first. */
+  newAuditEntries: AuditRow[];
+}
+
+export interface Decision {
+  /** One outcome for each transition, in their order. */
+  outcomes: Outcome[];
+  writes: BookWrites;
+}
+
+/** State of a batch while it is decided, by organization and id. */
 export interface Batch {
   nowMs: number;
   balances: Map<string, BalanceRow>;
   tokenBalances: NameMap<TokenBalanceRow>;
   grants: Map<string, GrantRow[]>;
-  /** Of the organizations that a transition has named so far. */
-  purses: Map<string, Purse>;
+  /** Funds of the organizations of the transitions so far. */
+  funds: Map<string, Funds>;
   /** Open holds. */
   holds: NameMap<HoldRow>;
   /** Ended requests. */
   requests: NameMap<RequestRow>;
-  /** Those of them that this batch ended. */
+  /** Requests that this batch ended. */
   newRequests: RequestRow[];
   keys: NameMap<IdempotencyKeyRow>;
   adjustments: AdjustmentRow[];
   newAuditEntries: AuditRow[];
 }
 
-/** Takes copies of what it may change. */
+/** Opens a batch on copies of the rows that it may change. */
 export function openBatch(rows: BookRows): Batch {
   const batch: Batch = {
     nowMs: rows.nowMs,
     balances: new Map(rows.balances.map((balance) => [balance.organizationId, balance])),
     tokenBalances: new NameMap(),
     grants: Map.groupBy(rows.grants, (grant) => grant.organizationId),
-    purses: new Map(),
+    funds: new Map(),
     holds: new NameMap(),
     requests: new NameMap(),
     newRequests: [],
@@ -57,26 +103,27 @@ export function openBatch(rows: BookRows): Batch {
   return batch;
 }
 
-export function purseOf(batch: Batch, organizationId: string): Purse | undefined {
-  const open = batch.purses.get(organizationId);
+/** Returns the funds of an organization; undefined where it does not exist. */
+export function fundsOf(batch: Batch, organizationId: string): Funds | undefined {
+  const open = batch.funds.get(organizationId);
   if (open !== undefined) return open;
   const balance = batch.balances.get(organizationId);
   if (balance === undefined) return undefined;
-  const purse = openPurse(balance, batch.grants.get(organizationId) ?? [], batch.nowMs);
-  batch.purses.set(organizationId, purse);
-  return purse;
+  const funds = openFunds(balance, batch.grants.get(organizationId) ?? [], batch.nowMs);
+  batch.funds.set(organizationId, funds);
+  return funds;
 }
 
 export function holdOf(batch: Batch, name: { organizationId: string; holdId: string }): HoldRow | undefined {
   return batch.holds.get(name.organizationId, name.holdId);
 }
 
-/** Adds a hold, or takes the place of the one with the same id. */
+/** Adds a hold, or replaces the one with the same id. */
 export function putHold(batch: Batch, row: HoldRow): void {
   batch.holds.set(row.organizationId, row.holdId, row);
 }
 
-/** Ends a request: its hold, where there is one, is removed. */
+/** Ends a request and removes its hold, if any. */
 export function endRequest(batch: Batch, row: RequestRow): void {
   batch.holds.delete(row.organizationId, row.holdId);
   batch.requests.set(row.organizationId, row.holdId, row);
@@ -87,19 +134,19 @@ export function requestOf(batch: Batch, name: { organizationId: string; holdId: 
   return batch.requests.get(name.organizationId, name.holdId);
 }
 
-/** The late settlement of a request that was recovered. */
+/** Returns the late settlement of a recovered request. */
 export function lateSettlementOf(batch: Batch, request: RequestRow): AdjustmentRow | undefined {
   return adjustmentsOf(batch, request).find(({ kind }) => kind === "late_settlement");
 }
 
-/** The whole charge of a request, its late settlement included. */
+/** Returns the whole charge of a request, including its late settlement. */
 export function chargeOf(batch: Batch, request: RequestRow): { charged: MicroCredits; shortfall: MicroCredits } {
   const late = lateSettlementOf(batch, request);
   const charged = request.cost + (late?.amount ?? 0n);
   return { charged, shortfall: request.shortfall + (late?.settlement?.shortfall ?? 0n) };
 }
 
-/** The sum of the credits that correct a request. */
+/** Returns the sum of the credits that correct a request. */
 export function creditedOf(batch: Batch, request: RequestRow): MicroCredits {
   const credits = adjustmentsOf(batch, request).filter(({ kind }) => kind === "credit");
   return credits.reduce((sum, { amount }) => sum + amount, 0n);
@@ -109,7 +156,7 @@ function adjustmentsOf({ adjustments }: Batch, { organizationId, holdId }: Reque
   return adjustments.filter((row) => row.holdId === holdId && row.organizationId === organizationId);
 }
 
-/** Adds the audit record of a booking that this batch makes first, where the transition carries one. */
+/** Adds the audit record of a transition, if any. */
 export function recordBooking(
   batch: Batch,
   { organizationId, audit }: GrantTransition | RevokeTransition | CreditTransition,
@@ -119,7 +166,7 @@ export function recordBooking(
   batch.newAuditEntries.push(auditRowOf(audit, { organizationId, subjectId, amount, madeAtMs: batch.nowMs }));
 }
 
-/** Of a token with a cap: where the cap is that it may share with other tokens. */
+/** Returns the row with the cap of a token, which it may share with other tokens; undefined for a token without a cap. */
 export function tokenBalanceOf(
   batch: Batch,
   { organizationId, tokenId }: { organizationId: string; tokenId: string },
@@ -128,19 +175,19 @@ export function tokenBalanceOf(
   const row = batch.tokenBalances.get(organizationId, tokenId);
   if (row === undefined || row.budgetId === null) return row;
   const shared = batch.tokenBalances.get(organizationId, row.budgetId);
-  if (shared === undefined) throw new Error(`the rows lack the cap that the token ${tokenId} shares`);
+  if (shared === undefined) throw new Error(`the cap that the token ${tokenId} shares is missing in the rows`);
   return shared;
 }
 
-/** The rows that have changed since they were read. */
+/** Returns the rows that have changed since they were read. */
 export function writesOf(batch: Batch, rows: BookRows): BookWrites {
   return {
-    ...writesOfPurses(batch),
+    ...writesOfFunds(batch),
     tokenBalances: changed(rows.tokenBalances, (row) => batch.tokenBalances.get(row.organizationId, row.tokenId)),
     ...writesOfHolds(batch, rows.holds),
     newRequests: batch.newRequests,
     ...writesOfKeys(batch, rows.keys),
-    newAdjustments: [...batch.adjustments.slice(rows.adjustments.length), ...lapsesOf(batch)],
+    newAdjustments: [...batch.adjustments.slice(rows.adjustments.length), ...expiriesOf(batch)],
     newAuditEntries: batch.newAuditEntries,
   };
 }
@@ -163,26 +210,26 @@ function writesOfHolds(
   return writes;
 }
 
-/** The expired amount of an organization only grows, so that it makes a unique id. */
-function lapsesOf({ purses, nowMs }: Batch): AdjustmentRow[] {
+/** The expired amount of an organization only grows, so it makes a unique id. */
+function expiriesOf({ funds, nowMs }: Batch): AdjustmentRow[] {
   const terms = { isAll: false, grantId: null, holdId: null, tokenId: null, settlement: null };
   const noted = { ...terms, reference: null, note: null, madeAtMs: nowMs };
-  return [...purses].flatMap(([organizationId, { lapses }]) =>
-    lapses.map(({ grantId, amount, expired, dueAtMs }) => {
+  return [...funds].flatMap(([organizationId, { expiries }]) =>
+    expiries.map(({ grantId, amount, expired, dueAtMs }) => {
       const draws = [{ grantId, amount }];
       return { organizationId, id: `lapse_${expired}`, kind: "lapse", amount, draws, expiresAtMs: dueAtMs, ...noted };
     }),
   );
 }
 
-function writesOfPurses(batch: Batch): Pick<BookWrites, "balances" | "newGrants" | "changedGrants"> {
-  const writes: ReturnType<typeof writesOfPurses> = { balances: [], newGrants: [], changedGrants: [] };
-  for (const [organizationId, purse] of batch.purses) {
-    assertBalanced(purse.balance);
+function writesOfFunds(batch: Batch): Pick<BookWrites, "balances" | "newGrants" | "changedGrants"> {
+  const writes: ReturnType<typeof writesOfFunds> = { balances: [], newGrants: [], changedGrants: [] };
+  for (const [organizationId, funds] of batch.funds) {
+    assertBalanced(funds.balance);
     const before = batch.balances.get(organizationId);
-    if (before === undefined || differs(before, purse.balance)) writes.balances.push(purse.balance);
+    if (before === undefined || differs(before, funds.balance)) writes.balances.push(funds.balance);
     const grantsBefore = new Map(batch.grants.get(organizationId)?.map((grant) => [grant.id, grant]));
-    for (const grant of purse.grants.values()) {
+    for (const grant of funds.grants.values()) {
       const grantBefore = grantsBefore.get(grant.id);
       if (grantBefore === undefined) writes.newGrants.push(grant);
       else if (differs(grantBefore, grant)) writes.changedGrants.push(grant);
@@ -214,5 +261,5 @@ function assertBalanced(balance: BalanceRow): void {
   const { organizationId, granted, available, held, spent, expired } = balance;
   const whole = granted === available + held + spent + expired;
   if (whole && [available, held, spent, expired].every((amount) => amount >= 0n)) return;
-  throw new Error(`the batch would leave the balance of ${organizationId} broken`);
+  throw new Error(`the batch would leave the balance of ${organizationId} inconsistent`);
 }

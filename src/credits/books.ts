@@ -13,17 +13,17 @@ export interface BalanceRow {
   held: MicroCredits;
   spent: MicroCredits;
   expired: MicroCredits;
-  /** When a grant next takes effect or lapses; null when none will. */
+  /** When a grant next takes effect or expires; null when none will. */
   nextChangeAtMs: number | null;
 }
 
-/** Of a token with a credit cap; locked after the balances. What is spent may pass the cap: a settlement is never refused. */
+/** Balance of a token with a credit cap; locked after the balances. The spent amount may exceed the cap: a settlement is never refused. */
 export interface TokenBalanceRow {
   organizationId: string;
   tokenId: string;
   /**
-   * The token that this one goes back to by rotations, in whose row the cap is that all of them share: nothing is booked
-   * in this one. Null: it has its own.
+   * The token that this one was rotated from, whose row has the cap that they share: nothing is booked in this row. Null:
+   * the token has a cap of its own.
    */
   budgetId: string | null;
   cap: MicroCredits;
@@ -35,12 +35,12 @@ export interface TokenBalanceRow {
 export interface GrantRow {
   organizationId: string;
   id: string;
-  /** A `credit` holds what was given back of what had been spent: it is not counted as granted again. */
+  /** A `credit` is a refund of spent credits: it is not counted as granted again. */
   source: "grant" | "credit";
   amount: MicroCredits;
-  /** What was taken back of it by revocations. */
+  /** Revoked part of the amount. */
   revoked: MicroCredits;
-  /** What is neither held nor spent nor lapsed of it: 0 while pending, so that what remains of all grants is what is available. */
+  /** Part that is neither held nor spent nor expired: 0 while pending, so that the sum over all grants is the available amount. */
   remaining: MicroCredits;
   state: "pending" | "active" | "lapsed";
   effectiveAtMs: number;
@@ -160,15 +160,15 @@ export interface AdjustmentRow {
   /** Signed for a late settlement: the difference to the cost that the request was charged. */
   amount: MicroCredits;
   /**
-   * Revoked or lapsed: from these grants. Credited: to the grant that was made for it. Late settlement: signed, below 0
+   * Revoked or expired: from these grants. Credited: to the grant that was made for it. Late settlement: signed, below 0
    * where it returned to the grant.
    */
   draws: Draw[];
-  /** Whether a revocation asked for everything that was available, and not for an amount. */
+  /** Whether a revocation named no amount, but all available credits. */
   isAll: boolean;
   /** The grant that a revocation named. */
   grantId: string | null;
-  /** Credit: when the rest of it expires. Lapse: when it was due. */
+  /** Expiry of a credit, or the time at which an expiry was due. */
   expiresAtMs: number | null;
   /** The request that a credit or a late settlement corrects. */
   holdId: string | null;
@@ -191,7 +191,7 @@ export interface LateSettlement {
   trace: Trace | null;
 }
 
-/** Reported by the provider, counted by us, cut at the bound of the hold, or estimated where output is not visible. */
+/** Reported by the provider, counted by the service, limited to the bound of the hold, or estimated where output is not visible. */
 export type EventBasis = "reported" | "counted" | "bounded" | "estimated";
 export type EventEnd = "complete" | "client_left" | "upstream_failed" | "timed_out" | "recovered";
 export type RequestEnd = EventEnd | "released";
@@ -200,17 +200,17 @@ export function endedStateOf(end: RequestEnd): EndedState {
   return end === "released" || end === "recovered" ? end : "charged";
 }
 
-/** A request's claim to be the first with its key. */
+/** Claim of a request to be the first with its idempotency key. */
 export interface IdempotencyClaim {
   key: string;
-  /** Of the request's body: the same key with another body is refused. */
+  /** Hash of the request's body: the same key with another body is refused. */
   fingerprint: string;
   keepMs: number;
 }
 
 /**
- * A hold takes what is available between `least` and `most`, at most what its token's cap leaves, or nothing. A key that
- * was used before is looked at first: then nothing is held.
+ * Reserves the available amount between `least` and `most`, at most the rest of the token's cap, or nothing. A key that was
+ * used before takes precedence: then nothing is held.
  */
 export interface HoldTransition {
   kind: "hold";
@@ -223,13 +223,13 @@ export interface HoldTransition {
   idempotency?: IdempotencyClaim | null;
 }
 /**
- * Lengthens a hold's life and leaves a checkpoint: what an expiry would charge, at `facts.prices`. A hold that the store
- * lost is made again, as far as credits reach.
+ * Extends a hold's life and stores a checkpoint: the charge of an expiry, at `facts.prices`. A hold that the store lost is
+ * made again, as far as credits are available.
  */
 export interface RenewTransition {
   kind: "renew";
   facts: HoldFacts;
-  /** What was held. */
+  /** Amount held. */
   amount: MicroCredits;
   /** Delivered so far: the input, and what was streamed to the client. */
   tokens: TokenCounts;
@@ -248,8 +248,8 @@ export interface SettleTransition {
   trace?: Trace | null;
 }
 /**
- * Returns everything that was held, and frees the idempotency key. Where there is no hold, the request is recorded as
- * released, so that a hold that arrives later is refused.
+ * Returns the whole hold, and frees the idempotency key. Without a hold, the request is recorded as released, so that a
+ * hold that arrives later is refused.
  */
 export interface ReleaseTransition {
   kind: "release";
@@ -263,11 +263,11 @@ export interface ExpireTransition {
   holdId: string;
   claim?: HoldClaim;
 }
-/** A sighting of a hold that nobody renews: it is kept where that is no longer so. */
+/** State of a hold that is no longer renewed, as the sweeper read it: the hold is kept where it has changed since. */
 export interface HoldClaim {
   owner: string;
   expiresAtMs: number;
-  /** How long it must be past its expiry by the store's clock; null: it need not be. */
+  /** Time since its expiry that is required by the store's clock; null: none. */
   afterExpiryMs: number | null;
 }
 export interface GrantTransition extends Audited {
@@ -281,35 +281,35 @@ export interface GrantTransition extends Audited {
   priority: number;
   reference: string | null;
 }
-/** Takes back credits that are neither held nor spent, in the order in which grants are drawn down: all of `amount` or nothing. */
+/** Revokes credits that are neither held nor spent, in the order in which grants are drawn down: all of `amount` or nothing. */
 export interface RevokeTransition extends Audited {
   kind: "revoke";
   organizationId: string;
   adjustmentId: string;
-  /** Null: all that is available, which may be 0. */
+  /** Null: all available credits, which may be 0. */
   amount: MicroCredits | null;
-  /** Null: of every grant in force. Named, also of one that has not taken effect yet. */
+  /** Null: from every active grant. A named grant may also be pending. */
   grantId: string | null;
   reference: string | null;
   note: string | null;
 }
 /**
- * Gives back what was spent, at most what was: all of it or nothing. What is given back is a grant of its own, whose id is
- * the adjustment's: the grants that it was drawn from may have lapsed.
+ * Refunds spent credits: all of `amount` or nothing. The refund is a grant of its own, whose id is the adjustment's: the
+ * grants that the credits were drawn from may have expired.
  */
 export interface CreditTransition extends Audited {
   kind: "credit";
   organizationId: string;
   adjustmentId: string;
   amount: MicroCredits;
-  /** The hold whose charge it corrects; null: goodwill. */
+  /** The request whose charge is corrected; null: goodwill. */
   holdId: string | null;
   expiresAtMs: number | null;
   priority: number;
   reference: string | null;
   note: string | null;
 }
-/** Applies what is due (grants that take effect or lapse) and tells the balance. */
+/** Activates and expires the grants that are due, and returns the balance. */
 export interface RefreshTransition {
   kind: "refresh";
   organizationId: string;
@@ -327,9 +327,9 @@ export type Transition =
 
 export type HoldOutcome =
   | { outcome: "held"; amount: MicroCredits; available: MicroCredits }
-  /** The credits are gone: not even with every running request's hold given back would they reach. */
+  /** The credits would not suffice even if every running request returned its hold. */
   | ({ outcome: "insufficient" } & Shortage)
-  /** Running requests hold what is missing. */
+  /** Running requests hold the missing amount. */
   | ({ outcome: "busy"; held: MicroCredits } & Shortage)
   /** A hold of this id ended before. */
   | Ended
@@ -338,14 +338,14 @@ export type HoldOutcome =
 export interface Shortage {
   limitedBy: "organization" | "token";
   available: MicroCredits;
-  /** What the request could have had: what is available, at most what its token's cap leaves. */
+  /** Amount that the request could have held: the available credits, at most the rest of its token's cap. */
   reach: MicroCredits;
 }
-/** What became of the first request with the key. */
+/** State of the first request with the key. */
 export type KeyOutcome =
   | { outcome: "replayed"; answer: string; charged: MicroCredits; available: MicroCredits }
   | { outcome: "in_progress" }
-  /** It ended without an answer that could be given again. */
+  /** It ended without a stored answer. */
   | { outcome: "interrupted" }
   /** It had another body. */
   | { outcome: "mismatch" };
@@ -369,7 +369,7 @@ export type GrantTerms = Pick<GrantRow, "id" | "amount" | "effectiveAtMs" | "exp
 export type AdjustmentMismatch = { outcome: "reference_mismatch"; first: AdjustmentRow };
 export type RevokeOutcome =
   | { outcome: "revoked"; adjustment: AdjustmentRow; balance: BalanceRow; repeated: boolean }
-  /** More than is available, or than is left of the grant. */
+  /** More than is available, or than remains of the grant. */
   | { outcome: "excessive"; most: MicroCredits }
   | AdjustmentMismatch
   | { outcome: "unknown_grant" };

@@ -24,40 +24,37 @@ import {
   type SettleTransition,
   type Trace,
 } from "./books.ts";
-import { assertCounts } from "./checks.ts";
-import { mergeDraws, splitDraws, sumOf } from "./draws.ts";
-import { emptyHold, endedRequest, unreserve } from "./holds.ts";
-import { keepAnswer } from "./keys.ts";
-import { NO_TOKENS, priceOf, TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "./price.ts";
-import { type Purse, putBack, take } from "./purse.ts";
+import { type Funds, mergeDraws, returnDraws, splitDraws, sumOf, take } from "./funds.ts";
+import { emptyHold, endedRequest, storeAnswer, unreserve } from "./holds.ts";
+import { assertCounts, NO_TOKENS, priceOf, TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "./price.ts";
 
-/** Charges a request. Never refused: what the credits do not cover is recorded as shortfall. */
-export function settle(batch: Batch, purse: Purse, transition: SettleTransition): SettleOutcome {
+/** Charges a request. Never refused: the part that the credits do not cover is recorded as shortfall. */
+export function settle(batch: Batch, funds: Funds, transition: SettleTransition): SettleOutcome {
   const { facts, answer } = transition;
   const open = holdOf(batch, facts);
   const earlier = open === undefined ? requestOf(batch, facts) : undefined;
   if (earlier?.end === "released") return { outcome: "released" };
   let isNew = false;
   if (earlier === undefined) {
-    // A hold that was lost with its database is charged like one that reserved nothing.
-    charge(batch, purse, open ?? emptyHold(facts, batch.nowMs), { ...facts, trace: null, ...transition });
+    // A hold that the store lost is charged like one that reserved nothing.
+    charge(batch, funds, open ?? emptyHold(facts, batch.nowMs), { ...facts, trace: null, ...transition });
     isNew = true;
   } else if (earlier.end === "recovered" && lateSettlementOf(batch, earlier) === undefined) {
-    settleLate(batch, purse, earlier, transition);
+    settleLate(batch, funds, earlier, transition);
     isNew = true;
   }
   const request = requestOf(batch, facts);
-  if (request === undefined) throw new Error("a settlement left no request");
-  if (isNew && typeof answer === "string") keepAnswer(batch, facts, request.idempotencyKey, answer);
-  return { outcome: "charged", ...chargeOf(batch, request), available: purse.balance.available };
+  if (request === undefined) throw new Error("the settlement made no request");
+  if (isNew && typeof answer === "string") storeAnswer(batch, facts, request.idempotencyKey, answer);
+  return { outcome: "charged", ...chargeOf(batch, request), available: funds.balance.available };
 }
 
-/** Charges an open hold that is past its life at its checkpoint. */
-export function expire(batch: Batch, purse: Purse, transition: ExpireTransition): Outcomes["expire"] {
+/** Charges an expired open hold at its checkpoint. */
+export function expire(batch: Batch, funds: Funds, transition: ExpireTransition): Outcomes["expire"] {
   const open = holdOf(batch, transition);
   if (open !== undefined) {
     if (!isEnded(open, transition.claim, batch.nowMs)) return { outcome: "kept", state: "open" };
-    charge(batch, purse, open, { ...open.details, basis: "counted", end: "recovered", trace: null });
+    charge(batch, funds, open, { ...open.details, basis: "counted", end: "recovered", trace: null });
   }
   const request = requestOf(batch, transition);
   if (request === undefined) return { outcome: "missing" };
@@ -66,7 +63,7 @@ export function expire(batch: Batch, purse: Purse, transition: ExpireTransition)
   return { outcome: "expired", charged: request.cost, shortfall: request.shortfall };
 }
 
-/** The claim is tested on the locked row: a renewal may have come since it was made. */
+/** Tests a claim on the locked row: the hold may have been renewed since the claim was made. */
 function isEnded(open: HoldRow, claim: HoldClaim | undefined, nowMs: number): boolean {
   if (claim === undefined) return open.expiresAtMs <= nowMs;
   if (open.owner !== claim.owner || open.expiresAtMs !== claim.expiresAtMs) return false;
@@ -83,29 +80,29 @@ interface Charge {
 }
 
 /**
- * Ends a request with a charge. The amount held covers the cost first; the rest of it returns to its grants, the last one
- * drawn first; what is missing is drawn from what is available; what is not available is the shortfall.
+ * Ends a request with a charge. The held amount covers the cost first, and its rest returns to its grants, the last one
+ * drawn first. A missing amount is drawn from the available credits; the part that they do not cover is the shortfall.
  */
-function charge(batch: Batch, purse: Purse, row: HoldRow, charge: Charge): void {
+function charge(batch: Batch, funds: Funds, row: HoldRow, charge: Charge): void {
   const { upstream, prices, tokens, basis, end, trace } = charge;
   const price = priceOf(assertCounts(tokens), prices);
-  unreserve(batch, purse, row);
-  const { taken, returned } = redraw(batch, purse, row.draws, price);
+  unreserve(batch, funds, row);
+  const { taken, returned } = redraw(batch, funds, row.draws, price);
   const draws = mergeDraws(splitDraws(row.draws, price).front, taken);
   const cost = row.amount + sumOf(taken) - sumOf(returned);
   const ended = { route: { upstream, prices }, tokens: { ...tokens }, cost, shortfall: price - cost, draws };
   const request = endedRequest(batch, row, { ...ended, basis, end, trace });
-  spend(batch, purse, request, cost);
+  spend(batch, funds, request, cost);
   endRequest(batch, request);
 }
 
-/** Books the difference between what a recovered request used and what it was charged at its checkpoint. */
-function settleLate(batch: Batch, purse: Purse, request: RequestRow, transition: SettleTransition): void {
+/** Books the difference between the price of a recovered request and its charge at its checkpoint. */
+function settleLate(batch: Batch, funds: Funds, request: RequestRow, transition: SettleTransition): void {
   const { facts, tokens, basis, end, trace = null } = transition;
   const { organizationId, holdId, tokenId } = request;
   const { upstream, prices } = facts;
-  const price = atLeast(priceOf(assertCounts(tokens), prices), refunded(batch, purse, request));
-  const { taken, returned } = redraw(batch, purse, request.draws, price);
+  const price = atLeast(priceOf(assertCounts(tokens), prices), refunded(batch, funds, request));
+  const { taken, returned } = redraw(batch, funds, request.draws, price);
   const amount = sumOf(taken) - sumOf(returned);
   const shortfall = price - request.cost - amount - request.shortfall;
   const differences = { tokens: differenceOf(tokens, request.tokens), shortfall };
@@ -119,34 +116,34 @@ function settleLate(batch: Batch, purse: Purse, request: RequestRow, transition:
     madeAtMs: batch.nowMs,
     settlement: { upstream, prices, ...differences, basis, end, trace },
   };
-  spend(batch, purse, request, amount);
+  spend(batch, funds, request, amount);
   batch.adjustments.push(adjustment);
 }
 
-/** Returns what draws exceed a cost by, or takes what they lack of it as far as credits are available. */
+/** Returns the excess of draws over a cost, or draws the missing amount as far as credits are available. */
 function redraw(
   batch: Batch,
-  purse: Purse,
+  funds: Funds,
   draws: readonly Draw[],
   cost: MicroCredits,
 ): { taken: Draw[]; returned: Draw[] } {
   const { front, rest: returned } = splitDraws(draws, cost);
-  putBack(purse, returned, batch.nowMs);
-  const taken = take(purse, minimum(cost - sumOf(front), purse.balance.available));
+  returnDraws(funds, returned, batch.nowMs);
+  const taken = take(funds, minimum(cost - sumOf(front), funds.balance.available));
   return { taken, returned };
 }
 
-function spend(batch: Batch, purse: Purse, request: RequestRow, amount: MicroCredits): void {
-  purse.balance.spent += amount;
+function spend(batch: Batch, funds: Funds, request: RequestRow, amount: MicroCredits): void {
+  funds.balance.spent += amount;
   const tokenBalance = tokenBalanceOf(batch, request);
   if (tokenBalance !== undefined) tokenBalance.spent += amount;
 }
 
 /**
- * The part of a recovered request's charge that credits returned already: its late settlement does not return it again.
- * Otherwise an organization could be given more than it ever paid.
+ * Returns the part of a recovered request's charge that credits have refunded: its late settlement must not refund it again,
+ * or an organization could receive more than it paid.
  */
-function refunded(batch: Batch, { balance }: Purse, request: RequestRow): MicroCredits {
+function refunded(batch: Batch, { balance }: Funds, request: RequestRow): MicroCredits {
   return atLeast(creditedOf(batch, request), request.cost - balance.spent);
 }
 

@@ -174,7 +174,7 @@ function refreshAll(): Transition[] {
 
 describe("a random history of the books", () => {
   test(
-    "equals a heap of coins at every step",
+    "The books equal a model of coins at every step.",
     () => {
       fc.assert(
         fc.property(histories({ minMs: 0, maxMs: 50 }), (steps) => {
@@ -207,7 +207,7 @@ describe("a random history of the books", () => {
   );
 
   test(
-    "keeps the invariants and the arrows of holds, even where the clock goes back",
+    "The invariants and the state transitions of holds are preserved, even where the clock goes back.",
     () => {
       fc.assert(
         fc.property(histories({ minMs: -40, maxMs: 60 }), (steps) => {
@@ -235,7 +235,7 @@ describe("a random history of the books", () => {
   );
 
   test(
-    "comes to the same in batches of N as in N batches of one",
+    "Batches of N have the same result as N batches of one.",
     () => {
       fc.assert(
         fc.property(histories({ minMs: -40, maxMs: 60 }), (steps) => {
@@ -256,7 +256,7 @@ describe("a random history of the books", () => {
   );
 
   test(
-    "gives the first outcome to a transition repeated, at once and in one batch, and books nothing more",
+    "A repeated transition returns the first outcome and books nothing, in the same batch or a later one.",
     () => {
       fc.assert(
         fc.property(histories({ minMs: 0, maxMs: 50 }), (steps) => {

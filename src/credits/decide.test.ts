@@ -55,7 +55,7 @@ function expireWithCheckpoint(holdId: string, tokens: Partial<TokenCounts>) {
 }
 
 describe("hold", () => {
-  test("takes what is available between least and most", () => {
+  test("A hold reserves the available amount between least and most.", () => {
     grant("g", 50n);
     expect(books.bookOne(holding("a", 10n, 30n))).toEqual({ outcome: "held", amount: 30n, available: 20n });
     expect(books.bookOne(holding("b", 10n, 30n))).toEqual({ outcome: "held", amount: 20n, available: 0n });
@@ -63,7 +63,7 @@ describe("hold", () => {
     expect(balance()).toMatchObject({ granted: 50n, available: 0n, held: 50n });
   });
 
-  test("tells credits that are held from credits that are gone, and takes nothing from those after it", () => {
+  test("A refused hold distinguishes held from missing credits, and takes nothing from later ones.", () => {
     grant("g", 50n);
     const outcomes = books.book([holding("a", 40n), holding("b", 50n), holding("c", 51n), holding("d", 10n)]);
     expect(outcomes).toEqual([
@@ -75,7 +75,7 @@ describe("hold", () => {
     expect([...books.holds.values()].map(({ holdId }) => holdId)).toEqual(["a", "d"]);
   });
 
-  test("is never made twice, nor after its end", () => {
+  test("A hold is not made twice, nor after its end.", () => {
     grant("g", 50n);
     books.bookOne(holding("a", 10n));
     expect(books.bookOne(holding("a", 30n))).toEqual({ outcome: "held", amount: 10n, available: 40n });
@@ -84,7 +84,7 @@ describe("hold", () => {
     expect(balance()).toMatchObject({ available: 50n, held: 0n });
   });
 
-  test("draws on grants by priority, expiry, id", () => {
+  test("A hold draws on grants by priority, expiry and id.", () => {
     grant("g1", 10n, { priority: 1 });
     grant("g5", 10n);
     grant("g4", 10n);
@@ -96,12 +96,12 @@ describe("hold", () => {
     expect(row("a")?.draws.at(-1)).toEqual({ grantId: "g1", amount: 5n });
   });
 
-  test("refuses an amount below 0", () => {
+  test("A hold of an amount below 0 is refused.", () => {
     expect(() => books.bookOne(holding("a", -1n))).toThrow(RangeError);
     expect(() => grant("g", -1n)).toThrow(RangeError);
   });
 
-  test("of an unknown organization says so", () => {
+  test("A hold of an unknown organization is refused.", () => {
     const facts = { ...factsOf("a"), organizationId: "org_2" };
     expect(books.bookOne({ ...holding("a", 0n), facts })).toEqual({ outcome: "unknown_organization" });
     expect(books.holds.size).toBe(0);
@@ -109,7 +109,7 @@ describe("hold", () => {
 });
 
 describe("settle", () => {
-  test("charges what was used and gives the rest back to the grants drawn last", () => {
+  test("A settlement charges the usage and returns the rest to the grants drawn last.", () => {
     grant("g1", 10n);
     grant("g2", 40n);
     books.bookOne(holding("a", 30n));
@@ -125,7 +125,7 @@ describe("settle", () => {
     expect(balance()).toMatchObject({ available: 37n, held: 0n, spent: 13n });
   });
 
-  test("draws a cost above the hold from what is available, and records what is not there", () => {
+  test("A settlement draws a cost above the hold from the available credits, and records the shortfall.", () => {
     grant("g", 50n);
     books.book([holding("a", 10n), holding("b", 20n)]);
     const outcome = books.bookOne(settling("a", { input: 35 }));
@@ -134,7 +134,7 @@ describe("settle", () => {
     expect(balance()).toMatchObject({ available: 0n, held: 20n, spent: 30n });
   });
 
-  test("charges at the prices of the route that was taken, and writes those down", () => {
+  test("A settlement charges and records the prices of the route that was taken.", () => {
     grant("g", 50n);
     books.bookOne(holding("a", 30n));
     const prices = { ...FREE, input: 3_000_000n };
@@ -144,7 +144,7 @@ describe("settle", () => {
     expect(event("a", 0)).toMatchObject({ cost: 15n, upstream: "azure/gpt", prices });
   });
 
-  test("repeated gives its first outcome", () => {
+  test("A repeated settlement returns its first outcome.", () => {
     grant("g", 50n);
     books.bookOne(holding("a", 30n));
     const first = books.bookOne(settling("a", { input: 5 }));
@@ -152,7 +152,7 @@ describe("settle", () => {
     expect(books.events.size).toBe(1);
   });
 
-  test("of a released hold books nothing", () => {
+  test("A settlement of a released hold books nothing.", () => {
     grant("g", 50n);
     books.book([holding("a", 30n)]);
     books.bookOne(releasing("a"));
@@ -160,19 +160,19 @@ describe("settle", () => {
     expect(books.events.size).toBe(0);
   });
 
-  test("of a hold that was lost with its database charges it", () => {
+  test("A settlement of a hold that the store lost charges it.", () => {
     grant("g", 10n);
     const outcome = books.bookOne(settling("a", { input: 12 }));
     expect(outcome).toEqual({ outcome: "charged", charged: 10n, shortfall: 2n, available: 0n });
     expect(row("a")).toMatchObject({ state: "charged", amount: 0n, charged: 10n, shortfall: 2n });
   });
 
-  test.each([-1, 1.5, Number.NaN, 2 ** 53])("refuses %d tokens", (input) => {
+  test.each([-1, 1.5, Number.NaN, 2 ** 53])("A settlement of %d tokens is refused.", (input) => {
     grant("g", 10n);
     expect(() => books.bookOne(settling("a", { input }))).toThrow(RangeError);
   });
 
-  test("writes one row of a hold that is made and ended in one batch", () => {
+  test("A hold that is made and ended in one batch writes one row.", () => {
     grant("g", 10n);
     const outcomes = books.book([holding("a", 8n), settling("a", { input: 3 }), releasing("a")]);
     expect(outcomes.map(({ outcome }) => outcome)).toEqual(["held", "charged", "charged"]);
@@ -182,7 +182,7 @@ describe("settle", () => {
 });
 
 describe("expire", () => {
-  test("with a claim ends a hold that is as it was claimed, and no other", () => {
+  test("An expiry with a claim ends only a hold that has not changed since the claim.", () => {
     grant("g", 50n);
     const kept = { outcome: "kept", state: "open" };
     for (const holdId of ["a", "b"]) books.bookOne(holding(holdId, 10n));
@@ -201,7 +201,7 @@ describe("expire", () => {
     expect(books.bookOne(claiming("b", { afterExpiryMs: 50 }))).toMatchObject({ outcome: "expired" });
   });
 
-  test("keeps a hold that was renewed or ended", () => {
+  test("An expiry keeps a hold that was renewed or ended.", () => {
     grant("g", 50n);
     books.book([holding("a", 10n), holding("b", 10n)]);
     books.nowMs += 100;
@@ -213,7 +213,7 @@ describe("expire", () => {
     ]);
   });
 
-  test("charges the checkpoint", () => {
+  test("An expiry charges the checkpoint.", () => {
     grant("g", 50n);
     books.bookOne(holding("a", 30n));
     const outcome = expireWithCheckpoint("a", { input: 3, output: 2 });
@@ -226,7 +226,7 @@ describe("expire", () => {
     ["more", { input: 3, output: 6 }, 8n, { available: 35n, spent: 15n }, { input: 0, output: 4 }],
     ["less", { input: 2, output: 1 }, -3n, { available: 46n, spent: 4n }, { input: -1, output: -1 }],
     ["the same", { input: 3, output: 2 }, 0n, { available: 43n, spent: 7n }, { input: 0, output: 0 }],
-  ])("is followed once by the difference of a late settlement for %s", (_, used, difference, left, tokens) => {
+  ])("A late settlement for %s books the difference once.", (_, used, difference, left, tokens) => {
     grant("g", 50n);
     books.bookOne(holding("a", 30n));
     expireWithCheckpoint("a", { input: 3, output: 2 });
@@ -245,7 +245,7 @@ describe("expire", () => {
     expect(books.events.size).toBe(2);
   });
 
-  test("leaves a shortfall that a late settlement mends as far as it can", () => {
+  test("A late settlement reduces the shortfall of an expiry as far as credits are available.", () => {
     grant("g", 10n);
     books.bookOne(holding("a", 10n));
     expect(expireWithCheckpoint("a", { input: 14 })).toEqual({ outcome: "expired", charged: 10n, shortfall: 4n });
@@ -261,7 +261,7 @@ describe("credits", () => {
     return books.bookOne({ kind: "credit", organizationId: ORGANIZATION, adjustmentId, amount, holdId, ...terms });
   };
 
-  test("of an expired hold are not given a second time by its late settlement", () => {
+  test("A late settlement does not refund credits of its request again.", () => {
     grant("g", 100n);
     books.book([holding("a", 40n), holding("b", 50n)]);
     books.bookOne(settling("b", { input: 50 }));
@@ -272,7 +272,7 @@ describe("credits", () => {
     expect(balance()).toMatchObject({ granted: 100n, available: 50n, held: 0n, spent: 50n });
   });
 
-  test("for no hold bound what a late settlement gives back, too", () => {
+  test("Goodwill credits bound the refund of a late settlement as well.", () => {
     grant("g", 100n);
     books.bookOne(holding("a", 40n));
     expireWithCheckpoint("a", { input: 40 });
@@ -282,7 +282,7 @@ describe("credits", () => {
     expect(credit("d", 1n)).toEqual({ outcome: "excessive", most: 0n });
   });
 
-  test("are drawn on in their order, by their own end and priority", () => {
+  test("Credits are drawn down in the order of their own expiry and priority.", () => {
     grant("g", 20n, { priority: 1 });
     books.bookOne(settling("a", { input: 8 }));
     credit("c", 5n);
@@ -294,8 +294,8 @@ describe("credits", () => {
   });
 });
 
-describe("a key that another hold has by now", () => {
-  test.each(["settle", "release"])("is left alone when its first hold ends: %s", (kind) => {
+describe("a key that was claimed again", () => {
+  test.each(["settle", "release"])("The key does not change when its first hold ends by %s.", (kind) => {
     grant("g", 50n);
     const claim = { key: "k", fingerprint: "f", keepMs: 10 };
     books.bookOne({ ...holding("a", 5n), idempotency: claim });
@@ -307,7 +307,7 @@ describe("a key that another hold has by now", () => {
 });
 
 describe("grants", () => {
-  test("are granted once by reference and once by id", () => {
+  test("A grant is made once per reference and once per id.", () => {
     expect(grant("g1", 5n, { reference: "invoice" })).toMatchObject({ grantId: "g1", repeated: false });
     expect(grant("g2", 5n, { reference: "invoice" })).toMatchObject({ grantId: "g1", repeated: true });
     expect(grant("g3", 7n)).toMatchObject({ grantId: "g3", repeated: false });
@@ -315,7 +315,7 @@ describe("grants", () => {
     expect(grant("g3", 7n)).toMatchObject({ grantId: "g3", repeated: true, balance: { granted: 12n, held: 12n } });
   });
 
-  test("under a used reference are refused where the terms differ, and change nothing", () => {
+  test("A grant with a used reference and other terms is refused and changes nothing.", () => {
     const terms = { effectiveAtMs: 5_000, expiresAtMs: 9_000, priority: 2, reference: "invoice" };
     grant("g1", 5n, terms);
     const before = structuredClone(books.tables);
@@ -338,7 +338,7 @@ describe("grants", () => {
     expect(grant("g4", 5n, { reference: "at once" })).toMatchObject({ grantId: "g3", repeated: true });
   });
 
-  test("take effect on their day, and are not granted before", () => {
+  test("A grant takes effect on its day, and does not count before.", () => {
     expect(grant("g", 5n, { effectiveAtMs: 2_000 })).toMatchObject({ balance: { granted: 0n, nextChangeAtMs: 2_000 } });
     expect(books.bookOne(holding("a", 5n))).toMatchObject({ outcome: "insufficient" });
     books.nowMs = 2_000;
@@ -346,7 +346,7 @@ describe("grants", () => {
     expect(balance()).toMatchObject({ granted: 5n, held: 5n, nextChangeAtMs: null });
   });
 
-  test("lapse with what is not held; what a hold gives back later is expired", () => {
+  test("A grant expires with the credits that are not held; those that a hold returns later expire.", () => {
     grant("g", 50n, { expiresAtMs: 1_050 });
     books.bookOne(holding("a", 30n));
     books.nowMs = 1_050;
@@ -362,7 +362,7 @@ describe("grants", () => {
     expect(balance()).toMatchObject({ granted: 50n, available: 0n, held: 0n, spent: 10n, expired: 40n });
   });
 
-  test("lapse in time even when a hold held all of them at the last change", () => {
+  test("A grant expires in time although a hold held all of it at the last change.", () => {
     grant("g1", 10n, { expiresAtMs: 1_050 });
     grant("g2", 10n, { expiresAtMs: 1_020 });
     books.bookOne(holding("a", 20n));
@@ -376,7 +376,7 @@ describe("grants", () => {
     expect(balance()).toMatchObject({ available: 0n, expired: 20n, nextChangeAtMs: null });
   });
 
-  test("whose expiry has passed lapse at once", () => {
+  test("A grant whose expiry has passed expires at once.", () => {
     expect(grant("g", 5n, { expiresAtMs: 1_000 })).toMatchObject({
       balance: { granted: 5n, available: 0n, expired: 5n, nextChangeAtMs: null },
     });
@@ -384,7 +384,7 @@ describe("grants", () => {
   });
 });
 
-test("rows that contradict each other are refused", () => {
+test("Inconsistent rows are refused.", () => {
   grant("g", 10n);
   const whole = books.balances.get(ORGANIZATION);
   if (whole === undefined) throw new Error("no balance");

@@ -1,17 +1,14 @@
-import { credit, revoke } from "./adjustments.ts";
-import { type Batch, openBatch, purseOf, recordBooking, writesOf } from "./batch.ts";
-import type { GrantRow, GrantTransition, Outcome, Outcomes, Transition } from "./books.ts";
+import { credit, grant, revoke } from "./adjustments.ts";
+import { type Batch, type BookRows, type Decision, fundsOf, openBatch, writesOf } from "./batch.ts";
+import type { Outcome, Transition } from "./books.ts";
 import { expire, settle } from "./charges.ts";
-import { assertAmount } from "./checks.ts";
-import type { BookRows, Decision } from "./decision.ts";
 import { hold, release, renew } from "./holds.ts";
-import { addGrant, type Purse } from "./purse.ts";
 
 /**
- * Decides a batch: takes the rows that it concerns, read under the locks of its balances, and its transitions in their
- * order of arrival; gives an outcome for each and the rows to write, each in its last state. Pure: the rows are not
- * changed. Throws, and then nothing is to be booked, on an amount below 0, on a count of tokens that is no natural
- * number, and on rows that contradict each other.
+ * Decides a batch: takes its rows, read under the locks of its balances, and its transitions in their order of arrival;
+ * returns an outcome for each and the rows to write in their last state. Pure: the rows are not changed. Throws for an
+ * amount below 0, for a count of tokens that is not a natural number, and for inconsistent rows; the caller must then
+ * book nothing.
  */
 export function decide(rows: BookRows, transitions: readonly Transition[]): Decision {
   const batch = openBatch(rows);
@@ -21,47 +18,26 @@ export function decide(rows: BookRows, transitions: readonly Transition[]): Deci
 
 function decideOne(batch: Batch, transition: Transition): Outcome {
   const { organizationId } = "facts" in transition ? transition.facts : transition;
-  const purse = purseOf(batch, organizationId);
-  if (purse === undefined) return { outcome: "unknown_organization" };
+  const funds = fundsOf(batch, organizationId);
+  if (funds === undefined) return { outcome: "unknown_organization" };
   switch (transition.kind) {
     case "hold":
-      return hold(batch, purse, transition);
+      return hold(batch, funds, transition);
     case "renew":
-      return renew(batch, purse, transition);
+      return renew(batch, funds, transition);
     case "settle":
-      return settle(batch, purse, transition);
+      return settle(batch, funds, transition);
     case "release":
-      return release(batch, purse, transition);
+      return release(batch, funds, transition);
     case "expire":
-      return expire(batch, purse, transition);
+      return expire(batch, funds, transition);
     case "grant":
-      return grant(batch, purse, transition);
+      return grant(batch, funds, transition);
     case "revoke":
-      return revoke(batch, purse, transition);
+      return revoke(batch, funds, transition);
     case "credit":
-      return credit(batch, purse, transition);
+      return credit(batch, funds, transition);
     case "refresh":
-      return { outcome: "refreshed", balance: { ...purse.balance } };
+      return { outcome: "refreshed", balance: { ...funds.balance } };
   }
-}
-
-function grant(batch: Batch, purse: Purse, transition: GrantTransition): Outcomes["grant"] {
-  assertAmount(transition.amount);
-  const { grant, first } = addGrant(purse, transition, batch.nowMs);
-  if (!first && !isRepetition(grant, transition)) {
-    const { id, amount, effectiveAtMs, expiresAtMs, priority, createdAtMs } = grant;
-    return { outcome: "reference_mismatch", first: { id, amount, effectiveAtMs, expiresAtMs, priority, createdAtMs } };
-  }
-  if (first) recordBooking(batch, transition, grant);
-  return { outcome: "granted", grantId: grant.id, balance: { ...purse.balance }, repeated: !first };
-}
-
-/** Whether a transition is the one that made the grant, sent again: the same id, or the same reference and terms. */
-function isRepetition(grant: GrantRow, transition: GrantTransition): boolean {
-  if (grant.id === transition.grantId) return true;
-  const { amount, effectiveAtMs, expiresAtMs, priority } = transition;
-  // A grant that named no time took effect when it was booked.
-  const isSameStart = grant.effectiveAtMs === (effectiveAtMs ?? grant.createdAtMs);
-  const isSameEnd = grant.expiresAtMs === expiresAtMs;
-  return grant.amount === amount && grant.priority === priority && isSameStart && isSameEnd;
 }

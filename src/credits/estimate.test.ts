@@ -1,7 +1,15 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { ChatCompletionRequest, RequestMessage, Tool } from "../api/request.ts";
-import { estimatePrompt, promptTexts, tokensOfPiece } from "./estimate.ts";
+import {
+  affordableOutputTokens,
+  estimatePrompt,
+  type HoldNeed,
+  holdBounds,
+  promptTexts,
+  tokensOfPiece,
+} from "./estimate.ts";
+import { FREE, NO_TOKENS, priceOf } from "./price.ts";
 
 const IMAGE_TOKENS_MAX = 1_600;
 
@@ -47,7 +55,7 @@ const message: fc.Arbitrary<RequestMessage> = fc.record(
 );
 
 describe("estimatePrompt", () => {
-  test("orders its bounds for any request", () => {
+  test("The bounds of any request are in order.", () => {
     const conversation = fc.array(message, { minLength: 1, maxLength: 5 });
     const tools = fc.array(
       fc.record({ type: fc.constant("function" as const), function: fc.record({ name: texts, description: texts }) }),
@@ -64,7 +72,7 @@ describe("estimatePrompt", () => {
     );
   });
 
-  test("grows with every byte of text, wherever it stands", () => {
+  test("The estimate grows with every byte of text in any field.", () => {
     fc.assert(
       fc.property(fc.array(message, { minLength: 1, maxLength: 3 }), texts, (messages, text) => {
         const before = estimate(messages).most;
@@ -76,7 +84,7 @@ describe("estimatePrompt", () => {
     );
   });
 
-  test("promptTexts returns the text whose bytes the upper bound counts", () => {
+  test("promptTexts returns the text whose bytes the upper bound counts.", () => {
     fc.assert(
       fc.property(fc.array(message, { minLength: 1, maxLength: 5 }), fc.option(texts), (messages, instructions) => {
         const request = { model: "m", messages, ...(instructions !== null && { instructions }) };
@@ -89,16 +97,16 @@ describe("estimatePrompt", () => {
     );
   });
 
-  test("the upper bound includes the system message that the template of gpt-oss begins with", () => {
+  test("The upper bound includes the system message of gpt-oss's template.", () => {
     expect(say("").most).toBeGreaterThan(100);
   });
 
-  test("counts bytes, not characters", () => {
+  test("The estimate counts bytes, not characters.", () => {
     expect(say("日本語").most - say("").most).toBe(9);
     expect(say("abc").most - say("").most).toBe(3);
   });
 
-  test("counts an image at the model's bound, never by its length", () => {
+  test("The estimate counts an image at the model's bound, not by its length.", () => {
     const image = (bytes: number): RequestMessage => ({
       role: "user",
       content: [{ type: "image_url", image_url: { url: `data:image/png;base64,${"A".repeat(bytes)}` } }],
@@ -109,7 +117,7 @@ describe("estimatePrompt", () => {
     expect(estimate([image(1)]).least - say("").least).toBe(1);
   });
 
-  test("counts tools, what providers put before them, and a schema for the answer", () => {
+  test("The estimate counts tools, the system prompt before them, and a schema for the answer.", () => {
     const tool: Tool = { type: "function", function: { name: "weather", description: "Tells the weather." } };
     const messages: RequestMessage[] = [{ role: "user", content: "Hello" }];
     const bare = estimate(messages);
@@ -126,7 +134,7 @@ describe("estimatePrompt", () => {
     expect(estimate(messages, { tools: [] })).toEqual(bare);
   });
 
-  test("counts tool calls and what their provider wants back", () => {
+  test("The estimate counts tool calls and their opaque provider data.", () => {
     const calling = (extra: object): RequestMessage[] => [
       {
         role: "assistant",
@@ -139,7 +147,7 @@ describe("estimatePrompt", () => {
     expect([signed.least, signed.likely]).toEqual([plain.least, plain.likely]);
   });
 
-  test("counts the marks of a chat template in every bound, also around nothing", () => {
+  test("Every bound counts the template tokens, even around empty text.", () => {
     const empty = (role: RequestMessage["role"]): RequestMessage => ({ role, content: "" });
     const many = estimate(Array.from({ length: 10_000 }, () => empty("user")));
     expect(many.least).toBe(10_000);
@@ -162,11 +170,11 @@ describe("tokensOfPiece", () => {
     ["thirteen byte", 4],
     ["日本語日", 1],
     ["x".repeat(400), 100],
-  ])("counts %j as %i", (text, tokens) => {
+  ])("The piece %j counts as %i.", (text, tokens) => {
     expect(tokensOfPiece(Buffer.byteLength(text))).toBe(tokens);
   });
 
-  test("never counts more tokens than bytes, nor none for something", () => {
+  test("A piece has at most as many tokens as bytes, and at least one.", () => {
     fc.assert(
       fc.property(texts, (text) => {
         const tokens = tokensOfPiece(Buffer.byteLength(text));
@@ -174,5 +182,86 @@ describe("tokensOfPiece", () => {
       }),
       { numRuns: 1_000 },
     );
+  });
+});
+
+const unitPrice = fc.oneof(fc.constant(0n), fc.bigInt({ min: 1n, max: 100_000_000n }));
+const needs: fc.Arbitrary<HoldNeed> = fc
+  .record({
+    promptTokensMost: fc.integer({ min: 0, max: 1_000_000 }),
+    a: fc.integer({ min: 1, max: 4_096 }),
+    b: fc.integer({ min: 1, max: 4_096 }),
+    prices: fc.record({
+      input: unitPrice,
+      cachedInput: unitPrice,
+      cacheWrite: unitPrice,
+      output: unitPrice,
+      reasoning: unitPrice,
+    }),
+  })
+  .map(({ a, b, ...need }) => ({ ...need, outputTokensLeast: Math.min(a, b), outputTokensMost: Math.max(a, b) }));
+const share = fc.integer({ min: 0, max: 1_000_000 });
+
+describe("holdBounds", () => {
+  test("The largest amount covers any usage within the need, of any classes.", () => {
+    fc.assert(
+      fc.property(needs, share, share, share, (need, cached, written, reasoned) => {
+        const cachedInput = Math.min(cached, need.promptTokensMost);
+        const cacheWrite = Math.min(written, need.promptTokensMost - cachedInput);
+        const reasoning = Math.min(reasoned, need.outputTokensMost);
+        const input = need.promptTokensMost - cachedInput - cacheWrite;
+        const tokens = { input, cachedInput, cacheWrite, reasoning, output: need.outputTokensMost - reasoning };
+        const { least, most } = holdBounds(need);
+        expect(priceOf(tokens, need.prices) <= most && least <= most).toBe(true);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test("Input is priced at its dearest class, and output at its own.", () => {
+    const prices = {
+      input: 1_000_000n,
+      cachedInput: 100_000n,
+      cacheWrite: 2_000_000n,
+      output: 3_000_000n,
+      reasoning: 0n,
+    };
+    const need = { promptTokensMost: 10, outputTokensLeast: 4, outputTokensMost: 100, prices };
+    expect(holdBounds(need)).toEqual({ least: 32n, most: 320n });
+    expect(holdBounds({ ...need, prices: FREE })).toEqual({ least: 0n, most: 0n });
+  });
+});
+
+describe("affordableOutputTokens", () => {
+  test("The result is the largest output that an amount covers.", () => {
+    fc.assert(
+      fc.property(needs, fc.bigInt({ min: 0n, max: 10n ** 11n }), (need, amount) => {
+        const tokens = affordableOutputTokens(amount, need);
+        expect(tokens >= 0 && tokens <= need.outputTokensMost).toBe(true);
+        const costOf = (output: number) => holdBounds({ ...need, outputTokensMost: output }).most;
+        if (tokens > 0) expect(costOf(tokens)).toBeLessThanOrEqual(amount);
+        if (tokens < need.outputTokensMost) expect(costOf(tokens + 1)).toBeGreaterThan(amount);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test("The largest hold covers all output of the need, and the least hold enough.", () => {
+    fc.assert(
+      fc.property(needs, (need) => {
+        const { least, most } = holdBounds(need);
+        expect(affordableOutputTokens(most, need)).toBe(need.outputTokensMost);
+        expect(affordableOutputTokens(least, need)).toBeGreaterThanOrEqual(need.outputTokensLeast);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test("The result is 0 where the input is not covered, and everything where output is free.", () => {
+    const prices = { ...FREE, input: 1_000_000n };
+    const need = { promptTokensMost: 10, outputTokensLeast: 1, outputTokensMost: 100, prices };
+    expect(affordableOutputTokens(9n, need)).toBe(0);
+    expect(affordableOutputTokens(10n, need)).toBe(100);
+    expect(priceOf({ ...NO_TOKENS, input: 10, output: 100 }, prices)).toBe(10n);
   });
 });

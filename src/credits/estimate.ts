@@ -1,17 +1,19 @@
 import type { ChatCompletionRequest, RequestMessage } from "../api/request.ts";
+import { ceilDivide, type MicroCredits, PICO_PER_MICRO, type PicoCredits } from "./amount.ts";
+import type { UnitPrices } from "./price.ts";
 
 /**
- * Bounds of the tokens of a prompt, without a tokenizer: nothing is tokenized on the event loop.
- * `most` bounds what any upstream can report, because a byte-level tokenizer never makes more tokens than there are
- * bytes; it includes the tokens that chat templates add. `likely` is the usual four bytes a token. `least` is what even a
- * tokenizer of very long tokens needs, with the marks of the shortest chat template; only text that is mostly long runs
- * of one character, of which some tokenizers make single tokens, could need less.
+ * Bounds of the tokens of a prompt, without a tokenizer: the event loop tokenizes nothing.
+ * `most` bounds the report of any upstream, because a byte-level tokenizer never makes more tokens than bytes; it includes
+ * the tokens that chat templates add. `likely` is the usual four bytes per token. `least` is the count of a tokenizer with
+ * very long tokens and the shortest chat template; only text that is mostly long runs of one character, which some
+ * tokenizers make single tokens, could have less.
  */
 export interface PromptEstimate {
   least: number;
   likely: number;
   most: number;
-  /** The part of `likely` that is not text: template tokens and images. */
+  /** Part of `likely` that is not text: template tokens and images. */
   likelyBesideText: number;
 }
 
@@ -33,7 +35,7 @@ const TEMPLATE_TOKENS_A_PROMPT_MOST = 256;
 const TEMPLATE_TOKENS_A_TOOL_LEAST = 1;
 const TEMPLATE_TOKENS_A_TOOL_LIKELY = 4;
 const TEMPLATE_TOKENS_A_TOOL_MOST = 16;
-/** What providers put before the first tool, as a system prompt of their own: Anthropic documents up to 530 tokens. */
+/** Tokens of the system prompt that providers add before the first tool: Anthropic documents up to 530. */
 const TEMPLATE_TOKENS_BEFORE_TOOLS_MOST = 600;
 const BYTES_A_TOKEN_LIKELY = 4;
 const BYTES_A_TOKEN_MOST = 16;
@@ -74,14 +76,14 @@ export function estimatePrompt(request: ChatCompletionRequest, imageTokensMax: n
   };
 }
 
-/** The texts of a prompt, for a tokenizer. */
+/** Returns the texts of a prompt, for a tokenizer. */
 export function promptTexts(request: ChatCompletionRequest): string[] {
   const texts: string[] = [];
   visitPrompt(request, (text) => texts.push(text));
   return texts;
 }
 
-/** Tokens of a streamed piece of so many bytes, without a tokenizer: for checkpoints, and where no tokenizer can be used. */
+/** Estimates the tokens of a streamed piece from its bytes: for checkpoints, and where no tokenizer can be used. */
 export function tokensOfPiece(bytes: number): number {
   if (bytes === 0) return 0;
   return bytes <= BYTES_OF_ONE_TOKEN ? 1 : Math.ceil(bytes / BYTES_A_TOKEN_LIKELY);
@@ -89,7 +91,7 @@ export function tokensOfPiece(bytes: number): number {
 
 /** The parts of a prompt that are not text. */
 interface OtherParts {
-  /** Size of what a provider gave to be handed back, which it may or may not count. */
+  /** Size of opaque provider data that clients send back, which the provider may or may not count. */
   opaqueBytes: number;
   images: number;
   toolCalls: number;
@@ -122,4 +124,48 @@ function visitMessage(message: RequestMessage, visit: (text: string) => void, ot
     visit(call.function.name);
     visit(call.function.arguments);
   }
+}
+
+/** Output tokens that the credits must cover for a request without `max_tokens` to be admitted. */
+export const OUTPUT_TOKENS_LEAST = 256;
+
+/** The largest use of a request, as far as it is known before it runs. */
+export interface HoldNeed {
+  promptTokensMost: number;
+  /** Output tokens that the credits must cover at least. */
+  outputTokensLeast: number;
+  outputTokensMost: number;
+  prices: UnitPrices;
+}
+
+/** Returns the least and the largest amount of a hold, with input and output at their dearest classes. */
+export function holdBounds(need: HoldNeed): { least: MicroCredits; most: MicroCredits } {
+  const input = inputPico(need);
+  const output = outputPrice(need.prices);
+  return {
+    least: ceilDivide(input + BigInt(need.outputTokensLeast) * output, PICO_PER_MICRO),
+    most: ceilDivide(input + BigInt(need.outputTokensMost) * output, PICO_PER_MICRO),
+  };
+}
+
+/** Returns the output tokens that an amount covers after the input, at most those of the need; 0 where it does not cover the input. */
+export function affordableOutputTokens(amount: MicroCredits, need: HoldNeed): number {
+  const left = amount * PICO_PER_MICRO - inputPico(need);
+  if (left < 0n) return 0;
+  const output = outputPrice(need.prices);
+  if (output === 0n) return need.outputTokensMost;
+  const tokens = left / output;
+  return tokens > BigInt(need.outputTokensMost) ? need.outputTokensMost : Number(tokens);
+}
+
+function inputPico({ promptTokensMost, prices }: HoldNeed): PicoCredits {
+  return BigInt(promptTokensMost) * largest(prices.input, prices.cachedInput, prices.cacheWrite);
+}
+
+function outputPrice(prices: UnitPrices): PicoCredits {
+  return largest(prices.output, prices.reasoning);
+}
+
+function largest(...values: bigint[]): bigint {
+  return values.reduce((a, b) => (a > b ? a : b));
 }

@@ -8,7 +8,7 @@ const operation = fc.oneof(
   name.map((of) => ({ ...of, kind: "delete" as const })),
 );
 
-test("a map by organization and id holds what a map of both texts together holds", () => {
+test("A map by organization and id is equivalent to a map of both texts joined.", () => {
   fc.assert(
     fc.property(fc.array(operation, { maxLength: 30 }), (operations) => {
       const map = new NameMap<number>();

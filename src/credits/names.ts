@@ -6,12 +6,12 @@ export interface Name {
   id: string;
 }
 
-/** The rows that a batch names, each once: what a store reads beside the balances and their live grants. */
+/** The rows that a batch names, each once. A store reads them beside the balances and their active grants. */
 export interface Names {
   organizationIds: string[];
   /** Holds, or the ended requests of the same ids. */
   holds: Name[];
-  /** Those of them that the batch makes: they are rarely found. */
+  /** Holds that the batch makes: they rarely exist already. */
   newHolds: Name[];
   tokens: Name[];
   keys: Name[];
@@ -21,6 +21,7 @@ export interface Names {
   adjustmentReferences: (Name & { kind: AdjustmentRow["kind"] })[];
 }
 
+/** Returns the rows that transitions name. */
 export function namesOf(transitions: readonly Transition[]): Names {
   const organizationIds = new Set<string>();
   const [holds, tokens] = [new NameSet(), new NameSet()];
@@ -95,22 +96,22 @@ export function tokensOf(holds: readonly HoldRow[], requests: readonly RequestRo
   return tokens.names;
 }
 
-/** The names of requests, for the adjustments that belong to them. */
+/** Returns the names of requests, for their adjustments. */
 export function requestNamesOf(requests: readonly RequestRow[]): Name[] {
   return requests.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
 }
 
-/** The rows where the caps of tokens are that share one. */
+/** Returns the rows with the caps that tokens share. */
 export function budgetsOf(rows: readonly TokenBalanceRow[]): Name[] {
   return rows.flatMap(({ organizationId, budgetId }) => (budgetId === null ? [] : [{ organizationId, id: budgetId }]));
 }
 
-/** The holds that keys belong to. */
+/** Returns the holds that keys belong to. */
 export function holdsOf(keys: readonly IdempotencyKeyRow[]): Name[] {
   return keys.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
 }
 
-/** Each name once, without those of `read`. */
+/** Returns each name once, except those of `read`. */
 export function without(names: readonly Name[], read: readonly Name[]): Name[] {
   if (names.length === 0) return [];
   const seen = new NameMap<Name>();
@@ -129,9 +130,9 @@ interface Entry<Value> {
 
 /** Values by organization and id. */
 export class NameMap<Value> {
-  /** By id: a key made of both texts would have to be joined and hashed for each use. */
+  /** By id: a key of both texts would be joined and hashed for each use. */
   readonly #entries = new Map<string, Entry<Value>>();
-  /** By id and organization, those whose id another organization used before. */
+  /** By id and organization, for ids that several organizations use. */
   readonly #more = new Map<string, Map<string, Value>>();
   #size = 0;
 

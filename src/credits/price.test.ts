@@ -59,7 +59,7 @@ const rates = decimalUpTo(1, 6);
 const fivePrices = fc.tuple(prices, prices, prices, prices, prices);
 
 describe("priceOf", () => {
-  test("equals an exact rational oracle, from dollars, rate and markup to the cost, rounded up once, in 100,000 cases", () => {
+  test("The cost equals an exact rational oracle, rounded up once, in 100,000 cases of dollars, rate and markup.", () => {
     fc.assert(
       fc.property(counts, fivePrices, rates, rates, (tokens, five, perDollar, markup) => {
         const unit = { ...FREE };
@@ -80,7 +80,7 @@ describe("priceOf", () => {
     );
   }, 120_000);
 
-  test("rounds the whole request up, not each class", () => {
+  test("The cost of the whole request is rounded up, not that of each class.", () => {
     const unit: UnitPrices = { input: 1n, cachedInput: 1n, cacheWrite: 1n, output: 1n, reasoning: 1n };
     expect(priceOf({ input: 1, cachedInput: 1, cacheWrite: 1, output: 1, reasoning: 1 }, unit)).toBe(1n);
     expect(priceOf({ input: 1_000_000, cachedInput: 0, cacheWrite: 0, output: 1, reasoning: 0 }, unit)).toBe(2n);
@@ -89,7 +89,7 @@ describe("priceOf", () => {
 });
 
 describe("parsePrice", () => {
-  test("applies the markup exactly and rounds up once", () => {
+  test("The markup is applied exactly, and the price rounded up once.", () => {
     fc.assert(
       fc.property(decimalUpTo(6, 30), decimalUpTo(2, 30), (price, markup) => {
         const exact = price.exact.times(ONE.plus(markup.exact)).times(MILLION).roundedUp();
@@ -99,7 +99,7 @@ describe("parsePrice", () => {
     );
   });
 
-  test("converts dollars exactly and rounds up once", () => {
+  test("Dollars are converted exactly, and the price rounded up once.", () => {
     fc.assert(
       fc.property(decimalUpTo(4, 12), decimalUpTo(3, 12), decimalUpTo(1, 12), (dollars, perDollar, markup) => {
         const factor = perDollar.exact.times(ONE.plus(markup.exact));
@@ -121,7 +121,7 @@ describe("parsePrice", () => {
     // Rounding the price to thirty digits before the markup would make this 2.
     ["0.999999999999999999999999999999e-6", "0.000000000000000000000000000001", 1n],
     ["1.000000000000000000000000000000e-6", "0", 1n],
-  ])("reads %s with a markup of %s as %s pico-credits", (price, markup, pico) => {
+  ])("The price %s with a markup of %s is %s pico-credits.", (price, markup, pico) => {
     expect(parsePrice(price, markup)).toBe(pico);
   });
 
@@ -131,12 +131,12 @@ describe("parsePrice", () => {
     ["a negative markup", "1", "-0.1"],
     ["more than a billion credits", "1000000000.000001", "0"],
     ["more than a billion credits by its markup", "1000000000", "0.1"],
-  ])("refuses %s", (_, price, markup) => {
+  ])("An invalid price is refused: %s.", (_, price, markup) => {
     expect(parsePrice(price, markup)).toBeUndefined();
   });
 });
 
-test("the dearer of two prices covers the cost at either", () => {
+test("The dearer of two prices covers the cost at either.", () => {
   const unit = fc.record(
     Object.fromEntries(TOKEN_CLASSES.map((tokenClass) => [tokenClass, fc.bigInt({ min: 0n, max: 10n ** 12n })])),
   ) as fc.Arbitrary<UnitPrices>;

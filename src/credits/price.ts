@@ -1,3 +1,4 @@
+import type { PricesByClass, TokensByClass } from "../api/admin/common.ts";
 import { ceilDivide, type MicroCredits, PICO_PER_MICRO, type PicoCredits, powerOfTen, readDecimal } from "./amount.ts";
 
 /** Tokens by class, disjoint: a cached token is not also an input token, a reasoning token not also an output token. */
@@ -23,17 +24,17 @@ export type TokenClass = (typeof TOKEN_CLASSES)[number];
 export const NO_TOKENS: TokenCounts = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
 export const FREE: UnitPrices = { input: 0n, cachedInput: 0n, cacheWrite: 0n, output: 0n, reasoning: 0n };
 
-/** A billion credits per million tokens: what the largest usage comes to at this price still fits a signed 64-bit integer. */
+/** A billion credits per million tokens: the cost of the largest usage at this price fits a signed 64-bit integer. */
 const PICO_CREDITS_A_TOKEN_MAX: PicoCredits = 10n ** 15n;
 
-/** What the tokens cost, rounded up once for the whole request: ceil(sum(tokens x pico-price) / 10^6). */
+/** Returns the cost of tokens, rounded up once for the whole request: ceil(sum(tokens x pico-price) / 10^6). */
 export function priceOf(tokens: TokenCounts, prices: UnitPrices): MicroCredits {
   let pico = 0n;
   for (const tokenClass of TOKEN_CLASSES) pico += BigInt(tokens[tokenClass]) * prices[tokenClass];
   return ceilDivide(pico, PICO_PER_MICRO);
 }
 
-/** The dearer of two prices, class by class: a hold at this price covers either. */
+/** Returns the dearer of two prices, class by class: a hold at this price covers either. */
 export function dearer(a: UnitPrices, b: UnitPrices): UnitPrices {
   const prices = { ...FREE };
   for (const tokenClass of TOKEN_CLASSES) {
@@ -43,8 +44,8 @@ export function dearer(a: UnitPrices, b: UnitPrices): UnitPrices {
 }
 
 /**
- * A price in credits per million tokens, as a decimal text, to pico-credits a token, rounded up at the pico-credit.
- * `markup` is a decimal text too: "0.2" makes the price a fifth dearer, applied before the one rounding.
+ * Converts a price in credits per million tokens, as a decimal text, to pico-credits a token, rounded up at the
+ * pico-credit. `markup` is a decimal text too: "0.2" makes the price a fifth dearer, applied before the one rounding.
  * Returns undefined when either is not a non-negative decimal, or the price is above a billion credits.
  */
 export function parsePrice(creditsPerMillionTokens: string, markup = "0"): PicoCredits | undefined {
@@ -52,8 +53,8 @@ export function parsePrice(creditsPerMillionTokens: string, markup = "0"): PicoC
 }
 
 /**
- * A price in dollars per million tokens to pico-credits a token, at `perDollar` credits a dollar and with `markup` on
- * top, rounded up once at the pico-credit. All three are decimal texts. Returns undefined when one is not a
+ * Converts a price in dollars per million tokens to pico-credits a token, at `perDollar` credits a dollar and with
+ * `markup` on top, rounded up once at the pico-credit. All three are decimal texts. Returns undefined when one is not a
  * non-negative decimal, or the price is above a billion credits.
  */
 export function parseDollarPrice(
@@ -70,7 +71,32 @@ export function parseDollarPrice(
   return price <= PICO_CREDITS_A_TOKEN_MAX ? price : undefined;
 }
 
-/** Pico-credits a token to credits per million tokens. */
+/** Converts pico-credits a token to credits per million tokens. */
 export function pricePerMillion(price: PicoCredits): number {
   return Number(price) / 1e6;
+}
+
+/** Returns the counts. Throws RangeError where one is not a natural number, which is a defect of the caller. */
+export function assertCounts(tokens: TokenCounts): TokenCounts {
+  const natural = TOKEN_CLASSES.every(
+    (tokenClass) => Number.isSafeInteger(tokens[tokenClass]) && tokens[tokenClass] >= 0,
+  );
+  if (!natural) throw new RangeError("a count of tokens is not a natural number");
+  return tokens;
+}
+
+/** Formats token counts for the admin API. */
+export function tokensByClass({ input, cachedInput, cacheWrite, output, reasoning }: TokenCounts): TokensByClass {
+  return { input, cached_input: cachedInput, cache_write: cacheWrite, output, reasoning };
+}
+
+/** Formats prices for the admin API, in credits per million tokens. */
+export function pricesByClass({ input, cachedInput, cacheWrite, output, reasoning }: UnitPrices): PricesByClass {
+  return {
+    input: pricePerMillion(input),
+    cached_input: pricePerMillion(cachedInput),
+    cache_write: pricePerMillion(cacheWrite),
+    output: pricePerMillion(output),
+    reasoning: pricePerMillion(reasoning),
+  };
 }

@@ -1,16 +1,16 @@
 /** Ids of requests are UUIDv7: their first 48 bits are milliseconds since 1970 (RFC 9562, section 5.7). */
 const ID_TIME = /^([0-9a-f]{8})-([0-9a-f]{4})(?:-|$)/;
 
-/** A request that is booked later than this after the time in its id is marked. */
+/** A request that is booked later than this after the time in its id is marked as late. */
 export const LATE_AFTER_MS = 86_400_000;
 
-/** The beginning of every UUIDv7 of a millisecond: no id of it is smaller. */
+/** Returns the beginning of every UUIDv7 of a millisecond: none of them is smaller. */
 export function idAt(timeMs: number): string {
   const digits = Math.max(0, timeMs).toString(16).padStart(12, "0");
   return `${digits.slice(0, 8)}-${digits.slice(8)}`;
 }
 
-/** The millisecond of a UUIDv7, or of the beginning of one; undefined for any other text. */
+/** Returns the millisecond of a UUIDv7, or of the beginning of one; undefined for any other text. */
 export function timeOfId(id: string): number | undefined {
   const [, high, low] = ID_TIME.exec(id) ?? [];
   return high === undefined || low === undefined ? undefined : Number.parseInt(high + low, 16);

@@ -1,61 +1,68 @@
 import type { Principal } from "../api/principal.ts";
-import type { ChatCompletionRequest } from "../api/request.ts";
 import { type CatalogModel, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { HoldFacts, Outcomes } from "../credits/books.ts";
-import { estimatePrompt, type PromptEstimate } from "../credits/estimate.ts";
-import { affordableOutputTokens, type HoldNeed, holdBounds, OUTPUT_TOKENS_LEAST } from "../credits/holding.ts";
+import {
+  affordableOutputTokens,
+  estimatePrompt,
+  type HoldNeed,
+  holdBounds,
+  OUTPUT_TOKENS_LEAST,
+  type PromptEstimate,
+} from "../credits/estimate.ts";
 import { FREE } from "../credits/price.ts";
 import { ApiError } from "../errors.ts";
 import type { Lease } from "../ledger/lease.ts";
 import { boundsOf } from "./charge.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
-import { KEY_KEPT_MS } from "./kept-answer.ts";
 import type { LimitKey, Standing, TakenTokens } from "./limits.ts";
-import { defaultOutputTokens, outputParam } from "./output-bounds.ts";
+import { defaultOutputTokens, type Plan, type StatedOutput } from "./plan.ts";
 
-/** A request that may run: its credits are held, its tokens counted, its place taken. */
+/** Time for which a repeated request with the same idempotency key gets the first answer. */
+const KEY_KEPT_MS = 24 * 60 * 60 * 1000;
+
+/** An admitted request: its credits are held, its tokens and its concurrency counted. */
 export interface Admission {
   facts: HoldFacts;
-  /** How long the request may go on. */
+  /** Bounds how long the request may go on. */
   lease: Lease;
   estimate: PromptEstimate;
   maxTokens: number;
-  /** Whether `maxTokens` is less than was asked for, or than the model gives. */
+  /** Whether `maxTokens` is less than requested, or than the model's default. */
   isShortened: boolean;
   available: MicroCredits;
-  /** Whether it costs nothing, whatever the model's price: the playground's. */
+  /** Whether it costs nothing, whatever the model's price: true for the playground. */
   isFree: boolean;
   tokenStanding: Standing;
-  /** Leaves the place, and gives back the tokens of the minute that were not used. */
+  /** Milliseconds since 1970. */
+  admittedAtMs: number;
+  /** Ends the request's concurrency, and returns the tokens of the minute that were not used. */
   leave(tokensUsed: number): void;
 }
 
-/** A request whose answer was given before, and is kept under its key. */
+/** A request whose answer is stored under its idempotency key. */
 export interface Replay {
-  /** The text of a KeptAnswer. */
+  /** JSON text of a StoredAnswer. */
   answer: string;
-  /** What it was charged then. */
+  /** The charge of the first request. */
   charged: MicroCredits;
   available: MicroCredits;
   tokenStanding: Standing;
 }
 
 /**
- * Admits a request, or finds the answer that its key was given before. Throws context_length_exceeded,
+ * Admits a request, or finds the answer that is stored under its key. Throws context_length_exceeded,
  * rate_limit_exceeded, insufficient_credits, credits_held, idempotency_in_progress, idempotency_interrupted or
  * idempotency_mismatch.
  */
 export async function admit(
   gateway: Gateway,
   call: CompletionCall,
-  model: CatalogModel,
-  route: Route,
-  request: ChatCompletionRequest,
+  { model, routes, request, output }: Plan,
 ): Promise<Admission | Replay> {
   const { principal } = call;
   const estimate = estimatePrompt(request, model.imageTokensMax);
-  const wish = outputWish(gateway, principal, model, request, estimate);
+  const wish = outputWish(gateway, principal, model, output, estimate);
   const tokens = estimate.likely + wish.most;
   const taken = takeTokens(gateway, principal, tokens);
   let exit: (() => void) | undefined;
@@ -69,7 +76,7 @@ export async function admit(
     const isFree = principal.organizationKind === "playground";
     const need = needOf(model, estimate, wish, isFree);
     const { prices } = need;
-    const facts = factsOf(gateway, call, model, route, prices);
+    const facts = factsOf(gateway, call, model, routes[0], prices);
     const idempotency = call.idempotency === null ? null : { ...call.idempotency, keepMs: KEY_KEPT_MS };
     const outcome = await gateway.ledger.hold({ facts, ...holdBounds(need), idempotency });
     const [{ standing: tokenStanding }] = taken;
@@ -77,12 +84,13 @@ export async function admit(
       leave(0);
       return { ...outcome, tokenStanding };
     }
-    if (outcome.outcome !== "held") throw refusal(outcome, need, wish, outputParam(request));
+    if (outcome.outcome !== "held") throw refusal(outcome, need, wish, output.param);
     const affordable = affordableOutputTokens(outcome.amount, need);
     const maxTokens = Math.max(1, Math.min(affordable, wish.most));
     const isShortened = maxTokens < wish.wanted;
     const { lease, available } = outcome;
-    return { facts, lease, estimate, maxTokens, isShortened, available, isFree, tokenStanding, leave };
+    const admittedAtMs = gateway.clock();
+    return { facts, lease, estimate, maxTokens, isShortened, available, isFree, tokenStanding, admittedAtMs, leave };
   } catch (error) {
     leave(0);
     throw error;
@@ -115,10 +123,9 @@ function outputWish(
   gateway: Gateway,
   principal: Principal,
   model: CatalogModel,
-  request: ChatCompletionRequest,
+  { tokens: asked }: StatedOutput,
   estimate: PromptEstimate,
 ): OutputWish {
-  const asked = request[outputParam(request)];
   refuseTooLong(model, estimate, asked);
   const wanted =
     asked ?? Math.min(defaultOutputTokens(gateway, model, estimate), minuteRoom(gateway, principal, estimate));
@@ -127,7 +134,7 @@ function outputWish(
   return { least: asked === undefined ? Math.min(most, OUTPUT_TOKENS_LEAST) : most, most, wanted };
 }
 
-/** Output tokens that the tokens a minute leave beside the prompt, when none of them are used. */
+/** Returns the output tokens that the limit of tokens per minute allows beside the prompt. */
 function minuteRoom(gateway: Gateway, principal: Principal, { likely }: PromptEstimate): number {
   const limits = limitKeys(gateway, principal, "tokensPerMinute").map(({ limit }) => limit);
   return Math.max(1, Math.min(...limits) - likely);
@@ -143,7 +150,7 @@ function refuseTooLong(model: CatalogModel, { least }: PromptEstimate, asked: nu
   );
 }
 
-/** What a token and its organization are limited by, the token's own limit first. */
+/** Returns the limits of a token and of its organization, in this order. */
 export function limitKeys(
   { limitSettings }: Pick<Gateway, "limitSettings">,
   { tokenId, organizationId, limits, organizationLimits }: Principal,
@@ -191,11 +198,11 @@ function factsOf(
   };
 }
 
-/** What a key tells that was used before. */
+/** Returns the error for an idempotency key that was used before. */
 function keyRefusal(outcome: string): ApiError | undefined {
   if (outcome === "in_progress")
     return new ApiError("idempotency_in_progress", undefined, { headers: { "retry-after": "1" } });
-  // OpenAI's clients try every 409 again.
+  // OpenAI's clients retry every 409.
   const headers = { "x-should-retry": "false" };
   if (outcome === "interrupted") return new ApiError("idempotency_interrupted", undefined, { headers });
   return outcome === "mismatch" ? new ApiError("idempotency_mismatch") : undefined;
@@ -205,7 +212,7 @@ function refusal(
   outcome: Exclude<Outcomes["hold"], { outcome: "held" | "replayed" }>,
   need: HoldNeed,
   wish: OutputWish,
-  param: ReturnType<typeof outputParam>,
+  param: StatedOutput["param"],
 ): Error {
   if (outcome.outcome !== "insufficient" && outcome.outcome !== "busy") {
     return keyRefusal(outcome.outcome) ?? new Error(`A new hold was answered with ${outcome.outcome}`);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { AnswerFold } from "./answer-fold.ts";
 
-test("log probabilities are joined; what is none is passed over", () => {
+test("Log probabilities are joined; invalid ones are skipped.", () => {
   const fold = new AnswerFold();
   fold.add([
     { logprobs: { content: [{ token: "a" }], refusal: null } },
@@ -12,7 +12,7 @@ test("log probabilities are joined; what is none is passed over", () => {
   expect(fold.logprobs).toEqual({ content: [{ token: "a" }, { token: "b" }], refusal: null });
 });
 
-test("log probabilities in very many pieces, and very many in one", () => {
+test("Very many log probabilities are joined, in many pieces and in one.", () => {
   const fold = new AnswerFold();
   const many = Array.from({ length: 300_000 }, () => ({}));
   for (const one of many) fold.add([{ logprobs: { content: [one] } }]);

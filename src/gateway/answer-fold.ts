@@ -1,6 +1,22 @@
-import type { Delta, ReplyMessage, ToolCallDelta } from "../api/completion.ts";
+import type { Delta, FinishReason, ReplyMessage, ToolCallDelta } from "../api/completion.ts";
 import type { ToolCall } from "../api/request.ts";
-import type { AnswerPiece } from "./sink.ts";
+import type { TokenCounts } from "../credits/price.ts";
+import type { AnswerHead, AnswerPiece } from "./answer.ts";
+
+/** A longer answer is not stored: its idempotency key then counts as interrupted. */
+const STORED_CHARACTERS_MAX = 1024 * 1024;
+
+/** An answer as it is stored under its idempotency key. The conversation before it is in the request. */
+export interface StoredAnswer {
+  id: string;
+  created: number;
+  /** The headers `x-tollgate-…` of the answer. */
+  headers: Record<string, string>;
+  message: ReplyMessage;
+  logprobs: unknown;
+  finishReason: FinishReason;
+  tokens: TokenCounts;
+}
 
 interface Logprobs {
   content: unknown[] | null;
@@ -67,11 +83,31 @@ export class AnswerFold {
   }
 }
 
-/** A whole message as one piece: what the fold makes of it is the message again. */
+/** Returns a whole message as one piece; the fold of that piece is the message again. */
 export function pieceOf(
   { content, refusal, reasoning_content, tool_calls }: ReplyMessage,
   logprobs: unknown,
 ): AnswerPiece {
   const calls = tool_calls?.map((call, index) => ({ index, ...call }));
   return { delta: { content, refusal, reasoning_content, ...(calls && { tool_calls: calls }) }, logprobs };
+}
+
+/** Returns the JSON text of a complete answer to store under its idempotency key; null where it is too long. */
+export function storedText(
+  { id, created, headers }: AnswerHead,
+  fold: Pick<AnswerFold, "message" | "logprobs">,
+  tokens: TokenCounts,
+  finishReason: FinishReason = "stop",
+): string | null {
+  const stored: StoredAnswer = {
+    id,
+    created,
+    headers: Object.fromEntries(Object.entries(headers).filter(([name]) => name.startsWith("x-tollgate-"))),
+    message: fold.message(),
+    logprobs: fold.logprobs,
+    finishReason,
+    tokens,
+  };
+  const text = JSON.stringify(stored);
+  return text.length > STORED_CHARACTERS_MAX ? null : text;
 }

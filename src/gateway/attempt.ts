@@ -1,81 +1,96 @@
 import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
 import type { Attempt } from "../credits/books.ts";
 import { isOwnCut, UpstreamError, type UpstreamFailure } from "../errors.ts";
-import type { Provider, ProviderAnswer } from "../providers/provider.ts";
+import type { Provider, ProviderAnswer, ProviderCall, UpstreamChunk } from "../providers/provider.ts";
 import type { Admission } from "./admit.ts";
-import { begun } from "./begin.ts";
-import type { Circuit, Turn } from "./circuit.ts";
-import { CONSEQUENCES } from "./fallback.ts";
+import type { Circuit, CircuitChange } from "./circuit.ts";
+import { CONSEQUENCES } from "./failures.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
-import type { Meter } from "./meter.ts";
-import { forUpstream, type PreparedRequest } from "./prepare.ts";
-import { inOrder } from "./route.ts";
+import { forUpstream, inOrder, type Plan } from "./plan.ts";
 
-/** What became of one call of an upstream. */
-type Outcome = "answered" | "client_left" | "stopped" | UpstreamFailure;
-
-/** Where a completion has come to, upstream. */
-export interface Course {
-  /** The route that was called last; before that, the first one. */
+/** The upstream calls of a request. */
+interface Calls {
+  /** The route that was called last; the plan's first one where none was called. */
   route: Route;
-  /** When the upstream was called that was called last; null: none was. */
+  /** Time of the last call, in milliseconds since 1970; null where no upstream was called. */
   calledAtMs: number | null;
-  /** Of the upstream whose answer has begun. */
-  circuit: Circuit | undefined;
-  /** Each until its answer began, or its failure was known. */
-  attempts: Attempt[];
+  /** All calls, each until its answer began or its failure was known. */
+  attempts: readonly Attempt[];
 }
 
-interface Request {
-  model: CatalogModel;
-  /** Those of the model's that can take the request. */
-  routes: readonly Route[];
-  prepared: PreparedRequest;
-  admission: Admission;
-  meter: Meter;
+/** Calls of which the last one is answered. */
+export interface Answered extends Calls {
+  answer: ProviderAnswer;
+  circuit: Circuit;
+}
+
+/** Calls that all failed, or that were ended before an answer began. */
+export interface Unanswered extends Calls {
+  answer: null;
+  failure: unknown;
+  /** Pieces of an answer that had arrived when the client disconnected. */
+  received: readonly UpstreamChunk[];
 }
 
 /**
- * The answer of the first route that gives one. A route whose circuit is open, or that asked to be left alone, is passed
- * over; another one is tried only while nothing was given to the client, for failures that another upstream may not have,
- * and within the retry budget. Rejects with UpstreamError, or with the signal's reason as soon as the client leaves.
+ * Calls the routes of a plan until one answers. A route whose circuit is open, or that asked for a pause, is skipped;
+ * another one is tried only while the client has received nothing, for failures that another upstream may not have, and
+ * within the retry budget. Never rejects.
  */
 export async function attempt(
   gateway: Gateway,
   call: CompletionCall,
-  request: Request,
-  course: Course,
-): Promise<ProviderAnswer> {
-  const routes = inOrder(request.routes, gateway.random);
+  plan: Plan,
+  admission: Admission,
+): Promise<Answered | Unanswered> {
+  let calls: Calls = { route: plan.routes[0], calledAtMs: null, attempts: [] };
   let failure: UpstreamError | undefined;
   let refusal: UpstreamError | undefined;
-  gateway.retryBudget.count(request.model.id, gateway.clock());
-  for (let turn = 0; ; turn += 1) {
-    const route = routes[turn] ?? (turn === routes.length ? sameAgain(course, failure) : undefined);
-    if (route === undefined) throw failure ?? refusal ?? noRoute(request.model);
-    if (routes.length > 1 && isTooSmall(route, request.admission)) continue;
-    if (failure !== undefined && !mayFollow(failure, course.route, route)) continue;
-    const provider = providerOf(gateway, route);
-    const circuit = gateway.circuits.of(route, provider);
-    const startedMs = gateway.clock();
-    if (!circuit.admits(startedMs)) {
-      refusal = sooner(refusal, circuit.refusal(startedMs));
-      continue;
-    }
-    if (failure !== undefined && !gateway.retryBudget.takes(request.model.id, startedMs)) throw failure;
-    course.route = route;
-    course.calledAtMs = startedMs;
-    try {
-      const answer = await ask(provider, call, request, route, turn + 1 < routes.length);
+  try {
+    call.signal.throwIfAborted();
+    const routes = inOrder(plan.routes, gateway.random);
+    gateway.retryBudget.count(plan.model.id, gateway.clock());
+    for (let turn = 0; ; turn += 1) {
+      const route = routes[turn] ?? (turn === routes.length ? routeToRepeat(calls, failure) : undefined);
+      if (route === undefined) throw failure ?? refusal ?? noRoute(plan.model);
+      if (routes.length > 1 && isTooSmall(route, admission)) continue;
+      if (failure !== undefined && !mayFollow(failure, calls.route, route)) continue;
+      const provider = providerOf(gateway, route);
+      const circuit = gateway.circuits.of(route, provider);
+      const startedMs = gateway.clock();
+      if (!circuit.admits(startedMs)) {
+        refusal = sooner(refusal, circuit.refusal(startedMs));
+        continue;
+      }
+      if (failure !== undefined && !gateway.retryBudget.takes(plan.model.id, startedMs)) throw failure;
+      const request = forUpstream(plan.request, route, admission.maxTokens);
+      const result = await callUpstream(provider, { request, signal: call.signal }, turn + 1 < routes.length);
       const nowMs = gateway.clock();
-      course.circuit = circuit;
-      course.attempts.push({ route: upstreamOf(route), outcome: "answered", durationMs: nowMs - startedMs });
-      logTurn(gateway, route, circuit.answered(startedMs, nowMs));
-      return answer;
-    } catch (error) {
-      failure = failed(gateway, call, course, circuit, startedMs, error);
+      const outcome = outcomeOf(result, call.signal);
+      const made = outcome && { route: upstreamOf(route), outcome, durationMs: nowMs - startedMs };
+      calls = { route, calledAtMs: startedMs, attempts: made ? [...calls.attempts, made] : calls.attempts };
+      if (result.answer !== null) {
+        logChange(gateway, route, circuit.answered(startedMs, nowMs));
+        return { ...calls, answer: result.answer, circuit };
+      }
+      if (call.signal.aborted || !(result.failure instanceof UpstreamError)) return { ...calls, ...result };
+      failure = result.failure;
+      logFailedCall(gateway, call, made, failure);
+      logChange(gateway, route, circuit.failed(failure, startedMs, nowMs));
     }
+  } catch (error) {
+    return { ...calls, answer: null, failure: error, received: [] };
   }
+}
+
+/** Result of a call; undefined for a defect, which is not an attempt's outcome. */
+function outcomeOf(
+  result: CallResult,
+  signal: AbortSignal,
+): "answered" | "client_left" | "stopped" | UpstreamFailure | undefined {
+  if (result.answer !== null) return "answered";
+  if (signal.aborted) return isOwnCut(signal.reason) ? "stopped" : "client_left";
+  return result.failure instanceof UpstreamError ? result.failure.failure : undefined;
 }
 
 function providerOf({ providers }: Gateway, { providerId }: Route): Provider {
@@ -84,12 +99,12 @@ function providerOf({ providers }: Gateway, { providerId }: Route): Provider {
   return provider;
 }
 
-/** Of two upstreams that are not to be called now, what the one says that may be called first. */
+/** Returns the refusal of the upstream that can be called first. */
 function sooner(one: UpstreamError | undefined, other: UpstreamError): UpstreamError {
   return one === undefined || (other.retryAfterSeconds ?? 0) < (one.retryAfterSeconds ?? 0) ? other : one;
 }
 
-/** Whether a prompt cannot fit there, even by the lower bound of its length. */
+/** Tells whether even the lower bound of the prompt's length exceeds a route's context window. */
 function isTooSmall({ contextWindow }: Route, { estimate }: Admission): boolean {
   return contextWindow !== undefined && estimate.least >= contextWindow;
 }
@@ -98,78 +113,137 @@ function noRoute({ id }: CatalogModel): UpstreamError {
   return new UpstreamError("context_length", `No route of ${id} has a context window for this prompt`);
 }
 
-/** The route that alone was called, where it is worth another call. */
-function sameAgain({ route, attempts }: Course, failure: UpstreamError | undefined): Route | undefined {
-  const isWorthIt = failure !== undefined && CONSEQUENCES[failure.failure].next === "elsewhere or again";
-  return isWorthIt && attempts.length === 1 ? route : undefined;
+/** Returns the only route that was called, where its failure is worth a second call. */
+function routeToRepeat({ route, attempts }: Calls, failure: UpstreamError | undefined): Route | undefined {
+  const mayRepeat = failure !== undefined && CONSEQUENCES[failure.failure].next === "elsewhere or again";
+  return mayRepeat && attempts.length === 1 ? route : undefined;
 }
 
-/** Whether a route may serve what has failed on another one. */
+/** Tells whether a route may be called after a failure of another one. */
 function mayFollow({ failure }: UpstreamError, failed: Route, next: Route): boolean {
-  const { next: way } = CONSEQUENCES[failure];
-  if (way === "larger") return (next.contextWindow ?? 0) > (failed.contextWindow ?? Number.POSITIVE_INFINITY);
-  return way !== "nowhere";
+  const { next: target } = CONSEQUENCES[failure];
+  if (target === "larger") return (next.contextWindow ?? 0) > (failed.contextWindow ?? Number.POSITIVE_INFINITY);
+  return target !== "nowhere";
 }
 
-async function ask(
-  provider: Provider,
-  { signal }: CompletionCall,
-  { prepared, admission, meter }: Request,
-  route: Route,
-  hasOthers: boolean,
-): Promise<ProviderAnswer> {
-  const request = forUpstream(prepared.request, route, admission.maxTokens);
-  const answer = await provider.complete({ request, signal });
-  return hasOthers ? begun(answer, { isStreamed: request.stream, signal, meter }) : answer;
-}
-
-/** Notes a failed attempt; gives what is to be told of it, or throws where there is nobody to tell. */
-function failed(
-  gateway: Gateway,
-  { signal, requestId, principal, request }: CompletionCall,
-  { route, attempts }: Course,
-  circuit: Circuit,
-  startedMs: number,
-  error: unknown,
-): UpstreamError {
-  const nowMs = gateway.clock();
-  const note = (outcome: Outcome) => {
-    const durationMs = nowMs - startedMs;
-    attempts.push({ route: upstreamOf(route), outcome, durationMs });
-    const { organizationId, tokenId } = principal;
-    return { requestId, organizationId, tokenId, model: request.model, route: upstreamOf(route), outcome, durationMs };
-  };
-  if (signal.aborted) {
-    note(isOwnCut(signal.reason) ? "stopped" : "client_left");
-    throw error;
-  }
-  if (!(error instanceof UpstreamError)) throw error;
-  const { failure } = error;
-  const fields = note(failure);
-  const text = OPERATORS[failure];
-  if (text !== undefined) gateway.log.error({ ...fields, err: error }, text);
-  logTurn(gateway, route, circuit.failed(error, startedMs, nowMs));
-  return error;
-}
-
-/** Failures that only the operator can mend. */
+/** Failures that only the operator can fix. */
 const OPERATORS: Partial<Record<UpstreamFailure, string>> = {
   credentials: "an upstream refused the service's own credentials",
   misconfigured: "an upstream has no such model or address",
 };
 
-/** Tells the upstream's circuit how an answer that had begun has ended. */
-export function judge(gateway: Gateway, { route, circuit }: Course, failure: unknown): void {
-  if (circuit === undefined) return;
+function logFailedCall(
+  { log }: Gateway,
+  { requestId, principal, request }: CompletionCall,
+  made: Attempt | undefined,
+  error: UpstreamError,
+): void {
+  const text = OPERATORS[error.failure];
+  if (text === undefined) return;
+  const { organizationId, tokenId } = principal;
+  log.error({ requestId, organizationId, tokenId, model: request.model, ...made, err: error }, text);
+}
+
+/** Notes in the upstream's circuit how an answer that had begun has ended; `failure` is undefined for a complete answer. */
+export function noteEnd(gateway: Gateway, { route, circuit }: Answered, failure: unknown): void {
   if (failure === undefined) circuit.completed();
   else if (failure instanceof UpstreamError) {
-    logTurn(gateway, route, circuit.broke(failure.failure, gateway.clock()));
+    logChange(gateway, route, circuit.broke(failure.failure, gateway.clock()));
   }
 }
 
-function logTurn({ log }: Gateway, route: Route, turn: Turn): void {
-  if (turn === undefined) return;
+function logChange({ log }: Gateway, route: Route, change: CircuitChange): void {
+  if (change === undefined) return;
   const fields = { route: upstreamOf(route) };
-  if (turn === "opened") log.warn(fields, "an upstream fails again and again: it is left alone, but for probes");
+  if (change === "opened") log.warn(fields, "an upstream fails repeatedly: only probes are sent until it answers");
   else log.info(fields, "an upstream answers again");
+}
+
+type Pieces = readonly UpstreamChunk[];
+type Item = IteratorResult<Pieces, unknown>;
+type CallResult = { answer: ProviderAnswer } | Pick<Unanswered, "answer" | "failure" | "received">;
+
+/** Time to wait for the first text of a stream before its headers are sent to the client. */
+const FIRST_TEXT_WAIT_MS = 10_000;
+/** Items without text that are buffered. */
+const ITEMS_BUFFERED_MAX = 100;
+
+/** Calls an upstream; where other routes remain, waits until its answer is unlikely to fail. Never rejects. */
+async function callUpstream(provider: Provider, call: ProviderCall, hasOthers: boolean): Promise<CallResult> {
+  try {
+    const answer = await provider.complete(call);
+    if (!hasOthers) return { answer };
+    return await awaitBeginning(answer, { isStreamed: call.request.stream, signal: call.signal });
+  } catch (error) {
+    return { answer: null, failure: error, received: [] };
+  }
+}
+
+/**
+ * Waits until an answer is unlikely to fail: a streamed one until its first text, an unstreamed one until it is complete.
+ * Until then another route can still replace it, so this is for every route but the last. Returns the answer to be read
+ * from its beginning, or its failure; where the signal is aborted, with the pieces that had arrived.
+ */
+export async function awaitBeginning(
+  answer: ProviderAnswer,
+  { isStreamed, signal }: { isStreamed: boolean; signal: AbortSignal },
+): Promise<CallResult> {
+  const source = answer.chunks[Symbol.asyncIterator]();
+  const buffered: Pieces[] = [];
+  const late = Promise.withResolvers<undefined>();
+  const timer = isStreamed ? setTimeout(late.resolve, FIRST_TEXT_WAIT_MS, undefined) : undefined;
+  const resumed = (pending?: Promise<Item>) => ({
+    answer: { ...answer, chunks: new Resumed(buffered, pending, source) },
+  });
+  try {
+    for (;;) {
+      const next = source.next();
+      const item = await Promise.race([next, late.promise]);
+      if (item === undefined || item.done === true) return resumed(next);
+      buffered.push(item.value);
+      if (isStreamed && (item.value.some(hasText) || buffered.length >= ITEMS_BUFFERED_MAX)) return resumed();
+    }
+  } catch (error) {
+    return { answer: null, failure: error, received: signal.aborted ? buffered.flat() : [] };
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function hasText({ delta, finish_reason }: UpstreamChunk): boolean {
+  if (finish_reason !== undefined) return true;
+  if (delta === undefined) return false;
+  return Boolean(delta.content || delta.reasoning_content || delta.refusal || delta.tool_calls?.length);
+}
+
+/** Yields the buffered items of an answer, then the rest of it. */
+class Resumed implements AsyncIterableIterator<Pieces> {
+  readonly #buffered: Pieces[];
+  #pending: Promise<Item> | undefined;
+  readonly #source: AsyncIterator<Pieces>;
+
+  constructor(buffered: Pieces[], pending: Promise<Item> | undefined, source: AsyncIterator<Pieces>) {
+    this.#buffered = buffered;
+    this.#pending = pending;
+    this.#source = source;
+    // The next read reports the rejection; until then it must not count as unhandled.
+    pending?.catch(() => {});
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  next(): Promise<Item> {
+    const buffered = this.#buffered.shift();
+    if (buffered !== undefined) return Promise.resolve({ done: false, value: buffered });
+    const pending = this.#pending;
+    this.#pending = undefined;
+    return pending ?? this.#source.next();
+  }
+
+  async return(): Promise<Item> {
+    await this.#source.return?.();
+    return { done: true, value: undefined };
+  }
 }

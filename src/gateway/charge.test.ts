@@ -3,13 +3,11 @@ import { afterAll, describe, expect, test } from "vitest";
 import { keepLog } from "../../test/support/log.ts";
 import type { Capability } from "../api/model.ts";
 import type { Route } from "../catalog/model.ts";
-import { estimatePrompt } from "../credits/estimate.ts";
-import { holdBounds } from "../credits/holding.ts";
+import { estimatePrompt, holdBounds } from "../credits/estimate.ts";
 import { FREE, priceOf, TOKEN_CLASSES } from "../credits/price.ts";
 import type { UpstreamUsage } from "../providers/provider.ts";
-import { boundsOf, type Charged, chargeOf, roughCharge, within } from "./charge.ts";
+import { boundsOf, type Charged, chargeOf, OutputRates, roughCharge, within } from "./charge.ts";
 import { Meter } from "./meter.ts";
-import { OutputRates } from "./output-rates.ts";
 import { TokenCounter } from "./token-counter.ts";
 
 const tokenCounter = new TokenCounter({ log: keepLog(), deadlineMs: 60_000 });
@@ -22,7 +20,7 @@ const MODEL = { capabilities: new Set<Capability>() };
 const REQUEST = { model: "m", messages: [{ role: "user" as const, content: "go" }] };
 const ESTIMATE = estimatePrompt(REQUEST, 0);
 
-interface Case extends Partial<Charged> {
+interface Case extends Partial<Omit<Charged, "meter">> {
   maxTokens?: number;
   usage?: UpstreamUsage;
   content?: readonly string[];
@@ -31,7 +29,7 @@ interface Case extends Partial<Charged> {
   rates?: OutputRates;
 }
 
-function chargedOf(one: Case): Charged {
+function chargedOf(one: Case): Charged & { meter: Meter } {
   const { maxTokens = 4_000, usage, content = [], reasoning = [], isEnded = true, ...rest } = one;
   const meter = new Meter(maxTokens);
   for (const piece of reasoning) meter.add([{ delta: { reasoning_content: piece } }]);
@@ -56,7 +54,7 @@ describe("the bounds of a charge", () => {
   const price = fc.bigInt(0n, 10n ** 9n);
   const prices = fc.record({ input: price, cachedInput: price, cacheWrite: price, output: price, reasoning: price });
 
-  test("no report costs more than the hold, at any prices and bounds", () => {
+  test("No report costs more than the hold, at any prices and bounds.", () => {
     fc.assert(
       fc.property(counts, prices, fc.nat(20_000), fc.nat(20_000), (reported, unitPrices, prompt, completion) => {
         const tokens = within(reported, { prompt, completion });
@@ -76,7 +74,7 @@ describe("the bounds of a charge", () => {
     );
   });
 
-  test("no charge costs more than the hold, whatever was reported, counted or estimated, also roughly", async () => {
+  test("No charge costs more than the hold, whether reported, counted, estimated or rough.", async () => {
     const usage = fc.option(
       fc.record({
         prompt_tokens: fc.oneof(count, fc.constantFrom(-1, 1.5, "3")),
@@ -118,7 +116,7 @@ describe("the bounds of a charge", () => {
     );
   });
 
-  test("a report above max_tokens is charged at max_tokens and kept", async () => {
+  test("A report above max_tokens is charged at max_tokens and recorded.", async () => {
     const usage = { prompt_tokens: 8, completion_tokens: 9_999_999 };
     expect(await charge({ maxTokens: 10, content: [" word"], usage })).toEqual({
       tokens: { input: 8, cachedInput: 0, cacheWrite: 0, output: 10, reasoning: 0 },
@@ -127,14 +125,14 @@ describe("the bounds of a charge", () => {
     });
   });
 
-  test("a prompt above the estimate is charged at the estimate, its cached part first", async () => {
+  test("A prompt above the estimate is charged at the estimate, its cached part first.", async () => {
     const usage = { prompt_tokens: 9_999, completion_tokens: 1, cached_tokens: 100 };
     const { most } = ESTIMATE;
     const { tokens, basis } = await charge({ content: ["a"], usage });
     expect({ tokens, basis }).toMatchObject({ basis: "bounded", tokens: { cachedInput: 100, input: most - 100 } });
   });
 
-  test("a provider with tools of its own may fill the context window, one that reasons beside max_tokens the model's maximum", async () => {
+  test("A provider that runs tools may fill the context window, and one that counts reasoning beside max_tokens the model's maximum.", async () => {
     const usage = { prompt_tokens: 9_999, completion_tokens: 3_999, reasoning_tokens: 3_998 };
     const route = { ...ROUTE, runsTools: true, countsReasoningBeside: true };
     expect(await charge({ maxTokens: 10, content: ["a"], usage, route })).toMatchObject({
@@ -146,7 +144,7 @@ describe("the bounds of a charge", () => {
 });
 
 describe("a report that is too low", () => {
-  test("of one token for a thousand words is replaced by the count", async () => {
+  test("A report of one token for a thousand words is replaced by the count.", async () => {
     expect(await charge({ content: WORDS, usage: { prompt_tokens: 9, completion_tokens: 1 } })).toMatchObject({
       basis: "counted",
       tokens: { input: 9, output: 1_000 },
@@ -154,7 +152,7 @@ describe("a report that is too low", () => {
     });
   });
 
-  test("is believed where it is at least half of the count, or lower by at most 64 tokens", async () => {
+  test("A report is accepted where it is at least half of the count, or at most 64 tokens below it.", async () => {
     const believed = (completion_tokens: number, words: number) =>
       charge({ content: WORDS.slice(0, words), usage: { prompt_tokens: 9, completion_tokens } });
     expect(await believed(500, 1_000)).toMatchObject({ basis: "reported", tokens: { output: 500 } });
@@ -163,13 +161,13 @@ describe("a report that is too low", () => {
     expect(await believed(1, 66)).toMatchObject({ basis: "counted", tokens: { output: 66 } });
   });
 
-  test("is compared with the tokens of the whole text, not of its pieces", async () => {
+  test("A report is compared with the tokens of the whole text, not of its pieces.", async () => {
     const content = Array.from("a".repeat(4_000));
     const usage = { prompt_tokens: 9, completion_tokens: 450 };
     expect(await charge({ content, usage })).toMatchObject({ basis: "reported", tokens: { output: 450 } });
   });
 
-  test("for the prompt is believed", async () => {
+  test("A low report of the prompt is accepted.", async () => {
     const request = { model: "m", messages: [{ role: "user" as const, content: " word".repeat(1_000) }] };
     const usage = { prompt_tokens: 1, completion_tokens: 1 };
     const one = { request, estimate: estimatePrompt(request, 0), content: ["a"], usage };
@@ -178,7 +176,7 @@ describe("a report that is too low", () => {
 });
 
 describe("without a usable report", () => {
-  test("a dense prompt is charged by the tokenizer, not by its bytes", async () => {
+  test("A dense prompt is charged by the tokenizer, not by its bytes.", async () => {
     const text = Array.from({ length: 2_000 }, (_, i) => String.fromCharCode(33 + ((i * 7) % 90))).join("");
     const request = { model: "m", messages: [{ role: "user" as const, content: text }] };
     const estimate = estimatePrompt(request, 0);
@@ -189,7 +187,7 @@ describe("without a usable report", () => {
     expect(tokens.input).toBeLessThanOrEqual(estimate.most);
   });
 
-  test("an answer that broke off keeps the reported prompt and adds the text that came after the report", async () => {
+  test("An incomplete answer is charged the reported prompt and the text after the report.", async () => {
     const one = chargedOf({ isEnded: false });
     one.meter.add([{ usage: { prompt_tokens: 100, completion_tokens: 1, cached_tokens: 60 } }]);
     for (const content of WORDS) one.meter.add([{ delta: { content } }]);
@@ -199,7 +197,7 @@ describe("without a usable report", () => {
     });
   });
 
-  test("without a tokenizer tokens are counted by their bytes, and a low report is believed", async () => {
+  test("Without a tokenizer tokens are estimated from bytes, and a low report is accepted.", async () => {
     const outputRates = new OutputRates();
     const gateway = { tokenCounter: { count: () => Promise.resolve(undefined) }, outputRates };
     const counted = await chargeOf(gateway, chargedOf({ content: WORDS }));
@@ -208,30 +206,30 @@ describe("without a usable report", () => {
     expect(await chargeOf(gateway, chargedOf({ content: WORDS, usage }))).toMatchObject({ basis: "reported" });
   });
 
-  test("nothing is tokenized for a request without a price", async () => {
-    const count = () => Promise.reject(new Error("was asked to count"));
+  test("A free request is not tokenized.", async () => {
+    const count = () => Promise.reject(new Error("The tokenizer was called"));
     const gateway = { tokenCounter: { count }, outputRates: new OutputRates() };
     const free = await chargeOf(gateway, chargedOf({ content: WORDS, prices: FREE }));
     expect(free.tokens.output).toBe(1_000);
   });
 });
 
-describe("output that nobody saw, of a client that left", () => {
+describe("invisible output after the client disconnected", () => {
   const left = { hasClientLeft: true, isEnded: false, elapsedMs: 10_000 };
   const reasoner = { capabilities: new Set<Capability>(["reasoning"]) };
 
-  test("of an unstreamed answer is estimated from the time at 50 tokens a second", async () => {
+  test("The output of an unstreamed answer is estimated at 50 tokens per second.", async () => {
     expect(await charge({ ...left, isStreamed: false })).toMatchObject({ basis: "estimated", tokens: { output: 500 } });
   });
 
-  test("of a stream whose model reasons without showing it is estimated as reasoning", async () => {
+  test("The hidden reasoning of a stream is estimated.", async () => {
     expect(await charge({ ...left, model: reasoner, content: [" word"] })).toMatchObject({
       basis: "estimated",
       tokens: { output: 1, reasoning: 499 },
     });
   });
 
-  test("is not estimated where the model does not reason, shows its reasoning, or had reported the end", async () => {
+  test("Output is not estimated where the model does not reason, shows its reasoning, or had reported the end.", async () => {
     expect(await charge({ ...left, content: [" word"] })).toMatchObject({ basis: "counted", tokens: { output: 1 } });
     const shown = { ...left, model: reasoner, reasoning: [" hm"] };
     expect(await charge(shown)).toMatchObject({ basis: "counted", tokens: { output: 0, reasoning: 1 } });
@@ -241,10 +239,48 @@ describe("output that nobody saw, of a client that left", () => {
     expect(await charge({ ...left, hasClientLeft: false, isStreamed: false })).toMatchObject({ basis: "counted" });
   });
 
-  test("is at most the hold, and never less than what was counted", async () => {
+  test("An estimate is at most the hold, and never below the count.", async () => {
     const far = { ...left, elapsedMs: 10 ** 9, isStreamed: false };
     expect(await charge({ ...far, maxTokens: 20 })).toMatchObject({ basis: "estimated", tokens: { output: 20 } });
     const seen = { ...left, model: reasoner, elapsedMs: 1_000, content: WORDS };
     expect(await charge(seen)).toMatchObject({ basis: "counted", tokens: { output: 1_000, reasoning: 0 } });
   });
+});
+
+test("The estimate is 50 tokens per second and at most 4,096 until 100 answers of an upstream are known.", () => {
+  const rates = new OutputRates();
+  for (let i = 0; i < 99; i += 1) rates.note("up/m", 1_000, 1_000);
+  expect(rates.estimate("up/m", 10_000)).toBe(500);
+  expect(rates.estimate("up/m", 10 ** 9)).toBe(4_096);
+  rates.note("up/m", 1_000, 1_000);
+  expect(rates.estimate("up/m", 500)).toBe(500);
+  expect(rates.estimate("up/m", 10 ** 9)).toBe(1_000);
+  expect(rates.estimate("up/other", 10_000)).toBe(500);
+});
+
+test("The estimate is the median rate of the newest 512 answers, and at most their 95th percentile.", () => {
+  const answer = fc.record({ tokens: fc.nat(10_000), durationMs: fc.nat(60_000) });
+  fc.assert(
+    fc.property(fc.array(answer, { minLength: 100, maxLength: 600 }), fc.nat(100_000), (answers, elapsedMs) => {
+      const rates = new OutputRates();
+      for (const { tokens, durationMs } of answers) rates.note("up/m", tokens, durationMs);
+      const newest = answers.slice(-512);
+      const rank = (values: number[], part: number) =>
+        values.sort((a, b) => a - b)[Math.ceil(values.length * part) - 1] ?? 0;
+      const rate = rank(
+        newest.map(({ tokens, durationMs }) => tokens / Math.max(1, durationMs)),
+        0.5,
+      );
+      const most = rank(
+        newest.map(({ tokens }) => tokens),
+        0.95,
+      );
+      expect(rates.estimate("up/m", elapsedMs)).toBe(Math.floor(Math.min(most, elapsedMs * rate)));
+    }),
+    { numRuns: 200 },
+  );
+});
+
+test("The estimate is 0 after the clock was set back.", () => {
+  expect(new OutputRates().estimate("up/m", -5_000)).toBe(0);
 });

@@ -1,31 +1,49 @@
 import type { ChatCompletionRequest } from "../api/request.ts";
-import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
-import type { EventBasis } from "../credits/books.ts";
+import { type CatalogModel, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
+import type { EventBasis, HoldFacts } from "../credits/books.ts";
 import { type PromptEstimate, promptTexts } from "../credits/estimate.ts";
-import { NO_TOKENS, TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../credits/price.ts";
-import type { Gateway } from "./gateway.ts";
-import type { Meter, Report } from "./meter.ts";
+import { FREE, NO_TOKENS, TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../credits/price.ts";
+import type { MeterReading, Report } from "./meter.ts";
+import type { TokenCounter } from "./token-counter.ts";
 
-/** Tokens to charge, on what basis, and what the upstream reported where that is something else. */
+/** The parts of an admission that a charge depends on. */
+interface Admitted {
+  estimate: PromptEstimate;
+  maxTokens: number;
+}
+
+interface AdmittedFacts {
+  facts: HoldFacts;
+  isFree: boolean;
+}
+
+/** Tokens to charge, the basis of the charge, and the upstream's report where it differs. */
 export interface Charge {
   tokens: TokenCounts;
   basis: EventBasis;
   reported: TokenCounts | null;
 }
 
-/** The most that a request can be charged: what its hold covers. */
+/** Tokens that a request can be charged at most. Its hold covers them. */
 export interface TokenBounds {
   prompt: number;
   completion: number;
 }
 
-/** The text of a complete answer has at most so many bytes a token; a report below that is compared with a count. */
+/** Most bytes per token in the text of a complete answer. A report of fewer tokens is compared with a count. */
 const BYTES_A_TOKEN_CREDIBLE = 8;
-/** A report that is lower than the count by no more than this is believed. */
+/** A report below the count by at most this many tokens is accepted. */
 const TOKENS_OF_DOUBT = 64;
 
+/** Answers of an upstream that are remembered; the newest replace the oldest. */
+const ANSWERS_KEPT = 512;
+/** Answers of an upstream below which its figures are not used. */
+const ANSWERS_LEAST = 100;
+const USUAL_TOKENS_A_SECOND = 50;
+const USUAL_TOKENS_MAX = 4_096;
+
 /**
- * The bounds of a route: the upper estimate of the prompt and `max_tokens`; the context window where the provider runs
+ * Returns the bounds of a route: the upper estimate of the prompt and `max_tokens`; the context window where the provider runs
  * tools of its own, and the model's maximum where it counts reasoning outside `max_tokens`.
  */
 export function boundsOf(
@@ -40,7 +58,7 @@ export function boundsOf(
   };
 }
 
-/** Tokens within the bounds: cached and written input and visible output first. Returns the same object where they are. */
+/** Limits tokens to the bounds: cached and written input and visible output first. Returns the same object where they are within. */
 export function within(tokens: TokenCounts, bounds: TokenBounds): TokenCounts {
   const promptTokens = tokens.input + tokens.cachedInput + tokens.cacheWrite;
   if (promptTokens <= bounds.prompt && tokens.output + tokens.reasoning <= bounds.completion) return tokens;
@@ -53,7 +71,7 @@ export function within(tokens: TokenCounts, bounds: TokenBounds): TokenCounts {
 }
 
 /** Returns the charge for everything so far, without a tokenizer: for checkpoints, and where nothing has a price. */
-export function roughCharge(meter: Meter, likelyPromptTokens: number, bounds: TokenBounds): Charge {
+export function roughCharge(meter: MeterReading, likelyPromptTokens: number, bounds: TokenBounds): Charge {
   const report = meter.report();
   const { output, reasoning } = meter;
   const counted = { output: output.roughTokens, reasoning: reasoning.roughTokens };
@@ -64,6 +82,34 @@ export function roughCharge(meter: Meter, likelyPromptTokens: number, bounds: To
   return limited({ ...report.tokens, ...atLeast(counted, report.tokens) }, "counted", report.tokens, bounds);
 }
 
+/** Returns the facts of a request with the route that was taken, and its prices for so many tokens. */
+export function factsAt({ facts, isFree }: AdmittedFacts, route: Route, tokens: TokenCounts): HoldFacts {
+  const prices = isFree ? FREE : pricesAt(route, tokens.input + tokens.cachedInput + tokens.cacheWrite);
+  return { ...facts, upstream: upstreamOf(route), prices };
+}
+
+/** Returns the charge of a stream if its hold expired now: for what the client has received. */
+export function checkpointOf(
+  model: CatalogModel,
+  route: Route,
+  admission: AdmittedFacts & Admitted,
+  meter: MeterReading,
+): { facts: HoldFacts; tokens: TokenCounts } {
+  if (!meter.hasContent) return { facts: admission.facts, tokens: NO_TOKENS };
+  const tokens = roughTokens(model, route, admission, meter);
+  return { facts: factsAt(admission, route, tokens), tokens };
+}
+
+/** Returns the rough tokens of a request on a route. */
+export function roughTokens(
+  model: CatalogModel,
+  route: Route,
+  { estimate, maxTokens }: Admitted,
+  meter: MeterReading,
+): TokenCounts {
+  return roughCharge(meter, estimate.likely, boundsOf(model, route, estimate, maxTokens)).tokens;
+}
+
 export interface Charged {
   model: Pick<CatalogModel, "capabilities">;
   route: Route;
@@ -72,7 +118,7 @@ export interface Charged {
   bounds: TokenBounds;
   /** The prices that the hold was made at. */
   prices: UnitPrices;
-  meter: Meter;
+  meter: MeterReading;
   hasClientLeft: boolean;
   /** True where the client asked for a stream. */
   isStreamed: boolean;
@@ -82,10 +128,10 @@ export interface Charged {
 
 /**
  * Returns the charge of an answer (`docs/charging.md`): the upstream's report where it is final and credible, else a count of
- * the text, else, for output that nobody saw, an estimate from time. Never above the bounds. Never rejects.
+ * the text, else, for output that was not visible, an estimate from time. Never above the bounds. Never rejects.
  */
 export async function chargeOf(
-  { tokenCounter, outputRates }: Pick<Gateway, "tokenCounter" | "outputRates">,
+  { tokenCounter, outputRates }: { tokenCounter: Pick<TokenCounter, "count">; outputRates: OutputRates },
   one: Charged,
 ): Promise<Charge> {
   const { meter, estimate, bounds, prices } = one;
@@ -107,15 +153,15 @@ export async function chargeOf(
 }
 
 /**
- * Tells whether output was produced that nobody saw: the client left an answer that was not streamed to it, or one of a model
- * that reasons without showing it, before the upstream had reported its end.
+ * Tells whether output was produced that was not visible: the client disconnected from an answer that was not streamed, or
+ * from one of a model with hidden reasoning, before the upstream had reported its end.
  */
 function isHidden({ hasClientLeft, isStreamed, model, meter }: Charged): boolean {
   if (!hasClientLeft || meter.finishReason !== undefined) return false;
   return !isStreamed || (model.capabilities.has("reasoning") && meter.reasoning.bytes === 0);
 }
 
-/** The charge with as much more output as the estimate has; a stream's hidden output is reasoning. */
+/** Raises the output of a charge to the estimate; a stream's hidden output is reasoning. */
 function withHidden(seen: Charge, estimated: number, { bounds, isStreamed }: Charged): Charge {
   const { output, reasoning } = seen.tokens;
   const more = Math.min(estimated, bounds.completion) - output - reasoning;
@@ -126,7 +172,7 @@ function withHidden(seen: Charge, estimated: number, { bounds, isStreamed }: Cha
 
 type Completion = Pick<TokenCounts, "output" | "reasoning">;
 
-/** The count, or the report where that has more in all. */
+/** Returns the larger of the count and the report. */
 function atLeast(counted: Completion, { output, reasoning }: Completion): Completion {
   return counted.output + counted.reasoning >= output + reasoning ? counted : { output, reasoning };
 }
@@ -137,10 +183,10 @@ interface Counts {
   prompt: number;
 }
 
-/** Tokens of the answer's text and of the prompt's; undefined where they cannot be counted now. */
+/** Counts the tokens of the answer's text and of the prompt's; undefined where they cannot be counted now. */
 async function countAll(
-  tokenCounter: Gateway["tokenCounter"],
-  { output, reasoning }: Meter,
+  tokenCounter: Pick<TokenCounter, "count">,
+  { output, reasoning }: MeterReading,
   promptTexts: readonly string[],
 ): Promise<Counts | undefined> {
   const counts = await tokenCounter.count([[output.text()], [reasoning.text()], promptTexts]);
@@ -149,7 +195,7 @@ async function countAll(
   return { answer: { output: output.scaled(outputTokens), reasoning: reasoning.scaled(reasoningTokens) }, prompt };
 }
 
-/** The prompt as reported where it was, and the larger completion of count and report. */
+/** Charges the reported prompt, or the counted one without a report, and the larger completion of count and report. */
 function countedCharge(report: Report | undefined, { answer, prompt }: Counts, { estimate, bounds }: Charged): Charge {
   const tokens =
     report === undefined
@@ -158,7 +204,7 @@ function countedCharge(report: Report | undefined, { answer, prompt }: Counts, {
   return limited(tokens, "counted", report?.tokens, bounds);
 }
 
-/** A charge within the bounds; `bounded` where a report was above them. */
+/** Makes a charge within the bounds. Its basis is `bounded` where a report was above them. */
 function limited(
   tokens: TokenCounts,
   basis: EventBasis,
@@ -169,4 +215,55 @@ function limited(
   const isAbove = reported !== undefined && within(reported, bounds) !== reported;
   const isReported = reported === undefined || charged === reported;
   return { tokens: charged, basis: isAbove ? "bounded" : basis, reported: isReported ? null : reported };
+}
+
+interface Answers {
+  tokens: Float64Array;
+  tokensAMillisecond: Float64Array;
+  count: number;
+}
+
+/**
+ * Measures how fast and how much each upstream writes, from complete answers with reported usage. Estimates the output of
+ * an answer whose client disconnected before it arrived.
+ */
+export class OutputRates {
+  readonly #answers = new Map<string, Answers>();
+
+  /** Notes a complete answer. `durationMs` is the time from the call of the upstream to the end of the answer. */
+  note(upstream: string, tokens: number, durationMs: number): void {
+    let answers = this.#answers.get(upstream);
+    if (answers === undefined) {
+      answers = {
+        tokens: new Float64Array(ANSWERS_KEPT),
+        tokensAMillisecond: new Float64Array(ANSWERS_KEPT),
+        count: 0,
+      };
+      this.#answers.set(upstream, answers);
+    }
+    const place = answers.count % ANSWERS_KEPT;
+    answers.tokens[place] = tokens;
+    answers.tokensAMillisecond[place] = tokens / Math.max(1, durationMs);
+    answers.count += 1;
+  }
+
+  /**
+   * Estimates the output tokens that an upstream has written in a time: the time multiplied by its median rate, at most the 95th
+   * percentile of its answers. Before 100 answers are known, 50 tokens a second and at most 4,096.
+   */
+  estimate(upstream: string, elapsedMs: number): number {
+    const answers = this.#answers.get(upstream);
+    const ms = Math.max(0, elapsedMs);
+    if (answers === undefined || answers.count < ANSWERS_LEAST) {
+      return Math.min(USUAL_TOKENS_MAX, Math.floor((ms / 1000) * USUAL_TOKENS_A_SECOND));
+    }
+    const known = Math.min(answers.count, ANSWERS_KEPT);
+    const rate = percentile(answers.tokensAMillisecond.slice(0, known), 0.5);
+    return Math.floor(Math.min(ms * rate, percentile(answers.tokens.slice(0, known), 0.95)));
+  }
+}
+
+/** The smallest value that at least this part of the values does not exceed. Sorts them in place. */
+function percentile(values: Float64Array, part: number): number {
+  return values.sort()[Math.ceil(values.length * part) - 1] ?? 0;
 }

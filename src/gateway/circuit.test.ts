@@ -2,13 +2,13 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { UpstreamError, type UpstreamFailure } from "../errors.ts";
 import { Circuit } from "./circuit.ts";
-import { CONSEQUENCES } from "./fallback.ts";
+import { CONSEQUENCES } from "./failures.ts";
 
 const ROUTE = { providerId: "up", model: "m" };
 const failure = (kind: UpstreamFailure = "failed", retryAfterSeconds?: number) =>
   new UpstreamError(kind, "It failed", retryAfterSeconds === undefined ? {} : { retryAfterSeconds });
 
-/** A circuit with a clock of its own; each call takes a millisecond. */
+/** Makes a circuit with a clock of its own; each call takes a millisecond. */
 function begin({ opens = true } = {}) {
   const circuit = new Circuit(ROUTE, opens);
   const at = { ms: 1_000_000 };
@@ -22,7 +22,7 @@ function begin({ opens = true } = {}) {
   return { circuit, at, call, open, health: () => circuit.health(at.ms) };
 }
 
-test("opens with the fifth failure in a row", () => {
+test("A circuit opens with the fifth failure in a row.", () => {
   const { call, open, health } = begin();
   for (let count = 0; count < 4; count += 1) expect(call(failure())).toBeUndefined();
   call("answered");
@@ -31,7 +31,7 @@ test("opens with the fifth failure in a row", () => {
   expect(health()).toMatchObject({ provider: "up", model: "m", state: "open", recent: { successes: 1, failures: 9 } });
 });
 
-test("lets a probe through after 1 s, then after 2, 4 and so on up to 30 s, and closes with an answer", () => {
+test("An open circuit admits a probe after 1 s, then after 2, 4 and so on up to 30 s, and closes with an answer.", () => {
   const { at, call, open, health } = begin();
   open();
   for (const seconds of [1, 2, 4, 8, 16, 30, 30]) {
@@ -46,7 +46,7 @@ test("lets a probe through after 1 s, then after 2, 4 and so on up to 30 s, and 
   expect(call("answered")).toBeUndefined();
 });
 
-test("one probe at a time: one that hangs holds up the next for no longer than the pause", () => {
+test("A probe that hangs delays the next one by the pause only.", () => {
   const { circuit, at, open, health } = begin();
   open();
   at.ms += 1000;
@@ -56,7 +56,7 @@ test("one probe at a time: one that hangs holds up the next for no longer than t
   expect(circuit.admits(at.ms + 1000)).toBe(true);
 });
 
-test("calls that began before it opened neither close it nor keep it open for longer", () => {
+test("Calls that began before the circuit opened do not change it.", () => {
   const { circuit, at, open, health } = begin();
   const early = at.ms;
   open();
@@ -66,7 +66,7 @@ test("calls that began before it opened neither close it nor keep it open for lo
   expect(health()).toMatchObject({ state: "open", nextProbeAtMs });
 });
 
-test("what is the request's own fault says that the upstream works", () => {
+test("A failure caused by the request counts as a sign that the upstream works.", () => {
   for (const kind of ["rejected", "context_length", "content_filter"] as const) {
     const { at, call, open, health } = begin();
     for (let count = 0; count < 4; count += 1) call(failure());
@@ -79,7 +79,7 @@ test("what is the request's own fault says that the upstream works", () => {
   }
 });
 
-test("what could not be put into the upstream's words says nothing of it", () => {
+test("A request that the wire cannot express does not change the circuit.", () => {
   const { at, call, open, health } = begin();
   for (let count = 0; count < 4; count += 1) call(failure());
   call(failure("unsupported"));
@@ -93,10 +93,10 @@ test("what could not be put into the upstream's words says nothing of it", () =>
 });
 
 test.each([
-  ["open", failure(), 1000],
-  ["left alone", failure("overloaded", 7), 7000],
+  ["open circuit", failure(), 1000],
+  ["paused upstream", failure("overloaded", 7), 7000],
 ] as const)(
-  "%s, with the clock set back by a day: it is called again no later than it would have been",
+  "An %s is called again after its pause, although the clock was set back by a day.",
   (_how, error, pauseMs) => {
     const { at, call } = begin();
     at.ms += 86_400_000;
@@ -109,7 +109,7 @@ test.each([
   },
 );
 
-test("Retry-After is kept to the second, and opens nothing", () => {
+test("A circuit respects Retry-After to the second and stays closed.", () => {
   const { circuit, at, call, health } = begin();
   for (let count = 0; count < 10; count += 1) {
     expect(call(failure("overloaded", 7))).toBeUndefined();
@@ -125,14 +125,14 @@ test("Retry-After is kept to the second, and opens nothing", () => {
   expect(health().limitedUntilMs).toBeNull();
 });
 
-test("without Retry-After, overload opens it like any failure, and a refusal repeats it", () => {
+test("Overload without Retry-After opens the circuit, and a refusal repeats it.", () => {
   const { circuit, at, call } = begin();
   for (let count = 0; count < 5; count += 1) call(failure("overloaded", 0));
   expect(call("answered")).toBe("refused");
   expect(circuit.refusal(at.ms)).toMatchObject({ failure: "overloaded", retryAfterSeconds: 1 });
 });
 
-test("five streams in a row that break off open it; one that is complete starts the count anew", () => {
+test("Five broken streams in a row open the circuit; a complete one resets the count.", () => {
   const { circuit, at, health } = begin();
   const broken = () => {
     circuit.answered(at.ms, at.ms + 1);
@@ -146,7 +146,7 @@ test("five streams in a row that break off open it; one that is complete starts 
   expect(health()).toMatchObject({ state: "open", recent: { successes: 9, failures: 9 } });
 });
 
-test("streams that are broken off for what was asked open nothing", () => {
+test("Streams that fail because of the request do not open the circuit.", () => {
   const { circuit, at, health } = begin();
   for (let count = 0; count < 10; count += 1) {
     circuit.answered(at.ms, at.ms + 1);
@@ -155,7 +155,7 @@ test("streams that are broken off for what was asked open nothing", () => {
   expect(health()).toMatchObject({ state: "closed", lastFailure: null, recent: { failures: 0 } });
 });
 
-test("an upstream that fails as it is asked to never opens", () => {
+test("The circuit of a scripted upstream never opens.", () => {
   const { circuit, at, call } = begin({ opens: false });
   for (let count = 0; count < 20; count += 1) {
     expect(call(failure("overloaded", 60))).toBeUndefined();
@@ -164,7 +164,7 @@ test("an upstream that fails as it is asked to never opens", () => {
   expect(call("answered")).toBeUndefined();
 });
 
-test("whatever happens, an upstream is called again within 30 s, or when it asked to be", () => {
+test("An upstream is always called again within 30 s, or when its Retry-After has passed.", () => {
   const kinds = Object.keys(CONSEQUENCES) as UpstreamFailure[];
   const step = fc.record({
     waitMs: fc.integer({ min: 0, max: 40_000 }),

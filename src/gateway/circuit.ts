@@ -1,51 +1,52 @@
+import { type Route, upstreamOf } from "../catalog/model.ts";
 import { UpstreamError, type UpstreamFailure } from "../errors.ts";
-import { CONSEQUENCES } from "./fallback.ts";
-import { RollingCount } from "./rolling-count.ts";
+import type { Provider } from "../providers/provider.ts";
+import { CONSEQUENCES } from "./failures.ts";
+import { RollingCount } from "./retry-budget.ts";
 
 /** Failures in a row that open a circuit. */
 const FAILURES_MAX = 5;
-/** Until the first probe of an open circuit; twice as long after each probe that fails. */
+/** Time until the first probe of an open circuit; doubled after each probe that fails. */
 const PROBE_AFTER_MS = 1_000;
 const PROBE_AFTER_MS_MAX = 30_000;
 const RECENT_MINUTES = 5;
-/** How much the newest answer weighs in the mean of the time to the first byte. */
+/** Weight of the newest answer in the mean of the time to the first byte. */
 const NEWEST_WEIGHT = 0.2;
 
-/** What is known of an upstream from the requests that went there. Times are milliseconds since 1970. */
+/** Health of an upstream, as its requests have shown it. Times are milliseconds since 1970. */
 export interface RouteHealth {
   provider: string;
   /** The upstream's own name of the model. */
   model: string;
-  /** Open: it is not called but for a probe now and then. Half open: such a probe is out. */
+  /** Open: only probes call the upstream. Half open: a probe is running. */
   state: "closed" | "open" | "half_open";
-  /** When an open circuit lets the next probe through. */
+  /** Time of the next probe of an open circuit. */
   nextProbeAtMs: number | null;
-  /** Until when the upstream has asked, by Retry-After, to be left alone. */
+  /** End of the pause that the upstream asked for by Retry-After. */
   limitedUntilMs: number | null;
   lastFailure: { failure: UpstreamFailure; atMs: number } | null;
   lastSuccessAtMs: number | null;
-  /** Of the last five minutes. */
+  /** Counts of the last five minutes. */
   recent: { successes: number; failures: number };
-  /** Mean time until an answer began, the last ones weighing most; null before the first. */
+  /** Moving average of the time until an answer begins; null before the first answer. */
   firstByteMs: number | null;
 }
 
-/** What a call has changed, for the log. */
-export type Turn = "opened" | "closed" | undefined;
+/** Change of a circuit by a call, for the log. */
+export type CircuitChange = "opened" | "closed" | undefined;
 
 /**
- * A circuit breaker for one upstream. Closed, it lets everything through; after five failures in a row it opens, and from
- * then on lets one request through as a probe, after a second, then two, four, up to every 30 s, until one is answered.
- * Between two probes is a time and no lock, so that a probe that hangs, or whose client leaves, holds up no other. Calls
- * that began before it opened change nothing any more. Beside that it keeps the time that the upstream asked to be left
- * alone for, and what the operator wants to know of it.
+ * Circuit breaker for one upstream. Closed, it admits every request. After five failures in a row it opens and admits only
+ * probes: one after a second, then after two, four, up to 30 s, until one is answered. Probes are separated by time and not
+ * by a lock, so that a probe that hangs, or whose client disconnects, does not block the next one. Calls that began before
+ * the circuit opened do not change it. It also records the pause that the upstream asked for, and its health.
  */
 export class Circuit {
   readonly #route: { providerId: string; model: string };
   readonly #opens: boolean;
   #failures = 0;
-  /** Streams in a row that the upstream broke off. */
-  #breaks = 0;
+  /** Streams in a row that failed after they had begun. */
+  #brokenStreams = 0;
   /** Null: closed. */
   #probeAfterMs: number | null = null;
   #openedAtMs = Number.NEGATIVE_INFINITY;
@@ -59,13 +60,13 @@ export class Circuit {
   readonly #successes = new RollingCount(RECENT_MINUTES, 60_000);
   readonly #failed = new RollingCount(RECENT_MINUTES, 60_000);
 
-  /** `opens` is false for an upstream whose failures say nothing of the next request. */
+  /** `opens` is false for an upstream whose failures do not predict the next one. */
   constructor(route: { providerId: string; model: string }, opens: boolean) {
     this.#route = route;
     this.#opens = opens;
   }
 
-  /** Whether a request may go there now. */
+  /** Tells whether the upstream may be called now. An open circuit then counts the call as its probe. */
   admits(nowMs: number): boolean {
     this.#followClock(nowMs);
     if (nowMs < this.#limitedUntilMs) return false;
@@ -76,7 +77,7 @@ export class Circuit {
     return true;
   }
 
-  /** Why a request may not go there, and when it may: the failure that the upstream was last seen with. */
+  /** Returns the error for a call that is not admitted: the upstream's last failure, with the time of the next call. */
   refusal(nowMs: number): UpstreamError {
     const { providerId, model } = this.#route;
     const isLimited = nowMs < this.#limitedUntilMs;
@@ -84,41 +85,41 @@ export class Circuit {
     const retryAfterSeconds = Math.max(1, Math.ceil((untilMs - nowMs) / 1000));
     const name = `${providerId}/${model}`;
     if (isLimited) {
-      return new UpstreamError("overloaded", `${name} asked to be left alone for a while`, { retryAfterSeconds });
+      return new UpstreamError("overloaded", `${name} asked for a pause`, { retryAfterSeconds });
     }
     const failure = this.#lastFailure?.failure ?? "unavailable";
-    return new UpstreamError(failure, `${name} failed again and again and is not called now`, { retryAfterSeconds });
+    return new UpstreamError(failure, `${name} failed repeatedly and is not called now`, { retryAfterSeconds });
   }
 
-  /** An answer has begun. */
-  answered(startedMs: number, nowMs: number): Turn {
+  /** Notes that an answer has begun. */
+  answered(startedMs: number, nowMs: number): CircuitChange {
     const tookMs = nowMs - startedMs;
     this.#firstByteMs =
       this.#firstByteMs === null ? tookMs : this.#firstByteMs + NEWEST_WEIGHT * (tookMs - this.#firstByteMs);
     this.#lastSuccessAtMs = nowMs;
     this.#successes.add(nowMs);
-    return this.#isWell(startedMs);
+    return this.#noteSuccess(startedMs);
   }
 
-  /** An answer has come to its end. */
+  /** Notes that an answer is complete. */
   completed(): void {
-    this.#breaks = 0;
+    this.#brokenStreams = 0;
   }
 
-  /** An answer that had begun was broken off, by the upstream or by what the request asked for. */
-  broke(failure: UpstreamFailure, nowMs: number): Turn {
+  /** Notes that an answer failed after it had begun. */
+  broke(failure: UpstreamFailure, nowMs: number): CircuitChange {
     if (!CONSEQUENCES[failure].isUpstreams) return undefined;
-    this.#note(failure, nowMs);
-    this.#breaks += 1;
-    return this.#breaks >= FAILURES_MAX && this.#probeAfterMs === null ? this.#open(nowMs) : undefined;
+    this.#noteFailure(failure, nowMs);
+    this.#brokenStreams += 1;
+    return this.#brokenStreams >= FAILURES_MAX && this.#probeAfterMs === null ? this.#open(nowMs) : undefined;
   }
 
-  /** A call has failed before an answer began. */
-  failed({ failure, retryAfterSeconds = 0 }: UpstreamError, startedMs: number, nowMs: number): Turn {
-    // It never came to the upstream.
+  /** Notes that a call failed before an answer began. */
+  failed({ failure, retryAfterSeconds = 0 }: UpstreamError, startedMs: number, nowMs: number): CircuitChange {
+    // The upstream was not called.
     if (failure === "unsupported") return undefined;
-    if (!CONSEQUENCES[failure].isUpstreams) return this.#isWell(startedMs);
-    this.#note(failure, nowMs);
+    if (!CONSEQUENCES[failure].isUpstreams) return this.#noteSuccess(startedMs);
+    this.#noteFailure(failure, nowMs);
     if (!this.#opens) return undefined;
     if (failure === "overloaded" && retryAfterSeconds > 0) {
       this.#limitedUntilMs = Math.max(this.#limitedUntilMs, nowMs + retryAfterSeconds * 1000);
@@ -150,7 +151,7 @@ export class Circuit {
     };
   }
 
-  /** Where the clock was set back to before a pause began, the pause begins anew, and is no longer than it was. */
+  /** Restarts a pause, with the same length, where the clock was set back to before its beginning. */
   #followClock(nowMs: number): void {
     if (nowMs < this.#limitedSinceMs) {
       this.#limitedUntilMs += nowMs - this.#limitedSinceMs;
@@ -162,23 +163,23 @@ export class Circuit {
     }
   }
 
-  #note(failure: UpstreamFailure, nowMs: number): void {
+  #noteFailure(failure: UpstreamFailure, nowMs: number): void {
     this.#lastFailure = { failure, atMs: nowMs };
     this.#failed.add(nowMs);
   }
 
-  /** The upstream has shown that it works. */
-  #isWell(startedMs: number): Turn {
+  /** Notes that the upstream works; closes an open circuit. */
+  #noteSuccess(startedMs: number): CircuitChange {
     if (startedMs <= this.#openedAtMs) return undefined;
     this.#failures = 0;
     if (this.#probeAfterMs === null) return undefined;
     this.#probeAfterMs = null;
     this.#isProbing = false;
-    this.#breaks = 0;
+    this.#brokenStreams = 0;
     return "closed";
   }
 
-  #open(nowMs: number): Turn {
+  #open(nowMs: number): CircuitChange {
     if (!this.#opens) return undefined;
     this.#reopen(nowMs, PROBE_AFTER_MS / 2);
     return "opened";
@@ -190,6 +191,25 @@ export class Circuit {
     this.#nextProbeAtMs = nowMs + this.#probeAfterMs;
     this.#isProbing = false;
     this.#failures = 0;
-    this.#breaks = 0;
+    this.#brokenStreams = 0;
+  }
+}
+
+/** The circuits of all upstreams that were called. Models that share an upstream share its circuit. */
+export class Circuits {
+  readonly #circuits = new Map<string, Circuit>();
+
+  of(route: Route, provider: Pick<Provider, "isScripted">): Circuit {
+    const upstream = upstreamOf(route);
+    const known = this.#circuits.get(upstream);
+    if (known !== undefined) return known;
+    const circuit = new Circuit(route, provider.isScripted !== true);
+    this.#circuits.set(upstream, circuit);
+    return circuit;
+  }
+
+  /** Returns the health of every upstream that was called since the start. */
+  health(nowMs: number): RouteHealth[] {
+    return [...this.#circuits.values()].map((circuit) => circuit.health(nowMs));
   }
 }

@@ -6,21 +6,21 @@ import type { ConversationLog } from "../ledger/conversation-log.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Provider } from "../providers/provider.ts";
 import type { Log } from "../telemetry/logger.ts";
-import type { Circuits } from "./circuits.ts";
+import type { OutputRates } from "./charge.ts";
+import type { Circuits } from "./circuit.ts";
 import type { Limits, Standing } from "./limits.ts";
-import type { OutputRates } from "./output-rates.ts";
 import type { RetryBudget } from "./retry-budget.ts";
 import type { TokenCounter } from "./token-counter.ts";
 
-/** Bounds of the playground organization, which has no credits to bound it. */
+/** Limits of the playground organization, whose requests are free. */
 export interface PlaygroundSettings {
-  /** For each address. */
+  /** Per client address. */
   requestsPerMinute: number;
   tokensPerDay: number;
   maxTokens: number;
 }
 
-/** What the life of a completion needs of the rest of the service. */
+/** The parts of the service that completions use. */
 export interface Gateway {
   catalog: Catalog;
   ledger: Pick<Ledger, "hold" | "checkpoint" | "settle" | "release">;
@@ -44,17 +44,17 @@ export interface Gateway {
   log: Log;
 }
 
-/** One request for a completion, its caller known and its requests a minute counted. */
+/** A completion request of a known caller, counted against the limit of requests per minute. */
 export interface CompletionCall {
   principal: Principal;
   request: ChatCompletionRequest;
   requestId: string;
   requestStanding: Standing;
-  /** What makes it the same request as an earlier one of its organization; null where the caller names none. */
+  /** Identifies a repetition of an earlier request of the organization; null without an idempotency key. */
   idempotency: { key: string; fingerprint: string } | null;
-  /** Called once credits are held: from then on it is listed among the requests. */
+  /** Called once credits are held: from then on the request is in the request log. */
   onHeld: () => void;
-  /** Aborted when the client leaves; by a StoppedError or a StoreUnavailableError when the service cuts it off. */
+  /** Aborted when the client disconnects; with a StoppedError or a StoreUnavailableError when the service ends the request. */
   signal: AbortSignal;
   /** Aborts the signal. */
   cut(reason: StoreUnavailableError): void;

@@ -10,10 +10,10 @@ function thrownBy(work: () => unknown): unknown {
   } catch (error) {
     return error;
   }
-  throw new Error("nothing was thrown");
+  throw new Error("No error was thrown");
 }
 
-test("requests a minute: the limit is served, one more is refused and told when to come back", () => {
+test("The request above the limit of requests per minute is refused with Retry-After.", () => {
   const limits = new Limits(clock);
   const keys = [
     { key: "token:a", limit: 3 },
@@ -31,7 +31,7 @@ test("requests a minute: the limit is served, one more is refused and told when 
   expect(limits.countRequest([{ key: "token:b", limit: 3 }])).toMatchObject({ remaining: 2 });
 });
 
-test("a token's own limit and its organization's: the tighter is told and holds", () => {
+test("The tighter limit of a token and its organization is reported and enforced.", () => {
   const limits = new Limits(clock);
   const of = (token: string) => [
     { key: token, limit: 5 },
@@ -42,7 +42,7 @@ test("a token's own limit and its organization's: the tighter is told and holds"
   expect(thrownBy(() => limits.countRequest(of("c")))).toMatchObject({ code: "rate_limit_exceeded" });
 });
 
-test("tokens a minute: what is refused or unused is given back", () => {
+test("Refused and unused tokens of a minute are returned.", () => {
   const limits = new Limits(clock);
   const keys = [{ key: "token:a", limit: 100 }];
   const taken = limits.takeTokens("minute", keys, 80);
@@ -52,7 +52,7 @@ test("tokens a minute: what is refused or unused is given back", () => {
   expect(limits.takeTokens("minute", keys, 90).standing.remaining).toBe(0);
 });
 
-test("tokens are not given back to a window that began since", () => {
+test("Unused tokens are not returned to a later window.", () => {
   let now = Date.now();
   const limits = new Limits(() => now);
   const keys = [{ key: "token:a", limit: 100 }];
@@ -63,7 +63,7 @@ test("tokens are not given back to a window that began since", () => {
   expect(limits.takeTokens("minute", keys, 1).standing.remaining).toBe(89);
 });
 
-test("a window lasts a minute from its first use, whatever the others do, and a clock set back keeps none alive", () => {
+test("A window lasts a minute from its first use, and a clock that is set back does not extend it.", () => {
   let now = 1_000_000;
   const limits = new Limits(() => now);
   const use = (key: string) => limits.countRequest([{ key, limit: 10 }]);
@@ -79,13 +79,13 @@ test("a window lasts a minute from its first use, whatever the others do, and a 
   expect(use("a")).toMatchObject({ remaining: 9, resetSeconds: 60 });
 });
 
-test("a request that alone is too large is told not to come back", () => {
+test("A request that exceeds the limit by itself is refused with x-should-retry: false.", () => {
   const limits = new Limits(clock);
   const refused = thrownBy(() => limits.takeTokens("minute", [{ key: "token:a", limit: 100 }], 101));
   expect(refused).toMatchObject({ headers: { "x-should-retry": "false" } });
 });
 
-test("a limit of a day names the longest wait that clients keep, and tells not to retry", () => {
+test("A daily limit is refused with the longest Retry-After and x-should-retry: false.", () => {
   const limits = new Limits(clock);
   const keys = [{ key: "playground", limit: 100 }];
   limits.takeTokens("day", keys, 90);
@@ -94,7 +94,7 @@ test("a limit of a day names the longest wait that clients keep, and tells not t
   });
 });
 
-test("requests at once: a place is taken, refused, and free again", () => {
+test("A concurrent request above the limit is refused until another one has ended.", () => {
   const limits = new Limits(clock);
   const keys = [{ key: "token:a", limit: 2 }];
   const leave = limits.enter(keys);
@@ -104,7 +104,7 @@ test("requests at once: a place is taken, refused, and free again", () => {
   expect(() => limits.enter(keys)).not.toThrow();
 });
 
-test("both header families", () => {
+test("Limits are reported in both header families.", () => {
   const headers = rateLimitHeaders([
     { unit: "requests", limit: 600, remaining: 599, resetSeconds: 60, windowSeconds: 60 },
     { unit: "tokens", limit: 1000, remaining: 10, resetSeconds: 7, windowSeconds: 60 },

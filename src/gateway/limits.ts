@@ -4,28 +4,27 @@ const SECONDS_A_MINUTE = 60;
 const SECONDS_A_DAY = 86_400;
 const RETRY_AFTER_SECONDS_MAX = 60;
 
-/** A caller's standing against one limit. */
+/** State of one limit for a caller. */
 export interface Standing {
-  /** What is limited: "requests" or "tokens". */
   unit: "requests" | "tokens";
   limit: number;
   remaining: number;
-  /** Until the window starts anew. */
+  /** Time until the next window. */
   resetSeconds: number;
   windowSeconds: number;
 }
 
-/** A limit to count against: of whom, and how much. */
+/** A limit, and whom it applies to. */
 export interface LimitKey {
   /** `token:…`, `organization:…`, `address:…` or `exports:…` */
   key: string;
   limit: number;
 }
 
-/** Tokens that were taken of a window. */
+/** Tokens that were counted in a window. */
 export interface TakenTokens {
   standing: Standing;
-  /** Gives back what was not used, to the windows that they were taken of. */
+  /** Returns unused tokens to their windows. */
   giveBack(tokens: number): void;
 }
 
@@ -35,8 +34,8 @@ interface Count extends Standing {
 }
 
 /**
- * Counts requests and tokens in windows of a minute (tokens of the playground in a day), and requests at once. All of it
- * is synchronous: every request passes here several times.
+ * Counts requests and tokens in windows of a minute (tokens of the playground in a day), and concurrent requests. All
+ * methods are synchronous: every request calls them several times.
  */
 export class Limits {
   readonly #clock: () => number;
@@ -49,7 +48,7 @@ export class Limits {
     this.#clock = clock;
   }
 
-  /** Counts one request; throws rate_limit_exceeded when any of the limits is passed. Returns the tightest standing. */
+  /** Counts one request. Returns the limit with the fewest requests left. Throws rate_limit_exceeded when one is exceeded. */
   countRequest(keys: readonly LimitKey[]): Standing {
     const counts = this.#count(this.#requests, "requests", keys, 1);
     const passed = counts.find((count) => count.isPassed);
@@ -57,13 +56,13 @@ export class Limits {
     return tightestOf(counts);
   }
 
-  /** Takes back what `countRequest` has counted for a key. */
+  /** Reverts a `countRequest` of a key. */
   uncountRequest(key: string): void {
     const window = this.#requests.current(key, this.#clock());
     window.used = Math.max(0, window.used - 1);
   }
 
-  /** Takes tokens of the minute or of the day; throws rate_limit_exceeded, with what was refused given back. */
+  /** Counts tokens of the minute or of the day. Throws rate_limit_exceeded and counts nothing when a limit is exceeded. */
   takeTokens(window: "minute" | "day", keys: readonly LimitKey[], tokens: number): TakenTokens {
     const windows = window === "minute" ? this.#tokens : this.#tokensOfDay;
     const counts = this.#count(windows, "tokens", keys, tokens);
@@ -76,7 +75,7 @@ export class Limits {
     throw exceeded(passed, tokens);
   }
 
-  /** Enters a request or an export that runs; throws rate_limit_exceeded when too many do. Returns how to leave. */
+  /** Counts a running request or export, until the returned function is called. Throws rate_limit_exceeded at the limit. */
   enter(keys: readonly LimitKey[], unit: "requests" | "exports" = "requests"): () => void {
     const full = keys.find(({ key, limit }) => (this.#running.get(key) ?? 0) >= limit);
     if (full !== undefined) {
@@ -116,7 +115,7 @@ interface CountWindow {
   endsAtMs: number;
 }
 
-/** What each key has used of its window. A window begins with the first use after the last one ended. */
+/** Usage of each key in its window. A window begins with the first use after the previous one has ended. */
 class Windows {
   readonly seconds: number;
   readonly #windows = new Map<string, CountWindow>();
@@ -129,7 +128,7 @@ class Windows {
   current(key: string, nowMs: number): CountWindow {
     const lengthMs = this.seconds * 1000;
     const window = this.#windows.get(key);
-    // One that ends later than any can comes from a clock that was set back.
+    // A window that ends too late was begun before the clock was set back.
     if (window !== undefined && window.endsAtMs > nowMs && window.endsAtMs <= nowMs + lengthMs) return window;
     const begun = { used: 0, endsAtMs: nowMs + lengthMs };
     this.#windows.set(key, begun);
@@ -137,7 +136,7 @@ class Windows {
     return begun;
   }
 
-  /** Drops what has ended, once in the length of a window. */
+  /** Removes windows that have ended, once per window length. */
   #clear(nowMs: number, lengthMs: number): void {
     if (nowMs >= this.#clearedAtMs && nowMs < this.#clearedAtMs + lengthMs) return;
     this.#clearedAtMs = nowMs;
@@ -164,7 +163,7 @@ function exceeded(standing: Standing, asked: number): ApiError {
   return new ApiError("rate_limit_exceeded", message, { headers });
 }
 
-/** Both header families: OpenAI's, and the IETF draft's (draft-ietf-httpapi-ratelimit-headers). */
+/** Returns the headers of limits, by OpenAI's names and by those of draft-ietf-httpapi-ratelimit-headers. */
 export function rateLimitHeaders(standings: readonly Standing[]): Record<string, string> {
   const headers: Record<string, string> = {};
   let policy = "";

@@ -4,7 +4,7 @@ import type { UpstreamChunk } from "../providers/provider.ts";
 import { Meter, reportedTokens, usageOf } from "./meter.ts";
 
 describe("reportedTokens", () => {
-  test("splits OpenAI's counters into disjoint classes", () => {
+  test("OpenAI's counters are split into disjoint classes.", () => {
     const usage = {
       prompt_tokens: 100,
       completion_tokens: 50,
@@ -23,12 +23,12 @@ describe("reportedTokens", () => {
     ["a fraction", 1.5],
     ["text", "12"],
     ["infinite", Number.POSITIVE_INFINITY],
-  ])("believes no counter that is %s", (_name, value) => {
+  ])("A report with a counter that is %s is rejected.", (_name, value) => {
     expect(reportedTokens({ prompt_tokens: value, completion_tokens: 1 })).toBeUndefined();
     expect(reportedTokens({ prompt_tokens: 1, completion_tokens: value })).toBeUndefined();
   });
 
-  test("believes no part above its whole", () => {
+  test("A report with a part above its whole is rejected.", () => {
     expect(reportedTokens({ prompt_tokens: 5, completion_tokens: 5, cached_tokens: 6 })).toBeUndefined();
     expect(
       reportedTokens({ prompt_tokens: 5, completion_tokens: 5, cached_tokens: 3, cache_write_tokens: 3 }),
@@ -36,7 +36,7 @@ describe("reportedTokens", () => {
     expect(reportedTokens({ prompt_tokens: 5, completion_tokens: 5, reasoning_tokens: 6 })).toBeUndefined();
   });
 
-  test("believes zero for one counter, but not for all, and any integer: the bounds of the hold limit it", () => {
+  test("A report may have any integers, and zeros, but not only zeros.", () => {
     expect(reportedTokens({ prompt_tokens: 0, completion_tokens: 1 })).toMatchObject({ input: 0, output: 1 });
     expect(reportedTokens({ prompt_tokens: 0, completion_tokens: 0 })).toBeUndefined();
     for (const large of [10_000_001, 2 ** 31, 2 ** 53 + 2, 2 ** 63]) {
@@ -45,8 +45,8 @@ describe("reportedTokens", () => {
   });
 });
 
-describe("a meter", () => {
-  test("keeps the text by class, and counts its pieces roughly", () => {
+describe("Meter", () => {
+  test("A meter keeps the text by class and estimates its tokens from its pieces.", () => {
     const meter = new Meter(4_096);
     meter.add([{ delta: { role: "assistant", content: "" } }]);
     expect(meter.hasContent).toBe(false);
@@ -61,13 +61,13 @@ describe("a meter", () => {
     expect(meter.report()).toBeUndefined();
   });
 
-  test("a tool call is content, also without a name or arguments yet", () => {
+  test("A tool call is content even before its name and arguments.", () => {
     const meter = new Meter(4_096);
     meter.add([{ delta: { tool_calls: [{ index: 0, id: "c" }] } }]);
     expect(meter.hasContent).toBe(true);
   });
 
-  test("any text in any pieces is kept whole up to 16 KiB, and counted by the same ratio beyond", () => {
+  test("A text is kept whole up to 16 KiB, and its count is scaled beyond.", () => {
     fc.assert(
       fc.property(fc.array(fc.string({ unit: "grapheme", maxLength: 2_000 }), { maxLength: 50 }), (pieces) => {
         const meter = new Meter(4_096);
@@ -85,7 +85,7 @@ describe("a meter", () => {
     expect(long.output.scaled(1_000)).toBe(50_000);
   });
 
-  test("an early report is final once the answer has ended, or while no text follows it", () => {
+  test("An early report is final once the answer has ended, or while no text follows it.", () => {
     const meter = new Meter(4_096);
     meter.add([{ delta: { content: "one " }, usage: { prompt_tokens: 9, completion_tokens: 1 } }]);
     expect(meter.report()).toMatchObject({ isFinal: true, tokens: { input: 9, output: 1 } });
@@ -99,7 +99,7 @@ describe("a meter", () => {
     expect(meter.report()).toBeUndefined();
   });
 
-  test("usage goes back into OpenAI's shape", () => {
+  test("Tokens are formatted as OpenAI's usage.", () => {
     const tokens = { input: 65, cachedInput: 30, cacheWrite: 5, output: 30, reasoning: 20 };
     expect(usageOf(tokens, 1_500_000n)).toEqual({
       prompt_tokens: 100,
@@ -119,11 +119,11 @@ describe("the provider's own record", () => {
     return meter.providerRecord;
   };
 
-  test("is nothing where the provider states nothing", () => {
+  test("The record is empty where the provider states nothing.", () => {
     expect(recordOf([{ usage: { prompt_tokens: 1, completion_tokens: 1 } }])).toEqual({ responseId: null, cost: null });
   });
 
-  test("has an id that a database can keep", () => {
+  test("The record has an id that a database can store.", () => {
     expect(recordOf([{ responseId: "gen\u0000-1\ud800" }]).responseId).toBe("gen\ufffd-1\ufffd");
     expect(recordOf([{ responseId: "x".repeat(10_000) }]).responseId).toHaveLength(201);
   });
@@ -144,7 +144,7 @@ describe("the provider's own record", () => {
     [true, null],
     [{}, null],
     [null, null],
-  ])("has the cost %j as the decimal number %j", (cost, expected) => {
+  ])("The cost %j is recorded as %j.", (cost, expected) => {
     expect(recordOf([{ usage: { prompt_tokens: 1, completion_tokens: 1, cost } }]).cost).toBe(expected);
   });
 });

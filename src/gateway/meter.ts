@@ -6,21 +6,21 @@ import type { TokenCounts } from "../credits/price.ts";
 import type { UpstreamChunk, UpstreamUsage } from "../providers/provider.ts";
 
 /**
- * Bytes of text that are kept to be counted. What is longer is counted by the same ratio: a stream may take at most 256 KiB
- * of memory, buffers included.
+ * Bytes of text that are kept for counting. The tokens of a longer text are scaled: a stream may take at most 256 KiB of
+ * memory, buffers included.
  */
 const KEPT_BYTES_MAX = 16 * 1024;
-/** An answer has seldom as many bytes a token; more text than that is not needed to reach `max_tokens`. */
+/** Answers rarely have more bytes per token, so this is enough text to reach `max_tokens`. */
 const KEPT_BYTES_A_TOKEN = 16;
 const KEPT_BYTES_FIRST = 256;
 /**
- * Pieces are written to the buffer together: one at a time costs several times as much. Until then each piece takes some
- * 60 bytes beside its characters. Most answers end before anything is written.
+ * Pieces are written to the buffer together: writing each costs several times as much. Until then each piece takes about
+ * 60 bytes besides its characters. Most answers end before anything is written.
  */
 const RECENT_PIECES_MAX = 64;
 const RECENT_CHARACTERS_MAX = 4096;
 
-/** The newest report of an upstream, and whether it covers everything that has come. */
+/** The newest report of an upstream, and whether it covers everything that has arrived. */
 export interface Report {
   tokens: TokenCounts;
   isFinal: boolean;
@@ -34,11 +34,14 @@ export interface ProviderRecord {
 }
 
 const RESPONSE_ID_CHARACTERS_MAX = 200;
-/** More than any answer costs: a larger number is no cost. */
+/** A larger number is not plausible as the cost of an answer. */
 const PROVIDER_COST_MAX = 1e9;
 const PROVIDER_COST_DIGITS = 12;
 
-/** Records what passes through an answer: its text, so that tokens can be counted, and the upstream's reports. */
+/** The measurements of an answer so far. */
+export type MeterReading = Readonly<Omit<Meter, "add">>;
+
+/** Measures an answer as it passes: records its text, so that tokens can be counted, and the upstream's reports. */
 export class Meter {
   finishReason: FinishReason | undefined;
   #responseId: string | null = null;
@@ -46,10 +49,10 @@ export class Meter {
   readonly reasoning: PassedText;
   #hasContent = false;
   #usage: UpstreamUsage | undefined;
-  /** Bytes that had come when the upstream last reported. */
+  /** Bytes that had arrived when the upstream last reported. */
   #bytesBefore = 0;
 
-  /** `maxTokens` is the most that the answer may have. */
+  /** `maxTokens` is the bound of the answer's output. */
   constructor(maxTokens: number) {
     const keptBytesMax = Math.min(KEPT_BYTES_MAX, Math.max(KEPT_BYTES_FIRST, maxTokens * KEPT_BYTES_A_TOKEN));
     this.output = new PassedText(keptBytesMax);
@@ -67,24 +70,24 @@ export class Meter {
     }
   }
 
-  /** The provider's own record of the answer, as far as it is known by now. */
+  /** The provider's own record of the answer, as far as it is known. */
   get providerRecord(): ProviderRecord {
     return { responseId: this.#responseId, cost: decimalCost(this.#usage?.cost) };
   }
 
-  /** True once text or a tool call has come. */
+  /** True once text or a tool call has arrived. */
   get hasContent(): boolean {
     return this.#hasContent;
   }
 
-  /** Bytes of text that have come. */
+  /** Bytes of text that have arrived. */
   get bytes(): number {
     return this.output.bytes + this.reasoning.bytes;
   }
 
   /**
-   * The newest report, undefined where it cannot be true. Some upstreams report from the first event on: of an answer that
-   * has not ended, the text after the report is no part of it.
+   * Returns the newest report; undefined where it is not plausible. Some upstreams report from the first event on: text
+   * after the report of an answer that has not ended is not part of the report.
    */
   report(): Report | undefined {
     const tokens = this.#usage === undefined ? undefined : reportedTokens(this.#usage);
@@ -105,15 +108,15 @@ export class Meter {
   }
 }
 
-/** Text as it passed, as UTF-8, because as many short strings it would take ten times the memory. */
+/** The text of an answer as UTF-8: as many short strings it would take ten times the memory. */
 class PassedText {
   bytes = 0;
-  /** Tokens by the length of the pieces: less exact than the tokenizer's count, and known at once. */
+  /** Tokens estimated from the length of the pieces: less exact than the tokenizer's count, but available at once. */
   roughTokens = 0;
   readonly #keptBytesMax: number;
   #kept: Buffer | undefined;
   #keptBytes = 0;
-  /** Text that was not written to the buffer yet. */
+  /** Text that is not in the buffer yet. */
   #recent = "";
   #recentPieces = 0;
 
@@ -132,13 +135,13 @@ class PassedText {
     if (this.#recentPieces > RECENT_PIECES_MAX || this.#recent.length > RECENT_CHARACTERS_MAX) this.#write();
   }
 
-  /** The part of the text that was kept. */
+  /** Returns the part of the text that was kept. */
   text(): string {
     this.#write();
     return this.#kept?.toString("utf8", 0, this.#keptBytes) ?? "";
   }
 
-  /** Tokens of the whole text from those of the part that was kept. */
+  /** Returns the tokens of the whole text, given those of the kept part. */
   scaled(tokens: number): number {
     this.#write();
     return this.#keptBytes === 0 ? 0 : Math.ceil((tokens * this.bytes) / this.#keptBytes);
@@ -151,7 +154,7 @@ class PassedText {
     this.#recentPieces = 0;
   }
 
-  /** The buffer, large enough for so many more bytes as far as text is kept. */
+  /** Returns the buffer with room for more bytes, up to the limit. */
   #room(bytes: number): Buffer {
     const size = this.#kept?.length ?? 0;
     const needed = Math.min(this.#keptBytesMax, this.#keptBytes + bytes);
@@ -164,7 +167,7 @@ class PassedText {
 }
 
 /**
- * An upstream's usage as disjoint classes, or undefined where it cannot be true: each counter is an integer of at least 0,
+ * Reads an upstream's usage as disjoint classes; undefined where it is not plausible: each counter is an integer of at least 0,
  * the parts are at most the whole, and not all counters are 0, which upstreams write that do not count. Cached and written
  * tokens are part of `prompt_tokens`, reasoning tokens part of `completion_tokens` (OpenAI's API reference, "The chat
  * completion object").
@@ -183,7 +186,7 @@ export function reportedTokens(usage: UpstreamUsage): TokenCounts | undefined {
   return { input, cachedInput, cacheWrite, output: completion - reasoning, reasoning };
 }
 
-/** Disjoint classes back in OpenAI's shape; details appear where they are not 0. */
+/** Formats tokens as OpenAI's usage object; details appear where they are not 0. */
 export function usageOf(tokens: TokenCounts, charged: MicroCredits): CompletionUsage {
   const prompt = tokens.input + tokens.cachedInput + tokens.cacheWrite;
   const completion = tokens.output + tokens.reasoning;
@@ -197,7 +200,7 @@ export function usageOf(tokens: TokenCounts, charged: MicroCredits): CompletionU
   };
 }
 
-/** A provider's cost as a plain decimal number, without an exponent; null for what is no cost. */
+/** Formats a provider's cost as a decimal number without an exponent; null where the value is not a cost. */
 function decimalCost(cost: unknown): string | null {
   const number = typeof cost === "string" && cost !== "" ? Number(cost) : cost;
   if (typeof number !== "number" || !(number >= 0 && number <= PROVIDER_COST_MAX)) return null;

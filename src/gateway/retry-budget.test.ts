@@ -1,12 +1,11 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { RetryBudget } from "./retry-budget.ts";
-import { RollingCount } from "./rolling-count.ts";
+import { RetryBudget, RollingCount } from "./retry-budget.ts";
 
 const takenOf = (budget: RetryBudget, nowMs: number, tries: number) =>
   Array.from({ length: tries }, () => budget.takes("m", nowMs)).filter(Boolean).length;
 
-test("a quiet model has a hundred further attempts in ten seconds", () => {
+test("A quiet model has a hundred retries in ten seconds.", () => {
   const budget = new RetryBudget();
   budget.count("m", 0);
   expect(takenOf(budget, 0, 1000)).toBe(100);
@@ -14,20 +13,20 @@ test("a quiet model has a hundred further attempts in ten seconds", () => {
   expect(takenOf(budget, 10_000, 1000)).toBe(100);
 });
 
-test("a clock that is set back does not keep it used up", () => {
+test("A retry budget recovers after the clock is set back.", () => {
   const budget = new RetryBudget();
   expect(takenOf(budget, 86_400_000, 1000)).toBe(100);
   expect(takenOf(budget, 5_000, 1000)).toBe(100);
   expect(takenOf(budget, 15_000, 1000)).toBe(100);
 });
 
-test("no model uses up another's", () => {
+test("A model does not use the budget of another one.", () => {
   const budget = new RetryBudget();
   expect(takenOf(budget, 0, 1000)).toBe(100);
   expect(budget.takes("other", 0)).toBe(true);
 });
 
-test("a busy one has a fifth of the requests of the last ten seconds", () => {
+test("A busy model may retry a fifth of the requests of the last ten seconds.", () => {
   const budget = new RetryBudget();
   for (let count = 0; count < 5_000; count += 1) budget.count("m", count * 2);
   expect(takenOf(budget, 9_999, 5_000)).toBe(1_000);
@@ -35,7 +34,7 @@ test("a busy one has a fifth of the requests of the last ten seconds", () => {
   expect(takenOf(budget, 30_000, 5_000)).toBe(100);
 });
 
-test("what is counted is what happened within the spans", () => {
+test("A rolling count is the number of events within its spans.", () => {
   const times = fc.array(fc.integer({ min: 0, max: 3_000 }), { maxLength: 100 });
   fc.assert(
     fc.property(times, fc.integer({ min: 1, max: 8 }), fc.integer({ min: 1, max: 500 }), (waits, spans, spanMs) => {

@@ -1,31 +1,28 @@
-import type { ChatCompletionRequest } from "../api/request.ts";
-import { type CatalogModel, pricesAt, upstreamOf } from "../catalog/model.ts";
-import type { MicroCredits } from "../credits/amount.ts";
-import type { Attempt, EventEnd, HoldFacts, Trace } from "../credits/books.ts";
-import { FREE, NO_TOKENS, TOKEN_CLASSES, type TokenCounts } from "../credits/price.ts";
-import type { ErrorCode } from "../errors.ts";
-import type { Checkpoint } from "../ledger/hold-renewal.ts";
+import type { FinishReason } from "../api/completion.ts";
+import { upstreamOf } from "../catalog/model.ts";
+import { formatCredits, type MicroCredits } from "../credits/amount.ts";
+import type { Attempt, Trace } from "../credits/books.ts";
+import { TOKEN_CLASSES, type TokenCounts } from "../credits/price.ts";
 import type { Admission } from "./admit.ts";
-import type { Course } from "./attempt.ts";
-import { boundsOf, type Charge, chargeOf, roughCharge } from "./charge.ts";
-import type { Gateway } from "./gateway.ts";
-import { KeepingSink } from "./kept-answer.ts";
-import type { Meter } from "./meter.ts";
-import type { AnswerSink } from "./sink.ts";
+import type { AnswerEnd } from "./answer.ts";
+import { storedText } from "./answer-fold.ts";
+import type { Answered, Unanswered } from "./attempt.ts";
+import { boundsOf, type Charge, chargeOf, factsAt, roughTokens } from "./charge.ts";
+import type { Delivery } from "./deliver.ts";
+import { publicError } from "./failures.ts";
+import type { CompletionCall, Gateway } from "./gateway.ts";
+import { usageOf } from "./meter.ts";
+import type { Plan } from "./plan.ts";
 
-/** How an answer ended, and how far it had come. */
-export interface Ending extends Course {
-  end: Exclude<EventEnd, "recovered">;
-  /** True where the client asked for a stream. */
-  isStream: boolean;
-  /** Whether pieces of the answer were sent to the client as they came. */
-  isStreamed: boolean;
-  /** From admission to the first piece of the answer. */
-  firstTokenMs: number | null;
-  /** What the client was told went wrong. */
-  failure: ErrorCode | null;
+/** A request that has run, as the results of its steps. */
+export interface Completed {
+  plan: Plan;
+  admission: Admission;
+  upstream: Answered | Unanswered;
+  delivery: Delivery;
 }
 
+/** A committed charge. */
 export interface Settlement {
   tokens: TokenCounts;
   charged: MicroCredits;
@@ -41,58 +38,51 @@ export function isCharged({ end, isCalled, isStreamed, hasContent }: AnswerState
   return end === "client_left" ? isCalled : isStreamed && hasContent;
 }
 
-interface AnswerState extends Pick<Ending, "end" | "isStreamed"> {
+interface AnswerState extends Pick<Delivery, "end" | "isStreamed"> {
   isCalled: boolean;
   hasContent: boolean;
 }
 
-/** An answer that is to be charged, and what it answers. */
-export interface Answered {
-  model: CatalogModel;
-  request: ChatCompletionRequest;
-  admission: Admission;
-  meter: Meter;
-  ending: Ending;
-}
-
 /**
- * Charges what was delivered, at the prices of the route that was taken, and releases the rest; or releases all. Rejects
- * with StoreUnavailableError where neither the store nor the spool takes it.
+ * Charges a request for what was delivered, at the prices of the route that was taken, and releases the rest of its hold;
+ * or releases all of it. Rejects with StoreUnavailableError where neither the store nor the spool takes the settlement.
  */
-export async function settle(gateway: Gateway, answered: Answered, sink: AnswerSink): Promise<Settlement> {
+export async function settle(gateway: Gateway, call: CompletionCall, completed: Completed): Promise<Settlement> {
   const { ledger } = gateway;
-  const { admission, meter, ending } = answered;
+  const { plan, admission, upstream, delivery } = completed;
   const { facts, available } = admission;
-  const isCalled = ending.calledAtMs !== null;
-  if (!isCharged({ ...ending, isCalled, hasContent: meter.hasContent })) {
-    await ledger.release({ facts, trace: traceOf(answered, null) });
-    return { tokens: roughTokens(answered), charged: 0n, available };
+  const { end, isStreamed, meter } = delivery;
+  const isCalled = upstream.calledAtMs !== null;
+  if (!isCharged({ end, isStreamed, isCalled, hasContent: meter.hasContent })) {
+    await ledger.release({ facts, trace: traceOf(call, completed, null) });
+    return { tokens: roughTokens(plan.model, upstream.route, admission, meter), charged: 0n, available };
   }
-  const { tokens, basis, reported } = await chargeOfAnswer(gateway, answered);
+  const { tokens, basis, reported } = await chargeFor(gateway, call, completed);
   const outcome = await ledger.settle({
-    facts: factsAt(admission, ending, tokens),
+    facts: factsAt(admission, upstream.route, tokens),
     tokens,
     basis,
-    end: ending.end,
-    trace: traceOf(answered, reported),
-    answer: ending.end === "complete" && sink instanceof KeepingSink ? sink.answer(tokens, meter.finishReason) : null,
+    end,
+    trace: traceOf(call, completed, reported),
+    answer: answerToStore(call, delivery, tokens),
   });
-  // What is available then only the store knows: the caller is told what was when the request was admitted.
+  // Only the store knows what is available then: the caller gets the amount from its admission.
   if (outcome.outcome === "spooled") return { tokens, charged: outcome.charged, available };
   if (outcome.outcome !== "charged") throw new Error(`The settlement of an open hold was answered ${outcome.outcome}`);
   return { tokens, charged: outcome.charged, available: outcome.available };
 }
 
-/** The charge by the rule; notes how fast the upstream was, and tells the operator of a report that cannot be true. */
-async function chargeOfAnswer(
+/** Calculates the charge, notes how fast the upstream was, and logs a report that is not plausible. */
+async function chargeFor(
   gateway: Gateway,
-  { model, request, admission, meter, ending }: Answered,
+  call: CompletionCall,
+  { plan: { model, request }, admission, upstream: { route, calledAtMs }, delivery: { end, meter } }: Completed,
 ): Promise<Charge> {
-  const { route, end, isStream: isStreamed, calledAtMs } = ending;
   const { estimate, maxTokens, facts } = admission;
   const elapsedMs = gateway.clock() - (calledAtMs ?? gateway.clock());
   const bounds = boundsOf(model, route, estimate, maxTokens);
   const hasClientLeft = end === "client_left";
+  const isStreamed = isStreamRequested(call);
   const { prices } = facts;
   const one = { model, route, request, estimate, bounds, prices, meter, hasClientLeft, isStreamed, elapsedMs };
   const charge = await chargeOf(gateway, one);
@@ -115,40 +105,48 @@ async function chargeOfAnswer(
   return charge;
 }
 
-/** Returns the part of the answer that the client has by now, as an expiry would charge it: nothing of an unstreamed answer. */
-export function delivered(answered: Answered): ReturnType<Checkpoint> {
-  const { admission, meter, ending } = answered;
-  if (!ending.isStreamed || !meter.hasContent) return { facts: admission.facts, tokens: NO_TOKENS };
-  const tokens = roughTokens(answered);
-  return { facts: factsAt(admission, ending, tokens), tokens };
+function isStreamRequested({ request }: CompletionCall): boolean {
+  return request.stream === true;
 }
 
-function roughTokens({ model, admission: { estimate, maxTokens }, meter, ending }: Answered): TokenCounts {
-  return roughCharge(meter, estimate.likely, boundsOf(model, ending.route, estimate, maxTokens)).tokens;
+/** Returns the text of a complete answer to store under its idempotency key. */
+function answerToStore({ idempotency }: CompletionCall, delivery: Delivery, tokens: TokenCounts): string | null {
+  const { end, head, fold, meter } = delivery;
+  if (idempotency === null || end !== "complete" || head === undefined || fold === undefined) return null;
+  return storedText(head, fold, tokens, meter.finishReason);
 }
 
-/** With the route that was taken, and its prices for so many tokens. */
-function factsAt({ facts, isFree }: Admission, { route }: Ending, tokens: TokenCounts): HoldFacts {
-  const prices = isFree ? FREE : pricesAt(route, tokens.input + tokens.cachedInput + tokens.cacheWrite);
-  return { ...facts, upstream: upstreamOf(route), prices };
-}
-
-/** Attempts are kept where more than one was needed, or where the upstream's report was not what was charged. */
-function traceOf({ ending, meter }: Answered, reported: TokenCounts | null): Trace {
-  const { isStream, firstTokenMs, attempts, failure } = ending;
+/** Attempts are recorded where there were several, or where the upstream's report differs from the charge. */
+function traceOf(call: CompletionCall, { upstream, delivery }: Completed, reported: TokenCounts | null): Trace {
+  const { end, firstTokenMs, meter, failure } = delivery;
   const { responseId: providerResponseId, cost: providerCost } = meter.providerRecord;
-  const kept = keptAttempts(attempts, reported);
-  return { isStreamed: isStream, firstTokenMs, attempts: kept, failure, providerResponseId, providerCost };
+  return {
+    isStreamed: isStreamRequested(call),
+    firstTokenMs,
+    attempts: recordedAttempts(upstream.attempts, reported),
+    failure: end === "complete" || end === "client_left" ? null : publicError(failure).code,
+    providerResponseId,
+    providerCost,
+  };
 }
 
-function keptAttempts(attempts: readonly Attempt[], reported: TokenCounts | null): Attempt[] | null {
+function recordedAttempts(attempts: readonly Attempt[], reported: TokenCounts | null): Attempt[] | null {
   const last = attempts.at(-1);
   if (last === undefined) return null;
   if (reported !== null) return [...attempts.slice(0, -1), { ...last, reported }];
   return attempts.length === 1 && last.outcome === "answered" ? null : [...attempts];
 }
 
-/** All tokens, of every class. */
+/** Returns the end of an answer whose charge is committed. */
+export function endOfAnswer(
+  { tokens, charged, available }: Settlement,
+  finishReason: FinishReason = "stop",
+): AnswerEnd {
+  const headers = { "x-credits-available": formatCredits(available), "x-credits-charged": formatCredits(charged) };
+  return { finishReason, usage: usageOf(tokens, charged), headers };
+}
+
+/** Sums the tokens of all classes. */
 export function totalTokens(tokens: TokenCounts): number {
   return TOKEN_CLASSES.reduce((sum, tokenClass) => sum + tokens[tokenClass], 0);
 }

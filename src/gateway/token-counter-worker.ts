@@ -3,12 +3,12 @@ import { countTokens } from "gpt-tokenizer/encoding/o200k_base";
 import type { CountReply, CountRequest } from "./token-counter.ts";
 
 /**
- * Characters that are tokenized at once. The time of a merge grows with the square of a run without a word boundary
+ * Characters that are tokenized at once. The time grows with the square of a run without a word boundary
  * [65,536 times one letter: 2.4 s at once, 2 ms in windows].
  */
 const WINDOW_CHARACTERS = 512;
 
-/** Special tokens in a text are text: nobody but the provider's template can write them. */
+/** Counts special tokens in a text as text: only the provider's template can write them. */
 const AS_TEXT = { disallowedSpecial: new Set<string>() };
 
 parentPort?.on("message", ({ id, groups }: CountRequest) => {
@@ -26,7 +26,7 @@ function countText(text: string): number {
   return tokens;
 }
 
-/** Before a space where there is one in the second half of the window, and never inside a surrogate pair. */
+/** Returns the end of a window: before a space in its second half, if any, and never inside a surrogate pair. */
 function endOfWindow(text: string, start: number): number {
   const end = start + WINDOW_CHARACTERS;
   if (end >= text.length) return text.length;

@@ -15,7 +15,7 @@ function make(options: { deadlineMs: number; log?: Log } = { deadlineMs: 60_000 
 
 const exact = (text: string) => countTokens(text, { disallowedSpecial: new Set<string>() });
 
-test("counts each group of texts as the vocabulary does, and starts no thread before the first count", async () => {
+test("Each group of texts is counted with the vocabulary, in a thread that starts with the first count.", async () => {
   const tokenCounter = make();
   expect(tokenCounter.isRunning).toBe(false);
   const text = "The quick brown fox jumps over the lazy dog. <|endoftext|> 漢字 👩‍👩‍👧‍👦\n";
@@ -23,7 +23,7 @@ test("counts each group of texts as the vocabulary does, and starts no thread be
   expect(tokenCounter.isRunning).toBe(true);
 });
 
-test("any short text has the exact count", async () => {
+test("The count of a short text is exact.", async () => {
   const tokenCounter = make();
   await fc.assert(
     fc.asyncProperty(fc.string({ unit: "binary", maxLength: 250 }), async (text) => {
@@ -33,7 +33,7 @@ test("any short text has the exact count", async () => {
   );
 });
 
-test("long prose has nearly the exact count", async () => {
+test("The count of long prose is nearly exact.", async () => {
   const text = "It was the best of times, it was the worst of times. ".repeat(4_000);
   const [count = 0] = (await make().count([[text]])) ?? [];
   expect(Math.abs(count - exact(text)) / exact(text)).toBeLessThan(0.01);
@@ -45,20 +45,20 @@ test.each([
   ["line ends", "\n"],
   ["marks", "!?"],
   ["joined emoji", "👩‍👩‍👧‍👦"],
-])("a megabyte of %s is counted", async (_name, unit) => {
+])("A megabyte of %s is counted.", async (_name, unit) => {
   const text = unit.repeat(Math.ceil((1024 * 1024) / unit.length));
   const [count = 0] = (await make().count([[text]])) ?? [];
   expect(count).toBeGreaterThan(0);
   expect(count).toBeLessThanOrEqual(Buffer.byteLength(text));
 });
 
-test("a count that is not done in time is given up, with a line in the log", async () => {
+test("A count that takes too long is abandoned and logged.", async () => {
   const log = keepLog();
   expect(await make({ deadlineMs: 1, log }).count([["a ".repeat(100_000)]])).toBeUndefined();
   expect(log.messages("warn")).toEqual(["tokens were not counted in time and are estimated from bytes"]);
 });
 
-test("no count is begun while more than 16 Mi characters wait, and again once they are counted", async () => {
+test("A count is not begun while more than 16 Mi characters wait.", async () => {
   const tokenCounter = make();
   const long = "a ".repeat(128 * 1024);
   const waiting = Array.from({ length: 64 }, () => tokenCounter.count([[long]]));
@@ -67,7 +67,7 @@ test("no count is begun while more than 16 Mi characters wait, and again once th
   expect(await tokenCounter.count([["a"]])).toEqual([1]);
 });
 
-test("a stop resolves the counts under way, and nothing is counted after it", async () => {
+test("A stop resolves the running counts, and later counts are refused.", async () => {
   const tokenCounter = make();
   const counting = tokenCounter.count([["a"]]);
   await tokenCounter.stop();
@@ -76,7 +76,7 @@ test("a stop resolves the counts under way, and nothing is counted after it", as
   expect(tokenCounter.isRunning).toBe(false);
 });
 
-test("samples of long texts are spread evenly, bounded, and say how much longer the whole is", () => {
+test("Samples of long texts are bounded, evenly spaced and have the ratio to the whole.", () => {
   fc.assert(
     fc.property(fc.array(fc.nat(400_000), { minLength: 1, maxLength: 20 }), (lengths) => {
       const texts = lengths.map((length) => "x".repeat(length));

@@ -5,7 +5,7 @@ const WORKER = new URL(
   import.meta.url.endsWith(".ts") ? "./token-counter-worker.ts" : "./token-counter-worker.js",
   import.meta.url,
 );
-/** Characters of one group that are tokenized [at most 1.5 s for the worst text]. Longer ones are sampled. */
+/** Characters of one group that are tokenized [at most 1.5 s for the worst text]. A longer group is sampled. */
 const CHARACTERS_MAX = 256 * 1024;
 const SAMPLE_CHARACTERS = 1024;
 const SAMPLES = CHARACTERS_MAX / SAMPLE_CHARACTERS;
@@ -13,7 +13,7 @@ const HEAP_MIB_MAX = 256;
 const DEADLINE_MS = 5_000;
 /** Characters that may wait for the thread. */
 const WAITING_CHARACTERS_MAX = 16 * 1024 * 1024;
-/** The vocabulary takes about 75 MiB, so a thread without work is ended. */
+/** The vocabulary takes about 75 MiB, so an idle thread is ended. */
 const IDLE_MS = 60_000;
 
 export interface CountRequest {
@@ -33,15 +33,15 @@ interface Job {
 }
 
 /**
- * Counts tokens with the o200k vocabulary in a worker thread, which the first count starts and a minute without work ends.
- * Work is bounded: a long text is counted by samples, a count that takes longer than five seconds is given up, and none is
- * begun while too much text waits.
+ * Counts tokens with the o200k vocabulary in a worker thread, which starts with the first count and ends after a minute
+ * without work. Work is bounded: a long text is sampled, a count that takes longer than five seconds is abandoned, and a
+ * count is not begun while too much text waits.
  */
 export class TokenCounter {
   readonly #log: Log;
   readonly #deadlineMs: number;
   readonly #jobs = new Map<number, Job>();
-  /** Characters of each request that the thread has not answered, also of those that were given up. */
+  /** Characters of each request that the thread has not answered, including abandoned ones. */
   readonly #sent = new Map<number, number>();
   #waitingCharacters = 0;
   #worker: Worker | undefined;
@@ -59,7 +59,7 @@ export class TokenCounter {
     return this.#worker !== undefined;
   }
 
-  /** Tokens of each group of texts; undefined where they could not be counted in time. Never rejects. */
+  /** Counts the tokens of each group of texts; undefined where they could not be counted in time. Never rejects. */
   count(groups: readonly (readonly string[])[]): Promise<number[] | undefined> {
     const samples = groups.map(sampleOf);
     const characters = samples.reduce((sum, { texts }) => sum + lengthOf(texts), 0);
@@ -68,7 +68,7 @@ export class TokenCounter {
     }
     return new Promise((resolve) => {
       const id = ++this.#lastId;
-      const timer = setTimeout(() => this.#giveUp(id), this.#deadlineMs);
+      const timer = setTimeout(() => this.#abandonOne(id), this.#deadlineMs);
       this.#jobs.set(id, { scales: samples.map(({ scale }) => scale), resolve, timer });
       clearTimeout(this.#idle);
       const request: CountRequest = { id, groups: samples.map(({ texts }) => texts) };
@@ -83,7 +83,7 @@ export class TokenCounter {
     });
   }
 
-  /** Ends the thread. Counts that are under way resolve with undefined. */
+  /** Ends the thread. Running counts resolve with undefined. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     await this.#end();
@@ -108,7 +108,7 @@ export class TokenCounter {
     worker.on("exit", () => {
       if (this.#worker !== worker) return;
       this.#worker = undefined;
-      this.#abandon();
+      this.#abandonAll();
     });
     this.#worker = worker;
     return worker;
@@ -123,12 +123,12 @@ export class TokenCounter {
     if (this.#jobs.size === 0) this.#idle = setTimeout(() => void this.#end(), IDLE_MS).unref();
   }
 
-  #giveUp(id: number): void {
+  #abandonOne(id: number): void {
     this.#log.warn({ waiting: this.#jobs.size }, "tokens were not counted in time and are estimated from bytes");
     this.#finish(id, undefined);
   }
 
-  #abandon(): void {
+  #abandonAll(): void {
     this.#sent.clear();
     this.#waitingCharacters = 0;
     for (const id of [...this.#jobs.keys()]) this.#finish(id, undefined);
@@ -138,14 +138,14 @@ export class TokenCounter {
     clearTimeout(this.#idle);
     const worker = this.#worker;
     this.#worker = undefined;
-    this.#abandon();
+    this.#abandonAll();
     await worker?.terminate();
   }
 }
 
 /**
- * The texts of a group, or evenly spaced samples of them where they are too long; `scale` is how much longer the whole is.
- * Exported for its test.
+ * Returns the texts of a group, or evenly spaced samples where they are too long; `scale` is the ratio of the whole length to
+ * that of the samples. Exported for its test.
  */
 export function sampleOf(texts: readonly string[]): { texts: string[]; scale: number } {
   const total = lengthOf(texts);

@@ -1,7 +1,7 @@
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Delta } from "../api/completion.ts";
 import type { ApiError } from "../errors.ts";
-import type { AnswerEnd, AnswerHead, AnswerPiece, AnswerSink } from "../gateway/sink.ts";
+import type { AnswerEnd, AnswerHead, AnswerPiece, AnswerSink } from "../gateway/answer.ts";
 import { SLOW_CLIENT_MS } from "./connection.ts";
 
 const KEEP_ALIVE_MS = 10_000;

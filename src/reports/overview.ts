@@ -1,8 +1,7 @@
 import type { Overview } from "../api/admin/overview.ts";
 import { quantileOf } from "../api/first-token.ts";
 import { isoTime } from "../api/time.ts";
-import { creditsFromMicro } from "../credits/amount.ts";
-import { creditsOf } from "../credits/api-format.ts";
+import { creditsFromMicro, creditsOf } from "../credits/amount.ts";
 import type { UsageCounts, UsageDayRow, UsageRows } from "../stores/queries/usage.ts";
 import {
   ALL_ORGANIZATIONS,

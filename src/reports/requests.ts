@@ -1,8 +1,8 @@
 import type { RequestDetail, RequestStatus, RequestSummary } from "../api/admin/request.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
-import { pricesByClass, tokensByClass } from "../credits/api-format.ts";
 import type { RequestEnd } from "../credits/books.ts";
+import { pricesByClass, tokensByClass } from "../credits/price.ts";
 import { timeOfId } from "../credits/request-id.ts";
 import { invalidCursor } from "../errors.ts";
 import type { RefusalEntry, RefusalRows } from "../stores/queries/refusals.ts";

@@ -321,7 +321,7 @@ describe("a report that cannot be true", () => {
     }
   });
 
-  test("never charges a token with a cap more than its hold", async () => {
+  test("A token with a cap is never charged more than its hold.", async () => {
     const organization = await makeOrganization(service, "10000");
     const { token } = await service.tollgate<{ token: string }>(
       ...["token", "create", "--org", organization.id, "--name", "capped", "--cap", "2.5"],
@@ -343,7 +343,7 @@ describe("a report that cannot be true", () => {
     },
   );
 
-  test("a dense prompt without a report is charged its tokens, not a quarter of its bytes", async () => {
+  test("A dense prompt without a report is charged its tokens, not a quarter of its bytes.", async () => {
     const organization = await makeOrganization(service, "10000");
     const content = Array.from({ length: 4_000 }, (_, index) => String.fromCharCode(33 + ((index * 7) % 90))).join("");
     const messages = [{ role: "user", content }];
@@ -352,7 +352,7 @@ describe("a report that cannot be true", () => {
   });
 });
 
-test("docs/charging.md has these lines and no other", () => {
+test("The rows of docs/charging.md are exactly the tested ones.", () => {
   const page = readDocuments().find(({ path }) => path === "docs/charging.md");
   if (page === undefined) throw new Error("There is no docs/charging.md");
   expect(tableOf(page, "what happened").map((cells) => cells.join(" "))).toEqual(tested);

@@ -71,8 +71,8 @@ async function exercise(nodes: RunningService[], organization: Organization): Pr
   expect(await at(0).tollgate("ledger", "verify")).toMatchObject({ ok: true });
 }
 
-describe("500 completions at once on an organization that can pay for 50", () => {
-  test("SQLite: 50 are answered and charged, never more", async () => {
+describe("500 concurrent completions of an organization with credits for 50", () => {
+  test("Exactly 50 are answered and charged on SQLite.", async () => {
     const service = await startService({ config: CONFIG });
     try {
       await exercise([service], await makeOrganization(service, String(PAID_FOR * PRICE)));
@@ -89,7 +89,7 @@ describe("500 completions at once on an organization that can pay for 50", () =>
     afterAll(async () => {
       await database?.drop();
     });
-    test("two services: 50 are answered and charged, never more", async () => {
+    test("Exactly 50 are answered and charged by two services.", async () => {
       const first = await startService({ config: CONFIG, databaseUrl: database.url });
       const second = await startService({ config: CONFIG, databaseUrl: database.url });
       try {

@@ -83,8 +83,8 @@ function start(organization: Organization, fields: object) {
   return outgoing;
 }
 
-describe("a client that leaves", () => {
-  test("in the middle of a stream pays the input and what was produced, and the upstream is cut off within 500 ms", async () => {
+describe("a client that disconnects", () => {
+  test("A client that disconnects from a stream pays the input and the produced output, and the upstream is disconnected within 500 ms.", async () => {
     const organization = await makeOrganization(service, "10000");
     const before = upstream.requests.length;
     const outgoing = start(organization, { model: "slow", stream: true });
@@ -103,7 +103,7 @@ describe("a client that leaves", () => {
 });
 
 describe("kill -9 during 100 running completions", () => {
-  test("the next start charges what was streamed, and unstreamed answers nothing; no credit stays locked", async () => {
+  test("The next start charges streamed output, charges unstreamed answers nothing, and leaves no credits locked.", async () => {
     const dataDir = await makeDirectory();
     const config = configOf(upstream.baseUrl);
     const first = await startService({ config, dataDir });
@@ -141,8 +141,8 @@ describe("kill -9 during 100 running completions", () => {
   });
 });
 
-describe("a stop that waits no longer", () => {
-  test("charges a stream the input and what was sent, and an unstreamed answer nothing: its client did not leave", async () => {
+describe("a stop after its grace period", () => {
+  test("A stopped stream is charged the input and the sent output, and a stopped unstreamed answer nothing.", async () => {
     const dataDir = await makeDirectory();
     const config = { ...configOf(upstream.baseUrl), server: { drainSeconds: 0.5 } };
     const first = await startService({ config, dataDir });

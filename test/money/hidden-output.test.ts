@@ -83,7 +83,7 @@ async function charged(organization: Organization): Promise<number> {
   }
 }
 
-test("output that nobody sees is charged within 50 % of what was produced, over 100 clients that leave", async () => {
+test("Invisible output of 100 clients that disconnect is charged within 50 % of the produced output.", async () => {
   const organization = await makeOrganization(service, "1000000");
   await inGroups(ANSWERS, async (index) => {
     const answer = await send(service, "/v1/chat/completions", organization.token, bodyOf(40 + ((index * 37) % 80)));

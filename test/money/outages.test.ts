@@ -132,7 +132,7 @@ async function expectBooked(service: RunningService, { id, token }: Organization
 }
 
 describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", () => {
-  test("all end whole, new ones are refused, and when it is back each is charged once", async () => {
+  test("Running answers complete, new requests are refused, and each is charged once afterwards.", async () => {
     const service = await startService({ config: configOf(), databaseUrl: proxy.url });
     try {
       const organization = await makeOrganization(service, "1000");
@@ -161,7 +161,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
     }
   });
 
-  test("for longer than holds live: answers are cut before their holds end, and charged as far as they were sent", async () => {
+  test("An outage longer than the life of holds ends answers before their holds, which are charged as far as they were sent.", async () => {
     const service = await startService({ config: configOf(3), databaseUrl: proxy.url });
     try {
       const { token } = await makeOrganization(service, "100000");
@@ -225,34 +225,31 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
     },
   );
 
-  test.each(["SIGTERM", "SIGKILL"] as const)(
-    "what a %s leaves in the spool is booked by the next start",
-    async (signal) => {
-      const dataDir = await makeDirectory();
-      const first = await startService({ config: configOf(), databaseUrl: proxy.url, dataDir });
-      const organization = await makeOrganization(first, "1000");
-      const running = await run(first, organization);
-      await proxy.leave();
-      finish();
-      await expectWhole(running);
-      const code = await first.end(signal);
-      await proxy.comeBack();
-      if (signal === "SIGTERM") {
-        expect(code).toBe(0);
-        expect(first.output()).toContain("settlements stay in the spool");
-      }
-      expect((await readdir(join(dataDir, "spool"))).filter((name) => name.endsWith(".jsonl"))).toHaveLength(1);
-      const second = await startService({ config: configOf(), databaseUrl: proxy.url, dataDir });
-      try {
-        await expectBooked(second, organization);
-      } finally {
-        await second.end();
-      }
-      expect(await readdir(join(dataDir, "spool"))).toEqual([]);
-    },
-  );
+  test.each(["SIGTERM", "SIGKILL"] as const)("The next start books the spool that a %s has left.", async (signal) => {
+    const dataDir = await makeDirectory();
+    const first = await startService({ config: configOf(), databaseUrl: proxy.url, dataDir });
+    const organization = await makeOrganization(first, "1000");
+    const running = await run(first, organization);
+    await proxy.leave();
+    finish();
+    await expectWhole(running);
+    const code = await first.end(signal);
+    await proxy.comeBack();
+    if (signal === "SIGTERM") {
+      expect(code).toBe(0);
+      expect(first.output()).toContain("settlements stay in the spool");
+    }
+    expect((await readdir(join(dataDir, "spool"))).filter((name) => name.endsWith(".jsonl"))).toHaveLength(1);
+    const second = await startService({ config: configOf(), databaseUrl: proxy.url, dataDir });
+    try {
+      await expectBooked(second, organization);
+    } finally {
+      await second.end();
+    }
+    expect(await readdir(join(dataDir, "spool"))).toEqual([]);
+  });
 
-  test("a process that lives books what one that was killed beside it left behind", async () => {
+  test("A running process books the settlements that a killed process left behind.", async () => {
     const dataDir = await makeDirectory();
     const options = { config: configOf(), dataDir };
     const first = await startService({ ...options, databaseUrl: proxy.url });

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { AuditRow } from "../../src/credits/audit.ts";
+import type { BookRows, BookWrites } from "../../src/credits/batch.ts";
 import {
   type AdjustmentRow,
   type BalanceRow,
@@ -16,8 +17,7 @@ import {
   type Transition,
 } from "../../src/credits/books.ts";
 import { decide } from "../../src/credits/decide.ts";
-import type { BookRows, BookWrites } from "../../src/credits/decision.ts";
-import { mergeDraws } from "../../src/credits/draws.ts";
+import { mergeDraws } from "../../src/credits/funds.ts";
 import { budgetsOf, grantsOf, holdsOf, keysOf, type Name, namesOf, tokensOf } from "../../src/credits/names.ts";
 import { TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
 import type { Durability } from "../../src/stores/driver.ts";

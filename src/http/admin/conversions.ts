@@ -2,7 +2,7 @@ import type { Page } from "../../admin/directory.ts";
 import type { Limits } from "../../api/admin/common.ts";
 import type { LimitSettings } from "../../api/principal.ts";
 import { parseTime } from "../../api/time.ts";
-import { microCreditsOf } from "../../credits/api-format.ts";
+import { microCreditsOf } from "../../credits/amount.ts";
 import { ApiError, OperatorError } from "../../errors.ts";
 
 /** A page of a list as the wire has it. */

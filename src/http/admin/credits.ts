@@ -17,8 +17,7 @@ import {
 } from "../../api/admin/credits.ts";
 import { isoTime } from "../../api/time.ts";
 import type { AllowanceRow } from "../../credits/allowance.ts";
-import { creditsFromMicro } from "../../credits/amount.ts";
-import { creditsOf } from "../../credits/api-format.ts";
+import { creditsFromMicro, creditsOf } from "../../credits/amount.ts";
 import { ApiError } from "../../errors.ts";
 import type { StatementSelection } from "../../reports/statement.ts";
 import { streamText } from "../connection.ts";

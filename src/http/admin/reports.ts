@@ -4,10 +4,10 @@ import { type AdminModel, AdminModelList, type ModelRoute } from "../../api/admi
 import { Overview, OverviewQuery } from "../../api/admin/overview.ts";
 import type { CatalogModel } from "../../catalog/model.ts";
 import { toContractModel } from "../../catalog/to-contract.ts";
-import { pricesByClass } from "../../credits/api-format.ts";
+import { pricesByClass } from "../../credits/price.ts";
 import { ApiError } from "../../errors.ts";
-import { mayUse } from "../../gateway/route.ts";
-import { reportRoutes } from "../../gateway/route-report.ts";
+import { mayUse } from "../../gateway/plan.ts";
+import { reportRoutes } from "../../gateway/route-health.ts";
 import { DAY_MS, dayOf } from "../../reports/usage-days.ts";
 import { listOf, pageOf, timeOf } from "./conversions.ts";
 import { adminEndpoint, notFound, organizationIn } from "./endpoint.ts";

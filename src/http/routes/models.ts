@@ -1,6 +1,6 @@
 import { Model, ModelList } from "../../api/model.ts";
 import { toContractModel } from "../../catalog/to-contract.ts";
-import { mayUse, modelNotFound } from "../../gateway/route.ts";
+import { mayUse, modelNotFound } from "../../gateway/plan.ts";
 import { principalOf } from "../authentication.ts";
 import type { Endpoint } from "./endpoint.ts";
 

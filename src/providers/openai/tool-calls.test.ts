@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { ToolCallDelta } from "../../api/completion.ts";
 import { AnswerFold } from "../../gateway/answer-fold.ts";
-import { ToolCallCompleter } from "../../gateway/tool-calls.ts";
+import { ToolCallCompleter } from "../../gateway/deliver.ts";
 import { ToolCallReader } from "./tool-calls.ts";
 
 const ANSWER_ID = "01a1fc9f-afa2-71b3-8203-c2d4d7bab152";

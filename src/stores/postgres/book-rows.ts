@@ -1,3 +1,4 @@
+import type { BookRows, BookWrites } from "../../credits/batch.ts";
 import type {
   AdjustmentRow,
   GrantRow,
@@ -7,7 +8,6 @@ import type {
   TokenBalanceRow,
   Transition,
 } from "../../credits/books.ts";
-import type { BookRows, BookWrites } from "../../credits/decision.ts";
 import {
   budgetsOf,
   grantsOf,

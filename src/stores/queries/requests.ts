@@ -10,7 +10,7 @@ import {
   type RequestRow,
   type Trace,
 } from "../../credits/books.ts";
-import { mergeDraws } from "../../credits/draws.ts";
+import { mergeDraws } from "../../credits/funds.ts";
 import { TOKEN_CLASSES, type TokenCounts } from "../../credits/price.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";
 import { invalidCursor } from "../../errors.ts";

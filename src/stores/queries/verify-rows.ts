@@ -8,7 +8,7 @@ import type {
   RequestRow,
   TokenBalanceRow,
 } from "../../credits/books.ts";
-import { sumOf } from "../../credits/draws.ts";
+import { sumOf } from "../../credits/funds.ts";
 import { priceOf, TOKEN_CLASSES } from "../../credits/price.ts";
 import { isBookedLate } from "../../credits/request-id.ts";
 

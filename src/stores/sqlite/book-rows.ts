@@ -1,6 +1,6 @@
 import type { SQLInputValue } from "node:sqlite";
+import type { BookRows, BookWrites } from "../../credits/batch.ts";
 import type { AdjustmentRow, GrantRow, HoldRow, RequestRow, Transition } from "../../credits/books.ts";
-import type { BookRows, BookWrites } from "../../credits/decision.ts";
 import {
   budgetsOf,
   grantsOf,

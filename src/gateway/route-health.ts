@@ -1,19 +1,22 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { ModelRoute } from "../api/admin/model.ts";
+import { type CatalogModel, upstreamOf } from "../catalog/model.ts";
+import { pricesByClass } from "../credits/price.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { RouteHealth } from "./circuit.ts";
 
 const EVERY_MS = 1_000;
-/** Written as often even where nothing has changed: an older file is that of a process that died. */
-const BEAT_MS = 10_000;
-const GOOD_FOR_MS = 30_000;
+/** The file is written as often even without a change: an older file belongs to a process that died. */
+const HEARTBEAT_MS = 10_000;
+const VALID_MS = 30_000;
 
 export interface HealthFileOptions {
   dataDir: string;
-  /** Of hexadecimal digits and dashes, such as no other process ever had: several may share a directory on PostgreSQL. */
+  /** Unique among all processes, in hexadecimal digits and dashes: several processes may share a directory on PostgreSQL. */
   name: string;
-  /** What is known of the upstreams at a moment. */
+  /** Returns the health of all upstreams. */
   health: (nowMs: number) => RouteHealth[];
   clock: () => number;
   log: Log;
@@ -25,8 +28,8 @@ interface Content {
 }
 
 /**
- * Keeps what a service knows of its upstreams in a small file of its own in its data directory, for the commands beside
- * it: health is in the memory of a process, and asking it over HTTP would take a secret, or show strangers who serves what.
+ * Writes the health of a service's upstreams to a small file in its data directory, for the commands. Health is in the
+ * memory of a process; a request over HTTP would need a secret, or show strangers which providers are used.
  */
 export class HealthFile {
   readonly #options: HealthFileOptions;
@@ -49,24 +52,24 @@ export class HealthFile {
     }, EVERY_MS).unref();
   }
 
-  /** Writes no more, and removes the file: nobody knows anything then. */
+  /** Stops writing and removes the file. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     await this.#writing;
     await rm(this.#file, { force: true });
   }
 
-  /** What processes that died have left. */
+  /** Removes the files of processes that died. */
   async #removeOld(): Promise<void> {
     const { dataDir, clock } = this.#options;
-    for (const name of (await readdir(dataDir).catch(() => [])).filter((name) => OF_A_PROCESS.test(name))) {
+    for (const name of (await readdir(dataDir).catch(() => [])).filter((name) => HEALTH_FILE.test(name))) {
       const path = join(dataDir, name);
       const writtenAtMs = await stat(path).then(
         ({ mtimeMs }) => mtimeMs,
         () => Number.POSITIVE_INFINITY,
       );
-      // What cannot be removed is not read either: it is too old.
-      if (clock() - writtenAtMs > GOOD_FOR_MS) await rm(path, { force: true }).catch(() => {});
+      // A file that cannot be removed is ignored: it is too old.
+      if (clock() - writtenAtMs > VALID_MS) await rm(path, { force: true }).catch(() => {});
     }
   }
 
@@ -75,7 +78,7 @@ export class HealthFile {
     const nowMs = clock();
     const routes = health(nowMs);
     const text = JSON.stringify(routes);
-    if (text === this.#written && nowMs - this.#writtenAtMs < BEAT_MS) return;
+    if (text === this.#written && nowMs - this.#writtenAtMs < HEARTBEAT_MS) return;
     const content: Content = { writtenAtMs: nowMs, routes };
     try {
       await writeFile(`${this.#file}.new`, JSON.stringify(content), { mode: 0o600 });
@@ -89,32 +92,32 @@ export class HealthFile {
   }
 }
 
-/** What the services on a data directory know of their upstreams, together; undefined where none runs. */
+/** Reads and combines the health files of the services on a data directory; undefined where none runs. */
 export function readHealth(dataDir: string, nowMs: number): RouteHealth[] | undefined {
   const known = filesIn(dataDir)
     .map((path) => contentOf(path, nowMs))
     .filter((routes) => routes !== undefined);
   if (known.length === 0) return undefined;
   const ofUpstreams = Map.groupBy(known.flat(), ({ provider, model }) => JSON.stringify([provider, model]));
-  return [...ofUpstreams.values()].map((seen) => seen.reduce(together));
+  return [...ofUpstreams.values()].map((seen) => seen.reduce(combine));
 }
 
-const OF_A_PROCESS = /^routes-[0-9a-f-]+\.json(\.new)?$/;
+const HEALTH_FILE = /^routes-[0-9a-f-]+\.json(\.new)?$/;
 
 function filesIn(dataDir: string): string[] {
   try {
-    const names = readdirSync(dataDir).filter((name) => OF_A_PROCESS.test(name) && name.endsWith(".json"));
+    const names = readdirSync(dataDir).filter((name) => HEALTH_FILE.test(name) && name.endsWith(".json"));
     return names.map((name) => join(dataDir, name));
   } catch {
     return [];
   }
 }
 
-/** What one process wrote; undefined where it is none that runs. */
+/** Reads one health file; undefined where its process does not run. */
 function contentOf(path: string, nowMs: number): RouteHealth[] | undefined {
   try {
     const { writtenAtMs, routes } = JSON.parse(readFileSync(path, "utf8")) as Content;
-    return Math.abs(nowMs - writtenAtMs) <= GOOD_FOR_MS ? routes : undefined;
+    return Math.abs(nowMs - writtenAtMs) <= VALID_MS ? routes : undefined;
   } catch {
     return undefined;
   }
@@ -122,8 +125,8 @@ function contentOf(path: string, nowMs: number): RouteHealth[] | undefined {
 
 const SEVERITY: Record<RouteHealth["state"], number> = { closed: 0, half_open: 1, open: 2 };
 
-/** What two processes know of an upstream: the worse state, the later times, and all that was counted. */
-function together(one: RouteHealth, other: RouteHealth): RouteHealth {
+/** Combines the health of an upstream in two processes: the worse state, the later times, and the sums of the counts. */
+function combine(one: RouteHealth, other: RouteHealth): RouteHealth {
   const { state, nextProbeAtMs } = SEVERITY[other.state] > SEVERITY[one.state] ? other : one;
   const { lastSuccessAtMs, firstByteMs } = (other.lastSuccessAtMs ?? 0) > (one.lastSuccessAtMs ?? 0) ? other : one;
   return {
@@ -140,4 +143,34 @@ function together(one: RouteHealth, other: RouteHealth): RouteHealth {
     },
     firstByteMs,
   };
+}
+
+/** Formats the routes of a model for the admin API, with their prices and, where known, their health. */
+export function reportRoutes({ routes }: CatalogModel, known: readonly RouteHealth[]): ModelRoute[] {
+  return routes.map((route) => {
+    const health = known.find((one) => one.provider === route.providerId && one.model === route.model);
+    return {
+      route: upstreamOf(route),
+      weight: route.weight ?? null,
+      prices: pricesByClass(route.prices),
+      health: health === undefined ? null : toHealth(health),
+    };
+  });
+}
+
+function toHealth(health: RouteHealth): ModelRoute["health"] {
+  const { state, lastFailure, recent, firstByteMs } = health;
+  return {
+    state,
+    next_probe_at: optionalTime(health.nextProbeAtMs),
+    limited_until: optionalTime(health.limitedUntilMs),
+    last_failure: lastFailure && { failure: lastFailure.failure, at: new Date(lastFailure.atMs).toISOString() },
+    last_success_at: optionalTime(health.lastSuccessAtMs),
+    recent,
+    first_byte_ms: firstByteMs,
+  };
+}
+
+function optionalTime(timeMs: number | null): string | null {
+  return timeMs === null ? null : new Date(timeMs).toISOString();
 }

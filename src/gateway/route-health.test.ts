@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { UpstreamError } from "../errors.ts";
 import { Circuit } from "./circuit.ts";
-import { HealthFile, readHealth } from "./health-file.ts";
+import { HealthFile, readHealth } from "./route-health.ts";
 
 let dataDir: string;
 let circuit: Circuit;
@@ -29,7 +29,7 @@ afterEach(async () => {
   await rm(dataDir, { recursive: true, force: true });
 });
 
-test("tells what a running service knows, and nothing of one that has stopped or died", async () => {
+test("A health file contains the health of a running service, and is ignored after it has stopped or died.", async () => {
   expect(readHealth(dataDir, at.ms)).toBeUndefined();
   file.start();
   await expect.poll(() => readHealth(dataDir, at.ms)).toEqual([circuit.health(at.ms)]);
@@ -47,7 +47,7 @@ test("tells what a running service knows, and nothing of one that has stopped or
   expect(await readdir(dataDir)).toEqual([]);
 });
 
-test("says once that it cannot be written, and what is no such file tells nothing", async () => {
+test("A failure to write is logged once, and an invalid file is ignored.", async () => {
   await rm(dataDir, { recursive: true });
   file.start();
   await expect.poll(() => warnings).toHaveLength(1);
@@ -60,7 +60,7 @@ test("says once that it cannot be written, and what is no such file tells nothin
   await rm(other, { recursive: true });
 });
 
-test("of several services on a directory tells what all of them know, and only of those that run", async () => {
+test("The health files of all running services on a directory are combined.", async () => {
   const elsewhere = new Circuit({ providerId: "up", model: "m" }, true);
   const other = fileOf("b", elsewhere);
   circuit.answered(at.ms - 20, at.ms);
@@ -82,7 +82,7 @@ test("of several services on a directory tells what all of them know, and only o
   expect(readHealth(dataDir, at.ms)).toEqual([circuit.health(at.ms)]);
 });
 
-test("takes away what services that died have left, and nothing else", async () => {
+test("A start removes the files of services that died, and no others.", async () => {
   const names = ["routes-0-1.json", "routes-0-2.json.new", "routes-0-3.json", "routes-of-mine.json"];
   for (const name of names) await writeFile(join(dataDir, name), "{");
   for (const name of names.slice(0, 2)) await utimes(join(dataDir, name), 0, 0);

@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { UpstreamError } from "../errors.ts";
 import type { UpstreamChunk } from "../providers/provider.ts";
-import { begun } from "./begin.ts";
-import { Meter } from "./meter.ts";
+import { awaitBeginning } from "./attempt.ts";
 
 const ROLE: UpstreamChunk[] = [{ delta: { role: "assistant", content: "" } }];
 const word = (content: string): UpstreamChunk[] => [{ delta: { content } }];
@@ -14,7 +13,7 @@ interface Source {
   isEnded: boolean;
 }
 
-/** Gives the items one by one; `Error` breaks off, a promise is waited for. */
+/** Yields the items one by one: throws an error, awaits a promise. */
 function sourceOf(items: (UpstreamChunk[] | Error | Promise<UpstreamChunk[]>)[]): Source {
   const source: Source = { chunks: run(), taken: 0, isEnded: false };
   async function* run() {
@@ -31,34 +30,37 @@ function sourceOf(items: (UpstreamChunk[] | Error | Promise<UpstreamChunk[]>)[])
   return source;
 }
 
-const options = (isStreamed: boolean, signal = new AbortController().signal) => ({
-  isStreamed,
-  signal,
-  meter: new Meter(4_096),
-});
+async function begun(source: Source, isStreamed: boolean) {
+  const { answer } = await awaitBeginning(source, { isStreamed, signal: new AbortController().signal });
+  if (answer === null) throw new Error("The answer did not begin");
+  return answer;
+}
+const failureOf = (items: Parameters<typeof sourceOf>[0], isStreamed: boolean, signal = new AbortController().signal) =>
+  awaitBeginning(sourceOf(items), { isStreamed, signal });
 const read = async (chunks: AsyncIterable<readonly UpstreamChunk[]>) => {
   const all: (readonly UpstreamChunk[])[] = [];
   for await (const item of chunks) all.push(item);
   return all;
 };
 
-describe("streamed", () => {
-  test("is taken up to its first words, and then read on as it comes", async () => {
+describe("a streamed answer", () => {
+  test("A streamed answer is read up to its first text, and then as it arrives.", async () => {
     const items = [ROLE, word("a"), word("b")];
     const source = sourceOf(items);
-    const { chunks } = await begun(source, options(true));
+    const { chunks } = await begun(source, true);
     expect(source.taken).toBe(2);
     expect(await read(chunks)).toEqual(items);
   });
 
-  test.each([[[BROKEN]], [[ROLE, BROKEN]]])("rejects when it breaks before them", async (items) => {
-    const asked = options(true);
-    await expect(begun(sourceOf(items), asked)).rejects.toBe(BROKEN);
-    expect(asked.meter.output.roughTokens).toBe(0);
-  });
+  test.each([[[BROKEN]], [[ROLE, BROKEN]]])(
+    "A stream that fails before its first text has not begun.",
+    async (items) => {
+      expect(await failureOf(items, true)).toEqual({ answer: null, failure: BROKEN, received: [] });
+    },
+  );
 
-  test("breaks after them as before", async () => {
-    const { chunks } = await begun(sourceOf([word("a"), BROKEN]), options(true));
+  test("A failure after the first text rejects the next read.", async () => {
+    const { chunks } = await begun(sourceOf([word("a"), BROKEN]), true);
     await expect(read(chunks)).rejects.toBe(BROKEN);
   });
 
@@ -66,27 +68,27 @@ describe("streamed", () => {
     { reasoning_content: "hm" },
     { refusal: "no" },
     { tool_calls: [{ index: 0, function: { arguments: "" } }] },
-  ])("reasoning, a refusal or a tool call are words as well", async (delta) => {
+  ])("Reasoning, a refusal or a tool call begin an answer as well.", async (delta) => {
     const source = sourceOf([[{ delta }], word("b")]);
-    await begun(source, options(true));
+    await begun(source, true);
     expect(source.taken).toBe(1);
   });
 
-  test("is not kept back for ever by pieces that say nothing", async () => {
+  test("At most 100 items without text are buffered.", async () => {
     const source = sourceOf(Array.from({ length: 500 }, () => ROLE));
-    const { chunks } = await begun(source, options(true));
+    const { chunks } = await begun(source, true);
     expect(source.taken).toBe(100);
     expect(await read(chunks)).toHaveLength(500);
   });
 
-  test("ends its source where the reader ends early", async () => {
+  test("The source ends when the reader ends early.", async () => {
     const source = sourceOf([word("a"), word("b")]);
-    const { chunks } = await begun(source, options(true));
+    const { chunks } = await begun(source, true);
     for await (const _item of chunks) break;
     expect(source.isEnded).toBe(true);
   });
 
-  describe("and silent", () => {
+  describe("without text", () => {
     beforeEach(() => {
       vi.useFakeTimers();
     });
@@ -94,18 +96,18 @@ describe("streamed", () => {
       vi.useRealTimers();
     });
 
-    test("is given on after ten seconds, and loses nothing", async () => {
+    test("A silent stream begins after ten seconds and loses no item.", async () => {
       const late = Promise.withResolvers<UpstreamChunk[]>();
-      const waiting = begun(sourceOf([ROLE, late.promise]), options(true));
+      const waiting = begun(sourceOf([ROLE, late.promise]), true);
       await vi.advanceTimersByTimeAsync(10_000);
       const { chunks } = await waiting;
       late.resolve(word("late"));
       expect(await read(chunks)).toEqual([ROLE, word("late")]);
     });
 
-    test("is given on, and fails where it fails then", async () => {
+    test("A silent stream that has begun rejects when its source fails.", async () => {
       const late = Promise.withResolvers<UpstreamChunk[]>();
-      const waiting = begun(sourceOf([late.promise]), options(true));
+      const waiting = begun(sourceOf([late.promise]), true);
       await vi.advanceTimersByTimeAsync(10_000);
       const { chunks } = await waiting;
       late.reject(BROKEN);
@@ -114,25 +116,22 @@ describe("streamed", () => {
   });
 });
 
-describe("unstreamed", () => {
-  test("is taken to its end", async () => {
+describe("an unstreamed answer", () => {
+  test("An unstreamed answer is read to its end.", async () => {
     const items = [ROLE, word("a"), word("b")];
     const source = sourceOf(items);
-    const { chunks } = await begun(source, options(false));
+    const { chunks } = await begun(source, false);
     expect(source.isEnded).toBe(true);
     expect(await read(chunks)).toEqual(items);
   });
 
-  test("rejects when it breaks in its middle, and what came is not counted", async () => {
-    const asked = options(false);
-    await expect(begun(sourceOf([word("a"), BROKEN]), asked)).rejects.toBe(BROKEN);
-    expect(asked.meter.output.roughTokens).toBe(0);
+  test("An unstreamed answer that fails has received nothing.", async () => {
+    expect(await failureOf([word("a"), BROKEN], false)).toEqual({ answer: null, failure: BROKEN, received: [] });
   });
 
-  test("what had come is counted for a client that left meanwhile", async () => {
-    const left = new Error("left");
-    const asked = options(false, AbortSignal.abort(left));
-    await expect(begun(sourceOf([word("a"), word("b"), left]), asked)).rejects.toBe(left);
-    expect(asked.meter.output.roughTokens).toBe(2);
+  test("The received pieces are returned where the client has disconnected.", async () => {
+    const left = new Error("disconnected");
+    const result = await failureOf([word("a"), word("b"), left], false, AbortSignal.abort(left));
+    expect(result).toEqual({ answer: null, failure: left, received: [...word("a"), ...word("b")] });
   });
 });

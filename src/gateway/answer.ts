@@ -1,0 +1,98 @@
+import type { CompletionUsage, FinishReason } from "../api/completion.ts";
+import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
+import { formatCredits } from "../credits/amount.ts";
+import type { ApiError } from "../errors.ts";
+import type { UpstreamChunk } from "../providers/provider.ts";
+import type { Admission } from "./admit.ts";
+import type { CompletionCall, Gateway } from "./gateway.ts";
+import { rateLimitHeaders } from "./limits.ts";
+
+/** A piece of an answer, as the upstream sent it. */
+export type AnswerPiece = UpstreamChunk;
+
+/** The part of an answer that is known when the upstream has begun it. */
+export interface AnswerHead {
+  /** `chatcmpl-…` */
+  id: string;
+  /** Unix seconds. */
+  created: number;
+  /** The catalog's id. */
+  model: string;
+  organizationId: string;
+  headers: Record<string, string>;
+}
+
+/** The part of an answer that is known when its charge is committed. */
+export interface AnswerEnd {
+  finishReason: FinishReason;
+  usage: CompletionUsage;
+  /** The charge and the available credits; for answers whose headers have not been sent. */
+  headers: Record<string, string>;
+}
+
+/** Receives an answer. One implementation writes a stream, one a document; the gateway knows no more of HTTP than this. */
+export interface AnswerSink {
+  /** Whether pieces reach the client as they arrive. */
+  readonly streams: boolean;
+  /** Begins the answer: the upstream has begun to answer. */
+  open(head: AnswerHead): void;
+  /** Takes pieces of the answer; returns a promise where the client reads more slowly than the upstream writes. */
+  push(pieces: readonly AnswerPiece[]): Promise<void> | undefined;
+  /** Ends the answer, which is complete and whose charge is committed. */
+  close(end: AnswerEnd): void;
+  /** Ends an answer that failed after `open`, on a sink that streams. */
+  fail(error: ApiError): void;
+}
+
+/** Returns the headers of a deprecated model: Deprecation (RFC 9745) and Sunset (RFC 8594). */
+export function deprecationHeaders({
+  deprecatedSince,
+  shutdownDate,
+}: Pick<CatalogModel, "deprecatedSince" | "shutdownDate">): Record<string, string> {
+  return {
+    ...(deprecatedSince !== null && { deprecation: `@${deprecatedSince}` }),
+    ...(shutdownDate !== null && { sunset: new Date(shutdownDate).toUTCString() }),
+  };
+}
+
+/** Returns the head of an answer that an upstream has begun. */
+export function headOf(
+  gateway: Pick<Gateway, "clock">,
+  call: CompletionCall,
+  { facts, available, maxTokens, isShortened, tokenStanding }: Admission,
+  { model, route, ignored }: { model: CatalogModel; route: Route; ignored: readonly string[] },
+): AnswerHead {
+  const headers: Record<string, string> = {
+    ...rateLimitHeaders([call.requestStanding, tokenStanding]),
+    "x-credits-available": formatCredits(available),
+    // A header takes ASCII alone; names of local models may be anything.
+    "x-tollgate-route": encodeURI(upstreamOf(route).toWellFormed()),
+  };
+  if (ignored.length > 0) headers["x-tollgate-ignored"] = ignored.join(", ");
+  if (isShortened) headers["x-tollgate-max-tokens"] = String(maxTokens);
+  Object.assign(headers, deprecationHeaders(model));
+  return {
+    id: `chatcmpl-${facts.holdId.replaceAll("-", "")}`,
+    created: Math.floor(gateway.clock() / 1000),
+    model: model.id,
+    organizationId: facts.organizationId,
+    headers,
+  };
+}
+
+/** Returns the head of an answer that is sent again: its own headers, with the current limits and credits. */
+export function headOfReplay(
+  call: CompletionCall,
+  model: CatalogModel,
+  { id, created, headers }: Pick<AnswerHead, "id" | "created" | "headers">,
+  { available, tokenStanding }: Pick<Admission, "available" | "tokenStanding">,
+): AnswerHead {
+  const replayHeaders = {
+    ...rateLimitHeaders([call.requestStanding, tokenStanding]),
+    "x-credits-available": formatCredits(available),
+    ...headers,
+    "x-tollgate-idempotent-replay": "true",
+    ...deprecationHeaders(model),
+  };
+  return { id, created, model: model.id, organizationId: call.principal.organizationId, headers: replayHeaders };
+}

@@ -1,0 +1,164 @@
+import type { Delta, ToolCallDelta } from "../api/completion.ts";
+import type { EventEnd } from "../credits/books.ts";
+import { isOwnCut, UpstreamError } from "../errors.ts";
+import type { UpstreamChunk } from "../providers/provider.ts";
+import type { Admission } from "./admit.ts";
+import { type AnswerHead, type AnswerPiece, type AnswerSink, headOf } from "./answer.ts";
+import { AnswerFold } from "./answer-fold.ts";
+import { type Answered, noteEnd, type Unanswered } from "./attempt.ts";
+import { checkpointOf } from "./charge.ts";
+import type { CompletionCall, Gateway } from "./gateway.ts";
+import { Meter, type MeterReading } from "./meter.ts";
+import type { Plan } from "./plan.ts";
+
+/** The delivery of an answer: how it ended, and what was sent of it. */
+export interface Delivery {
+  end: Exclude<EventEnd, "recovered">;
+  /** Undefined for a complete answer. */
+  failure: unknown;
+  /** Undefined where the answer did not begin. */
+  head: AnswerHead | undefined;
+  /** Whether pieces of the answer were sent to the client as they arrived. */
+  isStreamed: boolean;
+  /** From admission to the first piece of the answer; null where there was none. */
+  firstTokenMs: number | null;
+  meter: MeterReading;
+  /** The answer as one message; undefined where nothing needs it. */
+  fold: Pick<AnswerFold, "message" | "logprobs"> | undefined;
+}
+
+/**
+ * Relays an answer to the client and measures it, as far as the hold's lease allows. Notes the end in the upstream's
+ * circuit. Never rejects.
+ */
+export async function deliver(
+  gateway: Gateway,
+  call: CompletionCall,
+  plan: Plan,
+  admission: Admission,
+  answered: Answered,
+  client: AnswerSink,
+): Promise<Delivery> {
+  const { facts, lease, maxTokens, admittedAtMs } = admission;
+  const { route, answer } = answered;
+  const meter = new Meter(maxTokens);
+  const fold = needsFold(call) ? new AnswerFold() : undefined;
+  const toolCalls = new ToolCallCompleter(facts.holdId);
+  let head: AnswerHead | undefined;
+  let isStreamed = false;
+  let firstTokenMs: number | null = null;
+  let failure: unknown;
+  const passOn = ({ done, value }: IteratorResult<readonly UpstreamChunk[]>) => {
+    // Checked at every write, not only by a timer: after a suspension of the machine the upstream's data may come first.
+    lease.require();
+    if (done === true) return "end";
+    firstTokenMs ??= gateway.clock() - admittedAtMs;
+    const pieces = toolCalls.complete(value);
+    meter.add(pieces);
+    fold?.add(pieces);
+    return client.push(pieces);
+  };
+  try {
+    const ignored = answer.ignored === undefined ? plan.ignored : [...plan.ignored, ...answer.ignored];
+    head = headOf(gateway, call, admission, { model: plan.model, route, ignored });
+    client.open(head);
+    isStreamed = client.streams;
+    if (isStreamed) {
+      gateway.ledger.checkpoint(facts.holdId, () => checkpointOf(plan.model, route, admission, meter));
+    }
+    await relay(answer.chunks, passOn, lease);
+    if (meter.finishReason === undefined) throw new UpstreamError("failed", "The answer ended without a finish reason");
+  } catch (error) {
+    failure = isOwnCut(call.signal.reason) ? call.signal.reason : error;
+  }
+  noteEnd(gateway, answered, failure);
+  return { end: endOf(failure, call.signal), failure, head, isStreamed, firstTokenMs, meter, fold };
+}
+
+/** Returns the delivery of a request that no upstream answered. */
+export function undelivered(
+  { signal }: CompletionCall,
+  { maxTokens }: Admission,
+  { failure: error, received }: Unanswered,
+): Delivery {
+  const meter = new Meter(maxTokens);
+  meter.add(received);
+  const failure = isOwnCut(signal.reason) ? signal.reason : error;
+  const nothing = { head: undefined, isStreamed: false, firstTokenMs: null, fold: undefined };
+  return { end: endOf(failure, signal), failure, ...nothing, meter };
+}
+
+/** A whole answer is needed where it is stored under an idempotency key or in a conversation. */
+function needsFold({ idempotency, principal }: CompletionCall): boolean {
+  return idempotency !== null || principal.keepsConversations;
+}
+
+/** Reads an answer to its end, waiting for the client and for the lease. Ends the upstream's connection on a failure. */
+async function relay(
+  chunks: AsyncIterable<readonly UpstreamChunk[]>,
+  passOn: (item: IteratorResult<readonly UpstreamChunk[]>) => Promise<void> | "end" | undefined,
+  lease: Admission["lease"],
+): Promise<void> {
+  const reads = chunks[Symbol.asyncIterator]();
+  try {
+    // Unlike `for await`, this keeps no chunks in a variable while it waits for a slow client.
+    for (let next = passOn(await reads.next()); next !== "end"; next = passOn(await reads.next())) {
+      if (next !== undefined) await next;
+      const ready = lease.ready();
+      if (ready !== undefined) await ready;
+    }
+  } catch (error) {
+    // Closes the connection. Where that fails too, the first failure is reported.
+    await reads.return?.().catch(() => undefined);
+    throw error;
+  }
+}
+
+/** An answer that the service itself ends has failed: its client has not disconnected. */
+function endOf(failure: unknown, signal: AbortSignal): Delivery["end"] {
+  if (failure === undefined) return "complete";
+  if (signal.aborted && !isOwnCut(failure)) return "client_left";
+  return failure instanceof UpstreamError && failure.failure === "timeout" ? "timed_out" : "upstream_failed";
+}
+
+/**
+ * Completes the tool calls of one answer as OpenAI's clients need them: the first piece of each call has `type` and an
+ * `id` that no other call of the answer has, and no later piece has another. Upstreams leave ids out or give the same
+ * one twice; the ids that are made for those hold the answer's own id, so that no other answer has them.
+ */
+export class ToolCallCompleter {
+  readonly #answerId: string;
+  /** By the index of a call. */
+  #ids: Map<number, string> | undefined;
+
+  /** `answerId` is a UUID. */
+  constructor(answerId: string) {
+    this.#answerId = answerId;
+  }
+
+  /** The same pieces, their tool calls completed. */
+  complete(pieces: readonly AnswerPiece[]): readonly AnswerPiece[] {
+    if (!pieces.some(({ delta }) => delta?.tool_calls !== undefined)) return pieces;
+    return pieces.map((piece) => {
+      const calls = piece.delta?.tool_calls;
+      if (calls === undefined) return piece;
+      const delta: Delta = { ...piece.delta, tool_calls: calls.map((call) => this.#completed(call)) };
+      return { ...piece, delta };
+    });
+  }
+
+  #completed(call: ToolCallDelta): ToolCallDelta {
+    const { index, id, type: _type, function: called, ...rest } = call;
+    this.#ids ??= new Map();
+    if (this.#ids.has(index)) return { index, ...(called && { function: called }), ...rest };
+    const isUnique = id !== undefined && id !== "" && !this.#ids.values().some((other) => other === id);
+    const unique = isUnique ? id : this.#makeId(index);
+    this.#ids.set(index, unique);
+    return { index, id: unique, type: "function", function: { name: "", arguments: "", ...called }, ...rest };
+  }
+
+  /** Short, because OpenAI takes back ids of at most 40 characters. */
+  #makeId(index: number): string {
+    return `call_${BigInt(`0x${this.#answerId.replaceAll("-", "")}`).toString(36)}_${index}`;
+  }
+}

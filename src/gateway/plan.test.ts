@@ -1,0 +1,262 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import type { Capability } from "../api/model.ts";
+import { type ChatCompletionRequest, MAX_TOKENS_DEFAULT } from "../api/request.ts";
+import type { CatalogModel } from "../catalog/model.ts";
+import { FREE } from "../credits/price.ts";
+import type { Provider } from "../providers/provider.ts";
+import {
+  defaultOutputTokens,
+  fitToModel,
+  forUpstream,
+  inOrder,
+  refuseAboveModel,
+  refuseAboveSetting,
+  routesFor,
+  statedOutput,
+} from "./plan.ts";
+
+const route = { providerId: "p", model: "upstream-name", prices: FREE };
+const modelOf = (fields: Partial<CatalogModel> = {}): CatalogModel => ({
+  id: "m",
+  name: "M",
+  ownedBy: "somebody",
+  category: "chat",
+  description: "A model.",
+  capabilities: new Set<Capability>(["chat", "streaming", "instructions"]),
+  contextWindow: 1000,
+  maxOutputTokens: 4096,
+  cutoffDate: "2026-01-31",
+  cutoffBasis: "stated",
+  created: 0,
+  deprecatedSince: null,
+  shutdownDate: null,
+  replacement: null,
+  playground: false,
+  refusedParameters: new Set(),
+  imageTokensMax: 1000,
+  prices: FREE,
+  routes: [route],
+  ...fields,
+});
+const request = (fields: Partial<ChatCompletionRequest> = {}): ChatCompletionRequest => ({
+  model: "m",
+  messages: [{ role: "user", content: "hello" }],
+  ...fields,
+});
+const tool = { type: "function" as const, function: { name: "f" } };
+const image = [{ role: "user" as const, content: [{ type: "image_url" as const, image_url: { url: "data:," } }] }];
+
+describe("a field that the model does not take", () => {
+  test.each([
+    ["tools", { tools: [tool] }, "tools"],
+    ["structured output", { response_format: { type: "json_object" as const } }, "response_format"],
+    ["images", { messages: image }, "messages[0].content[0]"],
+    ["logprobs", { logprobs: true }, "logprobs"],
+  ])("A request with %s is refused, naming the model's capabilities.", (_name, fields, param) => {
+    const model = modelOf({ refusedParameters: new Set(["logprobs"]) });
+    expect(() => fitToModel(request(fields), model)).toThrow(
+      expect.objectContaining({
+        code: "unsupported_value",
+        param,
+        message: expect.stringContaining("chat, streaming"),
+      }),
+    );
+  });
+
+  test("A field with OpenAI's default value is removed silently.", () => {
+    const model = modelOf({ refusedParameters: new Set(["temperature", "top_p", "logprobs", "presence_penalty"]) });
+    const { request: fitted, ignored } = fitToModel(
+      request({
+        temperature: 1,
+        top_p: 1,
+        logprobs: false,
+        presence_penalty: 0,
+        tools: [],
+        response_format: { type: "text" },
+      }),
+      model,
+    );
+    expect(ignored).toEqual([]);
+    expect(fitted).toEqual(request());
+  });
+
+  test("A hint is removed and named.", () => {
+    const model = modelOf({ refusedParameters: new Set(["temperature", "seed"]) });
+    const { request: fitted, ignored } = fitToModel(request({ temperature: 0.5, seed: 7, user: "u" }), model);
+    expect(ignored).toEqual(["temperature", "seed"]);
+    expect(fitted).toEqual(request({ user: "u" }));
+  });
+
+  test("Fields that the model takes are unchanged.", () => {
+    const model = modelOf({ capabilities: new Set<Capability>(["chat", "tools", "vision", "structured_output"]) });
+    const asked = request({ tools: [tool], messages: image, temperature: 1, response_format: { type: "json_object" } });
+    expect(fitToModel(asked, model)).toEqual({ request: asked, ignored: [] });
+  });
+});
+
+test("A request is sent upstream with its instructions first and the upstream's own model name.", () => {
+  const asked = request({
+    instructions: "Be brief.",
+    max_completion_tokens: 7,
+    metadata: { a: "b" },
+    n: 1,
+    stream: true,
+  });
+  expect(forUpstream(asked, route, 5)).toEqual({
+    model: "upstream-name",
+    messages: [
+      { role: "system", content: "Be brief." },
+      { role: "user", content: "hello" },
+    ],
+    max_tokens: 5,
+    stream: true,
+  });
+});
+
+describe("an image that is sent by its address", () => {
+  const NO_BOUND = statedOutput(request());
+  const at = (url: string) =>
+    request({
+      messages: [
+        { role: "user", content: "look" },
+        { role: "user", content: [{ type: "image_url", image_url: { url } }] },
+      ],
+    });
+  const route = (providerId: string) => ({ providerId, model: "upstream-name", prices: FREE });
+  const model = modelOf({ routes: [route("private"), route("public")] });
+  const providerOf = (id: string, isPrivate: boolean): Provider => ({
+    id,
+    isPrivate,
+    complete: () => Promise.reject(new Error("not called")),
+    close: async () => undefined,
+  });
+  const providers = new Map([
+    ["private", providerOf("private", true)],
+    ["public", providerOf("public", false)],
+  ]);
+
+  test("An image address is sent to public upstreams only.", () => {
+    expect(routesFor({ providers }, model, at("https://example.com/a.png"), NO_BOUND)).toEqual([route("public")]);
+    expect(routesFor({ providers }, model, at("data:image/png;base64,AAAA"), NO_BOUND)).toEqual(model.routes);
+  });
+
+  test("An image address is refused where every upstream is private.", () => {
+    const privateModel = modelOf({ routes: [route("private")] });
+    expect(() => routesFor({ providers }, privateModel, at("https://example.com/a.png"), NO_BOUND)).toThrow(
+      expect.objectContaining({
+        param: "messages[1].content[0].image_url.url",
+        message: expect.stringContaining("data:image/…;base64,…"),
+      }),
+    );
+  });
+});
+
+const tokens = fc.integer({ min: 1, max: 1_000_000 });
+const setting = fc.oneof(tokens, fc.constant("model" as const));
+const limitsOfModel = fc.record({ maxOutputTokens: tokens, contextWindow: tokens });
+const estimate = fc
+  .record({ likely: tokens, factor: fc.integer({ min: 1, max: 8 }) })
+  .map(({ likely, factor }) => ({ least: Math.ceil(likely / 4), likely, likelyBesideText: 7, most: likely * factor }));
+
+describe("the output bound of a request that states none", () => {
+  test("The bound never exceeds the setting, the model's maximum or the context, and is at least one token.", () => {
+    fc.assert(
+      fc.property(setting, limitsOfModel, estimate, (completionMaxTokens, limits, prompt) => {
+        const found = defaultOutputTokens({ completionMaxTokens }, limits, prompt);
+        expect(found).toBeGreaterThanOrEqual(1);
+        expect(found).toBeLessThanOrEqual(limits.maxOutputTokens);
+        if (completionMaxTokens !== "model") expect(found).toBeLessThanOrEqual(completionMaxTokens);
+        expect(found).toBeLessThanOrEqual(Math.max(1, limits.contextWindow - prompt.likely));
+      }),
+    );
+  });
+
+  test("The bound is by default the smallest of the default, the model's maximum and the room beside the likely prompt.", () => {
+    fc.assert(
+      fc.property(limitsOfModel, estimate, (limits, prompt) => {
+        const found = defaultOutputTokens({ completionMaxTokens: MAX_TOKENS_DEFAULT }, limits, prompt);
+        const room = limits.contextWindow - prompt.likely;
+        expect(found).toBe(Math.max(1, Math.min(MAX_TOKENS_DEFAULT, limits.maxOutputTokens, room)));
+      }),
+    );
+  });
+
+  test("The bound is accepted as a stated bound, by the setting and by the model.", () => {
+    fc.assert(
+      fc.property(setting, limitsOfModel, estimate, (completionMaxTokens, limits, prompt) => {
+        const max_tokens = defaultOutputTokens({ completionMaxTokens }, limits, prompt);
+        const output = statedOutput(request({ max_tokens }));
+        expect(() => refuseAboveSetting({ completionMaxTokens }, output)).not.toThrow();
+        expect(() => refuseAboveModel(output, limits)).not.toThrow();
+      }),
+    );
+  });
+});
+
+test("A stated bound is refused exactly where it is above the limit of its field.", () => {
+  fc.assert(
+    fc.property(setting, limitsOfModel, tokens, (completionMaxTokens, limits, asked) => {
+      const isRefused = (fields: Partial<ChatCompletionRequest>) => {
+        const output = statedOutput(request(fields));
+        try {
+          refuseAboveSetting({ completionMaxTokens }, output);
+          refuseAboveModel(output, limits);
+          return false;
+        } catch {
+          return true;
+        }
+      };
+      const isAboveSetting = completionMaxTokens !== "model" && asked > completionMaxTokens;
+      const isAboveModel = asked > limits.maxOutputTokens;
+      expect(isRefused({ max_tokens: asked })).toBe(isAboveSetting || isAboveModel);
+      expect(isRefused({ max_completion_tokens: asked })).toBe(isAboveModel);
+    }),
+  );
+});
+
+test("A bound above the model's maximum is refused under the name of its field.", () => {
+  const model = modelOf({ maxOutputTokens: 2048 });
+  const refuse = (fields: Partial<ChatCompletionRequest>) => refuseAboveModel(statedOutput(request(fields)), model);
+  expect(() => refuse({ max_tokens: 2049 })).toThrow(/at most 2048 completion tokens/);
+  expect(() => refuse({ max_completion_tokens: 2049 })).toThrow(/max_completion_tokens is too large/);
+  expect(() => refuse({ max_tokens: 2048 })).not.toThrow();
+});
+
+const routeOf = (model: string, weight?: number) => ({
+  providerId: "up",
+  model,
+  prices: FREE,
+  ...(weight !== undefined && { weight }),
+});
+
+/** Numbers from 0 up to 1, the same every time: a linear congruential generator (Numerical Recipes). */
+function seeded(): () => number {
+  let state = 4711;
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+test("Routes without weights keep their order.", () => {
+  const routes = [routeOf("a"), routeOf("b"), routeOf("c")];
+  const never = () => {
+    throw new Error("No random number is needed");
+  };
+  expect(inOrder(routes, never)).toBe(routes);
+});
+
+test("Each route comes first in proportion to its weight, and none is missing.", () => {
+  const routes = [routeOf("a", 70), routeOf("b", 20), routeOf("c", 10)];
+  const random = seeded();
+  const first = new Map<string, number>();
+  for (let count = 0; count < 20_000; count += 1) {
+    const order = inOrder(routes, random).map(({ model }) => model);
+    expect(order.toSorted()).toEqual(["a", "b", "c"]);
+    first.set(order[0] ?? "", (first.get(order[0] ?? "") ?? 0) + 1);
+  }
+  expect((first.get("a") ?? 0) / 20_000).toBeCloseTo(0.7, 1);
+  expect((first.get("b") ?? 0) / 20_000).toBeCloseTo(0.2, 1);
+  expect((first.get("c") ?? 0) / 20_000).toBeCloseTo(0.1, 1);
+});
