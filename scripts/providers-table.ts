@@ -1,17 +1,15 @@
 /**
  * Writes the tables of docs/providers.md from the code: `node scripts/providers-table.ts`. A test compares the page with
- * what this would write.
+ * the result.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { KNOWN_PROVIDERS } from "../src/catalog/known-providers.ts";
-import { LOCAL_SERVERS } from "../src/catalog/local-servers.ts";
 import { PROVIDER_KINDS } from "../src/providers/index.ts";
-import type { KnownProvider } from "../src/providers/registry/known-provider.ts";
+import { KNOWN_PROVIDERS, type KnownProvider, LOCAL_SERVERS } from "../src/providers/registry.ts";
 
 const PAGE = fileURLToPath(new URL("../docs/providers.md", import.meta.url));
 
-/** What is not taken and changes the answer, so that a request with it is refused. */
+/** Fields that change the answer: a request with one is refused where the provider does not support it. */
 const DEMANDS = /^(response_format|image_url|logprobs|top_logprobs|stop)\b/;
 
 function table(headings: readonly string[], rows: readonly (readonly string[])[]): string {
@@ -21,7 +19,7 @@ function table(headings: readonly string[], rows: readonly (readonly string[])[]
 
 const code = (words: readonly string[]) => words.map((word) => `\`${word}\``).join(", ");
 
-/** What each kind is configured with, and what speaks it. */
+/** The configuration keys and the package of each kind. */
 function kinds(): string {
   const rows = PROVIDER_KINDS.map(({ kind, keys, wire }) => [
     code([kind]),
@@ -31,21 +29,21 @@ function kinds(): string {
   return table(["kind", "its keys", "package"], rows);
 }
 
-/** What goes to a compatible API in its own way, a sentence each. */
-function dialectRemarks({ dialect = {} }: Pick<KnownProvider, "dialect">): string[] {
-  const { maxTokens, reasoning, withoutReasoning } = dialect;
-  const back = reasoning === null ? "does not go back" : `goes back as \`${reasoning}\``;
+/** The differences of a request format, a sentence each. */
+function formatRemarks({ requestFormat = {} }: Pick<KnownProvider, "requestFormat">): string[] {
+  const { maxTokensField, reasoningField, reasoningOff } = requestFormat;
+  const back = reasoningField === null ? "does not go back" : `goes back as \`${reasoningField}\``;
   return [
-    ...(maxTokens === undefined ? [] : [`\`max_tokens\` goes as \`${maxTokens}\`.`]),
-    ...(reasoning === undefined ? [] : [`\`reasoning_content\` ${back}.`]),
-    ...(withoutReasoning ? [`\`reasoning_effort: none\` goes as ${code(Object.keys(withoutReasoning))}.`] : []),
+    ...(maxTokensField === undefined ? [] : [`\`max_tokens\` goes as \`${maxTokensField}\`.`]),
+    ...(reasoningField === undefined ? [] : [`\`reasoning_content\` ${back}.`]),
+    ...(reasoningOff ? [`\`reasoning_effort: none\` goes as ${code(Object.keys(reasoningOff))}.`] : []),
   ];
 }
 
-/** What is known of each provider. */
+/** The row of each provider and local server. */
 function providers(): string {
   const known = KNOWN_PROVIDERS.map((provider) => {
-    const { name, documentation, kind, keyVariable, lacks, refuses, dialect, remarks } = provider;
+    const { name, documentation, kind, keyVariable, lacks, refuses, requestFormat, remarks } = provider;
     return [
       `[${name}](${documentation})`,
       code([kind]),
@@ -53,9 +51,9 @@ function providers(): string {
       code([...lacks.filter((one) => one !== "prompt_caching"), ...refuses.filter((field) => DEMANDS.test(field))]),
       code([
         ...refuses.filter((field) => !DEMANDS.test(field)),
-        ...(dialect?.takesNames === false ? ["messages.name"] : []),
+        ...(requestFormat?.acceptsNames === false ? ["messages.name"] : []),
       ]),
-      [...dialectRemarks(provider), ...remarks].join(" "),
+      [...formatRemarks(provider), ...remarks].join(" "),
     ];
   });
   const local = LOCAL_SERVERS.map((server) => {
@@ -66,13 +64,13 @@ function providers(): string {
       `port ${new URL(baseUrl).port} of this machine`,
       code(refuses.filter((field) => DEMANDS.test(field))),
       code(refuses.filter((field) => !DEMANDS.test(field))),
-      dialectRemarks(server).join(" "),
+      formatRemarks(server).join(" "),
     ];
   });
   return table(["provider", "kind", "found by", "cannot", "leaves out", "remarks"], [...known, ...local]);
 }
 
-/** The page with its tables as the code has them now. */
+/** Returns the page with its tables written from the code. */
 export function withTables(page: string): string {
   return Object.entries({ kinds, providers }).reduce((text, [name, make]) => {
     const marks = new RegExp(`(<!-- ${name}:[^>]*-->\\n)[^]*?(\\n<!-- end of ${name} -->)`);

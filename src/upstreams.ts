@@ -1,39 +1,43 @@
 import { buildCatalog } from "./catalog/build.ts";
-import { dialectOf, type ProviderOfKey, providersOfKeys } from "./catalog/known-providers.ts";
+import { providersOfKeys, requestFormatOf } from "./catalog/known-providers.ts";
 import { LiveCatalog } from "./catalog/live.ts";
-import { findServers, LOCAL_SERVERS } from "./catalog/local-servers.ts";
+import { findServers } from "./catalog/local-servers.ts";
 import { SANDBOX_PROVIDER } from "./catalog/sandbox.ts";
+import { PROVIDER_TIMEOUTS } from "./config/upstream-schema.ts";
 import type { Config, ProviderSettings } from "./config.ts";
 import { createProvider } from "./providers/index.ts";
 import type { Provider } from "./providers/provider.ts";
+import { LOCAL_SERVERS } from "./providers/registry.ts";
 import type { Log } from "./telemetry/logger.ts";
 
-/** The first look delays the start, the later ones nothing. */
-const FIRST_LOOK_MS = 400;
-const LATER_LOOK_MS = 3_000;
-const TIMEOUTS: ProviderSettings["timeouts"] = { connectMs: 5_000, firstByteMs: 600_000, idleMs: 300_000 };
+/** Time limits of a search for local servers. Only the first search delays the start. */
+const FIRST_SEARCH_MS = 400;
+const LATER_SEARCH_MS = 3_000;
+/** Settings of a provider that the configuration does not contain. */
+const DEFAULTS = { headers: {}, timeouts: PROVIDER_TIMEOUTS };
 
-/** Every provider that completions may go to. */
+/** All providers that completions may use. */
 export interface Upstreams {
-  /** By id; local servers too, whether or not one answers. */
+  /** By id, including every local server, whether or not it runs. */
   providers: ReadonlyMap<string, Provider>;
-  /** Those that the configuration or a key in the environment has set up. */
-  settings: (ProviderSettings | ProviderOfKey)[];
+  /** Providers that the configuration or a key in the environment sets up. */
+  settings: ProviderSettings[];
   close(): Promise<void>;
 }
 
-/** Makes the providers of a configuration. Throws OperatorError where a setting is wrong. */
+/** Creates the providers of a configuration. Throws OperatorError if a setting is wrong. */
 export function createUpstreams(config: Config): Upstreams {
-  const settings = [...config.providers, ...providersOfKeys(config.providerKeys, config.providers)];
+  const ofKeys = providersOfKeys(config.providerKeys, config.providers).map((one) => ({ ...one, ...DEFAULTS }));
+  const settings = [...config.providers, ...ofKeys];
   const providers = new Map<string, Provider>();
   const sandbox = config.sandbox.enabled ? [SANDBOX_PROVIDER] : [];
   const builtIn = [...sandbox, ...LOCAL_SERVERS].map(({ id, kind, baseUrl }) => {
-    return { id, kind, baseUrl, apiKey: null, headers: {}, timeouts: TIMEOUTS };
+    return { id, kind, baseUrl, apiKey: null, ...DEFAULTS };
   });
   for (const one of [...settings, ...builtIn]) {
     if (providers.has(one.id)) continue;
-    const dialect = dialectOf(one) ?? LOCAL_SERVERS.find((server) => isSame(one, server))?.dialect;
-    providers.set(one.id, createProvider({ ...one, ...(dialect && { dialect }) }, config.proxyVariables));
+    const requestFormat = requestFormatOf(one) ?? LOCAL_SERVERS.find((server) => isSame(one, server))?.requestFormat;
+    providers.set(one.id, createProvider({ ...one, ...(requestFormat && { requestFormat }) }, config.proxyVariables));
   }
   return {
     providers,
@@ -45,23 +49,23 @@ export function createUpstreams(config: Config): Upstreams {
 }
 
 export interface CatalogOptions {
-  /** Where the service itself listens, so that it never finds itself. */
+  /** The port that the service itself listens on, so that it never finds itself. */
   ownPort: () => number | undefined;
   clock: () => number;
   log: Log;
 }
 
 /**
- * The models of a configuration. Where it states none, local model servers on their usual ports are looked for too, but
- * for those that it sets up itself. Throws OperatorError for a mistake in the models.
+ * Creates the catalog of a configuration. If it lists no models, local model servers on their default ports are searched
+ * for too, except those that it sets up itself. Throws OperatorError for a mistake in the models.
  */
 export function createCatalog(config: Config, { settings }: Upstreams, options: CatalogOptions): LiveCatalog {
   const { ownPort, clock, log } = options;
   const servers = LOCAL_SERVERS.filter((server) => !settings.some((one) => isSame(one, server)));
-  let timeoutMs = FIRST_LOOK_MS;
+  let timeoutMs = FIRST_SEARCH_MS;
   const look = async () => {
     const found = await findServers(servers, { ownPort: ownPort(), timeoutMs });
-    timeoutMs = LATER_LOOK_MS;
+    timeoutMs = LATER_SEARCH_MS;
     return found;
   };
   return new LiveCatalog({

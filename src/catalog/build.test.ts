@@ -3,9 +3,10 @@ import { describe, expect, test } from "vitest";
 import { Model } from "../api/model.ts";
 import { FREE } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
+import { PROVIDER_KEY_VARIABLES } from "../providers/registry.ts";
 import { buildCatalog, type CatalogSources } from "./build.ts";
 import type { ModelSettings } from "./configured.ts";
-import { PROVIDER_KEY_VARIABLES, providersOfKeys } from "./known-providers.ts";
+import { providersOfKeys } from "./known-providers.ts";
 import type { CatalogModel } from "./model.ts";
 import { toContractModel } from "./to-contract.ts";
 

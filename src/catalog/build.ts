@@ -1,11 +1,11 @@
 import { FREE } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
-import type { KnownProvider } from "../providers/registry/known-provider.ts";
+import { KNOWN_PROVIDERS, type KnownProvider } from "../providers/registry.ts";
 import { compose } from "./compose.ts";
 import { configuredModels, type ModelSettings, priceOfRoute, type Surroundings } from "./configured.ts";
 import { findFacts, offeredBy } from "./facts.ts";
 import { type CreditSettings, creditSettingsFault } from "./known-prices.ts";
-import { chargingOf, identify, KNOWN_PROVIDERS, limitsOf, type ProviderIdentity } from "./known-providers.ts";
+import { chargingOf, identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
 import type { FoundServer } from "./local-servers.ts";
 import type { Catalog, CatalogModel } from "./model.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";

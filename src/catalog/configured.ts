@@ -1,6 +1,6 @@
 import type { Capability, Category } from "../api/model.ts";
 import type { UnitPrices } from "../credits/price.ts";
-import type { KnownProvider } from "../providers/registry/known-provider.ts";
+import type { KnownProvider } from "../providers/registry.ts";
 import { compose } from "./compose.ts";
 import { findFacts, type ModelFacts, offeredDollars } from "./facts.ts";
 import {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { CAPABILITIES } from "../api/model.ts";
+import { KNOWN_PROVIDERS } from "../providers/registry.ts";
 import { findFacts, IMAGE_TOKENS_MAX, type ModelFacts, offeredBy } from "./facts.ts";
-import { KNOWN_PROVIDERS } from "./known-providers.ts";
 
 const offered = KNOWN_PROVIDERS.flatMap(({ id }) => offeredBy(id).map((name) => [id, name] as const));
 

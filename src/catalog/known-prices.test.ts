@@ -1,9 +1,9 @@
 import { calcPrice, findProvider } from "@pydantic/genai-prices";
 import { describe, expect, test } from "vitest";
 import { priceOf } from "../credits/price.ts";
+import { KNOWN_PROVIDERS } from "../providers/registry.ts";
 import { offeredBy, offeredDollars } from "./facts.ts";
 import { creditSettingsFault, dearerOf, knownPrice, pricesIdOf, tablePrice } from "./known-prices.ts";
-import { KNOWN_PROVIDERS } from "./known-providers.ts";
 import { pricesAt } from "./model.ts";
 
 const CREDITS = { perDollar: "1", markup: "0" };

@@ -1,12 +1,6 @@
 import { describe, expect, test } from "vitest";
-import {
-  dialectOf,
-  identify,
-  KNOWN_PROVIDERS,
-  limitsOf,
-  PROVIDER_KEY_VARIABLES,
-  providersOfKeys,
-} from "./known-providers.ts";
+import { KNOWN_PROVIDERS, PROVIDER_KEY_VARIABLES } from "../providers/registry.ts";
+import { identify, limitsOf, providersOfKeys, requestFormatOf } from "./known-providers.ts";
 
 describe("a provider is identified", () => {
   test.each(KNOWN_PROVIDERS)("by its kind or its address: $id", (provider) => {
@@ -50,11 +44,11 @@ describe("what an OpenAI-compatible API takes in its own way", () => {
     ["https://fakeapi.openai.com.test/v1", undefined],
     ["http://127.0.0.1:8080/v1", undefined],
   ])("%s", (baseUrl, maxTokens) => {
-    expect(dialectOf({ kind: "openai-compatible", baseUrl })?.maxTokens).toBe(maxTokens);
+    expect(requestFormatOf({ kind: "openai-compatible", baseUrl })?.maxTokensField).toBe(maxTokens);
   });
 
   test("is not looked for where a wire is another", () => {
-    expect(dialectOf({ kind: "anthropic", baseUrl: "https://api.openai.com/v1" })).toBeUndefined();
+    expect(requestFormatOf({ kind: "anthropic", baseUrl: "https://api.openai.com/v1" })).toBeUndefined();
   });
 
   test("is told apart from what the provider's own wire takes", () => {
@@ -76,7 +70,6 @@ describe("keys in the environment", () => {
       ["openai", "a", "https://api.openai.com/v1", "openai-compatible"],
       ["groq", "b", "https://api.groq.com/openai/v1", "openai-compatible"],
     ]);
-    expect(found[0]?.timeouts).toEqual({ connectMs: 5_000, firstByteMs: 600_000, idleMs: 300_000 });
   });
 
   test("stand back behind what is configured, by id or by address", () => {

@@ -1,17 +1,6 @@
 import { Agent, request } from "undici";
 import type { Capability } from "../api/model.ts";
-import type { Dialect } from "../providers/dialect.ts";
-
-/** A place to look for a local model server; a provider's identity too. */
-export interface LocalServer {
-  id: string;
-  name: string;
-  kind: string;
-  baseUrl: string;
-  /** Fields of a request that it takes and does nothing with. */
-  refuses?: readonly string[];
-  dialect?: Partial<Dialect>;
-}
+import type { LocalServer } from "../providers/registry.ts";
 
 /** A local model server that answered, and what it serves. */
 export interface FoundServer extends LocalServer {
@@ -31,34 +20,6 @@ export interface FoundModel {
 
 /** Gets a JSON document of a server, or undefined where there is none in time. */
 export type Fetch = (url: string, body?: unknown) => Promise<unknown>;
-
-const local = (
-  id: string,
-  name: string,
-  port: number,
-  more: Partial<Pick<LocalServer, "refuses" | "dialect">> = {},
-): LocalServer => ({
-  id,
-  name,
-  kind: "openai-compatible",
-  baseUrl: `http://127.0.0.1:${port}/v1`,
-  ...more,
-});
-
-/** Where local model servers listen unless told otherwise, and what they take, as each one's documentation says. */
-export const LOCAL_SERVERS: readonly LocalServer[] = [
-  // https://docs.ollama.com/api/openai-compatibility
-  local("ollama", "Ollama", 11_434, {
-    refuses: ["logit_bias", "parallel_tool_calls", "user"],
-    dialect: { reasoning: "reasoning" },
-  }),
-  // https://lmstudio.ai/docs/developer/openai-compat/chat-completions
-  local("lmstudio", "LM Studio", 1_234, { refuses: ["logprobs", "parallel_tool_calls", "top_logprobs", "user"] }),
-  // https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md
-  local("llamacpp", "llama.cpp", 8_080),
-  // https://docs.vllm.ai/en/stable/features/reasoning_outputs/
-  local("vllm", "vLLM", 8_000, { dialect: { reasoning: "reasoning" } }),
-];
 
 /** What tells more of the models than the list does, by server. */
 const DETAILS: Record<string, (origin: string, names: string[], fetch: Fetch) => Promise<Map<string, Detail>>> = {

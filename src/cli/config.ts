@@ -14,7 +14,7 @@ export async function readConfig(
 ): Promise<Config> {
   const [{ loadConfig }, { PROVIDER_KEY_VARIABLES }] = await Promise.all([
     import("../config.ts"),
-    import("../catalog/known-providers.ts"),
+    import("../providers/registry.ts"),
   ]);
   const flags = { config, dataDir, host, port };
   return loadConfig({ flags, providerKeyVariables: PROVIDER_KEY_VARIABLES, secrets });

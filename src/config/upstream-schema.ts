@@ -26,6 +26,9 @@ const HostPart = (options: object) =>
   Type.String({ pattern: "^[0-9A-Za-z][0-9A-Za-z-]{0,62}$", allowed: "letters, digits and hyphens", ...options });
 const Secret = (options: object) => Type.String({ minLength: 1, ...options });
 
+/** The timeouts of a provider, in milliseconds, where the configuration states none. */
+export const PROVIDER_TIMEOUTS = { connectMs: 5_000, firstByteMs: 600_000, idleMs: 300_000 } as const;
+
 export const Provider = Type.Object(
   {
     id: Name({ description: "The name that routes use." }),
@@ -54,9 +57,12 @@ export const Provider = Type.Object(
       description: "Further headers of every request to this provider.",
     }),
     timeouts: Group({
-      connectMs: Milliseconds({ default: 5_000, description: "Until the connection stands." }),
-      firstByteMs: Milliseconds({ default: 600_000, description: "Until the answer begins." }),
-      idleMs: Milliseconds({ default: 300_000, description: "Longest silence in the middle of an answer." }),
+      connectMs: Milliseconds({ default: PROVIDER_TIMEOUTS.connectMs, description: "Until the connection stands." }),
+      firstByteMs: Milliseconds({ default: PROVIDER_TIMEOUTS.firstByteMs, description: "Until the answer begins." }),
+      idleMs: Milliseconds({
+        default: PROVIDER_TIMEOUTS.idleMs,
+        description: "Longest silence in the middle of an answer.",
+      }),
     }),
   },
   { additionalProperties: false },

@@ -46,7 +46,7 @@ test.each([
 });
 
 test("a package that is not there is named, with what to install", () => {
-  const create = aiSdk({ ...anthropic, package: "@ai-sdk/nobody" });
+  const create = aiSdk({ ...anthropic, package: "@ai-sdk/nobody" }, null);
   expect(() => create(settingsOf("", { kind: "anthropic", apiKey: "k" }), {})).toThrow(
     /^providers 'upstream': the kind anthropic needs the package @ai-sdk\/nobody, which is not installed: npm install @ai-sdk\/nobody/,
   );

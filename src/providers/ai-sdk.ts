@@ -22,14 +22,20 @@ import {
 } from "./provider.ts";
 import type { Environment, ProviderSettings } from "./settings.ts";
 
-/** Makes a kind of provider of a wire that an AI SDK package speaks. What it makes throws OperatorError. */
-export function aiSdk(wire: Wire): (settings: ProviderSettings, environment: Environment) => Provider {
+/**
+ * Returns the function that creates providers of a wire that an AI SDK package speaks; it throws OperatorError.
+ * `defaultBaseUrl` is used where the settings have none.
+ */
+export function aiSdk(
+  wire: Wire,
+  defaultBaseUrl: string | null,
+): (settings: ProviderSettings, environment: Environment) => Provider {
   return (settings, environment) => {
     refuseWithoutPackage(wire, settings);
     refuseOwnHeaders(settings);
     const fault = wire.fault(settings);
     if (fault !== undefined) throw new OperatorError(`providers '${settings.id}': the kind ${settings.kind} ${fault}`);
-    return new AiSdk(wire, settings, environment);
+    return new AiSdk(wire, settings, defaultBaseUrl, environment);
   };
 }
 
@@ -54,7 +60,7 @@ class AiSdk implements Provider {
   readonly #connect: Connect;
   readonly #closing = new AbortController();
 
-  constructor(wire: Wire, settings: ProviderSettings, environment: Environment) {
+  constructor(wire: Wire, settings: ProviderSettings, defaultBaseUrl: string | null, environment: Environment) {
     this.id = settings.id;
     this.#wire = wire;
     this.#connections = new Connections(settings.timeouts, environment);
@@ -65,7 +71,7 @@ class AiSdk implements Provider {
     this.#scrub = createScrub(
       [...secrets, ...Object.values(settings.headers)].filter((secret) => typeof secret === "string"),
     );
-    this.#connect = wire.connect(settings, this.#fetchToken);
+    this.#connect = wire.connect({ ...settings, baseUrl: baseUrl ?? defaultBaseUrl }, this.#fetchToken);
   }
 
   refusal(request: UpstreamRequest): UpstreamError | undefined {

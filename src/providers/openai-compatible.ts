@@ -1,6 +1,5 @@
 import type { Dispatcher } from "undici";
 import { OperatorError } from "../errors.ts";
-import { type Dialect, USUAL_DIALECT } from "./dialect.ts";
 import { readErrorText, readText } from "./http/body.ts";
 import { createDispatcher } from "./http/dispatcher.ts";
 import { exchange, type HttpAnswer } from "./http/exchange.ts";
@@ -9,7 +8,7 @@ import { isPrivateUpstream, scrubFor } from "./images.ts";
 import { readAnswer, StreamedAnswer } from "./openai/answer.ts";
 import { type Scrub, statusFailure } from "./openai/errors.ts";
 import { isObject } from "./openai/json.ts";
-import { refusedHints, toRequestBody } from "./openai/request.ts";
+import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
 import { createScrub } from "./openai/scrub.ts";
 import {
   type Provider,
@@ -35,7 +34,7 @@ class OpenAiCompatible implements Provider {
   readonly #path: string;
   readonly #search: string;
   readonly #settings: ProviderSettings;
-  readonly #dialect: Dialect;
+  readonly #requestFormat: RequestFormat;
   readonly #scrub: Scrub;
   readonly #headers: { streamed: string[]; unstreamed: string[] };
 
@@ -47,7 +46,7 @@ class OpenAiCompatible implements Provider {
     this.#origin = this.#base.origin;
     this.#path = this.#base.pathname.replace(/\/+$/, "");
     this.#search = this.#base.search;
-    this.#dialect = { ...USUAL_DIALECT, ...settings.dialect };
+    this.#requestFormat = { ...DEFAULT_REQUEST_FORMAT, ...settings.requestFormat };
     this.#dispatcher = createDispatcher(this.#base, settings.timeouts, environment);
     this.#scrub = createScrub([
       ...(settings.apiKey === null ? [] : [settings.apiKey]),
@@ -64,11 +63,11 @@ class OpenAiCompatible implements Provider {
   async complete({ request, signal }: ProviderCall): Promise<ProviderAnswer> {
     const scrub = scrubFor(request, this.#scrub);
     const headers = request.stream ? this.#headers.streamed : this.#headers.unstreamed;
-    const body = toRequestBody(request, this.#dialect);
+    const body = toRequestBody(request, this.#requestFormat);
     const answer = await this.#send("POST", "/chat/completions", { headers, body, signal, scrub });
     // What was sent decides, not what was asked: some upstreams stream never, or always.
     const type = mediaType(answer) || (request.stream ? EVENT_STREAM : JSON_TYPE);
-    const ignored = refusedHints(request, this.#dialect);
+    const ignored = refusedHints(request, this.#requestFormat);
     const told = ignored === undefined ? {} : { ignored };
     if (type === EVENT_STREAM) return { ...told, chunks: new StreamedAnswer(answer.body, scrub) };
     refuseUnless(type === JSON_TYPE, answer, `The upstream answered with the content type '${type.slice(0, 80)}'`);

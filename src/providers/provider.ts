@@ -6,7 +6,7 @@ export { UpstreamError, type UpstreamFailure } from "../errors.ts";
 
 /**
  * The seam to an upstream. A provider answers with chunks whether the caller streams or not; an unstreamed answer is
- * their fold. A kind of provider is a file beside this one and a line in `index.ts`.
+ * their fold. Each provider is a row in `registry.ts`.
  */
 export interface Provider {
   readonly id: string;

@@ -1,4 +1,4 @@
-import type { Dialect } from "./dialect.ts";
+import type { RequestFormat } from "./openai/request.ts";
 
 /** Keys that only some kinds have; each kind says which of them it takes. */
 export const KIND_KEYS = [
@@ -19,15 +19,15 @@ export type KindKey = (typeof KIND_KEYS)[number];
 export interface ProviderSettings {
   /** As routes name it. */
   id: string;
-  /** A key of the table in `index.ts`. */
+  /** One of `PROVIDER_KINDS`. */
   kind: string;
   baseUrl: string | null;
   apiKey: string | null;
   /** Sent with every request, over the kind's own. */
   headers: Readonly<Record<string, string>>;
   timeouts: ProviderTimeouts;
-  /** How it differs from most that are compatible with OpenAI's API. */
-  dialect?: Partial<Dialect>;
+  /** Differences from the default format, for an OpenAI-compatible API. */
+  requestFormat?: Partial<RequestFormat>;
   /** Of Amazon Web Services. */
   region?: string;
   accessKeyId?: string;

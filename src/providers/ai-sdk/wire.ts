@@ -27,7 +27,7 @@ export interface Wire {
   keys: readonly KindKey[];
   /** What is wrong with the settings, after "the kind … "; undefined where nothing is. */
   fault(settings: ProviderSettings): string | undefined;
-  /** Called once for a provider, so that it may keep credentials. `fetchToken` is for whatever tells who we are. */
+  /** Called once per provider, so that it may keep credentials. `settings.baseUrl` is the registry's where none is configured. `fetchToken` is for whatever tells who we are. */
   connect(settings: ProviderSettings, fetchToken: Fetch): Connect;
   /** Those of OpenAI's own fields that this wire has too, under whatever name. */
   takes: readonly OwnField[];
@@ -75,6 +75,11 @@ export const USUAL_PROMPT: PromptRules = {
 export function missing(settings: ProviderSettings, ...keys: readonly KindKey[]): string | undefined {
   const absent = keys.filter((key) => !settings[key]);
   return absent.length === 0 ? undefined : `needs ${absent.join(" and ")}`;
+}
+
+/** Returns the options that all packages take alike. */
+export function optionsOf({ apiKey, baseUrl, headers }: ProviderSettings, fetch: Fetch) {
+  return { apiKey: apiKey ?? "", ...(baseUrl !== null && { baseURL: baseUrl }), headers: { ...headers }, fetch };
 }
 
 /** Share of `max_tokens` that may go into reasoning, on wires that want a number; below one half, so that an answer follows. */

@@ -1,8 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { USUAL_DIALECT } from "../dialect.ts";
 import { ChunkReader } from "./chunks.ts";
 import { ReasoningDetails } from "./reasoning-details.ts";
-import { toRequestBody } from "./request.ts";
+import { DEFAULT_REQUEST_FORMAT, toRequestBody } from "./request.ts";
 
 const TEXT = {
   type: "reasoning.text",
@@ -12,7 +11,7 @@ const TEXT = {
   index: 0,
 };
 const SEALED = { type: "reasoning.encrypted", data: "abcd", id: "call_1", format: "google-gemini-v1", index: 1 };
-const DIALECT = { ...USUAL_DIALECT, takesReasoningDetails: true, takesExtraContent: false };
+const FORMAT = { ...DEFAULT_REQUEST_FORMAT, acceptsReasoningDetails: true, acceptsExtraContent: false };
 const CALL = { index: 0, id: "call_1", type: "function", function: { name: "weather", arguments: "{}" } };
 
 describe("details of reasoning", () => {
@@ -54,7 +53,7 @@ describe("details of reasoning", () => {
       stream: false,
       messages: [{ role: "assistant" as const, tool_calls: calls }],
     };
-    expect(JSON.parse(toRequestBody(request, DIALECT)).messages).toEqual([
+    expect(JSON.parse(toRequestBody(request, FORMAT)).messages).toEqual([
       {
         role: "assistant",
         content: null,
@@ -62,7 +61,9 @@ describe("details of reasoning", () => {
         reasoning_details: [TEXT],
       },
     ]);
-    expect(JSON.parse(toRequestBody(request, USUAL_DIALECT)).messages[0]).not.toHaveProperty("reasoning_details");
+    expect(JSON.parse(toRequestBody(request, DEFAULT_REQUEST_FORMAT)).messages[0]).not.toHaveProperty(
+      "reasoning_details",
+    );
   });
 
   test("are given up where they are too long, or none", () => {

@@ -1,17 +1,16 @@
 import { describe, expect, test } from "vitest";
 import { requestOf } from "../../../test/support/wire.ts";
-import { type Dialect, USUAL_DIALECT } from "../dialect.ts";
-import { refusedHints, toRequestBody } from "./request.ts";
+import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./request.ts";
 
-const OPENAI: Dialect = {
-  maxTokens: "max_completion_tokens",
-  takesDeveloper: true,
-  takesNames: true,
-  takesRefusals: true,
-  reasoning: null,
-  takesReasoningDetails: false,
-  takesExtraContent: false,
-  withoutReasoning: null,
+const OPENAI: RequestFormat = {
+  maxTokensField: "max_completion_tokens",
+  acceptsDeveloperRole: true,
+  acceptsNames: true,
+  acceptsRefusals: true,
+  reasoningField: null,
+  acceptsReasoningDetails: false,
+  acceptsExtraContent: false,
+  reasoningOff: null,
 };
 const CALL = { id: "c", type: "function" as const, function: { name: "f", arguments: "{}" }, extra_content: { a: 1 } };
 
@@ -39,7 +38,7 @@ describe("the body", () => {
   });
 
   test("for others: the names that all know, and what they want back", () => {
-    const body = JSON.parse(toRequestBody(request, USUAL_DIALECT));
+    const body = JSON.parse(toRequestBody(request, DEFAULT_REQUEST_FORMAT));
     expect(body.max_tokens).toBe(100);
     expect(body).not.toHaveProperty("max_completion_tokens");
     expect(body.messages).toEqual([
@@ -60,7 +59,7 @@ describe("the body", () => {
           { role: "assistant", tool_calls: [CALL] },
         ],
       });
-      const { messages } = JSON.parse(toRequestBody(asked, { ...USUAL_DIALECT, takesRefusals: takes }));
+      const { messages } = JSON.parse(toRequestBody(asked, { ...DEFAULT_REQUEST_FORMAT, acceptsRefusals: takes }));
       const [called] = messages.splice(3);
       expect(called).toEqual({ role: "assistant", content: null, tool_calls: [CALL] });
       expect(messages).toEqual(
@@ -82,18 +81,18 @@ describe("the body", () => {
   );
 
   test("for who calls reasoning otherwise, and takes no names", () => {
-    const dialect: Dialect = { ...USUAL_DIALECT, reasoning: "reasoning", takesNames: false };
-    const { messages } = JSON.parse(toRequestBody(request, dialect));
+    const format: RequestFormat = { ...DEFAULT_REQUEST_FORMAT, reasoningField: "reasoning", acceptsNames: false };
+    const { messages } = JSON.parse(toRequestBody(request, format));
     expect(messages[2]).toEqual({ role: "assistant", content: "x", reasoning: "hm" });
     expect(messages[3]).toEqual({ role: "user", content: "hello" });
-    expect(refusedHints(request, dialect)).toEqual(["messages.name"]);
-    expect(refusedHints(requestOf(), dialect)).toBeUndefined();
+    expect(refusedHints(request, format)).toEqual(["messages.name"]);
+    expect(refusedHints(requestOf(), format)).toBeUndefined();
   });
 
   test("without reasoning, in a word of its own", () => {
-    const dialect: Dialect = { ...USUAL_DIALECT, withoutReasoning: { thinking: { type: "disabled" } } };
+    const format: RequestFormat = { ...DEFAULT_REQUEST_FORMAT, reasoningOff: { thinking: { type: "disabled" } } };
     const bodyFor = (effort: "none" | "low") => {
-      return JSON.parse(toRequestBody(requestOf({ reasoning_effort: effort }), dialect));
+      return JSON.parse(toRequestBody(requestOf({ reasoning_effort: effort }), format));
     };
     expect(bodyFor("none")).toMatchObject({ thinking: { type: "disabled" } });
     expect(bodyFor("none")).not.toHaveProperty("reasoning_effort");

@@ -1,24 +1,55 @@
 import type { RequestMessage } from "../../api/request.ts";
-import type { Dialect } from "../dialect.ts";
 import type { UpstreamRequest } from "../provider.ts";
 import type { JsonObject } from "./json.ts";
 import { detailsOf } from "./reasoning-details.ts";
 
-/** The body of a request, in an API's own words. Usage is asked for always, because it is what is charged. */
-export function toRequestBody(request: UpstreamRequest, dialect: Dialect): string {
+/** How an OpenAI-compatible API takes requests, where such APIs differ. */
+export interface RequestFormat {
+  /** The name of the field that limits the tokens of an answer. */
+  maxTokensField: "max_tokens" | "max_completion_tokens";
+  /** False: messages with the role `developer` are sent as `system`. */
+  acceptsDeveloperRole: boolean;
+  /** False: the `name` of a message is left out. */
+  acceptsNames: boolean;
+  /** False: the `refusal` of an assistant's message is sent as content. */
+  acceptsRefusals: boolean;
+  /** The name of the field that returns a message's reasoning; null: reasoning is not sent back. */
+  reasoningField: "reasoning_content" | "reasoning" | null;
+  /** True: `reasoning_details` are sent back as they were received in `extra_content`. */
+  acceptsReasoningDetails: boolean;
+  /** False: `extra_content` of tool calls is left out. */
+  acceptsExtraContent: boolean;
+  /** Fields that replace `reasoning_effort: none`; null: it is sent unchanged. */
+  reasoningOff: Readonly<Record<string, unknown>> | null;
+}
+
+/** The format that most APIs accept. */
+export const DEFAULT_REQUEST_FORMAT: RequestFormat = {
+  maxTokensField: "max_tokens",
+  acceptsDeveloperRole: false,
+  acceptsNames: true,
+  acceptsRefusals: true,
+  reasoningField: "reasoning_content",
+  acceptsReasoningDetails: false,
+  acceptsExtraContent: true,
+  reasoningOff: null,
+};
+
+/** Writes the body of a request in the format of an API. It always asks for usage, which the charge is based on. */
+export function toRequestBody(request: UpstreamRequest, format: RequestFormat): string {
   const { max_tokens, stream_options: _asked, messages, reasoning_effort: effort, ...rest } = request;
   const body: Record<string, unknown> = rest;
-  body.messages = messages.map((message) => toMessage(message, dialect));
-  body[dialect.maxTokens] = max_tokens;
-  if (effort === "none" && dialect.withoutReasoning !== null) Object.assign(body, dialect.withoutReasoning);
+  body.messages = messages.map((message) => toMessage(message, format));
+  body[format.maxTokensField] = max_tokens;
+  if (effort === "none" && format.reasoningOff !== null) Object.assign(body, format.reasoningOff);
   else if (effort !== undefined) body.reasoning_effort = effort;
   if (request.stream) body.stream_options = { include_usage: true };
   return JSON.stringify(body);
 }
 
-/** Hints of a request that an API refuses. */
-export function refusedHints({ messages }: UpstreamRequest, { takesNames }: Dialect): string[] | undefined {
-  if (takesNames || messages.every(({ name }) => name === undefined)) return undefined;
+/** Returns the names of the fields that are left out because the API refuses them; undefined if there are none. */
+export function refusedHints({ messages }: UpstreamRequest, { acceptsNames }: RequestFormat): string[] | undefined {
+  if (acceptsNames || messages.every(({ name }) => name === undefined)) return undefined;
   return ["messages.name"];
 }
 
@@ -28,26 +59,26 @@ type ToldMessage = Omit<RequestMessage, "content"> & {
   reasoning_details?: JsonObject[];
 };
 
-function toMessage(message: RequestMessage, dialect: Dialect): ToldMessage {
+function toMessage(message: RequestMessage, format: RequestFormat): ToldMessage {
   const { role, content, name, refusal, reasoning_content: reasoning, tool_calls: calls } = message;
   const others = [name, refusal, reasoning, calls];
   const isPlain = content !== undefined && others.every((field) => field === undefined);
-  if (isPlain && (role !== "developer" || dialect.takesDeveloper)) return message;
+  if (isPlain && (role !== "developer" || format.acceptsDeveloperRole)) return message;
   // OpenAI's clients send the key also where there is no text, and some upstreams need it.
   const told: ToldMessage = { ...message, content: content ?? null };
-  if (role === "developer" && !dialect.takesDeveloper) told.role = "system";
-  if (!dialect.takesNames) delete told.name;
-  if (refusal !== undefined && !dialect.takesRefusals) {
+  if (role === "developer" && !format.acceptsDeveloperRole) told.role = "system";
+  if (!format.acceptsNames) delete told.name;
+  if (refusal !== undefined && !format.acceptsRefusals) {
     delete told.refusal;
     told.content = withRefusal(content, refusal);
   }
-  if (reasoning !== undefined && dialect.reasoning !== "reasoning_content") {
+  if (reasoning !== undefined && format.reasoningField !== "reasoning_content") {
     delete told.reasoning_content;
-    if (dialect.reasoning !== null) told[dialect.reasoning] = reasoning;
+    if (format.reasoningField !== null) told[format.reasoningField] = reasoning;
   }
-  const details = dialect.takesReasoningDetails ? detailsOf(calls) : undefined;
+  const details = format.acceptsReasoningDetails ? detailsOf(calls) : undefined;
   if (details !== undefined) told.reasoning_details = details;
-  if (calls !== undefined && !dialect.takesExtraContent) {
+  if (calls !== undefined && !format.acceptsExtraContent) {
     told.tool_calls = calls.map(({ id, type, function: called }) => ({ id, type, function: called }));
   }
   return told;

@@ -1,4 +1,4 @@
-import { missing, USUAL_PROMPT, type Wire } from "../wire.ts";
+import { missing, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";
 import { claudeFit } from "./claude.ts";
 
 /** Anthropic's Messages API: https://platform.claude.com/docs/en/api/messages */
@@ -8,9 +8,7 @@ export const anthropic: Wire = {
   fault: (settings) => missing(settings, "apiKey"),
   connect: (settings) => async (fetch) => {
     const { createAnthropic } = await import("@ai-sdk/anthropic");
-    const { apiKey, headers, baseUrl } = settings;
-    const baseURL = baseUrl ?? "https://api.anthropic.com/v1";
-    return createAnthropic({ apiKey: apiKey ?? "", baseURL, headers: { ...headers }, fetch });
+    return createAnthropic(optionsOf(settings, fetch));
   },
   takes: ["user", "parallel_tool_calls"],
   fit(request) {

@@ -1,4 +1,4 @@
-import { type Fit, missing, REASONING_SHARES, USUAL_PROMPT, type Wire } from "../wire.ts";
+import { type Fit, missing, optionsOf, REASONING_SHARES, USUAL_PROMPT, type Wire } from "../wire.ts";
 
 /** Cohere's chat, version 2: https://docs.cohere.com/reference/chat */
 export const cohere: Wire = {
@@ -7,9 +7,7 @@ export const cohere: Wire = {
   fault: (settings) => missing(settings, "apiKey"),
   connect: (settings) => async (fetch) => {
     const { createCohere } = await import("@ai-sdk/cohere");
-    const { apiKey, headers, baseUrl } = settings;
-    const baseURL = baseUrl ?? "https://api.cohere.com/v2";
-    return createCohere({ apiKey: apiKey ?? "", baseURL, headers: { ...headers }, fetch });
+    return createCohere(optionsOf(settings, fetch));
   },
   takes: [],
   fit({ reasoning_effort: effort, max_tokens: maxTokens }): Fit {

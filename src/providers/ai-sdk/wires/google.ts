@@ -1,4 +1,4 @@
-import { missing, USUAL_PROMPT, type Wire } from "../wire.ts";
+import { missing, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";
 import { geminiFit } from "./gemini.ts";
 
 /** The Gemini API: https://ai.google.dev/api/generate-content */
@@ -8,9 +8,7 @@ export const google: Wire = {
   fault: (settings) => missing(settings, "apiKey"),
   connect: (settings) => async (fetch) => {
     const { createGoogle } = await import("@ai-sdk/google");
-    const { apiKey, headers, baseUrl } = settings;
-    const baseURL = baseUrl ?? "https://generativelanguage.googleapis.com/v1beta";
-    return createGoogle({ apiKey: apiKey ?? "", baseURL, headers: { ...headers }, fetch });
+    return createGoogle(optionsOf(settings, fetch));
   },
   takes: [],
   fit: (request) => geminiFit(request, "google"),

@@ -1,4 +1,4 @@
-import { missing, USUAL_PROMPT, type Wire } from "../wire.ts";
+import { missing, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";
 
 /** Mistral's chat completions: https://docs.mistral.ai/api/endpoint/chat */
 export const mistral: Wire = {
@@ -7,9 +7,7 @@ export const mistral: Wire = {
   fault: (settings) => missing(settings, "apiKey"),
   connect: (settings) => async (fetch) => {
     const { createMistral } = await import("@ai-sdk/mistral");
-    const { apiKey, headers, baseUrl } = settings;
-    const baseURL = baseUrl ?? "https://api.mistral.ai/v1";
-    return createMistral({ apiKey: apiKey ?? "", baseURL, headers: { ...headers }, fetch });
+    return createMistral(optionsOf(settings, fetch));
   },
   takes: ["parallel_tool_calls"],
   fit({ parallel_tool_calls: isParallel, response_format: format }) {

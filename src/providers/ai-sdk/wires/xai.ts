@@ -1,4 +1,4 @@
-import { missing, USUAL_PROMPT, type Wire } from "../wire.ts";
+import { missing, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";
 
 /** xAI's Responses API: https://docs.x.ai/docs/api-reference#create-new-response */
 export const xai: Wire = {
@@ -7,9 +7,7 @@ export const xai: Wire = {
   fault: (settings) => missing(settings, "apiKey"),
   connect: (settings) => async (fetch) => {
     const { createXai } = await import("@ai-sdk/xai");
-    const { apiKey, headers, baseUrl } = settings;
-    const baseURL = baseUrl ?? "https://api.x.ai/v1";
-    return createXai({ apiKey: apiKey ?? "", baseURL, headers: { ...headers }, fetch });
+    return createXai(optionsOf(settings, fetch));
   },
   takes: ["user", "parallel_tool_calls"],
   fit({ parallel_tool_calls: isParallel, user }) {

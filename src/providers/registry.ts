@@ -1,0 +1,355 @@
+import type { Capability } from "../api/model.ts";
+import type { Wire } from "./ai-sdk/wire.ts";
+import { anthropic } from "./ai-sdk/wires/anthropic.ts";
+import { azure } from "./ai-sdk/wires/azure.ts";
+import { bedrock } from "./ai-sdk/wires/bedrock.ts";
+import { cohere } from "./ai-sdk/wires/cohere.ts";
+import { google } from "./ai-sdk/wires/google.ts";
+import { googleVertex } from "./ai-sdk/wires/google-vertex.ts";
+import { mistral } from "./ai-sdk/wires/mistral.ts";
+import { xai } from "./ai-sdk/wires/xai.ts";
+import type { RequestFormat } from "./openai/request.ts";
+
+/** Features that a provider does not support. */
+export interface Limits {
+  /** Capabilities that its models have, but that are not available through this provider. */
+  lacks: readonly Capability[];
+  /**
+   * Request fields that it refuses or ignores. `response_format.json_object` and the like name one value of a field,
+   * `image_url.address` names images that are sent by their address.
+   */
+  refuses: readonly string[];
+}
+
+/** A provider that is recognized by its kind or its address, so that the facts and prices of its models are known. */
+export interface KnownProvider extends Limits {
+  /** Also the name under which `src/catalog/facts/offers.json` lists its models. */
+  id: string;
+  /** Display name. */
+  name: string;
+  /** `openai-compatible`, or the provider's own id where it has a wire of its own. */
+  kind: string;
+  /** The wire of its own, spoken by an AI SDK package; absent for a provider that is compatible with OpenAI's API. */
+  wire?: Wire;
+  /** The environment variable that holds its key; null where a key is not enough and it must be configured. */
+  keyVariable: string | null;
+  /** The default address; null where each customer has another one. */
+  baseUrl: string | null;
+  /** Further hosts that belong to it. */
+  otherHosts: readonly string[];
+  /** Its id in the price data. */
+  pricesId: string;
+  /** The page of its documentation that this row is based on. */
+  documentation: string;
+  /** Sentences for the guide: what there is to know besides the limits. */
+  remarks: readonly string[];
+  /** Differences from the default request format of an OpenAI-compatible API. */
+  requestFormat?: Partial<RequestFormat>;
+  /** True if it runs tools of its own, such as a search, whose results count as prompt tokens. */
+  runsTools?: boolean;
+  /** True if it counts reasoning tokens outside `max_tokens`. */
+  countsReasoningBeside?: boolean;
+  /** The limits of the provider's OpenAI-compatible API, where the provider also has a wire of its own. */
+  compatible?: Limits;
+}
+
+type Row = Pick<KnownProvider, "id" | "name" | "documentation"> &
+  Partial<Omit<KnownProvider, "kind">> &
+  ({ wire: Wire } | { keyVariable: string; baseUrl: string });
+
+/** The kind of every provider that is compatible with OpenAI's API. */
+export const OPENAI_COMPATIBLE = "openai-compatible";
+
+/**
+ * One row per provider. The order decides which provider serves a model's plain id where several offer the model: makers
+ * first, then hosts of other makers' models.
+ */
+const ROWS: readonly Row[] = [
+  {
+    id: "openai",
+    name: "OpenAI",
+    keyVariable: "OPENAI_API_KEY",
+    baseUrl: "https://api.openai.com/v1",
+    documentation: "https://platform.openai.com/docs/api-reference/chat",
+    // It refuses fields of messages that others want back.
+    requestFormat: {
+      maxTokensField: "max_completion_tokens",
+      acceptsDeveloperRole: true,
+      reasoningField: null,
+      acceptsExtraContent: false,
+    },
+    remarks: ["Models that only the Responses API serves are not offered."],
+  },
+  {
+    id: "anthropic",
+    name: "Anthropic",
+    wire: anthropic,
+    keyVariable: "ANTHROPIC_API_KEY",
+    baseUrl: "https://api.anthropic.com/v1",
+    documentation: "https://platform.claude.com/docs/en/api/messages",
+    // Prompts are cached only where a request marks what to cache.
+    lacks: ["prompt_caching"],
+    refuses: [
+      "frequency_penalty",
+      "logit_bias",
+      "logprobs",
+      "presence_penalty",
+      "response_format.json_object",
+      "seed",
+      "top_logprobs",
+    ],
+    remarks: [
+      "Prompts are not cached.",
+      "All system messages go first.",
+      "On models before Claude 4.6, `reasoning_effort` takes its share of `max_tokens`, at least 1,024 tokens; where that is too much it is left out.",
+    ],
+    compatible: {
+      lacks: ["structured_output", "prompt_caching"],
+      refuses: [
+        "frequency_penalty",
+        "logit_bias",
+        "logprobs",
+        "presence_penalty",
+        "reasoning_effort",
+        "seed",
+        "top_logprobs",
+        "user",
+      ],
+    },
+  },
+  {
+    id: "google",
+    name: "Google (Gemini API)",
+    wire: google,
+    keyVariable: "GEMINI_API_KEY",
+    baseUrl: "https://generativelanguage.googleapis.com/v1beta",
+    documentation: "https://ai.google.dev/api/generate-content",
+    refuses: ["logit_bias", "logprobs", "parallel_tool_calls", "top_logprobs", "user"],
+    remarks: [
+      "All system messages go first.",
+      "With `reasoning_effort`, a summary of the thoughts comes as `reasoning_content`.",
+    ],
+    compatible: { lacks: [], refuses: [] },
+  },
+  {
+    id: "mistral",
+    name: "Mistral",
+    wire: mistral,
+    keyVariable: "MISTRAL_API_KEY",
+    baseUrl: "https://api.mistral.ai/v1",
+    documentation: "https://docs.mistral.ai/api/endpoint/chat",
+    refuses: ["logit_bias", "logprobs", "top_logprobs", "user"],
+    compatible: { lacks: [], refuses: ["logit_bias", "logprobs", "seed", "top_logprobs", "user"] },
+  },
+  {
+    id: "xai",
+    name: "xAI",
+    wire: xai,
+    keyVariable: "XAI_API_KEY",
+    baseUrl: "https://api.x.ai/v1",
+    pricesId: "x-ai",
+    documentation: "https://docs.x.ai/docs/api-reference#create-new-response",
+    refuses: ["frequency_penalty", "logit_bias", "logprobs", "presence_penalty", "stop", "top_logprobs"],
+    remarks: ["It is asked to keep nothing: its reasoning comes sealed and goes back with the next turn."],
+    compatible: { lacks: [], refuses: ["logit_bias"] },
+  },
+  {
+    id: "deepseek",
+    name: "DeepSeek",
+    keyVariable: "DEEPSEEK_API_KEY",
+    baseUrl: "https://api.deepseek.com",
+    documentation: "https://api-docs.deepseek.com/api/create-chat-completion",
+    // "text" and "json_object" are the types of an answer.
+    refuses: ["response_format.json_schema"],
+    requestFormat: { reasoningOff: { thinking: { type: "disabled" } } },
+    remarks: ["While it thinks, `reasoning_content` has to come back with the results of tool calls."],
+  },
+  {
+    id: "moonshotai",
+    name: "Moonshot AI",
+    keyVariable: "MOONSHOT_API_KEY",
+    baseUrl: "https://api.moonshot.ai/v1",
+    otherHosts: ["api.moonshot.cn"],
+    documentation: "https://platform.moonshot.ai/docs/api/chat",
+  },
+  {
+    id: "cohere",
+    name: "Cohere",
+    wire: cohere,
+    keyVariable: "COHERE_API_KEY",
+    baseUrl: "https://api.cohere.com/v2",
+    otherHosts: ["api.cohere.ai"],
+    documentation: "https://docs.cohere.com/reference/chat",
+    refuses: ["logit_bias", "logprobs", "parallel_tool_calls", "top_logprobs", "user"],
+    remarks: ["Text beside tool calls does not go back; it is named as `messages.content` in `x-tollgate-ignored`."],
+    compatible: { lacks: [], refuses: ["logit_bias", "parallel_tool_calls", "top_logprobs", "user"] },
+  },
+  {
+    id: "perplexity",
+    name: "Perplexity",
+    keyVariable: "PERPLEXITY_API_KEY",
+    baseUrl: "https://api.perplexity.ai",
+    documentation: "https://docs.perplexity.ai/api-reference/chat-completions-post",
+    lacks: ["tools"],
+    requestFormat: { reasoningField: null },
+    runsTools: true,
+    countsReasoningBeside: true,
+    remarks: [
+      "It charges for each search beside the tokens, which a price by tokens cannot tell: its models are offered where `models` states a price that covers it.",
+      "`sonar-reasoning-pro` thinks inside `content`, between `<think>` and `</think>`.",
+    ],
+  },
+  {
+    id: "groq",
+    name: "Groq",
+    keyVariable: "GROQ_API_KEY",
+    baseUrl: "https://api.groq.com/openai/v1",
+    documentation: "https://console.groq.com/docs/openai",
+    // "will result in a 400 error (yikes) if they are supplied"; so do fields of messages that it does not know.
+    refuses: ["logit_bias", "logprobs", "top_logprobs"],
+    requestFormat: {
+      maxTokensField: "max_completion_tokens",
+      acceptsNames: false,
+      acceptsRefusals: false,
+      reasoningField: "reasoning",
+      acceptsExtraContent: false,
+    },
+  },
+  {
+    id: "cerebras",
+    name: "Cerebras",
+    keyVariable: "CEREBRAS_API_KEY",
+    baseUrl: "https://api.cerebras.ai/v1",
+    documentation: "https://inference-docs.cerebras.ai/resources/openai",
+    // "will result in a 400 error".
+    refuses: ["frequency_penalty", "logit_bias", "parallel_tool_calls", "presence_penalty"],
+    requestFormat: {
+      maxTokensField: "max_completion_tokens",
+      acceptsRefusals: false,
+      reasoningField: "reasoning",
+      acceptsExtraContent: false,
+    },
+  },
+  {
+    id: "together",
+    name: "Together",
+    keyVariable: "TOGETHER_API_KEY",
+    baseUrl: "https://api.together.xyz/v1",
+    otherHosts: ["api.together.ai"],
+    documentation: "https://docs.together.ai/reference/chat-completions",
+    requestFormat: { reasoningField: "reasoning" },
+  },
+  {
+    id: "fireworks",
+    name: "Fireworks",
+    keyVariable: "FIREWORKS_API_KEY",
+    baseUrl: "https://api.fireworks.ai/inference/v1",
+    documentation: "https://docs.fireworks.ai/api-reference/post-chatcompletions",
+  },
+  {
+    id: "openrouter",
+    name: "OpenRouter",
+    keyVariable: "OPENROUTER_API_KEY",
+    baseUrl: "https://openrouter.ai/api/v1",
+    documentation: "https://openrouter.ai/docs/guides/best-practices/reasoning-tokens",
+    requestFormat: { reasoningField: "reasoning", acceptsReasoningDetails: true, acceptsExtraContent: false },
+    remarks: ["`reasoning_details` go both ways, in `extra_content` of the first tool call."],
+  },
+  {
+    id: "azure",
+    name: "Azure OpenAI",
+    wire: azure,
+    documentation: "https://learn.microsoft.com/azure/ai-foundry/openai/latest",
+    remarks: ["A price is known only where the deployment has the model's own name: state it otherwise."],
+  },
+  {
+    id: "bedrock",
+    name: "Amazon Bedrock",
+    wire: bedrock,
+    pricesId: "aws",
+    documentation: "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html",
+    lacks: ["prompt_caching"],
+    refuses: [
+      "frequency_penalty",
+      "image_url.address",
+      "logit_bias",
+      "logprobs",
+      "presence_penalty",
+      "response_format.json_object",
+      "seed",
+      "top_logprobs",
+      "user",
+    ],
+    remarks: [
+      "Prompts are not cached.",
+      "All system messages go first.",
+      "Claude thinks as on Anthropic's own API; Nova's highest effort is `medium`, because above it takes no bound of its answer.",
+      "A conversation that holds tool calls needs its tools: where a request offers none, they are offered by their names alone.",
+    ],
+  },
+  {
+    id: "google-vertex",
+    name: "Google Cloud (Vertex AI)",
+    wire: googleVertex,
+    pricesId: "google",
+    documentation: "https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference",
+    refuses: ["logit_bias", "logprobs", "parallel_tool_calls", "top_logprobs", "user"],
+    remarks: [
+      "All system messages go first.",
+      "Known prices are those of the global location: state others where a region is dearer.",
+    ],
+  },
+];
+
+/** All known providers, in the order of the table. */
+export const KNOWN_PROVIDERS: readonly KnownProvider[] = ROWS.map((row) => ({
+  kind: row.wire === undefined ? OPENAI_COMPATIBLE : row.id,
+  keyVariable: null,
+  baseUrl: null,
+  otherHosts: [],
+  pricesId: row.id,
+  lacks: [],
+  refuses: [],
+  remarks: [],
+  ...row,
+}));
+
+/** The environment variables that providers' keys are read from. */
+export const PROVIDER_KEY_VARIABLES: readonly string[] = KNOWN_PROVIDERS.flatMap(
+  ({ keyVariable }) => keyVariable ?? [],
+);
+
+/** A model server on this machine, on its default port. */
+export interface LocalServer {
+  id: string;
+  name: string;
+  kind: string;
+  baseUrl: string;
+  /** Request fields that it ignores. */
+  refuses?: readonly string[];
+  requestFormat?: Partial<RequestFormat>;
+}
+
+/** One row per local model server, as each one's documentation describes it. */
+export const LOCAL_SERVERS: readonly LocalServer[] = [
+  // https://docs.ollama.com/api/openai-compatibility
+  local("ollama", "Ollama", 11_434, {
+    refuses: ["logit_bias", "parallel_tool_calls", "user"],
+    requestFormat: { reasoningField: "reasoning" },
+  }),
+  // https://lmstudio.ai/docs/developer/openai-compat/chat-completions
+  local("lmstudio", "LM Studio", 1_234, { refuses: ["logprobs", "parallel_tool_calls", "top_logprobs", "user"] }),
+  // https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md
+  local("llamacpp", "llama.cpp", 8_080),
+  // https://docs.vllm.ai/en/stable/features/reasoning_outputs/
+  local("vllm", "vLLM", 8_000, { requestFormat: { reasoningField: "reasoning" } }),
+];
+
+function local(
+  id: string,
+  name: string,
+  port: number,
+  row: Partial<Pick<LocalServer, "refuses" | "requestFormat">> = {},
+): LocalServer {
+  return { id, name, kind: OPENAI_COMPATIBLE, baseUrl: `http://127.0.0.1:${port}/v1`, ...row };
+}
