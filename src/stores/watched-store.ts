@@ -1,5 +1,5 @@
 import { StoreUnavailableError } from "../errors.ts";
-import type { Log, OutageLog } from "../telemetry/logger.ts";
+import type { Log } from "../telemetry/logger.ts";
 import { Outage } from "../telemetry/outage.ts";
 import type { Store } from "./store.ts";
 
@@ -34,7 +34,7 @@ export function watchStore(store: Store, { log, clock }: { log: Log; clock: () =
 type Verb = (...words: unknown[]) => unknown;
 
 /** The same verbs, each of them watched. A store that is still awaited has its verbs by name alone. */
-function watched<Part extends object>(part: Part, outage: OutageLog): Part {
+function watched<Part extends object>(part: Part, outage: Outage): Part {
   const verbs = new Map<PropertyKey, Verb>();
   return new Proxy({} as Part, {
     get(_target, name) {
@@ -48,7 +48,7 @@ function watched<Part extends object>(part: Part, outage: OutageLog): Part {
   });
 }
 
-function observe<T>(result: T, outage: OutageLog): T {
+function observe<T>(result: T, outage: Outage): T {
   if (result instanceof Promise) {
     result.then(
       () => outage.succeeded(),
