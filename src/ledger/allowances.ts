@@ -4,7 +4,7 @@ import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { AllowanceRows } from "../stores/queries/allowances.ts";
 
-/** A grant stands in the books before its month begins, so that the month begins on time even if no process runs then. */
+/** Grants are booked this long before their month begins, so that they take effect on time even if no process runs then. */
 const AHEAD_MS = 60_000;
 const PAGE_ROWS = 500;
 
@@ -15,9 +15,9 @@ export interface AllowanceOptions {
 }
 
 /**
- * Makes the grants of the months that have begun, or are about to. Any number of processes may do it at once: a grant
- * is booked once, and only after it the allowance moves on. One that cannot be granted keeps no other from it. Rejects
- * with StoreUnavailableError, and with what kept the first one from being granted.
+ * Books the grants of months that have begun or are about to begin. Several processes may run this concurrently: a grant is
+ * booked only once, and the allowance advances after it. An allowance that fails does not prevent the others. Rejects with
+ * StoreUnavailableError, or with the error of the first allowance that failed.
  */
 export async function grantAllowances(options: AllowanceOptions): Promise<void> {
   for (;;) {
@@ -36,7 +36,7 @@ export async function grantAllowances(options: AllowanceOptions): Promise<void> 
   }
 }
 
-/** A month that has passed meanwhile is made up for only where its grant would still be in force. */
+/** Books the due grants of an allowance. Missed months are granted only if their grants do not expire. */
 async function grantMonths({ allowances, grant }: AllowanceOptions, row: AllowanceRow, nowMs: number): Promise<void> {
   const current = periodAt(row.anchorAtMs, nowMs);
   let nextAtMs = row.lapses ? Math.max(row.nextAtMs, current.startMs) : row.nextAtMs;
@@ -51,12 +51,12 @@ async function grantMonths({ allowances, grant }: AllowanceOptions, row: Allowan
 /** Outcome of a request for an allowance. */
 export type AllowanceCreation =
   | { outcome: "created"; row: AllowanceRow; repeated: boolean }
-  /** The organization has this other allowance under the reference. */
+  /** The organization has another allowance under this reference: `row`. */
   | { outcome: "reference_mismatch"; row: AllowanceRow };
 
 /**
- * Writes an allowance with its audit entry, and makes its first grant at once where its time has come. Gives the row as it is then: that of the
- * first allowance of the reference, where there was one of the same terms before. Rejects with StoreUnavailableError.
+ * Creates an allowance with its audit entry, and books its first grant if it is due. Returns the stored row; if the
+ * reference was used before with the same terms, that is the earlier row. Rejects with StoreUnavailableError.
  */
 export async function createAllowance(
   options: AllowanceOptions & { allowances: AllowanceRows },
@@ -66,22 +66,22 @@ export async function createAllowance(
   const wanted = { ...terms, priority: 0, nextAtMs: terms.anchorAtMs, endedAtMs: null };
   const first = await options.allowances.insert(wanted, audit);
   if (!hasTermsOf(first, wanted)) return { outcome: "reference_mismatch", row: first };
-  // Repeated, too: the process that wrote it may have died before its grant.
+  // Also for a repeated request: the process that wrote the allowance may have died before it booked the grant.
   await grantAllowances(options);
   const row = (await findAllowance(options.allowances, first.organizationId, first.id)) ?? first;
   return { outcome: "created", row, repeated: first.id !== wanted.id };
 }
 
-/** An allowance that names no time begins when it is created. */
+/** Compares the terms of two allowances. An allowance without a start time begins when it is created. */
 function hasTermsOf(first: AllowanceRow, wanted: AllowanceRow): boolean {
-  const beginsAtOnce = ({ anchorAtMs, createdAtMs }: AllowanceRow) => anchorAtMs === createdAtMs;
-  const isSameStart = beginsAtOnce(wanted) ? beginsAtOnce(first) : first.anchorAtMs === wanted.anchorAtMs;
+  const startsWhenCreated = ({ anchorAtMs, createdAtMs }: AllowanceRow) => anchorAtMs === createdAtMs;
+  const isSameStart = startsWhenCreated(wanted) ? startsWhenCreated(first) : first.anchorAtMs === wanted.anchorAtMs;
   return first.amount === wanted.amount && first.lapses === wanted.lapses && isSameStart;
 }
 
 /**
- * Ends an allowance; what was granted for the current month stays. Tells the row as it is then, and whether it had ended
- * before. Rejects with StoreUnavailableError.
+ * Ends an allowance. The grant of the current month stays. Returns the stored row, and whether it had ended before. Rejects
+ * with StoreUnavailableError.
  */
 export async function endAllowance(
   {
@@ -99,24 +99,24 @@ export async function endAllowance(
 ): Promise<{ row: AllowanceRow; repeated: boolean }> {
   const { organizationId, id, anchorAtMs } = row;
   const isEnded = await allowances.end(row, nowMs, audit);
-  // The next month's grant stands in the books a little before it takes effect.
+  // The next month's grant may already be booked.
   const startMs = nowMs < anchorAtMs ? anchorAtMs : periodAt(anchorAtMs, nowMs).endMs;
   const next = grantOfPeriod(row, periodAt(anchorAtMs, startMs));
   const { grantId } = next;
-  // Another process may be about to make it: it is booked once, and so only here, to be taken back.
+  // Another process may be about to book it. It is booked only once, so book it here in order to revoke it.
   if (isEnded && startMs <= nowMs + 2 * AHEAD_MS) await grant(next);
   const terms = { grantId, amount: null, reference: grantId, note: "the allowance has ended" };
   await revoke({ kind: "revoke", organizationId, adjustmentId: `${grantId}_ended`, ...terms });
   return { row: (await findAllowance(allowances, organizationId, id)) ?? row, repeated: !isEnded };
 }
 
-/** An allowance of an organization, or (null) of any. */
+/** Finds an allowance of an organization, or of any organization if `organizationId` is null. */
 export async function findAllowance(
   allowances: Pick<AllowanceRows, "list">,
   organizationId: string | null,
   id: string,
 ): Promise<AllowanceRow | undefined> {
-  // The list goes on after an id, and this one is the first that can follow its own text without the last character.
+  // The list continues after an id: after this id without its last character, it contains this id.
   const page = await allowances.list({ organizationId, after: id.slice(0, -1), limit: PAGE_ROWS });
   return page.find((row) => row.id === id);
 }

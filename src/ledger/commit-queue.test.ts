@@ -270,9 +270,9 @@ describe("a store that is away", () => {
   });
 });
 
-test("a store that answers another number of transitions is not believed", async () => {
+test("a store that returns a different number of outcomes than transitions is refused", async () => {
   books.apply = async () => [] as never;
-  await expect(createQueue().push(holding(1))).rejects.toThrow("another number");
+  await expect(createQueue().push(holding(1))).rejects.toThrow("different number");
 });
 
 describe("locked organizations", () => {
@@ -308,7 +308,9 @@ describe("locked organizations", () => {
     expect(order).toEqual(numbers(30));
     expect(await later).toMatchObject({ outcome: "released" });
     await queue.idle();
-    expect(log.messages("warn")).toEqual(["credits are locked by another transaction: their organizations wait apart"]);
+    expect(log.messages("warn")).toEqual([
+      "balances are locked by another transaction: their organizations wait in queues of their own",
+    ]);
   });
 
   test("are refused when they stay locked, and tried again with the next transition", async () => {

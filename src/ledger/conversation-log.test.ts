@@ -6,7 +6,7 @@ import type { KeptAnswer } from "../api/admin/request.ts";
 import type { ChatCompletionRequest, RequestMessage } from "../api/request.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { ConversationRow } from "../stores/queries/conversations.ts";
-import { ConversationLog, type ConversationLogOptions, recordOf } from "./conversation-log.ts";
+import { ConversationLog, type ConversationLogOptions, toRecord } from "./conversation-log.ts";
 
 const AWAY = new StoreUnavailableError("away");
 
@@ -103,7 +103,7 @@ test("one that cannot be written keeps no other from it, and nothing of it is in
   await expect.poll(ids).toEqual(["a", "b"]);
   await conversationLog.stop();
   expect(dropped()).toEqual([1]);
-  expect(log.messages("error")).toEqual(["a conversation cannot be written"]);
+  expect(log.messages("error")).toEqual(["a conversation cannot be stored: it is dropped"]);
   expect(JSON.stringify(log.lines)).not.toContain("canary");
 });
 
@@ -167,7 +167,7 @@ const answering = (message: Partial<KeptAnswer["message"]>): KeptAnswer => {
   return { message: { role: "assistant", content: null, refusal: null, ...message }, finish_reason: "stop" };
 };
 const kept = (request: ChatCompletionRequest, answer: KeptAnswer | null = null, limitBytes = LIMIT) => {
-  const record = recordOf(request, answer, limitBytes);
+  const record = toRecord(request, answer, limitBytes);
   const length = Buffer.byteLength(record.request) + Buffer.byteLength(record.answer ?? "");
   expect(record.byteLength).toBe(length);
   expect(length).toBeLessThanOrEqual(limitBytes);

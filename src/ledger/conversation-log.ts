@@ -7,9 +7,9 @@ import type { Log } from "../telemetry/logger.ts";
 
 export interface ConversationLogOptions {
   rows: Pick<ConversationRows, "insert" | "removeOld">;
-  /** How long each is kept. */
+  /** How long a conversation is stored. */
   retentionMs: number;
-  /** Of one record. */
+  /** Maximum size of one record. */
   limitBytes: number;
   /** Milliseconds since 1970. */
   clock: () => number;
@@ -19,25 +19,25 @@ export interface ConversationLogOptions {
   retryMs?: number;
 }
 
-/** What has ended, of an organization that has it kept. */
+/** A request that has ended, of an organization with conversation storage enabled. */
 export interface EndedConversation {
   organizationId: string;
   holdId: string;
   request: ChatCompletionRequest;
-  /** What was delivered of the answer; asked for later, when nobody waits any more. */
+  /** Returns the delivered part of the answer. Called later, after the request has ended. */
   answer(): KeptAnswer | null;
 }
 
 const QUEUE_BYTES_MAX = 32 * 1024 * 1024;
-/** Written together; small, so that no settlement waits long behind one on a store with one writer. */
+/** Maximum size of one write. Small, so that no settlement waits long for it on a store with one writer. */
 const CHUNK_BYTES_MAX = 512 * 1024;
 const CHUNK_ROWS_MAX = 50;
 const GATHER_MS = 200;
 const RETRY_MS = 1_000;
 const REMOVE_EVERY_MS = 60_000;
 const REMOVED_ROWS = 50;
-/** A minute's removal goes no further than this: more than a busy service makes meanwhile. */
-const REMOVALS_MAX = 2_000;
+/** Maximum number of removal statements per run: more than a busy service needs. */
+const REMOVAL_CHUNKS_MAX = 2_000;
 const LOGGED_EVERY_MS = 60_000;
 
 interface QueuedConversation {
@@ -46,8 +46,8 @@ interface QueuedConversation {
 }
 
 /**
- * Keeps conversations, beside what completions wait for: whatever ends is put into a queue in memory that is bounded by
- * bytes, and written from there. What finds no room is dropped, and counted in the log. Removes what is past its time.
+ * Stores conversations in the background, so that no request waits for it. Ended requests go into a queue in memory that is
+ * limited by bytes. Conversations that do not fit are dropped and counted in the log. Removes expired conversations.
  */
 export class ConversationLog {
   readonly #options: ConversationLogOptions;
@@ -65,13 +65,13 @@ export class ConversationLog {
     this.#options = options;
   }
 
-  /** Takes a conversation. Never throws and costs its caller nothing: all that is to be done is done in a later turn. */
+  /** Adds a conversation. Never throws; the work is done in a later turn of the event loop. */
   add(conversation: EndedConversation): void {
     this.#ended.push(conversation);
     if (this.#ended.length === 1) setImmediate(() => this.#queueEnded());
   }
 
-  /** Begins to remove what is past its time, now and from then on. */
+  /** Starts removing expired conversations. */
   start(): void {
     const remove = () => {
       this.#removing ??= this.#removeOld().finally(() => {
@@ -82,13 +82,13 @@ export class ConversationLog {
     remove();
   }
 
-  /** Writes what waits, trying each once. */
+  /** Stops, and tries once to write the queued conversations. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     this.#stopping.abort();
     this.#queueEnded();
     await Promise.all([this.#writing, this.#removing]);
-    this.#tellDropped(true);
+    this.#logDropped(true);
   }
 
   #queueEnded(): void {
@@ -98,20 +98,20 @@ export class ConversationLog {
       if (!this.#enqueue(conversation)) this.#dropped += 1;
     }
     if (this.#queue.length > 0) this.#writing ??= this.#write();
-    this.#tellDropped();
+    this.#logDropped();
   }
 
   #enqueue({ organizationId, holdId, request, answer }: EndedConversation): boolean {
     const { queueBytesMax = QUEUE_BYTES_MAX, limitBytes, clock } = this.#options;
     if (this.#queuedBytes >= queueBytesMax) return false;
     try {
-      const { byteLength, ...record } = recordOf(request, answer(), limitBytes);
+      const { byteLength, ...record } = toRecord(request, answer(), limitBytes);
       if (this.#queuedBytes + byteLength > queueBytesMax) return false;
       this.#queue.push({ row: { organizationId, holdId, endedAtMs: clock(), ...record }, byteLength });
       this.#queuedBytes += byteLength;
       return true;
     } catch {
-      // Nested too deep to be written as JSON.
+      // The value is nested too deeply for JSON.stringify.
       return false;
     }
   }
@@ -123,7 +123,7 @@ export class ConversationLog {
       const isDone = await this.#writeChunk(this.#nextChunk());
       if (!isDone && this.#stopping.signal.aborted) this.#drop(this.#queue.length);
       else if (!isDone) await this.#pause(retryMs);
-      this.#tellDropped();
+      this.#logDropped();
     }
     this.#writing = undefined;
   }
@@ -137,12 +137,12 @@ export class ConversationLog {
     return this.#queue.slice(0, end === -1 ? undefined : end);
   }
 
-  /** Whether the chunk is off the queue. One that fails for itself, and no other with it, is dropped. */
+  /** Returns true if the chunk has left the queue. A conversation that fails on its own is dropped. */
   async #writeChunk(chunk: QueuedConversation[]): Promise<boolean> {
     const { rows, log } = this.#options;
     try {
       await rows.insert(chunk.map(({ row }) => row));
-      this.#takeOff(chunk.length);
+      this.#dequeue(chunk.length);
       return true;
     } catch (error) {
       if (error instanceof StoreUnavailableError) return false;
@@ -150,27 +150,30 @@ export class ConversationLog {
         for (const one of chunk) if (!(await this.#writeChunk([one]))) return false;
         return true;
       }
-      // The message alone: a database may put the row beside it.
-      log.error({ reason: (error as Error).message }, "a conversation cannot be written");
+      // Only the message is logged: other properties of the error may contain the row.
+      log.error({ reason: (error as Error).message }, "a conversation cannot be stored: it is dropped");
       this.#drop(1);
       return true;
     }
   }
 
   #drop(count: number): void {
-    this.#takeOff(count);
+    this.#dequeue(count);
     this.#dropped += count;
   }
 
-  #takeOff(count: number): void {
+  #dequeue(count: number): void {
     for (const { byteLength } of this.#queue.splice(0, count)) this.#queuedBytes -= byteLength;
   }
 
-  #tellDropped(isLast = false): void {
+  #logDropped(isLast = false): void {
     const { clock, log } = this.#options;
     const sinceMs = clock() - this.#droppedLoggedAtMs;
     if (this.#dropped === 0 || (!isLast && sinceMs >= 0 && sinceMs < LOGGED_EVERY_MS)) return;
-    log.warn({ dropped: this.#dropped }, "conversations were dropped instead of kept: more than the store took");
+    log.warn(
+      { dropped: this.#dropped },
+      "conversations were dropped: the queue was full, or the store could not write them",
+    );
     this.#dropped = 0;
     this.#droppedLoggedAtMs = clock();
   }
@@ -178,86 +181,90 @@ export class ConversationLog {
   async #removeOld(): Promise<void> {
     const { rows, retentionMs, log } = this.#options;
     try {
-      for (let chunk = 0; chunk < REMOVALS_MAX && !this.#stopping.signal.aborted; chunk += 1) {
+      for (let chunk = 0; chunk < REMOVAL_CHUNKS_MAX && !this.#stopping.signal.aborted; chunk += 1) {
         if ((await rows.removeOld(retentionMs, REMOVED_ROWS)) < REMOVED_ROWS) return;
       }
     } catch (error) {
-      log.warn({ err: error }, "old conversations could not be removed; it is tried again");
+      log.warn({ err: error }, "expired conversations could not be removed: it is retried");
     }
   }
 
-  /** Waits, but not beyond the beginning of a stop. */
+  /** Waits, but at most until `stop` is called. */
   async #pause(ms: number): Promise<void> {
     await sleep(ms, undefined, { ref: false, signal: this.#stopping.signal }).catch(() => undefined);
   }
 }
 
-/** What was asked and answered, as it is kept. */
+/** A request and its answer as they are stored. */
 export interface ConversationRecord {
-  /** JSON. */
+  /** JSON text. */
   request: string;
-  /** JSON. */
+  /** JSON text; null if there is no answer. */
   answer: string | null;
   isTruncated: boolean;
   byteLength: number;
 }
 
-/** Kept of the part of an image's address that says what it is. */
-const IMAGE_KIND_CHARACTERS_MAX = 100;
+/** Maximum length of the media type that is stored in place of an image. */
+const MEDIA_TYPE_CHARACTERS_MAX = 100;
 
 /**
- * A conversation as JSON of at most `limitBytes`, half of them for the answer. What is longer is cut: of the messages the
- * latest are kept, of texts the beginning. Images that were sent as bytes are left out, but for their kind and length.
+ * Serializes a conversation as JSON of at most `limitBytes`, up to half of them for the answer. A longer conversation is
+ * truncated: the latest messages and the beginnings of long texts remain. Images sent as data URLs are replaced by their
+ * media type and length.
  */
-export function recordOf(
+export function toRecord(
   request: ChatCompletionRequest,
   answer: KeptAnswer | null,
   limitBytes: number,
 ): ConversationRecord {
-  const answerText = answer === null ? null : fittedAnswer(answer, Math.floor(limitBytes / 2));
-  const room = limitBytes - bytesOf(answerText?.json ?? "");
-  const requestText = fittedRequest({ ...request, messages: request.messages.map(withoutImages) }, room);
+  const answerText = answer === null ? null : fitAnswer(answer, Math.floor(limitBytes / 2));
+  const room = limitBytes - byteLengthOf(answerText?.json ?? "");
+  const requestText = fitRequest({ ...request, messages: request.messages.map(withoutImageData) }, room);
   return {
     request: requestText.json,
     answer: answerText?.json ?? null,
-    isTruncated: requestText.isCut || answerText?.isCut === true,
-    byteLength: bytesOf(requestText.json) + bytesOf(answerText?.json ?? ""),
+    isTruncated: requestText.isTruncated || answerText?.isTruncated === true,
+    byteLength: byteLengthOf(requestText.json) + byteLengthOf(answerText?.json ?? ""),
   };
 }
 
 interface Fitted {
   json: string;
-  isCut: boolean;
+  isTruncated: boolean;
 }
 
-function fittedAnswer(answer: KeptAnswer, limitBytes: number): Fitted {
+function fitAnswer(answer: KeptAnswer, limitBytes: number): Fitted {
   const whole = JSON.stringify(answer);
-  if (bytesOf(whole) <= limitBytes) return { json: whole, isCut: false };
-  const around = bytesOf(JSON.stringify({ ...answer, message: null }));
-  return { json: JSON.stringify({ ...answer, message: cutMessage(answer.message, limitBytes - around) }), isCut: true };
+  if (byteLengthOf(whole) <= limitBytes) return { json: whole, isTruncated: false };
+  const around = byteLengthOf(JSON.stringify({ ...answer, message: null }));
+  return {
+    json: JSON.stringify({ ...answer, message: truncateMessage(answer.message, limitBytes - around) }),
+    isTruncated: true,
+  };
 }
 
-function fittedRequest(request: ChatCompletionRequest, limitBytes: number): Fitted {
+function fitRequest(request: ChatCompletionRequest, limitBytes: number): Fitted {
   const { messages, ...rest } = request;
-  const whole = sum(messages, leastLengthOf) > limitBytes ? undefined : JSON.stringify(request);
-  if (whole !== undefined && bytesOf(whole) <= limitBytes) return { json: whole, isCut: false };
-  const fields = fittingFields(rest, limitBytes / 2);
-  let left = limitBytes - bytesOf(JSON.stringify({ ...fields, messages: [] }));
+  const whole = sum(messages, minimumLength) > limitBytes ? undefined : JSON.stringify(request);
+  if (whole !== undefined && byteLengthOf(whole) <= limitBytes) return { json: whole, isTruncated: false };
+  const fields = fitFields(rest, limitBytes / 2);
+  let left = limitBytes - byteLengthOf(JSON.stringify({ ...fields, messages: [] }));
   const kept: RequestMessage[] = [];
   for (const message of messages.toReversed()) {
-    const fits = leastLengthOf(message) < left && bytesOf(JSON.stringify(message)) < left;
-    const one = fits ? message : cutMessage(message, left - 1);
-    const length = bytesOf(JSON.stringify(one)) + 1;
+    const fits = minimumLength(message) < left && byteLengthOf(JSON.stringify(message)) < left;
+    const one = fits ? message : truncateMessage(message, left - 1);
+    const length = byteLengthOf(JSON.stringify(one)) + 1;
     if (length > left) break;
     kept.unshift(one);
     left -= length;
     if (!fits) break;
   }
-  return { json: JSON.stringify({ ...fields, messages: kept }), isCut: true };
+  return { json: JSON.stringify({ ...fields, messages: kept }), isTruncated: true };
 }
 
-/** At least so many bytes of JSON, without making any: a long prompt is not written out to be thrown away. */
-function leastLengthOf({ content = "" }: RequestMessage): number {
+/** Lower bound of a message's JSON length, found without serializing it. */
+function minimumLength({ content = "" }: RequestMessage): number {
   return typeof content === "string" ? content.length : sum(content, (part) => ("text" in part ? part.text.length : 0));
 }
 
@@ -265,15 +272,15 @@ function sum<One>(all: readonly One[], lengthOf: (one: One) => number): number {
   return all.reduce((total, one) => total + lengthOf(one), 0);
 }
 
-/** The fields that fit together, the shortest first; the instructions come last, and are cut. */
-function fittingFields({ instructions, ...fields }: Omit<ChatCompletionRequest, "messages">, limitBytes: number) {
+/** Selects the fields that fit together, the shortest first. The instructions come last, and are truncated. */
+function fitFields({ instructions, ...fields }: Omit<ChatCompletionRequest, "messages">, limitBytes: number) {
   const lengths = Object.entries(fields).map(([name, value]) => {
-    return { name, value, length: bytesOf(JSON.stringify({ [name]: value })) };
+    return { name, value, length: byteLengthOf(JSON.stringify({ [name]: value })) };
   });
   const budget = new Budget(limitBytes);
   const kept: Record<string, unknown> = {};
   for (const { name, value, length } of lengths.sort((one, other) => one.length - other.length)) {
-    if (budget.takes(length)) kept[name] = value;
+    if (budget.take(length)) kept[name] = value;
   }
   if (instructions !== undefined) kept.instructions = budget.cut(instructions);
   return kept;
@@ -282,16 +289,16 @@ function fittingFields({ instructions, ...fields }: Omit<ChatCompletionRequest, 
 type Texts = Pick<RequestMessage, "content" | "refusal" | "reasoning_content" | "tool_calls">;
 type Cuttable = { role: string } & { [Field in keyof Texts]?: Texts[Field] | null };
 
-/** With the beginnings of its texts; where that is still too long, nothing but who said it. */
-function cutMessage<Message extends Cuttable>(message: Message, limitBytes: number): Message {
-  const bare = emptied(message, () => "");
-  const budget = new Budget(limitBytes - bytesOf(JSON.stringify(bare)));
-  const cut = emptied(message, (text) => budget.cut(text));
-  const isShort = bytesOf(JSON.stringify(cut)) <= limitBytes;
+/** Truncates the texts of a message. If it is still too long, only its role remains. */
+function truncateMessage<Message extends Cuttable>(message: Message, limitBytes: number): Message {
+  const bare = mapTexts(message, () => "");
+  const budget = new Budget(limitBytes - byteLengthOf(JSON.stringify(bare)));
+  const cut = mapTexts(message, (text) => budget.cut(text));
+  const isShort = byteLengthOf(JSON.stringify(cut)) <= limitBytes;
   return isShort ? cut : ({ role: message.role, content: "" } as Message);
 }
 
-function emptied<Message extends Cuttable>(message: Message, cut: (text: string) => string): Message {
+function mapTexts<Message extends Cuttable>(message: Message, cut: (text: string) => string): Message {
   const { content, refusal, reasoning_content, tool_calls } = message;
   const partOf = (part: ContentPart) => (part.type === "text" ? { ...part, text: cut(part.text) } : part);
   return {
@@ -307,7 +314,7 @@ function emptied<Message extends Cuttable>(message: Message, cut: (text: string)
   };
 }
 
-/** Bytes of JSON that are left for texts. */
+/** Counts the bytes of JSON that remain for texts. */
 class Budget {
   #leftBytes: number;
 
@@ -315,46 +322,46 @@ class Budget {
     this.#leftBytes = Math.max(0, bytes);
   }
 
-  takes(bytes: number): boolean {
+  take(bytes: number): boolean {
     if (bytes > this.#leftBytes) return false;
     this.#leftBytes -= bytes;
     return true;
   }
 
-  /** As much of the beginning of a text as fits. */
+  /** Returns the longest beginning of a text that fits. */
   cut(text: string): string {
     // No character takes less than a byte.
-    let kept = beginningOf(text, this.#leftBytes);
+    let kept = truncate(text, this.#leftBytes);
     for (;;) {
-      // Its quotation marks are counted where it stands.
-      const length = bytesOf(JSON.stringify(kept)) - 2;
-      if (this.takes(length)) return kept;
+      // The surrounding message counts the quotation marks.
+      const length = byteLengthOf(JSON.stringify(kept)) - 2;
+      if (this.take(length)) return kept;
       const share = Math.floor((kept.length * this.#leftBytes) / length);
-      kept = beginningOf(kept, Math.min(share, kept.length - 1));
+      kept = truncate(kept, Math.min(share, kept.length - 1));
     }
   }
 }
 
-const FIRST_HALF = /[\ud800-\udbff]$/;
+const HIGH_SURROGATE = /[\ud800-\udbff]$/;
 
-/** Never with half of a character of two code units at its end. */
-function beginningOf(text: string, length: number): string {
-  return length >= text.length ? text : text.slice(0, length).replace(FIRST_HALF, "");
+/** Truncates a text without splitting a surrogate pair. */
+function truncate(text: string, length: number): string {
+  return length >= text.length ? text : text.slice(0, length).replace(HIGH_SURROGATE, "");
 }
 
-function withoutImages(message: RequestMessage): RequestMessage {
+function withoutImageData(message: RequestMessage): RequestMessage {
   if (!Array.isArray(message.content)) return message;
-  return { ...message, content: message.content.map(withoutBytes) };
+  return { ...message, content: message.content.map(withoutData) };
 }
 
-function withoutBytes(part: ContentPart): ContentPart {
+function withoutData(part: ContentPart): ContentPart {
   if (part.type !== "image_url" || !/^data:/i.test(part.image_url.url)) return part;
   const { url } = part.image_url;
   const comma = url.indexOf(",");
-  const kind = comma < 0 ? "data:" : url.slice(0, Math.min(comma + 1, IMAGE_KIND_CHARACTERS_MAX));
+  const kind = comma < 0 ? "data:" : url.slice(0, Math.min(comma + 1, MEDIA_TYPE_CHARACTERS_MAX));
   return { ...part, image_url: { ...part.image_url, url: `${kind}[${url.length} characters, not kept]` } };
 }
 
-function bytesOf(text: string): number {
+function byteLengthOf(text: string): number {
   return Buffer.byteLength(text);
 }

@@ -1,11 +1,11 @@
 import { mkdir, open, stat } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 
-/** Makes a folder for its owner alone, so that it outlives a loss of power. */
+/** Creates a directory that only its owner can read, durably. An existing directory is left as it is. */
 export async function makeDirectory(path: string): Promise<void> {
   const whole = resolve(path);
   try {
-    // Not `recursive`: Node tries without end where a file system such as /proc refuses folders with ENOENT.
+    // Not `recursive`: Node never returns where a file system such as /proc refuses directories with ENOENT.
     await mkdir(whole, { mode: 0o700 });
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
@@ -17,9 +17,9 @@ export async function makeDirectory(path: string): Promise<void> {
   await syncDirectory(dirname(whole));
 }
 
-/** A new file outlives a loss of power once the folder that names it is on the disk. */
+/** Writes a directory's entries to the disk, so that a new file in it survives a power failure. */
 export async function syncDirectory(path: string): Promise<void> {
-  // Windows cannot open a folder, and writes its names at once.
+  // Windows cannot open directories, and writes their entries immediately.
   if (process.platform === "win32") return;
   const handle = await open(path, "r");
   try {

@@ -102,7 +102,7 @@ describe("the sweeper", () => {
     ledger.start();
     await until(() => row("left")?.state === "recovered");
     await until(() => log.messages("error").length === 1);
-    expect(log.messages("error")).toEqual(["credits did not cover an expired hold: shortfall recorded"]);
+    expect(log.messages("error")).toEqual(["credits did not cover an expired hold: the shortfall is recorded"]);
   });
 
   test("does not end a hold whose request runs although it could not be renewed", async () => {

@@ -9,47 +9,47 @@ import { Lease, type Moment } from "./lease.ts";
 import type { Recovery } from "./recovery.ts";
 import type { Spool } from "./spool.ts";
 
-/** Small enough that new holds, which share the lane with the renewals, wait behind one chunk at the most. */
+/** Small, so that new holds, which share the queue with renewals, wait for one chunk at most. */
 const RENEWAL_CHUNK = 500;
 const SWEEP_PAGE = 500;
-/** Small, so that no request waits long behind one; together more than a busy service makes meanwhile. */
+/** Small, so that no request waits long for one. All chunks of a sweep remove more keys than a busy service creates. */
 const KEY_CHUNK = 200;
 const KEY_CHUNKS_MAX = 50;
 const FAILURE_LOGGED_EVERY_MS = 60_000;
 
 export interface HoldRenewalOptions {
   books: Pick<Books, "recoverableHolds" | "dueOrganizations" | "removeOldKeys">;
-  /** This process. */
+  /** Name of this process as the owner of holds. */
   owner: string;
   allowances: AllowanceOptions["allowances"];
   holds: CommitQueue;
   durable: CommitQueue;
   holdLifeMs: number;
-  /** How long a request may go on without a renewal of its hold; infinite where nobody else can end it. */
+  /** How long a request may run without a renewal of its hold; infinite where no other process can end the hold. */
   leaseMs: number;
   /** The present moment. */
   now: () => Moment;
   renewEveryMs: number;
   sweepEveryMs: number;
   recovery: Recovery;
-  /** Settlements and releases that wait for the store: their holds must not expire before they are booked. */
+  /** Settlements and releases that wait for the store. Their holds must not expire before they are booked. */
   spool: Pick<Spool, "replay" | "endedOwners" | "forgetOwner">;
   clock: () => number;
   log: Log;
 }
 
-/** What an expiry would charge: what was delivered so far, at the prices of the route that is taken. */
+/** Returns the tokens delivered so far and the prices of the current route: an expiry would charge them. */
 export type Checkpoint = () => { facts: HoldFacts; tokens: TokenCounts };
 
 interface OpenHold {
   facts: HoldFacts;
   amount: bigint;
   lease: Lease;
-  /** Undefined where nothing has been delivered. */
+  /** Undefined until something has been delivered. */
   checkpoint: Checkpoint | undefined;
 }
 
-/** Renews this process's open holds, and ends those that are no longer renewed. */
+/** Renews the open holds of this process, and expires holds that are no longer renewed. */
 export class HoldRenewal {
   readonly #options: HoldRenewalOptions;
   readonly #open = new Map<string, OpenHold>();
@@ -64,8 +64,8 @@ export class HoldRenewal {
   }
 
   /**
-   * Renews a hold from now on, until `forget`; `queuedAt` is when it was queued. Nothing counts as delivered before
-   * `checkpoint` tells of it.
+   * Renews a hold from now on, until `forget`. `queuedAt` is when the hold was queued. Nothing counts as delivered until a
+   * checkpoint is set.
    */
   track(facts: HoldFacts, amount: bigint, queuedAt: Moment): Lease {
     const { leaseMs, now } = this.#options;
@@ -74,7 +74,7 @@ export class HoldRenewal {
     return lease;
   }
 
-  /** From now on each renewal asks what was delivered. */
+  /** Sets the checkpoint that each later renewal stores. */
   checkpoint(holdId: string, checkpoint: Checkpoint): void {
     const hold = this.#open.get(holdId);
     if (hold !== undefined) hold.checkpoint = checkpoint;
@@ -84,12 +84,12 @@ export class HoldRenewal {
     const hold = this.#open.get(holdId);
     if (hold === undefined) return;
     this.#open.delete(holdId);
-    // The discarded tables of the map keep its old entries, and what they refer to, until the next major collection.
+    // The map's discarded tables keep old entries alive until the next major garbage collection.
     hold.checkpoint = undefined;
     hold.lease.close();
   }
 
-  /** Begins with a sweep: a process before this one may have left holds behind. */
+  /** Starts with a sweep, because an earlier process may have left holds open. */
   start(): void {
     const { renewEveryMs, sweepEveryMs } = this.#options;
     this.#timers = [
@@ -99,7 +99,7 @@ export class HoldRenewal {
     void this.sweep();
   }
 
-  /** Resolves when a renewal or sweep that is under way has ended. */
+  /** Resolves when a running renewal or sweep has ended. */
   async stop(): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer);
     this.#timers = [];
@@ -112,7 +112,7 @@ export class HoldRenewal {
     void this.renew();
   }
 
-  /** Renews all open holds of this process. Never rejects: false when not all could be renewed. */
+  /** Renews all open holds of this process. Resolves to false if some could not be renewed; never rejects. */
   renew(): Promise<boolean> {
     this.#renewal ??= this.#guard(() => this.#renewAll()).finally(() => {
       this.#renewal = undefined;
@@ -120,7 +120,10 @@ export class HoldRenewal {
     return this.#renewal;
   }
 
-  /** Does what is due, whoever left it: old keys, allowances, grants, holds that nobody renews. Never rejects. */
+  /**
+   * Removes old idempotency keys, grants due allowances, applies due grants, books the spool, and expires holds that are no
+   * longer renewed. Never rejects.
+   */
   sweep(): Promise<void> {
     this.#sweep ??= this.#sweepAll().finally(() => {
       this.#sweep = undefined;
@@ -140,7 +143,7 @@ export class HoldRenewal {
     this.#sweepAgain();
   }
 
-  /** The holds of a process that has ended are not left until the next sweep. */
+  /** Sweeps again as soon as holds of an ended process can be expired. */
   #sweepAgain(): void {
     const waitMs = this.#options.recovery.nextClaimMs;
     clearTimeout(this.#again);
@@ -158,7 +161,7 @@ export class HoldRenewal {
     return grantAllowances({ allowances, grant: (grant) => durable.push(grant) });
   }
 
-  /** Applies grants that take effect or expire when they are due, and not when their organization is next used. */
+  /** Applies grants when they take effect or expire, without waiting for their organization to be used. */
   async #applyDue(): Promise<void> {
     const { books, durable } = this.#options;
     for (let after: string | null = null; ; ) {
@@ -184,7 +187,7 @@ export class HoldRenewal {
     const renewed: PromiseSettledResult<void>[] = [];
     for (let start = 0; start < open.length; start += RENEWAL_CHUNK) {
       const chunk = open.slice(start, start + RENEWAL_CHUNK);
-      // What keeps one from its renewal keeps no other, of its chunk or of the next.
+      // A renewal that fails does not prevent the others.
       renewed.push(...(await Promise.allSettled(chunk.map((hold) => this.#renewOne(hold)))));
     }
     throwFirst(renewed);
@@ -198,13 +201,13 @@ export class HoldRenewal {
     const renewal = await holds.push({ kind: "renew", facts, amount: hold.amount, tokens, lifeMs, owner });
     if (renewal.outcome === "renewed") {
       hold.lease.renew(queuedAt);
-      // Lost with the last moments of a store that crashed.
-      if (renewal.remade) log.warn({ organizationId, holdId }, "hold was lost by the store and made again");
+      // A store that crashes can lose the newest holds.
+      if (renewal.remade) log.warn({ organizationId, holdId }, "hold was lost by the store and created again");
       return;
     }
     if (!this.#isOpen(hold)) return;
     this.forget(holdId);
-    // Charged or released: this process did that itself a moment ago, over the other lane.
+    // Charged or released: this process did that itself a moment ago, through the other queue.
     if (renewal.outcome === "ended" && renewal.state !== "recovered") return;
     hold.lease.end();
     log.warn({ organizationId, holdId }, "hold ended while its request was running");
@@ -223,7 +226,7 @@ export class HoldRenewal {
         else failed.push(result);
       }
     }
-    // One that can never be expired keeps no other open, on whichever page.
+    // A hold that cannot be expired does not prevent the others.
     throwFirst(failed);
   }
 
@@ -244,7 +247,7 @@ export class HoldRenewal {
     const { organizationId, holdId } = claim;
     const fields = { organizationId, holdId, owner: claim.claim?.owner };
     log.warn(fields, "hold expired: its request was never settled");
-    if (outcome.shortfall > 0n) log.error(fields, "credits did not cover an expired hold: shortfall recorded");
+    if (outcome.shortfall > 0n) log.error(fields, "credits did not cover an expired hold: the shortfall is recorded");
   }
 
   #isOpen({ facts }: OpenHold): boolean {
@@ -260,7 +263,7 @@ export class HoldRenewal {
       if (error instanceof StoreUnavailableError && !(error instanceof OrganizationsLockedError)) recovery.lost();
       if (clock() - this.#failureLoggedAtMs >= FAILURE_LOGGED_EVERY_MS) {
         this.#failureLoggedAtMs = clock();
-        log.error({ err: error }, "upkeep of the books failed; it is tried again");
+        log.error({ err: error }, "renewing or sweeping holds failed: it is retried");
       }
       return false;
     }

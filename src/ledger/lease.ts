@@ -1,20 +1,20 @@
 import { StoreUnavailableError } from "../errors.ts";
 
-/** Share of a hold's life without a renewal after which no more is read from the upstream. */
+/** Share of a hold's life without a renewal after which reading from the upstream pauses. */
 const PAUSED_FROM = 0.5;
-/** Share of a hold's life without a renewal after which nothing more is sent to the client. */
+/** Share of a hold's life without a renewal after which the request is aborted. */
 const OVER_FROM = 0.9;
 
-/** A moment on two clocks: the monotonic one stands still while the machine is suspended, the other one can be set. */
+/** A moment on two clocks: the monotonic clock stops while the machine is suspended; the wall clock can be set. */
 export interface Moment {
   monotonicMs: number;
   wallMs: number;
 }
 
 /**
- * How long this process may go on with a request without hearing from the store. Another process may end a hold that was
- * not renewed for its life and charge less than is delivered later, so the owner stops before that. The age is the larger
- * one on two clocks since the hold, or its last successful renewal, was queued.
+ * Limits how long a request may run without a renewal of its hold. Another process may expire a hold that was not renewed
+ * for its life, and charge less than is delivered later, so the owner stops before that. The age of the lease is the time
+ * since the hold or its last successful renewal was queued, on the clock that shows more.
  */
 export class Lease {
   readonly #lifeMs: number;
@@ -24,14 +24,14 @@ export class Lease {
   #waiting: PromiseWithResolvers<void> | undefined;
   #onOver: ((error: StoreUnavailableError) => void) | undefined;
 
-  /** `lifeMs` is infinite where nobody else can end the hold; `queuedAt` is when the hold was queued. */
+  /** `lifeMs` is infinite where no other process can end the hold; `queuedAt` is when the hold was queued. */
   constructor(lifeMs: number, now: () => Moment, queuedAt: Moment) {
     this.#lifeMs = lifeMs;
     this.#now = now;
     this.#renewedAt = queuedAt;
   }
 
-  /** Notes that a renewal was booked, and when it was queued. A lease that was found over stays over. */
+  /** Records a booked renewal and when it was queued. A lease that has ended stays ended. */
   renew(queuedAt: Moment): void {
     if (this.#isEnded || queuedAt.monotonicMs < this.#renewedAt.monotonicMs) return;
     this.#renewedAt = queuedAt;
@@ -40,13 +40,13 @@ export class Lease {
     this.#waiting = undefined;
   }
 
-  /** Notes that the hold was ended by another process. */
+  /** Records that another process has ended the hold. */
   end(): void {
     this.#isEnded = true;
     this.check();
   }
 
-  /** Throws StoreUnavailableError where nothing more may be sent to the client. */
+  /** Throws StoreUnavailableError if the lease has ended: nothing more may be sent to the client. */
   require(): void {
     if (!this.#isOver()) return;
     this.#isEnded = true;
@@ -54,8 +54,8 @@ export class Lease {
   }
 
   /**
-   * Resolves when more may be read from the upstream; undefined where that is now. Rejects, and throws, with
-   * StoreUnavailableError where the time is over.
+   * Returns undefined if more may be read from the upstream now, or a promise that resolves when it may. Throws, or rejects
+   * with, StoreUnavailableError if the lease has ended.
    */
   ready(): Promise<void> | undefined {
     this.require();
@@ -64,17 +64,17 @@ export class Lease {
     return this.#waiting.promise;
   }
 
-  /** Forgets the listener: the request has ended. */
+  /** Removes the listener when the request has ended. */
   close(): void {
     this.#onOver = undefined;
   }
 
-  /** Calls `listener` at most once, when a check finds the time over. */
+  /** Calls `listener` once, when a check finds that the lease has ended. */
   onOver(listener: (error: StoreUnavailableError) => void): void {
     this.#onOver = listener;
   }
 
-  /** Ends what waits where the time is over. To be called from time to time. */
+  /** Rejects the waiting promise and calls the listener if the lease has ended. Must be called regularly. */
   check(): void {
     if (!this.#isOver()) return;
     this.#isEnded = true;
@@ -89,7 +89,7 @@ export class Lease {
     return this.#isEnded || this.#share() >= OVER_FROM;
   }
 
-  /** Age as a share of the hold's life. */
+  /** Returns the lease's age as a share of the hold's life. */
   #share(): number {
     if (this.#lifeMs === Number.POSITIVE_INFINITY) return 0;
     const { monotonicMs, wallMs } = this.#now();

@@ -189,7 +189,7 @@ describe("renewal", () => {
     const ends = [0, 499, 500, 999, 1_000, 1_199].map((index) => row(`hold_${index}`)?.expiresAtMs);
     const [late, early] = [books.nowMs + HOLD_LIFE_MS, books.nowMs + 1];
     expect(ends).toEqual([late, late, early, early, late, late]);
-    expect(log.messages("error")).toEqual([expect.stringContaining("upkeep of the books failed")]);
+    expect(log.messages("error")).toEqual([expect.stringContaining("renewing or sweeping holds failed")]);
   });
 
   test("makes a hold again that the store has lost, as far as credits reach", async () => {
@@ -203,7 +203,7 @@ describe("renewal", () => {
     ledger.start();
     await until(() => row("a") !== undefined);
     expect(row("a")).toMatchObject({ state: "open", amount: 45n });
-    expect(log.messages("warn")).toEqual(["hold was lost by the store and made again"]);
+    expect(log.messages("warn")).toEqual(["hold was lost by the store and created again"]);
     expect(await settle("a", 50)).toMatchObject({ charged: 45n, shortfall: 5n });
   });
 
@@ -226,7 +226,7 @@ describe("renewal", () => {
     await expect(settle("a", 7)).rejects.toThrow("constraint failed");
     expect(log.lines).toMatchObject([
       { level: "error", message: "transition not booked", fields: { kind: "settle", holdId: "a" } },
-      { level: "error", message: expect.stringContaining("quarantine"), fields: { kind: "settle", holdId: "a" } },
+      { level: "error", message: expect.stringContaining("dead-letter file"), fields: { kind: "settle", holdId: "a" } },
     ]);
     ledger.start();
     books.nowMs += HOLD_LIFE_MS;

@@ -23,9 +23,9 @@ import { Recovery } from "./recovery.ts";
 import type { Spool } from "./spool.ts";
 import type { SpooledTransition } from "./spool-file.ts";
 
-/** Running requests, and transitions in the spool: whoever runs is sure of a place in it. */
+/** Running requests and spooled transitions together, so that every running request has room in the spool. */
 const RUNNING_AND_SPOOLED_MAX = 10_000;
-/** Not longer: whoever asks whether the service is ready may send it no request that could show it is. */
+/** Short, because a service that reports itself as not ready gets no requests that could show that it is. */
 const REFUSING_MS = 5_000;
 
 export interface LedgerOptions {
@@ -33,19 +33,19 @@ export interface LedgerOptions {
   allowances: AllowanceRows;
   spool: Spool;
   deadLetters: DeadLetters;
-  /** How long a hold lives that is not renewed. */
+  /** How long a hold lives without a renewal. */
   holdLifeMs: number;
-  /** How long after its life a hold is left alone whose owner this process knows nothing of. */
+  /** How long past its expiry a hold is left open when its owner is unknown to this process. */
   recoveryMs: number;
-  /** True where other processes work on the same store, and may end a hold that this one cannot renew. */
+  /** True where other processes use the same store and may end a hold that this one cannot renew. */
   isShared: boolean;
   renewEveryMs: number;
   sweepEveryMs: number;
-  /** How long the store is asked again before the spool takes what must be durable. */
+  /** How long an unavailable store is retried before a transition goes to the spool. */
   settleRetryMs?: number;
   /**
-   * What part of the transitions that wait goes into one batch; all where it is not stated. Less suits a store whose thread
-   * is busy for as long as the batch is long: it works on the second part while the answers to the first are made use of.
+   * Share of the waiting transitions that goes into one batch; 1 by default. A smaller share suits a store that books on
+   * one thread: it works on the next batch while this process handles the outcomes of the last.
    */
   batchShare?: number;
   clock: () => number;
@@ -60,23 +60,23 @@ export interface LedgerOptions {
 export type Held = Exclude<Outcomes["hold"], { outcome: "held" }> | (HoldTaken & { lease: Lease });
 type HoldTaken = Extract<Outcomes["hold"], { outcome: "held" }>;
 
-/** On the disk of this process, to be booked when the store takes it; what is available then, only the store knows. */
+/** The transition is in the spool and is booked later. The balance afterwards is unknown until then. */
 export interface Spooled {
   outcome: "spooled";
-  /** What the settlement comes to; 0 for a release. */
+  /** Cost of the settlement; 0 for a release. */
   charged: MicroCredits;
 }
 
-/** How the ledger stands, for whoever operates the service. */
+/** Transitions that wait in the spool, and those that could not be booked. */
 export interface LedgerStatus {
   spool: { entries: number };
   quarantine: { entries: number };
 }
 
 /**
- * Credits in motion, in front of a store: transitions are gathered into batches, open holds are renewed until they are
- * settled or released, and holds that are no longer renewed are expired. What ends a hold goes to the spool while the store
- * cannot be reached; every other verb rejects with StoreUnavailableError then.
+ * Books transitions in a store: gathers them into batches, renews open holds until they are settled or released, and
+ * expires holds that are no longer renewed. While the store is unavailable, settlements and releases go to the spool; every
+ * other method rejects with StoreUnavailableError.
  */
 export class Ledger {
   readonly #options: LedgerOptions;
@@ -85,9 +85,9 @@ export class Ledger {
   readonly #replays: CommitQueue;
   readonly #renewal: HoldRenewal;
   readonly #spool: Spool;
-  /** When the store last could not take a hold; null since it took one. */
+  /** When the store last failed to book a hold; null after it has booked one. */
   #refusedAtMs: number | null = null;
-  /** Holds that were asked for and have not ended. */
+  /** Holds that were requested and have not ended. */
   readonly #running = new Set<string>();
   readonly #ending = new Set<Promise<unknown>>();
 
@@ -96,7 +96,7 @@ export class Ledger {
     const common = { books, batchShare, clock, random, log };
     this.#options = options;
     this.#spool = spool;
-    // A hold is refused at once while the store is away: a request that nobody can admit is not kept waiting.
+    // Holds are not retried: while the store is unavailable, a request is refused immediately.
     this.#holds = new CommitQueue({ ...common, durability: "holds", retryMs: 0 });
     this.#durable = new CommitQueue({ ...common, durability: "durable", retryMs: settleRetryMs });
     this.#replays = new CommitQueue({ ...common, durability: "durable", retryMs: 0 });
@@ -118,89 +118,92 @@ export class Ledger {
     });
   }
 
-  /** Sets aside what is available between `least` and `most`, and keeps it aside until it is settled or released. */
+  /**
+   * Holds the available credits, between `least` and `most`, until they are settled or released. Rejects with
+   * StoreUnavailableError.
+   */
   async hold(request: Pick<HoldTransition, "facts" | "least" | "most" | "idempotency">): Promise<Held> {
     const { holdId } = request.facts;
     if (this.#running.size + this.#spool.entries >= RUNNING_AND_SPOOLED_MAX) {
-      throw new StoreUnavailableError("The spool has no place for another request.");
+      throw new StoreUnavailableError("The spool has no room for another request.");
     }
     this.#running.add(holdId);
     const queuedAt = this.#options.now();
     try {
-      // The answer to a key may be asked for after any crash.
+      // A hold with an idempotency key must survive a crash: the request may be repeated after it.
       const queue = request.idempotency ? this.#durable : this.#holds;
       const owner = this.#spool.name;
       const outcome = await queue.push({ kind: "hold", lifeMs: this.#options.holdLifeMs, owner, ...request });
       this.#refusedAtMs = null;
-      // The store is back: nothing that waits for it has to wait longer.
-      if (this.#spool.isStoreAway) void this.#spool.replay();
+      // The store is available again: the spool can be booked now.
+      if (this.#spool.isStoreUnavailable) void this.#spool.replay();
       if (outcome.outcome === "held") {
         return { ...outcome, lease: this.#renewal.track(request.facts, outcome.amount, queuedAt) };
       }
       this.#running.delete(holdId);
       return outcome;
     } catch (error) {
-      const isAway = error instanceof StoreUnavailableError;
-      if (isAway) this.#refusedAtMs = this.#options.clock();
-      if (isAway && error.mayBeBooked) this.#releaseLater(request.facts);
+      const isUnavailable = error instanceof StoreUnavailableError;
+      if (isUnavailable) this.#refusedAtMs = this.#options.clock();
+      if (isUnavailable && error.mayBeBooked) this.#releaseLater(request.facts);
       else this.#running.delete(holdId);
       throw error;
     }
   }
 
-  /** Releases a hold that may have been booked, so that neither its credits nor its idempotency key stay taken. */
+  /** Releases a hold that may have been booked, so that its credits and its idempotency key become free. */
   #releaseLater(facts: HoldFacts): void {
     const { organizationId, holdId } = facts;
     this.release({ facts, trace: null }).catch((error: unknown) => {
       this.#options.log.warn(
         { organizationId, holdId, err: error },
-        "a hold that may have been booked was not released",
+        "a hold that may have been booked could not be released: it stays open until it expires",
       );
     });
   }
 
   /**
-   * Whether the store could not take a hold a moment ago, and has taken none since: it may be read and yet not be
-   * written, on a disk that is full.
+   * True if the store failed to book the last hold, a few seconds ago at most. On a full disk a store can be read and not
+   * be written.
    */
   get isRefusing(): boolean {
     return this.#refusedAtMs !== null && this.#options.clock() - this.#refusedAtMs < REFUSING_MS;
   }
 
   /**
-   * Charges what was used at `facts.prices`, those of the route that was taken; it is durable once this resolves, in the
-   * store or in the spool. Where it rejects, the hold is left to the sweeper.
+   * Charges the tokens used at `facts.prices`, the prices of the route that served the request. Resolves when the charge is
+   * durable, in the store or in the spool. If it rejects, the sweeper expires the hold.
    */
   settle(request: Omit<SettleTransition, "kind">): Promise<Outcomes["settle"] | Spooled> {
     return this.#end({ kind: "settle", ...request }, request.facts.holdId);
   }
 
-  /** From now on the hold's renewals leave behind what was delivered: what an expiry would charge. */
+  /** Sets the checkpoint that each later renewal stores with the hold: an expiry would charge it. */
   checkpoint(holdId: string, checkpoint: Checkpoint): void {
     this.#renewal.checkpoint(holdId, checkpoint);
   }
 
-  /** Gives back everything that was set aside. */
+  /** Returns all held credits to the balance. */
   release(request: Omit<ReleaseTransition, "kind">): Promise<Outcomes["release"] | Spooled> {
     return this.#end({ kind: "release", ...request }, request.facts.holdId);
   }
 
-  /** Grants credits; the same reference of an organization grants once. */
+  /** Grants credits. A reference of an organization grants only once. */
   grant(request: Omit<GrantTransition, "kind">): Promise<Outcomes["grant"]> {
     return this.#durable.push({ kind: "grant", ...request });
   }
 
-  /** Takes back credits that are neither spent nor held; the same reference of an organization revokes once. */
+  /** Revokes credits that are neither spent nor held. A reference of an organization revokes only once. */
   revoke(request: Omit<RevokeTransition, "kind">): Promise<Outcomes["revoke"]> {
     return this.#durable.push({ kind: "revoke", ...request });
   }
 
-  /** Gives back credits that were spent; the same reference of an organization credits once. */
+  /** Refunds spent credits. A reference of an organization refunds only once. */
   credit(request: Omit<CreditTransition, "kind">): Promise<Outcomes["credit"]> {
     return this.#durable.push({ kind: "credit", ...request });
   }
 
-  /** The balance with every grant applied that has taken effect or lapsed; undefined for an unknown organization. */
+  /** Returns the balance, with all grants that are due activated or expired; undefined for an unknown organization. */
   async balance(organizationId: string): Promise<BalanceRow | undefined> {
     const balance = await this.#options.books.balance(organizationId);
     if (balance === undefined || balance.nextChangeAtMs === null) return balance;
@@ -216,17 +219,17 @@ export class Ledger {
     };
   }
 
-  /** Begins to renew, to sweep, and to book what waits in the spool. */
+  /** Starts renewing, sweeping, and booking from the spool. */
   start(): void {
     const { deadLetters } = this.#options;
     this.#spool.start({
       book: (transition) => this.#bookSpooled(transition),
-      keep: (line) => deadLetters.addLine(line),
+      storeDamaged: (line) => deadLetters.addLine(line),
     });
     this.#renewal.start();
   }
 
-  /** Ends renewing and sweeping, and resolves when everything handed in has been booked, spooled or refused. */
+  /** Stops renewing and sweeping. Resolves when all transitions have been booked, spooled or refused. */
   async stop(): Promise<void> {
     await this.#renewal.stop();
     await Promise.all([this.#holds.idle(), this.#durable.idle()]);
@@ -247,13 +250,13 @@ export class Ledger {
   }
 
   async #bookOrSpool<T extends SpooledTransition>(transition: T): Promise<Outcomes[T["kind"]] | Spooled> {
-    // While the store is known to be away, nobody waits to find it so again.
-    const isAway = this.#spool.isStoreAway;
+    // While the store is known to be unavailable, the spool is tried first.
+    const isUnavailable = this.#spool.isStoreUnavailable;
     try {
-      return await (isAway ? this.#toSpool(transition) : this.#bookOrDeadLetter(transition));
+      return await (isUnavailable ? this.#toSpool(transition) : this.#bookOrDeadLetter(transition));
     } catch (error) {
       if (!(error instanceof StoreUnavailableError)) throw error;
-      return await (isAway ? this.#bookOrDeadLetter(transition) : this.#toSpool(transition));
+      return await (isUnavailable ? this.#bookOrDeadLetter(transition) : this.#toSpool(transition));
     }
   }
 
@@ -266,39 +269,45 @@ export class Ledger {
   async #bookOrDeadLetter<T extends SpooledTransition>(transition: T): Promise<Outcomes[T["kind"]]> {
     const { log, deadLetters } = this.#options;
     try {
-      return this.#noted(transition, await this.#durable.push(transition));
+      return this.#logShortfall(transition, await this.#durable.push(transition));
     } catch (error) {
       if (error instanceof StoreUnavailableError) throw error;
       await deadLetters.add(transition, error).catch((failure: unknown) => {
-        log.error({ err: failure }, "the quarantine cannot be written: a transition that was not booked is lost");
+        log.error({ err: failure }, "the dead-letter file cannot be written: a transition that was not booked is lost");
       });
       throw error;
     }
   }
 
-  /** For the spool: rejects where the transition has to stay in it. */
+  /** Books a transition from the spool. Rejects if the transition must stay there. */
   async #bookSpooled(transition: SpooledTransition): Promise<void> {
     const refusal = await this.#bookOrRefuse(transition);
     if (refusal !== undefined) await this.#options.deadLetters.add(transition, refusal);
   }
 
-  /** Gives why it can never be booked; rejects with StoreUnavailableError where it may be later. */
+  /**
+   * Returns undefined if the transition was booked, or the reason why it can never be. Rejects with StoreUnavailableError if
+   * it may be booked later.
+   */
   async #bookOrRefuse(transition: SpooledTransition): Promise<unknown> {
     try {
-      const { outcome } = this.#noted(transition, await this.#replays.push(transition));
-      // A release may find its hold expired meanwhile, or lost: nothing is left to give back.
+      const { outcome } = this.#logShortfall(transition, await this.#replays.push(transition));
+      // The hold of a release may have expired or been lost: there is nothing left to return.
       if (transition.kind === "settle" ? outcome === "charged" : outcome !== "unknown_organization") return undefined;
-      return `it was answered with ${outcome}`;
+      return `the store answered ${outcome}`;
     } catch (error) {
       if (error instanceof StoreUnavailableError) throw error;
       return error;
     }
   }
 
-  #noted<T extends SpooledTransition>(transition: T, outcome: Outcomes[T["kind"]]): Outcomes[T["kind"]] {
+  #logShortfall<T extends SpooledTransition>(transition: T, outcome: Outcomes[T["kind"]]): Outcomes[T["kind"]] {
     if (transition.kind === "settle" && "shortfall" in outcome && outcome.shortfall > 0n) {
       const { organizationId, holdId } = transition.facts;
-      this.#options.log.error({ organizationId, holdId }, "credits did not cover a settlement: shortfall recorded");
+      this.#options.log.error(
+        { organizationId, holdId },
+        "credits did not cover a settlement: the shortfall is recorded",
+      );
     }
     return outcome;
   }

@@ -2,50 +2,50 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Outcome, Transition } from "../credits/books.ts";
 import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
 
-/** Organizations that are tried at once: each takes a connection while it waits for its lock. */
-const AT_ONCE = 2;
+/** Organizations tried concurrently: each uses a connection while it waits for its lock. */
+const CONCURRENT_MAX = 2;
 const PAUSE_MS = 20;
-/** How long an organization stays apart after a defect, unless a batch of it is booked before. */
+/** How long an organization keeps its own queue after a defect, unless a batch of it is booked earlier. */
 const BROKEN_MS = 60_000;
 
 export interface LockedOrganizationsOptions {
   /** Books a batch of one organization. Returns the failure where it was not booked. */
   attempt(batch: QueuedTransition[]): Promise<{ error: unknown } | undefined>;
-  /** Takes back transitions that no longer have to wait apart. */
+  /** Returns transitions to the common queue. */
   giveBack(entries: QueuedTransition[]): void;
   /** Rejects a transition that can never be booked. */
   refuse(entry: QueuedTransition, error: unknown): void;
-  /** How long a locked organization is tried before everything that waits for it is rejected. */
-  longestMs: number;
+  /** How long a locked organization is retried before its transitions are rejected. */
+  retryMsMax: number;
   clock: () => number;
 }
 
-interface Queue {
+interface OrganizationQueue {
   waiting: QueuedTransition[];
-  /** Since when it has been found locked. */
+  /** When its rows were first found locked. */
   sinceMs: number;
   isTried: boolean;
-  /** When a transition of it last failed by its own fault; null where none has. */
+  /** When a transition of it last failed for a reason that no retry fixes; null if none has. */
   brokenAtMs: number | null;
 }
 
 /**
- * Queues of organizations that must not delay others: those whose rows another transaction has locked, and those whose rows
- * are broken so that every batch with them fails. They are tried in turns until a batch can be booked; then what waits goes
- * back to where it came from, in its order.
+ * Separate queues for organizations that must not delay others: those whose rows another transaction has locked, and those
+ * whose rows are broken, so that every batch with them fails. They are tried in turn. When a batch has been booked, the
+ * remaining transitions return to the common queue in their order.
  */
 export class LockedOrganizations {
   readonly #options: LockedOrganizationsOptions;
-  /** In the order of their turns. */
-  readonly #queues = new Map<string, Queue>();
+  /** In the order in which they are tried. */
+  readonly #queues = new Map<string, OrganizationQueue>();
   readonly #runs = new Set<Promise<void>>();
 
   constructor(options: LockedOrganizationsOptions) {
     this.#options = options;
   }
 
-  /** Queues a transition if its organization is apart; returns whether it is. */
-  takes(entry: QueuedTransition): boolean {
+  /** Queues a transition if its organization has a queue of its own; returns false if it has none. */
+  enqueue(entry: QueuedTransition): boolean {
     const queue = this.#queues.get(entry.organizationId);
     if (queue === undefined) return false;
     const isIdle = queue.waiting.length === 0 && !queue.isTried;
@@ -58,13 +58,13 @@ export class LockedOrganizations {
     return true;
   }
 
-  /** Queues transitions of organizations that were found locked. */
+  /** Adds transitions of organizations whose rows are locked. */
   addLocked(entries: readonly QueuedTransition[]): void {
-    for (const entry of entries) if (!this.takes(entry)) this.#add(entry.organizationId, [entry], null);
+    for (const entry of entries) if (!this.enqueue(entry)) this.#add(entry.organizationId, [entry], null);
     this.#start();
   }
 
-  /** Sets an organization apart of which a transition failed by its own fault, with what waits for it. */
+  /** Gives an organization with broken rows a queue of its own, with its waiting transitions. */
   addBroken(organizationId: string, entries: QueuedTransition[]): void {
     const { clock } = this.#options;
     if (!this.#queues.has(organizationId)) this.#add(organizationId, entries, clock());
@@ -75,7 +75,7 @@ export class LockedOrganizations {
     return this.#runs.size > 0;
   }
 
-  /** Resolves when nothing waits apart any more. */
+  /** Resolves when all separate queues are empty. */
   async idle(): Promise<void> {
     while (this.#runs.size > 0) await Promise.all(this.#runs);
   }
@@ -86,7 +86,7 @@ export class LockedOrganizations {
 
   #start(): void {
     const ready = this.#queues.values().filter(isReady).toArray().length;
-    for (let more = Math.min(AT_ONCE - this.#runs.size, ready); more > 0; more -= 1) {
+    for (let more = Math.min(CONCURRENT_MAX - this.#runs.size, ready); more > 0; more -= 1) {
       const run = this.#run().finally(() => this.#runs.delete(run));
       this.#runs.add(run);
     }
@@ -101,11 +101,11 @@ export class LockedOrganizations {
     }
   }
 
-  #next(): [string, Queue] | undefined {
+  #next(): [string, OrganizationQueue] | undefined {
     return this.#queues.entries().find(([, queue]) => isReady(queue));
   }
 
-  async #try(organizationId: string, queue: Queue): Promise<void> {
+  async #try(organizationId: string, queue: OrganizationQueue): Promise<void> {
     const { attempt, giveBack } = this.#options;
     const { batch, rest } = takeBatch(queue.waiting);
     queue.waiting = rest;
@@ -124,7 +124,7 @@ export class LockedOrganizations {
     queue.waiting = left.concat(queue.waiting);
   }
 
-  /** Refuses those that fail by their own fault. Returns those that were not tried, because the store is away or locked. */
+  /** Refuses the transitions that fail again. Returns those that were not tried because the store is unavailable or locked. */
   async #trySingly(batch: QueuedTransition[], error: unknown): Promise<QueuedTransition[]> {
     const { attempt, refuse } = this.#options;
     const [only, ...others] = batch;
@@ -141,26 +141,31 @@ export class LockedOrganizations {
     return [];
   }
 
-  async #waitForLock(organizationId: string, queue: Queue, batch: QueuedTransition[], error: unknown): Promise<void> {
-    const { longestMs, clock } = this.#options;
+  async #waitForLock(
+    organizationId: string,
+    queue: OrganizationQueue,
+    batch: QueuedTransition[],
+    error: unknown,
+  ): Promise<void> {
+    const { retryMsMax, clock } = this.#options;
     const waitedMs = clock() - queue.sinceMs;
     queue.waiting = batch.concat(queue.waiting);
     // A negative duration means that the clock was set back.
-    if (waitedMs >= longestMs || waitedMs < 0) return rejectAll(queue.waiting, error);
+    if (waitedMs >= retryMsMax || waitedMs < 0) return rejectAll(queue.waiting, error);
     this.#queues.set(organizationId, queue);
     await sleep(PAUSE_MS);
   }
 }
 
-function isReady({ waiting, isTried }: Queue): boolean {
+function isReady({ waiting, isTried }: OrganizationQueue): boolean {
   return waiting.length > 0 && !isTried;
 }
 
-/** A transition that waits to be booked, and who asked for it. */
+/** A transition that waits to be booked. */
 export interface QueuedTransition {
   transition: Transition;
   organizationId: string;
-  /** Two transitions with the same one never go in one batch. */
+  /** A batch names each hold only once. */
   holdId: string | null;
   resolve: (outcome: Outcome) => void;
   reject: (reason: unknown) => void;
@@ -168,7 +173,7 @@ export interface QueuedTransition {
 
 const BATCH_SIZE_MAX = 1_000;
 
-/** Splits what waits into a batch of at most `size` transitions, in which no hold is named twice, and the rest in its order. */
+/** Takes a batch of at most `size` transitions, in which no hold is named twice. Returns it and the rest in its order. */
 export function takeBatch(
   waiting: readonly QueuedTransition[],
   size: number = BATCH_SIZE_MAX,

@@ -37,7 +37,7 @@ const settle = (holdId: string, input: number, by = ledger) =>
   by.settle({ facts: factsOf(holdId), tokens: { ...NO_TOKENS, input }, basis: "reported", end: "complete" });
 const row = (holdId: string) => books.seen.get(keyOf(ORGANIZATION, holdId));
 const entries = async (of = ledger) => (await of.status()).spool.entries;
-const quarantined = async () => {
+const deadLetters = async () => {
   const text = await readFile(deadLetterFileOf(dataDir), "utf8");
   return text
     .trimEnd()
@@ -56,7 +56,7 @@ describe("while the store is away", () => {
       charged: 0n,
     });
     expect(await entries()).toBe(2);
-    expect(log.messages("warn")).toEqual([expect.stringContaining("they go to the spool")]);
+    expect(log.messages("warn")).toEqual([expect.stringContaining("settlements go to the spool")]);
     books.failWith = () => undefined;
     await until(() => log.messages("info").length > 0);
     expect(log.messages("info")).toEqual([expect.stringContaining("the spool is empty")]);
@@ -232,11 +232,11 @@ describe("a settlement that no retry can book", () => {
     books.failWith = refuse('"b"');
     const results = await Promise.allSettled(["a", "b", "c"].map((id) => settle(id, 3)));
     expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
-    expect(await quarantined()).toMatchObject([
+    expect(await deadLetters()).toMatchObject([
       { reason: "constraint failed", transition: { kind: "settle", facts: { holdId: "b" }, tokens: { input: 3 } } },
     ]);
     expect(await ledger.status()).toEqual({ spool: { entries: 0 }, quarantine: { entries: 1 } });
-    expect(log.messages("error")).toContainEqual(expect.stringContaining("quarantine"));
+    expect(log.messages("error")).toContainEqual(expect.stringContaining("dead-letter file"));
   });
 
   test("is taken out of the spool, and holds up nothing behind it", async () => {
@@ -246,7 +246,7 @@ describe("a settlement that no retry can book", () => {
     books.failWith = refuse('"b"');
     await until(async () => (await entries()) === 0);
     expect([row("a")?.state, row("c")?.state]).toEqual(["charged", "charged"]);
-    expect(await quarantined()).toMatchObject([{ transition: { facts: { holdId: "b" } } }]);
+    expect(await deadLetters()).toMatchObject([{ transition: { facts: { holdId: "b" } } }]);
   });
 
   test("of an organization that the store does not know, too", async () => {
@@ -255,6 +255,6 @@ describe("a settlement that no retry can book", () => {
     await ledger.settle({ facts, tokens: NO_TOKENS, basis: "counted", end: "complete" });
     books.failWith = () => undefined;
     await until(async () => (await entries()) === 0);
-    expect(await quarantined()).toMatchObject([{ reason: "it was answered with unknown_organization" }]);
+    expect(await deadLetters()).toMatchObject([{ reason: "the store answered unknown_organization" }]);
   });
 });

@@ -2,15 +2,15 @@ import type { ExpireTransition, HoldClaim } from "../credits/books.ts";
 import type { Owners, SeenHold } from "../stores/queries/books.ts";
 
 export interface RecoveryOptions {
-  /** This process. */
+  /** Name of this process as the owner of holds. */
   owner: string;
-  /** True where other processes work on the same store. */
+  /** True where other processes use the same store. */
   isShared: boolean;
   holdLifeMs: number;
-  /** How long after its life a hold of another process is left alone. */
+  /** How long past its expiry a hold of another process is left open. */
   recoveryMs: number;
   renewEveryMs: number;
-  /** Tells whether a request of this process still runs. */
+  /** Returns true if a request of this process is still running. */
   isRunning(holdId: string): boolean;
   monotonicMs: () => number;
 }
@@ -18,24 +18,24 @@ export interface RecoveryOptions {
 interface Sighting {
   owner: string;
   expiresAtMs: number;
-  /** Since when it has been seen unchanged. */
+  /** When it was first seen with this owner and expiry. */
   sinceMs: number;
 }
 
-/** Renewals that a process gets before its holds are ended, although its spool's lock was free. */
+/** Renewal intervals to wait before the holds of an ended process are expired. */
 const RENEWALS_AWAITED = 2;
 
 /**
- * Decides which holds nobody will end but this process: its own that no request needs, those of processes whose spool it
- * took over, and, only long after their life, those of processes that it knows nothing of. The store's clock may jump, so
- * a hold of another process must also have been seen unchanged for a life by the monotonic clock of this one.
+ * Decides which holds this process must expire: its own holds without a running request, the holds of ended processes whose
+ * spool it took over, and, long after their expiry, the holds of unknown processes. The store's clock may jump, so a hold of
+ * another process must also have stayed unchanged for a hold's life on this process's monotonic clock.
  */
 export class Recovery {
   readonly #options: RecoveryOptions;
   #seen = new Map<string, Sighting>();
-  /** Processes that have ended, and when that was found. */
+  /** Processes that have ended, and when this was noticed. */
   readonly #ended = new Map<string, number>();
-  /** Since when the store could be reached without interruption; null while it cannot. */
+  /** Start of the period without a store failure; null after a failure. */
   #reachedSinceMs: number | null = null;
   #nextClaimMs: number | undefined;
 
@@ -43,34 +43,34 @@ export class Recovery {
     this.#options = options;
   }
 
-  /** Processes of which all holds are to be looked for, also those that have not expired. */
+  /** Owners whose holds are searched even before they expire. */
   get owners(): Owners {
     return this.#options.isShared ? { only: [...this.#ended.keys()] } : { allBut: this.#options.owner };
   }
 
-  /** Tells whether a process that has ended may still have holds. */
+  /** Returns true if an ended process may still have holds. */
   awaits(owner: string): boolean {
     return this.#ended.has(owner);
   }
 
-  /** Milliseconds after the last look at which more holds of ended processes can be claimed; undefined where none wait. */
+  /** Milliseconds from the last search until more holds of ended processes can be expired; undefined if there are none. */
   get nextClaimMs(): number | undefined {
     return this.#nextClaimMs;
   }
 
-  /** Notes that a process has ended, because the lock of its spool was free and its spool is booked. */
+  /** Records that a process has ended: the lock of its spool was free, and its spool has been booked. */
   endOwner(owner: string): void {
     if (!this.#ended.has(owner)) this.#ended.set(owner, this.#options.monotonicMs());
   }
 
-  /** Notes that the store could not be reached. */
+  /** Records that the store was unavailable. */
   lost(): void {
     this.#reachedSinceMs = null;
   }
 
   /**
-   * Returns the holds to be ended, of all that are overdue, expire later than a life from now, or belong to processes that
-   * have ended, as one look at the store found them. `nowMs` is the store's time.
+   * Returns the expirations to book, given the result of one search: holds that are overdue, that expire later than a life
+   * from now, or that belong to ended processes. `nowMs` is the store's time.
    */
   claims(holds: readonly SeenHold[], nowMs: number): ExpireTransition[] {
     const monotonicMs = this.#options.monotonicMs();
@@ -103,13 +103,16 @@ export class Recovery {
     return left.length === 0 ? undefined : Math.min(...left);
   }
 
-  /** An ended process has no transaction under way where no other process works on the store. */
+  /** Where no other process uses the store, an ended process has no transaction in flight. */
   get #awaitedMs(): number {
     const { isShared, renewEveryMs } = this.#options;
     return isShared ? RENEWALS_AWAITED * renewEveryMs : 0;
   }
 
-  /** Returns how long the hold must be past its expiry, null where it need not be, undefined where it is left alone. */
+  /**
+   * Returns how long the hold must be past its expiry to be ended, in milliseconds; null if it may be ended at any time;
+   * undefined if it must stay open.
+   */
   #afterExpiryMs(
     holdId: string,
     { owner, expiresAtMs, sinceMs }: Sighting,
@@ -117,7 +120,7 @@ export class Recovery {
   ): number | null | undefined {
     const { owner: own, isShared, holdLifeMs, recoveryMs, isRunning } = this.#options;
     if (owner === own) return expiresAtMs <= nowMs && !isRunning(holdId) ? 0 : undefined;
-    // The owner of the only data directory is the only process.
+    // Without a shared store, this is the only process: any other owner has ended.
     if (!isShared) return null;
     const unchangedMs = monotonicMs - sinceMs;
     const endedAtMs = this.#ended.get(owner);
@@ -130,7 +133,7 @@ export class Recovery {
     return isFarAhead && unchangedMs >= holdLifeMs + recoveryMs ? null : undefined;
   }
 
-  /** A process that has ended makes no new holds. */
+  /** Forgets ended processes without holds: an ended process creates no new ones. */
   #forgetOwners(holds: readonly SeenHold[], monotonicMs: number): void {
     const owners = new Set(holds.map(({ owner }) => owner));
     for (const [owner, endedAtMs] of this.#ended) {

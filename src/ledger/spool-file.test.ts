@@ -17,11 +17,11 @@ afterEach(() => rm(directory, { recursive: true }));
 const sizeOf = async () => (await stat(path)).size;
 
 async function readAll(file: SpoolFile): Promise<SpoolPage> {
-  const all: SpoolPage = { transitions: [], damaged: [], isTorn: false, end: 0 };
+  const all: SpoolPage = { transitions: [], damaged: [], isIncomplete: false, end: 0 };
   for (let page = await file.read(); page !== undefined; page = await file.read()) {
     all.transitions.push(...page.transitions);
     all.damaged.push(...page.damaged);
-    all.isTorn ||= page.isTorn;
+    all.isIncomplete ||= page.isIncomplete;
     file.pass(page);
   }
   return all;
@@ -93,7 +93,7 @@ describe("what a crash or a disk does to a file", () => {
         expect(read.transitions).toEqual(expect.arrayContaining(untouched));
         const isGone = read.transitions.length < file.transitions.length;
         if (isGone)
-          expect(read.damaged.length > 0 || read.isTorn || hitsBreaksAlone(file.records, start, end)).toBe(true);
+          expect(read.damaged.length > 0 || read.isIncomplete || hitsBreaksAlone(file.records, start, end)).toBe(true);
         for (const transition of read.transitions) expect(file.transitions).toContainEqual(transition);
       }),
       { numRuns: 300 },
@@ -102,7 +102,7 @@ describe("what a crash or a disk does to a file", () => {
 
   test("of zeros at its end, as a loss of power leaves them, nothing is read", async () => {
     const read = await found(Buffer.concat([toRecord(releaseOf("a")), Buffer.alloc(5_000)]));
-    expect(read).toMatchObject({ transitions: [releaseOf("a")], damaged: [], isTorn: false, entries: 1 });
+    expect(read).toMatchObject({ transitions: [releaseOf("a")], damaged: [], isIncomplete: false, entries: 1 });
   });
 });
 
@@ -172,7 +172,7 @@ describe("a file in use", () => {
     await file.append(toRecord(releaseOf("b")));
     expect(await sizeOf()).toBe(reserved.size);
     const killed = await SpoolFile.open(path);
-    expect(await readAll(killed)).toMatchObject({ transitions: [releaseOf("b")], damaged: [], isTorn: false });
+    expect(await readAll(killed)).toMatchObject({ transitions: [releaseOf("b")], damaged: [], isIncomplete: false });
     await killed.close();
     await file.close();
   });

@@ -4,23 +4,24 @@ import { crc32 } from "node:zlib";
 import type { HoldFacts, ReleaseTransition, SettleTransition } from "../credits/books.ts";
 import { TOKEN_CLASSES, type UnitPrices } from "../credits/price.ts";
 
-/** What ends a hold: the transitions that wait in a spool while the store is away. */
+/** Transitions that end a hold. They wait in the spool while the store is unavailable. */
 export type SpooledTransition = SettleTransition | ReleaseTransition;
 
-/** Of the checksum in hexadecimal digits, and of the space behind it. */
+/** Length of the checksum in hexadecimal digits. */
 const CHECKSUM_DIGITS = 8;
+/** Length of the checksum and the space after it. */
 const HEAD_BYTES = CHECKSUM_DIGITS + 1;
 
 /**
- * A record of a spool: a line with the checksum of its text and the text. It begins with the end of a line as well, so
- * that whatever stands before it, torn or damaged, takes nothing of it along.
+ * Serializes a transition as a record of the spool: a line with a checksum and a JSON text. It also begins with a line feed,
+ * so that an incomplete or damaged record before it does not affect it.
  */
 export function toRecord(transition: SpooledTransition): Buffer {
   const text = Buffer.from(JSON.stringify(toPlain(transition)));
   return Buffer.concat([Buffer.from(`\n${checksumOf(text)} `), text, Buffer.from("\n")]);
 }
 
-/** Reads a line of a spool; undefined where it is not what was written, or nothing that this version knows. */
+/** Parses a line of a spool; returns undefined if it is damaged, or of a kind that this version does not know. */
 export function fromRecord(line: Buffer): SpooledTransition | undefined {
   const text = line.subarray(HEAD_BYTES);
   if (line.toString("latin1", 0, HEAD_BYTES) !== `${checksumOf(text)} `) return undefined;
@@ -31,7 +32,7 @@ export function fromRecord(line: Buffer): SpooledTransition | undefined {
   }
 }
 
-/** A transition as JSON can hold it: prices as decimal text. */
+/** Converts a transition to a JSON-compatible object, with prices as decimal text. */
 export function toPlain(transition: SpooledTransition): object {
   const { facts } = transition;
   return { ...transition, facts: { ...facts, prices: mapPrices(facts.prices, String) } };
@@ -56,21 +57,21 @@ function checksumOf(text: Buffer): string {
   return crc32(text).toString(16).padStart(CHECKSUM_DIGITS, "0");
 }
 
-/** What is read at once: some thousand records, or a single large one. */
+/** Size of one read: some thousand records, or a single large one. */
 const PAGE_BYTES = 1024 * 1024;
 const LINE_END = 0x0a;
-/** Room for the records of 10,000 settlements, which is as many as may ever wait. */
+/** Space for the records of 10,000 settlements, the most that may wait. */
 const RESERVE_BYTES = 8 * 1024 * 1024;
 const ZEROS = Buffer.alloc(1024 * 1024);
 
 export interface SpoolPage {
   /** In the order in which they were appended. */
   transitions: SpooledTransition[];
-  /** Lines that are no record: something other than this service has changed the file. */
+  /** Lines that are not valid records: something other than this service has changed the file. */
   damaged: string[];
-  /** Whether the file ends in a piece of a record, which nobody was told to be written. */
-  isTorn: boolean;
-  /** Where the next page begins. */
+  /** True if the file ends in an incomplete record: its append was never confirmed. */
+  isIncomplete: boolean;
+  /** Position of the next page. */
   end: number;
 }
 
@@ -81,15 +82,15 @@ interface PendingAppend {
 }
 
 /**
- * A file of records that are appended at its end and read from its start. Writing is shared: what comes while the disk
- * works goes with the next write, and each append resolves when its record is on the disk.
+ * A file of records that are appended at the end and read from the start. Records that arrive during a write go into the
+ * next write together. Each append resolves when its record is on the disk.
  */
 export class SpoolFile {
   readonly path: string;
   readonly #handle: FileHandle;
-  /** Bytes that are known to be on the disk. What stands behind them is the rest of a write that failed. */
+  /** Bytes that are confirmed on the disk. Anything after them is left from a failed write. */
   #length: number;
-  /** Bytes from the start of the file that have their room on the disk. */
+  /** Bytes from the start of the file that are allocated on the disk. */
   #reserved = 0;
   #position = 0;
   #entries = 0;
@@ -103,8 +104,8 @@ export class SpoolFile {
   }
 
   /**
-   * Makes an empty file for its owner alone; rejects where there is one. It has room on the disk before it is needed: a
-   * disk that is full stops the store, and what the store cannot take must not stop with it.
+   * Creates an empty file that only its owner can read; rejects if it exists. Its space is allocated in advance: when a full
+   * disk stops the store, the spool must still work.
    */
   static async create(path: string): Promise<SpoolFile> {
     const file = new SpoolFile(path, await open(path, "wx+", 0o600), 0);
@@ -112,7 +113,7 @@ export class SpoolFile {
     return file;
   }
 
-  /** Opens the file of a process that has ended, and counts what it left. */
+  /** Opens the file of an ended process, and counts its records. */
   static async open(path: string): Promise<SpoolFile> {
     const handle = await open(path, "r+");
     const file = new SpoolFile(path, handle, await writtenLength(handle));
@@ -124,12 +125,12 @@ export class SpoolFile {
     return file;
   }
 
-  /** Records that were appended and not passed. */
+  /** Number of records that were appended and not yet passed. */
   get entries(): number {
     return this.#entries;
   }
 
-  /** Resolves when the record is on the disk; rejects where it could not be written, and then it never is. */
+  /** Appends a record. Resolves when it is on the disk. If it rejects, the record will never be read. */
   append(record: Buffer): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ record, resolve, reject });
@@ -137,7 +138,7 @@ export class SpoolFile {
     });
   }
 
-  /** The records that come next; undefined where all have been passed. */
+  /** Reads the next page of records; undefined if all have been passed. */
   async read(): Promise<SpoolPage | undefined> {
     for (let bytes = PAGE_BYTES; this.#position < this.#length; bytes *= 2) {
       const isLast = this.#position + bytes >= this.#length;
@@ -147,7 +148,7 @@ export class SpoolFile {
     return undefined;
   }
 
-  /** Passes a page whose records need not be read again. A file all of which was passed is emptied. */
+  /** Passes a page: its records are not read again. A file whose records are all passed is emptied. */
   pass({ transitions, damaged, end }: SpoolPage): void {
     this.#entries -= transitions.length + damaged.length;
     this.#position = end;
@@ -160,7 +161,7 @@ export class SpoolFile {
     await this.#handle.close();
   }
 
-  /** Removes the file, with all that stands in it, and closes it. */
+  /** Closes and deletes the file. */
   async remove(): Promise<void> {
     while (this.#working !== undefined) await this.#working;
     await rm(this.path, { force: true });
@@ -168,12 +169,12 @@ export class SpoolFile {
   }
 
   async #work(): Promise<void> {
-    // What is appended in one turn is written in one go.
+    // Records appended in one turn of the event loop are written together.
     await nextTurn();
     do {
-      if (this.#isSpent) await this.#empty();
+      if (this.#isConsumed) await this.#empty();
       if (this.#waiting.length > 0) await this.#write(this.#waiting.splice(0));
-    } while (this.#waiting.length > 0 || this.#isSpent);
+    } while (this.#waiting.length > 0 || this.#isConsumed);
     this.#working = undefined;
   }
 
@@ -188,7 +189,7 @@ export class SpoolFile {
       this.#length += bytes.length;
       this.#entries += group.length;
     } catch (error) {
-      // Whoever is told that it was not written must not find it booked. Where even this fails, the next write goes over it.
+      // A record whose append was rejected must not be booked later. If clearing fails too, the next write overwrites it.
       await this.#clear(this.#length, this.#length + bytes.length).catch(() => {});
       for (const { reject } of group) reject(error);
       return;
@@ -196,18 +197,18 @@ export class SpoolFile {
     for (const { resolve } of group) resolve();
   }
 
-  get #isSpent(): boolean {
+  get #isConsumed(): boolean {
     return this.#length > 0 && this.#position === this.#length;
   }
 
   async #empty(): Promise<void> {
-    // Where it fails the next write goes over what is there, and what is left of that books nothing twice.
+    // If clearing fails, the next write overwrites the file. Booking a leftover record again has no effect.
     await this.#clear(0, this.#length).catch(() => {});
     this.#length = 0;
     this.#position = 0;
   }
 
-  /** Leaves nothing between two places that the next process would take for a record, and keeps what was reserved. */
+  /** Clears a range so that the next process finds no records in it. The allocated space stays allocated. */
   async #clear(start: number, end: number): Promise<void> {
     await this.#handle.truncate(Math.max(start, this.#reserved));
     const last = Math.min(end, this.#reserved);
@@ -216,7 +217,7 @@ export class SpoolFile {
     }
   }
 
-  /** Where there is no room even now, the spool does without. */
+  /** Allocates the file's space. If the disk is already full, the spool works without it. */
   async #reserve(): Promise<void> {
     try {
       this.#reserved = RESERVE_BYTES;
@@ -233,14 +234,14 @@ export class SpoolFile {
     let read = 0;
     while (read < count) {
       const result = await this.#handle.read(bytes, read, count - read, this.#position + read);
-      if (result.bytesRead === 0) throw new Error(`${this.path} is shorter than it was`);
+      if (result.bytesRead === 0) throw new Error(`${this.path} was truncated`);
       read += result.bytesRead;
     }
     return bytes;
   }
 }
 
-/** How much of a file was written: what was only kept free for it is zeros. */
+/** Returns the length of the written part of a file. The allocated space after it contains only zeros. */
 async function writtenLength(handle: FileHandle): Promise<number> {
   let { size: length } = await handle.stat();
   const page = Buffer.alloc(ZEROS.length);
@@ -254,9 +255,9 @@ async function writtenLength(handle: FileHandle): Promise<number> {
   return 0;
 }
 
-/** The lines of a piece of a file; undefined where not even one of them ends in it. */
+/** Parses the lines of a chunk of a file; undefined if no line ends in it. */
 function parse(bytes: Buffer, isLast: boolean): SpoolPage | undefined {
-  const page: SpoolPage = { transitions: [], damaged: [], isTorn: false, end: bytes.length };
+  const page: SpoolPage = { transitions: [], damaged: [], isIncomplete: false, end: bytes.length };
   const whole = isLast ? bytes.length : bytes.lastIndexOf(LINE_END) + 1;
   if (whole === 0) return undefined;
   page.end = whole;
@@ -268,7 +269,7 @@ function parse(bytes: Buffer, isLast: boolean): SpoolPage | undefined {
     if (line.length === 0) continue;
     const transition = fromRecord(line);
     if (transition !== undefined) page.transitions.push(transition);
-    else if (found < 0) page.isTorn = true;
+    else if (found < 0) page.isIncomplete = true;
     else page.damaged.push(line.toString());
   }
   return page;

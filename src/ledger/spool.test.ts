@@ -56,7 +56,7 @@ async function openSpool(name: string = uuid()) {
   const start = () =>
     spool.start({
       book: async (transition) => void booked.push(transition),
-      keep: async (line) => void kept.push(line),
+      storeDamaged: async (line) => void kept.push(line),
     });
   return { spool, start, booked, kept, log };
 }
@@ -144,7 +144,7 @@ describe.skipIf(process.platform === "win32")("a disk that is full", () => {
       ...Array.from({ length: taken }, (_, index) => releaseOf(`hold_${index}${"x".repeat(2_000)}`)),
       releaseOf("small"),
     ]);
-    expect(page).toMatchObject({ damaged: [], isTorn: false });
+    expect(page).toMatchObject({ damaged: [], isIncomplete: false });
     await file.close();
   });
 });
@@ -192,7 +192,7 @@ describe.skipIf(!hasSmallDisks())("a disk that others fill", () => {
       let noise = 0;
       for (let page = await next.read(); page !== undefined; page = await next.read()) {
         found.push(...page.transitions.map(({ facts: { holdId } }) => holdId.slice(0, 4).replaceAll("y", "")));
-        noise += page.damaged.length + (page.isTorn ? 1 : 0);
+        noise += page.damaged.length + (page.isIncomplete ? 1 : 0);
         next.pass(page);
       }
       say(found.length + " " + found[0] + " " + found.at(-1) + " " + noise);

@@ -12,10 +12,10 @@ const RETRY_MAX_MS = 5_000;
 const FAILURE_LOGGED_EVERY_MS = 60_000;
 
 export interface SpoolOptions {
-  /** Made where it is missing. */
+  /** Created if it does not exist. */
   directory: string;
   takeLock: TakeLock;
-  /** A name that no other spool ever had. */
+  /** A name that no other spool has ever had. */
   name: string;
   clock: () => number;
   /** Numbers from 0 up to 1. */
@@ -23,31 +23,31 @@ export interface SpoolOptions {
   log: Log;
 }
 
-/** What becomes of what is read from a spool. */
+/** Handles the records that are read from a spool. */
 export interface SpoolReader {
-  /** Resolves when the transition is booked, or put aside for good; rejects with StoreUnavailableError to be asked again. */
+  /** Resolves when the transition is booked or a dead letter. Rejects with StoreUnavailableError to retry it later. */
   book(transition: SpooledTransition): Promise<void>;
-  /** Keeps a line that cannot be read. */
-  keep(damagedLine: string): Promise<void>;
+  /** Stores a line that cannot be parsed. */
+  storeDamaged(damagedLine: string): Promise<void>;
 }
 
 /**
- * Settlements and releases that the store could not take, on the disk until it can. They are booked in the background,
- * by hold id and so once, as soon as the store answers: by this process, or by the next one on its directory.
+ * Stores settlements and releases on the disk while the store is unavailable. They are booked in the background as soon as
+ * the store answers, by this process or by the next one with the same directory. Booking is idempotent by hold id.
  */
 export class Spool {
   readonly #options: SpoolOptions;
   readonly #directory: SpoolDirectory;
   readonly #own: OwnedFile;
-  /** Of processes that have ended. */
+  /** Files of ended processes. */
   #inherited: OwnedFile[] = [];
-  /** Those of them that are booked; they stand there until their holds have ended too. */
+  /** Booked files of ended processes. They are removed when the holds of their processes have ended too. */
   readonly #booked = new Map<string, OwnedFile>();
   #reader: SpoolReader | undefined;
   #replay: Promise<boolean> | undefined;
   #retry: NodeJS.Timeout | undefined;
   #retryMs = RETRY_FIRST_MS;
-  #isStoreAway = false;
+  #isStoreUnavailable = false;
   #isInUse = false;
   #stopped: Promise<void> | undefined;
   #failureLoggedAtMs = Number.NEGATIVE_INFINITY;
@@ -58,62 +58,62 @@ export class Spool {
     this.#own = own;
   }
 
-  /** Makes this process's file, so that later nothing but room on the disk can be missing. Rejects as node:fs does. */
+  /** Creates this process's file, so that later only disk space can be missing. Rejects with errors of node:fs. */
   static async open(options: SpoolOptions): Promise<Spool> {
     const directory = await SpoolDirectory.open(options.directory, options.takeLock);
     return new Spool(options, directory, await directory.create(options.name));
   }
 
-  /** The name of this process's file, which no other process ever had. */
+  /** Name of this process as the owner of holds; no other process has ever had it. */
   get name(): string {
     return this.#options.name;
   }
 
-  /** Transitions that wait to be booked, those of ended processes too. */
+  /** Number of transitions to be booked, including those of ended processes. */
   get entries(): number {
     let entries = this.#own.file.entries;
     for (const { file } of this.#inherited) entries += file.entries;
     return entries;
   }
 
-  /** Processes that have ended and of whose spools everything is booked. */
+  /** Ended processes whose spools are booked. */
   get endedOwners(): string[] {
     return [...this.#booked.keys()];
   }
 
-  /** Removes the file of a process that has ended: nothing of it is left to be done. Rejects as node:fs does. */
+  /** Removes the spool of an ended process that has no holds left. Rejects with errors of node:fs. */
   async forgetOwner(name: string): Promise<void> {
     const owned = this.#booked.get(name);
     this.#booked.delete(name);
     await owned?.remove();
   }
 
-  /** Whether the store was away when it was last asked to take what waits here. */
-  get isStoreAway(): boolean {
-    return this.#isStoreAway;
+  /** True if the store was unavailable when a transition was last spooled or replayed. */
+  get isStoreUnavailable(): boolean {
+    return this.#isStoreUnavailable;
   }
 
-  /** Resolves when the transition is on the disk, to be booked later. Rejects with StoreUnavailableError. */
+  /** Appends a transition, to be booked later. Resolves when it is on the disk; rejects with StoreUnavailableError. */
   async append(transition: SpooledTransition): Promise<void> {
     try {
       await this.#own.file.append(toRecord(transition));
     } catch (error) {
       throw new StoreUnavailableError("The spool cannot be written.", { cause: error });
     }
-    this.#isStoreAway = true;
+    this.#isStoreUnavailable = true;
     this.#noteUse();
     this.#retryLater();
   }
 
-  /** Begins to book what waits and what comes. */
+  /** Starts booking the spooled transitions. */
   start(reader: SpoolReader): void {
     this.#reader = reader;
     void this.replay();
   }
 
   /**
-   * Books what waits, and what other processes left behind by now, as far as the store takes it. Never rejects: whether
-   * nothing waits any more.
+   * Books the spooled transitions of this process and of ended processes, as far as the store is available. Resolves to true
+   * if none are left; never rejects.
    */
   replay(): Promise<boolean> {
     this.#replay ??= this.#replayAll().finally(() => {
@@ -122,7 +122,7 @@ export class Spool {
     return this.#replay;
   }
 
-  /** Tries once more to book what waits, and leaves the rest to the next process on this directory. */
+  /** Tries once more to book the spooled transitions, and leaves the rest to the next process with this directory. */
   stop(): Promise<void> {
     this.#stopped ??= this.#stop();
     return this.#stopped;
@@ -172,14 +172,17 @@ export class Spool {
       const { path: file, entries } = owned.file;
       if (entries === 0) continue;
       this.#isInUse = true;
-      this.#options.log.warn({ file, entries }, "settlements that another process left in its spool are taken over");
+      this.#options.log.warn(
+        { file, entries },
+        "the spool of an ended process is taken over: its settlements will be booked",
+      );
     }
   }
 
   async #replayFile({ file }: OwnedFile, reader: SpoolReader): Promise<void> {
     for (let page = await file.read(); page !== undefined; page = await file.read()) {
       await this.#bookPage(file.path, page, reader);
-      this.#isStoreAway = false;
+      this.#isStoreUnavailable = false;
       file.pass(page);
     }
   }
@@ -187,9 +190,12 @@ export class Spool {
   async #bookPage(file: string, page: SpoolPage, reader: SpoolReader): Promise<void> {
     const booked = await Promise.allSettled(page.transitions.map((transition) => reader.book(transition)));
     for (const result of booked) if (result.status === "rejected") throw result.reason;
-    for (const line of page.damaged) await reader.keep(line);
-    if (page.isTorn) {
-      this.#options.log.warn({ file }, "the spool ends in a torn record, of which nobody was told that it was kept");
+    for (const line of page.damaged) await reader.storeDamaged(line);
+    if (page.isIncomplete) {
+      this.#options.log.warn(
+        { file },
+        "the spool ends in an incomplete record: it is ignored, because its write was never confirmed",
+      );
     }
   }
 
@@ -207,13 +213,13 @@ export class Spool {
     if (this.#isInUse) return;
     this.#isInUse = true;
     const { path: file } = this.#own.file;
-    this.#options.log.warn({ file }, "the store does not take settlements: they go to the spool until it does");
+    this.#options.log.warn({ file }, "the store is unavailable: settlements go to the spool until it answers again");
   }
 
   #noteEmpty(): void {
     if (!this.#isInUse || this.entries > 0) return;
     this.#isInUse = false;
-    this.#options.log.info({}, "the spool is empty: the store has taken all that waited in it");
+    this.#options.log.info({}, "the spool is empty: all its settlements are booked");
   }
 
   #noteFailure(error: unknown): void {
@@ -221,28 +227,28 @@ export class Spool {
     const { clock, log } = this.#options;
     if (clock() - this.#failureLoggedAtMs < FAILURE_LOGGED_EVERY_MS) return;
     this.#failureLoggedAtMs = clock();
-    log.error({ err: error }, "the spool cannot be read; it is tried again");
+    log.error({ err: error }, "the spool cannot be read: it is retried");
   }
 }
 
-/** Takes a lock that ends with the process, at the latest; undefined where another process has it. */
+/** Takes a lock that ends with the process at the latest. Returns its release, or undefined if another process has it. */
 export type TakeLock = (path: string) => (() => void) | undefined;
 
-/** A spool of this process: nobody else touches its file until it is closed or removed. */
+/** A spool file locked by this process: no other process uses it until it is closed or removed. */
 export interface OwnedFile {
-  /** That of its process, which no other process ever had. */
+  /** Name of the process that created it. */
   name: string;
   file: SpoolFile;
-  /** Leaves the file to whoever comes next. */
+  /** Closes the file and leaves it to the next process. */
   close(): Promise<void>;
   remove(): Promise<void>;
 }
 
-/** The folder that the spools of all processes on a data directory stand in, each beside its lock. */
+/** Directory with the spool files of all processes that use a data directory, and a lock file for each. */
 export class SpoolDirectory {
   readonly #path: string;
   readonly #takeLock: TakeLock;
-  /** Of the files that this process has. */
+  /** Names of the files that this process has open. */
   readonly #names = new Set<string>();
 
   private constructor(path: string, takeLock: TakeLock) {
@@ -250,13 +256,13 @@ export class SpoolDirectory {
     this.#takeLock = takeLock;
   }
 
-  /** Makes the folder where it is missing. Rejects as node:fs does. */
+  /** Opens the directory, and creates it if it does not exist. Rejects with errors of node:fs. */
   static async open(path: string, takeLock: TakeLock): Promise<SpoolDirectory> {
     await makeDirectory(path);
     return new SpoolDirectory(path, takeLock);
   }
 
-  /** A new, empty file. The lock comes first, so that the file is at no moment without its owner. */
+  /** Creates an empty file. The lock is taken first, so that the file is never without an owner. */
   async create(name: string): Promise<OwnedFile> {
     const unlock = this.#takeLock(this.#lockOf(name));
     if (unlock === undefined) throw new Error(`Another process has the lock of the new spool ${name}`);
@@ -265,7 +271,7 @@ export class SpoolDirectory {
     return this.#owned(name, file, unlock);
   }
 
-  /** Takes over the files whose processes have ended; those of processes that live, this one too, are not touched. */
+  /** Takes over the files of ended processes. */
   async takeOver(): Promise<OwnedFile[]> {
     const taken: OwnedFile[] = [];
     for (const entry of await readdir(this.#path)) {
@@ -274,7 +280,7 @@ export class SpoolDirectory {
       if (this.#names.has(name)) continue;
       const unlock = this.#takeLock(this.#lockOf(name));
       if (unlock === undefined) continue;
-      // Since the folder was read, its owner or another process may have done away with it.
+      // Its owner or another process may have removed it since the directory was read.
       const path = join(this.#path, entry);
       if (await exists(path)) taken.push(this.#owned(name, await openOrUnlock(path, unlock), unlock));
       else await this.#removeLock(name, unlock);
@@ -299,7 +305,7 @@ export class SpoolDirectory {
     };
   }
 
-  /** Names are never used again, so that a lock without its file guards nothing, whoever takes it meanwhile. */
+  /** Removes a lock file. This is safe even if another process takes the lock meanwhile, because names are never reused. */
   async #removeLock(name: string, unlock: () => void): Promise<void> {
     unlock();
     await rm(this.#lockOf(name), { force: true });

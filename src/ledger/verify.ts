@@ -8,11 +8,11 @@ export interface Verification {
   organizations: number;
   holds: number;
   events: number;
-  /** The first that were found, at most 100. */
+  /** The first violations found, at most 100. */
   violations: Violation[];
 }
 
-/** Checks the books of the organizations one after another, each in a short snapshot of its own. */
+/** Verifies the books of the organizations one after another, each in a snapshot of its own. */
 export async function verifyBooks(
   books: Pick<Books, "verify" | "verifyOwners">,
   organizationIds: AsyncIterable<string>,

@@ -5,7 +5,7 @@ import type { ConversationRows } from "../stores/queries/conversations.ts";
 
 export interface ConversationsOptions {
   rows: ConversationRows;
-  /** How long each is kept. */
+  /** How long a conversation is stored. */
   retentionMs: number;
   /** Milliseconds since 1970. */
   clock: () => number;
@@ -13,7 +13,7 @@ export interface ConversationsOptions {
 
 const REMOVED_ROWS = 50;
 
-/** Conversations that are kept, as the admin API shows and removes them. */
+/** Reads and removes the stored conversations for the admin API. */
 export class Conversations {
   readonly #options: ConversationsOptions;
 
@@ -21,7 +21,7 @@ export class Conversations {
     this.#options = options;
   }
 
-  /** What is kept of a request; undefined where nothing is. */
+  /** Finds the stored conversation of a request; undefined if there is none. */
   async find(organizationId: string, requestId: string): Promise<Conversation | undefined> {
     const { rows, retentionMs } = this.#options;
     const row = await rows.find({ organizationId, holdId: requestId }, retentionMs);
@@ -38,17 +38,17 @@ export class Conversations {
     };
   }
 
-  /** Whether the organization has conversations kept now, and whether that of this request is. */
+  /** Tells if storage is enabled for the organization now, and if the conversation of this request is stored. */
   status(organizationId: string, requestId: string): Promise<{ isEnabled: boolean; isStored: boolean }> {
     return this.#options.rows.status({ organizationId, holdId: requestId }, this.#options.retentionMs);
   }
 
-  /** How many are kept of an organization. */
+  /** Counts the stored conversations of an organization. */
   count(organizationId: string): Promise<number> {
     return this.#options.rows.count(organizationId);
   }
 
-  /** Removes all that ended until now, a few at a time; gives how many. */
+  /** Removes all conversations that have ended, a few at a time. Returns their number. */
   async remove(organizationId: string): Promise<number> {
     const { rows, clock } = this.#options;
     const untilMs = clock();

@@ -22,9 +22,9 @@ export interface OverviewsOptions {
 }
 
 export interface OverviewRequest {
-  /** Null: of all. */
+  /** Null for all organizations. */
   organizationId: string | null;
-  /** Milliseconds since 1970, the beginnings of days; both included. */
+  /** Starts of the first and the last day, in milliseconds since 1970; both inclusive. */
   fromDay: number;
   toDay: number;
 }
@@ -32,7 +32,7 @@ export interface OverviewRequest {
 const PACE_DAYS = 7;
 const TOP = 10;
 
-/** Credits and usage at a glance, for an organization or for all. */
+/** Summarizes credits and usage of an organization or of all. */
 export class Overviews {
   readonly #options: OverviewsOptions;
 
@@ -64,7 +64,7 @@ export class Overviews {
     };
   }
 
-  /** How long credits last at the pace of the last days; what is younger than that is judged by its own length. */
+  /** Estimates how long credits last at the pace of the last days, or of the time since the first request. */
   async #credits(organizationId: string | null, nowMs: number): Promise<Overview["credits"]> {
     const { rows, days } = this.#options;
     const today = dayOf(nowMs);
@@ -116,7 +116,7 @@ function dayOfOverview(
   };
 }
 
-/** By what was charged, then by requests. */
+/** Sums up rows by name, sorted by charges and then by requests. */
 function rankedOf(rows: readonly UsageDayRow[]): [string, UsageCounts][] {
   const sums = [...sumBy(rows, ({ name }) => name)];
   return sums.sort(([, a], [, b]) => Number(b.charged - a.charged) || b.requests - a.requests);

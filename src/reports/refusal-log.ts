@@ -1,7 +1,7 @@
 import type { RefusalRow, RefusalRows } from "../stores/queries/refusals.ts";
 import type { Log } from "../telemetry/logger.ts";
 
-/** A request of a known organization that was refused before credits were held for it. */
+/** A request of a known organization that was refused before credits were held. */
 export type Refusal = Omit<RefusalRow, "id" | "count">;
 
 export interface RefusalLogOptions {
@@ -17,30 +17,30 @@ const WRITE_EVERY_MS = 1_000;
 const REMOVE_EVERY_MS = 60_000;
 const REMOVED_ROWS = 200;
 const RETENTION_MS = 7 * 86_400_000;
-/** Rows that an organization may write at once, and how often it gets one more: at most 61,000 in seven days. */
+/** Token bucket of an organization: its burst and the interval for one more row. It allows 61,000 rows in seven days. */
 const BURST_ROWS = 60;
 const ONE_MORE_EVERY_MS = 10_000;
-/** Refusals kept in memory until they are written: of one organization, and of all together. */
-const WAITING_OF_ONE_MAX = 60;
+/** Maximum number of refusals in memory: for one organization, and in total. */
+const WAITING_PER_ORGANIZATION_MAX = 60;
 const WAITING_MAX = 2_000;
-/** Written in one transaction; small, so that no settlement waits long behind one. */
+/** Rows per transaction. Small, so that no settlement waits long for one. */
 const CHUNK_ROWS_MAX = 100;
 
-interface Organization {
-  /** Rows that it may write now. */
+interface OrganizationRefusals {
+  /** Number of rows that it may write now. */
   rows: number;
   atMs: number;
   waiting: Map<string, RefusalRow>;
 }
 
 /**
- * Keeps refusals for the request list, beside what requests wait for: they are gathered in memory and written in batches.
- * The same refusal (token, endpoint, model, code) is counted on one row until that is written; an organization with many
- * different ones writes a row every ten seconds. What finds no room is dropped, with a count in the log.
+ * Stores refusals for the request list in the background: they are gathered in memory and written in batches. Equal
+ * refusals (token, endpoint, model, code) are counted on one row until it is written. An organization with many different
+ * refusals writes one row every ten seconds. Refusals that do not fit are dropped and counted in the log.
  */
 export class RefusalLog {
   readonly #options: RefusalLogOptions;
-  readonly #organizations = new Map<string, Organization>();
+  readonly #organizations = new Map<string, OrganizationRefusals>();
   #waiting = 0;
   #dropped = 0;
   #timers: NodeJS.Timeout[] = [];
@@ -50,14 +50,14 @@ export class RefusalLog {
     this.#options = options;
   }
 
-  /** Takes a refusal; costs its caller a look-up. */
+  /** Records a refusal. */
   note(refusal: Refusal): void {
     const organization = this.#organizationOf(refusal.organizationId);
     const key = [refusal.tokenId, refusal.endpoint, refusal.model, refusal.code].join("\n");
     const same = organization.waiting.get(key);
     if (same !== undefined) {
       same.count += 1;
-    } else if (organization.waiting.size >= WAITING_OF_ONE_MAX || this.#waiting >= WAITING_MAX) {
+    } else if (organization.waiting.size >= WAITING_PER_ORGANIZATION_MAX || this.#waiting >= WAITING_MAX) {
       this.#dropped += 1;
     } else {
       organization.waiting.set(key, { ...refusal, id: this.#options.newId(), count: 1 });
@@ -73,14 +73,14 @@ export class RefusalLog {
     void this.#removeOld();
   }
 
-  /** Writes what may be written. */
+  /** Stops, and writes what may be written now. */
   async stop(): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer);
     await this.write();
-    this.#tellDropped();
+    this.#logDropped();
   }
 
-  /** Writes what waits, as far as each organization has rows left. Never rejects: what the store does not take is dropped. */
+  /** Writes the rows that each organization may write now. Never rejects; rows that cannot be written are dropped. */
   write(): Promise<void> {
     this.#writing ??= this.#writeAll().finally(() => {
       this.#writing = undefined;
@@ -98,7 +98,7 @@ export class RefusalLog {
     }
   }
 
-  #organizationOf(id: string): Organization {
+  #organizationOf(id: string): OrganizationRefusals {
     let organization = this.#organizations.get(id);
     if (organization === undefined) {
       organization = { rows: BURST_ROWS, atMs: this.#options.clock(), waiting: new Map() };
@@ -107,7 +107,7 @@ export class RefusalLog {
     return organization;
   }
 
-  /** Takes out what may be written now. An organization that has all its rows again is forgotten. */
+  /** Takes the rows that may be written now. Forgets organizations without waiting rows and with a full token bucket. */
   #take(): RefusalRow[] {
     const nowMs = this.#options.clock();
     const taken: RefusalRow[] = [];
@@ -128,18 +128,21 @@ export class RefusalLog {
   }
 
   async #removeOld(): Promise<void> {
-    this.#tellDropped();
+    this.#logDropped();
     const { rows, clock, log } = this.#options;
     try {
       while ((await rows.removeBefore(clock() - RETENTION_MS, REMOVED_ROWS)) === REMOVED_ROWS);
     } catch (error) {
-      log.debug({ err: error }, "old refusals could not be removed; it is tried again");
+      log.debug({ err: error }, "old refused requests could not be removed: it is retried");
     }
   }
 
-  #tellDropped(): void {
+  #logDropped(): void {
     if (this.#dropped === 0) return;
-    this.#options.log.warn({ dropped: this.#dropped }, "refused requests are missing in the request list");
+    this.#options.log.warn(
+      { dropped: this.#dropped },
+      "refused requests were dropped: they are missing from the request list",
+    );
     this.#dropped = 0;
   }
 }

@@ -10,7 +10,7 @@ import type { ListedRequest, RequestRows } from "../stores/queries/requests.ts";
 import type { UsageEvent } from "../stores/queries/statement.ts";
 import type { Conversations } from "./conversations.ts";
 
-/** What is asked of the list of requests; null: any. */
+/** Filters of the request list; null matches any value. */
 export interface RequestFilter {
   organizationId: string | null;
   tokenId: string | null;
@@ -19,7 +19,7 @@ export interface RequestFilter {
   status: RequestStatus | null;
   fromMs: number | null;
   toMs: number | null;
-  /** `nextCursor` of the page before. */
+  /** `nextCursor` of the previous page. */
   cursor: string | null;
   limit: number;
 }
@@ -30,8 +30,8 @@ interface StatusFilter {
   hasFailed: boolean | null;
 }
 
-/** Which requests may have a status, before their late settlements are known. */
-const REQUESTS_OF: Record<Exclude<RequestStatus, "refused">, StatusFilter> = {
+/** Search filters for each status. Late settlements are checked afterwards. */
+const STATUS_FILTERS: Record<Exclude<RequestStatus, "refused">, StatusFilter> = {
   running: { isRunning: true, endings: null, hasFailed: null },
   complete: { isRunning: false, endings: ["complete", "upstream_failed", "timed_out", "recovered"], hasFailed: false },
   client_left: { isRunning: false, endings: ["client_left", "released", "recovered"], hasFailed: false },
@@ -45,7 +45,7 @@ export interface RequestSources {
   conversations: Pick<Conversations, "status">;
 }
 
-/** Requests as the admin API shows them: running, ended, and refused before credits were held for them. */
+/** Lists requests for the admin API: running, ended, and refused before credits were held. */
 export class Requests {
   readonly #sources: RequestSources;
 
@@ -53,10 +53,10 @@ export class Requests {
     this.#sources = sources;
   }
 
-  /** The newest first. Throws ApiError (invalid_value) for an invalid cursor. */
+  /** Lists requests, the newest first. Throws ApiError (invalid_value) for an invalid cursor. */
   async list(filter: RequestFilter): Promise<{ data: RequestSummary[]; nextCursor: string | null }> {
     const [holds, refusals] = await Promise.all([this.#holds(filter), this.#refusals(filter)]);
-    // Ids are UUIDv7. Below the place that either search has come to, nothing is known yet of what lies between.
+    // Ids are UUIDv7. Below the lowest id that both searches have reached, requests may still be missing.
     const reached = [holds.next, refusals.next].reduce((one, other) => ((one ?? "") > (other ?? "") ? one : other));
     const all = [...holds.data, ...refusals.data].filter(({ id }) => reached === null || id >= reached);
     const data = all.sort((one, other) => (one.id < other.id ? 1 : -1)).slice(0, filter.limit);
@@ -75,15 +75,15 @@ export class Requests {
     return { ...toDetail(row), keeps_conversations: isEnabled, has_conversation: isStored };
   }
 
-  async #holds({ status, cursor, ...filter }: RequestFilter): Promise<Part> {
+  async #holds({ status, cursor, ...filter }: RequestFilter): Promise<SearchResult> {
     if (status === "refused") return { data: [], next: null };
-    const filters = status === null ? { isRunning: null, endings: null, hasFailed: null } : REQUESTS_OF[status];
+    const filters = status === null ? { isRunning: null, endings: null, hasFailed: null } : STATUS_FILTERS[status];
     const keep = (row: ListedRequest) => status === null || statusOf(row) === status;
     const { rows, next } = await this.#sources.holds.requests({ ...filter, ...filters, before: cursor, keep });
     return { data: rows.map(toSummary), next };
   }
 
-  async #refusals({ status, cursor, ...filter }: RequestFilter): Promise<Part> {
+  async #refusals({ status, cursor, ...filter }: RequestFilter): Promise<SearchResult> {
     if (status !== null && status !== "refused") return { data: [], next: null };
     if (cursor !== null) timeOfUuidV7(cursor);
     const rows = await this.#sources.refusals.search({ ...filter, before: cursor });
@@ -92,8 +92,8 @@ export class Requests {
   }
 }
 
-/** Requests of one source, and the id down to which it was searched; null: to its end. */
-interface Part {
+/** Requests of one source, and the id down to which it was searched; null if it was searched completely. */
+interface SearchResult {
   data: RequestSummary[];
   next: string | null;
 }
@@ -166,14 +166,14 @@ function toEvent(event: UsageEvent): RequestDetail["events"][number] {
   };
 }
 
-/** Milliseconds since 1970 of a UUIDv7, or of the beginning of one. Throws ApiError (invalid_value) for any other text. */
+/** Returns the time of a UUIDv7 or of its beginning, in milliseconds since 1970. Throws ApiError (invalid_value) for any other text. */
 function timeOfUuidV7(id: string): number {
   const timeMs = timeOfId(id);
   if (timeMs === undefined) throw invalidCursor();
   return timeMs;
 }
 
-/** A refused request as the list shows it: nothing was held, used or charged. */
+/** Formats a refused request for the list: nothing was held, used or charged. */
 function refusalSummary(refusal: RefusalEntry): RequestSummary {
   const endedAtMs = timeOfUuidV7(refusal.id);
   const { status, message, endpoint, count } = refusal;
@@ -201,7 +201,7 @@ function refusalSummary(refusal: RefusalEntry): RequestSummary {
   };
 }
 
-/** A refused request explained. */
+/** Formats a refused request with all details. */
 function refusalDetail(refusal: RefusalEntry): RequestDetail {
   return {
     ...refusalSummary(refusal),

@@ -10,16 +10,16 @@ import type { StatementEntry } from "../stores/queries/statement.ts";
 const PAGE_ENTRIES = 500;
 /** Entries in one page of an export. Reading and formatting a page takes about 3 ms on the event loop. */
 const EXPORT_PAGE_ENTRIES = 100;
-/** Of a kind that is rare, a page goes out with what was found among so many entries. */
-const LOOKED_AT_MAX = 5_000;
+/** Entries read for one page at most: with a filter on a rare kind, a page may be shorter than its limit. */
+const READ_ENTRIES_MAX = 5_000;
 
-/** From one time on, and up to another, which no longer belongs to it. */
+/** A period from `fromMs`, inclusive, to `toMs`, exclusive. */
 export interface Period {
   fromMs: number | undefined;
   toMs: number | undefined;
 }
 
-/** The whole statement, or what of it is in a period, read a page at a time; after an entry's position, if one is given. */
+/** Yields the entries of a statement, or of a period, reading one page at a time. Starts after `position` if it is given. */
 export async function* entriesOf(
   books: Pick<Books, "statement">,
   organizationId: string,
@@ -54,17 +54,17 @@ async function* pagesOf(
 
 export interface StatementSelection extends Period {
   organizationId: string;
-  /** Null: every kind. */
+  /** Null for every kind. */
   kind: WireEntry["kind"] | null;
 }
 
 export interface StatementRequest extends StatementSelection {
-  /** `nextCursor` of the page before. */
+  /** `nextCursor` of the previous page. */
   cursor: string | null;
   limit: number;
 }
 
-/** What has changed an organization's credits, as the admin API shows it: the oldest first, each with the balance after it. */
+/** Lists the changes of an organization's credits, the oldest first, each with the balance after it. */
 export class Statements {
   readonly #books: Pick<Books, "statement" | "openingBalance">;
   /** Reads and formats the pages of all exports one at a time. */
@@ -74,20 +74,20 @@ export class Statements {
     this.#books = books;
   }
 
-  /** Throws ApiError (invalid_value) for an invalid cursor. */
+  /** Reads one page. Throws ApiError (invalid_value) for an invalid cursor. */
   async page({ organizationId, kind, cursor, limit, ...period }: StatementRequest): Promise<StatementPage> {
     const from = cursor === null ? await this.#opening(organizationId, period) : placeOf(cursor);
     let { balance, position } = from;
-    let lookedAt = 0;
+    let readEntries = 0;
     const data: WireEntry[] = [];
     const page = (next_cursor: string | null) => {
       return { object: "list" as const, data, next_cursor, opening: creditsFromMicro(from.balance) };
     };
     for await (const entry of entriesOf(this.#books, organizationId, period, position)) {
-      if (data.length === limit || lookedAt === LOOKED_AT_MAX) return page(cursorOf({ balance, position }));
+      if (data.length === limit || readEntries === READ_ENTRIES_MAX) return page(cursorOf({ balance, position }));
       balance += entry.amount;
       position = entry.position;
-      lookedAt += 1;
+      readEntries += 1;
       if (kind === null || entry.kind === kind) data.push(toWire(entry, balance));
     }
     return page(null);
@@ -147,7 +147,7 @@ class WorkQueue {
   }
 }
 
-/** Where a statement goes on, and the balance there: summing it up again would read everything before. */
+/** Position in a statement and the balance there, which would otherwise require reading all earlier entries. */
 interface Place {
   balance: MicroCredits;
   position: string | null;
@@ -165,7 +165,7 @@ function placeOf(cursor: string): Place {
   return { balance: BigInt(balance), position };
 }
 
-const NOTHING = {
+const EMPTY_FIELDS = {
   token_id: null,
   request_id: null,
   model: null,
@@ -184,7 +184,7 @@ function toWire(entry: StatementEntry, balance: MicroCredits): WireEntry {
     at: isoTime(entry.atMs),
     amount: creditsFromMicro(entry.amount),
     balance: creditsFromMicro(balance),
-    ...NOTHING,
+    ...EMPTY_FIELDS,
   };
   if (entry.kind === "grant") return { ...line, id: entry.grant.id, reference: entry.grant.reference };
   if (entry.kind !== "charge") {
@@ -195,8 +195,6 @@ function toWire(entry: StatementEntry, balance: MicroCredits): WireEntry {
   const request = { id: holdId, token_id: tokenId, request_id: requestId, model, route: upstream };
   return { ...line, ...request, tokens: tokensByClass(tokens), ending: end };
 }
-
-/** The lines of a statement for spreadsheets. */
 
 const CLASS_COLUMNS = ["input", "cached_input", "cache_write", "output", "reasoning"] as const;
 /** Amounts in credits, prices in credits per million tokens. */
@@ -224,22 +222,24 @@ const CSV_COLUMNS = [
 ] as const;
 type CsvCells = { [Column in (typeof CSV_COLUMNS)[number]]?: string | null };
 
-/** Without its line feed, as every line here: RFC 4180 ends lines with both. */
+/** Header line of the CSV format. Lines end with CRLF (RFC 4180); the caller adds the line feed. */
 export const CSV_HEADINGS = `${CSV_COLUMNS.join(",")}\r`;
 
+/** Formats a line from its cells, without the line feed. */
 export function csvLine(cells: CsvCells): string {
   return `${CSV_COLUMNS.map((column) => csvCell(cells[column] ?? "")).join(",")}\r`;
 }
 
 const NUMBER = /^-?\d+(\.\d+)?$/;
 
-/** Quoted where it must be. What a spreadsheet would take for a formula is made a text. */
+/** Quotes a cell if necessary. A text that a spreadsheet would read as a formula gets a leading apostrophe. */
 function csvCell(text: string): string {
   const isFormula = /^[\s]*[=+\-@\t\r]/.test(text) && !NUMBER.test(text);
   const safe = isFormula ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
+/** Formats a statement entry as a line, without the line feed. `balance` is the balance after it. */
 export function csvOfEntry(entry: StatementEntry, balance: MicroCredits): string {
   const { kind, atMs, amount } = entry;
   const line = {

@@ -15,26 +15,26 @@ export interface UsageDaysOptions {
 export const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
 const EVERY_MS = 600_000;
-/** A day is summed up when it has been over for so long and nothing of it is running … */
+/** A day is finished when it ended this long ago and none of its requests is running … */
 const DONE_AFTER_MS = HOUR_MS;
-/** … and in any case after so long: what ends later is in the statement, and not in the sums. */
+/** … and at the latest after this time. Requests that end later are in the statement, but not in the usage. */
 const DONE_AT_LATEST_MS = 2 * DAY_MS;
-/** Holds of an hour may still arrive for so long: clocks differ. */
+/** Requests of an hour may still arrive for this long, because clocks differ. */
 const HOUR_IS_OVER_AFTER_MS = 120_000;
-/** How old the sums of an hour that still changes may be. */
+/** Maximum age of the sums of an hour that is still open. */
 const FRESH_MS = 3_000;
-const RANGES_KEPT_MAX = 64;
-/** A clock that was wrong once must not make days of half a century. */
+const RANGES_CACHED_MAX = 64;
+/** Limits how far back days are summed up, in case a clock was wrong. */
 const DAYS_BACK_MAX = 400;
 
-/** The rows of the days asked for; `token` and `organization` summed over the days that are done. */
+/** Usage of a range of days. Rows by token and organization are summed over the finished days. */
 export interface UsageOfDays {
   rows: UsageDayRow[];
-  /** Days that are over and not summed up yet. */
+  /** Number of past days that are not summed up yet. */
   pendingDays: number;
 }
 
-/** A day that still changes: what its hours came to that do not, and those that do. */
+/** A day that is not finished: the sums of its finished hours, and those of its open hours. */
 interface OpenDay {
   settled: UsageTally;
   settledHours: Set<number>;
@@ -42,14 +42,14 @@ interface OpenDay {
 }
 
 /**
- * What requests came to, by day. A day that is over is summed up once and kept; of the others the hours that are over are
- * remembered, so that a look costs no more than the hour that runs. Nothing of it is done on a request's way.
+ * Computes the usage by day. A finished day is summed up once and stored. For open days, the finished hours are cached, so
+ * that a query reads only the current hour. No completion waits for this.
  */
 export class UsageDays {
   readonly #options: UsageDaysOptions;
   readonly #openDays = new Map<number, OpenDay>();
-  readonly #looks = new Map<number, Promise<UsageDayRow[]>>();
-  readonly #ranges = new LRUCache<string, Promise<UsageDayRow[]>>({ max: RANGES_KEPT_MAX });
+  readonly #reads = new Map<number, Promise<UsageDayRow[]>>();
+  readonly #ranges = new LRUCache<string, Promise<UsageDayRow[]>>({ max: RANGES_CACHED_MAX });
   #timer: NodeJS.Timeout | undefined;
   #summing: Promise<void> | undefined;
   #isStopping = false;
@@ -58,7 +58,7 @@ export class UsageDays {
     this.#options = options;
   }
 
-  /** Sums up what is due, now and from then on. */
+  /** Starts summing up finished days. */
   start(): void {
     void this.sumUp();
     this.#timer = setInterval(() => void this.sumUp(), this.#options.everyMs ?? EVERY_MS).unref();
@@ -70,12 +70,12 @@ export class UsageDays {
     await this.#summing;
   }
 
-  /** Of an organization, or of `ALL_ORGANIZATIONS`, for the days from `fromDay` to `toDay`, both included. */
+  /** Returns the usage of an organization, or of `ALL_ORGANIZATIONS`, from `fromDay` to `toDay` inclusive. */
   async usage(organizationId: string, fromDay: number, toDay: number): Promise<UsageOfDays> {
     const { rows, clock } = this.#options;
     const done = await rows.doneDays(fromDay, toDay + DAY_MS);
     const isDone = new Set(done);
-    const found = [await this.#sealed(organizationId, done)];
+    const found = [await this.#finished(organizationId, done)];
     const nowMs = clock();
     let pendingDays = 0;
     for (let day = fromDay; day <= toDay && day <= nowMs; day += DAY_MS) {
@@ -83,15 +83,17 @@ export class UsageDays {
       if (nowMs >= day + DAY_MS + DONE_AT_LATEST_MS) pendingDays += 1;
       else found.push((await this.#open(day)).filter((row) => row.organizationId === organizationId));
     }
-    // Before the first request there was nothing to sum up.
+    // Days before the first request are not pending.
     if (pendingDays > 0) pendingDays = await this.#pendingSince(fromDay, toDay, isDone);
     return { rows: found.flat(), pendingDays };
   }
 
-  /** Never rejects: what fails is logged and tried again the next time. */
+  /** Sums up the days that are due. Never rejects: a failure is logged and retried at the next interval. */
   sumUp(): Promise<void> {
     this.#summing ??= this.#sumUp()
-      .catch((error: unknown) => this.#options.log.warn({ err: error }, "the usage of a day could not be summed up"))
+      .catch((error: unknown) =>
+        this.#options.log.warn({ err: error }, "the usage of a day could not be summed up: it is retried"),
+      )
       .finally(() => {
         this.#summing = undefined;
       });
@@ -128,8 +130,8 @@ export class UsageDays {
     this.#openDays.delete(day);
   }
 
-  /** What is kept of days that are done, remembered: it changes no more. */
-  #sealed(organizationId: string, done: readonly number[]): Promise<UsageDayRow[]> {
+  /** Reads the usage of finished days. It is cached, because it no longer changes. */
+  #finished(organizationId: string, done: readonly number[]): Promise<UsageDayRow[]> {
     const [fromDay, toDay] = [done[0], done.at(-1)];
     if (fromDay === undefined || toDay === undefined) return Promise.resolve([]);
     const key = `${organizationId} ${fromDay} ${toDay} ${done.length}`;
@@ -149,16 +151,16 @@ export class UsageDays {
     return reading;
   }
 
-  /** One look at a day at a time, however many ask. */
+  /** Reads the usage of an open day. Concurrent calls share one query. */
   #open(day: number): Promise<UsageDayRow[]> {
-    const running = this.#looks.get(day);
+    const running = this.#reads.get(day);
     if (running !== undefined) return running;
-    const look = this.#look(day).finally(() => this.#looks.delete(day));
-    this.#looks.set(day, look);
-    return look;
+    const read = this.#read(day).finally(() => this.#reads.delete(day));
+    this.#reads.set(day, read);
+    return read;
   }
 
-  async #look(day: number): Promise<UsageDayRow[]> {
+  async #read(day: number): Promise<UsageDayRow[]> {
     const { rows, clock } = this.#options;
     const open = this.#openDays.get(day) ?? newOpenDay(day);
     this.#openDays.set(day, open);
@@ -192,7 +194,7 @@ export class UsageDays {
   }
 }
 
-/** The first millisecond of a time's day in UTC. */
+/** Returns the first millisecond of a time's day in UTC. */
 export function dayOf(timeMs: number): number {
   return Math.floor(timeMs / DAY_MS) * DAY_MS;
 }
@@ -201,12 +203,12 @@ function newOpenDay(day: number): OpenDay {
   return { settled: new UsageTally(day), settledHours: new Set(), openHours: new Map() };
 }
 
-/** Stands for all organizations together. */
+/** Organization id of the sums over all organizations. */
 export const ALL_ORGANIZATIONS = "*";
 
 export const NO_USAGE: UsageCounts = { requests: 0, errors: 0, charged: 0n, inputTokens: 0, outputTokens: 0 };
 
-/** Sums over the requests of a day, in the rows that are kept of it. */
+/** Sums up the requests of a day in the rows that are stored for it. */
 export class UsageTally {
   readonly #day: number;
   readonly #rows = new Map<string, UsageDayRow>();
@@ -257,7 +259,7 @@ export function countsOf({ requests, errors, charged, inputTokens, outputTokens 
   return { requests, errors, charged, inputTokens, outputTokens };
 }
 
-/** The sums of rows that share a key. */
+/** Sums up rows by key. */
 export function sumBy<Row extends UsageCounts, Key>(
   rows: Iterable<Row>,
   keyOf: (row: Row) => Key,

@@ -3,9 +3,9 @@ import type { AccessEntry, AccessLog } from "./logger.ts";
 
 export interface AccessLogOptions {
   level: LogLevel;
-  /** Share of the requests that succeeded which get a line, from 0 to 1. */
+  /** Share of successful requests that are logged, from 0 to 1. */
   sampleRate: number;
-  /** Lines of requests that failed, at most; the rest is counted. */
+  /** Maximum number of lines for failed requests; the rest is counted. */
   failuresPerMinute: number;
   /** Milliseconds since 1970. */
   clock: () => number;
@@ -14,15 +14,15 @@ export interface AccessLogOptions {
   write?: (lines: string) => void;
 }
 
-/** From the least to the most severe; at the level `silent` nothing is written. */
+/** Levels from the least to the most severe. At the level `silent` nothing is written. */
 const LEVELS: readonly LogLevel[] = ["debug", "info", "warn", "error", "fatal"];
 const WINDOW_MS = 60_000;
-/** One organization that fails with one code takes at most this share of a minute's lines. */
+/** Maximum share of a minute's lines for one organization and one error code. */
 const SHARE_OF_ONE = 1 / 10;
 const FLUSH_MS = 100;
 const FLUSH_LINES = 256;
 
-/** Opens the access log of a process; what it has gathered is written before the process ends. */
+/** Opens the access log of a process. Gathered lines are written before the process exits. */
 export function openAccessLog(options: AccessLogOptions): AccessLog {
   const log = new BoundedAccessLog(options);
   process.once("exit", () => log.flush());
@@ -30,22 +30,22 @@ export function openAccessLog(options: AccessLogOptions): AccessLog {
 }
 
 /**
- * A log with one line a request, in the form of the other log's lines. Lines are gathered for a tenth of a second and
- * written together. Those of requests that failed are bounded for each minute, so that a flood of them cannot fill a disk;
- * what is left out is counted by code.
+ * Writes one line per request, in the format of the service's log. Lines are gathered for a tenth of a second and written
+ * together. Lines of failed requests are limited per minute, so that a flood of them cannot fill a disk; omitted lines are
+ * counted by error code.
  */
 export class BoundedAccessLog implements AccessLog {
   readonly #options: AccessLogOptions;
   readonly #levels: ReadonlySet<string>;
   readonly #write: (lines: string) => void;
-  /** Serialized when they are written: one after another they cost a fraction of what each costs between two requests. */
+  /** Serialized only when they are written: a batch costs a fraction of serializing each line during a request. */
   #lines: { level: LogLevel; timeMs: number; fields: object; msg: string }[] = [];
   #flushing: NodeJS.Timeout | undefined;
   #isWindowOpen = false;
-  /** Lines of failures in this minute. */
+  /** Lines of failed requests in this minute. */
   #failures = 0;
   readonly #failuresOf = new Map<string, number>();
-  readonly #leftOut = new Map<string, number>();
+  readonly #omitted = new Map<string, number>();
 
   constructor(options: AccessLogOptions) {
     this.#options = options;
@@ -60,13 +60,13 @@ export class BoundedAccessLog implements AccessLog {
     if (code === null && status < 400) {
       if (sampleRate >= 1 || random() < sampleRate) this.#gather("info", entry, "request");
     } else if (this.#admits(entry)) {
-      // A stream that fails has sent its status already.
+      // A failed stream has already sent a status below 400.
       const isRefused = status >= 400 && status < 500;
       this.#gather(isRefused ? "info" : "warn", entry, "request");
     }
   }
 
-  /** Writes what has been gathered. */
+  /** Writes the gathered lines. */
   flush(): void {
     clearTimeout(this.#flushing);
     this.#flushing = undefined;
@@ -99,7 +99,7 @@ export class BoundedAccessLog implements AccessLog {
       this.#failuresOf.set(key, ofOne + 1);
       return true;
     }
-    this.#leftOut.set(reason, (this.#leftOut.get(reason) ?? 0) + 1);
+    this.#omitted.set(reason, (this.#omitted.get(reason) ?? 0) + 1);
     return false;
   }
 
@@ -107,10 +107,10 @@ export class BoundedAccessLog implements AccessLog {
     this.#isWindowOpen = false;
     this.#failures = 0;
     this.#failuresOf.clear();
-    if (this.#leftOut.size === 0) return;
-    const counts = Object.fromEntries(this.#leftOut);
-    this.#leftOut.clear();
+    if (this.#omitted.size === 0) return;
+    const counts = Object.fromEntries(this.#omitted);
+    this.#omitted.clear();
     const fields = { counts, seconds: WINDOW_MS / 1000 };
-    this.#gather("warn", fields, "failed requests without a line of their own");
+    this.#gather("warn", fields, "failed requests that were not logged");
   }
 }

@@ -3,9 +3,9 @@ import type { Log } from "./logger.ts";
 
 export type LogLevel = "fatal" | "error" | "warn" | "info" | "debug" | "silent";
 
-/** Names under which secrets, or what people wrote to a model, could come into a line. */
+/** Field names that may hold secrets or prompts. */
 const SECRET_NAMES = ["authorization", "apiKey", "token", "messages", "password"];
-/** The last guard, over the written line: the service's own tokens and whatever followed a `Bearer`. */
+/** Tokens of the service and bearer credentials, removed from every written line as a last safeguard. */
 const TOKENS = /((?:sk-tg|tg-admin)-[0-9A-Za-z]{6})[0-9A-Za-z]+|([Bb]earer\s+)[\w\-.~+/]+=*/g;
 
 const WINDOW_MS = 60_000;
@@ -13,9 +13,9 @@ const SAME_LINES_MAX = 20;
 const MESSAGE_CHARACTERS_MAX = 500;
 
 /**
- * A log of JSON lines, by default to standard error. Each line is written before the call returns: the last one before a
- * crash counts most. Of warnings and errors with the same message the first 20 in a minute are written, the rest is
- * counted. The field `err` shows an error without its stack; `defect` shows where in the code it was thrown.
+ * Creates a log of JSON lines, by default to standard error. Each line is written before the call returns, so that a crash
+ * loses none. Of warnings and errors with the same message, the first 20 in a minute are written and the rest is counted.
+ * The field `err` shows an error without its stack; `defect` shows where in the code it was thrown.
  */
 export function createLog(level: LogLevel, write: (line: string) => void = writeToStandardError): Log {
   const logger = pino(
@@ -45,7 +45,7 @@ export function createLog(level: LogLevel, write: (line: string) => void = write
   };
 }
 
-/** Text without what follows the first characters of a token. */
+/** Replaces all but the first characters of each token in a text. */
 export function withoutTokens(text: string): string {
   return text.replace(TOKENS, "$1$2…");
 }
@@ -54,13 +54,13 @@ function writeToStandardError(line: string): void {
   process.stderr.write(line);
 }
 
-/** Bounds how often the same message is written in a minute. */
+/** Limits how often the same message is written in a minute. */
 class Repeats {
   readonly #counts = new Map<string, number>();
-  readonly #tell: (message: string, repeated: number) => void;
+  readonly #report: (message: string, repeated: number) => void;
 
-  constructor(tell: (message: string, repeated: number) => void) {
-    this.#tell = tell;
+  constructor(report: (message: string, repeated: number) => void) {
+    this.#report = report;
   }
 
   admits(message: string): boolean {
@@ -73,13 +73,13 @@ class Repeats {
   #endWindow(message: string): void {
     const repeated = (this.#counts.get(message) ?? 0) - SAME_LINES_MAX;
     this.#counts.delete(message);
-    if (repeated > 0) this.#tell(message, repeated);
+    if (repeated > 0) this.#report(message, repeated);
   }
 }
 
 /**
- * Fields of an error that a line shows: not its other properties, which may hold anything. Messages of parsers quote what they
- * read, so those of a SyntaxError are left out.
+ * Returns the error's loggable fields. Other properties may contain anything and are omitted. Messages of a SyntaxError are
+ * omitted because parsers quote their input.
  */
 function errorFacts(error: unknown, withFrames: boolean): object {
   if (!(error instanceof Error)) return { message: shortened(String(error)) };
@@ -97,7 +97,7 @@ function shortened(text: string): string {
   return text.length > MESSAGE_CHARACTERS_MAX ? `${text.slice(0, MESSAGE_CHARACTERS_MAX)}…` : text;
 }
 
-/** The positions in the code alone: a stack begins with the message, which may quote a request. */
+/** Extracts the code positions of a stack, without its message, which may quote a request. */
 function framesOf(stack: string | undefined, message: string): string[] {
   const text = stack ?? "";
   const frames = text.slice(text.includes(message) ? text.indexOf(message) + message.length : 0).split("\n");

@@ -1,20 +1,20 @@
-import type { Log, OutageLog } from "./logger.ts";
+import type { Log } from "./logger.ts";
 
 const EVERY_MS = 60_000;
-/** A success ends an outage only when no failure follows for this long: one that comes and goes is one outage. */
+/** A success ends an outage only if no failure follows for this long, so that an intermittent failure is one outage. */
 const QUIET_MS = 2_000;
 
 export interface OutageOptions {
   log: Log;
   level: "warn" | "error";
-  /** The lines: when it begins, once a minute while failures come, and when it is over. */
+  /** Messages for the beginning, for each further minute with failures, and for the end. */
   texts: { begins: string; lasts: string; ends: string };
   /** Milliseconds since 1970. */
   clock: () => number;
 }
 
-/** Reports a failure that repeats in a few lines, however many requests meet it. */
-export class Outage implements OutageLog {
+/** Logs a repeating failure: one line when it begins, one a minute with a count, and one when it is over. */
+export class Outage {
   readonly #options: OutageOptions;
   #sinceMs: number | undefined;
   #count = 0;
@@ -35,7 +35,7 @@ export class Outage implements OutageLog {
     if (this.#sinceMs !== undefined) return;
     this.#sinceMs = clock();
     log[level](fields, texts.begins);
-    this.#everyMinute = setInterval(() => this.#tellMinute(), EVERY_MS).unref();
+    this.#everyMinute = setInterval(() => this.#logMinute(), EVERY_MS).unref();
   }
 
   succeeded(): void {
@@ -44,7 +44,7 @@ export class Outage implements OutageLog {
     this.#ending = setTimeout(() => this.#end(durationMs), QUIET_MS).unref();
   }
 
-  #tellMinute(): void {
+  #logMinute(): void {
     const failures = this.#countLastMinute;
     this.#countLastMinute = 0;
     const { log, level, texts } = this.#options;

@@ -154,7 +154,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
       // What has been logged comes a moment later.
       const told = (text: string) => service.output().split(text).length - 1;
       await expect.poll(() => told("the spool is empty")).toBe(1);
-      expect(told("they go to the spool")).toBe(1);
+      expect(told("settlements go to the spool")).toBe(1);
     } finally {
       await proxy.comeBack().catch(() => {});
       await service.end();
