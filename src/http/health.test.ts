@@ -3,7 +3,7 @@ import { expect, test, vi } from "vitest";
 import { StoreUnavailableError } from "../errors.ts";
 import { serveHealth } from "./health.ts";
 
-test("/readyz asks the store once for all who ask at once, and again later", async () => {
+test("/readyz checks the store once for concurrent requests, and again later.", async () => {
   const server = fastify();
   let asked = 0;
   const ping = async () => {
