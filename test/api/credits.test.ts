@@ -82,7 +82,7 @@ async function running(organization: Organization, maxTokens: number, token = or
   };
 }
 
-test("402 tells how many tokens are affordable; a request for so many is admitted", async () => {
+test("402 has the number of affordable tokens, and a request for that number is admitted.", async () => {
   const organization = await makeOrganization(service, "45.5");
   const refused = await complete(organization.token, "quick", 46);
   expect(refused.status).toBe(402);
@@ -93,7 +93,7 @@ test("402 tells how many tokens are affordable; a request for so many is admitte
   expect((await complete(organization.token, "quick", 45)).status).toBe(200);
 });
 
-test("429 tells that running requests hold the credits, which are enough once those have ended", async () => {
+test("429 is the answer while running requests hold the credits, and a later request is admitted.", async () => {
   const organization = await makeOrganization(service, "100");
   const leave = await running(organization, 80);
   const busy = await complete(organization.token, "quick", 50);
@@ -104,7 +104,7 @@ test("429 tells that running requests hold the credits, which are enough once th
   expect((await complete(organization.token, "quick", 50)).status).toBe(200);
 });
 
-test("a token's cap admits nothing beyond it: 429 while its requests run, 402 when it is used up", async () => {
+test("Requests beyond a token's cap get 429 while others run, and 402 when the cap is spent.", async () => {
   const organization = await makeOrganization(service, "1000");
   const { token } = await makeToken(service, organization.id, ["--cap", "100"]);
   const leave = await running(organization, 80, token);
@@ -124,7 +124,7 @@ test("a token's cap admits nothing beyond it: 429 while its requests run, 402 wh
   expect((await complete(token, "quick", 59)).status).toBe(200);
 });
 
-test("100 requests at once on a token's cap for 10: none more is admitted than the cap pays for", async () => {
+test("Of 100 concurrent requests on a cap for 10, only those that the cap covers are admitted.", async () => {
   const organization = await makeOrganization(service, "100000");
   const { token, tokenId } = await makeToken(service, organization.id, ["--cap", "405"]);
   const answers = await Promise.all(Array.from({ length: 100 }, () => complete(token, "quick", 40)));
@@ -143,7 +143,7 @@ test("100 requests at once on a token's cap for 10: none more is admitted than t
   expect(used).toBeLessThanOrEqual(405);
 });
 
-test("creditsTotal and creditsAvailable at every moment: grants, holds, charges, lapses, revocations and credits", async () => {
+test("creditsTotal and creditsAvailable are right after grants, holds, charges, expiry, revocations and credits.", async () => {
   const organization = await makeOrganization(service, "100");
   const credits = (verb: string, ...words: string[]) =>
     service.tollgate<{ id: string; creditsTotal: number }>("credits", verb, "--org", organization.id, ...words);
@@ -175,7 +175,7 @@ test("creditsTotal and creditsAvailable at every moment: grants, holds, charges,
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
 });
 
-test("a month's allowance is granted at once, and while the service runs", async () => {
+test("An allowance is granted at once, and each month while the service runs.", async () => {
   const organization = await makeOrganization(service, "0");
   await service.tollgate("credits", "allowance", "create", "25", "--org", organization.id);
   expect(await usageOf(organization)).toEqual([25, 25, 0, 0]);

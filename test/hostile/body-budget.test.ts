@@ -31,7 +31,7 @@ const complete = (token: string, bytes: number) =>
     body: bodyOf(bytes),
   });
 
-test("bodies above the budget are refused with 503 while they are held, and other organizations are served", async () => {
+test("Bodies above the budget are rejected with 503, and other organizations are served.", async () => {
   const unfinished = dial(service.url);
   const head = [
     `POST ${COMPLETIONS} HTTP/1.1`,

@@ -108,8 +108,8 @@ async function untilSeen(model: string, count: number): Promise<void> {
   while (seen(model).length < count) await sleep(5);
 }
 
-describe("a client that leaves", () => {
-  test("before its request is complete: no upstream is called, and nothing charged", async () => {
+describe("A client that disconnects", () => {
+  test("A client that disconnects before its request is complete causes no upstream call and no charge.", async () => {
     const organization = await makeOrganization(service, "1000");
     const before = upstream.requests.length;
     const whole = text(organization, { model: "quick" });
@@ -125,7 +125,7 @@ describe("a client that leaves", () => {
     expect(service.output()).not.toContain('"level":"error"');
   });
 
-  test("unstreamed, before the answer: pays the input and an estimate within the hold, and the upstream is cut off within 500 ms", async () => {
+  test("A client that disconnects before an answer that is not streamed pays the input and an estimate within the hold, and the upstream call ends within 500 ms.", async () => {
     const organization = await makeOrganization(service, "1000");
     const before = seen("mute").length;
     const socket = dial(service.url);
@@ -137,7 +137,7 @@ describe("a client that leaves", () => {
     expect(creditsUsed).toBeLessThanOrEqual(100 + inputCost);
   });
 
-  test("right after the usage: pays what was reported, once", async () => {
+  test("A client that disconnects right after the usage pays the reported usage once.", async () => {
     const organization = await makeOrganization(service, "1000");
     const before = seen("lingering").length;
     const socket = dial(service.url);
@@ -151,7 +151,7 @@ describe("a client that leaves", () => {
     expect(await settled(organization)).toMatchObject({ creditsUsed: usageCost });
   });
 
-  test("at once, a hundred times: each is charged nothing, or the input", async () => {
+  test("A hundred clients that disconnect at once pay nothing or the input.", async () => {
     const organization = await makeOrganization(service, "20000");
     const before = seen("mute").length;
     for (let count = 0; count < 100; count += 1) {
@@ -175,7 +175,7 @@ describe("a client that leaves", () => {
     expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
   });
 
-  test("with requests in line behind the one that runs: none runs on", async () => {
+  test("The pipelined requests of a disconnected client do not continue.", async () => {
     const organization = await makeOrganization(service, "1000");
     const before = seen("mute").length;
     const socket = dial(service.url);
@@ -186,7 +186,7 @@ describe("a client that leaves", () => {
     expect((await settled(organization)).creditsUsed).toBeLessThan(1);
   });
 
-  test("by closing its half of the connection: no leaving client says more", async () => {
+  test("A client that closes its half of the connection counts as disconnected.", async () => {
     const organization = await makeOrganization(service, "1000");
     const before = seen("mute").length;
     const socket = dial(service.url);
@@ -196,7 +196,7 @@ describe("a client that leaves", () => {
     await settled(organization);
   });
 
-  test("two hundred times without a word: others are served", async () => {
+  test("Two hundred clients that disconnect without a request do not affect others.", async () => {
     const organization = await makeOrganization(service, "1000");
     const sockets = await Promise.all(
       Array.from({ length: 200 }, async () => {
@@ -215,7 +215,7 @@ describe("a client that leaves", () => {
   });
 });
 
-test("what follows a running stream and is no HTTP is not answered into it", async () => {
+test("Invalid HTTP after the request of a running stream is not answered within the stream.", async () => {
   const organization = await makeOrganization(service, "1000");
   const socket = dial(service.url);
   let received = "";
@@ -233,7 +233,7 @@ test("what follows a running stream and is no HTTP is not answered into it", asy
   expect((await settled(organization)).creditsUsed).toBeGreaterThan(0);
 });
 
-test("a client that reads nothing of a flood: its upstream is paused, others are served, and its leaving ends it", async () => {
+test("If a client does not read a long stream, its upstream is paused, others are served, and its disconnect ends the request.", async () => {
   const organization = await makeOrganization(service, "1000");
   const before = seen("flood").length;
   const socket = dial(service.url).pause();
@@ -263,7 +263,7 @@ test("a client that reads nothing of a flood: its upstream is paused, others are
   expect(await settled(organization)).toMatchObject({ creditsUsed: answered * usageCost });
 });
 
-test("headers that dribble in from 300 sockets: all are cut off, and others are served meanwhile", async () => {
+test("300 connections with slowly arriving headers are closed, and others are served meanwhile.", async () => {
   const organization = await makeOrganization(service, "1000");
   const beganAtMs = Date.now();
   const ends = Array.from({ length: 300 }, async (_, index) => {

@@ -180,7 +180,7 @@ const bodies = fc.oneof(
   },
 );
 
-test("2,000 odd bodies: an answer or the error envelope, never a 5xx, and charged what the answers say", async () => {
+test("2,000 generated bodies get a response or the error envelope, never a 5xx, and the charges match the responses.", async () => {
   const before = await creditsUsed();
   let charged = 0;
   const statuses = new Map<number, number>();
@@ -211,7 +211,7 @@ const schema = (text: string) =>
   bodyWith(`,"response_format":{"type":"json_schema","json_schema":{"name":"f","schema":${text}}}`);
 const list = (from: number, count: number) => JSON.stringify(Array.from({ length: count }, (_, index) => from + index));
 
-describe("one odd body", () => {
+describe("Unusual bodies", () => {
   const cases: [name: string, body: () => string | Uint8Array, status: number, code?: string][] = [
     ["empty", () => "", 400, "invalid_json"],
     ["a byte order mark", () => `\ufeff${bodyWith("")}`, 400, "invalid_json"],
@@ -295,7 +295,7 @@ describe("one odd body", () => {
     expect(await creditsUsed()).toBe(before + cost);
   });
 
-  test("which of two equal keys counts is the last, for all alike", async () => {
+  test("The last of two equal keys counts everywhere.", async () => {
     const answer = await post(`{"max_tokens":9999,${bodyWith(',"max_tokens":1').slice(1)}`);
     expect(answer.status).toBe(200);
   });
@@ -306,25 +306,25 @@ describe("one odd body", () => {
     ["a content type that is none", { "content-type": ";;;" }],
     ["gzip", { "content-encoding": "gzip" }],
     ["a chain of encodings", { "content-encoding": "identity, br" }],
-  ])("%s: 415", async (_name, headers) => {
+  ])("A body with %s is rejected with 415.", async (_name, headers) => {
     const answer = await post(bodyWith(""), headers);
     expect(expectEnvelope(answer.status, await answer.text())).toBe("unsupported_media_type");
   });
 });
 
-describe("a body that is too large", () => {
+describe("Bodies that are too large", () => {
   test.each([
     [21, false],
     [21, true],
     [100, false],
     [100, true],
-  ])("%i MiB, chunked: %s", async (mebibytes, isChunked) => {
+  ])("A body of %i MiB is rejected, chunked: %s.", async (mebibytes, isChunked) => {
     const headers: Record<string, string> = isChunked ? {} : { "content-length": String(mebibytes * MEBIBYTE) };
     const answered = upload(`Bearer ${organization.token}`, headers, mebibytes);
     expect(expectEnvelope(...(await answered))).toBe("body_too_large");
   });
 
-  test("from nobody, or to nowhere: refused before it is read", async () => {
+  test("A body without authentication or to an unknown path is rejected before it is read.", async () => {
     expect(expectEnvelope(...(await upload("Bearer none", {}, 100)))).toBe("invalid_token");
     expect(expectEnvelope(...(await upload("Bearer none", {}, 100, "/v1/nowhere")))).toBe("not_found");
   });
@@ -358,7 +358,7 @@ function upload(authorization: string, headers: Record<string, string>, mebibyte
   });
 }
 
-test("after all of this the service is ready, and has found no defect of its own", async () => {
+test("Afterwards the service is ready, and has logged no defect.", async () => {
   expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
   expect(service.output()).not.toMatch(/"level":"(error|fatal)"/);
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
