@@ -19,7 +19,7 @@ const PUBLIC = [
   "https://internal.example.com/",
 ];
 
-/** Each leads, or may lead, to what is not on the public internet. */
+/** Addresses that are not, or may not be, on the public internet. */
 const PRIVATE = [
   // Loopback, private, link-local and shared addresses.
   "https://127.0.0.1/",
@@ -43,7 +43,7 @@ const PRIVATE = [
   "https://198.51.100.1/",
   "https://203.0.113.1/",
   "https://192.88.99.1/",
-  // Other ways to write them.
+  // Other notations.
   "https://2130706433/",
   "https://0x7f000001/",
   "https://0x7F.0.0.1/",

@@ -5,7 +5,7 @@ import { ApiError, StoreUnavailableError } from "../errors.ts";
 import type { TokenWithOrganization } from "../stores/store.ts";
 import { Authenticator } from "./authenticator.ts";
 
-/** A store of one token that counts look-ups and answers when it is told to. */
+/** A store with one token that counts lookups. */
 function setUp(changes: Partial<TokenWithOrganization> = {}) {
   const { token, hash, prefix } = makeToken(randomBytes);
   const row: TokenWithOrganization = {

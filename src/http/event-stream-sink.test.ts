@@ -5,9 +5,9 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { closeWhenUnread } from "./connection.ts";
 import { EventStreamSink } from "./event-stream-sink.ts";
 
-/** For what is cut off. */
+/** For clients that are disconnected. */
 const SLOW_CLIENT_MS = 200;
-/** For what is not: a busy machine may keep this process waiting for longer than that. */
+/** For clients that are not disconnected, also on a busy machine. */
 const LONG_MS = 1_500;
 const MEBIBYTE = 1024 * 1024;
 const HEAD = { id: "chatcmpl-a", created: 1, model: "m", organizationId: "org_a", headers: {} };
@@ -19,7 +19,7 @@ afterEach(() => {
   for (const close of closings.splice(0)) close();
 });
 
-/** A response to a real client, whose socket reads nothing until it is told to. */
+/** Returns the response to a real client, whose socket is paused. */
 async function respond(request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n") {
   const responses: ServerResponse[] = [];
   const server = createServer((_request, response) => responses.push(response));
@@ -51,7 +51,7 @@ function sinkOn(response: ServerResponse, slowClientMs = SLOW_CLIENT_MS) {
   return { sink, stalls: () => stalls };
 }
 
-/** Pushes until the client does not keep up, and gives the promise of that push with what was pushed. */
+/** Pushes until the client does not keep up. Returns the promise of the last push and the pushed text. */
 function fill(sink: EventStreamSink): { drained: Promise<void>; bytes: number } {
   for (let bytes = PIECE[0]?.delta.content.length ?? 0; ; bytes += 16 * 1024) {
     const drained = sink.push(PIECE);
@@ -152,7 +152,7 @@ test.each(["1.0", "1.1"])("Every text arrives unchanged, whatever is written wit
   const { socket, response } = await respond(`GET / HTTP/${version}\r\nHost: x\r\nConnection: close\r\n\r\n`);
   const { sink } = sinkOn(response);
   sink.open(HEAD);
-  // Some go out together, some alone.
+  // Some are sent together, some alone.
   for (const [index, content] of texts.entries()) {
     sink.push([{ delta: { content } }]);
     if (index % 2 === 0) await sleep(5);
@@ -171,7 +171,7 @@ test.each(["1.0", "1.1"])("Every text arrives unchanged, whatever is written wit
   expect(contents).toEqual(texts);
 });
 
-/** What follows the headers; where it comes in chunks, each has to be as long as it says (RFC 9112, section 7.1). */
+/** Returns the body of a response and checks the lengths of its chunks (RFC 9112, section 7.1). */
 function bodyOf(answer: Buffer, version: string): string {
   let rest = answer.subarray(answer.indexOf("\r\n\r\n") + 4);
   if (version === "1.0") return rest.toString();
@@ -192,7 +192,7 @@ describe("The last content of an answer", () => {
   test("The last content is sent with the end of the answer, in one write.", async () => {
     const { socket, response } = await respond();
     const write = vi.spyOn(response, "write");
-    // On a busy machine the end may come later than it is waited for.
+    // On a busy machine the end may come after the wait.
     vi.useFakeTimers({ toFake: ["setTimeout"] });
     const { sink } = sinkOn(response);
     sink.open(HEAD);

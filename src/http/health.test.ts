@@ -11,7 +11,7 @@ test("/readyz checks the store once for concurrent requests, and again later.", 
     if (asked > 1) throw new StoreUnavailableError("gone");
   };
   serveHealth(server, { ping, standing: async () => ({ spool: { entries: 0 }, quarantine: { entries: 0 } }) });
-  // However long a busy machine takes for all of them, they ask at one moment.
+  // With fake timers, all requests count as concurrent even on a busy machine.
   vi.useFakeTimers({ toFake: ["setTimeout"] });
   const statusOf = async () => (await server.inject("/readyz")).statusCode;
   const statuses = await Promise.all(Array.from({ length: 50 }, statusOf));

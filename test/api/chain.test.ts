@@ -3,7 +3,7 @@ import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 
-/** Prices of three digits after the point, so that a rounding in the wrong place shows. */
+/** Prices with three decimals, so that a wrong rounding shows. */
 const PRICE = { input: 1.251, cachedInput: 0.127, output: 10.003 };
 const usage = { prompt_tokens: 237, completion_tokens: 89, total_tokens: 326 };
 

@@ -14,7 +14,7 @@ import {
   startService,
 } from "../support/service.ts";
 
-/** Enough for what each client asks, few enough to be used up. */
+/** Enough for each client, and few enough to be exhausted. */
 const REQUESTS_A_MINUTE = 25;
 const PROMPT = "Hello there, wide world";
 
@@ -32,7 +32,7 @@ afterAll(async () => {
   await service?.end();
 });
 
-/** A client as its users build it: only the base URL and the token are ours. */
+/** A client with only the base URL and the token changed. */
 interface Client {
   complete(token: string, model: string, prompt: string, options?: { temperature?: number }): Promise<string>;
   stream(
@@ -40,7 +40,7 @@ interface Client {
     model: string,
     prompt: string,
   ): Promise<{ text: string; pieces: number; promptTokens?: number }>;
-  /** Status and code as they stand on the client's own error object. */
+  /** Status and code of the client's own error object. */
   errorOf(error: unknown): { status?: number; code?: string | null };
 }
 

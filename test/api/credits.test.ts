@@ -10,7 +10,7 @@ import {
 } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
 
-/** A credit an output token; the input is as good as free. */
+/** An output token costs one credit, the input almost nothing. */
 const PRICE = { input: 0.000001, output: 1_000_000 };
 const usage = { prompt_tokens: 10, completion_tokens: 40, total_tokens: 50 };
 
@@ -43,7 +43,7 @@ const complete = (token: string, model: string, maxTokens: number, options: Requ
     { model, messages: [{ role: "user", content: "go" }], max_tokens: maxTokens, stream: model === "mute" },
     options,
   );
-/** Long enough for a few requests on a busy machine, and not for a command. */
+/** Long enough for a few requests on a busy machine, but not for a command. */
 const SOON_MS = 6_000;
 async function book(organization: Organization, what: string, terms: object): Promise<void> {
   const { status } = await operator(service).call("POST", `/organizations/${organization.id}/${what}`, terms);
@@ -57,7 +57,7 @@ interface Usage {
   creditsUsed: number;
   creditsHeld: number;
 }
-/** Whole credits: the input costs less than a thousandth. */
+/** Rounds to whole credits: the input costs less than a thousandth. */
 async function usageOf(organization: Organization) {
   const report = (await (await send(service, "/v1/usage", organization.token)).json()) as Usage;
   const { creditsTotal, creditsAvailable, creditsUsed, creditsHeld } = report;
@@ -65,8 +65,8 @@ async function usageOf(organization: Organization) {
 }
 
 /**
- * Begins a request that runs until it is told to leave, and waits until its credits are held. It is streamed, so that its
- * client sees that there was no output to pay for.
+ * Begins a request that runs until its client disconnects, and waits until its credits are held. It is streamed, so that
+ * the client sees that there was no output to charge.
  */
 async function running(organization: Organization, maxTokens: number, token = organization.token) {
   const leaving = new AbortController();
@@ -111,7 +111,7 @@ test("Requests beyond a token's cap get 429 while others run, and 402 when the c
   const busy = await complete(token, "quick", 50);
   expect(busy.status).toBe(429);
   expect(await errorOf(busy)).toMatchObject({ code: "credits_held", message: expect.stringMatching(/token's cap/) });
-  // The organization's other tokens are not concerned.
+  // The organization's other tokens are not affected.
   expect((await complete(organization.token, "quick", 50)).status).toBe(200);
   await leave();
   expect((await complete(token, "quick", 50)).status).toBe(200);
@@ -148,7 +148,7 @@ test("creditsTotal and creditsAvailable are right after grants, holds, charges, 
   const credits = (verb: string, ...words: string[]) =>
     service.tollgate<{ id: string; creditsTotal: number }>("credits", verb, "--org", organization.id, ...words);
   expect(await usageOf(organization)).toEqual([100, 100, 0, 0]);
-  // Used first, for it lapses; only of what is not held at that moment something lapses.
+  // The expiring grant is spent first. Only credits that are not held expire.
   const lapsesAtMs = Date.now() + SOON_MS;
   await book(organization, "grants", { amount: 50, expires_at: new Date(lapsesAtMs).toISOString() });
   expect(await usageOf(organization)).toEqual([150, 150, 0, 0]);
@@ -156,7 +156,7 @@ test("creditsTotal and creditsAvailable are right after grants, holds, charges, 
   expect(await usageOf(organization)).toEqual([150, 120, 0, 30]);
   while (Date.now() <= lapsesAtMs) await new Promise((resolve) => setTimeout(resolve, 50));
   expect(await usageOf(organization)).toEqual([130, 100, 0, 30]);
-  // What the hold gives back of a grant that has lapsed has lapsed too.
+  // Credits that the hold returns to an expired grant expire too.
   await leave();
   expect(await usageOf(organization)).toEqual([100, 100, 0, 0]);
 

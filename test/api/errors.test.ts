@@ -18,14 +18,14 @@ import { answering, sendJson, startUpstream, type Upstream } from "../support/up
 const COMPLETIONS = "/v1/chat/completions";
 const messages = [{ role: "user", content: "hello" }];
 const price = { input: 1_000_000, output: 1_000_000 };
-/** Of the organization that the tests of that limit use, each with a token of its own. */
+/** Limit of the organization of the rate limit tests, each of which uses its own token. */
 const REQUESTS_A_MINUTE = 60;
 
 let upstream: Upstream;
 let service: RunningService;
 let rich: Organization;
 let poor: Organization;
-/** Its requests a minute are few, and used up by the tests of that limit. */
+/** Has a low limit of requests per minute, which the rate limit tests exhaust. */
 let hasty: Organization;
 
 beforeAll(async () => {
@@ -84,11 +84,11 @@ afterAll(async () => {
 const ask = (fields: object, token: string | null = rich.token, options?: RequestInit) =>
   send(service, COMPLETIONS, token, { model: "ok", messages, max_tokens: 10, ...fields }, options);
 
-/** Asks the admin API, unless it says otherwise with the admin token. */
+/** Calls the admin API, by default with the admin token. */
 const administer = (method: string, path: string, body: object, headers: object = operator(service).headers) =>
   send(service, `/admin/v1${path}`, null, body, { method, headers: { ...headers } });
 
-/** How each row of the catalog is met by a caller. A code without a case does not compile. */
+/** A request for each row of the catalog. A code without a case does not compile. */
 const cases: Record<ErrorCode, () => Promise<Response>> = {
   invalid_json: () => send(service, COMPLETIONS, rich.token, "{broken"),
   unknown_parameter: async () => administer("POST", "/organizations", { name: "x", nmae: "y" }),
@@ -198,7 +198,7 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
   upstream_unavailable: () => ask({ model: "down" }),
   overloaded: () => ask({ model: "busy" }),
   upstream_timeout: () => ask({ model: "silent" }),
-  // No caller can bring these about from outside, so they are met on a server whose parts fail.
+  // Callers cannot cause these, so they are tested with a server whose parts fail.
   internal_error: () => createTestServer({ catalogFails: true }),
   store_unavailable: () => createTestServer({ storeFails: true }),
 };

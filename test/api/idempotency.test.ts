@@ -16,7 +16,7 @@ import {
 import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
 const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
-/** Only output has a price: a token is a credit. */
+/** An output token costs one credit, the input nothing. */
 const COST = 5;
 const messages = [{ role: "user", content: "go" }];
 const tool = { type: "function", function: { name: "look", parameters: { type: "object" } } };
@@ -24,7 +24,7 @@ const call = { id: "call_1", type: "function", function: { name: "look", argumen
 const LONG = 2_000_000;
 
 let upstream: Upstream;
-/** The next answers of "gated" wait for it. */
+/** The next answers of "gated" wait for this promise. */
 let gate = Promise.withResolvers<void>();
 
 beforeAll(async () => {
@@ -98,7 +98,7 @@ interface Told {
   logprobs: unknown;
   usage: unknown;
 }
-/** What an answer says, streamed or not, however it is cut into pieces. */
+/** Returns the content of a response, streamed or not. */
 async function told(answer: Response): Promise<Told> {
   expect(answer.status).toBe(200);
   if (!answer.headers.get("content-type")?.includes("event-stream")) {

@@ -5,7 +5,7 @@ import { operator } from "../support/admin.ts";
 import { makeOrganization, makeToken, type RunningService, send, startService } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
 
-/** A credit an output token; the input is as good as free. */
+/** An output token costs one credit, the input almost nothing. */
 const PRICE = { input: 0.000001, output: 1_000_000 };
 const usage = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 };
 const MODELS = [
@@ -24,7 +24,7 @@ interface Asker {
   ask(fields: Record<string, unknown>, token?: string): Promise<Response>;
 }
 
-/** A service with the setting, and an organization with plenty of credits. */
+/** Starts a service with the setting and an organization with many credits. */
 async function serve(maxTokens?: number | "model"): Promise<Asker> {
   const service = await startService({
     config: {

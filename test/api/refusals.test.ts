@@ -148,7 +148,7 @@ test("Rejected requests of a known organization are listed only for the operator
   const detail = await admin.call("GET", `/requests/${refused[0]?.id}`);
   expect(detail.body).toMatchObject({ status: "refused", prices: null, charged: 0, attempts: [] });
   expect(await list(admin, `organization_id=${poor.id}&status=failed`)).toEqual([]);
-  // Nothing was refused of those that came as far as a hold.
+  // Requests with a hold are not listed as refused.
   expect(
     (await list(admin, `organization_id=${other.id}`)).filter(({ failure }) => failure === "upstream_error"),
   ).toMatchObject([{ status: "failed", refusal: null }]);

@@ -28,7 +28,7 @@ interface Sent {
   tool_calls?: { id: string; type: string; function: { name: string; arguments: string } }[];
 }
 
-/** How an upstream names two calls: what stands beside their function, by their place. */
+/** Fields of two tool calls in addition to their function, by index. */
 const NAMINGS: Record<string, (place: number) => object> = {
   "empty-ids": (index) => ({ index, id: "", type: "function" }),
   "null-ids": (index) => ({ index, id: null }),
@@ -38,7 +38,7 @@ const NAMINGS: Record<string, (place: number) => object> = {
   "equal-ids": (index) => ({ index, id: "call_same", type: "function" }),
 };
 
-/** Calls the tool for both cities, streamed in pieces; once the results came, says them. */
+/** Calls the tool for both cities, streamed in pieces, and then answers with the results. */
 function calling(naming: (place: number) => object): Behaviour {
   return ({ body, response }) => {
     const results = (body.messages as Sent[]).filter(({ role }) => role === "tool").map(({ content }) => content);
@@ -147,7 +147,7 @@ const weatherIn = ({ city }: { city: string }) => `${city} is sunny`;
 const ANSWER = "Bern is sunny and Chur is sunny";
 const asOpenAi = () => new OpenAI({ apiKey: token, baseURL: service.baseUrl, maxRetries: 0 });
 
-/** The conversation that reached the upstream last brings back both calls, each with a result of its own. */
+/** Expects that the last upstream request contains both calls, each with its own result. */
 function expectSentBack(): void {
   const messages = upstream.requests.at(-1)?.body.messages as Sent[];
   const calls = messages.flatMap((message) => message.tool_calls ?? []);

@@ -8,19 +8,19 @@ import { answering, startUpstream, type Upstream } from "../support/upstream.ts"
 import { expectEnvelope } from "./envelope.ts";
 import { answersIn, closeOf, dial } from "./raw-http.ts";
 
-/** A credit a token of output; the input costs a thousandth of it. */
+/** An output token costs one credit, an input token a thousandth of it. */
 const PRICE = { input: 1_000, output: 1_000_000 };
 const FREE = { input: 0, output: 0 };
 const usage = { prompt_tokens: 250, completion_tokens: 7, total_tokens: 257 };
 const usageCost = 7.25;
-/** Of the one message that all of them send. */
+/** Input tokens of the message that all requests send. */
 const inputCost = 0.008;
 const CUT_OFF_WITHIN_MS = 500;
 const HEADERS_CUT_WITHIN_MS = 20_000;
 
 let upstream: Upstream;
 let service: RunningService;
-/** Bytes that the flood has handed to its socket. */
+/** Bytes that the long stream has written to its socket. */
 let flooded = 0;
 
 beforeAll(async () => {
@@ -79,7 +79,7 @@ function drainedOrClosed(response: ServerResponse): Promise<void> {
   });
 }
 
-/** The books once nothing is held any more. */
+/** Returns the credits once nothing is held. */
 async function settled(organization: Organization): Promise<Books> {
   for (;;) {
     const books = (await (await send(service, "/v1/usage", organization.token)).json()) as Books;
@@ -101,7 +101,7 @@ const text = (organization: Organization, fields: object) => {
   ].join("\r\n");
 };
 
-/** The requests for a model that have reached the upstream. */
+/** Returns the upstream requests for a model. */
 const seen = (model: string) => upstream.requests.filter((request) => request.body.model === model);
 
 async function untilSeen(model: string, count: number): Promise<void> {
@@ -159,7 +159,7 @@ describe("A client that disconnects", () => {
       await once(socket, "connect");
       const seenBefore = seen("mute").length;
       socket.write(text(organization, { model: "mute", stream: true }));
-      // How far the others come is for the machine to say: a busy one may call no upstream for any of them.
+      // On a busy machine none of the others may reach the upstream.
       if (count % 10 === 0) await untilSeen("mute", seenBefore + 1);
       else await sleep(count % 10);
       socket.destroy();
@@ -248,7 +248,7 @@ test("If a client does not read a long stream, its upstream is paused, others ar
     expect(answer.status).toBe(200);
     answered += 1;
   };
-  // The buffers of four sockets between them fill up; then nothing moves any more, though everything has its turn.
+  // The buffers of four sockets fill up, and then the transfer stops.
   for (let last = -1; flooded !== last; ) {
     last = flooded;
     for (let count = 0; count < 10; count += 1) await serveOthers();
@@ -270,7 +270,7 @@ test("300 connections with slowly arriving headers are closed, and others are se
     const socket = dial(service.url);
     const pieces: Buffer[] = [];
     socket.on("data", (data: Buffer) => pieces.push(data));
-    // A third of them says nothing at all.
+    // A third of them sends nothing.
     if (index % 3 > 0) socket.write("GET /v1/models HTTP/1.1\r\nHost: x\r\n");
     const dribbling = setInterval(() => index % 3 > 0 && socket.write("x-a: b\r\n"), 500);
     await closeOf(socket);
@@ -295,7 +295,7 @@ test("300 connections with slowly arriving headers are closed, and others are se
   }
   expect(served).toBeGreaterThan(2);
   for (const { ms, answer } of await all) {
-    // What a busy machine takes for an answer, it takes for a look at the others as well.
+    // On a busy machine, this request takes as long as the others.
     expect(ms).toBeLessThan(HEADERS_CUT_WITHIN_MS + slowestMs);
     if (answer !== undefined) expectEnvelope(answer.status, answer.body, 408);
   }

@@ -12,7 +12,7 @@ import {
 import { expectEnvelope } from "./envelope.ts";
 
 const COMPLETIONS = "/v1/chat/completions";
-/** Twenty bodies a run. */
+/** Twenty bodies per run. */
 const RUNS = 100;
 const HANG_MS = 120_000;
 const MEBIBYTE = 1024 * 1024;
@@ -44,7 +44,7 @@ const post = (body: string | Uint8Array, headers: Record<string, string> = {}) =
     signal: AbortSignal.timeout(HANG_MS),
   });
 
-/** What an answer has cost, in micro-credits; fails where it is neither an answer nor an error of the caller. */
+/** Returns the charge of a response in micro-credits. Fails if it is neither a completion nor a 4xx. */
 async function costOf(answer: Response): Promise<number> {
   const text = await answer.text();
   if (answer.status !== 200) {
@@ -64,7 +64,7 @@ async function costOf(answer: Response): Promise<number> {
   return Math.round(usage.cost * 1e6);
 }
 
-/** Numbers that no JavaScript value writes out to; marked, and unmarked in the text. */
+/** Numbers that JavaScript values cannot produce; marked, and unmarked in the text. */
 const literal = (text: string) => `@@${text}@@`;
 const unmarked = (text: string) => text.replaceAll(/"@@(.*?)@@"/g, "$1");
 const nested = (depth: number, open: string, close: string) => literal(open.repeat(depth) + close.repeat(depth));
@@ -197,7 +197,7 @@ test("2,000 generated bodies get a response or the error envelope, never a 5xx, 
     { numRuns: RUNS },
   );
   expect(await creditsUsed()).toBe(before + charged);
-  // What is never answered would show nothing; a twelfth of them is, give or take a hundredth.
+  // Enough of the requests must succeed for the test to mean something.
   expect(statuses.get(200)).toBeGreaterThan(20);
   expect(statuses.get(400)).toBeGreaterThan(100);
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
@@ -330,7 +330,7 @@ describe("Bodies that are too large", () => {
   });
 });
 
-/** Sends that much of a body, or what is taken of it, and gives the answer's status and text. */
+/** Sends a body of this size, as far as it is accepted. Returns the status and text of the response. */
 function upload(authorization: string, headers: Record<string, string>, mebibytes: number, path = COMPLETIONS) {
   return new Promise<[number, string]>((resolve, reject) => {
     const outgoing = httpRequest(`${service.url}${path}`, {

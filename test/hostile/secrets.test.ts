@@ -16,7 +16,7 @@ import { expectEnvelope } from "./envelope.ts";
 import { dial, exchangeRaw } from "./raw-http.ts";
 
 const COMPLETIONS = "/v1/chat/completions";
-/** One in every place that could leak; none of them may be seen anywhere but where it belongs. */
+/** Secrets in all places that could leak. None may appear anywhere else. */
 const CANARY = {
   apiKey: "sk-canary-apikey-5c1f0e7a",
   header: "canary-header-77ab12cd",
@@ -28,7 +28,7 @@ const CANARY = {
 const price = { input: 1, output: 1 };
 const usage = { prompt_tokens: 2, completion_tokens: 1, total_tokens: 3 };
 const TOKENS = 1000;
-/** Statuses of an upstream that say what is wrong with the request: its reason is told to the caller, scrubbed. */
+/** Upstream statuses for invalid requests: the caller receives the reason without secrets. */
 const TOLD = [400, 413];
 
 let upstream: Upstream;
@@ -98,7 +98,7 @@ afterAll(async () => {
   await upstream?.close();
 });
 
-/** Sends and keeps all that came back: status line apart, headers and body. */
+/** Sends a request and stores the headers and the body of the response. */
 async function ask(path: string, token: string | null, body?: unknown, options?: RequestInit): Promise<Response> {
   const answer = await send(service, path, token, body, options);
   const copy = answer.clone();
@@ -107,7 +107,7 @@ async function ask(path: string, token: string | null, body?: unknown, options?:
 }
 
 const prompt = (fields: object = {}) => ({ messages: [{ role: "user", content: `${CANARY.prompt} text` }], ...fields });
-/** What the service has logged since its start; the last line may not be whole yet. */
+/** Returns the log since the start; the last line may be incomplete. */
 function logLines(): string[] {
   const lines = service.output().split("\n");
   return lines.slice(lines.findIndex((line) => line.startsWith("curl ")) + 1, -1);
@@ -175,7 +175,7 @@ test("Values of callers never break or color a line of the log.", async () => {
   });
   for (const line of logLines()) {
     expect(JSON.parse(line)).toMatchObject({ time: expect.any(String), msg: expect.not.stringContaining("forged") });
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not be there
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: the test checks for these characters
     expect(line).not.toMatch(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/);
   }
 });
@@ -188,7 +188,7 @@ describe("Random tokens", () => {
     for (let rest = crc32(body); text.length < 6; rest = Math.floor(rest / 62)) text = alphabet[rest % 62] + text;
     return text;
   };
-  /** A token as a thief would make one: its checksum is right. */
+  /** A random token with a valid checksum. */
   const wellFormed = () => {
     const body = `sk-tg-${randomText(43)}`;
     return body + checksum(body);
@@ -207,7 +207,7 @@ describe("Random tokens", () => {
   ];
 
   test(`${TOKENS} random tokens are rejected, and no row is written.`, async () => {
-    // The maker of well-formed ones is right: it gives the checksum of a real token.
+    // Checks the function above: it reproduces the checksum of a real token.
     expect(checksum(mine.token.slice(0, -6))).toBe(mine.token.slice(-6));
     const before = await service.tollgate("token", "list", "--org", mine.id);
     for (let sent = 0; sent < TOKENS; sent += 50) {
