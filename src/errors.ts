@@ -1,12 +1,12 @@
 /**
- * The catalog of errors: everything that an API caller can be told went wrong, by code. `docs/errors.md` lists the same
- * rows, and a test compares the two both ways. Public messages stand here or come from whoever raises the error; what
- * happened inside travels as `cause`, to the log only.
+ * The catalog of all errors of the API, by code. `docs/errors.md` lists the same rows, and a test compares the two. The
+ * message of a row is the default; code that throws an error may give a more precise one. Messages are public. Internal
+ * details belong in `cause`, which is only logged.
  */
 interface ErrorRow {
   status: number;
   type: string;
-  /** Whether the same request may succeed later without a change. */
+  /** True if the same request may succeed later. */
   retryable: boolean;
   message: string;
 }
@@ -40,14 +40,14 @@ const server = (status: number, message: string): ErrorRow => ({
 export const errorCatalog = {
   invalid_json: invalid(400, "The request body is not valid JSON."),
   missing_required_parameter: invalid(400, "A required parameter is missing."),
-  unknown_parameter: invalid(400, "A parameter is not known here."),
+  unknown_parameter: invalid(400, "A parameter is unknown."),
   invalid_type: invalid(400, "A parameter has the wrong type."),
-  invalid_value: invalid(400, "A parameter has a value that is not allowed."),
+  invalid_value: invalid(400, "A parameter has an invalid value."),
   unsupported_value: invalid(400, "The model does not support this value."),
   decimal_above_max_value: invalid(400, "A number is above its maximum."),
   decimal_below_min_value: invalid(400, "A number is below its minimum."),
-  context_length_exceeded: invalid(400, "The prompt does not fit the model's context window."),
-  content_filter: invalid(400, "The model's provider refused the prompt by its content policy."),
+  context_length_exceeded: invalid(400, "The prompt exceeds the model's context window."),
+  content_filter: invalid(400, "The model's provider rejected the prompt because of its content policy."),
   upstream_rejected: invalid(400, "The model's provider rejected the request."),
   missing_token: authentication("No access token was sent. Send the header `Authorization: Bearer <token>`."),
   invalid_token: authentication("The access token is not valid."),
@@ -58,55 +58,59 @@ export const errorCatalog = {
     retryable: false,
     message: "The organization's credits do not cover this request.",
   },
-  insufficient_scope: permission("The access token lacks the scope that this operation needs."),
+  insufficient_scope: permission("The access token lacks the scope that this operation requires."),
   model_not_allowed: permission("The access token may not use this model."),
-  organization_paused: permission("The organization is paused: it takes no new requests."),
-  insufficient_role: permission("This is for the operator alone."),
+  organization_paused: permission("The organization is paused and accepts no new requests."),
+  insufficient_role: permission("This operation requires the operator role."),
   csrf_check_failed: permission("The request did not come from the console's own pages."),
   usage_not_available_for_playground: permission("Usage is not available for the playground organization."),
   model_not_found: invalid(404, "The model does not exist or you do not have access to it."),
   not_found: invalid(404, "Route not found."),
-  method_not_allowed: invalid(405, "This method is not allowed here."),
+  method_not_allowed: invalid(405, "The method is not allowed for this path."),
   already_rotated: invalid(409, "The token was already rotated."),
   token_ended: invalid(409, "The token was revoked or has expired."),
-  reference_mismatch: invalid(409, "The reference was used with other terms."),
-  idempotency_in_progress: invalid(409, "A request with this Idempotency-Key is still running.", true),
+  reference_mismatch: invalid(409, "The reference was already used with other terms. Use another reference."),
+  idempotency_in_progress: invalid(409, "A request with this Idempotency-Key is still running. Try again later.", true),
   idempotency_interrupted: invalid(
     409,
-    "The request with this Idempotency-Key was cut short; there is no answer to give again. Use a new key.",
+    "The request with this Idempotency-Key was interrupted, and its response is not available. Use a new key.",
   ),
   body_too_large: invalid(413, "The request body is too large."),
   unsupported_media_type: invalid(415, "Send the request body as `Content-Type: application/json`."),
-  idempotency_mismatch: invalid(422, "This Idempotency-Key was used for a request with another body."),
-  rate_limit_exceeded: rateLimit("A rate limit was reached."),
-  credits_held: rateLimit("The organization's credits are held by requests that are still running."),
-  internal_error: server(500, "Something went wrong on our side."),
-  upstream_error: server(502, "The model's provider failed to answer."),
+  idempotency_mismatch: invalid(422, "This Idempotency-Key was already used with another request body. Use a new key."),
+  rate_limit_exceeded: rateLimit("A rate limit was exceeded. Try again later."),
+  credits_held: rateLimit("Running requests hold the organization's credits. Try again later."),
+  internal_error: server(500, "An internal error occurred. Report the x-request-id to the operator."),
+  upstream_error: server(502, "The model's provider failed to answer the request."),
   upstream_unavailable: server(503, "The model's provider cannot be reached."),
   overloaded: server(503, "The model's provider is overloaded."),
-  store_unavailable: server(503, "The service cannot reach its store."),
-  upstream_timeout: server(504, "The model's provider did not answer in time."),
+  store_unavailable: server(503, "The service cannot reach its database. Try again later."),
+  upstream_timeout: server(504, "The model's provider did not respond in time."),
 } as const satisfies Record<string, ErrorRow>;
 
 export type ErrorCode = keyof typeof errorCatalog;
 
 export interface ApiErrorOptions {
-  /** The path of the field at fault, as `messages[0].role`. */
+  /** Path of the invalid field, such as `messages[0].role`. */
   param?: string;
-  /** Further fields of the envelope, such as `credits_available`. */
+  /** Message for the request log, if `message` quotes the request. */
+  loggedMessage?: string | undefined;
+  /** Additional fields of the envelope, such as `credits_available`. */
   fields?: Record<string, number | string>;
   headers?: Record<string, string>;
-  /** What happened inside; logged, never shown. */
+  /** Internal error; logged, never sent. */
   cause?: unknown;
 }
 
-/** An error with a row in the catalog; its message is public. */
+/** Error with a row in the catalog. Its message is public. */
 export class ApiError extends Error {
   readonly code: ErrorCode;
   readonly status: number;
   readonly param: string | null;
   readonly fields: Record<string, number | string>;
   readonly headers: Record<string, string>;
+  /** Message without values of the request. */
+  readonly loggedMessage: string;
 
   constructor(code: ErrorCode, message: string = errorCatalog[code].message, options: ApiErrorOptions = {}) {
     super(message, { cause: options.cause });
@@ -116,9 +120,10 @@ export class ApiError extends Error {
     this.param = options.param ?? null;
     this.fields = options.fields ?? {};
     this.headers = options.headers ?? {};
+    this.loggedMessage = options.loggedMessage ?? message;
   }
 
-  /** The envelope that goes over the wire. */
+  /** Returns the body of the error response. */
   toEnvelope() {
     const { type } = errorCatalog[this.code];
     return { error: { message: this.message, type, param: this.param, code: this.code, ...this.fields } };
@@ -132,9 +137,9 @@ export function invalidCursor(): ApiError {
   });
 }
 
-/** The store did not answer or refused to work: the only thing a caller is told is `store_unavailable`. */
+/** The store did not answer or rejected the operation. Callers receive `store_unavailable`. */
 export class StoreUnavailableError extends Error {
-  /** Tells that the change may have been made all the same: the store was lost while it was committed. */
+  /** True if the change may be committed nevertheless, because the connection failed during the commit. */
   mayBeBooked = false;
 
   constructor(message: string, options?: { cause?: unknown }) {
@@ -143,12 +148,12 @@ export class StoreUnavailableError extends Error {
   }
 }
 
-/** Tells of the reason why a request was aborted whether it is the service's own, and not that its client left. */
+/** True for the reason of an abort by the service itself, false for a client that disconnected. */
 export function isOwnCut(reason: unknown): boolean {
   return reason instanceof StoppedError || reason instanceof StoreUnavailableError;
 }
 
-/** A batch was not booked, because another transaction has locked the rows of some of its organizations. */
+/** A batch was not committed, because another transaction has locked rows of its organizations. */
 export class OrganizationsLockedError extends StoreUnavailableError {
   readonly organizationIds: ReadonlySet<string>;
 
@@ -159,15 +164,15 @@ export class OrganizationsLockedError extends StoreUnavailableError {
   }
 }
 
-/** The service stops and waits no longer for an answer: the reason of an abort that is not its client's doing. */
+/** Reason of an abort by the shutdown of the service. */
 export class StoppedError extends Error {
   constructor() {
-    super("The service stops");
+    super("The service is shutting down");
     this.name = "StoppedError";
   }
 }
 
-/** A mistake of the person at the command line or in the configuration: one line, exit 1, no stack. */
+/** An invalid command line or configuration: printed as one line without a stack, exit code 1. */
 export class OperatorError extends Error {
   constructor(message: string, options?: { cause?: unknown }) {
     super(message, options);
@@ -175,34 +180,34 @@ export class OperatorError extends Error {
   }
 }
 
-/** What went wrong upstream, in the service's own terms. */
+/** Kinds of upstream failures. */
 export type UpstreamFailure =
-  /** Refused the request as malformed: 400. */
+  /** The upstream rejected the request: 400. */
   | "rejected"
-  /** Cannot be told on the upstream's wire, so that it was not asked, or not believed: 400, in the service's own words. */
+  /** The upstream's protocol cannot express the request: 400. */
   | "unsupported"
   | "context_length"
   | "content_filter"
-  /** Took neither our key nor our account: the operator's fault, never the caller's. */
+  /** The upstream rejected our key or account, which only the operator can fix. */
   | "credentials"
-  /** Knows no such model or address: the operator's fault as well. */
+  /** The upstream has no such model or path, which only the operator can fix. */
   | "misconfigured"
   | "overloaded"
   | "unavailable"
   | "timeout"
-  /** Answered with something that is not an answer. */
+  /** The response of the upstream is not valid. */
   | "malformed"
   | "failed";
 
 export class UpstreamError extends Error {
   readonly failure: UpstreamFailure;
-  /** Seconds, from the upstream's Retry-After. */
+  /** From the upstream's Retry-After. */
   readonly retryAfterSeconds: number | undefined;
-  /** A sentence that may be shown to the caller: scrubbed of keys, addresses and account names. */
+  /** Public sentence for the caller, without keys, addresses and account names. */
   readonly publicReason: string | undefined;
-  /** The field of the request at fault, as `messages[0].content`. */
+  /** Path of the invalid field of the request, such as `messages[0].content`. */
   readonly param: string | undefined;
-  /** The upstream's own words, scrubbed. They may quote a prompt: for the operator's eyes, and for no log. */
+  /** The upstream's own message, without keys. It may quote a prompt: never log it. */
   readonly said: string | undefined;
 
   constructor(

@@ -8,7 +8,7 @@ const issueOf = (fields: object) => {
   return "issue" in checked ? checked.issue : undefined;
 };
 
-describe("a request is refused with the code, the field and a sentence", () => {
+describe("An invalid request is rejected with the code, the field and a message", () => {
   const cases: [string, object, string, string | null, string | RegExp][] = [
     ["no model", { model: undefined }, "missing_required_parameter", "model", "Missing required parameter: 'model'."],
     ["no messages", { messages: null }, "missing_required_parameter", "messages", /'messages'/],
@@ -73,7 +73,13 @@ describe("a request is refused with the code, the field and a sentence", () => {
       "max_tokens",
       /expected an integer, but got a decimal/,
     ],
-    ["both limits", { max_tokens: 5, max_completion_tokens: 5 }, "invalid_value", "max_tokens", /send one of them/],
+    [
+      "both limits",
+      { max_tokens: 5, max_completion_tokens: 5 },
+      "invalid_value",
+      "max_tokens",
+      /Send only one of them/,
+    ],
     ["several choices", { n: 2 }, "unsupported_value", "n", /Expected 1/],
     ["stream as text", { stream: "true" }, "invalid_type", "stream", /a boolean/],
     ["tool choice word", { tool_choice: "always" }, "invalid_value", "tool_choice", /'none', 'auto', and 'required'/],
@@ -88,13 +94,13 @@ describe("a request is refused with the code, the field and a sentence", () => {
     expect(issue?.message).toMatch(message);
   });
 
-  test("a body that is no object", () => {
+  test("A body that is not an object is rejected.", () => {
     for (const body of [[], null, "x", 5, undefined]) {
       expect(checkRequest(body)).toMatchObject({ issue: { code: "invalid_type", param: null } });
     }
   });
 
-  test("what was sent is shown on one line, cut, and well-formed", () => {
+  test("Values in messages are on one line, shortened and well-formed.", () => {
     const issue = issueOf({ messages: [{ role: `a\r\nb\u001b[31m\ud800${"x".repeat(500)}`, content: "x" }] });
     expect(issue?.message.length).toBeLessThan(250);
     expect(issue?.message.isWellFormed()).toBe(true);
@@ -102,7 +108,7 @@ describe("a request is refused with the code, the field and a sentence", () => {
   });
 });
 
-describe("a request is taken", () => {
+describe("A valid request is accepted", () => {
   test.each([
     ["bounds of temperature", { temperature: 0 }],
     ["bounds of temperature", { temperature: 1 }],
@@ -131,7 +137,7 @@ describe("a request is taken", () => {
     expect(issueOf(fields)).toBeUndefined();
   });
 
-  test("null counts as absent, everywhere but inside what a tool's schema says", () => {
+  test("Null counts as absent, except inside the schema of a tool.", () => {
     const parameters = { type: "object", properties: { a: { default: null, enum: [null, 1] } } };
     const checked = check({
       temperature: null,
@@ -146,7 +152,7 @@ describe("a request is taken", () => {
     expect(checked.request.tools?.[0]?.function.parameters).toEqual(parameters);
   });
 
-  test("nothing that the schema does not name goes on, from parts and tools neither", () => {
+  test("Unknown fields are removed, also from parts and tools.", () => {
     const extra = { base_url: "http://elsewhere", depth: { of: {} } };
     const checked = check({
       ...extra,
@@ -182,15 +188,15 @@ describe("a request is taken", () => {
     ["seed", '{"seed":1e309}'],
     ["temperature", '{"temperature":-1e309}'],
     ["logit_bias.a", '{"logit_bias":{"a":"1"}}'],
-  ])("a number that is none is refused: %s", (param, text) => {
+  ])("An infinite number is rejected: %s.", (param, text) => {
     expect(issueOf(JSON.parse(text))).toMatchObject({ code: "invalid_type", param });
   });
 
-  test("a line break in a name hides nothing", () => {
+  test("A line break in a name does not hide a value.", () => {
     expect(issueOf({ logit_bias: { "a\nb": { any: "thing" } } })).toMatchObject({ code: "invalid_type" });
   });
 
-  test("a key named __proto__ changes no object", () => {
+  test("A key named __proto__ changes no object.", () => {
     const body = JSON.parse(
       '{"model":"m","messages":[{"role":"user","content":"x","__proto__":{"name":"evil"}}],"__proto__":{"n":7}}',
     );

@@ -18,26 +18,26 @@ const IMAGE_FIELDS = new Set(["url", "detail"]);
 const FUNCTION_FIELDS = new Set(["name", "description", "parameters", "strict"]);
 
 /**
- * Checks a parsed body against the schema and the rules that no schema can say. Returns the request with the fields of the
- * schema alone, or the first issue. `null` counts as absent, so nulls are taken off the body first, in place.
+ * Validates a parsed body against the schema and the rules beyond it. Returns the request with only the fields of the
+ * schema, or the first issue. `null` counts as absent, so nulls are first removed from the body, in place.
  */
 export function checkRequest(body: unknown): { request: ChatCompletionRequest } | { issue: ValidationIssue } {
   if (!isRecord(body)) {
     const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
     return { issue: { code: "invalid_type", param: null, message } };
   }
-  const excess = tooMany(body, "messages", MESSAGES_MAX) ?? tooMany(body, "tools", TOOLS_MAX);
+  const excess = excessIssue(body, "messages", MESSAGES_MAX) ?? excessIssue(body, "tools", TOOLS_MAX);
   if (excess !== undefined) return { issue: excess };
-  takeOffNulls(body);
+  removeNulls(body);
   const issue = checkSchema(body);
   if (issue !== undefined) return { issue };
   const request = body as unknown as ChatCompletionRequest;
   const further = checkTogether(request) ?? firstIssue(request.messages);
-  return further === undefined ? { request: known(request) } : { issue: further };
+  return further === undefined ? { request: knownRequest(request) } : { issue: further };
 }
 
-/** Nothing that the schema does not name goes any further: not to an upstream, not into the books. */
-function known(request: ChatCompletionRequest): ChatCompletionRequest {
+/** Copies only the fields of the schema, so that others reach neither an upstream nor the store. */
+function knownRequest(request: ChatCompletionRequest): ChatCompletionRequest {
   const messages = request.messages.map((message) => {
     const picked = pick(message, MESSAGE_FIELDS);
     if (picked.tool_calls !== undefined) picked.tool_calls = picked.tool_calls.map(knownCall);
@@ -63,7 +63,7 @@ function knownCall({ id, type, function: { name, arguments: text }, extra_conten
   return extra_content === undefined ? call : { ...call, extra_content };
 }
 
-/** A copy with the named fields alone. It goes by what is there: most requests state few of the fields that there are. */
+/** Returns a copy with only these fields. It iterates over the value, because most requests have few of the fields. */
 function pick<T extends object>(value: T, fields: ReadonlySet<string>): T {
   const picked: Partial<T> = {};
   for (const field in value) {
@@ -72,7 +72,7 @@ function pick<T extends object>(value: T, fields: ReadonlySet<string>): T {
   return picked as T;
 }
 
-function takeOffNulls(body: Record<string, unknown>): void {
+function removeNulls(body: Record<string, unknown>): void {
   dropNulls(body);
   for (const message of recordsIn(body.messages)) {
     dropNulls(message);
@@ -84,7 +84,7 @@ function takeOffNulls(body: Record<string, unknown>): void {
   if (isRecord(format) && isRecord(format.json_schema)) dropNulls(format.json_schema);
 }
 
-/** Sets to undefined, which both the validator and JSON.stringify take for absent, and which keeps the object's shape. */
+/** Sets nulls to undefined, which counts as absent for the validator and JSON.stringify and keeps the object's shape. */
 function dropNulls(record: Record<string, unknown>): void {
   for (const field in record) if (record[field] === null) record[field] = undefined;
 }
@@ -92,7 +92,7 @@ function dropNulls(record: Record<string, unknown>): void {
 function checkTogether(request: ChatCompletionRequest): ValidationIssue | undefined {
   if (request.max_tokens !== undefined && request.max_completion_tokens !== undefined) {
     const message =
-      "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported: send one of them.";
+      "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported. Send only one of them.";
     return { code: "invalid_value", param: "max_tokens", message };
   }
   if (request.n !== undefined && request.n > 1) {
@@ -106,24 +106,24 @@ function checkTogether(request: ChatCompletionRequest): ValidationIssue | undefi
     return { code: "invalid_value", param: "tool_choice", message };
   }
   if (typeof choice === "object" && !tools.some((tool) => tool.function.name === choice.function.name)) {
-    const message = "Invalid 'tool_choice.function.name': no tool of this name stands in 'tools'.";
+    const message = "Invalid 'tool_choice.function.name': 'tools' has no function with this name.";
     return { code: "invalid_value", param: "tool_choice.function.name", message };
   }
   return undefined;
 }
 
-/** Before anything walks the list. */
-function tooMany(body: Record<string, unknown>, param: string, limit: number): ValidationIssue | undefined {
+/** Checks the length of a list before anything iterates over it. */
+function excessIssue(body: Record<string, unknown>, param: string, limit: number): ValidationIssue | undefined {
   const list = body[param];
   if (!Array.isArray(list) || list.length <= limit) return undefined;
-  const message = `Invalid '${param}': ${list.length} entries are too many. At most ${limit} are allowed.`;
+  const message = `Invalid '${param}': array too long. Expected at most ${limit} items, but got ${list.length}.`;
   return { code: "body_too_large", param, message };
 }
 
 function firstIssue(messages: RequestMessage[]): ValidationIssue | undefined {
   for (const [index, message] of messages.entries()) {
-    const saysElse = (message.tool_calls?.length ?? 0) > 0 || message.refusal !== undefined;
-    if (message.content === undefined && !(message.role === "assistant" && saysElse))
+    const hasOtherContent = (message.tool_calls?.length ?? 0) > 0 || message.refusal !== undefined;
+    if (message.content === undefined && !(message.role === "assistant" && hasOtherContent))
       return missing(`messages[${index}].content`);
     if (message.role === "tool" && message.tool_call_id === undefined)
       return missing(`messages[${index}].tool_call_id`);

@@ -13,10 +13,10 @@ export const CompletionUsage = Type.Object({
   completion_tokens_details: Type.Optional(
     Type.Object({ reasoning_tokens: Type.Optional(Type.Integer({ minimum: 0 })) }),
   ),
-  cost: Type.Optional(Type.Number({ minimum: 0, description: "What was charged, in credits." })),
+  cost: Type.Optional(Type.Number({ minimum: 0, description: "Charged credits." })),
 });
 
-/** An entry of `messages` in the answer: the conversation's message shape, `content` always a string. */
+/** Entry of `messages` in the response: a message of the conversation whose `content` is always a string. */
 export const ResultingMessage = Type.Object({
   role: Type.String(),
   content: Type.String(),
@@ -70,7 +70,7 @@ export const Delta = Type.Object({
   tool_calls: Type.Optional(Type.Array(ToolCallDelta)),
 });
 
-/** One event of a streamed answer. */
+/** Event of a streamed response. */
 export const ChatCompletionChunk = Type.Object({
   id: Type.String({ pattern: "^chatcmpl-" }),
   object: Type.Literal("chat.completion.chunk"),

@@ -19,7 +19,7 @@ const PUBLIC = [
   "https://internal.example.com/",
 ];
 
-/** Each leads, or may lead, to what is not on the public internet. */
+/** Addresses that are not, or may not be, on the public internet. */
 const PRIVATE = [
   // Loopback, private, link-local and shared addresses.
   "https://127.0.0.1/",
@@ -43,7 +43,7 @@ const PRIVATE = [
   "https://198.51.100.1/",
   "https://203.0.113.1/",
   "https://192.88.99.1/",
-  // Other ways to write them.
+  // Other notations.
   "https://2130706433/",
   "https://0x7f000001/",
   "https://0x7F.0.0.1/",
@@ -152,35 +152,35 @@ const WITH_PARTS = [
   ["too many characters", `https://example.com/${"a".repeat(8_192)}`, "longer than 8192"],
 ] as const;
 
-describe("the address of an image", () => {
-  test.each(PUBLIC)("%s is taken", (address) => {
+describe("Addresses of images", () => {
+  test.each(PUBLIC)("%s is accepted.", (address) => {
     expect(imageAddressFault(address)).toBeUndefined();
   });
 
-  test.each(PRIVATE)("%s is refused as not public", (address) => {
+  test.each(PRIVATE)("%s is rejected as not public.", (address) => {
     expect(imageAddressFault(address)).toMatch(/^the address is not public\./);
   });
 
-  test.each(NO_HTTPS)("%j is refused for its scheme", (address) => {
+  test.each(NO_HTTPS)("%j is rejected because of its scheme.", (address) => {
     expect(imageAddressFault(address)).toMatch(/^the scheme '[a-z0-9-]+:' is not allowed\./);
   });
 
-  test.each(NO_ADDRESS)("%j is refused as no address", (address) => {
-    expect(imageAddressFault(address)).toMatch(/^this is not an address\.|^the address is not public\./);
+  test.each(NO_ADDRESS)("%j is rejected as an invalid URL.", (address) => {
+    expect(imageAddressFault(address)).toMatch(/^not a valid URL\.|^the address is not public\./);
   });
 
-  test.each(WITH_PARTS)("an address with %s is refused", (_name, address, words) => {
+  test.each(WITH_PARTS)("An address with %s is rejected.", (_name, address, words) => {
     expect(imageAddressFault(address)).toContain(words);
   });
 });
 
-describe("an image as data", () => {
+describe("Images in data: URLs", () => {
   test.each([
     "data:image/png;base64,iVBORw0KGgo=",
     "data:image/jpeg;base64,AAAA",
     "data:image/webp;base64,AAAAAA==",
     "data:image/gif;base64,AAAAAA",
-  ])("%s is taken", (address) => {
+  ])("%s is accepted.", (address) => {
     expect(imageAddressFault(address)).toBeUndefined();
   });
 
@@ -194,23 +194,23 @@ describe("an image as data", () => {
     "DATA:image/png;base64,AAAA",
     " data:image/png;base64,AAAA",
     "data:image/png;base64;base64,AAAA",
-  ])("%j is refused for its kind", (address) => {
+  ])("%j is rejected because of its type.", (address) => {
     expect(imageAddressFault(address)).toMatch(/^expected data:image\/…;base64,… with one of the image types png, /);
   });
 
   test.each(["", "A", "AAAAA", "AA=", "AAAA=", "A===", "AA==AA", "AA AA", "AA\nAA", "AA-_", "====", "AAAA!", "%41AAA"])(
     "the bytes %j are refused",
     (data) => {
-      expect(imageAddressFault(`data:image/png;base64,${data}`)).toBe("the image is not well-formed base64");
+      expect(imageAddressFault(`data:image/png;base64,${data}`)).toBe("the image is not valid base64");
     },
   );
 
-  test("a message never repeats more than the scheme of an address", () => {
+  test("A message never repeats more than the scheme of an address.", () => {
     expect(imageAddressFault(`${"x".repeat(1_000)}:secret`)?.length).toBeLessThan(200);
   });
 });
 
-describe("a host", () => {
+describe("Hosts", () => {
   test.each([
     ["example.com", true],
     ["8.8.8.8", true],
@@ -220,7 +220,7 @@ describe("a host", () => {
     ["vllm", false],
     ["gpu.internal", false],
     ["a..", false],
-  ])("%s is public: %s", (host, isPublic) => {
+  ])("The host %s is public: %s.", (host, isPublic) => {
     expect(isPublicHost(host)).toBe(isPublic);
   });
 });

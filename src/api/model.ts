@@ -11,7 +11,7 @@ export const CAPABILITIES = [
   "reasoning",
   "prompt_caching",
 ] as const;
-/** Where `cutoff_date` comes from: the maker's statement, the release date, or neither was known. */
+/** Source of `cutoff_date`: stated by the maker, taken from the release date, or assumed if neither is known. */
 export const CUTOFF_BASES = ["stated", "released", "assumed"] as const;
 
 const CalendarDate = Type.String({ pattern: "^\\d{4}-\\d{2}-\\d{2}$", description: "YYYY-MM-DD" });

@@ -1,14 +1,14 @@
-/** Permissions of a token. `console:read` allows its holder to sign in to the console as a member of the organization. */
+/** Permissions of a token. `console:read` allows signing in to the console as a member of the organization. */
 export const SCOPES = ["chat.completions:write", "models:read", "usage:read", "console:read"] as const;
 export type Scope = (typeof SCOPES)[number];
-/** Scopes of a token that is created without a list: those of `/v1`. */
+/** Default scopes of a new token: those of `/v1`. */
 export const DEFAULT_SCOPES: readonly Scope[] = ["chat.completions:write", "models:read", "usage:read"];
-/** Scopes that a short token has at most, whatever scopes its parent token has. */
+/** Maximum scopes of a short token. Those that its parent token lacks are removed. */
 export const SHORT_TOKEN_SCOPES: readonly Scope[] = ["chat.completions:write", "models:read"];
 
 export type OrganizationKind = "standard" | "playground";
 
-/** The organization of guests; every store has it. */
+/** Id of the playground organization, which every store has. */
 export const PLAYGROUND_ID = "org_playground";
 
 /** Limits of a token and of an organization. */
@@ -18,18 +18,18 @@ export interface LimitSettings {
   concurrentRequests: number;
 }
 
-/** Who is calling: what a token stands for. */
+/** Identity and permissions of a caller. */
 export interface Principal {
   tokenId: string;
   organizationId: string;
   organizationKind: OrganizationKind;
   scopes: ReadonlySet<Scope>;
-  /** Null: every model. */
+  /** Allowed models; null for all. */
   models: ReadonlySet<string> | null;
-  /** The token's own limits where they differ from its organization's. */
+  /** Limits of the token that differ from those of its organization. */
   limits: Partial<LimitSettings> | null;
-  /** The organization's where they differ from the service's. */
+  /** Limits of the organization that differ from those of the service. */
   organizationLimits: Partial<LimitSettings> | null;
-  /** Whether its organization has what is asked and answered kept for a while. */
+  /** True if the organization's prompts and answers are stored for some days. */
   keepsConversations: boolean;
 }

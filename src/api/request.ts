@@ -11,7 +11,7 @@ export const JSON_VALUES_MAX = 100_000;
 export const MAX_TOKENS_DEFAULT = 4096;
 export const MESSAGE_ROLES = ["system", "developer", "user", "assistant", "tool"] as const;
 
-/** One of several object shapes, told apart by `tag`; named so in the schema that validators and generators can follow. */
+/** Union of object schemas with a discriminator, in the form that validators and code generators understand. */
 function taggedUnion<T extends TSchema[]>(tag: string, schemas: [...T]) {
   return Type.Unsafe<Static<T[number]>>({
     type: "object",
@@ -81,13 +81,13 @@ const ResponseFormat = taggedUnion("type", [
   }),
 ]);
 
-/** By additionalProperties, because the pattern of a record stops at a line break in a name. */
+/** Uses additionalProperties, because the pattern of a TypeBox record does not match names with line breaks. */
 const LogitBias = Type.Unsafe<Record<string, number>>({
   type: "object",
   additionalProperties: { type: "number", minimum: -100, maximum: 100 },
 });
 
-/** Kept with the charge, so bounded as OpenAI bounds it. */
+/** Stored with the charge, so it has OpenAI's limits. */
 const Metadata = Type.Unsafe<Record<string, string>>({
   type: "object",
   maxProperties: 16,
@@ -96,8 +96,8 @@ const Metadata = Type.Unsafe<Record<string, string>>({
 });
 
 /**
- * The body of POST /v1/chat/completions. `null` counts as absent: it is taken off before this schema is asked
- * (`withoutNulls` in validation.ts), so that no rule has to be written twice.
+ * Body of POST /v1/chat/completions. `null` counts as absent: checkRequest removes nulls before it validates against this
+ * schema.
  */
 export const ChatCompletionRequest = Type.Object({
   model: Type.String({ minLength: 1, description: "A model's id, as in GET /v1/models." }),

@@ -4,8 +4,8 @@ import { type Static, Type } from "typebox";
 export const UsageReport = Type.Object({
   object: Type.Literal("usage"),
   organization_id: Type.String(),
-  creditsAvailable: Type.Number({ description: "Total, less what was charged, less open holds." }),
-  creditsTotal: Type.Number({ description: "All credits granted that have not lapsed." }),
+  creditsAvailable: Type.Number({ description: "Total, less charges and open holds." }),
+  creditsTotal: Type.Number({ description: "All granted credits that have not expired." }),
   creditsUsed: Type.Number(),
   creditsHeld: Type.Number(),
 });

@@ -2,7 +2,7 @@ import { Ajv, type ErrorObject } from "ajv";
 import { type Static, type TSchema, Type } from "typebox";
 import { joinedChoices, pathOf, printable, shown, typeOf } from "./wording.ts";
 
-/** The envelope of every error, with further fields where they help. */
+/** Body of every error response; some errors have additional fields. */
 export const ErrorEnvelope = Type.Object({
   error: Type.Object({
     message: Type.String(),
@@ -16,7 +16,7 @@ export const ErrorEnvelope = Type.Object({
 });
 export type ErrorEnvelope = Static<typeof ErrorEnvelope>;
 
-/** What is wrong with a value: the code of the error catalog, the path of the field, and a sentence. */
+/** First problem of a value: a code of the error catalog, the path of the field, and a message. */
 export interface ValidationIssue {
   code:
     | "missing_required_parameter"
@@ -29,46 +29,48 @@ export interface ValidationIssue {
     | "decimal_below_min_value";
   param: string | null;
   message: string;
+  /** The message without the value, if `message` quotes a text of the request. */
+  loggedMessage?: string;
 }
 
 const FIELD_CHARACTERS_MAX = 128;
 
-/** Strict to callers: nothing is coerced, filled in or taken off. */
+/** Strict: nothing is coerced, defaulted or removed. */
 const ajv = new Ajv({
   strict: false,
-  // JSON.parse reads 1e309 as Infinity, which no JSON can hand on.
+  // JSON.parse reads 1e309 as Infinity, which JSON cannot represent.
   strictNumbers: true,
   discriminator: true,
   verbose: true,
   coerceTypes: false,
   removeAdditional: false,
-  // To check the schemas themselves at each start takes half as long as to compile them. TypeBox makes valid ones.
+  // Validation of the schemas would take half as long as their compilation, and TypeBox makes valid schemas.
   meta: false,
   validateSchema: false,
 });
 
-/** Compiles a schema to a check that returns the first issue of a value, or undefined when it conforms. */
+/** Compiles a schema to a function that returns the first issue of a value, or undefined if the value is valid. */
 export function compileCheck(schema: TSchema): (value: unknown) => ValidationIssue | undefined {
   const validate = ajv.compile(schema);
-  return (value) => (validate(value) ? undefined : issueOf(mostTelling(validate.errors ?? [])));
+  return (value) => (validate(value) ? undefined : issueOf(mostSpecific(validate.errors ?? [])));
 }
 
 /**
- * Of the errors of one value the one that tells most. A failed union lists the errors of all its branches, then its own:
- * what failed deepest inside the value belongs to the branch that was meant, and at one depth a complaint of another
- * kind than the type means that the type was right.
+ * Returns the most specific error of a value. A failed union lists the errors of all its branches, then its own. The
+ * deepest error belongs to the intended branch; at the same depth, an error other than the type means that the type was
+ * right.
  */
-function mostTelling(errors: ErrorObject[]): ErrorObject {
+function mostSpecific(errors: ErrorObject[]): ErrorObject {
   let best: ErrorObject | undefined;
-  for (const error of errors) if (best === undefined || telling(error) > telling(best)) best = error;
+  for (const error of errors) if (best === undefined || specificity(error) > specificity(best)) best = error;
   if (best === undefined) throw new Error("A failed validation without an error");
   return best;
 }
 
-const TELLING: Record<string, number> = { type: 0, anyOf: 0.25 };
+const KEYWORD_SPECIFICITY: Record<string, number> = { type: 0, anyOf: 0.25 };
 
-function telling(error: ErrorObject): number {
-  return error.instancePath.split("/").length + (TELLING[error.keyword] ?? 0.5);
+function specificity(error: ErrorObject): number {
+  return error.instancePath.split("/").length + (KEYWORD_SPECIFICITY[error.keyword] ?? 0.5);
 }
 
 function issueOf(error: ErrorObject): ValidationIssue {
@@ -107,7 +109,7 @@ function issueOf(error: ErrorObject): ValidationIssue {
         `Invalid ${name}: string too long. Expected at most ${error.params.limit} characters.`,
       );
     case "pattern":
-      return invalidValue(param, `Invalid ${name}. Expected: ${error.parentSchema?.description ?? "another form"}`);
+      return invalidValue(param, `Invalid ${name}. Expected: ${error.parentSchema?.description}`);
     case "exclusiveMinimum":
       return invalidValue(
         param,
@@ -116,7 +118,7 @@ function issueOf(error: ErrorObject): ValidationIssue {
     case "minProperties":
       return invalidValue(
         param,
-        `Invalid ${name}: it is empty. Expected at least ${error.params.limit} of its fields.`,
+        `Invalid ${name}: empty object. Expected at least ${error.params.limit} ${error.params.limit === 1 ? "field" : "fields"}.`,
       );
     case "maxProperties":
       return invalidValue(param, `Invalid ${name}: too many entries. Expected at most ${error.params.limit}.`);
@@ -148,16 +150,16 @@ function notAmong(param: string, found: unknown, allowed: unknown[]): Validation
     const message = `Invalid type for '${param}': expected one of ${choices}, but got ${typeOf(found)} instead.`;
     return { code: "invalid_type", param, message };
   }
-  const message = `Invalid value: ${shown(found)}. Supported values are: ${choices}.`;
-  return { code: "invalid_value", param, message };
+  const supported = `Supported values are: ${choices}.`;
+  const message = `Invalid value: ${shown(found)}. ${supported}`;
+  return { code: "invalid_value", param, message, loggedMessage: `Invalid value. ${supported}` };
 }
 
 function wrongType(name: string, param: string | null, expected: string[], found: unknown): ValidationIssue {
-  const wanted = expected.length === 1 ? expected[0] : `one of ${expected.join(" or ")}`;
   return {
     code: "invalid_type",
     param,
-    message: `Invalid type for ${name}: expected ${wanted}, but got ${typeOf(found)} instead.`,
+    message: `Invalid type for ${name}: expected ${expected.join(" or ")}, but got ${typeOf(found)} instead.`,
   };
 }
 

@@ -1,9 +1,9 @@
-/** How fields and values are named in messages to callers. What a caller sent is shown shortened and on one line. */
+/** Formats fields and values for public messages. Values of a request are shortened and put on one line. */
 
 const SHOWN_CHARACTERS_MAX = 64;
 const PATH_CHARACTERS_MAX = 128;
 
-/** A JSON pointer as the path a caller knows: "/messages/0/role" is `messages[0].role`. */
+/** Converts a JSON pointer to a path: "/messages/0/role" to `messages[0].role`. */
 export function pathOf(pointer: string): string {
   let path = "";
   for (const raw of pointer.split("/").slice(1)) {
@@ -14,19 +14,19 @@ export function pathOf(pointer: string): string {
   return printable(path, PATH_CHARACTERS_MAX);
 }
 
-/** A value that a caller sent, as it may stand in a message. */
+/** Formats a value of a request for a message. */
 export function shown(value: unknown): string {
   if (typeof value === "string") return `'${printable(value, SHOWN_CHARACTERS_MAX)}'`;
   return printable(String(value), SHOWN_CHARACTERS_MAX);
 }
 
-/** Text without control characters or halves of characters, cut at a length. */
+/** Replaces control characters and lone surrogates, and shortens a text to a length. */
 export function printable(text: string, charactersMax: number): string {
   const cut = text.length > charactersMax ? `${text.slice(0, charactersMax)}…` : text;
   return cut.toWellFormed().replace(/[\p{Cc}\p{Zl}\p{Zp}]/gu, "\uFFFD");
 }
 
-/** The JSON type of a value with its article. */
+/** Returns the JSON type of a value with its article. */
 export function typeOf(value: unknown): string {
   if (value === null) return "null";
   if (value === undefined) return "nothing";
@@ -39,7 +39,7 @@ export function typeOf(value: unknown): string {
   return `a ${typeof value}`;
 }
 
-/** "'a', 'b', and 'c'" */
+/** Joins values as in "'a', 'b', and 'c'". */
 export function joinedChoices(values: readonly unknown[]): string {
   const quoted = values.map((value) => `'${value}'`);
   if (quoted.length <= 1) return quoted.join("");

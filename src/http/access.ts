@@ -61,7 +61,7 @@ export function recordAccess(
     model: entry.model,
     status: failure.status,
     code: failure.code,
-    message: printable(withoutFoundValue(failure.message), MESSAGE_CHARACTERS_MAX),
+    message: printable(failure.loggedMessage, MESSAGE_CHARACTERS_MAX),
     durationMs: entry.durationMs,
   });
 }
@@ -91,11 +91,6 @@ function administratorOf({ administrator: who }: FastifyRequest) {
   if (who === null || who === undefined) return null;
   if (who.role === "operator") return { organizationId: null, tokenId: who.adminToken.id };
   return { organizationId: who.token.organizationId, tokenId: who.token.id };
-}
-
-/** Removes the invalid value from a message, because it may be part of a prompt. */
-function withoutFoundValue(message: string): string {
-  return message.replace(/^Invalid value: .* Supported values/s, "Invalid value. Supported values");
 }
 
 /** Returns the model of a body before its validation, null if it has none. */

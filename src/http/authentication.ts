@@ -124,7 +124,7 @@ export function withChallenge(error: unknown): unknown {
 /** Throws insufficient_scope if the token lacks the scope of an operation. */
 function requireScope(principal: Principal, scope: Scope): void {
   if (principal.scopes.has(scope)) return;
-  const message = `The access token lacks the scope \`${scope}\` that this operation needs.`;
+  const message = `The access token lacks the scope \`${scope}\` that this operation requires.`;
   const challenge = `${CHALLENGE}, error="insufficient_scope", scope="${scope}"`;
   throw new ApiError("insufficient_scope", message, { headers: { "www-authenticate": challenge } });
 }

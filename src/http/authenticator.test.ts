@@ -5,7 +5,7 @@ import { ApiError, StoreUnavailableError } from "../errors.ts";
 import type { TokenWithOrganization } from "../stores/queries/accounts.ts";
 import { Authenticator } from "./authenticator.ts";
 
-/** A store of one token that counts look-ups and answers when it is told to. */
+/** A store with one token that counts lookups. */
 function setUp(changes: Partial<TokenWithOrganization> = {}) {
   const { token, hash, prefix } = makeToken(randomBytes);
   const row: TokenWithOrganization = {
@@ -52,8 +52,8 @@ const codeOf = async (answer: () => unknown) => {
   return "admitted";
 };
 
-describe("look-ups", () => {
-  test("a hundred at once ask the store once", async () => {
+describe("Lookups", () => {
+  test("A hundred concurrent uses of a token need one lookup.", async () => {
     const { token, state, authenticator } = setUp();
     const principals = await Promise.all(
       Array.from({ length: 100 }, () => authenticator.authenticate(tokenHashHex(token))),
@@ -71,7 +71,7 @@ describe("look-ups", () => {
     });
   });
 
-  test("a hundred thousand random or mistyped tokens never reach the store", async () => {
+  test("A hundred thousand random or mistyped tokens never reach the store.", async () => {
     const { token, state, authenticator } = setUp();
     const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     const refused = { count: 0 };
@@ -93,7 +93,7 @@ describe("look-ups", () => {
     expect(state.lookups).toBe(0);
   });
 
-  test("a known token is told at once, and looked up again in the background from half its time on", async () => {
+  test("A cached token is authenticated synchronously, and refreshed in the background from half its lifetime on.", async () => {
     const { token, state, authenticator } = setUp();
     const first = await authenticator.authenticate(tokenHashHex(token));
     state.nowMs += 449;
@@ -108,7 +108,7 @@ describe("look-ups", () => {
     }
   });
 
-  test("a token that rested for 900 ms waits for the store", async () => {
+  test("A token that was not used for 900 ms waits for the store.", async () => {
     const { token, state, authenticator } = setUp();
     await authenticator.authenticate(tokenHashHex(token));
     state.nowMs += 900;
@@ -116,7 +116,7 @@ describe("look-ups", () => {
     expect(state.lookups).toBe(2);
   });
 
-  test("an unknown token is not asked for again and again, and works within a second of being made", async () => {
+  test("An unknown token is not looked up again at once, and works within a second of its creation.", async () => {
     const { token, state, authenticator } = setUp();
     const { row } = state;
     state.row = undefined;
@@ -130,18 +130,21 @@ describe("look-ups", () => {
   });
 });
 
-describe("what ends a token", () => {
-  test.each([0, 449, 450, 899])("revoked %i ms after the look-up, it is refused within a second", async (atMs) => {
-    const { token, state, authenticator } = setUp();
-    await authenticator.authenticate(tokenHashHex(token));
-    state.nowMs += atMs;
-    if (state.row !== undefined) state.row.revokedAtMs = state.nowMs;
-    await codeOf(() => authenticator.authenticate(tokenHashHex(token)));
-    state.nowMs += 1000;
-    expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBe("invalid_token");
-  });
+describe("Revocation and expiry", () => {
+  test.each([0, 449, 450, 899])(
+    "A token that is revoked %i ms after its lookup is rejected within a second.",
+    async (atMs) => {
+      const { token, state, authenticator } = setUp();
+      await authenticator.authenticate(tokenHashHex(token));
+      state.nowMs += atMs;
+      if (state.row !== undefined) state.row.revokedAtMs = state.nowMs;
+      await codeOf(() => authenticator.authenticate(tokenHashHex(token)));
+      state.nowMs += 1000;
+      expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBe("invalid_token");
+    },
+  );
 
-  test("in steady use, a revocation is in force at the next background look-up", async () => {
+  test("In steady use, a revocation takes effect at the next background lookup.", async () => {
     const { token, state, authenticator } = setUp();
     await authenticator.authenticate(tokenHashHex(token));
     if (state.row !== undefined) state.row.revokedAtMs = state.nowMs;
@@ -156,7 +159,7 @@ describe("what ends a token", () => {
     expect(codes.get(1000)).toBe("invalid_token");
   });
 
-  test("expiry is tested at each use", async () => {
+  test("The expiry is checked at each use.", async () => {
     const { token, state, authenticator } = setUp({ expiresAtMs: 1_000_100 });
     await authenticator.authenticate(tokenHashHex(token));
     state.nowMs = 1_000_099;
@@ -166,12 +169,12 @@ describe("what ends a token", () => {
     expect(state.lookups).toBe(1);
   });
 
-  test("a revoked token that has expired too is an invalid one", async () => {
+  test("A token that is both revoked and expired is invalid.", async () => {
     const { token, authenticator } = setUp({ expiresAtMs: 1, revokedAtMs: 1 });
     expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBe("invalid_token");
   });
 
-  test("a clock that is set back keeps no entry alive", async () => {
+  test("A clock that is set back does not extend the lifetime of an entry.", async () => {
     const { token, state, authenticator } = setUp();
     await authenticator.authenticate(tokenHashHex(token));
     state.nowMs -= 3_600_000;
@@ -179,8 +182,8 @@ describe("what ends a token", () => {
   });
 });
 
-describe("a store that is down", () => {
-  test("is told as such, never as a refused token", async () => {
+describe("An unavailable store", () => {
+  test("An unavailable store is reported as such, never as an invalid token.", async () => {
     const { token, state, authenticator } = setUp();
     state.down = true;
     expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBeInstanceOf(StoreUnavailableError);
@@ -188,7 +191,7 @@ describe("a store that is down", () => {
     expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBe("admitted");
   });
 
-  test("leaves a known token its 900 ms", async () => {
+  test("A cached token remains valid for its 900 ms while the store is unavailable.", async () => {
     const { token, state, authenticator } = setUp();
     await authenticator.authenticate(tokenHashHex(token));
     state.down = true;

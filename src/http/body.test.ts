@@ -11,7 +11,7 @@ function depthOf(value: unknown): number {
   return 1 + Math.max(0, ...Object.values(value).map(depthOf));
 }
 
-/** As the scanner counts: an empty array or object has room for a value. */
+/** Counts like the scanner, where an empty array or object counts as containing a value. */
 function valuesOf(value: unknown): number {
   if (typeof value !== "object" || value === null) return 1;
   const inner = Object.values(value).map(valuesOf);

@@ -17,7 +17,7 @@ describe("streamText", () => {
     server.close();
   });
 
-  /** A response to a client that reads nothing yet. */
+  /** Returns the response to a client that does not read. */
   async function respond(): Promise<ServerResponse> {
     server = createServer();
     await once(server.listen(0, "127.0.0.1"), "listening");

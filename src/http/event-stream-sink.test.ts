@@ -5,9 +5,9 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { closeWhenUnread } from "./connection.ts";
 import { EventStreamSink } from "./event-stream-sink.ts";
 
-/** For what is cut off. */
+/** For clients that are disconnected. */
 const SLOW_CLIENT_MS = 200;
-/** For what is not: a busy machine may keep this process waiting for longer than that. */
+/** For clients that are not disconnected, also on a busy machine. */
 const LONG_MS = 1_500;
 const MEBIBYTE = 1024 * 1024;
 const HEAD = { id: "chatcmpl-a", created: 1, model: "m", organizationId: "org_a", headers: {} };
@@ -19,7 +19,7 @@ afterEach(() => {
   for (const close of closings.splice(0)) close();
 });
 
-/** A response to a real client, whose socket reads nothing until it is told to. */
+/** Returns the response to a real client, whose socket is paused. */
 async function respond(request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n") {
   const responses: ServerResponse[] = [];
   const server = createServer((_request, response) => responses.push(response));
@@ -51,7 +51,7 @@ function sinkOn(response: ServerResponse, slowClientMs = SLOW_CLIENT_MS) {
   return { sink, stalls: () => stalls };
 }
 
-/** Pushes until the client does not keep up, and gives the promise of that push with what was pushed. */
+/** Pushes until the client does not keep up. Returns the promise of the last push and the pushed text. */
 function fill(sink: EventStreamSink): { drained: Promise<void>; bytes: number } {
   for (let bytes = PIECE[0]?.delta.content.length ?? 0; ; bytes += 16 * 1024) {
     const drained = sink.push(PIECE);
@@ -65,8 +65,8 @@ async function countAll(socket: Socket): Promise<number> {
   return bytes;
 }
 
-describe("a client that reads nothing of a stream", () => {
-  test("is waited for, with little kept, and then taken to have left", async () => {
+describe("A client that does not read a stream", () => {
+  test("A client that does not read is disconnected after the limit, and little is buffered until then.", async () => {
     const { response } = await respond();
     const { sink, stalls } = sinkOn(response);
     sink.open(HEAD);
@@ -83,7 +83,7 @@ describe("a client that reads nothing of a stream", () => {
     expect(sink.push(PIECE)).toBeUndefined();
   });
 
-  test("goes on where it reads again in time", async () => {
+  test("A client that reads again in time receives the rest.", async () => {
     const { socket, response } = await respond();
     const { sink, stalls } = sinkOn(response, 100 * SLOW_CLIENT_MS);
     sink.open(HEAD);
@@ -95,7 +95,7 @@ describe("a client that reads nothing of a stream", () => {
     expect(stalls()).toBe(0);
   });
 
-  test("a client that leaves ends the wait", async () => {
+  test("A client that disconnects ends the wait.", async () => {
     const { socket, response } = await respond();
     const { sink } = sinkOn(response);
     sink.open(HEAD);
@@ -105,8 +105,8 @@ describe("a client that reads nothing of a stream", () => {
   });
 });
 
-describe("a client that reads nothing of a finished answer", () => {
-  test("is cut off", async () => {
+describe("A client that does not read a finished response", () => {
+  test("A client that does not read a finished response is disconnected.", async () => {
     const { response } = await respond();
     closeWhenUnread(response, SLOW_CLIENT_MS);
     const closed = new Promise((resolve) => response.once("close", resolve));
@@ -115,7 +115,7 @@ describe("a client that reads nothing of a finished answer", () => {
     expect(response.writableFinished).toBe(false);
   });
 
-  test("is served to the end where it reads, however long that takes", async () => {
+  test("A slow client receives the whole response, however long that takes.", async () => {
     const { socket, response } = await respond();
     closeWhenUnread(response, LONG_MS);
     response.end(Buffer.alloc(32 * MEBIBYTE));
@@ -133,7 +133,7 @@ describe("a client that reads nothing of a finished answer", () => {
     expect(performance.now() - beganAtMs).toBeGreaterThan(LONG_MS);
   });
 
-  test("the limit does not hold for the answer after it", async () => {
+  test("The limit does not apply to the next response of the connection.", async () => {
     const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
     const { socket, responses, response } = await respond(request + request);
     while (responses.length < 2) await sleep(5);
@@ -147,12 +147,12 @@ describe("a client that reads nothing of a finished answer", () => {
   });
 });
 
-test.each(["1.0", "1.1"])("every text arrives as it is, whatever is written beside it: HTTP/%s", async (version) => {
+test.each(["1.0", "1.1"])("Every text arrives unchanged, whatever is written with it: HTTP/%s.", async (version) => {
   const texts = ["plain", "Gr\u00fc\u00dfe", "plain again", "\u4f60\u597d \u{1F642}", "\ud83d", "end"];
   const { socket, response } = await respond(`GET / HTTP/${version}\r\nHost: x\r\nConnection: close\r\n\r\n`);
   const { sink } = sinkOn(response);
   sink.open(HEAD);
-  // Some go out together, some alone.
+  // Some are sent together, some alone.
   for (const [index, content] of texts.entries()) {
     sink.push([{ delta: { content } }]);
     if (index % 2 === 0) await sleep(5);
@@ -171,7 +171,7 @@ test.each(["1.0", "1.1"])("every text arrives as it is, whatever is written besi
   expect(contents).toEqual(texts);
 });
 
-/** What follows the headers; where it comes in chunks, each has to be as long as it says (RFC 9112, section 7.1). */
+/** Returns the body of a response and checks the lengths of its chunks (RFC 9112, section 7.1). */
 function bodyOf(answer: Buffer, version: string): string {
   let rest = answer.subarray(answer.indexOf("\r\n\r\n") + 4);
   if (version === "1.0") return rest.toString();
@@ -186,13 +186,13 @@ function bodyOf(answer: Buffer, version: string): string {
   }
 }
 
-describe("the last words", () => {
+describe("The last content of an answer", () => {
   const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2, cost: 0 };
 
-  test("go out with the end of the answer, in one write", async () => {
+  test("The last content is sent with the end of the answer, in one write.", async () => {
     const { socket, response } = await respond();
     const write = vi.spyOn(response, "write");
-    // On a busy machine the end may come later than it is waited for.
+    // On a busy machine the end may come after the wait.
     vi.useFakeTimers({ toFake: ["setTimeout"] });
     const { sink } = sinkOn(response);
     sink.open(HEAD);
@@ -211,7 +211,7 @@ describe("the last words", () => {
     expect(write).not.toHaveBeenCalled();
   });
 
-  test("do not wait for an end that is not near", async () => {
+  test("The last content does not wait for an end that comes late.", async () => {
     const { socket, response } = await respond();
     const { sink } = sinkOn(response);
     sink.open(HEAD);

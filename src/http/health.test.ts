@@ -3,7 +3,7 @@ import { expect, test, vi } from "vitest";
 import { StoreUnavailableError } from "../errors.ts";
 import { serveHealth } from "./health.ts";
 
-test("/readyz asks the store once for all who ask at once, and again later", async () => {
+test("/readyz checks the store once for concurrent requests, and again later.", async () => {
   const server = fastify();
   let asked = 0;
   const ping = async () => {
@@ -11,7 +11,7 @@ test("/readyz asks the store once for all who ask at once, and again later", asy
     if (asked > 1) throw new StoreUnavailableError("gone");
   };
   serveHealth(server, { ping, ledgerStatus: async () => ({ spool: { entries: 0 }, quarantine: { entries: 0 } }) });
-  // However long a busy machine takes for all of them, they ask at one moment.
+  // With fake timers, all requests count as concurrent even on a busy machine.
   vi.useFakeTimers({ toFake: ["setTimeout"] });
   const statusOf = async () => (await server.inject("/readyz")).statusCode;
   const statuses = await Promise.all(Array.from({ length: 50 }, statusOf));

@@ -13,7 +13,7 @@ const body = { model: "m", messages: [{ role: "user", content: "hello" }] };
 const schema = { type: "object", properties: { b: { type: "string" }, a: { enum: [1, "x", null] } } };
 const tool = { type: "function", function: { name: "f", parameters: schema } };
 
-test("is that of the fields, not of how they are written", () => {
+test("The fingerprint depends on the fields, not on their notation.", () => {
   const one = fingerprint({ ...body, tools: [tool], temperature: 1, metadata: { x: "1", y: "2" } });
   const { properties } = schema;
   const turned = { properties: { a: properties.a, b: properties.b }, type: "object" };
@@ -37,11 +37,11 @@ test.each([
   ["streamed", { ...body, stream: true }],
   ["a number where there was none", { ...body, temperature: 0 }],
   ["other metadata", { ...body, metadata: { a: "b" } }],
-])("differs: %s", (_what, other) => {
+])("The fingerprint differs for %s.", (_what, other) => {
   expect(fingerprint(other)).not.toBe(fingerprint(body));
 });
 
-test("does not depend on the order of keys, at any depth", () => {
+test("The fingerprint does not depend on the order of keys, at any depth.", () => {
   const objects = fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 4 }), { noNullPrototype: true });
   fc.assert(
     fc.property(objects, (parameters) => {
@@ -52,7 +52,7 @@ test("does not depend on the order of keys, at any depth", () => {
   );
 });
 
-test.each(["a", "__proto__"])("takes any depth, and any name of a key: %s", (name) => {
+test.each(["a", "__proto__"])("The fingerprint accepts any depth and any key: %s.", (name) => {
   const deep = (inner: string) => JSON.parse(`${`{"${name}":[`.repeat(50_000)}${inner}${"]}".repeat(50_000)}`);
   const asked = (inner: string) => ({
     ...body,

@@ -15,9 +15,9 @@ export interface Idempotency {
 }
 
 /** Returns the key and the fingerprint of a completion request, null without a key. Throws invalid_value. */
-export function idempotencyOf(request: FastifyRequest, asked: ChatCompletionRequest): Idempotency | null {
+export function idempotencyOf(request: FastifyRequest, body: ChatCompletionRequest): Idempotency | null {
   const key = idempotencyKeyOf(request);
-  return key === null ? null : { key, fingerprint: fingerprintOf(asked) };
+  return key === null ? null : { key, fingerprint: fingerprintOf(body) };
 }
 
 /** Returns the Idempotency-Key of a request, null without one. Throws invalid_value. */
@@ -36,15 +36,15 @@ export function idempotencyKeyOf(request: FastifyRequest): string | null {
  * Returns the SHA-256, in hexadecimal, of the request as JSON without white space: only the fields that the service reads
  * and that are neither absent nor null, with the keys of every object in the order of their UTF-16 code units (RFC 8785).
  */
-export function fingerprintOf(asked: object): string {
+export function fingerprintOf(body: object): string {
   return createHash("sha256")
-    .update(JSON.stringify(withSortedKeys(asked)))
+    .update(JSON.stringify(withSortedKeys(body)))
     .digest("hex");
 }
 
 /** Returns a copy with sorted keys. It does not recurse, because callers choose the depth. */
-function withSortedKeys(asked: object): object {
-  const root = sortedCopy(asked);
+function withSortedKeys(value: object): object {
+  const root = sortedCopy(value);
   const open = [root];
   for (let node = open.pop(); node !== undefined; node = open.pop()) {
     for (const [key, inner] of Object.entries(node)) {

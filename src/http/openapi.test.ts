@@ -14,7 +14,7 @@ async function serverWithDocument(format: "json" | "yaml" = "json") {
   return { get, serialize };
 }
 
-test("the OpenAPI document is made once for all requests", async () => {
+test("The OpenAPI document is serialized once for all requests.", async () => {
   const { get, serialize } = await serverWithDocument();
   const answers = [await get(), await get(), await get()];
   expect(answers.map(({ statusCode }) => statusCode)).toEqual([200, 200, 200]);
@@ -23,7 +23,7 @@ test("the OpenAPI document is made once for all requests", async () => {
   expect(serialize).toHaveBeenCalledTimes(1);
 });
 
-test("the OpenAPI document is made once as YAML too", async () => {
+test("The OpenAPI document is serialized once as YAML too.", async () => {
   const { get, serialize } = await serverWithDocument("yaml");
   const answers = [await get(), await get()];
   expect(answers[0]?.headers["content-type"]).toBe("application/x-yaml");
@@ -32,7 +32,7 @@ test("the OpenAPI document is made once as YAML too", async () => {
   expect(serialize).toHaveBeenCalledTimes(1);
 });
 
-test("a client that has the OpenAPI document gets 304 without a body", async () => {
+test("A client with the current OpenAPI document gets 304 without a body.", async () => {
   const { get } = await serverWithDocument();
   const etag = (await get()).headers.etag as string;
   expect(etag).toMatch(/^"[\w-]{43}"$/);

@@ -3,7 +3,7 @@ import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 
-/** Prices of three digits after the point, so that a rounding in the wrong place shows. */
+/** Prices with three decimals, so that a wrong rounding shows. */
 const PRICE = { input: 1.251, cachedInput: 0.127, output: 10.003 };
 const usage = { prompt_tokens: 237, completion_tokens: 89, total_tokens: 326 };
 
@@ -44,8 +44,8 @@ const spentNow = async () => {
 /** ceil(sum(tokens x price)), in integers: prices in thousandths of a micro-credit a token. */
 const expectedMicroCredits = Math.ceil((usage.prompt_tokens * 1251 + usage.completion_tokens * 10_003) / 1000);
 
-describe("in front of an upstream that nobody here wrote", () => {
-  test("an unstreamed answer: the same text and usage on both sides, charged to the micro-credit", async () => {
+describe("With an independent upstream", () => {
+  test("A response that is not streamed has the upstream's text and usage, and is charged to the micro-credit.", async () => {
     const before = await spentNow();
     const completion = await client.chat.completions.create({
       model: "far",
@@ -56,7 +56,7 @@ describe("in front of an upstream that nobody here wrote", () => {
     expect(await spentNow()).toBe(before + expectedMicroCredits);
   });
 
-  test("a streamed answer: the same", async () => {
+  test("A streamed response has the upstream's text and usage, and is charged to the micro-credit.", async () => {
     const before = await spentNow();
     const stream = await client.chat.completions.create({
       model: "far",
@@ -75,7 +75,7 @@ describe("in front of an upstream that nobody here wrote", () => {
     expect(await spentNow()).toBe(before + expectedMicroCredits);
   });
 
-  test.each([false, true])("a tool call, streamed: %s", async (stream) => {
+  test.each([false, true])("A tool call is passed through, streamed: %s.", async (stream) => {
     const parameters = { type: "object", properties: { city: { type: "string" } } };
     const request = {
       model: "far",
@@ -90,7 +90,7 @@ describe("in front of an upstream that nobody here wrote", () => {
     expect(call).toMatchObject({ type: "function", function: { name: "weather", arguments: '{"city":"Bern"}' } });
   });
 
-  test("the upstream was asked by its own model name, and for its usage", () => {
+  test("The upstream request has the upstream's model name and asks for the usage.", () => {
     const bodies = upstream.getRequests().map((entry) => entry.body as unknown as Record<string, unknown>);
     expect(bodies.every((body) => body.model === "gpt-4o")).toBe(true);
     expect(bodies.filter((body) => body.stream === true)[0]).toMatchObject({ stream_options: { include_usage: true } });

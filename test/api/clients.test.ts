@@ -14,7 +14,7 @@ import {
   startService,
 } from "../support/service.ts";
 
-/** Enough for what each client asks, few enough to be used up. */
+/** Enough for each client, and few enough to be exhausted. */
 const REQUESTS_A_MINUTE = 25;
 const PROMPT = "Hello there, wide world";
 
@@ -32,7 +32,7 @@ afterAll(async () => {
   await service?.end();
 });
 
-/** A client as its users build it: only the base URL and the token are ours. */
+/** A client with only the base URL and the token changed. */
 interface Client {
   complete(token: string, model: string, prompt: string, options?: { temperature?: number }): Promise<string>;
   stream(
@@ -40,7 +40,7 @@ interface Client {
     model: string,
     prompt: string,
   ): Promise<{ text: string; pieces: number; promptTokens?: number }>;
-  /** Status and code as they stand on the client's own error object. */
+  /** Status and code of the client's own error object. */
   errorOf(error: unknown): { status?: number; code?: string | null };
 }
 
@@ -144,11 +144,11 @@ const clients: [string, Client][] = [
 ];
 
 describe.each(clients)("%s", (_name, client) => {
-  test("an answer", async () => {
+  test("The client receives a response.", async () => {
     expect(await client.complete(rich.token, "sandbox/echo", PROMPT)).toBe(PROMPT);
   });
 
-  test("a streamed answer, piece by piece, with its usage", async () => {
+  test("The client receives a streamed response in pieces, with its usage.", async () => {
     const { text, pieces, promptTokens } = await client.stream(rich.token, "sandbox/echo", PROMPT);
     expect(text).toBe(PROMPT);
     expect(pieces).toBeGreaterThanOrEqual(4);
@@ -184,7 +184,7 @@ describe.each(clients)("%s", (_name, client) => {
   });
 });
 
-describe("429, on a service with a small limit", () => {
+describe("429 on a service with a low limit", () => {
   let small: RunningService;
   let organization: Organization;
   beforeAll(async () => {
@@ -213,7 +213,7 @@ describe("429, on a service with a small limit", () => {
 test.each([
   ["openai 6", OpenAI6],
   ["openai 7", OpenAI7],
-])("%s lists and retrieves models", async (_name, OpenAI) => {
+])("%s lists and retrieves models.", async (_name, OpenAI) => {
   const client = new OpenAI({ apiKey: rich.token, baseURL: service.baseUrl }) as OpenAI7;
   const ids: string[] = [];
   for await (const model of client.models.list()) ids.push(model.id);

@@ -62,7 +62,7 @@ const usageNow = async (token = organization.token) =>
   expectUsage(await (await send(service, "/v1/usage", token)).json());
 
 describe("POST /v1/chat/completions", () => {
-  test("answers with the fields of the contract, and of OpenAI", async () => {
+  test("The response has the fields of the contract and of OpenAI.", async () => {
     const answer = await ask({});
     expect(answer.status).toBe(200);
     const completion = expectCompletion(await answer.json());
@@ -74,7 +74,7 @@ describe("POST /v1/chat/completions", () => {
     expect(Math.abs(completion.created - Date.now() / 1000)).toBeLessThan(60);
   });
 
-  test("tells in its headers what is left, what was charged, and where the limits stand", async () => {
+  test("The headers have the available credits, the charge and the rate limits.", async () => {
     const before = await usageNow();
     const answer = await ask({});
     const completion = expectCompletion(await answer.json());
@@ -89,7 +89,7 @@ describe("POST /v1/chat/completions", () => {
     expect(answer.headers.get("ratelimit")).toMatch(/^"requests";r=\d+;t=\d+, "tokens";r=\d+;t=\d+$/);
   });
 
-  test("charges the reported usage at the configured price, cached tokens at theirs", async () => {
+  test("The charge is the reported usage at the configured prices, with cached tokens at their own.", async () => {
     const completion = expectCompletion(await (await ask({ model: "priced" })).json());
     expect(completion.usage).toEqual({
       prompt_tokens: 100,
@@ -102,13 +102,13 @@ describe("POST /v1/chat/completions", () => {
     expect(completion.model).toBe("priced");
   });
 
-  test("counts what was delivered where the upstream reports nothing", async () => {
+  test("Delivered tokens are counted if the upstream reports no usage.", async () => {
     const completion = expectCompletion(await (await ask({ model: "unreported" })).json());
     expect(completion.usage.completion_tokens).toBeGreaterThan(0);
     expect(completion.usage.cost).toBeGreaterThan(0);
   });
 
-  test("puts instructions before all messages, counts them, and does not echo them", async () => {
+  test("Instructions precede all messages, are counted, and are not echoed.", async () => {
     const before = upstream.requests.length;
     await ask({
       model: "priced",
@@ -126,7 +126,7 @@ describe("POST /v1/chat/completions", () => {
     expect(JSON.stringify(instructed.messages)).not.toContain("brief");
   });
 
-  test("no field of a request chooses the upstream's address or key, and none is sent on unasked", async () => {
+  test("No field of a request selects the upstream's address or key, and unknown fields are not forwarded.", async () => {
     const before = upstream.requests.length;
     const messages = [{ role: "user", content: "x", api_key: "evil" }];
     await ask({
@@ -145,7 +145,7 @@ describe("POST /v1/chat/completions", () => {
     expect(received?.body.messages).toEqual([{ role: "user", content: "x" }]);
   });
 
-  test("max_tokens cuts the answer, under either name", async () => {
+  test("Both names of max_tokens limit the answer.", async () => {
     for (const name of ["max_tokens", "max_completion_tokens"]) {
       const completion = expectCompletion(await (await ask({ model: "sandbox/story", [name]: 5 })).json());
       expect(completion.usage.completion_tokens).toBe(5);
@@ -153,13 +153,13 @@ describe("POST /v1/chat/completions", () => {
     }
   });
 
-  test("null counts as absent in every optional field", async () => {
+  test("Null counts as absent in every optional field.", async () => {
     const fields = ["temperature", "max_tokens", "stream", "instructions", "tools", "stop", "seed", "user", "metadata"];
     const answer = await ask(Object.fromEntries(fields.map((field) => [field, null])));
     expect(answer.status).toBe(200);
   });
 
-  test("tools are called, and their results answered", async () => {
+  test("Tool calls and their results work.", async () => {
     const tools = [
       {
         type: "function",
@@ -194,7 +194,7 @@ describe("POST /v1/chat/completions, streamed", () => {
     return { answer, chunks: events.slice(0, -1).map((event) => expectChunk(JSON.parse(event))) };
   }
 
-  test("events carry the contract's fields; the first the role, one the finish reason with the usage", async () => {
+  test("Events have the fields of the contract: the first has the role, and one the finish reason with the usage.", async () => {
     const { answer, chunks } = await stream({});
     expect(chunks[0]?.choices[0]?.delta).toMatchObject({ role: "assistant" });
     expect(chunks.map((chunk) => chunk.choices[0]?.delta.content ?? "").join("")).toBe("Hello there, world");
@@ -209,7 +209,7 @@ describe("POST /v1/chat/completions, streamed", () => {
     expect(answer.headers.has("x-credits-charged")).toBe(false);
   });
 
-  test("with include_usage the usage comes once, on a last event without choices, and is null on the others", async () => {
+  test("With include_usage, the usage is on the last event, which has no choices, and null on the others.", async () => {
     const { chunks } = await stream({ stream_options: { include_usage: true } });
     const last = chunks.at(-1);
     expect(last?.choices).toEqual([]);
@@ -217,7 +217,7 @@ describe("POST /v1/chat/completions, streamed", () => {
     expect(chunks.slice(0, -1).every((chunk) => chunk.usage === null)).toBe(true);
   });
 
-  test("is charged like an answer that is not streamed", async () => {
+  test("A streamed response is charged like one that is not streamed.", async () => {
     const before = await usageNow();
     const { chunks } = await stream({ model: "priced" });
     const after = await usageNow();
@@ -226,7 +226,7 @@ describe("POST /v1/chat/completions, streamed", () => {
     expect(after.creditsHeld).toBe(0);
   });
 
-  test("tool calls stream", async () => {
+  test("Tool calls are streamed.", async () => {
     const tools = [{ type: "function", function: { name: "now", parameters: { type: "object", properties: {} } } }];
     const { chunks } = await stream({ tools, tool_choice: "required" });
     const calls = chunks.flatMap((chunk) => chunk.choices[0]?.delta.tool_calls ?? []);
@@ -234,7 +234,7 @@ describe("POST /v1/chat/completions, streamed", () => {
     expect(chunks.at(-1)?.choices[0]?.finish_reason).toBe("tool_calls");
   });
 
-  test("a failure after the first event is an event without choices, and no [DONE]", async () => {
+  test("A failure after the first event is an event without choices, and [DONE] is missing.", async () => {
     const answer = await ask({ stream: true, model: "sandbox/fault", messages: user("reset after 3 tokens") });
     const events = eventsOf(await answer.text());
     expect(events).not.toContain("[DONE]");
@@ -245,7 +245,7 @@ describe("POST /v1/chat/completions, streamed", () => {
 });
 
 describe("GET /v1/models", () => {
-  test("lists every model with every field true to its type", async () => {
+  test("The list has every model, and every field has its type.", async () => {
     const list = expectModelList(await (await send(service, "/v1/models", organization.token)).json());
     const ids = list.data.map((model) => model.id);
     expect(ids).toEqual(expect.arrayContaining(["priced", "sandbox/echo", "sandbox/fault", "sandbox/story"]));
@@ -259,7 +259,7 @@ describe("GET /v1/models", () => {
     });
   });
 
-  test("answers one, its id encoded or not", async () => {
+  test("A model is found with its id encoded or not.", async () => {
     for (const id of ["sandbox/echo", encodeURIComponent("sandbox/echo")]) {
       const answer = await send(service, `/v1/models/${id}`, organization.token);
       expect(expectModel(await answer.json()).id).toBe("sandbox/echo");
@@ -267,7 +267,7 @@ describe("GET /v1/models", () => {
     expect((await send(service, "/v1/models/nope", organization.token)).status).toBe(404);
   });
 
-  test("a model that the token may not use is not listed", async () => {
+  test("A model that the token may not use is not listed.", async () => {
     const { token } = await makeToken(service, organization.id, ["--model", "priced"]);
     const list = expectModelList(await (await send(service, "/v1/models", token)).json());
     expect(list.data.map((model) => model.id)).toEqual(["priced"]);
@@ -276,7 +276,7 @@ describe("GET /v1/models", () => {
 });
 
 describe("GET /v1/usage", () => {
-  test("reports the credits of the token's organization", async () => {
+  test("The report has the credits of the token's organization.", async () => {
     const other = await makeOrganization(service, "12.5");
     expect(await usageNow(other.token)).toEqual({
       object: "usage",
@@ -289,8 +289,8 @@ describe("GET /v1/usage", () => {
   });
 });
 
-describe("the playground organization", () => {
-  test("completes with models marked for it, at no cost, a little at a time", async () => {
+describe("The playground organization", () => {
+  test("Guests use the playground's models free of charge, within the limits.", async () => {
     const { token } = await makeToken(service, "org_playground");
     const answer = await ask({ model: "sandbox/story", max_tokens: 4096 }, token);
     const completion = expectCompletion(await answer.json());
@@ -303,7 +303,7 @@ describe("the playground organization", () => {
     expect(refused.status).toBe(403);
   });
 
-  test("is bounded by requests a minute of one address", async () => {
+  test("Guests are limited to a number of requests per minute and address.", async () => {
     const { token } = await makeToken(service, "org_playground");
     const statuses: number[] = [];
     for (let count = 0; count < 11; count += 1) statuses.push((await send(service, "/v1/models", token)).status);
@@ -311,8 +311,8 @@ describe("the playground organization", () => {
   });
 });
 
-describe("around the operations", () => {
-  test("browsers are let in by every header they ask for, without credentials", async () => {
+describe("Other endpoints", () => {
+  test("CORS allows every requested header, without credentials.", async () => {
     const preflight = await fetch(`${service.url}${COMPLETIONS}`, {
       method: "OPTIONS",
       headers: {
@@ -336,14 +336,14 @@ describe("around the operations", () => {
     }
   });
 
-  test("a cookie is nothing to /v1", async () => {
+  test("A cookie has no effect on /v1.", async () => {
     const answer = await send(service, "/v1/models", null, undefined, {
       headers: { cookie: `token=${organization.token}` },
     });
     expect(answer.status).toBe(401);
   });
 
-  test("the OpenAPI document names every operation, and the reference is served without another host", async () => {
+  test("The OpenAPI document has every operation, and the reference page loads nothing from other hosts.", async () => {
     const document = (await (await fetch(`${service.url}/openapi.json`)).json()) as {
       openapi: string;
       paths: Record<string, object>;
@@ -361,7 +361,7 @@ describe("around the operations", () => {
     expect(page.headers.get("content-security-policy")).toContain("default-src 'self'");
   });
 
-  test("health and readiness", async () => {
+  test("The health checks report the state of the service.", async () => {
     expect((await fetch(`${service.url}/healthz`)).status).toBe(200);
     expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
   });

@@ -10,7 +10,7 @@ import {
 } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
 
-/** A credit an output token; the input is as good as free. */
+/** An output token costs one credit, the input almost nothing. */
 const PRICE = { input: 0.000001, output: 1_000_000 };
 const usage = { prompt_tokens: 10, completion_tokens: 40, total_tokens: 50 };
 
@@ -43,7 +43,7 @@ const complete = (token: string, model: string, maxTokens: number, options: Requ
     { model, messages: [{ role: "user", content: "go" }], max_tokens: maxTokens, stream: model === "mute" },
     options,
   );
-/** Long enough for a few requests on a busy machine, and not for a command. */
+/** Long enough for a few requests on a busy machine, but not for a command. */
 const SOON_MS = 6_000;
 async function book(organization: Organization, what: string, terms: object): Promise<void> {
   const { status } = await operator(service).call("POST", `/organizations/${organization.id}/${what}`, terms);
@@ -57,7 +57,7 @@ interface Usage {
   creditsUsed: number;
   creditsHeld: number;
 }
-/** Whole credits: the input costs less than a thousandth. */
+/** Rounds to whole credits: the input costs less than a thousandth. */
 async function usageOf(organization: Organization) {
   const report = (await (await send(service, "/v1/usage", organization.token)).json()) as Usage;
   const { creditsTotal, creditsAvailable, creditsUsed, creditsHeld } = report;
@@ -65,8 +65,8 @@ async function usageOf(organization: Organization) {
 }
 
 /**
- * Begins a request that runs until it is told to leave, and waits until its credits are held. It is streamed, so that its
- * client sees that there was no output to pay for.
+ * Begins a request that runs until its client disconnects, and waits until its credits are held. It is streamed, so that
+ * the client sees that there was no output to charge.
  */
 async function running(organization: Organization, maxTokens: number, token = organization.token) {
   const leaving = new AbortController();
@@ -82,7 +82,7 @@ async function running(organization: Organization, maxTokens: number, token = or
   };
 }
 
-test("402 tells how many tokens are affordable; a request for so many is admitted", async () => {
+test("402 has the number of affordable tokens, and a request for that number is admitted.", async () => {
   const organization = await makeOrganization(service, "45.5");
   const refused = await complete(organization.token, "quick", 46);
   expect(refused.status).toBe(402);
@@ -93,7 +93,7 @@ test("402 tells how many tokens are affordable; a request for so many is admitte
   expect((await complete(organization.token, "quick", 45)).status).toBe(200);
 });
 
-test("429 tells that running requests hold the credits, which are enough once those have ended", async () => {
+test("429 is the answer while running requests hold the credits, and a later request is admitted.", async () => {
   const organization = await makeOrganization(service, "100");
   const leave = await running(organization, 80);
   const busy = await complete(organization.token, "quick", 50);
@@ -104,14 +104,14 @@ test("429 tells that running requests hold the credits, which are enough once th
   expect((await complete(organization.token, "quick", 50)).status).toBe(200);
 });
 
-test("a token's cap admits nothing beyond it: 429 while its requests run, 402 when it is used up", async () => {
+test("Requests beyond a token's cap get 429 while others run, and 402 when the cap is spent.", async () => {
   const organization = await makeOrganization(service, "1000");
   const { token } = await makeToken(service, organization.id, ["--cap", "100"]);
   const leave = await running(organization, 80, token);
   const busy = await complete(token, "quick", 50);
   expect(busy.status).toBe(429);
   expect(await errorOf(busy)).toMatchObject({ code: "credits_held", message: expect.stringMatching(/token's cap/) });
-  // The organization's other tokens are not concerned.
+  // The organization's other tokens are not affected.
   expect((await complete(organization.token, "quick", 50)).status).toBe(200);
   await leave();
   expect((await complete(token, "quick", 50)).status).toBe(200);
@@ -124,7 +124,7 @@ test("a token's cap admits nothing beyond it: 429 while its requests run, 402 wh
   expect((await complete(token, "quick", 59)).status).toBe(200);
 });
 
-test("100 requests at once on a token's cap for 10: none more is admitted than the cap pays for", async () => {
+test("Of 100 concurrent requests on a cap for 10, only those that the cap covers are admitted.", async () => {
   const organization = await makeOrganization(service, "100000");
   const { token, tokenId } = await makeToken(service, organization.id, ["--cap", "405"]);
   const answers = await Promise.all(Array.from({ length: 100 }, () => complete(token, "quick", 40)));
@@ -143,12 +143,12 @@ test("100 requests at once on a token's cap for 10: none more is admitted than t
   expect(used).toBeLessThanOrEqual(405);
 });
 
-test("creditsTotal and creditsAvailable at every moment: grants, holds, charges, lapses, revocations and credits", async () => {
+test("creditsTotal and creditsAvailable are right after grants, holds, charges, expiry, revocations and credits.", async () => {
   const organization = await makeOrganization(service, "100");
   const credits = (verb: string, ...words: string[]) =>
     service.tollgate<{ id: string; creditsTotal: number }>("credits", verb, "--org", organization.id, ...words);
   expect(await usageOf(organization)).toEqual([100, 100, 0, 0]);
-  // Used first, for it lapses; only of what is not held at that moment something lapses.
+  // The expiring grant is spent first. Only credits that are not held expire.
   const lapsesAtMs = Date.now() + SOON_MS;
   await book(organization, "grants", { amount: 50, expires_at: new Date(lapsesAtMs).toISOString() });
   expect(await usageOf(organization)).toEqual([150, 150, 0, 0]);
@@ -156,7 +156,7 @@ test("creditsTotal and creditsAvailable at every moment: grants, holds, charges,
   expect(await usageOf(organization)).toEqual([150, 120, 0, 30]);
   while (Date.now() <= lapsesAtMs) await new Promise((resolve) => setTimeout(resolve, 50));
   expect(await usageOf(organization)).toEqual([130, 100, 0, 30]);
-  // What the hold gives back of a grant that has lapsed has lapsed too.
+  // Credits that the hold returns to an expired grant expire too.
   await leave();
   expect(await usageOf(organization)).toEqual([100, 100, 0, 0]);
 
@@ -175,7 +175,7 @@ test("creditsTotal and creditsAvailable at every moment: grants, holds, charges,
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
 });
 
-test("a month's allowance is granted at once, and while the service runs", async () => {
+test("An allowance is granted at once, and each month while the service runs.", async () => {
   const organization = await makeOrganization(service, "0");
   await service.tollgate("credits", "allowance", "create", "25", "--org", organization.id);
   expect(await usageOf(organization)).toEqual([25, 25, 0, 0]);

@@ -18,14 +18,14 @@ import { answering, sendJson, startUpstream, type Upstream } from "../support/up
 const COMPLETIONS = "/v1/chat/completions";
 const messages = [{ role: "user", content: "hello" }];
 const price = { input: 1_000_000, output: 1_000_000 };
-/** Of the organization that the tests of that limit use, each with a token of its own. */
+/** Limit of the organization of the rate limit tests, each of which uses its own token. */
 const REQUESTS_A_MINUTE = 60;
 
 let upstream: Upstream;
 let service: RunningService;
 let rich: Organization;
 let poor: Organization;
-/** Its requests a minute are few, and used up by the tests of that limit. */
+/** Has a low limit of requests per minute, which the rate limit tests exhaust. */
 let hasty: Organization;
 
 beforeAll(async () => {
@@ -84,11 +84,11 @@ afterAll(async () => {
 const ask = (fields: object, token: string | null = rich.token, options?: RequestInit) =>
   send(service, COMPLETIONS, token, { model: "ok", messages, max_tokens: 10, ...fields }, options);
 
-/** Asks the admin API, unless it says otherwise with the admin token. */
+/** Calls the admin API, by default with the admin token. */
 const administer = (method: string, path: string, body: object, headers: object = operator(service).headers) =>
   send(service, `/admin/v1${path}`, null, body, { method, headers: { ...headers } });
 
-/** How each row of the catalog is met by a caller. A code without a case does not compile. */
+/** A request for each row of the catalog. A code without a case does not compile. */
 const cases: Record<ErrorCode, () => Promise<Response>> = {
   invalid_json: () => send(service, COMPLETIONS, rich.token, "{broken"),
   unknown_parameter: async () => administer("POST", "/organizations", { name: "x", nmae: "y" }),
@@ -198,7 +198,7 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
   upstream_unavailable: () => ask({ model: "down" }),
   overloaded: () => ask({ model: "busy" }),
   upstream_timeout: () => ask({ model: "silent" }),
-  // No caller can bring these about from outside, so they are met on a server whose parts fail.
+  // Callers cannot cause these, so they are tested with a server whose parts fail.
   internal_error: () => createTestServer({ catalogFails: true }),
   store_unavailable: () => createTestServer({ storeFails: true }),
 };
@@ -219,21 +219,21 @@ describe.each(Object.entries(cases))("%s", (code, provoke) => {
   });
 });
 
-describe("what comes with an error", () => {
-  test("401 tells how to authenticate", async () => {
+describe("Details of errors", () => {
+  test("401 has the header WWW-Authenticate.", async () => {
     const missing = await ask({}, null);
     expect(missing.headers.get("www-authenticate")).toBe('Bearer realm="tollgate"');
     const wrong = await ask({}, "sk-tg-wrong");
     expect(wrong.headers.get("www-authenticate")).toContain('error="invalid_token"');
   });
 
-  test("403 insufficient_scope names the scope", async () => {
+  test("403 insufficient_scope names the scope.", async () => {
     const { token } = await makeToken(service, rich.id, ["--scope", "models:read"]);
     const answer = await ask({}, token);
     expect(answer.headers.get("www-authenticate")).toContain('scope="chat.completions:write"');
   });
 
-  test("402 tells what is there, what is needed and what could be paid", async () => {
+  test("402 has the available credits, the required credits and the affordable tokens.", async () => {
     const answer = await ask({ max_tokens: 1000 }, poor.token);
     const { error } = (await answer.json()) as { error: Record<string, number> };
     expect(error.credits_available).toBe(0.5);
@@ -242,19 +242,19 @@ describe("what comes with an error", () => {
     expect(answer.headers.get("x-should-retry")).toBe("false");
   });
 
-  test("405 names the methods", async () => {
+  test("405 lists the allowed methods.", async () => {
     const answer = await send(service, COMPLETIONS, rich.token);
     expect(answer.headers.get("allow")).toBe("POST, OPTIONS");
     const model = await send(service, "/v1/models/ok", rich.token, {}, { method: "DELETE" });
     expect([model.status, model.headers.get("allow")]).toEqual([405, "GET, HEAD, OPTIONS"]);
   });
 
-  test("404 of an unknown path says which paths exist, before it asks for a token", async () => {
+  test("404 for an unknown path lists the available routes, without authentication.", async () => {
     const { error } = (await (await send(service, "/v1/nothing", null)).json()) as { error: { message: string } };
     expect(error.message).toContain("POST /v1/chat/completions, GET /v1/models, GET /v1/models/{model}, GET /v1/usage");
   });
 
-  test("an upstream's Retry-After is handed on, and kept: it is not called before", async () => {
+  test("An upstream's Retry-After is forwarded, and the upstream is not called before that time.", async () => {
     const calls = () => upstream.requests.filter(({ body }) => body.model === "busier").length;
     const first = await ask({ model: "busier" });
     expect([first.status, first.headers.get("retry-after"), calls()]).toEqual([503, "47", 1]);
@@ -263,20 +263,20 @@ describe("what comes with an error", () => {
     expect(second.headers.get("retry-after")).toMatch(/^([1-3]?\d|4[0-7])$/);
   });
 
-  test("an upstream that refuses our key is our fault, and loud in the log", async () => {
+  test("An upstream that rejects our key is an error of the service, and logged as such.", async () => {
     const answer = await ask({ model: "keyless" });
     expect(answer.status).toBe(502);
     await expect.poll(() => service.output()).toContain("an upstream refused the service's own credentials");
     expect(service.output()).not.toContain("sk-1234");
   });
 
-  test("so is an upstream that does not have the model", async () => {
+  test("An upstream that does not have the model is an error of the service.", async () => {
     const answer = await ask({ model: "absent" });
     expect([answer.status, await answer.text()]).toEqual([502, expect.stringContaining('"code":"upstream_error"')]);
     await expect.poll(() => service.output()).toContain("an upstream has no such model or address");
   });
 
-  test("429 names when to come back", async () => {
+  test("429 has the header Retry-After.", async () => {
     const { token } = await makeToken(service, hasty.id);
     let last = await send(service, "/v1/models", token);
     while (last.status === 200) last = await send(service, "/v1/models", token);
@@ -284,7 +284,7 @@ describe("what comes with an error", () => {
     expect(Number(last.headers.get("retry-after"))).toBeLessThanOrEqual(60);
   });
 
-  test("credentials sent twice or in two ways are refused", async () => {
+  test("Credentials that are sent twice or in two ways are rejected.", async () => {
     const twice = await ask({}, rich.token, { headers: { authorization: "Bearer a, Bearer b" } });
     expect(twice.status).toBe(401);
     const inQuery = await send(service, "/v1/models?access_token=x", rich.token);
@@ -292,14 +292,14 @@ describe("what comes with an error", () => {
   });
 });
 
-test("nothing was charged for any of these but the answers that were given", async () => {
+test("Only the complete responses were charged.", async () => {
   const usage = await send(service, "/v1/usage", poor.token);
   const { creditsUsed, creditsHeld } = (await usage.json()) as { creditsUsed: number; creditsHeld: number };
   expect([creditsUsed, creditsHeld]).toEqual([0, 0]);
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
 });
 
-test("docs/errors.md and the catalog say the same", () => {
+test("docs/errors.md and the catalog list the same errors.", () => {
   const page = readFileSync(new URL("../../docs/errors.md", import.meta.url), "utf8");
   const rows = [...page.matchAll(/^\| (\d{3}) \| `(\w+)` \| `(\w+)` \| (yes|no) \|/gm)].map((row) => row.slice(1));
   const catalog = Object.entries(errorCatalog).map(([code, row]) => [

@@ -16,7 +16,7 @@ import {
 import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
 const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
-/** Only output has a price: a token is a credit. */
+/** An output token costs one credit, the input nothing. */
 const COST = 5;
 const messages = [{ role: "user", content: "go" }];
 const tool = { type: "function", function: { name: "look", parameters: { type: "object" } } };
@@ -24,7 +24,7 @@ const call = { id: "call_1", type: "function", function: { name: "look", argumen
 const LONG = 2_000_000;
 
 let upstream: Upstream;
-/** The next answers of "gated" wait for it. */
+/** The next answers of "gated" wait for this promise. */
 let gate = Promise.withResolvers<void>();
 
 beforeAll(async () => {
@@ -98,7 +98,7 @@ interface Told {
   logprobs: unknown;
   usage: unknown;
 }
-/** What an answer says, streamed or not, however it is cut into pieces. */
+/** Returns the content of a response, streamed or not. */
 async function told(answer: Response): Promise<Told> {
   expect(answer.status).toBe(200);
   if (!answer.headers.get("content-type")?.includes("event-stream")) {
@@ -162,7 +162,7 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
     test.each([
       ["plain", {}],
       ["calling", { tools: [tool], logprobs: true }],
-    ])("the same request again gets the first answer again, and is charged once: %s", async (model, fields) => {
+    ])("A repeated request gets the first response again, and is charged once: %s.", async (model, fields) => {
       const { creditsUsed: before = 0 } = await usedBy(service, organization.token);
       const calls = callsOf(model);
       const first = await asking(`same ${model}`, body(model, fields));
@@ -178,7 +178,7 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
       expect(await usedBy(service, organization.token)).toEqual({ creditsUsed: before + COST, creditsHeld: 0 });
     });
 
-    test("50 at once: one call, one charge, the rest are told to wait or get the answer", async () => {
+    test("Of 50 concurrent requests, one is called and charged, and the others get 409 or its response.", async () => {
       const { creditsUsed: before = 0 } = await usedBy(service, organization.token);
       gate = Promise.withResolvers();
       const calls = callsOf("gated");
@@ -199,7 +199,7 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
       expect(await usedBy(service, organization.token)).toEqual({ creditsUsed: before + COST, creditsHeld: 0 });
     });
 
-    test("the key is its organization's: every token of it, and no other", async () => {
+    test("A key is valid for every token of its organization, and for no other organization.", async () => {
       const first = await told(await asking("whose", body("plain")));
       expect(await told(await asking("whose", body("plain"), other))).toEqual(first);
       const foreign = await asking("whose", body("plain"), { token: stranger.token });
@@ -207,7 +207,7 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
       expect((await told(foreign)).ids).not.toEqual(first.ids);
     });
 
-    test("another body is refused", async () => {
+    test("A key with another body is rejected.", async () => {
       await told(await asking("bodies", body("plain")));
       expect(await codeOf(await asking("bodies", body("plain", { max_tokens: 21 })))).toEqual([
         422,
@@ -219,7 +219,7 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
       ]);
     });
 
-    test("an error frees the key", async () => {
+    test("A request that fails releases the key.", async () => {
       const calls = callsOf("failing");
       for (const _ of [1, 2])
         expect(await codeOf(await asking("errors", body("failing")))).toEqual([502, "upstream_error"]);
@@ -227,7 +227,7 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
       expect(replayed(await asking("errors", body("plain")))).toBeNull();
     });
 
-    test("a client that leaves keeps it, without an answer", async () => {
+    test("A request whose client disconnects keeps the key, without a response.", async () => {
       const leaving = new AbortController();
       const calls = callsOf("slow");
       const asked = asking("left", body("slow"), { signal: leaving.signal }).then((answer) => answer.text());
@@ -242,13 +242,13 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
       expect(callsOf("slow")).toBe(calls + 1);
     });
 
-    test("an answer of more than a mebibyte is given and charged once, and not kept", async () => {
+    test("A response of more than 1 MiB is sent and charged once, and not stored.", async () => {
       const answer = await told(await asking("long", body("long")));
       expect(String(answer.message.content).length).toBe(LONG);
       expect(await codeOf(await asking("long", body("long")))).toEqual([409, "idempotency_interrupted"]);
     });
 
-    test("kill -9 in the middle: in progress until the hold expires, interrupted from then on", async () => {
+    test("After kill -9, the key is in progress until the hold expires, and interrupted from then on.", async () => {
       const calls = callsOf("slow");
       const asked = asking("killed", body("slow"))
         .then((answer) => answer.text())
@@ -275,7 +275,7 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
     });
   });
 
-  test.skipIf(isSkipped)("what is no key is refused, before anything is called", async () => {
+  test.skipIf(isSkipped)("An invalid key is rejected before any upstream call.", async () => {
     const calls = callsOf("plain");
     for (const key of ["", " ", "x".repeat(256), "caf\u00e9", "a\tb"]) {
       const answer = await askWith(key, bodyOf("plain"));
@@ -298,7 +298,7 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
     expect((await askWith('"quo ted, {}"', bodyOf("plain"))).status).toBe(200);
   });
 
-  test.skipIf(isSkipped)("the document names the header, and browsers may read the mark of a replay", async () => {
+  test.skipIf(isSkipped)("The OpenAPI document has the header, and browsers may read the replay header.", async () => {
     const { paths } = JSON.parse(await (await fetch(`${service.url}/openapi.json`)).text());
     expect(paths["/v1/chat/completions"].post.parameters).toMatchObject([
       { in: "header", name: "Idempotency-Key", required: false, schema: { type: "string", maxLength: 255 } },
@@ -309,13 +309,13 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
     expect(answer.headers.get("access-control-expose-headers")).toContain("x-tollgate-idempotent-replay");
   });
 
-  test.skipIf(isSkipped)("after all of this the books balance", async () => {
+  test.skipIf(isSkipped)("Afterwards the ledger balances.", async () => {
     expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
   });
 });
 
-describe.skipIf(!hasPostgres)("an answer that ends while the store is away", () => {
-  test("is given again when the spool has been booked", async () => {
+describe.skipIf(!hasPostgres)("A response that ends while the store is unavailable", () => {
+  test("The response is replayed once the spool is committed.", async () => {
     const database = await createTestDatabase();
     const proxy = await PostgresProxy.open(database.url);
     const service = await startService({ config: configOf(), databaseUrl: proxy.url });

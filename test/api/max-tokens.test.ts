@@ -5,7 +5,7 @@ import { operator } from "../support/admin.ts";
 import { makeOrganization, makeToken, type RunningService, send, startService } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
 
-/** A credit an output token; the input is as good as free. */
+/** An output token costs one credit, the input almost nothing. */
 const PRICE = { input: 0.000001, output: 1_000_000 };
 const usage = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 };
 const MODELS = [
@@ -24,7 +24,7 @@ interface Asker {
   ask(fields: Record<string, unknown>, token?: string): Promise<Response>;
 }
 
-/** A service with the setting, and an organization with plenty of credits. */
+/** Starts a service with the setting and an organization with many credits. */
 async function serve(maxTokens?: number | "model"): Promise<Asker> {
   const service = await startService({
     config: {
@@ -70,13 +70,13 @@ async function sentFor({ ask }: Asker, fields: Record<string, unknown>, token?: 
   return upstream.requests[before]?.body.max_tokens;
 }
 
-describe("by default", () => {
+describe("By default", () => {
   let asker: Asker;
   beforeAll(async () => {
     asker = await serve();
   });
 
-  test("max_tokens goes up to 4096, and the 400 above it names the bound and the setting", async () => {
+  test("max_tokens may be up to 4096, and the 400 above it names the limit and the setting.", async () => {
     expect(await sentFor(asker, { max_tokens: 4096 })).toBe(4096);
     for (const asked of [4097, 16_384, 32_000]) {
       const answer = await asker.ask({ max_tokens: asked });
@@ -89,13 +89,13 @@ describe("by default", () => {
     }
   });
 
-  test("the 400 for max_tokens comes before any look at the model", async () => {
+  test("max_tokens is validated before the model.", async () => {
     expect(await failureOf(await asker.ask({ model: "none", max_tokens: 4097 }))).toMatchObject({
       param: "max_tokens",
     });
   });
 
-  test("max_completion_tokens goes up to the model's own maximum", async () => {
+  test("max_completion_tokens may be up to the model's own maximum.", async () => {
     expect(await sentFor(asker, { max_completion_tokens: 32_000 })).toBe(32_000);
     expect(await sentFor(asker, { max_completion_tokens: 64_000 })).toBe(64_000);
     for (const [model, bound] of [
@@ -111,18 +111,18 @@ describe("by default", () => {
     }
   });
 
-  test("max_tokens above a model's own maximum is refused with that", async () => {
+  test("max_tokens above the model's own maximum is rejected with that maximum.", async () => {
     const { message } = await failureOf(await asker.ask({ model: "small", max_tokens: 2_001 }));
     expect(message).toContain("This model supports at most 2000 completion tokens");
   });
 
-  test("both at once are refused", async () => {
+  test("Both fields together are rejected.", async () => {
     const answer = await asker.ask({ max_tokens: 10, max_completion_tokens: 10 });
     expect(answer.status).toBe(400);
     expect(await failureOf(answer)).toMatchObject({ code: "invalid_value", param: "max_tokens" });
   });
 
-  test("a request that states neither gets the smallest of 4096, the model's maximum and what the context leaves", async () => {
+  test("A request without either field gets the smallest of 4096, the model's maximum and the rest of the context window.", async () => {
     expect(await sentFor(asker, {})).toBe(4096);
     expect(await sentFor(asker, { model: "small" })).toBe(2000);
     const messages = [{ role: "user", content: "x".repeat(7_000 * 4) }];
@@ -131,7 +131,7 @@ describe("by default", () => {
     expect(left).toBeGreaterThan(900);
   });
 
-  test("the models tell their own maximum, and the OpenAPI document and the console's facts the service's", async () => {
+  test("The models have their own maximum; the OpenAPI document and the facts for the console have the service's.", async () => {
     const { data } = (await (await send(asker.service, "/v1/models", asker.token)).json()) as ModelList;
     const found = Object.fromEntries(data.map(({ id, max_output_tokens }) => [id, max_output_tokens]));
     expect(found).toMatchObject({ large: 64_000, small: 2_000, unknown: 4_096, "all-output": 20_000 });
@@ -140,7 +140,7 @@ describe("by default", () => {
     expect(facts).toMatchObject({ completions: { max_tokens: 4096 } });
   });
 
-  test("credits hold what max_completion_tokens asks for, and 402 tells how much of it they pay for", async () => {
+  test("The hold covers max_completion_tokens, and 402 has the affordable number of tokens.", async () => {
     const { token } = await makeOrganization(asker.service, "20000.5");
     const refused = await asker.ask({ max_completion_tokens: 30_000 }, token);
     expect(refused.status).toBe(402);
@@ -151,7 +151,7 @@ describe("by default", () => {
     expect(await asker.service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
   });
 
-  test("guests of the playground keep their own bound under either name", async () => {
+  test("Guests of the playground have their own limit for both fields.", async () => {
     const { token } = await makeToken(asker.service, "org_playground");
     expect(await sentFor(asker, { max_tokens: 4096 }, token)).toBe(512);
     expect(await sentFor(asker, { max_completion_tokens: 32_000 }, token)).toBe(512);
@@ -159,13 +159,13 @@ describe("by default", () => {
   });
 });
 
-describe("with completions.maxTokens: 32000", () => {
+describe("With completions.maxTokens: 32000", () => {
   let asker: Asker;
   beforeAll(async () => {
     asker = await serve(32_000);
   });
 
-  test("max_tokens goes up to it, also for requests that state none", async () => {
+  test("max_tokens may be up to the setting, which is also the default.", async () => {
     expect(await sentFor(asker, { max_tokens: 16_384 })).toBe(16_384);
     expect(await sentFor(asker, { max_tokens: 32_000 })).toBe(32_000);
     expect(await sentFor(asker, {})).toBe(32_000);
@@ -175,12 +175,12 @@ describe("with completions.maxTokens: 32000", () => {
     expect(await documentedBound(asker)).toBe(32_000);
   });
 
-  test("a request that states none gets what its credits pay for", async () => {
+  test("A request without max_tokens gets as many tokens as its credits cover.", async () => {
     const { token } = await makeOrganization(asker.service, "9000.5");
     expect(await sentFor(asker, {}, token)).toBe(9_000);
   });
 
-  test("a request that states none fits into the tokens a minute of its token", async () => {
+  test("A request without max_tokens fits into its token's limit of tokens per minute.", async () => {
     const { id, token } = await makeOrganization(asker.service, "100000");
     const limits = { tokens_per_minute: 10_000 };
     const changed = await operator(asker.service).call("PATCH", `/organizations/${id}`, { limits });
@@ -190,7 +190,7 @@ describe("with completions.maxTokens: 32000", () => {
     expect(sent).toBeLessThan(10_000);
   });
 
-  test("a client of OpenAI works unchanged with 16,384 tokens, streamed and not", async () => {
+  test("The OpenAI client works unchanged with 16,384 tokens, streamed and not.", async () => {
     const client = new OpenAI({ apiKey: asker.token, baseURL: asker.service.baseUrl, maxRetries: 0 });
     const fields = { model: "large", messages: [{ role: "user" as const, content: "go" }], max_tokens: 16_384 };
     expect((await client.chat.completions.create(fields)).choices[0]?.message.content).toBe("a b");
@@ -199,13 +199,13 @@ describe("with completions.maxTokens: 32000", () => {
   });
 });
 
-describe("with completions.maxTokens: model", () => {
+describe("With completions.maxTokens: model", () => {
   let asker: Asker;
   beforeAll(async () => {
     asker = await serve("model");
   });
 
-  test("max_tokens goes up to each model's own maximum, also for requests that state none", async () => {
+  test("max_tokens may be up to each model's own maximum, which is also the default.", async () => {
     expect(await sentFor(asker, { max_tokens: 64_000 })).toBe(64_000);
     expect(await sentFor(asker, {})).toBe(64_000);
     expect(await sentFor(asker, { model: "unknown" })).toBe(4_096);
@@ -216,7 +216,7 @@ describe("with completions.maxTokens: model", () => {
     expect(facts).toMatchObject({ completions: { max_tokens: null } });
   });
 
-  test("a request that states none leaves room for twice the likely prompt", async () => {
+  test("A request without max_tokens leaves room for twice the likely prompt.", async () => {
     const messages = [{ role: "user", content: "x".repeat(4_000) }];
     const sent = await sentFor(asker, { model: "all-output", messages });
     expect(sent).toBeGreaterThan(17_900);

@@ -18,7 +18,7 @@ interface Failure {
   error: { message: string; code: string };
 }
 
-describe("a path with a trailing or a repeated slash is answered as the path without", () => {
+describe("A path with a trailing or repeated slash is equivalent to the path without", () => {
   test.each([
     ["/v1/models/", "/v1/models"],
     ["//v1//models", "/v1/models"],
@@ -42,7 +42,7 @@ describe("a path with a trailing or a repeated slash is answered as the path wit
     expect(await found.text()).toBe(await expected.text());
   });
 
-  test("a completion is made and charged once", async () => {
+  test("A completion is generated and charged once.", async () => {
     for (const path of ["/v1/chat/completions/", "/v1//chat/completions"]) {
       const answer = await send(service, path, token, completion);
       expect(answer.status).toBe(200);
@@ -50,7 +50,7 @@ describe("a path with a trailing or a repeated slash is answered as the path wit
     }
   });
 
-  test("other methods, preflights and credentials in the query are told the same as at the path without", async () => {
+  test("Other methods, preflights and credentials in the query get the same response as without the slash.", async () => {
     const wrong = await send(service, "/v1//chat/completions/", token);
     expect([wrong.status, wrong.headers.get("allow")]).toEqual([405, "POST, OPTIONS"]);
     expect(await wrong.json()).toMatchObject({ error: { code: "method_not_allowed" } });
@@ -67,13 +67,13 @@ describe("a path with a trailing or a repeated slash is answered as the path wit
     expect((await send(service, "/v1/models/?access_token=x", token)).status).toBe(400);
   });
 
-  test("a client whose base URL ends with a slash works", async () => {
+  test("A client whose base URL ends with a slash works.", async () => {
     const client = new OpenAI({ apiKey: token, baseURL: `${service.baseUrl}/`, maxRetries: 0 });
     expect((await client.models.list()).data.length).toBeGreaterThan(1);
   });
 });
 
-describe("a base URL without /v1", () => {
+describe("A base URL without /v1", () => {
   const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
   const paths = [
     "/models",
@@ -90,7 +90,7 @@ describe("a base URL without /v1", () => {
     "/images/generations",
   ];
 
-  test.each(paths)("%s is answered with 404, which names the right base URL, for every method", async (path) => {
+  test.each(paths)("%s is answered with a 404 that names the right base URL, for every method.", async (path) => {
     for (const method of methods) {
       const accept = { accept: "application/json" };
       const answer = await send(service, path, token, undefined, { method, headers: accept });
@@ -103,7 +103,7 @@ describe("a base URL without /v1", () => {
     }
   });
 
-  test("a client's list of models fails with that message instead of being empty", async () => {
+  test("A client's list of models fails with that message instead of being empty.", async () => {
     const client = new OpenAI({ apiKey: token, baseURL: service.url, maxRetries: 0 });
     await expect(client.models.list()).rejects.toMatchObject({
       status: 404,
@@ -115,7 +115,7 @@ describe("a base URL without /v1", () => {
     });
   });
 
-  test("one that repeats /v1 is told so too", async () => {
+  test("A path that repeats /v1 gets a 404 that says so.", async () => {
     const answer = await send(service, "/v1/v1/chat/completions", token, completion);
     expect(answer.status).toBe(404);
     const { error } = (await answer.json()) as Failure;
@@ -125,7 +125,7 @@ describe("a base URL without /v1", () => {
   test.each([
     ["a browser that says what it loads", { "sec-fetch-dest": "document", accept: "text/html,*/*;q=0.8" }],
     ["a browser over plain HTTP", { accept: "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8" }],
-  ])("%s gets the console's page at /models", async (_name, headers) => {
+  ])("%s gets the console's page at /models.", async (_name, headers) => {
     for (const path of ["/models", "/models/", "/models/sandbox/echo"]) {
       const answer = await send(service, path, null, undefined, { headers });
       expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);
@@ -137,13 +137,13 @@ describe("a base URL without /v1", () => {
     ["a script of a page", { "sec-fetch-dest": "empty", accept: "application/json" }],
     ["a script that accepts anything", { "sec-fetch-dest": "empty", accept: "text/html,*/*" }],
     ["curl", { accept: "*/*" }],
-  ])("%s does not", async (_name, headers) => {
+  ])("%s does not get the console's page at /models.", async (_name, headers) => {
     const answer = await send(service, "/models", token, undefined, { headers });
     expect(answer.status).toBe(404);
   });
 });
 
-test("an unknown path under /v1 is told which routes there are", async () => {
+test("The 404 of an unknown path under /v1 lists the available routes.", async () => {
   const answer = await send(service, "/v1/embeddings", token, {});
   expect(answer.status).toBe(404);
   const { error } = (await answer.json()) as Failure;

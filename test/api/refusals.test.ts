@@ -66,7 +66,7 @@ async function sent(path: string, token: string | null, content?: unknown): Prom
   return { id: answer.headers.get("x-request-id") ?? "", status: answer.status };
 }
 
-test("every request has a line with its status, code, organization, token, model and duration, and no secret", async () => {
+test("Every request has a log line with its status, code, organization, token, model and duration, and no secret.", async () => {
   const requests = [
     [await sent(COMPLETIONS, null, body()), { status: 401, code: "missing_token", organizationId: null }],
     [await sent(COMPLETIONS, `${other.token}x`, body()), { status: 401, code: "invalid_token", organizationId: null }],
@@ -113,7 +113,7 @@ test("every request has a line with its status, code, organization, token, model
 
 const namesOf = ({ id, tokenId }: Organization) => ({ organizationId: id, tokenId });
 
-test("a stream that fails and a client that disconnects have a line with what became of them", async () => {
+test("The log lines of a failed stream and of a disconnected client have the outcome.", async () => {
   const fault = (content: string) => ({ model: "sandbox/fault", messages: [{ role: "user", content }], stream: true });
   const { id } = await sent(COMPLETIONS, other.token, fault("reset after 3 tokens"));
   await expect
@@ -127,7 +127,7 @@ test("a stream that fails and a client that disconnects have a line with what be
     .toMatchObject({ status: 499, code: "client_disconnected" });
 });
 
-test("refusals of a known organization are listed for the operator and its members, and for nobody else", async () => {
+test("Rejected requests of a known organization are listed only for the operator and its members.", async () => {
   await sent(COMPLETIONS, poor.token, body({ max_tokens: 7 }));
   const list = async (client: AdminClient, query = "") =>
     (await client.call<Listed>("GET", `/requests?${query}`)).body.data;
@@ -148,7 +148,7 @@ test("refusals of a known organization are listed for the operator and its membe
   const detail = await admin.call("GET", `/requests/${refused[0]?.id}`);
   expect(detail.body).toMatchObject({ status: "refused", prices: null, charged: 0, attempts: [] });
   expect(await list(admin, `organization_id=${poor.id}&status=failed`)).toEqual([]);
-  // Nothing was refused of those that came as far as a hold.
+  // Requests with a hold are not listed as refused.
   expect(
     (await list(admin, `organization_id=${other.id}`)).filter(({ failure }) => failure === "upstream_error"),
   ).toMatchObject([{ status: "failed", refusal: null }]);
@@ -164,7 +164,7 @@ test("refusals of a known organization are listed for the operator and its membe
   expect((await others.call("GET", `/requests/${refused[0]?.id}`)).status).toBe(404);
 });
 
-test("pages hold requests and refusals in one order, each once", async () => {
+test("Pages list completed and rejected requests in one order, each once.", async () => {
   const seen: string[] = [];
   let cursor: string | null = null;
   const all = (await admin.call<Listed>("GET", `/requests?organization_id=${other.id}&limit=200`)).body.data;

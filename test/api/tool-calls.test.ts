@@ -28,7 +28,7 @@ interface Sent {
   tool_calls?: { id: string; type: string; function: { name: string; arguments: string } }[];
 }
 
-/** How an upstream names two calls: what stands beside their function, by their place. */
+/** Fields of two tool calls in addition to their function, by index. */
 const NAMINGS: Record<string, (place: number) => object> = {
   "empty-ids": (index) => ({ index, id: "", type: "function" }),
   "null-ids": (index) => ({ index, id: null }),
@@ -38,7 +38,7 @@ const NAMINGS: Record<string, (place: number) => object> = {
   "equal-ids": (index) => ({ index, id: "call_same", type: "function" }),
 };
 
-/** Calls the tool for both cities, streamed in pieces; once the results came, says them. */
+/** Calls the tool for both cities, streamed in pieces, and then answers with the results. */
 function calling(naming: (place: number) => object): Behaviour {
   return ({ body, response }) => {
     const results = (body.messages as Sent[]).filter(({ role }) => role === "tool").map(({ content }) => content);
@@ -147,7 +147,7 @@ const weatherIn = ({ city }: { city: string }) => `${city} is sunny`;
 const ANSWER = "Bern is sunny and Chur is sunny";
 const asOpenAi = () => new OpenAI({ apiKey: token, baseURL: service.baseUrl, maxRetries: 0 });
 
-/** The conversation that reached the upstream last brings back both calls, each with a result of its own. */
+/** Expects that the last upstream request contains both calls, each with its own result. */
 function expectSentBack(): void {
   const messages = upstream.requests.at(-1)?.body.messages as Sent[];
   const calls = messages.flatMap((message) => message.tool_calls ?? []);
@@ -159,7 +159,7 @@ function expectSentBack(): void {
   expect(messages.filter(({ role }) => role === "tool").map(({ tool_call_id: id }) => id)).toEqual(ids);
 }
 
-describe.each(models)("two tool calls of an upstream that gives %s", (model) => {
+describe.each(models)("Two tool calls of an upstream that sends %s", (model) => {
   test.each([
     ["openai 7", () => asOpenAi()],
     ["openai 6", () => new OpenAI6({ apiKey: token, baseURL: service.baseUrl, maxRetries: 0 }) as unknown as OpenAI],
@@ -191,7 +191,7 @@ describe.each(models)("two tool calls of an upstream that gives %s", (model) => 
     },
   );
 
-  test("the AI SDK runs both in streamText()", async () => {
+  test("The AI SDK runs both in streamText().", async () => {
     const provider = createOpenAICompatible({ name: "tollgate", baseURL: service.baseUrl, apiKey: token });
     const weather = tool({
       inputSchema: jsonSchema<{ city: string }>(TOOLS[0]?.function.parameters as object),
@@ -202,7 +202,7 @@ describe.each(models)("two tool calls of an upstream that gives %s", (model) => 
     expectSentBack();
   });
 
-  test("LangChain takes both, streamed and not, and sends them back", async () => {
+  test("LangChain accepts both, streamed and not, and sends them back.", async () => {
     const options = { model, apiKey: token, maxRetries: 0, configuration: { baseURL: service.baseUrl } };
     const client = new ChatOpenAI(options).bindTools(TOOLS);
     const pieces = [];
@@ -231,7 +231,7 @@ async function eventsFor(model: string): Promise<Event[]> {
   return events.map((event) => JSON.parse(event.slice("data: ".length)));
 }
 
-test("content: null beside tool calls reaches the upstream as null, and so where the caller left it out", async () => {
+test("Null content with tool calls reaches the upstream as null, as does absent content.", async () => {
   const call = { id: "call_1", type: "function", function: { name: "weather", arguments: "{}" } };
   for (const content of [{ content: null }, {}]) {
     const messages = [
@@ -245,7 +245,7 @@ test("content: null beside tool calls reaches the upstream as null, and so where
   }
 });
 
-test("streamed log probabilities are kept on chunks without text and beside the finish reason", async () => {
+test("Streamed log probabilities are kept on chunks without text and on the chunk with the finish reason.", async () => {
   const events = await eventsFor("logprobs");
   expect(events.flatMap(({ choices }) => choices.flatMap(({ logprobs }) => logprobs?.content ?? []))).toEqual(TOKENS);
   const asked = { model: "logprobs", messages: [QUESTION], logprobs: true };
@@ -255,8 +255,8 @@ test("streamed log probabilities are kept on chunks without text and beside the 
   expect(streamed.choices[0]?.logprobs?.content).toEqual(TOKENS);
 });
 
-describe("the content of an answer without text is as OpenAI has it", () => {
-  test.each(["no-ids", "refusal"])("%s: no event has any, and the message has null", async (model) => {
+describe("The content of an answer without text is that of OpenAI", () => {
+  test.each(["no-ids", "refusal"])("%s: no event has content, and that of the message is null.", async (model) => {
     const events = await eventsFor(model);
     expect(events[0]?.choices[0]?.delta).toEqual({ role: "assistant" });
     for (const { delta } of events.flatMap(({ choices }) => choices)) expect(delta.content ?? null).toBeNull();
@@ -267,7 +267,7 @@ describe("the content of an answer without text is as OpenAI has it", () => {
     expect(streamed?.message.refusal).toBe(whole?.message.refusal);
   });
 
-  test("an answer that says nothing at all has an empty text, streamed and not", async () => {
+  test("An empty answer has empty content, streamed and not.", async () => {
     const asked = { model: "silent", messages: [QUESTION] };
     const [streamed] = (await asOpenAi().chat.completions.stream(asked).finalChatCompletion()).choices;
     const [whole] = (await asOpenAi().chat.completions.create(asked)).choices;
@@ -275,7 +275,7 @@ describe("the content of an answer without text is as OpenAI has it", () => {
   });
 });
 
-test("an answer that is a refusal can be sent back as it came, with content: null", async () => {
+test("An answer with a refusal can be sent back unchanged, with null content.", async () => {
   const client = asOpenAi();
   const [choice] = (await client.chat.completions.create({ model: "refusal", messages: [QUESTION] })).choices;
   expect(choice?.message).toMatchObject({ content: null, refusal: REFUSAL });
@@ -288,7 +288,7 @@ test("an answer that is a refusal can be sent back as it came, with content: nul
   expect(sent[1]).toEqual({ role: "assistant", content: null, refusal: REFUSAL });
 });
 
-test("an assistant message with neither content, nor a refusal, nor tool calls is refused still", async () => {
+test("An assistant message without content, refusal and tool calls is rejected.", async () => {
   for (const refusal of [null, undefined]) {
     const messages = [{ role: "assistant", content: null, refusal }];
     const answer = await send(service, "/v1/chat/completions", token, { model: "silent", messages });

@@ -27,7 +27,7 @@ describe.each(Object.entries(ATTACKS))("%s", (_area, attacks) => {
   });
 });
 
-test("docs/reliability.md lists every attack, as `npm run attack -- --write` wrote it", () => {
+test("docs/reliability.md lists every attack as `npm run attack -- --write` writes it.", () => {
   const page = readDocuments().find(({ path }) => path === "docs/reliability.md");
   if (page === undefined) throw new Error("There is no docs/reliability.md");
   const results = Object.entries(ATTACKS).flatMap(([area, attacks]) =>

@@ -11,7 +11,7 @@ let service: RunningService;
 let organization: Organization;
 
 beforeAll(async () => {
-  // Twice the limit of one body is the least budget; one organization may hold half of it.
+  // The minimum budget is twice the limit of one body; one organization may use half of it.
   const server = { bodyLimitBytes: LIMIT_BYTES, bodiesInFlightBytes: 1_024 };
   const limits = { requestsPerMinute: 1_000_000, tokensPerMinute: 1_000_000_000 };
   service = await startService({ config: { server, limits } });
@@ -31,7 +31,7 @@ const complete = (token: string, bytes: number) =>
     body: bodyOf(bytes),
   });
 
-test("bodies above the budget are refused with 503 while they are held, and other organizations are served", async () => {
+test("Bodies above the budget are rejected with 503, and other organizations are served.", async () => {
   const unfinished = dial(service.url);
   const head = [
     `POST ${COMPLETIONS} HTTP/1.1`,
@@ -42,7 +42,7 @@ test("bodies above the budget are refused with 503 while they are held, and othe
   ];
   const bytes = `${head.join("\r\n")}\r\n\r\n${bodyOf(HELD_BYTES)}`;
   await new Promise((resolve) => unfinished.write(bytes, resolve));
-  // The service has read what arrived before it answers what was sent later.
+  // The service reads earlier data before it answers later requests.
   expect((await send(service, "/v1/models", organization.token)).status).toBe(200);
   const refused = await complete(organization.token, HELD_BYTES);
   expect(refused.headers.get("retry-after")).toBe("1");

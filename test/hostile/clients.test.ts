@@ -8,19 +8,19 @@ import { answering, startUpstream, type Upstream } from "../support/upstream.ts"
 import { expectEnvelope } from "./envelope.ts";
 import { answersIn, closeOf, dial } from "./raw-http.ts";
 
-/** A credit a token of output; the input costs a thousandth of it. */
+/** An output token costs one credit, an input token a thousandth of it. */
 const PRICE = { input: 1_000, output: 1_000_000 };
 const FREE = { input: 0, output: 0 };
 const usage = { prompt_tokens: 250, completion_tokens: 7, total_tokens: 257 };
 const usageCost = 7.25;
-/** Of the one message that all of them send. */
+/** Input tokens of the message that all requests send. */
 const inputCost = 0.008;
 const CUT_OFF_WITHIN_MS = 500;
 const HEADERS_CUT_WITHIN_MS = 20_000;
 
 let upstream: Upstream;
 let service: RunningService;
-/** Bytes that the flood has handed to its socket. */
+/** Bytes that the long stream has written to its socket. */
 let flooded = 0;
 
 beforeAll(async () => {
@@ -79,7 +79,7 @@ function drainedOrClosed(response: ServerResponse): Promise<void> {
   });
 }
 
-/** The books once nothing is held any more. */
+/** Returns the credits once nothing is held. */
 async function settled(organization: Organization): Promise<Books> {
   for (;;) {
     const books = (await (await send(service, "/v1/usage", organization.token)).json()) as Books;
@@ -101,15 +101,15 @@ const text = (organization: Organization, fields: object) => {
   ].join("\r\n");
 };
 
-/** The requests for a model that have reached the upstream. */
+/** Returns the upstream requests for a model. */
 const seen = (model: string) => upstream.requests.filter((request) => request.body.model === model);
 
 async function untilSeen(model: string, count: number): Promise<void> {
   while (seen(model).length < count) await sleep(5);
 }
 
-describe("a client that leaves", () => {
-  test("before its request is complete: no upstream is called, and nothing charged", async () => {
+describe("A client that disconnects", () => {
+  test("A client that disconnects before its request is complete causes no upstream call and no charge.", async () => {
     const organization = await makeOrganization(service, "1000");
     const before = upstream.requests.length;
     const whole = text(organization, { model: "quick" });
@@ -125,7 +125,7 @@ describe("a client that leaves", () => {
     expect(service.output()).not.toContain('"level":"error"');
   });
 
-  test("unstreamed, before the answer: pays the input and an estimate within the hold, and the upstream is cut off within 500 ms", async () => {
+  test("A client that disconnects before an answer that is not streamed pays the input and an estimate within the hold, and the upstream call ends within 500 ms.", async () => {
     const organization = await makeOrganization(service, "1000");
     const before = seen("mute").length;
     const socket = dial(service.url);
@@ -137,7 +137,7 @@ describe("a client that leaves", () => {
     expect(creditsUsed).toBeLessThanOrEqual(100 + inputCost);
   });
 
-  test("right after the usage: pays what was reported, once", async () => {
+  test("A client that disconnects right after the usage pays the reported usage once.", async () => {
     const organization = await makeOrganization(service, "1000");
     const before = seen("lingering").length;
     const socket = dial(service.url);
@@ -151,7 +151,7 @@ describe("a client that leaves", () => {
     expect(await settled(organization)).toMatchObject({ creditsUsed: usageCost });
   });
 
-  test("at once, a hundred times: each is charged nothing, or the input", async () => {
+  test("A hundred clients that disconnect at once pay nothing or the input.", async () => {
     const organization = await makeOrganization(service, "20000");
     const before = seen("mute").length;
     for (let count = 0; count < 100; count += 1) {
@@ -159,7 +159,7 @@ describe("a client that leaves", () => {
       await once(socket, "connect");
       const seenBefore = seen("mute").length;
       socket.write(text(organization, { model: "mute", stream: true }));
-      // How far the others come is for the machine to say: a busy one may call no upstream for any of them.
+      // On a busy machine none of the others may reach the upstream.
       if (count % 10 === 0) await untilSeen("mute", seenBefore + 1);
       else await sleep(count % 10);
       socket.destroy();
@@ -175,7 +175,7 @@ describe("a client that leaves", () => {
     expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
   });
 
-  test("with requests in line behind the one that runs: none runs on", async () => {
+  test("The pipelined requests of a disconnected client do not continue.", async () => {
     const organization = await makeOrganization(service, "1000");
     const before = seen("mute").length;
     const socket = dial(service.url);
@@ -186,7 +186,7 @@ describe("a client that leaves", () => {
     expect((await settled(organization)).creditsUsed).toBeLessThan(1);
   });
 
-  test("by closing its half of the connection: no leaving client says more", async () => {
+  test("A client that closes its half of the connection counts as disconnected.", async () => {
     const organization = await makeOrganization(service, "1000");
     const before = seen("mute").length;
     const socket = dial(service.url);
@@ -196,7 +196,7 @@ describe("a client that leaves", () => {
     await settled(organization);
   });
 
-  test("two hundred times without a word: others are served", async () => {
+  test("Two hundred clients that disconnect without a request do not affect others.", async () => {
     const organization = await makeOrganization(service, "1000");
     const sockets = await Promise.all(
       Array.from({ length: 200 }, async () => {
@@ -215,7 +215,7 @@ describe("a client that leaves", () => {
   });
 });
 
-test("what follows a running stream and is no HTTP is not answered into it", async () => {
+test("Invalid HTTP after the request of a running stream is not answered within the stream.", async () => {
   const organization = await makeOrganization(service, "1000");
   const socket = dial(service.url);
   let received = "";
@@ -233,7 +233,7 @@ test("what follows a running stream and is no HTTP is not answered into it", asy
   expect((await settled(organization)).creditsUsed).toBeGreaterThan(0);
 });
 
-test("a client that reads nothing of a flood: its upstream is paused, others are served, and its leaving ends it", async () => {
+test("If a client does not read a long stream, its upstream is paused, others are served, and its disconnect ends the request.", async () => {
   const organization = await makeOrganization(service, "1000");
   const before = seen("flood").length;
   const socket = dial(service.url).pause();
@@ -248,7 +248,7 @@ test("a client that reads nothing of a flood: its upstream is paused, others are
     expect(answer.status).toBe(200);
     answered += 1;
   };
-  // The buffers of four sockets between them fill up; then nothing moves any more, though everything has its turn.
+  // The buffers of four sockets fill up, and then the transfer stops.
   for (let last = -1; flooded !== last; ) {
     last = flooded;
     for (let count = 0; count < 10; count += 1) await serveOthers();
@@ -263,14 +263,14 @@ test("a client that reads nothing of a flood: its upstream is paused, others are
   expect(await settled(organization)).toMatchObject({ creditsUsed: answered * usageCost });
 });
 
-test("headers that dribble in from 300 sockets: all are cut off, and others are served meanwhile", async () => {
+test("300 connections with slowly arriving headers are closed, and others are served meanwhile.", async () => {
   const organization = await makeOrganization(service, "1000");
   const beganAtMs = Date.now();
   const ends = Array.from({ length: 300 }, async (_, index) => {
     const socket = dial(service.url);
     const pieces: Buffer[] = [];
     socket.on("data", (data: Buffer) => pieces.push(data));
-    // A third of them says nothing at all.
+    // A third of them sends nothing.
     if (index % 3 > 0) socket.write("GET /v1/models HTTP/1.1\r\nHost: x\r\n");
     const dribbling = setInterval(() => index % 3 > 0 && socket.write("x-a: b\r\n"), 500);
     await closeOf(socket);
@@ -295,7 +295,7 @@ test("headers that dribble in from 300 sockets: all are cut off, and others are 
   }
   expect(served).toBeGreaterThan(2);
   for (const { ms, answer } of await all) {
-    // What a busy machine takes for an answer, it takes for a look at the others as well.
+    // On a busy machine, this request takes as long as the others.
     expect(ms).toBeLessThan(HEADERS_CUT_WITHIN_MS + slowestMs);
     if (answer !== undefined) expectEnvelope(answer.status, answer.body, 408);
   }

@@ -24,7 +24,7 @@ const creditsUsed = async () => {
   return Math.round(creditsUsed * 1e6);
 };
 
-describe("below HTTP", () => {
+describe("Invalid HTTP", () => {
   const body = '{"model":"sandbox/echo","messages":[{"role":"user","content":"hello"}]}';
   const length = `Content-Length: ${body.length}`;
   const json = "Content-Type: application/json";
@@ -107,7 +107,7 @@ describe("below HTTP", () => {
     if (status !== 200) expect(await creditsUsed()).toBe(before);
   });
 
-  test("pipelined requests are answered in their order, each once", async () => {
+  test("Pipelined requests are answered in their order, each once.", async () => {
     const before = await creditsUsed();
     const one = (text: string, token = organization.token) =>
       `POST ${COMPLETIONS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n${json}\r\nContent-Length: ${text.length}\r\n\r\n${text}`;
@@ -125,7 +125,7 @@ describe("below HTTP", () => {
   });
 });
 
-test("requests of different tokens on one connection are each answered for their own organization", async () => {
+test("Requests with different tokens on one connection are answered for their own organizations.", async () => {
   const { token: otherToken, id: otherId } = await makeOrganization(service, "7");
   const usage = (token: string) => `GET /v1/usage HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n\r\n`;
   const tokens = [organization.token, otherToken, "sk-tg-none", otherToken, organization.token, organization.token];
@@ -135,7 +135,7 @@ test("requests of different tokens on one connection are each answered for their
   for (const [index, id] of expected.entries()) if (id !== undefined) expect(answers[index]?.body).toContain(id);
 });
 
-test("after all of this the service is ready, and has found no defect of its own", async () => {
+test("Afterwards the service is ready, and has logged no defect.", async () => {
   expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
   expect(service.output()).not.toMatch(/"level":"(error|fatal)"/);
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });

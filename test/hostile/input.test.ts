@@ -12,7 +12,7 @@ import {
 import { expectEnvelope } from "./envelope.ts";
 
 const COMPLETIONS = "/v1/chat/completions";
-/** Twenty bodies a run. */
+/** Twenty bodies per run. */
 const RUNS = 100;
 const HANG_MS = 120_000;
 const MEBIBYTE = 1024 * 1024;
@@ -44,7 +44,7 @@ const post = (body: string | Uint8Array, headers: Record<string, string> = {}) =
     signal: AbortSignal.timeout(HANG_MS),
   });
 
-/** What an answer has cost, in micro-credits; fails where it is neither an answer nor an error of the caller. */
+/** Returns the charge of a response in micro-credits. Fails if it is neither a completion nor a 4xx. */
 async function costOf(answer: Response): Promise<number> {
   const text = await answer.text();
   if (answer.status !== 200) {
@@ -64,7 +64,7 @@ async function costOf(answer: Response): Promise<number> {
   return Math.round(usage.cost * 1e6);
 }
 
-/** Numbers that no JavaScript value writes out to; marked, and unmarked in the text. */
+/** Numbers that JavaScript values cannot produce; marked, and unmarked in the text. */
 const literal = (text: string) => `@@${text}@@`;
 const unmarked = (text: string) => text.replaceAll(/"@@(.*?)@@"/g, "$1");
 const nested = (depth: number, open: string, close: string) => literal(open.repeat(depth) + close.repeat(depth));
@@ -180,7 +180,7 @@ const bodies = fc.oneof(
   },
 );
 
-test("2,000 odd bodies: an answer or the error envelope, never a 5xx, and charged what the answers say", async () => {
+test("2,000 generated bodies get a response or the error envelope, never a 5xx, and the charges match the responses.", async () => {
   const before = await creditsUsed();
   let charged = 0;
   const statuses = new Map<number, number>();
@@ -197,7 +197,7 @@ test("2,000 odd bodies: an answer or the error envelope, never a 5xx, and charge
     { numRuns: RUNS },
   );
   expect(await creditsUsed()).toBe(before + charged);
-  // What is never answered would show nothing; a twelfth of them is, give or take a hundredth.
+  // Enough of the requests must succeed for the test to mean something.
   expect(statuses.get(200)).toBeGreaterThan(20);
   expect(statuses.get(400)).toBeGreaterThan(100);
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
@@ -211,7 +211,7 @@ const schema = (text: string) =>
   bodyWith(`,"response_format":{"type":"json_schema","json_schema":{"name":"f","schema":${text}}}`);
 const list = (from: number, count: number) => JSON.stringify(Array.from({ length: count }, (_, index) => from + index));
 
-describe("one odd body", () => {
+describe("Unusual bodies", () => {
   const cases: [name: string, body: () => string | Uint8Array, status: number, code?: string][] = [
     ["empty", () => "", 400, "invalid_json"],
     ["a byte order mark", () => `\ufeff${bodyWith("")}`, 400, "invalid_json"],
@@ -295,7 +295,7 @@ describe("one odd body", () => {
     expect(await creditsUsed()).toBe(before + cost);
   });
 
-  test("which of two equal keys counts is the last, for all alike", async () => {
+  test("The last of two equal keys counts everywhere.", async () => {
     const answer = await post(`{"max_tokens":9999,${bodyWith(',"max_tokens":1').slice(1)}`);
     expect(answer.status).toBe(200);
   });
@@ -306,31 +306,31 @@ describe("one odd body", () => {
     ["a content type that is none", { "content-type": ";;;" }],
     ["gzip", { "content-encoding": "gzip" }],
     ["a chain of encodings", { "content-encoding": "identity, br" }],
-  ])("%s: 415", async (_name, headers) => {
+  ])("A body with %s is rejected with 415.", async (_name, headers) => {
     const answer = await post(bodyWith(""), headers);
     expect(expectEnvelope(answer.status, await answer.text())).toBe("unsupported_media_type");
   });
 });
 
-describe("a body that is too large", () => {
+describe("Bodies that are too large", () => {
   test.each([
     [21, false],
     [21, true],
     [100, false],
     [100, true],
-  ])("%i MiB, chunked: %s", async (mebibytes, isChunked) => {
+  ])("A body of %i MiB is rejected, chunked: %s.", async (mebibytes, isChunked) => {
     const headers: Record<string, string> = isChunked ? {} : { "content-length": String(mebibytes * MEBIBYTE) };
     const answered = upload(`Bearer ${organization.token}`, headers, mebibytes);
     expect(expectEnvelope(...(await answered))).toBe("body_too_large");
   });
 
-  test("from nobody, or to nowhere: refused before it is read", async () => {
+  test("A body without authentication or to an unknown path is rejected before it is read.", async () => {
     expect(expectEnvelope(...(await upload("Bearer none", {}, 100)))).toBe("invalid_token");
     expect(expectEnvelope(...(await upload("Bearer none", {}, 100, "/v1/nowhere")))).toBe("not_found");
   });
 });
 
-/** Sends that much of a body, or what is taken of it, and gives the answer's status and text. */
+/** Sends a body of this size, as far as it is accepted. Returns the status and text of the response. */
 function upload(authorization: string, headers: Record<string, string>, mebibytes: number, path = COMPLETIONS) {
   return new Promise<[number, string]>((resolve, reject) => {
     const outgoing = httpRequest(`${service.url}${path}`, {
@@ -358,7 +358,7 @@ function upload(authorization: string, headers: Record<string, string>, mebibyte
   });
 }
 
-test("after all of this the service is ready, and has found no defect of its own", async () => {
+test("Afterwards the service is ready, and has logged no defect.", async () => {
   expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
   expect(service.output()).not.toMatch(/"level":"(error|fatal)"/);
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });

@@ -9,18 +9,18 @@ export interface RawAnswer {
   body: string;
 }
 
-/** Opens a TCP connection, to send what no HTTP client would send. */
+/** Opens a TCP connection for bytes that no HTTP client would send. */
 export function dial(url: string): Socket {
   const { port, hostname } = new URL(url);
   return connect(Number(port), hostname).on("error", () => {});
 }
 
-/** Resolves when a connection is closed, also where it ends with an error such as a reset. */
+/** Resolves when a connection is closed, also after an error such as a reset. */
 export function closeOf(socket: Socket): Promise<void> {
   return new Promise((resolve) => void socket.once("close", () => resolve()));
 }
 
-/** Sends bytes on a new connection and resolves with the first `count` final answers. Rejects when none comes. */
+/** Sends bytes on a new connection and resolves with the first `count` final responses. Rejects if none arrives. */
 export function exchangeRaw(url: string, bytes: string | Buffer, count = 1): Promise<RawAnswer[]> {
   return new Promise((resolve, reject) => {
     const socket = dial(url);
@@ -41,7 +41,7 @@ export function exchangeRaw(url: string, bytes: string | Buffer, count = 1): Pro
   });
 }
 
-/** The complete answers in what was received, without interim ones (1xx). */
+/** Returns the complete responses in the received bytes, without interim ones (1xx). */
 export function answersIn(received: Buffer): RawAnswer[] {
   const answers: RawAnswer[] = [];
   for (let rest = received; ; ) {

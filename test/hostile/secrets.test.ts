@@ -16,7 +16,7 @@ import { expectEnvelope } from "./envelope.ts";
 import { dial, exchangeRaw } from "./raw-http.ts";
 
 const COMPLETIONS = "/v1/chat/completions";
-/** One in every place that could leak; none of them may be seen anywhere but where it belongs. */
+/** Secrets in all places that could leak. None may appear anywhere else. */
 const CANARY = {
   apiKey: "sk-canary-apikey-5c1f0e7a",
   header: "canary-header-77ab12cd",
@@ -28,7 +28,7 @@ const CANARY = {
 const price = { input: 1, output: 1 };
 const usage = { prompt_tokens: 2, completion_tokens: 1, total_tokens: 3 };
 const TOKENS = 1000;
-/** Statuses of an upstream that say what is wrong with the request: its reason is told to the caller, scrubbed. */
+/** Upstream statuses for invalid requests: the caller receives the reason without secrets. */
 const TOLD = [400, 413];
 
 let upstream: Upstream;
@@ -98,7 +98,7 @@ afterAll(async () => {
   await upstream?.close();
 });
 
-/** Sends and keeps all that came back: status line apart, headers and body. */
+/** Sends a request and stores the headers and the body of the response. */
 async function ask(path: string, token: string | null, body?: unknown, options?: RequestInit): Promise<Response> {
   const answer = await send(service, path, token, body, options);
   const copy = answer.clone();
@@ -107,13 +107,13 @@ async function ask(path: string, token: string | null, body?: unknown, options?:
 }
 
 const prompt = (fields: object = {}) => ({ messages: [{ role: "user", content: `${CANARY.prompt} text` }], ...fields });
-/** What the service has logged since its start; the last line may not be whole yet. */
+/** Returns the log since the start; the last line may be incomplete. */
 function logLines(): string[] {
   const lines = service.output().split("\n");
   return lines.slice(lines.findIndex((line) => line.startsWith("curl ")) + 1, -1);
 }
 
-describe("a canary in every place", () => {
+describe("Secrets in every field", () => {
   const models = [...Object.keys(behaviours), "down", "none-such", "sandbox/fault"];
   test.each(models.flatMap((model) => [false, true].map((stream) => [model, stream] as const)))(
     "%s, streamed: %s",
@@ -129,7 +129,7 @@ describe("a canary in every place", () => {
     },
   );
 
-  test.each(TOLD)("a reason that is meant for the caller holds no key and no address: %i", async (status) => {
+  test.each(TOLD)("A public reason contains no key and no address: %i.", async (status) => {
     const answer = await ask(COMPLETIONS, mine.token, prompt({ model: `told-${status}` }));
     const text = await answer.text();
     expect(expectEnvelope(answer.status, text)).toBe("upstream_rejected");
@@ -137,7 +137,7 @@ describe("a canary in every place", () => {
       expect(text).not.toContain(secret);
   });
 
-  test("requests that are refused", async () => {
+  test("Error responses contain no secrets.", async () => {
     const secret = `Bearer ${CANARY.bearer}`;
     await ask("/v1/usage", null, undefined, { headers: { authorization: secret } });
     await ask("/v1/usage", null, undefined, { headers: { authorization: `Basic ${CANARY.bearer}` } });
@@ -154,7 +154,7 @@ describe("a canary in every place", () => {
     expect(answers).not.toContain(CANARY.bearer);
   });
 
-  test("none is in the log, and no token", () => {
+  test("The log contains no secrets and no tokens.", () => {
     const lines = logLines();
     expect(lines.length).toBeGreaterThan(20);
     const log = lines.join("\n");
@@ -165,7 +165,7 @@ describe("a canary in every place", () => {
   });
 });
 
-test("what callers write never breaks a line of the log, nor colours it", async () => {
+test("Values of callers never break or color a line of the log.", async () => {
   const evil = 'x\r\n{"level":"error","msg":"forged"}\n\u001b[31mred\u2028\u0085';
   await ask(COMPLETIONS, mine.token, prompt({ model: evil, user: evil, metadata: { [evil.slice(0, 40)]: evil } }));
   await ask(COMPLETIONS, mine.token, { model: "sandbox/fault", messages: [{ role: "user", content: evil }] });
@@ -175,12 +175,12 @@ test("what callers write never breaks a line of the log, nor colours it", async 
   });
   for (const line of logLines()) {
     expect(JSON.parse(line)).toMatchObject({ time: expect.any(String), msg: expect.not.stringContaining("forged") });
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not be there
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: the test checks for these characters
     expect(line).not.toMatch(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/);
   }
 });
 
-describe("made-up tokens", () => {
+describe("Random tokens", () => {
   const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
   const randomText = (length: number) => Array.from({ length }, () => alphabet[randomInt(62)]).join("");
   const checksum = (body: string) => {
@@ -188,7 +188,7 @@ describe("made-up tokens", () => {
     for (let rest = crc32(body); text.length < 6; rest = Math.floor(rest / 62)) text = alphabet[rest % 62] + text;
     return text;
   };
-  /** A token as a thief would make one: its checksum is right. */
+  /** A random token with a valid checksum. */
   const wellFormed = () => {
     const body = `sk-tg-${randomText(43)}`;
     return body + checksum(body);
@@ -206,8 +206,8 @@ describe("made-up tokens", () => {
     () => mine.token.slice(0, -1),
   ];
 
-  test(`${TOKENS} are all refused, and no row is written`, async () => {
-    // The maker of well-formed ones is right: it gives the checksum of a real token.
+  test(`${TOKENS} random tokens are rejected, and no row is written.`, async () => {
+    // Checks the function above: it reproduces the checksum of a real token.
     expect(checksum(mine.token.slice(0, -6))).toBe(mine.token.slice(-6));
     const before = await service.tollgate("token", "list", "--org", mine.id);
     for (let sent = 0; sent < TOKENS; sent += 50) {
@@ -228,12 +228,12 @@ describe("made-up tokens", () => {
   });
 });
 
-describe("every route x every caller", () => {
+describe("Every route with every caller", () => {
   const requestOf = (path: string) => (path === COMPLETIONS ? prompt({ model: "fine" }) : undefined);
   const pathOf = (path: string) => path.replace("*", "fine");
   const routes = endpoints.map(({ method, path, scope }) => [method, pathOf(path), scope] as const);
 
-  test.each(routes)("%s %s without a token: 401", async (_method, path) => {
+  test.each(routes)("%s %s without a token is rejected with 401.", async (_method, path) => {
     const answer = await ask(path, null, requestOf(path));
     expect(expectEnvelope(answer.status, await answer.text())).toBe("missing_token");
   });
@@ -251,7 +251,7 @@ describe("every route x every caller", () => {
     },
   );
 
-  test.each(routes)("%s %s without its scope: 403", async (_method, path, scope) => {
+  test.each(routes)("%s %s without its scope is rejected with 403.", async (_method, path, scope) => {
     const others = ["chat.completions:write", "models:read", "usage:read"].filter((one) => one !== scope);
     const { token } = await makeToken(
       service,
@@ -262,7 +262,7 @@ describe("every route x every caller", () => {
     expect(expectEnvelope(answer.status, await answer.text())).toBe("insufficient_scope");
   });
 
-  test("a model that a token may not use is told apart from none by nobody who reads", async () => {
+  test("A model that the token may not use gets the same response as an unknown model.", async () => {
     const { token } = await makeToken(service, mine.id, ["--model", "fine"]);
     const [forbidden, absent] = await Promise.all(["html", "none"].map((id) => ask(`/v1/models/${id}`, token)));
     expect([forbidden?.status, absent?.status]).toEqual([404, 404]);
@@ -271,7 +271,7 @@ describe("every route x every caller", () => {
     expect(await (await ask("/v1/models", token)).text()).not.toContain("html");
   });
 
-  test("a revoked token is refused within a second", async () => {
+  test("A revoked token is rejected within a second.", async () => {
     const { token, tokenId } = await makeToken(service, mine.id);
     expect((await ask("/v1/models", token)).status).toBe(200);
     await service.tollgate("token", "revoke", tokenId);
@@ -280,7 +280,7 @@ describe("every route x every caller", () => {
   });
 });
 
-describe("a database that fails", () => {
+describe("A database that fails", () => {
   let database: TestDatabase;
   beforeAll(async () => {
     database = await createTestDatabase();
@@ -289,7 +289,7 @@ describe("a database that fails", () => {
     await database?.drop().catch(() => undefined);
   });
 
-  test("its address and password are in no answer and no line", async () => {
+  test("No response and no log line contains its address or password.", async () => {
     const url = new URL(database.url);
     if (url.password === "") url.password = CANARY.password;
     const { password } = url;

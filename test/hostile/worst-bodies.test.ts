@@ -8,7 +8,7 @@ const LIMIT_BYTES = { nothing: 16 * 1024, "admin token": 1024 * 1024, token: 20 
 /** Longer than any value of the bodies that exceed the number of values. */
 const BYTES_OF_A_VALUE_MAX = 40;
 
-/** The bound that a body exceeds, and how many bytes were read to find it. */
+/** Returns the limit that a body exceeds, and the number of bytes read until then. */
 function boundsOf({ needs, text }: WorstBody): { exceeds: WorstBody["exceeds"]; bytesRead: number } {
   const bytes = Buffer.from(text("sandbox/echo"));
   if (bytes.length > LIMIT_BYTES[needs]) return { exceeds: "bytes", bytesRead: 0 };

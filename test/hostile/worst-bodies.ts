@@ -1,14 +1,14 @@
 import type { Needs } from "./attacks/attack.ts";
 
-/** A request whose body is as expensive for the service as an attacker can make it. */
+/** A request with a body that is as expensive as possible for the service. */
 export interface WorstBody {
   name: string;
   needs: Needs;
   path: string;
   headers?: Record<string, string>;
-  /** The text of the body; `model` is the model that a completion asks for. */
+  /** Text of the body; `model` is the model of a completion. */
   text(model: string): string;
-  /** The bound that refuses it with 413; absent: the body is within all bounds and is parsed. */
+  /** The limit that rejects it with 413; absent if the body is within all limits and is parsed. */
   exceeds?: "bytes" | "depth" | "values" | "messages" | "tools";
 }
 
@@ -180,7 +180,7 @@ const ADMINISTRATORS: WorstBody[] = [
   },
 ];
 
-/** The worst bodies that are known. Played by the attack suite, measured by `npm run bench:bodies`. */
+/** The worst known bodies, sent by the attack suite and measured by `npm run bench:bodies`. */
 export const WORST_BODIES: readonly WorstBody[] = [
   ...ANONYMOUS,
   ...SHAPES,

@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { Id, Nullable, PageOf, PageQuery, Strict, Time } from "./common.ts";
 
-/** Recorded actions: every change, every sign-in, and every reading of a conversation. */
+/** Recorded actions: every change, every sign-in and every view of a conversation. */
 export type AuditAction =
   | "organization.create"
   | "organization.change"
@@ -31,7 +31,7 @@ export const AuditEntry = Type.Object({
     id: Nullable(Id),
     address: Nullable(Type.String()),
   }),
-  action: Type.String({ description: "Such as `token.revoke` or `session.sign_in`." }),
+  action: Type.String({ description: "For example `token.revoke` or `session.sign_in`." }),
   organization_id: Nullable(Id),
   subject_id: Nullable(Id),
   before: Nullable(Type.Record(Type.String(), Type.Unknown())),

@@ -1,10 +1,10 @@
 import { type Static, type TSchema, Type } from "typebox";
 
-/** The shapes that all of `/admin/v1` shares. Amounts are in credits, times ISO 8601 in UTC, days `YYYY-MM-DD` in UTC. */
+/** Shared schemas of `/admin/v1`. Amounts are in credits, times in ISO 8601 and UTC, days `YYYY-MM-DD` in UTC. */
 
 export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 
-/** A body or a query: a field that it does not name is refused. */
+/** Schema of a body or a query. Unknown fields are rejected. */
 export const Strict = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>
   Type.Object(properties, { additionalProperties: false, ...options });
 
@@ -37,14 +37,14 @@ export const PricesByClass = Type.Object(
   { description: "Credits per million tokens." },
 );
 export type PricesByClass = Static<typeof PricesByClass>;
-/** What a caller asks for. */
+/** Amount in a request. */
 export const PositiveAmount = Type.Number({
   exclusiveMinimum: 0,
   maximum: 1_000_000_000,
   description: "Credits, with at most 6 decimals.",
 });
 
-/** What differs from the service's limits; `null`: nothing does. */
+/** Limits that differ from those of the service; null for no difference. */
 export const Limits = Strict({
   requests_per_minute: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000_000 })),
   tokens_per_minute: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000_000 })),
@@ -55,12 +55,12 @@ export type Limits = Static<typeof Limits>;
 export const PAGE_LIMIT_MAX = 200;
 export const PageQuery = {
   cursor: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 400, description: "`next_cursor` of the page before." }),
+    Type.String({ minLength: 1, maxLength: 400, description: "`next_cursor` of the previous page." }),
   ),
   limit: Type.Optional(
-    Type.Integer({ minimum: 1, maximum: PAGE_LIMIT_MAX, default: 50, description: "Entries of a page." }),
+    Type.Integer({ minimum: 1, maximum: PAGE_LIMIT_MAX, default: 50, description: "Maximum number of entries." }),
   ),
 };
-/** A page of a list; `next_cursor` is null on the last one. A page that was searched for may be short or empty and go on. */
+/** Page of a list; `next_cursor` is null on the last page. A page of search results may be short or empty before the last. */
 export const PageOf = <T extends TSchema>(entry: T) =>
   Type.Object({ object: Type.Literal("list"), data: Type.Array(entry), next_cursor: Nullable(Type.String()) });

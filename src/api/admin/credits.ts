@@ -18,21 +18,21 @@ const Reference = Nullable(
   Type.String({
     pattern: LINE,
     description:
-      "1 to 200 characters on one line: what it is for. The same reference of an organization books once; with other terms it is refused.",
+      "1 to 200 characters on one line: the purpose. A reference of an organization takes effect once; the same reference with other terms is rejected.",
   }),
 );
-const Note = Nullable(Type.String({ pattern: LINE, description: "1 to 200 characters on one line: why." }));
+const Note = Nullable(Type.String({ pattern: LINE, description: "1 to 200 characters on one line: the reason." }));
 
 export const Grant = Type.Object({
   object: Type.Literal("grant"),
   id: Id,
   organization_id: Id,
-  source: Type.Enum(["grant", "credit"], { description: "A credit gives back what was spent." }),
+  source: Type.Enum(["grant", "credit"], { description: "A credit refunds a charge." }),
   amount: Amount,
-  remaining: Type.Number({ description: "Credits that are neither spent, held nor lapsed." }),
-  revoked: Type.Number({ description: "Credits that were taken back." }),
+  remaining: Type.Number({ description: "Credits that are not spent, held or expired." }),
+  revoked: Type.Number({ description: "Revoked credits." }),
   state: Type.Enum(["pending", "active", "lapsed"]),
-  priority: Type.Integer({ description: "Lower is drawn first." }),
+  priority: Type.Integer({ description: "Grants with a lower priority are spent first." }),
   reference: Nullable(Type.String()),
   effective_at: Time,
   expires_at: Nullable(Time),
@@ -47,19 +47,24 @@ export const NewGrant = Strict({
   effective_at: Type.Optional(Nullable(Time)),
   expires_at: Type.Optional(Nullable(Time)),
   priority: Type.Optional(
-    Type.Integer({ minimum: 0, maximum: 1000, default: 0, description: "Lower is drawn first." }),
+    Type.Integer({
+      minimum: 0,
+      maximum: 1000,
+      default: 0,
+      description: "Grants with a lower priority are spent first.",
+    }),
   ),
   reference: Type.Optional(Reference),
 });
 
-/** What was booked, and the credits after it. */
+/** Result of a change of credits, with the balance after it. */
 export const Booking = Type.Object({
   object: Type.Literal("booking"),
   id: Id,
   organization_id: Id,
   amount: Amount,
   repeated: Type.Boolean({
-    description: "Whether it was booked before, under the same reference; then nothing was now.",
+    description: "True if an earlier request with the same reference made the change; this request changed nothing.",
   }),
   credits: Credits,
 });
@@ -68,7 +73,7 @@ export type Booking = Static<typeof Booking>;
 export const NewRevocation = Strict({
   amount: Type.Optional(Nullable(PositiveAmount)),
   all: Type.Optional(
-    Type.Boolean({ default: false, description: "Revoke everything that is available; without `amount`." }),
+    Type.Boolean({ default: false, description: "Revokes all available credits. Not together with `amount`." }),
   ),
   grant_id: Type.Optional(Nullable(Id)),
   reference: Type.Optional(Reference),
@@ -79,7 +84,7 @@ export const NewCredit = Strict({
   amount: PositiveAmount,
   hold_id: Type.Optional(
     Nullable(
-      Type.String({ minLength: 1, maxLength: 200, description: "`id` of the request whose charge it corrects." }),
+      Type.String({ minLength: 1, maxLength: 200, description: "`id` of the request whose charge is corrected." }),
     ),
   ),
   expires_at: Type.Optional(Nullable(Time)),
@@ -91,8 +96,8 @@ export const Allowance = Type.Object({
   object: Type.Literal("allowance"),
   id: Id,
   organization_id: Id,
-  amount: Type.Number({ description: "Credits a month." }),
-  lapses: Type.Boolean({ description: "Whether what is left of a month lapses when the next one begins." }),
+  amount: Type.Number({ description: "Credits per month." }),
+  lapses: Type.Boolean({ description: "True if unspent credits expire when the next month begins." }),
   reference: Nullable(Type.String()),
   begins_at: Time,
   next_at: Time,
@@ -114,16 +119,16 @@ export const StatementEntry = Type.Object({
   object: Type.Literal("statement_entry"),
   kind: Type.Enum([...STATEMENT_KINDS]),
   at: Time,
-  amount: Type.Number({ description: "Credits: above 0 what came, below 0 what went." }),
-  balance: Type.Number({ description: "Credits after it, those that are held or not in force yet included." }),
-  id: Nullable(Type.String({ description: "Of the grant, the adjustment, or the request that was charged." })),
+  amount: Type.Number({ description: "Credits; positive for additions, negative for deductions." }),
+  balance: Type.Number({ description: "Credits after the entry, including held and not yet effective ones." }),
+  id: Nullable(Type.String({ description: "Id of the grant, the adjustment or the charged request." })),
   token_id: Nullable(Id),
   request_id: Nullable(Id),
   model: Nullable(Type.String()),
   route: Nullable(Type.String()),
   tokens: Nullable(TokensByClass),
   ending: Nullable(Type.String()),
-  hold_id: Nullable(Type.String({ description: "The request that a credit corrects." })),
+  hold_id: Nullable(Type.String({ description: "Request whose charge the credit corrects." })),
   reference: Nullable(Type.String()),
   note: Nullable(Type.String()),
 });
@@ -137,6 +142,6 @@ export const StatementQuery = Strict({ ...PageQuery, ...Selection });
 export const StatementCsvQuery = Strict(Selection);
 export const StatementPage = Type.Object({
   ...PageOf(StatementEntry).properties,
-  opening: Type.Number({ description: "Credits before the first entry that was looked at." }),
+  opening: Type.Number({ description: "Credits before the first entry." }),
 });
 export type StatementPage = Static<typeof StatementPage>;

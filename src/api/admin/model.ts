@@ -2,10 +2,10 @@ import { type Static, Type } from "typebox";
 import { Model } from "../model.ts";
 import { Nullable, PricesByClass, Time } from "./common.ts";
 
-/** What is known of an upstream from the requests that this node sent there since its start. */
+/** Health of an upstream, from the requests of this node since its start. */
 const RouteHealth = Type.Object({
   state: Type.Enum(["closed", "open", "half_open"], {
-    description: "Of its circuit breaker. Open: it is not called but for a probe now and then.",
+    description: "State of the circuit breaker. An open one lets only occasional probes through.",
   }),
   next_probe_at: Nullable(Time),
   limited_until: Nullable(Time),
@@ -13,14 +13,16 @@ const RouteHealth = Type.Object({
   last_success_at: Nullable(Time),
   recent: Type.Object(
     { successes: Type.Integer(), failures: Type.Integer() },
-    { description: "Of the last five minutes." },
+    { description: "Requests of the last five minutes." },
   ),
-  first_byte_ms: Nullable(Type.Number({ description: "Mean time until an answer began." })),
+  first_byte_ms: Nullable(Type.Number({ description: "Mean time to the first byte of an answer." })),
 });
 
 const ModelRoute = Type.Object({
-  route: Type.String({ description: "Provider and its own name of the model." }),
-  weight: Nullable(Type.Integer({ description: "How often it comes first; null where the order alone counts." })),
+  route: Type.String({ description: "Provider, and its name of the model." }),
+  weight: Nullable(
+    Type.Integer({ description: "Relative frequency of being tried first; null if only the order counts." }),
+  ),
   prices: PricesByClass,
   health: Nullable(RouteHealth),
 });
@@ -28,9 +30,9 @@ export type ModelRoute = Static<typeof ModelRoute>;
 
 export const AdminModel = Type.Object({
   ...Model.properties,
-  playground: Type.Boolean({ description: "Whether guests of the playground may use it." }),
+  playground: Type.Boolean({ description: "True if guests of the playground may use the model." }),
   prices: PricesByClass,
-  routes: Nullable(Type.Array(ModelRoute, { description: "As the configuration has them; null for a member." })),
+  routes: Nullable(Type.Array(ModelRoute, { description: "Routes in configured order; null for members." })),
 });
 export type AdminModel = Static<typeof AdminModel>;
 export const AdminModelList = Type.Object({ object: Type.Literal("list"), data: Type.Array(AdminModel) });

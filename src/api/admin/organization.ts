@@ -7,7 +7,7 @@ export const Credits = Type.Object({
   available: Amount,
   held: Amount,
   used: Amount,
-  total: Type.Number({ description: "All credits granted that have not lapsed." }),
+  total: Type.Number({ description: "All granted credits that have not expired." }),
 });
 export type Credits = Static<typeof Credits>;
 
@@ -19,7 +19,7 @@ export const Organization = Type.Object({
   status: Type.Enum([...ORGANIZATION_STATUSES]),
   limits: Nullable(Limits),
   keeps_conversations: Type.Boolean({
-    description: "Whether prompts and answers are kept for some days, for the operator alone to read.",
+    description: "True if prompts and answers are stored for some days, readable only by the operator.",
   }),
   credits: Credits,
   created_at: Time,
@@ -43,7 +43,7 @@ export const OrganizationChange = Strict(
     status: Type.Optional(Type.Enum([...ORGANIZATION_STATUSES])),
     limits: Type.Optional(Nullable(Limits)),
     keeps_conversations: Type.Optional(
-      Type.Boolean({ description: "In force at once; what was kept before stays until its days are over." }),
+      Type.Boolean({ description: "Takes effect at once; stored conversations remain until they expire." }),
     ),
   },
   { minProperties: 1 },

@@ -4,15 +4,15 @@ import { Credits } from "./organization.ts";
 
 const Counts = {
   requests: Type.Integer({ minimum: 0 }),
-  errors: Type.Integer({ minimum: 0, description: "Requests that failed on our side or the provider's." }),
+  errors: Type.Integer({ minimum: 0, description: "Requests that failed because of the service or the provider." }),
   spent: Amount,
-  input_tokens: Type.Integer({ minimum: 0, description: "Cached ones and cache writes too." }),
-  output_tokens: Type.Integer({ minimum: 0, description: "Reasoning too." }),
+  input_tokens: Type.Integer({ minimum: 0, description: "Includes cached tokens and cache writes." }),
+  output_tokens: Type.Integer({ minimum: 0, description: "Includes reasoning tokens." }),
 };
 const FirstToken = Nullable(
   Type.Object(
     { p50: Type.Number(), p95: Type.Number() },
-    { description: "Milliseconds from admission to the first piece of the answer, to within a tenth." },
+    { description: "Milliseconds from admission to the first token, within 10 %." },
   ),
 );
 
@@ -22,11 +22,11 @@ export const Overview = Type.Object({
   from: Day,
   to: Day,
   generated_at: Time,
-  pending_days: Type.Integer({ minimum: 0, description: "Days of the range that are still being summed up." }),
+  pending_days: Type.Integer({ minimum: 0, description: "Days of the range whose totals are not complete." }),
   credits: Type.Object({
     ...Credits.properties,
-    spent_per_day: Type.Number({ description: "The mean of the last 7 days." }),
-    days_left: Nullable(Type.Number({ description: "How long the available credits last at that pace." })),
+    spent_per_day: Type.Number({ description: "Mean of the last 7 days." }),
+    days_left: Nullable(Type.Number({ description: "Days until the available credits are spent at that rate." })),
   }),
   totals: Type.Object({ ...Counts, first_token_ms: FirstToken }),
   days: Type.Array(
@@ -36,14 +36,14 @@ export const Overview = Type.Object({
       first_token_ms: FirstToken,
       models: Type.Array(Type.Object({ model: Type.String(), ...Counts })),
     }),
-    { description: "Every day of the range, the oldest first; its models by what they cost." },
+    { description: "Every day of the range, oldest first, with its models by descending cost." },
   ),
   top_models: Type.Array(Type.Object({ model: Type.String(), ...Counts })),
   top_tokens: Type.Array(
     Type.Object({ token_id: Id, name: Nullable(Type.String()), organization_id: Nullable(Id), ...Counts }),
   ),
   top_organizations: Type.Array(Type.Object({ organization_id: Id, name: Nullable(Type.String()), ...Counts }), {
-    description: "Empty where one organization was asked for.",
+    description: "Empty if the request is for one organization.",
   }),
 });
 export type Overview = Static<typeof Overview>;

@@ -9,26 +9,28 @@ export type RequestStatus = (typeof REQUEST_STATUSES)[number];
 export const RequestSummary = Type.Object({
   object: Type.Literal("request"),
   id: Id,
-  request_id: Type.String({ description: "The header `x-request-id` of the answer." }),
+  request_id: Type.String({ description: "The `x-request-id` header of the response." }),
   organization_id: Id,
   organization_name: Type.String(),
   token_id: Id,
   token_name: Nullable(Type.String()),
-  model: Nullable(Type.String({ description: "Null for a refused request that named none." })),
-  route: Nullable(Type.String({ description: "Provider and its own name of the model; null for a refused request." })),
+  model: Nullable(Type.String({ description: "Null for a refused request without a model." })),
+  route: Nullable(Type.String({ description: "Provider, and its name of the model; null for a refused request." })),
   status: Type.Enum([...REQUEST_STATUSES], {
-    description: "`refused`: answered with an error before any credits were held; kept for seven days, in samples.",
+    description: "`refused`: rejected with an error before credits were held; a sample is stored for seven days.",
   }),
-  failure: Nullable(Type.String({ description: "The error's code." })),
+  failure: Nullable(Type.String({ description: "Error code." })),
   refusal: Nullable(
     Type.Object(
       {
-        status: Type.Integer({ description: "The HTTP status." }),
-        message: Type.String({ description: "The error's message." }),
+        status: Type.Integer({ description: "HTTP status." }),
+        message: Type.String({ description: "Error message." }),
         endpoint: Type.String({ description: "Method and route." }),
-        count: Type.Integer({ description: "How many requests of the same token with the same error it stands for." }),
+        count: Type.Integer({
+          description: "Number of requests of the token with the same error that this entry represents.",
+        }),
       },
-      { description: "Of a refused request; null for others." },
+      { description: "Only for refused requests; null for others." },
     ),
   ),
   is_streamed: Nullable(Type.Boolean()),
@@ -41,19 +43,21 @@ export const RequestSummary = Type.Object({
   duration_ms: Nullable(Type.Integer()),
 });
 
-/** One request explained. */
+/** A request with all details. */
 export const RequestDetail = Type.Object({
   ...RequestSummary.properties,
   prices: Nullable(PricesByClass),
   basis: Nullable(
     Type.Enum(["reported", "counted", "bounded", "estimated"], {
       description:
-        "Where the charged tokens come from; `bounded`: the upstream reported more than the request can have.",
+        "Source of the charged token counts; `bounded`: the upstream reported more than the request can have.",
     }),
   ),
-  ending: Nullable(Type.String({ description: "complete, client_left, upstream_failed, timed_out or recovered." })),
+  ending: Nullable(
+    Type.String({ description: "`complete`, `client_left`, `upstream_failed`, `timed_out` or `recovered`." }),
+  ),
   shortfall: Amount,
-  credited: Type.Number({ description: "Credits given back of it by hand." }),
+  credited: Type.Number({ description: "Credits refunded by an operator." }),
   attempts: Type.Array(
     Type.Object({
       route: Type.String(),
@@ -63,18 +67,18 @@ export const RequestDetail = Type.Object({
     }),
     {
       description:
-        "Empty where the first route answered and its report was charged. `reported`: the provider's report, where other tokens were charged.",
+        "Empty if the first route answered and its reported tokens were charged. `reported`: the provider's token counts if others were charged.",
     },
   ),
   provider_response_id: Nullable(
     Type.String({
-      description: "The provider's own id of the answer, to compare with its invoices and logs; for operators only.",
+      description: "The provider's id of the response, to compare with its invoices and logs; for operators only.",
     }),
   ),
   provider_cost: Nullable(
     Type.String({
       description:
-        "The cost that the provider reported, as a decimal number in its own unit; null where it reports none; for operators only.",
+        "Cost that the provider reported, as a decimal number in its own unit; null if it reports none; for operators only.",
     }),
   ),
   events: Type.Array(
@@ -89,14 +93,16 @@ export const RequestDetail = Type.Object({
     }),
   ),
   draws: Type.Array(Type.Object({ grant_id: Id, amount: Amount }), {
-    description: "What was held (running) or taken (ended) of which grant.",
+    description: "Credits held (running) or spent (ended), by grant.",
   }),
   metadata: Nullable(Type.Record(Type.String(), Type.String())),
-  keeps_conversations: Type.Boolean({ description: "Whether its organization has prompts and answers kept now." }),
+  keeps_conversations: Type.Boolean({ description: "True if the organization's prompts and answers are stored now." }),
   has_conversation: Type.Boolean({
-    description: "Whether those of this request are: GET /requests/{id}/conversation, for the operator.",
+    description: "True if those of this request are stored: GET /requests/{id}/conversation, for the operator.",
   }),
-  is_idempotent: Type.Boolean({ description: "Whether it came with an Idempotency-Key: its answer is kept for 24 h." }),
+  is_idempotent: Type.Boolean({
+    description: "True for a request with an Idempotency-Key; its response is stored for 24 h.",
+  }),
 });
 export type RequestSummary = Static<typeof RequestSummary>;
 export type RequestDetail = Static<typeof RequestDetail>;
@@ -113,24 +119,24 @@ export const RequestQuery = Strict({
 });
 export const RequestPage = PageOf(RequestSummary);
 
-/** An answer as far as it was delivered. */
+/** Answer as far as it was delivered. */
 export const KeptAnswer = Type.Object({
   message: ReplyMessage,
-  finish_reason: Nullable(Type.Enum([...FinishReason.enum], { description: "Null: it was cut off." })),
+  finish_reason: Nullable(Type.Enum([...FinishReason.enum], { description: "Null if the answer was interrupted." })),
 });
 export type KeptAnswer = Static<typeof KeptAnswer>;
 
-/** What was asked and answered in one request. */
+/** Prompt and answer of a request. */
 export const Conversation = Type.Object({
   object: Type.Literal("conversation"),
   id: Type.String({ description: "The request's id." }),
   organization_id: Id,
   request: Type.Unsafe<ChatCompletionRequest>({
     ...ChatCompletionRequest,
-    description: "The body as it was taken; of images sent as bytes only their kind and length.",
+    description: "The body of the request. Images in `data:` URLs are replaced by their type and length.",
   }),
   answer: Nullable(KeptAnswer),
-  is_truncated: Type.Boolean({ description: "Whether something was too long to be kept." }),
+  is_truncated: Type.Boolean({ description: "True if a part was too long to be stored." }),
   ended_at: Time,
   kept_until: Time,
 });
@@ -139,6 +145,6 @@ export type Conversation = Static<typeof Conversation>;
 export const ConversationRemoval = Type.Object({
   object: Type.Literal("conversation_removal"),
   organization_id: Id,
-  removed: Type.Integer({ minimum: 0, description: "How many conversations." }),
+  removed: Type.Integer({ minimum: 0, description: "Number of conversations." }),
 });
 export type ConversationRemoval = Static<typeof ConversationRemoval>;

@@ -12,15 +12,15 @@ export const SignIn = Strict({
   }),
 });
 
-/** Who is signed in; every field null where nobody is. */
+/** The signed-in operator or member. Every nullable field is null without a session. */
 export const Session = Type.Object({
   object: Type.Literal("session"),
   role: Nullable(Type.Enum([...ROLES])),
-  organization: Nullable(Type.Object({ id: Id, name: Type.String() }, { description: "A member's." })),
+  organization: Nullable(Type.Object({ id: Id, name: Type.String() }, { description: "Only for a member." })),
   token: Nullable(
-    Type.Object({ id: Id, name: Type.String(), prefix: Type.String() }, { description: "What was signed in with." }),
+    Type.Object({ id: Id, name: Type.String(), prefix: Type.String() }, { description: "The token of the session." }),
   ),
-  may_complete: Type.Boolean({ description: "Whether the playground may be used: `POST /admin/v1/playground/token`." }),
+  may_complete: Type.Boolean({ description: "True if the playground may be used: `POST /admin/v1/playground/token`." }),
   expires_at: Nullable(Time),
 });
 export type Session = Static<typeof Session>;
@@ -31,24 +31,24 @@ export const PlaygroundTokenRequest = Strict({
 export type PlaygroundTokenRequest = Static<typeof PlaygroundTokenRequest>;
 export const PlaygroundToken = Type.Object({
   object: Type.Literal("playground_token"),
-  token: Type.String({ description: "An access token for `/v1` that lives for minutes." }),
+  token: Type.String({ description: "An access token for `/v1` that expires after some minutes." }),
   organization_id: Id,
   keeps_conversations: Type.Boolean({
-    description: "Whether what is asked with it is stored, as its organization has it.",
+    description: "True if the prompts and answers of its organization are stored.",
   }),
   expires_at: Time,
 });
 export type PlaygroundToken = Static<typeof PlaygroundToken>;
 
-/** What the console shows of the service before anyone has signed in. */
+/** Public facts of the service, which the console shows without a session. */
 export const ServiceFacts = Type.Object({
   object: Type.Literal("service"),
   version: Type.String(),
   guest_playground: Type.Object({
-    open: Type.Boolean({ description: "Whether guests may use the playground without a token." }),
+    open: Type.Boolean({ description: "True if guests may use the playground without a token." }),
     organization_id: Type.String(),
-    requests_per_minute: Type.Integer({ description: "Of one address." }),
-    tokens_per_day: Type.Integer({ description: "Of all guests together." }),
+    requests_per_minute: Type.Integer({ description: "Per client address." }),
+    tokens_per_day: Type.Integer({ description: "All guests together." }),
     max_tokens: Type.Integer(),
   }),
   default_limits: Type.Object({
@@ -58,12 +58,12 @@ export const ServiceFacts = Type.Object({
   }),
   completions: Type.Object({
     max_tokens: Type.Union([Type.Integer(), Type.Null()], {
-      description: "Highest `max_tokens` of a request; null: each model's own maximum.",
+      description: "Maximum `max_tokens` of a request; null for each model's own maximum.",
     }),
   }),
   conversation_days: Type.Integer({
     description:
-      "How long prompts and answers are kept, only of organizations that the operator has turned it on for. Beside it the answer under an Idempotency-Key is kept for 24 h.",
+      "Days for which prompts and answers are stored, only for organizations where the operator has enabled it. In addition, the response to a request with an Idempotency-Key is stored for 24 h.",
   }),
 });
 export type ServiceFacts = Static<typeof ServiceFacts>;

@@ -10,9 +10,9 @@ export const Token = Type.Object({
   organization_id: Id,
   organization_name: Type.String(),
   name: Type.String(),
-  prefix: Type.String({ description: "First characters of the secret, to recognize it by." }),
+  prefix: Type.String({ description: "First characters of the secret, to identify it." }),
   scopes: Type.Array(Type.Enum([...SCOPES])),
-  models: Nullable(Type.Array(Type.String(), { description: "Null: every model." })),
+  models: Nullable(Type.Array(Type.String(), { description: "Allowed models; null for all." })),
   limits: Nullable(Limits),
   cap: Nullable(Type.Object({ amount: Amount, spent: Amount, held: Amount })),
   status: Type.Enum([...TOKEN_STATUSES]),
@@ -23,7 +23,7 @@ export const Token = Type.Object({
   successor_id: Nullable(Id),
 });
 export type Token = Static<typeof Token>;
-/** Only in the answer that made it. */
+/** The secret is only in the response to the request that created the token. */
 export const TokenWithSecret = Type.Object({ ...Token.properties, secret: Type.String() });
 
 export type TokenWithSecret = Static<typeof TokenWithSecret>;
@@ -51,13 +51,13 @@ export const TokenRotation = Strict({
       minimum: 0,
       maximum: 2_592_000,
       default: 3600,
-      description: "How long the old one goes on working.",
+      description: "Time for which the old token remains valid.",
     }),
   ),
   replace: Type.Optional(
     Type.Boolean({
       default: false,
-      description: "Whether a successor that was never used is revoked and made again with a new secret.",
+      description: "True to replace an unused successor with a new one with a new secret.",
     }),
   ),
 });

@@ -40,8 +40,8 @@ export const createChatCompletion: Endpoint = {
     request.modelName = modelIn(request.body);
     const checked = checkRequest(request.body);
     if ("issue" in checked) {
-      const { code, message, param } = checked.issue;
-      throw new ApiError(code, message, { param: param ?? undefined });
+      const { code, message, param, loggedMessage } = checked.issue;
+      throw new ApiError(code, message, { param: param ?? undefined, loggedMessage });
     }
     const idempotency = idempotencyOf(request, checked.request);
     const onHeld = () => {

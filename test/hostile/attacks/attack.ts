@@ -14,10 +14,10 @@ export type Needs = "nothing" | "token" | "admin token";
 
 /** One network attack. It opens a bounded number of connections and ends within a minute. */
 export interface Attack {
-  /** A full sentence that says what must hold. */
+  /** A full sentence with the expected behavior. */
   title: string;
   needs: Needs;
-  /** Rejects where the title does not hold. It leaves the service usable for the attacks after it. */
+  /** Rejects if the title does not hold. Leaves the service usable for the next attacks. */
   play(target: Target): Promise<void>;
 }
 

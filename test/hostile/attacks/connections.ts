@@ -7,7 +7,7 @@ import { type Attack, authorization, type Target } from "./attack.ts";
 import { fuzzConnections } from "./fuzz.ts";
 
 const CONNECT = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n";
-/** More than the service keeps open before anybody has authenticated on them. */
+/** More connections than the service keeps open without authentication. */
 const ANONYMOUS_CONNECTIONS = 2_200;
 const HEALTH = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 

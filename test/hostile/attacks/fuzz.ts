@@ -47,9 +47,9 @@ interface Fuzzing {
 }
 
 /**
- * Opens connections that each break off at a byte of a conversation: by a reset, by a half-close or by leaving, at once or
- * after a moment. Rejects with the seed where the service leaves one open, where it no longer answers, or where a
- * connection beside them gets a wrong answer.
+ * Opens connections that each end within a conversation: with a reset, a half-close or a close, at once or after a short
+ * time. Rejects with the seed if the service leaves one open, no longer answers, or sends a wrong response on another
+ * connection.
  */
 export async function fuzzConnections(target: Target, { connections, seed }: Fuzzing): Promise<void> {
   const random = new Random(seed);
@@ -69,7 +69,7 @@ export async function fuzzConnections(target: Target, { connections, seed }: Fuz
 
 interface Trial {
   text: string;
-  /** Bytes that are sent at first, and in all. */
+  /** Bytes that are sent first, and in total. */
   first: number;
   length: number;
   pauseMs: number;

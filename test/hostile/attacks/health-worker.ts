@@ -1,6 +1,6 @@
 /**
- * Asks `/healthz` again and again until it is told to stop, then reports the longest wait. A thread of its own, because
- * whoever sends the attacks blocks its own event loop as well.
+ * Polls `/healthz` until it receives a message to stop, then reports the longest wait. It runs in its own thread, because
+ * the attacks block the event loop of their sender.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { parentPort, workerData } from "node:worker_threads";

@@ -17,6 +17,6 @@ export const ATTACKS: Readonly<Record<string, readonly Attack[]>> = {
   clients: clientAttacks,
   "worst bodies": worstBodyAttacks,
   administration: administrationAttacks,
-  // Last: they use up what an address is allowed.
+  // Last, because they exhaust the limits of an address.
   limits: limitAttacks,
 };

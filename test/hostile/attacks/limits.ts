@@ -4,7 +4,7 @@ import type { Attack } from "./attack.ts";
 
 const SIGN_INS_A_MINUTE = 10;
 
-/** Attacks that use up a limit of the attacker's address. They are played last: the limit stays used up for a minute. */
+/** Attacks that exhaust a limit of the attacker's address. They run last: the limit remains exhausted for a minute. */
 export const limitAttacks: readonly Attack[] = [
   {
     title: "Attempts to sign in are counted before their bodies are read.",

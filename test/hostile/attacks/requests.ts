@@ -13,7 +13,7 @@ const complete = (target: Target, fields: object) =>
 
 const formatOf = (schema: object) => ({ type: "json_schema", json_schema: { name: "answer", schema } });
 
-/** Definitions of which each asks for the next one twice. */
+/** Definitions that each reference the next one twice. */
 const doubling = {
   $ref: "#/$defs/a0",
   $defs: Object.fromEntries(
@@ -24,7 +24,7 @@ const doubling = {
   ),
 };
 
-/** Schemas of little length that ask for much work. */
+/** Short schemas that require much work. */
 const EXPENSIVE_SCHEMAS: readonly object[] = [
   { type: "string", pattern: "a{9999}".repeat(70), minLength: 9_999 },
   { type: "array", minItems: 9_000, items: { type: "string", pattern: "a*".repeat(250), minLength: 9_999 } },
@@ -57,7 +57,7 @@ const FORBIDDEN_IMAGES: readonly string[] = [
   "data:image/png;base64,!",
 ];
 
-/** Attacks with what a well-formed completion asks for. */
+/** Attacks with valid completion requests. */
 export const requestAttacks: readonly Attack[] = [
   {
     title: "A schema that asks the sandbox for much work is refused with 400, which names the schema.",

@@ -2,16 +2,16 @@ import { once } from "node:events";
 import { Worker } from "node:worker_threads";
 import type { Attack, Target } from "./attack.ts";
 
-/** The result of one attack: whether its title held, or that the credential that it needs was not given. */
+/** Result of an attack: its title held, failed, or the required credential is missing. */
 export interface Result {
   area: string;
   attack: Attack;
   outcome: "held" | "did not hold" | "not played";
-  /** Why it did not hold. */
+  /** Reason of the failure. */
   reason?: string;
 }
 
-/** Plays attacks one after another against one service. */
+/** Runs attacks one after another against a service. */
 export async function playAll(
   attacks: Readonly<Record<string, readonly Attack[]>>,
   target: Target,
@@ -44,7 +44,7 @@ export function tableRows(results: readonly Result[]): string[][] {
   return results.map(({ area, attack, outcome }) => [attack.title, area, attack.needs, outcome]);
 }
 
-/** The longest wait for an answer of `/healthz`, and how often none came. */
+/** Longest wait for a response of `/healthz`, and the number of missing ones. */
 export interface Health {
   longestMs: number;
   failures: number;

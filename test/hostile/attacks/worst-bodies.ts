@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { WORST_BODIES, type WorstBody } from "../worst-bodies.ts";
 import { type Attack, authorization, type Needs, post, type Target } from "./attack.ts";
 
-/** Sends every one of the worst bodies that need this credential, and asserts that each is answered in time. */
+/** Sends all worst bodies that need this credential, and asserts that each is answered in time. */
 async function playAll(target: Target, needs: Needs): Promise<void> {
   const credentials = needs === "nothing" ? {} : authorization(target, needs);
   for (const body of WORST_BODIES.filter((one) => one.needs === needs)) {
@@ -14,7 +14,7 @@ async function playAll(target: Target, needs: Needs): Promise<void> {
 
 function assertBounded({ name, exceeds }: WorstBody, status: number, text: string): void {
   const shown = `${name}: ${status} ${text.slice(0, 200)}`;
-  // Attempts of an address, and the tokens of an organization, may be used up by the attacks before.
+  // Previous attacks may have exhausted the sign-in attempts of the address and the organization's tokens per minute.
   if (exceeds !== undefined) assert.ok(status === 413 || status === 429, shown);
   else assert.ok(status < 500 && status !== 413, shown);
 }
