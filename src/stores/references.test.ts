@@ -41,7 +41,7 @@ function filling(series: string, n: string): string[] {
   ];
 }
 
-describe("a reference is looked up in an index, however many there are", () => {
+describe("the lookup of a reference uses an index", () => {
   test("on SQLite", async () => {
     const dataDir = await mkdtemp(join(tmpdir(), "tollgate-references-"));
     await (await openSqliteStore({ dataDir, role: "service" })).close();

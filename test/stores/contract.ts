@@ -23,16 +23,16 @@ export type { ContractStore } from "./fixture.ts";
  * its own.
  */
 export function storeContract(name: string, open: () => Promise<ContractStore>): void {
-  describe(`${name} keeps the contract of stores`, () => {
+  describe(`${name} fulfils the contract of stores`, () => {
     const subject = new Subject();
     beforeAll(async () => subject.start(await open()));
     afterAll(() => subject.stop());
     describe("accounts", () => accountCases(subject));
-    describe("changes of accounts at the same time", () => accountRaceCases(subject));
+    describe("concurrent changes of accounts", () => accountRaceCases(subject));
     describe("transitions", () => transitionCases(subject));
     describe("idempotency keys", () => keyCases(subject));
     describe("adjustments, caps and checkpoints", () => adjustmentCases(subject));
-    describe("operators and their records", () => adminCases(subject));
+    describe("operators and audit records", () => adminCases(subject));
     describe("idempotency keys of administrators", () => adminKeyCases(subject));
     describe("allowances", () => allowanceCases(subject));
     describe("races", () => raceCases(subject));
@@ -40,7 +40,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("requests", () => requestCases(subject));
     describe("refusals", () => refusalCases(subject));
     describe("usage", () => usageCases(subject));
-    describe("conversations", () => conversationCases(subject));
+    describe("kept conversations", () => conversationCases(subject));
     describe("verification", () => verifyCases(subject));
     // Damages the schema, so it comes last.
     describe("verification without the index", () => repeatedReferenceCase(subject));
