@@ -7,21 +7,21 @@ import { OperatorError, StoreUnavailableError } from "../errors.ts";
 import { StoreAbsentError } from "./driver.ts";
 import { openServiceStore } from "./open.ts";
 
-const NOBODY = "postgres://someone:secret@127.0.0.1:1/books";
+const NO_SERVER = "postgres://someone:secret@127.0.0.1:1/books";
 
 const open = (database: string, longestWaitMs: number, onAbsent: (reason: Error) => void = () => {}) =>
   openServiceStore({ database, dataDir: "nowhere", clock: Date.now, log: keepLog(), longestWaitMs, onAbsent });
 
 test("a start that does not wait for the database fails at once", async () => {
-  await expect(open(NOBODY, 0)).rejects.toBeInstanceOf(StoreAbsentError);
+  await expect(open(NO_SERVER, 0)).rejects.toBeInstanceOf(StoreAbsentError);
 });
 
 test("a start that waits in vain fails with the reason", async () => {
-  const told: string[] = [];
-  const { store, arrived } = await open(NOBODY, 300, ({ message }) => told.push(message));
+  const reasons: string[] = [];
+  const { store, arrived } = await open(NO_SERVER, 300, ({ message }) => reasons.push(message));
   const reason = /^The database at 127\.0\.0\.1:1\/books cannot be used: connect ECONNREFUSED/;
   await expect(arrived).rejects.toThrow(reason);
-  expect(told).toEqual([expect.stringMatching(reason)]);
+  expect(reasons).toEqual([expect.stringMatching(reason)]);
   await store.close();
 });
 

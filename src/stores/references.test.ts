@@ -29,7 +29,7 @@ function referring(): Transition[] {
   ];
 }
 
-/** SQL that fills an organization with grants and adjustments that have references, and nothing left of them. */
+/** SQL that fills an organization with used-up grants and adjustments that have references. */
 function filling(series: string, n: string): string[] {
   return [
     `INSERT INTO credit_grant

@@ -31,7 +31,7 @@ function tokenOf(organizationId: string, changes: Partial<TokenRow> = {}): Token
   return { id: randomId("tok"), organizationId, name: "t", hash, ...terms, ...state, ...changes };
 }
 
-/** Changes of organizations and tokens at the same time, on one instance and on two, as on two nodes. */
+/** Concurrent changes of organizations and tokens, on one instance and on two, as on two nodes. */
 export function accountRaceCases(subject: Subject): void {
   let other: Store;
   beforeAll(async () => {
@@ -50,7 +50,7 @@ export function accountRaceCases(subject: Subject): void {
 
 interface Nodes {
   subject: Subject;
-  /** The rows of one instance and of the other, by turns. */
+  /** The rows of the two instances, alternating. */
   alternate(index: number): AccountRows;
   auditOf(organizationId: string): Promise<AuditRow[]>;
 }

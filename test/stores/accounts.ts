@@ -108,7 +108,7 @@ function tokenOf(organizationId: string, token: Partial<TokenRow> = {}): TokenRo
   };
 }
 
-/** Drivers give bytes in classes of their own. */
+/** Copies bytes to a Uint8Array: drivers return subclasses. */
 function plain<Row extends TokenRow>(token: Row | undefined): Row | undefined {
   return token && { ...token, hash: new Uint8Array(token.hash) };
 }

@@ -45,7 +45,7 @@ function revokeCases(subject: Subject): void {
     const revoke = revokeOf(organizationId, 31n, { reference: "chargeback" });
     expect(await subject.one(revoke)).toEqual({ outcome: "excessive", most: 30n });
     expect(await subject.books.balance(organizationId)).toMatchObject({ granted: 100n, available: 30n, held: 70n });
-    // A refusal does not take the reference.
+    // A refused revocation does not use up the reference.
     await subject.one(releaseOf(held));
     expect(await subject.one(revoke)).toMatchObject({
       outcome: "revoked",
@@ -175,7 +175,7 @@ function capCases(subject: Subject): void {
     const short = { limitedBy: "token", available: 70n, reach: 0n };
     expect(await subject.one(hold(30n))).toEqual({ outcome: "busy", held: 30n, ...short });
     expect(await subject.one(hold(31n))).toEqual({ outcome: "insufficient", ...short });
-    // A settlement is never refused: it may pass the cap, and then nothing more is admitted.
+    // A settlement is never refused: it may exceed the cap, and then no more holds are admitted.
     await subject.one(settleOf(first, 35));
     expect(await subject.one(hold(1n))).toMatchObject({ outcome: "insufficient", limitedBy: "token", reach: 0n });
     expect(await subject.store.accounts.token(tokenId)).toMatchObject({ budget: { cap: 30n, held: 10n, spent: 35n } });
@@ -264,7 +264,7 @@ function auditCases(subject: Subject): void {
     const grant = grantOf(organizationId, 5n, { audit });
     const failing = grantOf(organizationId, -1n);
     await expect(subject.books.apply("durable", [grant, failing])).rejects.toThrow();
-    // An audit entry that cannot be written takes its booking with it.
+    // An audit record that cannot be written rolls back its booking.
     const taken = auditOf("credits.grant");
     await subject.one(grantOf(organizationId, 1n, { audit: taken }));
     await expect(subject.one(grantOf(organizationId, 7n, { audit: taken }))).rejects.toThrow();

@@ -46,7 +46,7 @@ function tokenOf(organizationId: string, changes: Partial<TokenRow> = {}): Token
   };
 }
 
-/** Drivers give bytes in classes of their own. */
+/** Copies bytes to a Uint8Array: drivers return subclasses. */
 const plain = <Row extends { hash: Uint8Array }>(row: Row | undefined) =>
   row && { ...row, hash: new Uint8Array(row.hash) };
 

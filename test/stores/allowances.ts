@@ -76,7 +76,7 @@ function rowCases(subject: Subject): void {
     };
     expect(await due()).toEqual([past, soon]);
     await allowances.advance(past, past.nextAtMs + 1);
-    // Moved by somebody else meanwhile: that stands.
+    // Another process has moved it meanwhile: its value stays.
     await allowances.advance(past, FAR_MS);
     expect(await due()).toEqual([{ ...past, nextAtMs: past.nextAtMs + 1 }, soon]);
     await allowances.advance({ ...past, nextAtMs: past.nextAtMs + 1 }, FAR_MS);

@@ -19,8 +19,8 @@ import { repeatedReferenceCase, verifyCases } from "./verify.ts";
 export type { ContractStore } from "./fixture.ts";
 
 /**
- * What every store must do. `open` makes a store on a fresh database; the cases share one, each with organizations of
- * its own.
+ * The tests that every store passes. `open` opens a store on a new database, which the cases share, each with its own
+ * organizations.
  */
 export function storeContract(name: string, open: () => Promise<ContractStore>): void {
   describe(`${name} fulfils the contract of stores`, () => {
@@ -42,7 +42,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("usage", () => usageCases(subject));
     describe("kept conversations", () => conversationCases(subject));
     describe("verification", () => verifyCases(subject));
-    // Damages the schema, so it comes last.
+    // Last, because it damages the schema.
     describe("verification without the index", () => repeatedReferenceCase(subject));
   });
 }

@@ -18,7 +18,7 @@ function conversationOf(organizationId: string, changes: Partial<ConversationRow
   return { organizationId, holdId: v7(), endedAtMs: Date.now(), ...texts, ...changes };
 }
 
-/** Turns keeping on or off. */
+/** Turns the storage of conversations on or off. */
 async function keep({ accounts }: Store, id: string, keepsConversations: boolean): Promise<void> {
   const actor = { actorKind: "operator", actorId: null, address: null, requestId: null } as const;
   const change = { action: "organization.change", organizationId: id, subjectId: id };

@@ -62,7 +62,7 @@ function repetitionCases(subject: Subject): void {
       const again = await subject.one(keyedHold(organizationId, claim, amount), "durable");
       expect(again).toEqual({ outcome: "replayed", answer, charged: 10n, available: 0n });
     }
-    // The first answer stays, whoever settles once more.
+    // A second settlement does not replace the first answer.
     await subject.one(answered(hold, 1, '"another"'));
     expect(await subject.one(keyedHold(organizationId, claim))).toMatchObject({ outcome: "replayed", answer });
     expect(await subject.events(organizationId)).toHaveLength(1);
@@ -89,7 +89,7 @@ function endCases(subject: Subject): void {
     for (const key of ["left", "lost"]) {
       expect(await subject.one(keyedHold(organizationId, claimOf(key)))).toEqual({ outcome: "interrupted" });
     }
-    // It was alive after all: whoever comes again has the answer that was charged.
+    // The request was still running: a repetition receives the answer that was charged.
     await subject.one(answered(lost, 3, '"late"'));
     expect(await subject.one(keyedHold(organizationId, claimOf("lost")))).toMatchObject({ answer: '"late"' });
     await subject.expectSound(organizationId);
@@ -101,7 +101,7 @@ function endCases(subject: Subject): void {
     const other = claimOf(claim.key, { fingerprint: "other body" });
     await subject.one(releaseOf(hold));
     await subject.held(keyedHold(organizationId, other));
-    // A release repeated is not the new one's.
+    // A repeated release does not free the key of the new request.
     await subject.one(releaseOf(hold));
     expect(await subject.one(keyedHold(organizationId, other))).toEqual({ outcome: "in_progress" });
     await subject.expectSound(organizationId);
@@ -141,7 +141,7 @@ function oldKeyCases(subject: Subject): void {
     while ((await subject.books.removeOldKeys(5)) > 0);
     const outcome = await subject.one(keyedHold(organizationId, claimOf("young")));
     expect(outcome).toEqual({ outcome: "in_progress" });
-    // Its key is gone; the hold ends as it would have.
+    // Its key is removed; the hold ends normally.
     const [first] = old as [HoldTransition];
     expect(await subject.one(answered(first, 4, '"answer"'))).toMatchObject({ charged: 4n });
     await subject.expectSound(organizationId);
@@ -154,8 +154,8 @@ function traceCase(subject: Subject): void {
     const [charged, released] = [holdOf(organizationId, 10n), holdOf(organizationId, 10n)];
     await subject.books.apply("holds", [charged, released]);
     const attempts = [{ route: "a/b", outcome: "timeout", durationMs: 12 }];
-    const told = { providerResponseId: "chatcmpl-7", providerCost: "0.00012" };
-    const trace = { isStreamed: true, firstTokenMs: 7.4, attempts, failure: null, ...told };
+    const record = { providerResponseId: "chatcmpl-7", providerCost: "0.00012" };
+    const trace = { isStreamed: true, firstTokenMs: 7.4, attempts, failure: null, ...record };
     const failed = {
       isStreamed: false,
       firstTokenMs: null,
@@ -177,7 +177,7 @@ function traceCase(subject: Subject): void {
   });
 }
 
-/** The same key from two instances at once. */
+/** Concurrent use of a key on two instances. */
 export function keyRaceCases(subject: Subject, both: () => readonly [Subject["books"], Subject["books"]]): void {
   test("of two concurrent requests with the same key, one runs and is charged once", async () => {
     const organizationId = await subject.organization(10_000n);

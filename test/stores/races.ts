@@ -6,7 +6,7 @@ import type { Store } from "../../src/stores/store.ts";
 import { factsOf, grantOf, holdOf, one, randomId, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
 import { keyRaceCases } from "./keys.ts";
 
-/** What runs at once, on one instance and on two, as on two nodes. */
+/** Concurrent transitions, on one instance and on two, as on two nodes. */
 export function raceCases(subject: Subject): void {
   let other: Store;
   beforeAll(async () => {
@@ -75,7 +75,7 @@ function alternate(both: readonly [Books, Books], index: number): Books {
   return index % 2 === 0 ? both[0] : both[1];
 }
 
-/** Applies each transition alone, all at once, and returns the outcomes in the order of the transitions. */
+/** Applies each transition in its own batch, all at once; returns the outcomes in the order of the transitions. */
 function each(both: readonly [Books, Books], transitions: Transition[], lane: Lane): Promise<Outcome[]> {
   return Promise.all(transitions.map((transition, i) => one(alternate(both, i), transition, lane)));
 }

@@ -57,7 +57,7 @@ export function refusalCases(subject: Subject): void {
   test("refusals before a time are removed in chunks", async () => {
     const { refusals } = subject.store;
     const organizationId = await subject.organization();
-    // Further back than those of any other case.
+    // Older than those of any other case.
     const old = Array.from({ length: 5 }, () => refusalOf(organizationId, 9_000));
     const young = refusalOf(organizationId, 1);
     await refusals.insert([...old, young]);

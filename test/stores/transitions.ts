@@ -305,7 +305,7 @@ function exactCases(subject: Subject): void {
       const organizationId = await subject.organization(amount);
       const hold = await subject.held(holdOf(organizationId, amount - 1n));
       expect(await subject.books.balance(organizationId)).toMatchObject({ available: 1n, held: amount - 1n });
-      // A million tokens at as many pico-credits cost as many micro-credits.
+      // A million tokens at a price of N pico-credits cost N micro-credits.
       const facts = { ...hold.facts, prices: { ...PRICES, output: amount - 1n } };
       const settled = await subject.one({ ...settleOf(hold, 1_000_000), facts });
       expect(settled).toEqual({ outcome: "charged", charged: amount - 1n, shortfall: 0n, available: 1n });

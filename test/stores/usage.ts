@@ -5,7 +5,7 @@ import type { HoldTransition, Trace } from "../../src/credits/books.ts";
 import type { UsageDayRow } from "../../src/stores/queries/usage.ts";
 import { factsOf, holdOf, NO_PROVIDER_RECORD, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
-/** A stretch of time that no other case makes holds in. */
+/** A period in which no other case creates holds. */
 const DAY = Date.UTC(2021, 4, 3);
 const HOUR_MS = 3_600_000;
 const trace = (fields: Partial<Trace>): Trace => {

@@ -3,7 +3,7 @@ import type { HoldTransition } from "../../src/credits/books.ts";
 import { DAMAGES, ofOrganization, type Used } from "./damages.ts";
 import { grantOf, HOUR_MS, holdOf, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
-/** An organization with a request in every state, a grant in every state, and an adjustment of every kind. */
+/** Creates an organization with a request and a grant in every state, and an adjustment of every kind. */
 async function usedOrganization(subject: Subject): Promise<Used> {
   const organizationId = await subject.organization(1_000n);
   const keyed = (hold: HoldTransition, key: string) => {
@@ -91,7 +91,7 @@ export function verifyCases(subject: Subject): void {
   });
 }
 
-/** Without its unique index a reference can stand twice; nothing else lets the test get there. */
+/** Drops the unique index: only without it can a reference exist twice. */
 export function repeatedReferenceCase(subject: Subject): void {
   test("a reference that was granted twice violates invariant 9", async () => {
     const organizationId = await subject.organization();

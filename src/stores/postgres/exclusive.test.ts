@@ -21,8 +21,8 @@ describe.skipIf(!hasPostgres)("exclusive work on PostgreSQL", () => {
     if (pools === undefined) throw new Error(`there is no process ${index}`);
     return pools.durable;
   };
-  /** Begins a turn that lasts until its `end` is called. */
-  async function beginTurn(index: number) {
+  /** Begins exclusive work that lasts until its `end` is called. */
+  async function beginWork(index: number) {
     const { promise: lasting, resolve: end } = Promise.withResolvers<string>();
     const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
     const result = runExclusively(poolOf(index), () => {
@@ -50,7 +50,7 @@ describe.skipIf(!hasPostgres)("exclusive work on PostgreSQL", () => {
   });
 
   test("the lock of a process that dies is released; finished work whose connection broke is not repeated", async () => {
-    const { end, result } = await beginTurn(0);
+    const { end, result } = await beginWork(0);
     const next = runExclusively(poolOf(1), async () => "next");
     await poolOf(2).query(`
       SELECT pg_terminate_backend(pid) FROM pg_locks
@@ -61,7 +61,7 @@ describe.skipIf(!hasPostgres)("exclusive work on PostgreSQL", () => {
   });
 
   test("a process waits for the lock as long as the work may last, and not longer", async () => {
-    const { end, result } = await beginTurn(0);
+    const { end, result } = await beginWork(0);
     const late = runExclusively(poolOf(1), async () => "late", 100);
     await expect(late).rejects.toBeInstanceOf(OperatorError);
     end("done");

@@ -54,12 +54,12 @@ export function statementFailure(error: unknown, lostBy: Error | undefined): unk
 }
 
 /** Errors of Node's sockets when no server is listening, for example during a restart. */
-const NOBODY_THERE = new Set(["ECONNREFUSED", "ECONNRESET", "EPIPE"]);
+const NO_SERVER = new Set(["ECONNREFUSED", "ECONNRESET", "EPIPE"]);
 
 /** Returns the failure of a connection attempt. None of them, not even a changed password, is a defect of the caller. */
 export function connectFailure(error: unknown): PostgresFailure {
   const code = (error as { code?: unknown } | null)?.code;
-  const isPassing = (typeof code === "string" && NOBODY_THERE.has(code)) || LOST.test(sqlStateOf(error));
+  const isPassing = (typeof code === "string" && NO_SERVER.has(code)) || LOST.test(sqlStateOf(error));
   return new PostgresFailure(isPassing ? "lost" : "unavailable", error);
 }
 

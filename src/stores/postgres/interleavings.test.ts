@@ -21,9 +21,9 @@ import type { Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 
 /**
- * The interleavings by which the broken variants of docs/ledger.pml fail, forced: every transition waits for the lock of
- * the balance, which the test holds, before any of them goes on, and each has begun its transaction before the one ahead
- * of it commits. What is read before the lock would be out of date.
+ * Forces the interleavings by which the broken variants of docs/ledger.pml fail: every transition has begun its transaction
+ * and waits for the lock of the balance, which the test holds, before any of them continues. Anything read before the lock
+ * would be out of date.
  */
 describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
   let database: TestDatabase;
@@ -64,8 +64,8 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
     while ((await watch.query<{ count: number }>(text)).rows[0]?.count !== count) await wait(5);
   }
   /**
-   * Lets the first through the proxied store, the others through the other. Of those that wait PostgreSQL takes the first
-   * first; of more than two, the others in any order.
+   * Applies the first through the proxied store, the others through the direct one. PostgreSQL grants the lock to the first
+   * one first, and to the others in any order.
    */
   async function inOrder(id: string, ...transitions: Transition[]): Promise<Outcome[]> {
     await gate.query("BEGIN");
@@ -105,7 +105,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
     test("a settlement after the expiry charges the difference", async () => {
       const id = await organization(100n);
       const hold = await held(id, 20n, 60_000);
-      // The checkpoint of 9 is more than what is reported later.
+      // The checkpoint of 9 is above the amount that is reported later.
       await one(direct.books, renewOf(hold, 9, -1_000), "holds");
       const outcomes = await inOrder(id, { kind: "expire", ...referenceOf(hold) }, settleOf(hold, 7));
       expect(outcomes).toMatchObject([
@@ -211,7 +211,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
   });
 
   describe("a hold that was lost in a crash of the store", () => {
-    /** What a crash leaves that comes before the hold was on the disk. */
+    /** Leaves the state after a crash before the hold was on disk. */
     async function lose({ facts, most }: HoldTransition): Promise<void> {
       const { organizationId, holdId } = facts;
       await watch.query("BEGIN");

@@ -97,7 +97,7 @@ describe.skipIf(!hasPostgres)("opening a PostgreSQL database", () => {
     const made = await beside.query(
       "SELECT count(*)::integer AS months FROM pg_inherits WHERE inhparent = 'request'::regclass",
     );
-    // This month, two to come, and the default partition; one more where a month ended meanwhile.
+    // This month, the next two, and the default partition; one more if a month has ended meanwhile.
     expect([4, 5]).toContain(made.rows[0].months);
   });
 

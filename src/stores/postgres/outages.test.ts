@@ -10,7 +10,7 @@ import { closePools, openPools } from "./pools.ts";
 import { openPostgresStore } from "./postgres.ts";
 import { query } from "./transact.ts";
 
-/** What a caller is kept waiting at the most: the wait for a connection, and one statement that is not answered. */
+/** The longest wait of a caller: for a connection, and for one statement that is not answered. */
 const LONGEST_WAIT_MS = 13_000;
 
 describe.skipIf(!hasPostgres)("a store whose server becomes unreachable", () => {
@@ -72,7 +72,7 @@ describe.skipIf(!hasPostgres)("a store whose server becomes unreachable", () => 
     let booked = 0;
     const noteBooked = async () => {
       booked += 1;
-      // A few come through each time, however long a busy machine takes for a session.
+      // A few succeed each time, however long a busy machine takes for a session.
       if (booked % 8 === 0) await beside.query(others);
     };
     const rounds = Array.from({ length: 100 }, async () => {
@@ -159,7 +159,7 @@ test("a session that the server ends as it begins does no harm", async () => {
   await new Promise((resolve) => server.close(resolve));
 });
 
-/** As the ledger does: the same transition again, until it is booked. */
+/** Repeats a transition until it is booked, as the ledger does. */
 async function untilBooked(book: () => Promise<unknown>): Promise<void> {
   for (;;) {
     try {

@@ -52,7 +52,7 @@ describe.skipIf(!hasPostgres)("two services on one organization", () => {
     const both: [Books, Books] = [stores[0].books, stores[1].books];
     const reversed: [Books, Books] = [stores[1].books, stores[0].books];
     await Promise.all(Array.from({ length: AT_ONCE }, (_, i) => race(i % 2 === 0 ? both : reversed)));
-    // Both orders were met, or the race was none.
+    // Both orders occurred, otherwise there was no race.
     expect(seen).toEqual(new Set(["kept", "expired"]));
     const spent = BigInt(PAIRS) * 7n;
     expect(await soundBalance(id)).toMatchObject({ held: 0n, spent, available: BigInt(PAIRS) * 20n - spent });

@@ -57,7 +57,7 @@ describe.skipIf(!hasPostgres)("a server that restarts", () => {
     await server.crash();
     await server.start();
     const after = await store.books.balance(id);
-    // The two holds were perhaps not written yet, and may be gone.
+    // The two holds may be lost, because they need not have been written.
     expect([0n, 14n]).toContain(after?.held);
     expect(after).toMatchObject({ granted: 1_000n, spent: 60n });
     expect((await store.books.verify(id)).violations).toEqual([]);

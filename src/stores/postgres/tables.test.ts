@@ -74,7 +74,7 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
       `SELECT (SELECT count(*)::integer FROM request_default) AS requests,
          (SELECT count(*)::integer FROM pg_inherits WHERE inhparent = 'request'::regclass) AS partitions`,
     );
-    // The default one and those of the two months to come.
+    // The default partition and those of the next two months.
     expect(rows).toEqual([{ requests: 2, partitions: 3 }]);
     expect(await command.books.verify(id)).toMatchObject({ events: 2, violations: [] });
     expect(await command.books.statement(id, { after: null, limit: 10 })).toHaveLength(3);
@@ -100,7 +100,7 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
     const missing = nameOf(monthsAhead(2));
     const pools = openPools(database.url);
     await beside.query(`DROP TABLE ${missing}`);
-    // A charge that is not committed yet keeps its locks.
+    // An uncommitted charge keeps its locks.
     await beside.query("BEGIN");
     await beside.query(`UPDATE ${today} SET request_id = 'moved' WHERE organization_id = $1`, [id]);
     await beside.query(`INSERT INTO request SELECT * FROM ${today} WHERE false`);
@@ -173,7 +173,7 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
     expect(await idsOf()).toEqual([old.facts.holdId, young.facts.holdId]);
     for (const hold of [old, young]) await one(ended.books, settleOf(hold, 1), "durable");
     expect(await idsOf()).toEqual([]);
-    // Made by a node whose clock is behind, after a sweep that found nothing open.
+    // From a node whose clock is behind, after a sweep that found nothing.
     const late = await at(agoMs(4), -1_000);
     expect(await idsOf()).toEqual([late.facts.holdId]);
     await ended.close();

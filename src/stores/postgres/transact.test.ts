@@ -43,7 +43,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     client.query("UPDATE counter SET value = value + 1 WHERE name = $1", [name]);
 
   test("both transactions of a deadlock succeed, one by a retry", async () => {
-    // PostgreSQL looks for deadlocks when a lock was waited for longer than a second.
+    // PostgreSQL checks for deadlocks after a second of waiting for a lock.
     const patient = openPools(proxy.url, { lockMs: 60_000 });
     const names = [await counter(), await counter()];
     let attempts = 0;
@@ -195,9 +195,9 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
       settled.push(...(await Promise.allSettled(sent)));
     });
     await expect(failing).rejects.toMatchObject({ code: "22012" });
-    // The one behind it is told the cause too, not that the transaction is aborted.
-    const told = { status: "rejected", reason: { code: "22012" } };
-    expect(settled.slice(1)).toMatchObject([told, told]);
+    // The statement behind it rejects with the cause, too, not with an aborted transaction.
+    const rejected = { status: "rejected", reason: { code: "22012" } };
+    expect(settled.slice(1)).toMatchObject([rejected, rejected]);
     expect(await readCounter(name)).toBe(0);
   });
 

@@ -75,7 +75,7 @@ async function organization(store: Store, microCredits: bigint): Promise<string>
   return id;
 }
 
-/** Runs the body of a module, with the store's parts in scope, in a process of its own; gives the lines it prints. */
+/** Runs the body of a module, with the store's functions in scope, in a child process; returns the lines it prints. */
 function startChild(body: string): { child: ChildProcess; lines: AsyncIterator<string> } {
   const source = `
     import { openSqliteStore } from ${JSON.stringify(new URL("./sqlite.ts", import.meta.url).href)};
@@ -94,7 +94,7 @@ async function kill(child: ChildProcess): Promise<void> {
   await once(child, "exit");
 }
 
-/** Books an even number of holds at a time and ends half of them, for a child of startChild, until it is killed. */
+/** Code for startChild that books an even number of holds at a time and ends half of them, until it is killed. */
 const booking = (count: number) => `
   const { books, accounts } = await openSqliteStore({ dataDir, role: "service" });
   const organizationId = "org_child";
@@ -112,7 +112,7 @@ const booking = (count: number) => `
     console.log("booked");
   }`;
 
-/** So many of the holds that were said to be booked are there, at least, and the books are right. */
+/** Expects at least the acknowledged number of holds, and books without violations. */
 async function expectBooked(count: number): Promise<void> {
   const store = await open();
   const { holds, events, violations } = await store.books.verify("org_child");
@@ -135,7 +135,7 @@ describe("one service owns a data directory", () => {
     const { child, lines } = startChild(`
       const store = await openSqliteStore({ dataDir, role: "service" });
       console.log("open");
-      // The lock of a store that nothing references could be collected.
+      // The lock of an unreferenced store could be collected.
       setInterval(() => store.kind, 1_000);`);
     expect((await lines.next()).value).toBe("open");
     expect(await refusal()).toContain(dataDir);
@@ -174,7 +174,7 @@ describe("durability", () => {
   });
 
   test("under load the log gets its full size at once; acknowledged bookings then survive kill -9, too", async () => {
-    // Each batch is load enough, however few of them a busy machine comes to.
+    // Each batch is enough load, however few a busy machine completes.
     const { child, lines } = startChild(booking(1_000));
     const log = join(dataDir, "tollgate.db-wal");
     let booked = 0;
