@@ -39,7 +39,7 @@ export class Conversations {
 
   /** Whether the organization has conversations kept now, and whether that of this request is. */
   standing(organizationId: string, requestId: string): Promise<{ isKeeping: boolean; isKept: boolean }> {
-    return this.#options.rows.standing({ organizationId, holdId: requestId }, this.#options.keptMs);
+    return this.#options.rows.status({ organizationId, holdId: requestId }, this.#options.keptMs);
   }
 
   /** How many are kept of an organization. */

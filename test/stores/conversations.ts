@@ -54,14 +54,14 @@ function keepingCases(subject: Subject): void {
     await conversations.insert([kept, ...refused, bare, { ...kept, request: "again" }]);
     for (const row of [kept, bare]) expect(await conversations.find(row, KEPT_MS)).toEqual(row);
     for (const row of refused) expect(await conversations.find(row, KEPT_MS)).toBeUndefined();
-    expect(await conversations.standing(kept, KEPT_MS)).toEqual({ isKeeping: true, isKept: true });
-    expect(await conversations.standing(refused[0] ?? kept, KEPT_MS)).toEqual({ isKeeping: false, isKept: false });
+    expect(await conversations.status(kept, KEPT_MS)).toEqual({ isKeeping: true, isKept: true });
+    expect(await conversations.status(refused[0] ?? kept, KEPT_MS)).toEqual({ isKeeping: false, isKept: false });
     expect(await Promise.all([off, on].map((id) => conversations.count(id)))).toEqual([0, 2]);
     await keep(subject.store, on, false);
     const late = conversationOf(on);
     await conversations.insert([late]);
-    expect(await conversations.standing(late, KEPT_MS)).toEqual({ isKeeping: false, isKept: false });
-    expect(await conversations.standing(kept, KEPT_MS)).toEqual({ isKeeping: false, isKept: true });
+    expect(await conversations.status(late, KEPT_MS)).toEqual({ isKeeping: false, isKept: false });
+    expect(await conversations.status(kept, KEPT_MS)).toEqual({ isKeeping: false, isKept: true });
   });
 
   test("no process writes conversations after keeping has ended", async () => {
@@ -96,7 +96,7 @@ function removalCases(subject: Subject): void {
     const old = Array.from({ length: 5 }, () => conversationOf(id, { endedAtMs: Date.now() - KEPT_MS - 1 }));
     await conversations.insert([young, ...old]);
     for (const row of old) expect(await conversations.find(row, KEPT_MS)).toBeUndefined();
-    expect(await conversations.standing(old[0] ?? young, KEPT_MS)).toEqual({ isKeeping: true, isKept: false });
+    expect(await conversations.status(old[0] ?? young, KEPT_MS)).toEqual({ isKeeping: true, isKept: false });
     expect(await conversations.removeOld(KEPT_MS, 3)).toBe(3);
     expect(await conversations.removeOld(KEPT_MS, ALL)).toBe(2);
     expect(await conversations.removeOld(KEPT_MS, ALL)).toBe(0);

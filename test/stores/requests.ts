@@ -29,7 +29,7 @@ const idsOf = (holds: HoldTransition[]) => holds.map(({ facts }) => facts.holdId
 
 function toolsFor(subject: Subject) {
   return {
-    /** Returns a hold whose id is a number of hours old. */
+    /** Books a hold whose id is some hours old. */
     made: (organizationId: string, hoursAgo: number, facts: Parameters<typeof factsOf>[1] = {}) => {
       const holdId = v7({ msecs: Date.now() - hoursAgo * HOUR_MS });
       return subject.held({ ...holdOf(organizationId, 5n), facts: factsOf(organizationId, { holdId, ...facts }) });

@@ -45,7 +45,7 @@ export function conversationRows(database: Database) {
       return row && conversationFromTable(row);
     },
     /** Tells if the organization keeps conversations now, and if this one is kept. */
-    async standing({ organizationId, holdId }: ConversationKey, keptMs: number) {
+    async status({ organizationId, holdId }: ConversationKey, keptMs: number) {
       const flag = kysely.selectFrom("organization").select("keeps_conversations").where("id", "=", organizationId);
       const [organizations = [], kept = []] = await database.snapshot([
         flag.compile(),

@@ -31,7 +31,7 @@ const lengthen = (roomLeastBytes: number) => {
 };
 const size = () => statSync(`${path}-wal`).size;
 
-/** Returns the rows that another process finds from the files alone, as after a crash. */
+/** Returns the number of rows that another process finds from the files alone, as after a crash. */
 function recovered(): number {
   const copy = join(folder, "copy.db");
   for (const end of ["", "-wal"]) copyFileSync(`${path}${end}`, `${copy}${end}`);
