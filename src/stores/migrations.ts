@@ -10,7 +10,7 @@ export interface Migration {
 
 const FILE_NAME = /^(\d{4})_\w+\.sql$/;
 
-/** Why a store is not opened by a command that neither creates it nor changes its schema; undefined where it fits. */
+/** Returns why a command that may not create or migrate a store cannot open it; undefined if it can. */
 export function schemaRefusal(place: string, found: number | undefined, migrations: Migration[]): string | undefined {
   const known = migrations.at(-1)?.version ?? 0;
   if (found === undefined) return `There is no store in ${place}. ${NO_STORE}`;
@@ -23,7 +23,7 @@ export function schemaRefusal(place: string, found: number | undefined, migratio
 const NO_STORE =
   "To name another place, use --data-dir or --config; tollgate serve and tollgate org create make a store.";
 
-/** Every migration in a directory, in order. */
+/** Returns the migrations in a directory, in order. */
 export function readMigrations(directory: URL): Migration[] {
   const names = readdirSync(directory).filter((name) => FILE_NAME.test(name));
   return names.sort().map((name) => {

@@ -7,21 +7,21 @@ import { OperatorError, StoreUnavailableError } from "../errors.ts";
 import { StoreAbsentError } from "./driver.ts";
 import { openServiceStore } from "./open.ts";
 
-const NOBODY = "postgres://someone:secret@127.0.0.1:1/books";
+const NO_SERVER = "postgres://someone:secret@127.0.0.1:1/books";
 
 const open = (database: string, longestWaitMs: number, onAbsent: (reason: Error) => void = () => {}) =>
   openServiceStore({ database, dataDir: "nowhere", clock: Date.now, log: keepLog(), longestWaitMs, onAbsent });
 
-test("a store that is not waited for is refused at once", async () => {
-  await expect(open(NOBODY, 0)).rejects.toBeInstanceOf(StoreAbsentError);
+test("a start that does not wait for the database fails at once", async () => {
+  await expect(open(NO_SERVER, 0)).rejects.toBeInstanceOf(StoreAbsentError);
 });
 
-test("a store that does not come is given up, with the reason", async () => {
-  const told: string[] = [];
-  const { store, arrived } = await open(NOBODY, 300, ({ message }) => told.push(message));
+test("a start that waits in vain fails with the reason", async () => {
+  const reasons: string[] = [];
+  const { store, arrived } = await open(NO_SERVER, 300, ({ message }) => reasons.push(message));
   const reason = /^The database at 127\.0\.0\.1:1\/books cannot be used: connect ECONNREFUSED/;
   await expect(arrived).rejects.toThrow(reason);
-  expect(told).toEqual([expect.stringMatching(reason)]);
+  expect(reasons).toEqual([expect.stringMatching(reason)]);
   await store.close();
 });
 
@@ -37,7 +37,7 @@ describe.skipIf(!hasPostgres)("a store behind a network that is down", () => {
     await database.drop();
   });
 
-  test("refuses every verb until it is there, and works from then on", async () => {
+  test("the store rejects every call until the database can be reached, and works from then on", async () => {
     await proxy.leave();
     const { store, arrived } = await open(proxy.url, 60_000);
     const id = randomId("org");
@@ -62,7 +62,7 @@ describe.skipIf(!hasPostgres)("a store behind a network that is down", () => {
     await expect(store.ping()).rejects.toBeInstanceOf(StoreUnavailableError);
   });
 
-  test("is not waited for when it lets nobody in", async () => {
+  test("a start does not wait for a database that denies access", async () => {
     const wrong = new URL(proxy.url);
     wrong.password = "not-this-one";
     const refused = open(wrong.href, 60_000);
@@ -70,7 +70,7 @@ describe.skipIf(!hasPostgres)("a store behind a network that is down", () => {
     await expect(refused).rejects.not.toBeInstanceOf(StoreAbsentError);
   });
 
-  test("is given up at once when it turns out to let nobody in, and closed while it is waited for", async () => {
+  test("the wait ends at once if the database denies access, and the store can be closed while it waits", async () => {
     await proxy.leave();
     const wrong = new URL(proxy.url);
     wrong.password = "not-this-one";

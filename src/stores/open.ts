@@ -3,7 +3,7 @@ import { StoreUnavailableError } from "../errors.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { Outage } from "../telemetry/outage.ts";
 import { StoreAbsentError, type StoreDriver } from "./driver.ts";
-import { type Store, storeOver } from "./store.ts";
+import type { Store } from "./store.ts";
 
 const RETRY_MS = 250;
 
@@ -21,7 +21,13 @@ export interface OpenStoreOptions {
 
 /** Opens the configured store. Rejects with OperatorError if it cannot be used. */
 export async function openStore(options: OpenStoreOptions): Promise<Store> {
-  return storeOver(await openDriver(options));
+  return storeOf(await openDriver(options));
+}
+
+/** Loads the queries only now: commands that open no store start faster. */
+async function storeOf(driver: StoreDriver): Promise<Store> {
+  const { storeOver } = await import("./store.ts");
+  return storeOver(driver);
 }
 
 /** Does not load the code of the other database. */
@@ -65,7 +71,7 @@ export async function openServiceStore(options: ServiceStoreOptions): Promise<Aw
       return awaitPostgres(open, longestWaitMs);
     },
   );
-  return { store: storeOver(observed(driver, { log, clock: options.clock })), arrived };
+  return { store: await storeOf(observed(driver, { log, clock: options.clock })), arrived };
 }
 
 /** Stands in for a PostgreSQL database that cannot be reached, and tries to open it until it can. */

@@ -29,7 +29,7 @@ function referring(): Transition[] {
   ];
 }
 
-/** SQL that fills an organization with grants and adjustments that have references, and nothing left of them. */
+/** SQL that fills an organization with used-up grants and adjustments that have references. */
 function filling(series: string, n: string): string[] {
   return [
     `INSERT INTO credit_grant
@@ -41,7 +41,7 @@ function filling(series: string, n: string): string[] {
   ];
 }
 
-describe("a reference is looked up in an index, however many there are", () => {
+describe("the lookup of a reference uses an index", () => {
   test("on SQLite", async () => {
     const dataDir = await mkdtemp(join(tmpdir(), "tollgate-references-"));
     await (await openSqliteStore({ dataDir, role: "service" })).close();

@@ -2,19 +2,19 @@ import type { ColumnType } from "kysely";
 import type { Attempt, Draw, HoldDetails, LateSettlement, Trace } from "../credits/books.ts";
 import type { TokenClass, TokenCounts, UnitPrices } from "../credits/price.ts";
 
-/** How properties of rows of the books are kept in columns of tables. */
+/** The value of a column. */
 export type Cell = string | bigint | number | null;
 type Integer = ColumnType<bigint, bigint | number, bigint | number>;
 type OptionalInteger = ColumnType<bigint | null, bigint | number | null, bigint | number | null>;
 export type ColumnKind = "text" | "bigint";
 
-/** One property of a row of the books, kept in one or several columns. */
+/** One property of a row of the books, stored in one or several columns. */
 export interface Field<Value, Columns> {
   columns: { [Name in keyof Columns]: ColumnKind };
-  /** Only for the compiler: the types of the columns. */
+  /** The types of the columns, for the compiler only. */
   types?: Columns;
   encode(value: Value, cells: Cell[]): void;
-  /** Reads its columns, which begin at a place of the cells. */
+  /** Reads its columns, which begin at an index of the cells. */
   decode(cells: readonly unknown[], at: number): Value;
 }
 
@@ -122,7 +122,7 @@ function pushClasses<Value>(values: Record<TokenClass, Value>, into: Value[]): v
   into.push(values.input, values.cachedInput, values.cacheWrite, values.output, values.reasoning);
 }
 
-/** Reads a value for each class of tokens, from a place of a list on. */
+/** Reads a value for each class of tokens, from an index of a list on. */
 function classesFrom<Value>(
   list: readonly unknown[],
   at: number,
@@ -137,7 +137,7 @@ function classesFrom<Value>(
   };
 }
 
-/** The index of live grants is over a column that changes rarely. */
+/** The index of live grants covers `is_used_up`, which changes rarely. */
 export function remaining(): Field<bigint, { remaining: Integer; is_used_up: Integer }> {
   return {
     columns: { remaining: "bigint", is_used_up: "bigint" },
@@ -147,7 +147,7 @@ export function remaining(): Field<bigint, { remaining: Integer; is_used_up: Int
 }
 
 interface TraceColumns {
-  /** 0 or 1; null where nothing is known of how the request went. */
+  /** 0 or 1; null if the request has no trace. */
   is_streamed: OptionalInteger;
   first_token_ms: OptionalInteger;
   /** JSON array of Attempt. */
@@ -170,7 +170,7 @@ export function trace(): Field<Trace | null, TraceColumns> {
     encode: (value, cells) => {
       if (value === null) return void cells.push(null, null, null, null, null, null);
       const { isStreamed, firstTokenMs, attempts, failure, providerResponseId, providerCost } = value;
-      // No settlement may fail because of a fraction of a millisecond.
+      // A fraction of a millisecond must not make a settlement fail.
       const firstToken = firstTokenMs === null ? null : Math.round(firstTokenMs);
       const attemptsText = attempts === null ? null : JSON.stringify(attempts);
       cells.push(Number(isStreamed), firstToken, attemptsText, failure, providerResponseId, providerCost);
@@ -191,7 +191,7 @@ export function trace(): Field<Trace | null, TraceColumns> {
   };
 }
 
-/** JSON knows no bigint: prices are decimal text. */
+/** JSON has no bigint: prices are decimal text. */
 type PlainPrices = Record<TokenClass, string>;
 
 function plainPrices({ input, cachedInput, cacheWrite, output, reasoning }: UnitPrices): PlainPrices {
@@ -214,7 +214,7 @@ function pricesFromPlain({ input, cachedInput, cacheWrite, output, reasoning }: 
   };
 }
 
-/** A list, because the names of so many properties would be most of the text. */
+/** Encodes a list, because the names of so many properties would be most of the text. */
 export function encodeDetails(details: HoldDetails): string {
   const { tokenId, requestId, model, upstream, prices: unitPrices, metadata, idempotencyKey, tokens: counts } = details;
   const list: unknown[] = [tokenId, requestId, model, upstream, metadata, idempotencyKey];

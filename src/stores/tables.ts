@@ -3,10 +3,9 @@ import type { OrganizationKind } from "../api/principal.ts";
 import type { BookTables } from "./schema.ts";
 
 /**
- * The tables, under the same names in both stores, for the queries that are written once; those of the books are declared
- * in `schema.ts`. Every integer column is a
- * signed 64-bit integer and is read as a bigint from either store; a number may be written. Times are milliseconds
- * since 1970, amounts micro-credits, prices pico-credits a token, JSON is text. Texts compare by their bytes.
+ * The tables, which have the same names in both databases; those of the books are declared in `schema.ts`. Every integer
+ * column is a signed 64-bit integer and is read as bigint; a number may be written. Times are milliseconds since 1970,
+ * amounts micro-credits, prices pico-credits per token, JSON is text. Texts compare by their bytes.
  */
 export interface Tables extends BookTables {
   organization: OrganizationTable;

@@ -31,7 +31,7 @@ function tokenOf(organizationId: string, changes: Partial<TokenRow> = {}): Token
   return { id: randomId("tok"), organizationId, name: "t", hash, ...terms, ...state, ...changes };
 }
 
-/** Changes of organizations and tokens at the same time, on one instance and on two, as on two nodes. */
+/** Concurrent changes of organizations and tokens, on one instance and on two, as on two nodes. */
 export function accountRaceCases(subject: Subject): void {
   let other: Store;
   beforeAll(async () => {
@@ -50,13 +50,13 @@ export function accountRaceCases(subject: Subject): void {
 
 interface Nodes {
   subject: Subject;
-  /** The rows of one instance and of the other, by turns. */
+  /** The rows of the two instances, alternating. */
   alternate(index: number): AccountRows;
   auditOf(organizationId: string): Promise<AuditRow[]>;
 }
 
 function organizationCases({ subject, alternate, auditOf }: Nodes): void {
-  test("changes of different fields of an organization at the same time are all kept", async () => {
+  test("concurrent changes of different fields of an organization are all kept", async () => {
     for (let round = 0; round < ROUNDS; round += 1) {
       const id = await subject.organization();
       const changes: OrganizationChange[] = [
@@ -75,7 +75,7 @@ function organizationCases({ subject, alternate, auditOf }: Nodes): void {
     }
   });
 
-  test("each record of a change names the value that was there before it, however many change it at once", async () => {
+  test("the audit record of each concurrent change contains the value before it", async () => {
     const id = await subject.organization();
     const limitOf = (row: OrganizationRow | undefined) => row?.limits?.requestsPerMinute ?? null;
     const counts = Array.from({ length: ROUNDS }, (_, index) => index + 1);
@@ -94,7 +94,7 @@ function organizationCases({ subject, alternate, auditOf }: Nodes): void {
     expect(value).toBe(limitOf(await subject.store.accounts.organization(id)));
   });
 
-  test("a change to the values that an organization has is not written and not recorded", async () => {
+  test("a change to the present values is neither written nor recorded", async () => {
     const id = await subject.organization();
     const same = { name: "Contract", status: "active", limits: null, keepsConversations: false } as const;
     expect(await subject.store.accounts.changeOrganization(id, same, recordOf(id))).toMatchObject(same);
@@ -104,7 +104,7 @@ function organizationCases({ subject, alternate, auditOf }: Nodes): void {
 }
 
 function rotationCases({ subject, alternate, auditOf }: Nodes): void {
-  test("a token that is rotated several times at once gets one successor and one record", async () => {
+  test("a token that is rotated concurrently gets one successor and one audit record", async () => {
     const organizationId = await subject.organization();
     const old = tokenOf(organizationId);
     await subject.store.accounts.insertToken(old, null);
@@ -123,7 +123,7 @@ function rotationCases({ subject, alternate, auditOf }: Nodes): void {
     expect(await auditOf(organizationId)).toHaveLength(1);
   });
 
-  test("a token that is revoked several times at once has one record of it", async () => {
+  test("a token that is revoked concurrently has one audit record", async () => {
     const organizationId = await subject.organization();
     const token = tokenOf(organizationId);
     await subject.store.accounts.insertToken(token, null);
@@ -141,7 +141,7 @@ function rotationCases({ subject, alternate, auditOf }: Nodes): void {
 }
 
 function replacementCases({ subject, alternate }: Nodes): void {
-  test("a successor that is replaced several times at once is replaced once", async () => {
+  test("a successor that is replaced concurrently is replaced once", async () => {
     const organizationId = await subject.organization();
     const [old, unused] = [tokenOf(organizationId), tokenOf(organizationId)];
     await subject.store.accounts.insertToken(old, null);
@@ -158,7 +158,7 @@ function replacementCases({ subject, alternate }: Nodes): void {
     expect(await subject.store.accounts.tokens({ organizationId, after: null, limit: 100 })).toHaveLength(3);
   });
 
-  test("of a use and a replacement of a successor at once, a successor that was used is not revoked", async () => {
+  test("a successor that is used during its replacement is not revoked", async () => {
     for (let round = 0; round < ROUNDS; round += 1) {
       const organizationId = await subject.organization();
       const [old, successor] = [tokenOf(organizationId), tokenOf(organizationId)];

@@ -25,7 +25,7 @@ export function accountCases(subject: Subject): void {
 }
 
 function organizationCases(subject: Subject): void {
-  test("the playground organization is there from the start, without credits", async () => {
+  test("the playground organization exists from the start, without credits", async () => {
     const organization = await subject.store.accounts.organization("org_playground");
     expect(organization).toMatchObject({ id: "org_playground", kind: "playground" });
     expect(await subject.books.balance("org_playground")).toMatchObject({ granted: 0n, available: 0n });
@@ -42,7 +42,7 @@ function organizationCases(subject: Subject): void {
     },
   );
 
-  test("a name with NUL is kept whole or refused, never cut off", async () => {
+  test("a name with NUL is stored whole or refused, never cut off", async () => {
     const { accounts } = subject.store;
     const organization = { id: randomId("org"), name: "a\0b", kind: "standard", createdAtMs: 1 } as const;
     const refusal = await accounts.insertOrganization(organization).then(
@@ -54,13 +54,13 @@ function organizationCases(subject: Subject): void {
     expect(kept?.name).toEqual(refusal === undefined ? organization.name : undefined);
   });
 
-  test("an organization begins with an empty balance", async () => {
+  test("a new organization has an empty balance", async () => {
     const id = await subject.organization();
     const zero = { granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n };
     expect(await subject.books.balance(id)).toEqual({ organizationId: id, ...zero, nextChangeAtMs: null });
   });
 
-  test("the same organization is written once, and the second time changes nothing", async () => {
+  test("a second insert of an organization fails and changes nothing", async () => {
     const id = await subject.organization(5n);
     const again = { id, name: "Other", kind: "standard", createdAtMs: 2 } as const;
     await expect(subject.store.accounts.insertOrganization(again)).rejects.not.toBeInstanceOf(StoreUnavailableError);
@@ -68,7 +68,7 @@ function organizationCases(subject: Subject): void {
     expect((await subject.books.balance(id))?.available).toBe(5n);
   });
 
-  test("what is not there is undefined", async () => {
+  test("unknown organizations and tokens are undefined", async () => {
     const { accounts } = subject.store;
     expect(await accounts.organization("org_absent")).toBeUndefined();
     expect(await accounts.token("tok_absent")).toBeUndefined();
@@ -76,7 +76,7 @@ function organizationCases(subject: Subject): void {
     expect(await subject.books.balance("org_absent")).toBeUndefined();
   });
 
-  test("pages of organizations hold each once, in the order of their ids", async () => {
+  test("pages of organizations contain each once, in the order of their ids", async () => {
     const made = [await subject.organization(), await subject.organization(), await subject.organization()];
     const seen: string[] = [];
     for (;;) {
@@ -108,13 +108,13 @@ function tokenOf(organizationId: string, token: Partial<TokenRow> = {}): TokenRo
   };
 }
 
-/** Drivers give bytes in classes of their own. */
+/** Copies bytes to a Uint8Array: drivers return subclasses. */
 function plain<Row extends TokenRow>(token: Row | undefined): Row | undefined {
   return token && { ...token, hash: new Uint8Array(token.hash) };
 }
 
 function tokenCases(subject: Subject): void {
-  test("a token is given back as it was, by id and by hash", async () => {
+  test("a token is returned as it was written, by id and by hash", async () => {
     const { accounts } = subject.store;
     const organizationId = await subject.organization();
     const bare = tokenOf(organizationId);
@@ -140,13 +140,13 @@ function tokenCases(subject: Subject): void {
     }
   });
 
-  test("a token of the playground says so", async () => {
+  test("a token of the playground has its kind", async () => {
     const token = tokenOf("org_playground");
     await subject.store.accounts.insertToken(token, null);
     expect((await subject.store.accounts.tokenByHash(token.hash))?.organizationKind).toBe("playground");
   });
 
-  test("no two tokens have one hash or one id", async () => {
+  test("ids and hashes of tokens are unique", async () => {
     const { accounts } = subject.store;
     const token = tokenOf(await subject.organization());
     const other = await subject.organization();
@@ -158,7 +158,7 @@ function tokenCases(subject: Subject): void {
     expect(plain(await accounts.token(token.id))).toEqual({ ...token, budget: null });
   });
 
-  test("pages of tokens hold each once, of one organization or of all", async () => {
+  test("pages of tokens contain each once, of one organization or of all", async () => {
     const { accounts } = subject.store;
     const organizationId = await subject.organization();
     const ids = ["tok_a", "tok_B", "tok_b", "tok_é", "tok_z"].map((id) => `${id}_${organizationId}`);
@@ -190,7 +190,7 @@ function tokenChangeCases(subject: Subject): void {
     expect(await accounts.revokeToken("tok_absent", 1)).toBe(false);
   });
 
-  test("a successor ends its predecessor, no later than it would have ended", async () => {
+  test("a successor ends its predecessor, no later than its expiry", async () => {
     const { accounts } = subject.store;
     const organizationId = await subject.organization();
     for (const [before, after] of [
@@ -207,7 +207,7 @@ function tokenChangeCases(subject: Subject): void {
     }
   });
 
-  test("a successor that cannot be written leaves its predecessor alone", async () => {
+  test("a successor that cannot be written does not change its predecessor", async () => {
     const { accounts } = subject.store;
     const old = tokenOf(await subject.organization());
     await accounts.insertToken(old, null);

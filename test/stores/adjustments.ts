@@ -39,13 +39,13 @@ export function adjustmentCases(subject: Subject): void {
 }
 
 function revokeCases(subject: Subject): void {
-  test("a revocation of more than is available is refused with what is available, and books nothing", async () => {
+  test("a revocation of more than is available is refused and books nothing", async () => {
     const organizationId = await subject.organization(100n);
     const held = await subject.held(holdOf(organizationId, 70n));
     const revoke = revokeOf(organizationId, 31n, { reference: "chargeback" });
     expect(await subject.one(revoke)).toEqual({ outcome: "excessive", most: 30n });
     expect(await subject.books.balance(organizationId)).toMatchObject({ granted: 100n, available: 30n, held: 70n });
-    // A refusal does not take the reference.
+    // A refused revocation does not use up the reference.
     await subject.one(releaseOf(held));
     expect(await subject.one(revoke)).toMatchObject({
       outcome: "revoked",
@@ -55,7 +55,7 @@ function revokeCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
-  test("a revocation of everything takes what is available, once for its reference", async () => {
+  test("a revocation of everything takes the available credits, once per reference", async () => {
     const organizationId = await subject.organization(100n);
     await subject.held(holdOf(organizationId, 70n));
     const revoke = revokeOf(organizationId, null, { reference: "chargeback 'x'", note: "bounced" });
@@ -75,7 +75,7 @@ function revokeCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
-  test("a revocation of a grant leaves the others alone; a grant that waits is revoked before it takes effect", async () => {
+  test("a revocation of a grant does not change others, and can precede its effect", async () => {
     const organizationId = await subject.organization(100n);
     const atMs = Date.now() + HOUR_MS / 2;
     const [named, pending] = [grantOf(organizationId, 50n), grantOf(organizationId, 30n, { effectiveAtMs: atMs })];
@@ -99,7 +99,7 @@ function revokeCases(subject: Subject): void {
 }
 
 function creditCases(subject: Subject): void {
-  test("a credit gives back what was spent, as a grant of its own that may be used", async () => {
+  test("a credit returns spent credits as a new grant", async () => {
     const organizationId = await subject.organization(100n);
     await subject.one(settleOf(holdOf(organizationId, 60n), 60));
     const credit = creditOf(organizationId, 50n, { reference: "case 7", note: "a bad answer" });
@@ -121,7 +121,7 @@ function creditCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
-  test("a credit for a hold is at most what was charged for it, and its token may use it again", async () => {
+  test("a credit for a request is at most its charge, and restores the cap of its token", async () => {
     const organizationId = await subject.organization(100n);
     const tokenId = await subject.cappedToken(organizationId, 20n);
     const hold = { ...holdOf(organizationId, 20n), facts: factsOf(organizationId, { tokenId }) };
@@ -139,7 +139,7 @@ function creditCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
-  test("what a credit gave back of an expired hold is not given back again by its late settlement", async () => {
+  test("a late settlement does not return credits that a credit has already returned", async () => {
     const organizationId = await subject.organization(100n);
     const hold = await subject.held(holdOf(organizationId, 50n));
     await subject.one(renewOf(hold, 40, -1_000), "holds");
@@ -150,7 +150,7 @@ function creditCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
-  test("a credit lapses where it is said to", async () => {
+  test("a credit expires at its expiry date", async () => {
     const organizationId = await subject.organization(10n);
     await subject.one(settleOf(holdOf(organizationId, 10n), 10));
     await subject.one(creditOf(organizationId, 10n, { expiresAtMs: Date.now() + HOUR_MS / 2 }));
@@ -162,7 +162,7 @@ function creditCases(subject: Subject): void {
 }
 
 function capCases(subject: Subject): void {
-  test("a token's cap admits nothing beyond it, and says so", async () => {
+  test("a token's cap refuses holds beyond it", async () => {
     const organizationId = await subject.organization(100n);
     const tokenId = await subject.cappedToken(organizationId, 30n);
     const hold = (least: bigint, most = least) => ({
@@ -175,7 +175,7 @@ function capCases(subject: Subject): void {
     const short = { limitedBy: "token", available: 70n, reach: 0n };
     expect(await subject.one(hold(30n))).toEqual({ outcome: "busy", held: 30n, ...short });
     expect(await subject.one(hold(31n))).toEqual({ outcome: "insufficient", ...short });
-    // A settlement is never refused: it may pass the cap, and then nothing more is admitted.
+    // A settlement is never refused: it may exceed the cap, and then no more holds are admitted.
     await subject.one(settleOf(first, 35));
     expect(await subject.one(hold(1n))).toMatchObject({ outcome: "insufficient", limitedBy: "token", reach: 0n });
     expect(await subject.store.accounts.token(tokenId)).toMatchObject({ budget: { cap: 30n, held: 10n, spent: 35n } });
@@ -202,7 +202,7 @@ function checkpointCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
-  test("a hold that the store lost is made again as far as credits reach", async () => {
+  test("a lost hold is recreated as far as the credits suffice", async () => {
     const organizationId = await subject.organization(100n);
     const lost = holdOf(organizationId, 60n);
     await subject.held(holdOf(organizationId, 70n));
@@ -224,7 +224,7 @@ function auditCases(subject: Subject): void {
   const auditsOf = (organizationId: string) =>
     subject.store.admin.audit({ organizationId, action: null, before: null, limit: 100 });
 
-  test("a booking writes its audit entry with it, and a repetition writes none", async () => {
+  test("a booking writes its audit record, and a repetition writes none", async () => {
     const organizationId = await subject.organization();
     const [ofGrant, ofRevocation] = [auditOf("credits.grant"), auditOf("credits.revoke")];
     const ofCredit = auditOf("credits.credit", { amountAs: "text" });
@@ -258,13 +258,13 @@ function auditCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
-  test("a batch that fails leaves neither a booking nor its audit entry", async () => {
+  test("a batch that fails leaves neither a booking nor an audit record", async () => {
     const organizationId = await subject.organization(10n);
     const audit = auditOf("credits.grant");
     const grant = grantOf(organizationId, 5n, { audit });
     const failing = grantOf(organizationId, -1n);
     await expect(subject.books.apply("durable", [grant, failing])).rejects.toThrow();
-    // An audit entry that cannot be written takes its booking with it.
+    // An audit record that cannot be written rolls back its booking.
     const taken = auditOf("credits.grant");
     await subject.one(grantOf(organizationId, 1n, { audit: taken }));
     await expect(subject.one(grantOf(organizationId, 7n, { audit: taken }))).rejects.toThrow();

@@ -9,7 +9,7 @@ export function adminKeyCases(subject: Subject): void {
   const newName = (scope = "operator"): AdminKeyName => ({ scope, key: randomId("key 'x'") });
   const isOf = ({ scope, key }: AdminKeyName) => `scope = '${scope}' and key = '${key.replaceAll("'", "''")}'`;
 
-  test("of many claims of a key at once, from two instances, one is the first", async () => {
+  test("one of many concurrent claims of a key succeeds", async () => {
     const { admin } = subject.store;
     const other = await subject.openAnother();
     const name = newName();
@@ -27,7 +27,7 @@ export function adminKeyCases(subject: Subject): void {
     await other.close();
   });
 
-  test("a key keeps its answer, and belongs to one administrator", async () => {
+  test("a key has its answer, and belongs to one administrator", async () => {
     const { admin } = subject.store;
     const name = newName();
     const elsewhere = { ...name, scope: "org_other" };
@@ -45,7 +45,7 @@ export function adminKeyCases(subject: Subject): void {
     expect(await admin.adminKey(name)).toMatchObject(answered);
   });
 
-  test("a key past its time can be claimed again, tells its age by the store's clock, and is removed", async () => {
+  test("an expired key can be claimed again, has its age by the store's clock, and is removed", async () => {
     const { admin } = subject.store;
     const [name, old] = [newName(), newName()];
     for (const each of [name, old]) await admin.claimAdminKey({ ...each, ...FIRST });

@@ -46,7 +46,7 @@ function tokenOf(organizationId: string, changes: Partial<TokenRow> = {}): Token
   };
 }
 
-/** Drivers give bytes in classes of their own. */
+/** Copies bytes to a Uint8Array: drivers return subclasses. */
 const plain = <Row extends { hash: Uint8Array }>(row: Row | undefined) =>
   row && { ...row, hash: new Uint8Array(row.hash) };
 
@@ -57,7 +57,7 @@ export function adminCases(subject: Subject): void {
 }
 
 function operatorCases(subject: Subject): void {
-  test("there is one first admin token, and another ends all before it", async () => {
+  test("there is one first admin token, and a new one revokes all before it", async () => {
     const { admin } = subject.store;
     const first = adminTokenOf();
     const record = () => auditOf({ action: "admin_token.create" });
@@ -80,7 +80,7 @@ function operatorCases(subject: Subject): void {
     expect(await admin.audit(page)).toEqual([audit]);
   });
 
-  test("a session is kept until it ends, and what has expired goes when another begins", async () => {
+  test("a session exists until it ends, and expired sessions are removed when another begins", async () => {
     const { admin } = subject.store;
     const [old, member] = [sessionOf(), sessionOf({ adminTokenId: null, tokenId: "tok_1", expiresAtMs: NOW + 90 })];
     for (const session of [old, member]) {
@@ -96,7 +96,7 @@ function operatorCases(subject: Subject): void {
     await expect(admin.insertSession(sessionOf({ tokenId: "both" }))).rejects.toThrow();
   });
 
-  test("the record of changes is told newest first, by organization and by action, in pages", async () => {
+  test("audit records come newest first, by organization and by action, in pages", async () => {
     const { admin } = subject.store;
     const organizationId = await subject.organization();
     const entries = [];
@@ -114,7 +114,7 @@ function operatorCases(subject: Subject): void {
 }
 
 function shortTokenCases(subject: Subject): void {
-  test("a short token is the token that it stands for, with fewer scopes, until either ends", async () => {
+  test("a short token acts as its token, with fewer scopes, until either ends", async () => {
     const { accounts, admin } = subject.store;
     const token = tokenOf(await subject.organization(), { expiresAtMs: NOW + 50 });
     await accounts.insertToken(token, null);
@@ -178,7 +178,7 @@ function shortTokenCases(subject: Subject): void {
 }
 
 function tokenCases(subject: Subject): void {
-  test("of failed sign-ins the newest are kept, and nothing else is removed with the others", async () => {
+  test("only the newest records of failed sign-ins are kept, and no other records are removed", async () => {
     const { admin } = subject.store;
     await admin.insertAudit(auditOf({ action: "session.sign_in" }));
     const entries = [];
@@ -192,7 +192,7 @@ function tokenCases(subject: Subject): void {
     expect(await admin.audit({ ...page, action: "session.sign_in" })).toHaveLength(1);
   });
 
-  test("when tokens were last used is kept, the latest alone", async () => {
+  test("the latest use of a token is recorded", async () => {
     const { accounts } = subject.store;
     const token = tokenOf(await subject.organization());
     await accounts.insertToken(token, null);
@@ -205,7 +205,7 @@ function tokenCases(subject: Subject): void {
     expect((await accounts.token(token.id))?.lastUsedAtMs).toBe(NOW + 5);
   });
 
-  test("an organization's change and its record are written together, or neither", async () => {
+  test("an organization's change and its audit record are written together or not at all", async () => {
     const { accounts, admin } = subject.store;
     const id = await subject.organization();
     const before = await accounts.organization(id);

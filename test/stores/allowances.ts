@@ -25,7 +25,7 @@ export function allowanceCases(subject: Subject): void {
 }
 
 function rowCases(subject: Subject): void {
-  test("an allowance is given back as it was, and ends once", async () => {
+  test("an allowance is returned as it was written, and ends once", async () => {
     const { allowances } = subject.store;
     const organizationId = await subject.organization();
     const rows = [allowanceOf(organizationId), allowanceOf(organizationId, { lapses: false })];
@@ -44,7 +44,7 @@ function rowCases(subject: Subject): void {
     expect(ended).toEqual({ ...first, endedAtMs: 77 });
   });
 
-  test("an allowance of the same reference is made once, also by two at once and when the first has ended", async () => {
+  test("an allowance of a reference is created once, also concurrently and after the first has ended", async () => {
     const { allowances } = subject.store;
     const other = await subject.openAnother();
     const [organizationId, elsewhere] = [await subject.organization(), await subject.organization()];
@@ -62,7 +62,7 @@ function rowCases(subject: Subject): void {
     await other.close();
   });
 
-  test("due are those whose month begins in time, by the store's clock, and that have not ended", async () => {
+  test("allowances are due whose month begins in time, by the store's clock, and that have not ended", async () => {
     const { allowances } = subject.store;
     const organizationId = await subject.organization();
     const inMs = (ms: number) => allowanceOf(organizationId, { nextAtMs: Date.now() + ms });
@@ -76,7 +76,7 @@ function rowCases(subject: Subject): void {
     };
     expect(await due()).toEqual([past, soon]);
     await allowances.advance(past, past.nextAtMs + 1);
-    // Moved by somebody else meanwhile: that stands.
+    // Another process has moved it meanwhile: its value stays.
     await allowances.advance(past, FAR_MS);
     expect(await due()).toEqual([{ ...past, nextAtMs: past.nextAtMs + 1 }, soon]);
     await allowances.advance({ ...past, nextAtMs: past.nextAtMs + 1 }, FAR_MS);
@@ -86,7 +86,7 @@ function rowCases(subject: Subject): void {
 }
 
 function auditCase(subject: Subject): void {
-  test("the audit entry of an allowance is written with the first row of a reference, and with the first end", async () => {
+  test("the audit record of an allowance is written once per reference, and once at its end", async () => {
     const { admin, allowances } = subject.store;
     const organizationId = await subject.organization();
     const auditOf = (action: string, subjectId: string): AuditRow => {

@@ -19,20 +19,20 @@ import { repeatedReferenceCase, verifyCases } from "./verify.ts";
 export type { ContractStore } from "./fixture.ts";
 
 /**
- * What every store must do. `open` makes a store on a fresh database; the cases share one, each with organizations of
- * its own.
+ * The tests that every store passes. `open` opens a store on a new database, which the cases share, each with its own
+ * organizations.
  */
 export function storeContract(name: string, open: () => Promise<ContractStore>): void {
-  describe(`${name} keeps the contract of stores`, () => {
+  describe(`${name} fulfils the contract of stores`, () => {
     const subject = new Subject();
     beforeAll(async () => subject.start(await open()));
     afterAll(() => subject.stop());
     describe("accounts", () => accountCases(subject));
-    describe("changes of accounts at the same time", () => accountRaceCases(subject));
+    describe("concurrent changes of accounts", () => accountRaceCases(subject));
     describe("transitions", () => transitionCases(subject));
     describe("idempotency keys", () => keyCases(subject));
     describe("adjustments, caps and checkpoints", () => adjustmentCases(subject));
-    describe("operators and their records", () => adminCases(subject));
+    describe("operators and audit records", () => adminCases(subject));
     describe("idempotency keys of administrators", () => adminKeyCases(subject));
     describe("allowances", () => allowanceCases(subject));
     describe("races", () => raceCases(subject));
@@ -40,9 +40,9 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("requests", () => requestCases(subject));
     describe("refusals", () => refusalCases(subject));
     describe("usage", () => usageCases(subject));
-    describe("conversations", () => conversationCases(subject));
+    describe("kept conversations", () => conversationCases(subject));
     describe("verification", () => verifyCases(subject));
-    // Damages the schema, so it comes last.
+    // Last, because it damages the schema.
     describe("verification without the index", () => repeatedReferenceCase(subject));
   });
 }

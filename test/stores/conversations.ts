@@ -18,7 +18,7 @@ function conversationOf(organizationId: string, changes: Partial<ConversationRow
   return { organizationId, holdId: v7(), endedAtMs: Date.now(), ...texts, ...changes };
 }
 
-/** Turns keeping on or off. */
+/** Turns the storage of conversations on or off. */
 async function keep({ accounts }: Store, id: string, keepsConversations: boolean): Promise<void> {
   const actor = { actorKind: "operator", actorId: null, address: null, requestId: null } as const;
   const change = { action: "organization.change", organizationId: id, subjectId: id };
@@ -44,7 +44,7 @@ export function conversationCases(subject: Subject): void {
 }
 
 function keepingCases(subject: Subject): void {
-  test("are written for organizations alone that have them kept, and once", async () => {
+  test("conversations are written once, only for organizations that keep them", async () => {
     const { conversations, accounts } = subject.store;
     const [off, on] = [await subject.organization(), await keeping(subject)];
     expect((await accounts.organization(off))?.keepsConversations).toBe(false);
@@ -64,7 +64,7 @@ function keepingCases(subject: Subject): void {
     expect(await conversations.status(kept, RETENTION_MS)).toEqual({ isEnabled: false, isStored: true });
   });
 
-  test("are written by no process any more once keeping has ended, however many write meanwhile", async () => {
+  test("no process writes conversations after keeping has ended", async () => {
     const id = await keeping(subject);
     const stores = [subject.store, await subject.openAnother()];
     let isOver = false;
@@ -80,7 +80,7 @@ function keepingCases(subject: Subject): void {
     expect(await subject.store.conversations.count(id)).toBe(count);
   });
 
-  test("may be as long as a request", async () => {
+  test("a conversation may be as long as a request", async () => {
     const id = await keeping(subject);
     const row = conversationOf(id, { request: JSON.stringify(randomBytes(3_000_000).toString("base64")) });
     await subject.store.conversations.insert([row]);
@@ -89,7 +89,7 @@ function keepingCases(subject: Subject): void {
 }
 
 function removalCases(subject: Subject): void {
-  test("count as absent when their days are over, and are removed then, a few at a time", async () => {
+  test("expired conversations count as absent and are removed in chunks", async () => {
     const { conversations } = subject.store;
     const id = await keeping(subject);
     const young = conversationOf(id, { endedAtMs: Date.now() - RETENTION_MS + 60_000 });
@@ -104,7 +104,7 @@ function removalCases(subject: Subject): void {
     expect(await conversations.removeOld(RETENTION_MS - 120_000, ALL)).toBe(1);
   });
 
-  test("are removed of one organization, those that ended until then", async () => {
+  test("conversations of one organization that ended by a time are removed", async () => {
     const { conversations } = subject.store;
     const [id, other] = [await keeping(subject), await keeping(subject)];
     const nowMs = Date.now();

@@ -1,4 +1,4 @@
-/** Damages to the tables of the books, each with the invariant that it breaks. */
+/** Damages to the tables of the books, each with the invariant that it violates. */
 export interface Used {
   organizationId: string;
   open: string;
@@ -8,7 +8,7 @@ export interface Used {
   late: string;
 }
 
-/** The fault, the invariant that it breaks, the statement that does the damage, and the request to be named. */
+/** The fault, the violated invariant, the statement that does the damage, and the request that the report names. */
 type Damage = [what: string, invariant: number, sql: (used: Used) => string, hold?: keyof Used];
 
 export const ofOrganization = ({ organizationId }: Used) => `where organization_id = '${organizationId}'`;

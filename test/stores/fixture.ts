@@ -17,24 +17,24 @@ import type { TokenRow } from "../../src/stores/queries/accounts.ts";
 import type { Books } from "../../src/stores/queries/books.ts";
 import type { Store } from "../../src/stores/store.ts";
 
-/** A trace whose provider told nothing of its own records. */
+/** The part of a trace for a provider that returned neither an id nor a cost. */
 export const NO_PROVIDER_RECORD = { providerResponseId: null, providerCost: null };
 
 export interface ContractStore {
   store: Store;
-  /** Opens the same database once more, as another process would. */
+  /** Opens the same database again, as another process would. */
   openAnother(): Promise<Store>;
   /** Runs one SQL statement beside the store. */
   write(statement: string): Promise<void>;
-  /** The same, with CHECK constraints out of the way. */
+  /** Runs one SQL statement beside the store, without CHECK constraints. */
   tamper(statement: string): Promise<void>;
-  /** Reads beside the store; integers as numbers. */
+  /** Runs a query beside the store; integers are numbers. */
   read(statement: string): Promise<Record<string, unknown>[]>;
   /** Closes everything that was opened. */
   close(): Promise<void>;
 }
 
-/** The store under test, and the small things that the cases need of it. */
+/** The store under test, with helpers for the cases. */
 export class Subject {
   #opened: ContractStore | undefined;
 
@@ -67,7 +67,7 @@ export class Subject {
     return this.#subject.tamper(statement);
   }
 
-  /** Makes an organization, with a grant where credits are given, and gives its id. */
+  /** Creates an organization, with a grant if credits are given, and returns its id. */
   async organization(microCredits = 0n): Promise<string> {
     const id = randomId("org");
     await this.store.accounts.insertOrganization({ id, name: "Contract", kind: "standard", createdAtMs: Date.now() });
@@ -75,26 +75,26 @@ export class Subject {
     return id;
   }
 
-  /** Brings the dates of an organization's grants nearer, as if an hour had passed. */
+  /** Moves the dates of an organization's grants an hour back, as if an hour had passed. */
   async passHour(organizationId: string): Promise<void> {
     for (const statement of hourPassed(organizationId)) await this.#subject.write(statement);
   }
 
-  /** A token with a cap. */
+  /** Creates a token with a cap. */
   async cappedToken(organizationId: string, cap: bigint): Promise<string> {
     const token = newToken(organizationId);
     await this.store.accounts.insertToken(token, cap);
     return token.id;
   }
 
-  /** A token that comes of a rotation of another one, which goes on working. */
+  /** Rotates a token, which stays valid, and returns its successor. */
   async successor(organizationId: string, oldId: string): Promise<string> {
     const token = newToken(organizationId);
     await this.store.accounts.replaceToken(oldId, Date.now() + 3_600_000, token);
     return token.id;
   }
 
-  /** The traces of ended requests, by id. */
+  /** Returns the traces of ended requests, by id. */
   async traces(organizationId: string): Promise<Map<unknown, Record<string, unknown>>> {
     const columns = "is_streamed, first_token_ms, attempts, failure";
     const rows = await this.#subject.read(
@@ -116,7 +116,7 @@ export class Subject {
     return hold;
   }
 
-  /** Reads every entry of a statement, a page at a time. */
+  /** Reads all entries of a statement in pages. */
   async statement(organizationId: string, limit = 100) {
     const entries: Awaited<ReturnType<Books["statement"]>> = [];
     for (;;) {
@@ -156,7 +156,7 @@ export function randomId(prefix: string): string {
   return `${prefix}_${randomBytes(12).toString("hex")}`;
 }
 
-/** One micro-credit a token of input and of output. */
+/** One micro-credit per input and output token. */
 export const PRICES = { ...FREE, input: 1_000_000n, output: 1_000_000n };
 
 export function factsOf(organizationId: string, facts: Partial<HoldFacts> = {}): HoldFacts {
@@ -176,12 +176,12 @@ export function factsOf(organizationId: string, facts: Partial<HoldFacts> = {}):
 
 export const OWNER = "owner_contract";
 
-/** A hold of exactly `amount`. A life below 0 makes it overdue at once. */
+/** Returns a hold of exactly `amount`. With a life below 0 it is overdue at once. */
 export function holdOf(organizationId: string, amount: bigint, lifeMs = 120_000): HoldTransition {
   return { kind: "hold", facts: factsOf(organizationId), least: amount, most: amount, lifeMs, owner: OWNER };
 }
 
-/** Charges as many tokens as it says, at `PRICES`: as many micro-credits. */
+/** Returns a settlement that charges a number of tokens at `PRICES`: as many micro-credits. */
 export function settleOf({ facts }: { facts: HoldFacts }, output: number): SettleTransition {
   return { kind: "settle", facts, tokens: tokensOf(output), basis: "reported", end: "complete" };
 }
@@ -190,7 +190,7 @@ export function releaseOf({ facts }: { facts: HoldFacts }): ReleaseTransition {
   return { kind: "release", facts };
 }
 
-/** Renews for a minute, with as many tokens of output at the checkpoint as it says. */
+/** Returns a renewal for a minute, with a number of output tokens at the checkpoint. */
 export function renewOf({ facts, most }: HoldTransition, output = 0, lifeMs = 60_000): RenewTransition {
   return { kind: "renew", facts, amount: most, tokens: tokensOf(output), lifeMs, owner: OWNER };
 }
@@ -223,7 +223,7 @@ export function grantOf(
 
 export const HOUR_MS = 3_600_000;
 
-/** SQL that brings the dates of an organization's grants an hour nearer: no test waits for a clock that runs. */
+/** SQL that moves the dates of an organization's grants an hour back, so that no test waits for the clock. */
 export function hourPassed(organizationId: string): string[] {
   const ofOrganization = `where organization_id = '${organizationId}'`;
   return [

@@ -39,7 +39,7 @@ export function keyCases(subject: Subject): void {
 }
 
 function repetitionCases(subject: Subject): void {
-  test("the same key while the first request runs: in progress, and nothing is held", async () => {
+  test("a key whose first request runs is in progress, and nothing is held", async () => {
     const organizationId = await subject.organization(100n);
     await subject.held(keyedHold(organizationId, claim));
     expect(await subject.one(keyedHold(organizationId, claim), "durable")).toEqual({ outcome: "in_progress" });
@@ -47,13 +47,13 @@ function repetitionCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
-  test("the same hold with its key again is the same hold", async () => {
+  test("a repeated hold with its key is the same hold", async () => {
     const organizationId = await subject.organization(100n);
     const hold = await subject.held(keyedHold(organizationId, claim));
     expect(await subject.one(hold)).toEqual({ outcome: "held", amount: 10n, available: 90n });
   });
 
-  test("the same key after an answer gives it again, without credits, and charges nothing", async () => {
+  test("a key with an answer returns it, even without credits, and charges nothing", async () => {
     const organizationId = await subject.organization(10n);
     const answer = JSON.stringify({ text: "NUL \0, lone \ud800, 👩‍👧, '\"" });
     const hold = await subject.held(keyedHold(organizationId, claim));
@@ -62,14 +62,14 @@ function repetitionCases(subject: Subject): void {
       const again = await subject.one(keyedHold(organizationId, claim, amount), "durable");
       expect(again).toEqual({ outcome: "replayed", answer, charged: 10n, available: 0n });
     }
-    // The first answer stays, whoever settles once more.
+    // A second settlement does not replace the first answer.
     await subject.one(answered(hold, 1, '"another"'));
     expect(await subject.one(keyedHold(organizationId, claim))).toMatchObject({ outcome: "replayed", answer });
     expect(await subject.events(organizationId)).toHaveLength(1);
     await subject.expectSound(organizationId);
   });
 
-  test("the same key with another body is refused, whatever became of the first", async () => {
+  test("a key with another body is refused, whatever the outcome of the first", async () => {
     const organizationId = await subject.organization(100n);
     const other = claimOf(claim.key, { fingerprint: "other body" });
     const hold = await subject.held(keyedHold(organizationId, claim));
@@ -80,7 +80,7 @@ function repetitionCases(subject: Subject): void {
 }
 
 function endCases(subject: Subject): void {
-  test("after a charge without an answer, and after an expiry, the key is interrupted", async () => {
+  test("a key is interrupted after a charge without an answer, and after an expiry", async () => {
     const organizationId = await subject.organization(100n);
     const left = await subject.held(keyedHold(organizationId, claimOf("left")));
     await subject.one(answered(left, 3, null));
@@ -89,7 +89,7 @@ function endCases(subject: Subject): void {
     for (const key of ["left", "lost"]) {
       expect(await subject.one(keyedHold(organizationId, claimOf(key)))).toEqual({ outcome: "interrupted" });
     }
-    // It was alive after all: whoever comes again has the answer that was charged.
+    // The request was still running: a repetition receives the answer that was charged.
     await subject.one(answered(lost, 3, '"late"'));
     expect(await subject.one(keyedHold(organizationId, claimOf("lost")))).toMatchObject({ answer: '"late"' });
     await subject.expectSound(organizationId);
@@ -101,7 +101,7 @@ function endCases(subject: Subject): void {
     const other = claimOf(claim.key, { fingerprint: "other body" });
     await subject.one(releaseOf(hold));
     await subject.held(keyedHold(organizationId, other));
-    // A release repeated is not the new one's.
+    // A repeated release does not free the key of the new request.
     await subject.one(releaseOf(hold));
     expect(await subject.one(keyedHold(organizationId, other))).toEqual({ outcome: "in_progress" });
     await subject.expectSound(organizationId);
@@ -115,7 +115,7 @@ function endCases(subject: Subject): void {
 }
 
 function oldKeyCases(subject: Subject): void {
-  test("a key past its time counts as absent, and is another's from then on", async () => {
+  test("an expired key counts as absent and can be used again", async () => {
     const organizationId = await subject.organization(100n);
     const old = await subject.held(keyedHold(organizationId, claimOf(claim.key, { keepMs: -1 })));
     const next = await subject.held(keyedHold(organizationId, claimOf(claim.key, { fingerprint: "other body" })));
@@ -127,13 +127,13 @@ function oldKeyCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
-  test("a key is its organization's alone", async () => {
+  test("a key belongs to its organization", async () => {
     const [a, b] = [await subject.organization(10n), await subject.organization(10n)];
     await subject.held(keyedHold(a, claim));
     await subject.held(keyedHold(b, claim));
   });
 
-  test("keys past their time are removed, a chunk at a time, and no others", async () => {
+  test("only expired keys are removed, in chunks", async () => {
     const organizationId = await subject.organization(1_000n);
     const old = Array.from({ length: 7 }, (_, i) => keyedHold(organizationId, claimOf(`old ${i}`, { keepMs: -1 })));
     await subject.books.apply("durable", [...old, keyedHold(organizationId, claimOf("young"))]);
@@ -141,7 +141,7 @@ function oldKeyCases(subject: Subject): void {
     while ((await subject.books.removeOldKeys(5)) > 0);
     const outcome = await subject.one(keyedHold(organizationId, claimOf("young")));
     expect(outcome).toEqual({ outcome: "in_progress" });
-    // Its key is gone; the hold ends as it would have.
+    // Its key is removed; the hold ends normally.
     const [first] = old as [HoldTransition];
     expect(await subject.one(answered(first, 4, '"answer"'))).toMatchObject({ charged: 4n });
     await subject.expectSound(organizationId);
@@ -149,13 +149,13 @@ function oldKeyCases(subject: Subject): void {
 }
 
 function traceCase(subject: Subject): void {
-  test("how a request went is kept with its hold, at its end", async () => {
+  test("the trace of a request is stored at its end", async () => {
     const organizationId = await subject.organization(100n);
     const [charged, released] = [holdOf(organizationId, 10n), holdOf(organizationId, 10n)];
     await subject.books.apply("holds", [charged, released]);
     const attempts = [{ route: "a/b", outcome: "timeout", durationMs: 12 }];
-    const told = { providerResponseId: "chatcmpl-7", providerCost: "0.00012" };
-    const trace = { isStreamed: true, firstTokenMs: 7.4, attempts, failure: null, ...told };
+    const record = { providerResponseId: "chatcmpl-7", providerCost: "0.00012" };
+    const trace = { isStreamed: true, firstTokenMs: 7.4, attempts, failure: null, ...record };
     const failed = {
       isStreamed: false,
       firstTokenMs: null,
@@ -177,9 +177,9 @@ function traceCase(subject: Subject): void {
   });
 }
 
-/** The same key from two instances at once. */
+/** Concurrent use of a key on two instances. */
 export function keyRaceCases(subject: Subject, both: () => readonly [Subject["books"], Subject["books"]]): void {
-  test("the same key from two instances at once: one runs, and is charged once", async () => {
+  test("of two concurrent requests with the same key, one runs and is charged once", async () => {
     const organizationId = await subject.organization(10_000n);
     for (let round = 0; round < 20; round += 1) {
       const claim = claimOf(randomId("key"));
@@ -195,7 +195,7 @@ export function keyRaceCases(subject: Subject, both: () => readonly [Subject["bo
     await subject.expectSound(organizationId);
   });
 
-  test("checkpoints and expiries from two instances at once charge no more than the last checkpoint", async () => {
+  test("concurrent checkpoints and expiries charge no more than the last checkpoint", async () => {
     const organizationId = await subject.organization(10_000n);
     const holds = Array.from({ length: 60 }, () => holdOf(organizationId, 20n, -1_000));
     await subject.books.apply("holds", holds);

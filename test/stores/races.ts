@@ -6,7 +6,7 @@ import type { Store } from "../../src/stores/store.ts";
 import { factsOf, grantOf, holdOf, one, randomId, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
 import { keyRaceCases } from "./keys.ts";
 
-/** What runs at once, on one instance and on two, as on two nodes. */
+/** Concurrent transitions, on one instance and on two, as on two nodes. */
 export function raceCases(subject: Subject): void {
   let other: Store;
   beforeAll(async () => {
@@ -16,13 +16,13 @@ export function raceCases(subject: Subject): void {
   const both = () => [subject.books, other.books] as const;
 
   for (const count of [100, 1_000]) {
-    test(`${count} holds at once, each alone, on credit for 10: exactly 10 are held`, async () => {
+    test(`exactly 10 of ${count} concurrent holds succeed on credits for 10`, async () => {
       const organizationId = await subject.organization(10n);
       const holds = Array.from({ length: count }, () => holdOf(organizationId, 1n));
       await expectTenHeld(subject, organizationId, await each(both(), holds, "holds"));
     });
 
-    test(`${count} holds at once, in batches, on credit for 10: exactly 10 are held`, async () => {
+    test(`exactly 10 of ${count} concurrent holds in batches succeed on credits for 10`, async () => {
       const organizationId = await subject.organization(10n);
       const batches = Array.from({ length: 10 }, () =>
         Array.from({ length: count / 10 }, () => holdOf(organizationId, 1n)),
@@ -32,7 +32,7 @@ export function raceCases(subject: Subject): void {
     });
   }
 
-  test("holds and settlements at once never overspend, and charge what they say", async () => {
+  test("concurrent holds and settlements never overspend, and charge their outcomes", async () => {
     const organizationId = await subject.organization(50n);
     const holds = Array.from({ length: 300 }, () => holdOf(organizationId, 2n));
     const charged = await Promise.all(
@@ -54,7 +54,7 @@ export function raceCases(subject: Subject): void {
   keyRaceCases(subject, both);
   capRaceCases(subject, both);
 
-  test("batches that name organizations in opposite orders all pass", async () => {
+  test("batches that name organizations in opposite orders all succeed", async () => {
     const ids = await Promise.all(Array.from({ length: 6 }, () => subject.organization(1_000n)));
     const batches = Array.from({ length: 20 }, (_, i) => (i % 2 === 0 ? ids : [...ids].reverse()));
     const outcomes = await Promise.all(
@@ -75,7 +75,7 @@ function alternate(both: readonly [Books, Books], index: number): Books {
   return index % 2 === 0 ? both[0] : both[1];
 }
 
-/** Applies each transition alone, all at once, and returns the outcomes in the order of the transitions. */
+/** Applies each transition in its own batch, all at once; returns the outcomes in the order of the transitions. */
 function each(both: readonly [Books, Books], transitions: Transition[], durability: Durability): Promise<Outcome[]> {
   return Promise.all(transitions.map((transition, i) => one(alternate(both, i), transition, durability)));
 }
@@ -90,7 +90,7 @@ async function expectTenHeld(subject: Subject, organizationId: string, outcomes:
 const PAIRS = 1_000;
 
 function settlementAgainstExpiry(subject: Subject, both: () => readonly [Books, Books]): void {
-  test(`a settlement and an expiry at once, ${PAIRS} pairs: each charged exactly once, whoever comes first`, async () => {
+  test(`each of ${PAIRS} holds that are settled and expired concurrently is charged exactly once`, async () => {
     const organizationId = await subject.organization(100_000n);
     const holds = Array.from({ length: PAIRS }, () => holdOf(organizationId, 20n, -1_000));
     await subject.books.apply("holds", holds);
@@ -122,7 +122,7 @@ function settlementAgainstExpiry(subject: Subject, both: () => readonly [Books, 
 }
 
 function doubleCases(subject: Subject, both: () => readonly [Books, Books]): void {
-  test("the same hold, settlement or release from two instances at once counts once", async () => {
+  test("the same hold, settlement or release from two instances counts once", async () => {
     const organizationId = await subject.organization(1_000n);
     const holds: HoldTransition[] = Array.from({ length: 40 }, () => holdOf(organizationId, 10n));
     const onBoth = (transitions: Transition[], durability: Durability) =>
@@ -141,7 +141,7 @@ function doubleCases(subject: Subject, both: () => readonly [Books, Books]): voi
     await subject.expectSound(organizationId);
   });
 
-  test("the same reference from two instances at once grants once", async () => {
+  test("the same reference from two instances grants once", async () => {
     const organizationId = await subject.organization();
     const grants = Array.from({ length: 20 }, () => grantOf(organizationId, 5n, { reference: "payment" }));
     const outcomes = (await each(both(), grants, "durable")) as { grantId: string; repeated: boolean }[];
@@ -150,7 +150,7 @@ function doubleCases(subject: Subject, both: () => readonly [Books, Books]): voi
     expect((await subject.books.balance(organizationId))?.granted).toBe(5n);
   });
 
-  test("what one instance grants, the other may hold at once", async () => {
+  test("credits that one instance grants are available to another at once", async () => {
     const organizationId = await subject.organization();
     for (let i = 0; i < 20; i += 1) {
       const [granting, holding] = i % 2 === 0 ? both() : ([...both()].reverse() as [Books, Books]);
@@ -162,7 +162,7 @@ function doubleCases(subject: Subject, both: () => readonly [Books, Books]): voi
 }
 
 function capRaceCases(subject: Subject, both: () => readonly [Books, Books]): void {
-  test("1,000 holds at once of a token with a cap of 10: exactly 10 are held", async () => {
+  test("exactly 10 of 1,000 concurrent holds of a token with a cap of 10 succeed", async () => {
     const organizationId = await subject.organization(100_000n);
     const tokenId = await subject.cappedToken(organizationId, 10n);
     const holds = Array.from({ length: 1_000 }, () => ({
@@ -176,7 +176,7 @@ function capRaceCases(subject: Subject, both: () => readonly [Books, Books]): vo
     await subject.expectSound(organizationId);
   });
 
-  test("1,000 holds at once of three tokens, each the other's successor, with a cap of 10: exactly 10 are held", async () => {
+  test("exactly 10 of 1,000 concurrent holds of three tokens that share a cap of 10 succeed", async () => {
     const organizationId = await subject.organization(100_000n);
     const first = await subject.cappedToken(organizationId, 10n);
     const second = await subject.successor(organizationId, first);

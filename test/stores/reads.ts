@@ -4,13 +4,13 @@ import type { Owners, SeenHold } from "../../src/stores/queries/books.ts";
 import { grantOf, holdOf, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
 export function readCases(subject: Subject): void {
-  test("a store answers", async () => {
+  test("ping resolves", async () => {
     await expect(subject.store.ping()).resolves.toBeUndefined();
   });
 
   recoverableHoldCases(subject);
 
-  test("a statement has each grant and event once, oldest first, however it is paged", async () => {
+  test("a statement contains each grant and event once, oldest first, for any page size", async () => {
     const organizationId = await subject.organization(1_000n);
     for (let i = 0; i < 6; i += 1) {
       const [first, second] = [holdOf(organizationId, 5n), holdOf(organizationId, 5n, -1_000)];
@@ -30,13 +30,13 @@ export function readCases(subject: Subject): void {
     }
   });
 
-  test("a statement is of one organization alone, and empty for one that is not there", async () => {
+  test("a statement contains one organization only, and is empty for an unknown one", async () => {
     const organizationId = await subject.organization(1n);
     expect(await subject.statement(organizationId)).toMatchObject([{ kind: "grant", grant: { organizationId } }]);
     expect(await subject.statement("org_absent")).toEqual([]);
   });
 
-  test("what is no position in a statement is refused", async () => {
+  test("an invalid position in a statement is refused", async () => {
     const page = { after: "1 or 1=1", limit: 1 };
     await expect(subject.books.statement("org_absent", page)).rejects.toMatchObject({
       code: "invalid_value",
@@ -49,7 +49,7 @@ function recoverableHoldCases(subject: Subject): void {
   const LIFE_MS = 120_000;
   const EVERYBODY = { lifeMs: LIFE_MS, owners: { only: [] } };
 
-  test("recoverable holds are the open ones past their expiry or too far ahead, in order, a page at a time", async () => {
+  test("recoverable holds are the open ones whose expiry has passed or is too far ahead, in order and in pages", async () => {
     const organizationIds = [await subject.organization(100n), await subject.organization(100n)] as const;
     const lives = [60_000, -1_000, LIFE_MS + 60_000];
     const holds = Array.from({ length: 12 }, (_, i) =>

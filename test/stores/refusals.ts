@@ -33,7 +33,7 @@ function refusalOf(organizationId: string, hoursAgo: number, changes: Partial<Re
 }
 
 export function refusalCases(subject: Subject): void {
-  test("refusals come the newest first, in pages, and are found by id, token, model, request and time", async () => {
+  test("refusals come newest first, in pages, and are found by id, token, model, request and time", async () => {
     const { refusals } = subject.store;
     const organizationId = await subject.organization();
     const old = refusalOf(organizationId, 50, { tokenId: "tok_a" });
@@ -54,10 +54,10 @@ export function refusalCases(subject: Subject): void {
     expect(await refusals.find(v7())).toBeUndefined();
   });
 
-  test("refusals before a time are removed, a few at a time", async () => {
+  test("refusals before a time are removed in chunks", async () => {
     const { refusals } = subject.store;
     const organizationId = await subject.organization();
-    // Further back than those of any other case.
+    // Older than those of any other case.
     const old = Array.from({ length: 5 }, () => refusalOf(organizationId, 9_000));
     const young = refusalOf(organizationId, 1);
     await refusals.insert([...old, young]);

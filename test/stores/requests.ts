@@ -29,7 +29,7 @@ const idsOf = (holds: HoldTransition[]) => holds.map(({ facts }) => facts.holdId
 
 function toolsFor(subject: Subject) {
   return {
-    /** A hold that was made so many hours ago, by its id. */
+    /** Books a hold whose id is some hours old. */
     made: (organizationId: string, hoursAgo: number, facts: Parameters<typeof factsOf>[1] = {}) => {
       const holdId = v7({ msecs: Date.now() - hoursAgo * HOUR_MS });
       return subject.held({ ...holdOf(organizationId, 5n), facts: factsOf(organizationId, { holdId, ...facts }) });
@@ -44,7 +44,7 @@ function toolsFor(subject: Subject) {
 function orderCases(subject: Subject): void {
   const { made, list } = toolsFor(subject);
 
-  test("requests come the newest first, however far apart, in pages that hold each once", async () => {
+  test("requests come newest first, however far apart, and pages contain each once", async () => {
     const organizationId = await subject.organization(1_000n);
     const holds = [];
     for (const hoursAgo of [9_000, 800, 30, 29.99, 5, 0.5, 0.49, 0])
@@ -62,7 +62,7 @@ function orderCases(subject: Subject): void {
     }
   });
 
-  test("of all organizations together, too", async () => {
+  test("requests of all organizations are listed together", async () => {
     const [first, second] = [await subject.organization(100n), await subject.organization(100n)];
     const model = randomId("model");
     const holds = [];
@@ -82,7 +82,7 @@ function orderCases(subject: Subject): void {
 function searchCases(subject: Subject): void {
   const { made, list } = toolsFor(subject);
 
-  test("are found by token, model, request, state and time, and in no other organization", async () => {
+  test("requests are found by token, model, request, state and time, and in no other organization", async () => {
     const organizationId = await subject.organization(100n);
     const [old, mid, young] = [
       await made(organizationId, 50, { tokenId: "tok_a", model: "m/a" }),
@@ -104,7 +104,7 @@ function searchCases(subject: Subject): void {
     expect((await list({ organizationId: await subject.organization() })).ids).toEqual([]);
   });
 
-  test("carry their names, their events and how they failed", async () => {
+  test("requests contain their names, their events and their failures", async () => {
     const organizationId = await subject.organization(100n);
     const charged = await made(organizationId, 2);
     await subject.one(settleOf(charged, 3));
@@ -128,7 +128,7 @@ function searchCases(subject: Subject): void {
     expect(await subject.store.requests.request(v7())).toBeUndefined();
   });
 
-  test("a place that is none is refused", async () => {
+  test("an invalid cursor is refused", async () => {
     const organizationId = await subject.organization(10n);
     await made(organizationId, 0);
     for (const before of ["", "x", "zzzzzzzz-zzzz", "' OR 1=1"]) {

@@ -27,7 +27,7 @@ export function transitionCases(subject: Subject): void {
 }
 
 function holdCases(subject: Subject): void {
-  test("a hold takes what there is between least and most", async () => {
+  test("a hold takes the available credits between least and most", async () => {
     const organizationId = await subject.organization(100n);
     const hold = { ...holdOf(organizationId, 0n), least: 30n, most: 70n };
     expect(await subject.one(hold)).toEqual({ outcome: "held", amount: 70n, available: 30n });
@@ -39,21 +39,21 @@ function holdCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
-  test("a hold that the credits never reach is told so", async () => {
+  test("a hold above the credits is insufficient", async () => {
     const organizationId = await subject.organization(100n);
     const short = { limitedBy: "organization", available: 100n, reach: 100n };
     expect(await subject.one(holdOf(organizationId, 101n))).toEqual({ outcome: "insufficient", ...short });
     expect(await subject.books.balance(organizationId)).toMatchObject({ available: 100n, held: 0n });
   });
 
-  test("a hold of nothing needs no credits", async () => {
+  test("a hold of zero needs no credits", async () => {
     const hold = await subject.held(holdOf("org_playground", 0n));
     const settled = await subject.one({ ...settleOf(hold, 5), facts: { ...hold.facts, prices: FREE } });
     expect(settled).toEqual({ outcome: "charged", charged: 0n, shortfall: 0n, available: 0n });
     await subject.expectSound("org_playground");
   });
 
-  test("a hold that is released gives back what it took", async () => {
+  test("a released hold returns its credits", async () => {
     const organizationId = await subject.organization(100n);
     const hold = await subject.held(holdOf(organizationId, 60n));
     const release = releaseOf(hold);
@@ -65,7 +65,7 @@ function holdCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
-  test("a hold that is sent twice is made once", async () => {
+  test("a repeated hold is held once", async () => {
     const organizationId = await subject.organization(100n);
     const hold = holdOf(organizationId, 60n);
     expect(await subject.one(hold)).toEqual({ outcome: "held", amount: 60n, available: 40n });
@@ -73,7 +73,7 @@ function holdCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
-  test("every transition tells that it does not know an organization", async () => {
+  test("every transition reports an unknown organization", async () => {
     const hold = holdOf("org_absent", 1n);
     const reference = referenceOf(hold);
     const transitions: Transition[] = [
@@ -91,7 +91,7 @@ function holdCases(subject: Subject): void {
 }
 
 function missingCases(subject: Subject): void {
-  test("a transition on a hold that is not there says so", async () => {
+  test("a transition on an unknown hold reports that", async () => {
     const hold = holdOf(await subject.organization(1n), 1n);
     expect(await subject.one({ kind: "expire", ...referenceOf(hold) })).toEqual({ outcome: "missing" });
   });
@@ -108,7 +108,7 @@ function missingCases(subject: Subject): void {
 }
 
 function settleCases(subject: Subject): void {
-  test("a settlement charges its cost and gives the rest back, once", async () => {
+  test("a settlement charges its cost and returns the rest, once", async () => {
     const organizationId = await subject.organization(100n);
     const hold = await subject.held(holdOf(organizationId, 60n));
     const charged = { outcome: "charged", charged: 45n, shortfall: 0n, available: 55n };
@@ -122,7 +122,7 @@ function settleCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
-  test("a cost above the hold draws on what is available, and is never refused", async () => {
+  test("a cost above the hold draws on available credits and is never refused", async () => {
     const organizationId = await subject.organization(100n);
     const hold = await subject.held(holdOf(organizationId, 10n));
     const settled = await subject.one(settleOf(hold, 130));
@@ -131,14 +131,14 @@ function settleCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
-  test("a hold that was lost is charged all the same", async () => {
+  test("a lost hold is still charged", async () => {
     const organizationId = await subject.organization(100n);
     const settled = await subject.one(settleOf(holdOf(organizationId, 10n), 10));
     expect(settled).toEqual({ outcome: "charged", charged: 10n, shortfall: 0n, available: 90n });
     await subject.expectSound(organizationId);
   });
 
-  test("an event tells everything that was known of its request", async () => {
+  test("an event contains all facts of its request", async () => {
     const organizationId = await subject.organization(1_000n);
     const metadata = { plain: "text", "NUL \0": "lone \ud800 surrogate", emoji: "👩‍👧", quote: "'\"" };
     const admitted = holdOf(organizationId, 100n);
@@ -157,7 +157,7 @@ function settleCases(subject: Subject): void {
 }
 
 function expiryCases(subject: Subject): void {
-  test("a hold that lives is kept; one past its expiry is charged what was delivered", async () => {
+  test("an expiry ends only a hold past its expiry, and charges the delivered part", async () => {
     const organizationId = await subject.organization(100n);
     const alive = await subject.held(holdOf(organizationId, 10n));
     const overdue = await subject.held(holdOf(organizationId, 10n, -1_000));
@@ -196,7 +196,7 @@ function expiryCases(subject: Subject): void {
 }
 
 function grantCases(subject: Subject): void {
-  test("the same reference or id grants once; another organization may use it too", async () => {
+  test("the same reference or id grants once per organization", async () => {
     const organizationId = await subject.organization();
     const grant = grantOf(organizationId, 50n, { reference: "invoice 7 'x'" });
     expect(await subject.one(grant)).toMatchObject({ outcome: "granted", grantId: grant.grantId, repeated: false });
@@ -213,7 +213,7 @@ function grantCases(subject: Subject): void {
     expect(await subject.one(other)).toMatchObject({ repeated: false });
   });
 
-  test("a grant that is used up is still known by its reference and its id", async () => {
+  test("a used-up grant is still found by its reference and its id", async () => {
     const organizationId = await subject.organization();
     const grant = grantOf(organizationId, 50n, { reference: "once" });
     await subject.one(grant);
@@ -224,7 +224,7 @@ function grantCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
-  test("a grant takes effect and lapses at its dates; what a hold gives back after that has expired", async () => {
+  test("a grant takes effect and expires at its dates; credits returned later have expired", async () => {
     const organizationId = await subject.organization();
     const nowMs = Date.now();
     const [effectiveAtMs, expiresAtMs] = [nowMs + HOUR_MS / 2, nowMs + (3 * HOUR_MS) / 2];
@@ -241,7 +241,7 @@ function grantCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
-  test("holds draw on several grants, in their order, and give back to the same", async () => {
+  test("holds draw on several grants, in their order, and return to the same", async () => {
     const organizationId = await subject.organization();
     const later = grantOf(organizationId, 50n, { priority: 2 });
     const first = grantOf(organizationId, 30n, { priority: 1 });
@@ -269,7 +269,7 @@ function batchCases(subject: Subject): void {
     await subject.expectSound(rich);
   });
 
-  test("all of a batch is booked, or none", async () => {
+  test("a batch is booked as a whole or not at all", async () => {
     const organizationId = await subject.organization(100n);
     const good = holdOf(organizationId, 10n);
     const batch = [good, grantOf(organizationId, -1n)];
@@ -283,7 +283,7 @@ function batchCases(subject: Subject): void {
     expect(await subject.books.apply("holds", [])).toEqual([]);
   });
 
-  test("a batch of a thousand", async () => {
+  test("a batch of a thousand is booked", async () => {
     const organizationId = await subject.organization(1_000n);
     const holds = Array.from({ length: 1_000 }, () => holdOf(organizationId, 1n));
     const held = await subject.books.apply("holds", holds);
@@ -300,12 +300,12 @@ function batchCases(subject: Subject): void {
 
 function exactCases(subject: Subject): void {
   test.each([2n ** 53n - 1n, 2n ** 53n + 1n, 9_000_000_000_000_001n, 2n ** 62n + 1n])(
-    "%i micro-credits are kept exactly",
+    "%i micro-credits are stored exactly",
     async (amount) => {
       const organizationId = await subject.organization(amount);
       const hold = await subject.held(holdOf(organizationId, amount - 1n));
       expect(await subject.books.balance(organizationId)).toMatchObject({ available: 1n, held: amount - 1n });
-      // A million tokens at as many pico-credits cost as many micro-credits.
+      // A million tokens at a price of N pico-credits cost N micro-credits.
       const facts = { ...hold.facts, prices: { ...PRICES, output: amount - 1n } };
       const settled = await subject.one({ ...settleOf(hold, 1_000_000), facts });
       expect(settled).toEqual({ outcome: "charged", charged: amount - 1n, shortfall: 0n, available: 1n });
@@ -315,7 +315,7 @@ function exactCases(subject: Subject): void {
     },
   );
 
-  test("unit prices are kept exactly up to the largest signed 64-bit integer", async () => {
+  test("unit prices up to the largest signed 64-bit integer are stored exactly", async () => {
     const organizationId = await subject.organization(1n);
     const hold = holdOf(organizationId, 1n);
     const prices = { ...PRICES, cachedInput: 2n ** 63n - 1n, cacheWrite: 2n ** 53n + 1n };

@@ -5,7 +5,7 @@ import type { HoldTransition, Trace } from "../../src/credits/books.ts";
 import type { UsageDayRow } from "../../src/stores/queries/usage.ts";
 import { factsOf, holdOf, NO_PROVIDER_RECORD, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
-/** A stretch of time that no other case makes holds in. */
+/** A period in which no other case creates holds. */
 const DAY = Date.UTC(2021, 4, 3);
 const HOUR_MS = 3_600_000;
 const trace = (fields: Partial<Trace>): Trace => {
@@ -23,7 +23,7 @@ function sumCase(subject: Subject): void {
     return subject.held({ ...holdOf(organizationId, 50n), facts: factsOf(organizationId, { holdId, ...facts }) });
   };
 
-  test("requests of a stretch of time are summed up by organization, token, model and time to the first token", async () => {
+  test("requests of a period are added up by organization, token, model and time to the first token", async () => {
     const [first, second] = [await subject.organization(1_000n), await subject.organization(1_000n)];
     const shop = { tokenId: "tok_a", model: "m/a" };
     for (const [output, firstTokenMs] of [
@@ -57,7 +57,7 @@ function sumCase(subject: Subject): void {
 }
 
 function dayCases(subject: Subject): void {
-  test("what a day came to is kept, and read by day or together; written again, the later stands", async () => {
+  test("sums of a day are stored, read by day or together, and replaced by a second write", async () => {
     const { usage } = subject.store;
     const counts = { requests: 1, errors: 0, charged: 10n, inputTokens: 2, outputTokens: 3 };
     const row = (name: string, day: number, more: object = {}): UsageDayRow => {
@@ -78,7 +78,7 @@ function dayCases(subject: Subject): void {
     ]);
   });
 
-  test("credits are told of one organization and of all", async () => {
+  test("credits are summed for one organization and for all", async () => {
     const id = await subject.organization(40n);
     expect(await subject.store.usage.credits(id)).toEqual({
       granted: 40n,

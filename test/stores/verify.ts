@@ -3,7 +3,7 @@ import type { HoldTransition } from "../../src/credits/books.ts";
 import { DAMAGES, ofOrganization, type Used } from "./damages.ts";
 import { grantOf, HOUR_MS, holdOf, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
-/** An organization with a request in every state, a grant in every state, and an adjustment of every kind. */
+/** Creates an organization with a request and a grant in every state, and an adjustment of every kind. */
 async function usedOrganization(subject: Subject): Promise<Used> {
   const organizationId = await subject.organization(1_000n);
   const keyed = (hold: HoldTransition, key: string) => {
@@ -49,7 +49,7 @@ async function usedOrganization(subject: Subject): Promise<Used> {
 }
 
 export function verifyCases(subject: Subject): void {
-  test("books that were used in every way are sound", async () => {
+  test("books after every kind of transition have no violations", async () => {
     const { organizationId } = await usedOrganization(subject);
     const verification = await subject.books.verify(organizationId);
     expect(verification).toEqual({ organizationId, holds: 5, events: 4, violations: [] });
@@ -66,7 +66,7 @@ export function verifyCases(subject: Subject): void {
   });
 
   test.each(["balance", "credit_grant", "hold", "request", "adjustment", "idempotency_key", "statement_balance"])(
-    "rows of %s that belong to no organization are found",
+    "rows of %s without an organization are found",
     async (table) => {
       const used = await usedOrganization(subject);
       await subject.tamper(`update ${table} set organization_id = 'org_lost_${table}' ${ofOrganization(used)}`);
@@ -76,13 +76,13 @@ export function verifyCases(subject: Subject): void {
     },
   );
 
-  test("damage to one organization is not told of another", async () => {
+  test("damage to one organization is not reported for another", async () => {
     const [broken, sound] = [await usedOrganization(subject), await usedOrganization(subject)];
     await subject.tamper(`update balance set granted = granted + 1 ${ofOrganization(broken)}`);
     await subject.expectSound(sound.organizationId);
   });
 
-  test("a hold that waits for the sweeper a little is no violation", async () => {
+  test("a hold that waits briefly for the sweeper is not a violation", async () => {
     const organizationId = await subject.organization(10n);
     await subject.held(holdOf(organizationId, 1n, -5_000));
     await subject.expectSound(organizationId);
@@ -91,9 +91,9 @@ export function verifyCases(subject: Subject): void {
   });
 }
 
-/** Without its unique index a reference can stand twice; nothing else lets the test get there. */
+/** Drops the unique index: only without it can a reference exist twice. */
 export function repeatedReferenceCase(subject: Subject): void {
-  test("invariant 9 is found broken when a reference was granted twice", async () => {
+  test("a reference that was granted twice violates invariant 9", async () => {
     const organizationId = await subject.organization();
     await subject.one(grantOf(organizationId, 1n, { reference: "first" }));
     await subject.one(grantOf(organizationId, 1n, { reference: "second" }));

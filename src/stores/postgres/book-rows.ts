@@ -39,7 +39,7 @@ import { arrayText, give, insert, put, update, type Write } from "./writes.ts";
 const LOCK_BALANCES = `
   SELECT ${columnsIn(BALANCE)} FROM balance WHERE organization_id = ANY ($1) ORDER BY organization_id FOR UPDATE`;
 const CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
-/** After the balances, in the order of their ids too. */
+/** Locked after the balances, also in the order of their ids. */
 const LOCK_TOKEN_BALANCES = `
   SELECT ${columnsIn(TOKEN_BALANCE)} FROM token_balance
   WHERE (organization_id, token_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
@@ -88,9 +88,9 @@ const INSERT_ADJUSTMENTS = insert(ADJUSTMENT, WRITES.newAdjustment);
 const INSERT_AUDIT_ENTRIES = insert(AUDIT_ENTRY, WRITES.newAuditEntry);
 
 /**
- * Reads the rows that a batch concerns. The balances are locked by the first statement, in the order of their ids; all
- * else is read by later ones, whose snapshots are younger than the locks. All are sent at once, without waiting in
- * between; only rows that other rows name, which few batches need, are read after them.
+ * Reads the rows that a batch needs. The first statement locks the balances, in the order of their ids; later statements,
+ * whose snapshots are newer than the locks, read everything else. All are sent at once, without waiting in between. Only
+ * rows that other rows name, which few batches need, are read after them.
  */
 export async function readRows(transaction: Transaction, transitions: readonly Transition[]): Promise<BookRows> {
   const names = namesOf(transitions);
@@ -155,7 +155,7 @@ async function readTokenBalances(
   const knownNames = known.map(({ organizationId, tokenId }) => ({ organizationId, id: tokenId }));
   const rows = await reader.named(TOKEN_BALANCE, LOCK_TOKEN_BALANCES, without(names, knownNames));
   const read = [...known, ...rows].map(({ organizationId, tokenId }) => ({ organizationId, id: tokenId }));
-  // Locked out of the order of ids, but under the lock of the balance that every transaction takes first.
+  // Not locked in the order of ids, but under the lock of the balance, which every transaction takes first.
   const shared = without(budgetsOf(rows), read);
   return [...rows, ...(await reader.named(TOKEN_BALANCE, LOCK_TOKEN_BALANCES, shared))];
 }
@@ -163,7 +163,7 @@ async function readTokenBalances(
 /** By organization and id. */
 type Grants = NameMap<GrantRow>;
 
-/** The grants that something remains of or that are pending, and those that the batch names. */
+/** Reads the grants that are pending or not used up, and those that the batch names. */
 async function readGrants(reader: Reader, names: Names): Promise<Grants> {
   const [live, named, referred] = await Promise.all([
     reader.rows(GRANT, LIVE_GRANTS, [arrayText(names.organizationIds)]),
@@ -198,11 +198,11 @@ interface Read {
   adjustments: AdjustmentRow[];
 }
 
-/** Adds the rows that rows name in their turn: the request of a key, the token, key, grants and adjustments of a request. */
+/** Adds the rows that other rows name: the request of a key; the token, key, grants and adjustments of a request. */
 async function readNamedByRows(reader: Reader, names: Names, read: Read): Promise<void> {
   const { holds, requests, keys, tokenBalances, grants, adjustments } = read;
   const open = holds.map(({ organizationId, holdId: id }) => ({ organizationId, id }));
-  // Open holds of requests that end now are found, most of the time all of them.
+  // Usually every request that ends now has an open hold.
   requests.push(...(await reader.named(REQUEST, REQUESTS, without(names.holds, [...names.newHolds, ...open]))));
   const ofKeys = without(holdsOf(keys), [...requestNamesOf(requests), ...open, ...names.holds]);
   const isUnread = ({ organizationId, id }: Name) => !grants.has(organizationId, id);
@@ -223,10 +223,10 @@ async function readNamedByRows(reader: Reader, names: Names, read: Read): Promis
   adjustments.push(...(await reader.named(ADJUSTMENT, ADJUSTMENTS_OF_REQUESTS, requestNamesOf(requests))));
 }
 
-/** Writes what a batch decided: one statement for each table and kind of write that it needs, all sent at once. */
+/** Writes the decision over a batch: one statement per table and kind of write, all sent at once. */
 export async function writeRows(transaction: Transaction, writes: BookWrites): Promise<void> {
   const expectAll = (table: string, rowCount: number | null, rows: number) => {
-    // Under the lock of its balance no row can have gone; if one has, nothing of the batch may be booked.
+    // No row can disappear under the lock of its balance. If one has, nothing of the batch may be booked.
     if (rowCount !== rows) throw new Error(`${rowCount} of ${rows} rows of ${table} were written`);
   };
   const write = async <Row>({ table, part, kinds, text }: Write<Row>, rows: readonly Row[]) => {
@@ -251,7 +251,7 @@ export async function writeRows(transaction: Transaction, writes: BookWrites): P
     removeHolds(),
     write(INSERT_REQUESTS, writes.newRequests),
     write(PUT_KEYS, writes.keys),
-    // One that has expired may be gone already.
+    // An expired key may have been removed already.
     removedKeys.length > 0 && transaction.query(DELETE_KEYS, columnsOf(removedKeys)),
     write(INSERT_ADJUSTMENTS, writes.newAdjustments),
     write(INSERT_AUDIT_ENTRIES, writes.newAuditEntries),

@@ -5,7 +5,7 @@ import { OperatorError } from "../../errors.ts";
 import { closePools, openPools, type Pools } from "./pools.ts";
 import { runExclusively } from "./postgres.ts";
 
-describe.skipIf(!hasPostgres)("a turn on PostgreSQL", () => {
+describe.skipIf(!hasPostgres)("exclusive work on PostgreSQL", () => {
   let database: TestDatabase;
   let processes: Pools[];
   beforeEach(async () => {
@@ -21,8 +21,8 @@ describe.skipIf(!hasPostgres)("a turn on PostgreSQL", () => {
     if (pools === undefined) throw new Error(`there is no process ${index}`);
     return pools.durable;
   };
-  /** Begins a turn that lasts until its `end` is called. */
-  async function beginTurn(index: number) {
+  /** Begins exclusive work that lasts until its `end` is called. */
+  async function beginWork(index: number) {
     const { promise: lasting, resolve: end } = Promise.withResolvers<string>();
     const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
     const result = runExclusively(poolOf(index), () => {
@@ -33,7 +33,7 @@ describe.skipIf(!hasPostgres)("a turn on PostgreSQL", () => {
     return { end, result };
   }
 
-  test("is one process's at a time", async () => {
+  test("one process works at a time", async () => {
     let working = 0;
     const most = await Promise.all(
       processes.map((_pools, index) =>
@@ -49,8 +49,8 @@ describe.skipIf(!hasPostgres)("a turn on PostgreSQL", () => {
     expect(most).toEqual([1, 1, 1]);
   });
 
-  test("ends with the connection of a process that dies; what one did whose connection broke is not done again", async () => {
-    const { end, result } = await beginTurn(0);
+  test("the lock of a process that dies is released; finished work whose connection broke is not repeated", async () => {
+    const { end, result } = await beginWork(0);
     const next = runExclusively(poolOf(1), async () => "next");
     await poolOf(2).query(`
       SELECT pg_terminate_backend(pid) FROM pg_locks
@@ -60,15 +60,15 @@ describe.skipIf(!hasPostgres)("a turn on PostgreSQL", () => {
     expect(await result).toBe("done");
   });
 
-  test("is waited for as long as it may last, and not longer", async () => {
-    const { end, result } = await beginTurn(0);
+  test("a process waits for the lock as long as the work may last, and not longer", async () => {
+    const { end, result } = await beginWork(0);
     const late = runExclusively(poolOf(1), async () => "late", 100);
     await expect(late).rejects.toBeInstanceOf(OperatorError);
     end("done");
     expect(await result).toBe("done");
   });
 
-  test("whose work fails is over, and told so", async () => {
+  test("work that fails releases the lock and rejects", async () => {
     const failing = runExclusively(poolOf(0), () => Promise.reject(new Error("the work failed")));
     await expect(failing).rejects.toThrow("the work failed");
     expect(await runExclusively(poolOf(1), async () => "next")).toBe("next");

@@ -3,13 +3,13 @@ import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import { StoreAbsentError } from "../driver.ts";
 
 /**
- * `conflict`: the server undid the transaction, which may succeed when it is run again. `lost`: the connection went away,
- * and with it the answer. `locked`: another transaction has kept a row for longer than a lock is waited for. `unavailable`:
- * the server is full, too slow or not to be had, and the next moment is no better.
+ * `conflict`: the server rolled back the transaction, which may succeed if it is run again. `lost`: the connection broke
+ * before the answer. `locked`: another transaction held a row for longer than the lock timeout. `unavailable`: the server
+ * is full, too slow or unreachable, and an immediate retry would not help.
  */
 export type FailureKind = "conflict" | "lost" | "locked" | "unavailable";
 
-/** What the seam calls an unavailable store, with what this folder has to know of it. */
+/** An unavailable store, with the kind of failure that decides about a retry. */
 export class PostgresFailure extends StoreUnavailableError {
   readonly kind: FailureKind;
 
@@ -19,7 +19,7 @@ export class PostgresFailure extends StoreUnavailableError {
   }
 }
 
-/** SQLSTATE of an error that the server told; empty for any other. */
+/** Returns the SQLSTATE of an error from the server; empty for any other error. */
 export function sqlStateOf(error: unknown): string {
   return error instanceof pg.DatabaseError ? (error.code ?? "") : "";
 }
@@ -27,20 +27,20 @@ export function sqlStateOf(error: unknown): string {
 /** Serialization failure, deadlock. */
 const CONFLICT = /^(40001|40P01)$/;
 /**
- * Connection exceptions, a server that stops or starts, a session that it ended, and a server that may only be read: after a
- * failover, a new connection finds the one that may be written.
+ * Connection exceptions, a server that stops or starts, a session that it ended, and a read-only server: after a failover, a
+ * new connection reaches the server that accepts writes.
  */
 const LOST = /^(08...|57P0.|25P03|25P04|25006)$/;
-/** Out of resources, stopped by a timeout, errors of its system, damage. */
+/** Insufficient resources, timeouts, system errors, corruption. */
 const UNAVAILABLE = /^(53...|57...|58...|XX...)$/;
 /** SQLSTATE of a lock that was not granted within `lock_timeout`. */
 export const LOCK_NOT_AVAILABLE = "55P03";
-/** node-postgres has no code for it. */
+/** node-postgres has no code for this error. */
 const READ_TIMEOUT = "Query read timeout";
 
 /**
- * An error of a statement as the seam promises it; what is a defect stays what it is. `lostBy` is what the connection
- * itself told, if it broke.
+ * Returns the PostgresFailure for an error of a statement; a defect is returned unchanged. `lostBy` is the error of the
+ * connection itself, if it broke.
  */
 export function statementFailure(error: unknown, lostBy: Error | undefined): unknown {
   if (lostBy !== undefined) return new PostgresFailure("lost", lostBy);
@@ -53,25 +53,25 @@ export function statementFailure(error: unknown, lostBy: Error | undefined): unk
   return error;
 }
 
-/** Of Node's sockets: what says at once that nobody is there, as while a server is started again. */
-const NOBODY_THERE = new Set(["ECONNREFUSED", "ECONNRESET", "EPIPE"]);
+/** Errors of Node's sockets when no server is listening, for example during a restart. */
+const NO_SERVER = new Set(["ECONNREFUSED", "ECONNRESET", "EPIPE"]);
 
-/** Whatever keeps a connection from being made, a changed password too, it is never the fault of who asks for it. */
+/** Returns the failure of a connection attempt. None of them, not even a changed password, is a defect of the caller. */
 export function connectFailure(error: unknown): PostgresFailure {
   const code = (error as { code?: unknown } | null)?.code;
-  const isPassing = (typeof code === "string" && NOBODY_THERE.has(code)) || LOST.test(sqlStateOf(error));
+  const isPassing = (typeof code === "string" && NO_SERVER.has(code)) || LOST.test(sqlStateOf(error));
   return new PostgresFailure(isPassing ? "lost" : "unavailable", error);
 }
 
 /**
- * What a server that is there and whole tells of a mistake: who asks is not let in, there is no such database or table, a
- * statement is refused.
+ * Answers of a working server to a configuration mistake: access is denied, a database or table does not exist, a statement
+ * is refused.
  */
 const MISTAKE = /^(28...|3D...|42...|0A...|22...|25006)$/;
 
 /**
- * A failure while the database is opened, in one line for the operator; what is a defect stays what it is.
- * StoreAbsentError where waiting may help.
+ * Returns the error for a failure to open the database, in one line for the operator: StoreAbsentError if waiting may help,
+ * otherwise OperatorError. A defect is returned unchanged.
  */
 export function openingFailure(place: string, error: unknown): unknown {
   if (error instanceof OperatorError) return error;
@@ -83,7 +83,7 @@ export function openingFailure(place: string, error: unknown): unknown {
 }
 
 function reasonOf(error: unknown): string {
-  // A name with several addresses fails with one error for each, and no message of its own.
+  // A host name with several addresses fails with one error per address and no message of its own.
   if (error instanceof AggregateError) return reasonOf(error.errors[0]);
   return (error instanceof Error ? error.message : String(error)).replaceAll(/\s+/g, " ");
 }

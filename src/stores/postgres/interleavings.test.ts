@@ -21,9 +21,9 @@ import type { Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 
 /**
- * The interleavings by which the broken variants of docs/ledger.pml fail, forced: every transition waits for the lock of
- * the balance, which the test holds, before any of them goes on, and each has begun its transaction before the one ahead
- * of it commits. What is read before the lock would be out of date.
+ * Forces the interleavings by which the broken variants of docs/ledger.pml fail: every transition has begun its transaction
+ * and waits for the lock of the balance, which the test holds, before any of them continues. Anything read before the lock
+ * would be out of date.
  */
 describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
   let database: TestDatabase;
@@ -64,8 +64,8 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
     while ((await watch.query<{ count: number }>(text)).rows[0]?.count !== count) await wait(5);
   }
   /**
-   * Lets the first through the proxied store, the others through the other. Of those that wait PostgreSQL takes the first
-   * first; of more than two, the others in any order.
+   * Applies the first through the proxied store, the others through the direct one. PostgreSQL grants the lock to the first
+   * one first, and to the others in any order.
    */
   async function inOrder(id: string, ...transitions: Transition[]): Promise<Outcome[]> {
     await gate.query("BEGIN");
@@ -90,7 +90,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
   }
 
   describe("a settlement and an expiry", () => {
-    test("settled first: the expiry finds it charged", async () => {
+    test("a settlement that is first leaves nothing to expire", async () => {
       const id = await organization(100n);
       const hold = await held(id, 20n, -1_000);
       const outcomes = await inOrder(id, settleOf(hold, 7), { kind: "expire", ...referenceOf(hold) });
@@ -102,10 +102,10 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
       expect(await soundBalance(id)).toMatchObject({ available: 93n, held: 0n, spent: 7n });
     });
 
-    test("expired first: the settlement writes the difference", async () => {
+    test("a settlement after the expiry charges the difference", async () => {
       const id = await organization(100n);
       const hold = await held(id, 20n, 60_000);
-      // The checkpoint of 9 is more than what is reported later.
+      // The checkpoint of 9 is above the amount that is reported later.
       await one(direct.books, renewOf(hold, 9, -1_000), "holds");
       const outcomes = await inOrder(id, { kind: "expire", ...referenceOf(hold) }, settleOf(hold, 7));
       expect(outcomes).toMatchObject([
@@ -116,7 +116,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
       expect(await soundBalance(id)).toMatchObject({ available: 93n, held: 0n, spent: 7n });
     });
 
-    test("renewed first: the expiry, which had seen it overdue, lets it live", async () => {
+    test("an expiry does not end a hold that was renewed after it was found overdue", async () => {
       const id = await organization(100n);
       const hold = await held(id, 20n, -1_000);
       const outcomes = await inOrder(id, renewOf(hold, 3), { kind: "expire", ...referenceOf(hold) });
@@ -124,7 +124,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
       expect(await soundBalance(id)).toMatchObject({ available: 80n, held: 20n, spent: 0n });
     });
 
-    test("released first: the expiry and another release find it released", async () => {
+    test("an expiry and a second release find a released hold", async () => {
       const id = await organization(100n);
       const hold = await held(id, 20n, -1_000);
       const release = releaseOf(hold);
@@ -138,14 +138,14 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
     });
   });
 
-  test("what was granted while a hold waited is there for it", async () => {
+  test("a hold that waited uses credits that were granted meanwhile", async () => {
     const id = await organization(0n);
     const outcomes = await inOrder(id, grantOf(id, 5n), holdOf(id, 5n));
     expect(outcomes).toMatchObject([{ outcome: "granted" }, { outcome: "held", amount: 5n }]);
     expect(await soundBalance(id)).toMatchObject({ available: 0n, held: 5n });
   });
 
-  test("a reference that was granted while its repetition waited grants once", async () => {
+  test("a repeated grant that waited for the first grants nothing", async () => {
     const id = await organization(0n);
     const grants = [1, 2, 3].map(() => grantOf(id, 5n, { reference: "payment" }));
     const outcomes = (await inOrder(id, ...grants)) as { repeated: boolean }[];
@@ -153,7 +153,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
     expect(await soundBalance(id)).toMatchObject({ granted: 5n });
   });
 
-  test("a key that was used while another request waited with it is used once", async () => {
+  test("a request that waited finds its idempotency key in use", async () => {
     const id = await organization(100n);
     const idempotency = { key: "once", fingerprint: "body", keepMs: 60_000 };
     const holds = [1, 2, 3].map(() => ({ ...holdOf(id, 10n), idempotency }));
@@ -163,7 +163,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
   });
 
   describe("a commit whose connection is lost, with an expiry waiting behind it", () => {
-    test("booked, its answer lost: the repetition gives the same outcome and books nothing", async () => {
+    test("a repeated batch returns the first outcome and books nothing if only the answer was lost", async () => {
       const id = await organization(100n);
       const hold = await held(id, 20n, -1_000);
       Object.assign(proxy, { commitsToCut: 1, cuts: "after" });
@@ -177,7 +177,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
       expect(await soundBalance(id)).toMatchObject({ available: 93n, held: 0n, spent: 7n });
     });
 
-    test("not booked: the expiry comes first, and the repetition is a late settlement", async () => {
+    test("a repeated settlement that follows the expiry is a late settlement", async () => {
       const id = await organization(100n);
       const hold = await held(id, 20n, -1_000);
       Object.assign(proxy, { commitsToCut: 1, cuts: "before" });
@@ -191,7 +191,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
       expect(await soundBalance(id)).toMatchObject({ available: 93n, held: 0n, spent: 7n });
     });
 
-    test("a hold that was booked, its answer lost, is held once", async () => {
+    test("a hold whose answer was lost is held once", async () => {
       const id = await organization(100n);
       Object.assign(proxy, { commitsToCut: 1, cuts: "after" });
       const outcomes = await inOrder(id, holdOf(id, 60n), holdOf(id, 60n));
@@ -201,7 +201,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
     });
   });
 
-  test("a settlement out of a spool and the same one that its process still waits for count once", async () => {
+  test("a settlement from a spool and the same one in flight count once", async () => {
     const id = await organization(100n);
     const settlement = settleOf(await held(id, 20n), 7);
     const outcomes = await inOrder(id, settlement, settlement, settlement);
@@ -210,8 +210,8 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
     await soundBalance(id);
   });
 
-  describe("a hold that the store's crash took, its renewal and others who spend", () => {
-    /** What a crash leaves that comes before the hold was on the disk. */
+  describe("a hold that was lost in a crash of the store", () => {
+    /** Leaves the state after a crash before the hold was on disk. */
     async function lose({ facts, most }: HoldTransition): Promise<void> {
       const { organizationId, holdId } = facts;
       await watch.query("BEGIN");
@@ -227,7 +227,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
       await watch.query("COMMIT");
     }
 
-    test("renewed first: all of it is set aside again, and nobody else has it", async () => {
+    test("a renewal that is first holds the whole amount again", async () => {
       const id = await organization(100n);
       const hold = await held(id, 70n);
       await lose(hold);
@@ -241,7 +241,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
       expect(await soundBalance(id)).toMatchObject({ available: 30n, held: 0n, spent: 70n });
     });
 
-    test("others first: the renewal takes what is left, and the charge falls short by what the crash cost", async () => {
+    test("a renewal after other holds takes the rest, and the charge records the shortfall", async () => {
       const id = await organization(100n);
       const hold = await held(id, 70n);
       await lose(hold);
@@ -259,7 +259,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
       expect(await soundBalance(id)).toMatchObject({ available: 0n, held: 0n, spent: 100n });
     });
 
-    test("settled without a renewal: charged like a hold of nothing", async () => {
+    test("a settlement without a renewal charges the available credits", async () => {
       const id = await organization(100n);
       const hold = await held(id, 70n);
       await lose(hold);
@@ -272,7 +272,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
     });
   });
 
-  test("batches that name two organizations in opposite orders wait for one another and pass", async () => {
+  test("batches that name two organizations in opposite orders do not deadlock", async () => {
     const [a, b] = [await organization(10n), await organization(10n)].sort() as [string, string];
     await gate.query("BEGIN");
     await gate.query("SELECT 1 FROM balance WHERE organization_id = $1 FOR UPDATE", [a]);

@@ -39,7 +39,7 @@ describe.skipIf(!hasPostgres)("a balance that another transaction has locked", (
     await beside.query("SELECT * FROM balance WHERE organization_id = $1 FOR UPDATE", [id]);
   }
 
-  test("is named, and nothing of its batch is booked", async () => {
+  test("the error names its organization, and nothing of the batch is booked", async () => {
     const [locked, free] = [await organization(), await organization()];
     await lock(locked);
     const batch = store.books.apply("holds", [holdOf(free, 1n), holdOf(locked, 1n), holdOf(randomId("org"), 1n)]);
@@ -50,7 +50,7 @@ describe.skipIf(!hasPostgres)("a balance that another transaction has locked", (
     expect(await store.books.balance(free)).toMatchObject({ held: 0n });
   });
 
-  test("is waited for by a command for longer than by a service, which has queues", async () => {
+  test("a command waits longer for it than a service, which has queues", async () => {
     const id = await organization();
     const command = await openPostgresStore({ url: database.url, role: "command" });
     await lock(id);
@@ -61,7 +61,7 @@ describe.skipIf(!hasPostgres)("a balance that another transaction has locked", (
     await command.close();
   });
 
-  test("delays no other organization, and is booked when it is free", async () => {
+  test("its organization delays no other, and is booked once the lock is released", async () => {
     const [locked, free] = [await organization(), await organization()];
     const queue = new CommitQueue({ books: store.books, durability: "holds", ...rest });
     await lock(locked);
@@ -75,7 +75,7 @@ describe.skipIf(!hasPostgres)("a balance that another transaction has locked", (
     expect((await store.books.balance(locked))?.held).toBe(3n);
   });
 
-  test("is free again after its transaction fell silent, as that of a frozen node does", async () => {
+  test("the lock of an idle transaction, as that of a frozen node, is released", async () => {
     const id = await organization();
     const pools = openPools(database.url);
     const frozen = await pools.durable.connect();

@@ -12,7 +12,7 @@ const SCHEMA_MIGRATION = `
     checksum   text   NOT NULL,
     applied_at bigint NOT NULL
   )`;
-/** Whoever migrates holds this row, so that processes which start together take turns. */
+/** A migration locks this row, so that processes that start together take turns. */
 const TURN = "INSERT INTO schema_migration VALUES (0, 'turn', '', 0) ON CONFLICT (version) DO NOTHING";
 const TAKE_TURN = "SELECT version FROM schema_migration WHERE version = 0 FOR UPDATE";
 const IS_THERE = "SELECT to_regclass('schema_migration') IS NOT NULL AS made";
@@ -20,7 +20,7 @@ const DONE_BEFORE = "SELECT version, checksum FROM schema_migration WHERE versio
 const DONE = `
   INSERT INTO schema_migration (version, name, checksum, applied_at)
   VALUES ($1, $2, $3, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)`;
-/** Two processes that both find no table may both try to make it; the loser finds it made. */
+/** Two processes that find no table may both try to create it; the second one fails with one of these. */
 const MADE_BY_ANOTHER = new Set(["23505", "42710", "42P07"]);
 const TURN_TIMEOUT_MS = 60_000;
 const MIGRATION_TIMEOUT_MS = 3_600_000;
@@ -30,7 +30,7 @@ interface DoneRow {
   checksum: string;
 }
 
-/** Brings the schema up to date, all of it in one transaction. Rejects with OperatorError for a newer or an altered one. */
+/** Migrates the schema in one transaction. Rejects with OperatorError for a newer or an altered schema. */
 export async function migrate(pool: pg.Pool, migrations: Migration[]): Promise<void> {
   if (await isUpToDate(pool, migrations)) return;
   for (const text of [SCHEMA_MIGRATION, TURN]) {
@@ -48,7 +48,7 @@ export async function migrate(pool: pg.Pool, migrations: Migration[]): Promise<v
   });
 }
 
-/** Most starts find nothing to do: they neither write nor wait, and need no right to make tables. */
+/** Most starts find nothing to do: they neither write nor wait, and need no privilege to create tables. */
 async function isUpToDate(pool: pg.Pool, migrations: Migration[]): Promise<boolean> {
   const found = await query<{ made: boolean }>(pool, { text: IS_THERE, isRepeatable: true });
   if (found.rows[0]?.made !== true) return false;
@@ -56,7 +56,7 @@ async function isUpToDate(pool: pg.Pool, migrations: Migration[]): Promise<boole
   return missingOf(rows, migrations).length === 0;
 }
 
-/** Rejects with OperatorError unless the database has the newest schema. Changes nothing. */
+/** Rejects with OperatorError unless the schema is current. Changes nothing. */
 export async function expectSchema({ durable, place }: Pools, migrations: Migration[]): Promise<void> {
   const found = await query<{ made: boolean }>(durable, { text: IS_THERE, isRepeatable: true });
   const rows = found.rows[0]?.made
@@ -79,7 +79,7 @@ async function takeTurn(transaction: Transaction): Promise<void> {
   }
 }
 
-/** A statement for whose answer the driver, too, waits longer than for others. */
+/** Returns a statement for which the client also waits longer than for others. */
 function patient(text: string, timeoutMs: number): pg.QueryConfig {
   const config: pg.QueryConfig & { query_timeout: number } = { text, query_timeout: timeoutMs };
   return config;

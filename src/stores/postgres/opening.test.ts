@@ -12,7 +12,7 @@ import { openPostgresStore } from "./postgres.ts";
 const VERSIONS = readMigrations(new URL("./migrations/", import.meta.url)).map(({ version }) => version);
 const PASSWORD = "correct-horse-battery";
 
-describe.skipIf(!hasPostgres)("a PostgreSQL database is opened", () => {
+describe.skipIf(!hasPostgres)("opening a PostgreSQL database", () => {
   let database: TestDatabase;
   let beside: pg.Client;
   beforeEach(async () => {
@@ -42,7 +42,7 @@ describe.skipIf(!hasPostgres)("a PostgreSQL database is opened", () => {
     return message;
   }
 
-  test("not where nobody listens", async () => {
+  test("an address without a server is refused", async () => {
     const port = await freePort();
     const url = addressed((address) => Object.assign(address, { port: String(port), password: PASSWORD }));
     const name = new URL(url).pathname.slice(1);
@@ -51,7 +51,7 @@ describe.skipIf(!hasPostgres)("a PostgreSQL database is opened", () => {
     );
   });
 
-  test("not with a wrong password, under a name that is not there, or in another encoding", async () => {
+  test("a wrong password, an unknown database and another encoding are refused", async () => {
     const wrong = addressed((url) => Object.assign(url, { password: PASSWORD }));
     expect(await refusal(wrong)).toMatch(
       /^The database at 127\.0\.0\.1:\d+\/test_\w+ cannot be used: password authentication failed for user "postgres"$/,
@@ -65,13 +65,13 @@ describe.skipIf(!hasPostgres)("a PostgreSQL database is opened", () => {
     await beside.query(`DROP DATABASE ${name} WITH (FORCE)`);
   });
 
-  test("not with an address that cannot be read, which is not repeated", async () => {
+  test("an invalid address is refused, and the message does not contain it", async () => {
     expect(await refusal(`postgres://user:${PASSWORD}@[half/db`)).toBe(
       "The database's address cannot be read; allowed: postgres://user:password@host:port/name",
     );
   });
 
-  test("not by a user who may not make its tables; by the same user once they are made", async () => {
+  test("a user without the privilege to create tables can open an existing schema only", async () => {
     const role = randomId("role");
     await beside.query(`CREATE ROLE ${role} LOGIN PASSWORD '${PASSWORD}'`);
     const url = addressed((address) => Object.assign(address, { username: role, password: PASSWORD }));
@@ -87,7 +87,7 @@ describe.skipIf(!hasPostgres)("a PostgreSQL database is opened", () => {
     await beside.query(`DROP ROLE ${role}`);
   });
 
-  test("by many at once, and migrated once", async () => {
+  test("processes that open it at once migrate it once", async () => {
     const stores = await Promise.all(
       Array.from({ length: 6 }, () => openPostgresStore({ url: database.url, role: "service" })),
     );
@@ -97,11 +97,11 @@ describe.skipIf(!hasPostgres)("a PostgreSQL database is opened", () => {
     const made = await beside.query(
       "SELECT count(*)::integer AS months FROM pg_inherits WHERE inhparent = 'request'::regclass",
     );
-    // This month, two to come, and the default partition; one more where a month ended meanwhile.
+    // This month, the next two, and the default partition; one more if a month has ended meanwhile.
     expect([4, 5]).toContain(made.rows[0].months);
   });
 
-  test("not with a newer schema, or with one from another text", async () => {
+  test("a newer schema, or one from another text, is refused", async () => {
     await (await openPostgresStore({ url: database.url, role: "command" })).close();
     await beside.query("INSERT INTO schema_migration VALUES (9999, '9999_later.sql', '', 0)");
     expect(await refusal(database.url)).toBe(
@@ -114,7 +114,7 @@ describe.skipIf(!hasPostgres)("a PostgreSQL database is opened", () => {
     );
   });
 
-  test("and where a migration fails, nothing of it stays, nor of those before it", async () => {
+  test("a migration that fails is rolled back with those before it", async () => {
     const [good, bad] = [
       migration(1, "CREATE TABLE one (id bigint)"),
       migration(2, "CREATE TABLE two (); SELECT 1 / 0"),
@@ -130,7 +130,7 @@ describe.skipIf(!hasPostgres)("a PostgreSQL database is opened", () => {
     await closePools(pools);
   });
 
-  test("and once closed says that it is unavailable", async () => {
+  test("a closed store is unavailable", async () => {
     const store = await openPostgresStore({ url: database.url, role: "service" });
     await store.close();
     await store.close();

@@ -10,10 +10,10 @@ import { closePools, openPools } from "./pools.ts";
 import { openPostgresStore } from "./postgres.ts";
 import { query } from "./transact.ts";
 
-/** What a caller is kept waiting at the most: the wait for a connection, and one statement that is not answered. */
+/** The longest wait of a caller: for a connection, and for one statement that is not answered. */
 const LONGEST_WAIT_MS = 13_000;
 
-describe.skipIf(!hasPostgres)("a store whose server goes away", () => {
+describe.skipIf(!hasPostgres)("a store whose server becomes unreachable", () => {
   let database: TestDatabase;
   let proxy: PostgresProxy;
   let store: Store;
@@ -57,7 +57,7 @@ describe.skipIf(!hasPostgres)("a store whose server goes away", () => {
     expect(await soundBalance(id)).toMatchObject({ granted: 105n, available: 93n, held: 0n, spent: 12n });
   });
 
-  test("makes no account twice where the answer to COMMIT is lost", async () => {
+  test("an organization is created once if the answer to COMMIT is lost", async () => {
     const id = randomId("org");
     Object.assign(proxy, { cuts: "after", commitsToCut: 1 });
     const made = store.accounts.insertOrganization({ id, name: "Once", kind: "standard", createdAtMs: 1 });
@@ -65,14 +65,14 @@ describe.skipIf(!hasPostgres)("a store whose server goes away", () => {
     await expect.poll(() => store.accounts.organization(id)).toMatchObject({ name: "Once" });
   });
 
-  test("loses nothing where its sessions are ended again and again", async () => {
+  test("no booking is lost if the server keeps ending sessions", async () => {
     const id = await organization(1_000n);
     const others =
       "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
     let booked = 0;
     const noteBooked = async () => {
       booked += 1;
-      // A few come through each time, however long a busy machine takes for a session.
+      // A few succeed each time, however long a busy machine takes for a session.
       if (booked % 8 === 0) await beside.query(others);
     };
     const rounds = Array.from({ length: 100 }, async () => {
@@ -86,7 +86,7 @@ describe.skipIf(!hasPostgres)("a store whose server goes away", () => {
     expect(await soundBalance(id)).toMatchObject({ held: 0n, spent: 300n, available: 700n });
   });
 
-  test("says so at once while nobody is there, and works again when it is back", async () => {
+  test("the store is unavailable at once without a server, and works again with it", async () => {
     const id = await organization(100n);
     await proxy.leave();
     const startedAtMs = performance.now();
@@ -110,7 +110,7 @@ describe.skipIf(!hasPostgres)("a store whose server goes away", () => {
     expect(await soundBalance(id)).toMatchObject({ available: 60n, held: 40n, spent: 0n });
   });
 
-  test("comes through a pause that is shorter than its attempts", async () => {
+  test("the store survives a pause that is shorter than its retries", async () => {
     const id = await organization(100n);
     await proxy.leave();
     const booked = one(store.books, holdOf(id, 40n), "holds");
@@ -118,7 +118,7 @@ describe.skipIf(!hasPostgres)("a store whose server goes away", () => {
     expect(await booked).toMatchObject({ outcome: "held" });
   });
 
-  test("is unavailable to an organization whose balance another session locks, and to no other", async () => {
+  test("a balance that another session locks makes the store unavailable to its organization only", async () => {
     const [locked, free] = [await organization(10n), await organization(10n)];
     await beside.query("BEGIN");
     await beside.query("SELECT * FROM balance WHERE organization_id = $1 FOR UPDATE", [locked]);
@@ -132,7 +132,7 @@ describe.skipIf(!hasPostgres)("a store whose server goes away", () => {
   });
 });
 
-test("a server that ends a session in the same breath in which it begins it does no harm", async () => {
+test("a session that the server ends as it begins does no harm", async () => {
   const message = (type: string, body: string) => {
     const head = Buffer.alloc(5);
     head.write(type);
@@ -159,7 +159,7 @@ test("a server that ends a session in the same breath in which it begins it does
   await new Promise((resolve) => server.close(resolve));
 });
 
-/** As the ledger does: the same transition again, until it is booked. */
+/** Repeats a transition until it is booked, as the ledger does. */
 async function untilBooked(book: () => Promise<unknown>): Promise<void> {
   for (;;) {
     try {

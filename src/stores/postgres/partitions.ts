@@ -4,7 +4,7 @@ import { query, transact } from "./transact.ts";
 
 const MONTHS_AHEAD = 2;
 const EVERY_MS = 3_600_000;
-/** Reads of the requests wait behind a partition that waits to be attached. */
+/** Reads of requests queue behind a partition that waits to be attached. */
 const LOCK_TIMEOUT_MS = 500;
 
 /**
@@ -20,7 +20,7 @@ export async function keepPartitions(pool: pg.Pool): Promise<() => void> {
   return () => clearInterval(timer);
 }
 
-/** Creates the partitions that are missing. Rejects when the store cannot be reached. */
+/** Creates the missing partitions. Rejects if the store cannot be reached. */
 export async function makePartitions(pool: pg.Pool): Promise<void> {
   const { rows } = await query<{ now: bigint }>(pool, {
     text: "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now",
@@ -32,12 +32,12 @@ export async function makePartitions(pool: pg.Pool): Promise<void> {
     const name = `request_${new Date(month(0)).toISOString().slice(0, 7).replace("-", "")}`;
     const text = "SELECT to_regclass($1) IS NOT NULL AS made";
     const found = await query<{ made: boolean }>(pool, { text, values: [name], isRepeatable: true });
-    // A month that cannot be created must not keep the later ones from being created in time.
+    // A failure for one month must not prevent the partitions of later months.
     if (found.rows[0]?.made === false) await makePartition(pool, name, month(0), month(1)).catch(() => {});
   }
 }
 
-/** Attached and not created in its place: charges continue meanwhile, which CREATE TABLE … PARTITION OF would lock out. */
+/** Creates a table and attaches it: unlike CREATE TABLE … PARTITION OF, this does not block charges. */
 function makePartition(pool: pg.Pool, name: string, fromMs: number, toMs: number): Promise<void> {
   return transact(pool, { kind: "booking", isRepeatable: false }, async (client) => {
     await client.query(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);

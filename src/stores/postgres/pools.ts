@@ -2,11 +2,11 @@ import pg from "pg";
 import { OperatorError } from "../../errors.ts";
 
 export interface Pools {
-  /** Holds guard against what runs beside them and need not survive the server's crash. */
+  /** For holds, which need not survive a crash of the server. */
   holds: pg.Pool;
-  /** Everything else, on disk before it is answered. */
+  /** For everything else, which is on disk before the server answers. */
   durable: pg.Pool;
-  /** Reports: they never take the connections of settlements. */
+  /** For reports, so that they never use the connections of settlements. */
   reports: pg.Pool;
   /** host:port/database */
   place: string;
@@ -14,11 +14,11 @@ export interface Pools {
 
 const CONNECT_TIMEOUT_MS = 5_000;
 const STATEMENT_TIMEOUT_MS = 5_000;
-/** Short, because a batch waits for the locks of all its organizations: then one that is locked is set apart. */
+/** Short, because a batch waits for the locks of all its organizations. Afterwards the locked one is booked separately. */
 const LOCK_TIMEOUT_MS = 250;
-/** A little more than the server's own limit: only a server that no longer speaks reaches it. */
+/** A little more than the server's own limit: only a server that no longer answers reaches it. */
 const QUERY_TIMEOUT_MS = 7_000;
-/** A process that was frozen or cut off in the middle of a transaction must not keep its locks. */
+/** A process that is frozen or disconnected in a transaction must not keep its locks. */
 const IDLE_IN_TRANSACTION_TIMEOUT_MS = 1_000;
 const IDLE_IN_REPORT_TIMEOUT_MS = 10_000;
 const HOLD_CONNECTIONS = 4;
@@ -28,7 +28,7 @@ const REPORT_CONNECTIONS = 4;
 const INT8 = 20;
 const NUMERIC = 1700;
 
-/** Integers of 64 bits, and sums of them, are read exactly. */
+/** Reads 64-bit integers and sums of them exactly. */
 const types = {
   getTypeParser(oid: number, format?: "text" | "binary") {
     if (oid === INT8 || oid === NUMERIC) return (text: string) => BigInt(text);
@@ -43,7 +43,7 @@ export interface PoolTimeouts {
   lockMs?: number;
 }
 
-/** Opens the pools; connects only when something is asked. Throws OperatorError for an address that is none. */
+/** Opens the pools, which connect on first use. Throws OperatorError for an invalid address. */
 export function openPools(
   url: string,
   { connectMs = CONNECT_TIMEOUT_MS, lockMs = LOCK_TIMEOUT_MS }: PoolTimeouts = {},
@@ -62,22 +62,22 @@ export function openPools(
       query_timeout: QUERY_TIMEOUT_MS,
       pipeline: true,
     });
-    // A connection that breaks while it is idle: the pool has dropped it, and the next query opens another.
+    // The pool drops a connection that breaks while it is idle; the next query opens another.
     pool.on("error", () => {});
-    // From the first moment on: a connection can break before the pool has handed it over, when nobody else listens.
+    // A connection can break before the pool has handed it over, when nothing else listens for its errors.
     pool.on("connect", (client) => client.on("error", (error) => losses.set(client, error)));
     return pool;
   };
   return {
     place: placeOf(url),
-    // Every statement of a batch is by key. PostgreSQL knows too little of a young table, and would read all of it.
+    // Every statement of a batch finds rows by key. Without statistics of a new table, PostgreSQL would read all of it.
     holds: open(HOLD_CONNECTIONS, "synchronous_commit=off -c enable_hashjoin=off -c enable_mergejoin=off"),
     durable: open(DURABLE_CONNECTIONS, "synchronous_commit=on"),
     reports: open(REPORT_CONNECTIONS, "default_transaction_read_only=on", IDLE_IN_REPORT_TIMEOUT_MS),
   };
 }
 
-/** The driver lets an address overrule what stands beside it, so the setting goes after the address's own ones. */
+/** The client lets options in an address override others, so the setting follows the address's own options. */
 function withSetting(url: string, setting: string): string {
   const address = new URL(url);
   const options = address.searchParams.get("options");
@@ -87,24 +87,24 @@ function withSetting(url: string, setting: string): string {
 
 const losses = new WeakMap<pg.ClientBase, Error>();
 
-/** What a connection of a pool told when it broke; undefined while it is whole. */
+/** Returns the error of a broken connection; undefined if it works. */
 export function lossOf(client: pg.ClientBase): Error | undefined {
   return losses.get(client);
 }
 
-/** As the driver reads it, whose own defaults fill in what the address leaves out. */
+/** Returns host, port and database as the client reads them, with its defaults for missing parts. */
 function placeOf(url: string): string {
   try {
     new URL(url);
     const { host, port, database } = new pg.Client({ connectionString: url });
     return `${host}:${port}/${database ?? ""}`;
   } catch {
-    // The error may hold the address, and so the password.
+    // The error may contain the address, and with it the password.
     throw new OperatorError("The database's address cannot be read; allowed: postgres://user:password@host:port/name");
   }
 }
 
-/** Resolves when every connection has ended; those at work end their work first. */
+/** Resolves when every connection is closed; running work is finished first. */
 export async function closePools({ holds, durable, reports }: Pools): Promise<void> {
   await Promise.all([holds.end(), durable.end(), reports.end()]);
 }

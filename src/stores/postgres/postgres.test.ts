@@ -5,7 +5,7 @@ import { createTestDatabase, hasPostgres } from "../../../test/support/postgres.
 import type { Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 
-/** Long, because 1,000 transitions at once share a few connections and one balance, however slow the machine is. */
+/** Long, because 1,000 concurrent transitions share a few connections and one balance. */
 const TIMEOUTS = { connectMs: 120_000, lockMs: 30_000 };
 
 describe.skipIf(!hasPostgres)("on a real server", () => {

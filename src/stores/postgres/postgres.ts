@@ -17,9 +17,9 @@ import { query, transact } from "./transact.ts";
 export interface PostgresOptions {
   /** postgres://… */
   url: string;
-  /** A service keeps the partitions of the months to come. A command, which has no queues, waits longer for locks. */
+  /** A service creates the partitions of future months. A command, which has no queues, waits longer for locks. */
   role: "service" | "command";
-  /** Whether the tables are created where there are none, and an older schema brought up to date. Absent: yes. */
+  /** Creates missing tables and migrates an older schema. Absent: yes. */
   creates?: boolean;
   timeouts?: PoolTimeouts;
 }

@@ -32,7 +32,7 @@ describe.skipIf(!hasPostgres)("two services on one organization", () => {
     return stores[1].books.balance(id);
   }
 
-  test(`settle and expire the same ${PAIRS} holds at once, and each is charged once`, async () => {
+  test(`the same ${PAIRS} holds, settled and expired at once, are each charged once`, async () => {
     const id = await organization(BigInt(PAIRS) * 20n);
     const holds = Array.from({ length: PAIRS }, () => holdOf(id, 20n, -1_000));
     await stores[0].books.apply("holds", holds);
@@ -52,13 +52,13 @@ describe.skipIf(!hasPostgres)("two services on one organization", () => {
     const both: [Books, Books] = [stores[0].books, stores[1].books];
     const reversed: [Books, Books] = [stores[1].books, stores[0].books];
     await Promise.all(Array.from({ length: AT_ONCE }, (_, i) => race(i % 2 === 0 ? both : reversed)));
-    // Both orders were met, or the race was none.
+    // Both orders occurred, otherwise there was no race.
     expect(seen).toEqual(new Set(["kept", "expired"]));
     const spent = BigInt(PAIRS) * 7n;
     expect(await soundBalance(id)).toMatchObject({ held: 0n, spent, available: BigInt(PAIRS) * 20n - spent });
   });
 
-  test("hold, settle, release and grant at once in batches, and never overspend", async () => {
+  test("concurrent batches of holds, settlements, releases and grants never overspend", async () => {
     const id = await organization(500n);
     const rounds = Array.from({ length: 60 }, async (_, i) => {
       const { books } = stores[i % 2 === 0 ? 0 : 1];

@@ -6,7 +6,7 @@ import { StoreUnavailableError } from "../../errors.ts";
 import type { Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 
-describe.skipIf(!hasPostgres)("a server that is started again", () => {
+describe.skipIf(!hasPostgres)("a server that restarts", () => {
   let server: PostgresServer;
   let store: Store;
   beforeAll(async () => {
@@ -25,7 +25,7 @@ describe.skipIf(!hasPostgres)("a server that is started again", () => {
     return id;
   }
 
-  test("is away while it is stopped, and has everything when it is back", async () => {
+  test("the store is unavailable while it is stopped, and has everything afterwards", async () => {
     const id = await organization(100n);
     const hold = holdOf(id, 30n);
     await one(store.books, hold, "holds");
@@ -45,7 +45,7 @@ describe.skipIf(!hasPostgres)("a server that is started again", () => {
     expect((await store.books.verify(id)).violations).toEqual([]);
   });
 
-  test("has after a crash all that was durable, and charges holds that it has forgotten", async () => {
+  test("durable writes survive a crash, and lost holds are still charged", async () => {
     const id = await organization(1_000n);
     const charged = Array.from({ length: 20 }, () => holdOf(id, 5n));
     for (const hold of charged) {
@@ -57,7 +57,7 @@ describe.skipIf(!hasPostgres)("a server that is started again", () => {
     await server.crash();
     await server.start();
     const after = await store.books.balance(id);
-    // The two holds were perhaps not written yet, and may be gone.
+    // The two holds may be lost, because they need not have been written.
     expect([0n, 14n]).toContain(after?.held);
     expect(after).toMatchObject({ granted: 1_000n, spent: 60n });
     expect((await store.books.verify(id)).violations).toEqual([]);

@@ -46,7 +46,7 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
     return Date.UTC(today.getUTCFullYear(), today.getUTCMonth() + ahead, 15);
   };
 
-  test("have partitions of this month and two more, and requests lie in that of their id", async () => {
+  test("requests are in the partition of their month, and there is one for this month and two more", async () => {
     const before = Date.now();
     const id = await organization(10n);
     await one(store.books, settleOf({ facts: factsOf(id) }, 3), "durable");
@@ -58,7 +58,7 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
     for (const ahead of [1, 2]) expect(names).toContain(nameOf(monthsAhead(ahead)));
   });
 
-  test("keep requests without a month of their own in the default partition, and later months are still made", async () => {
+  test("requests of a month without a partition go to the default partition, and later months still get theirs", async () => {
     await onOneDay();
     const own = await createTestDatabase();
     const command = await openPostgresStore({ url: own.url, role: "command" });
@@ -74,7 +74,7 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
       `SELECT (SELECT count(*)::integer FROM request_default) AS requests,
          (SELECT count(*)::integer FROM pg_inherits WHERE inhparent = 'request'::regclass) AS partitions`,
     );
-    // The default one and those of the two months to come.
+    // The default partition and those of the next two months.
     expect(rows).toEqual([{ requests: 2, partitions: 3 }]);
     expect(await command.books.verify(id)).toMatchObject({ events: 2, violations: [] });
     expect(await command.books.statement(id, { after: null, limit: 10 })).toHaveLength(3);
@@ -83,7 +83,7 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
     await own.drop();
   });
 
-  test("find a request by its id in the partition of its month alone", async () => {
+  test("a request is searched in the partition of its month only", async () => {
     const { rows } = await beside.query(
       `EXPLAIN SELECT * FROM request WHERE organization_id = ANY ('{org}') AND id = ANY ('{${v7()}}')`,
     );
@@ -93,14 +93,14 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
     expect(plan).not.toContain("request_default");
   });
 
-  test("take a partition while charges go on", async () => {
+  test("a partition can be added while requests are charged", async () => {
     const id = await organization(1_000n);
     await one(store.books, settleOf({ facts: factsOf(id) }, 1), "durable");
     const [today] = await partitionsOf(id);
     const missing = nameOf(monthsAhead(2));
     const pools = openPools(database.url);
     await beside.query(`DROP TABLE ${missing}`);
-    // A charge that is not committed yet keeps its locks.
+    // An uncommitted charge keeps its locks.
     await beside.query("BEGIN");
     await beside.query(`UPDATE ${today} SET request_id = 'moved' WHERE organization_id = $1`, [id]);
     await beside.query(`INSERT INTO request SELECT * FROM ${today} WHERE false`);
@@ -111,7 +111,7 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
     await closePools(pools);
   });
 
-  test("hold amounts up to the largest signed 64-bit integer", async () => {
+  test("amounts up to the largest signed 64-bit integer are stored", async () => {
     const id = await organization(LARGEST - 1n);
     await one(store.books, grantOf(id, 1n), "durable");
     const hold = holdOf(id, LARGEST);
@@ -124,7 +124,7 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
     expect((await store.books.verify(id)).violations).toEqual([]);
   });
 
-  test("hold every text that a request may bring in its metadata", async () => {
+  test("every text that metadata may contain is stored", async () => {
     const id = await organization(10n);
     const metadata = { "a\u0000b": "\u0000", half: "\ud800", emoji: "🦊", quote: `'"\\`, lines: "\r\n\u2028" };
     const hold = { ...holdOf(id, 5n), facts: factsOf(id, { metadata }) };
@@ -134,7 +134,7 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
     expect(entry).toMatchObject({ kind: "charge", event: { metadata } });
   });
 
-  test("update balances and grants in their place: hardly any update writes an index", async () => {
+  test("updates of balances and grants hardly ever write an index", async () => {
     const id = await organization(10_000n);
     const own = await openPostgresStore({ url: database.url, role: "command" });
     const before = await updatesOf(beside);
@@ -152,7 +152,7 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
     expect((inPlace - before.inPlace) / (all - before.all)).toBeGreaterThan(0.8);
   });
 
-  test("tell overdue holds however old their ids are", async () => {
+  test("overdue holds are found however old their ids are", async () => {
     const own = await createTestDatabase();
     const ended = await openPostgresStore({ url: own.url, role: "command" });
     const id = randomId("org");
@@ -173,7 +173,7 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
     expect(await idsOf()).toEqual([old.facts.holdId, young.facts.holdId]);
     for (const hold of [old, young]) await one(ended.books, settleOf(hold, 1), "durable");
     expect(await idsOf()).toEqual([]);
-    // Made by a node whose clock is behind, after a sweep that found nothing open.
+    // From a node whose clock is behind, after a sweep that found nothing.
     const late = await at(agoMs(4), -1_000);
     expect(await idsOf()).toEqual([late.facts.holdId]);
     await ended.close();

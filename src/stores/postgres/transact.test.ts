@@ -42,8 +42,8 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
   const add = (client: { query(text: string, values: unknown[]): Promise<unknown> }, name: string) =>
     client.query("UPDATE counter SET value = value + 1 WHERE name = $1", [name]);
 
-  test("is run again after a deadlock, and both come through", async () => {
-    // PostgreSQL looks for deadlocks when a lock was waited for longer than a second.
+  test("both transactions of a deadlock succeed, one by a retry", async () => {
+    // PostgreSQL checks for deadlocks after a second of waiting for a lock.
     const patient = openPools(proxy.url, { lockMs: 60_000 });
     const names = [await counter(), await counter()];
     let attempts = 0;
@@ -68,7 +68,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     await closePools(patient);
   });
 
-  test("is run again after a serialization failure", async () => {
+  test("a serialization failure is retried", async () => {
     const name = await counter();
     let attempts = 0;
     await transact(pools.durable, BOOKING, async (client) => {
@@ -82,7 +82,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     expect(await readCounter(name)).toBe(2);
   });
 
-  test("is run again on another connection where the server ended its own", async () => {
+  test("a transaction whose session the server ended is retried on another connection", async () => {
     const name = await counter();
     const backends: number[] = [];
     await transact(pools.durable, BOOKING, async (client) => {
@@ -97,7 +97,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     expect(await readCounter(name)).toBe(2);
   });
 
-  test("is not run for ever where every attempt fails", async () => {
+  test("the number of retries is limited", async () => {
     let attempts = 0;
     const failing = transact(pools.durable, BOOKING, async (client) => {
       attempts += 1;
@@ -128,7 +128,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     await expect.poll(() => readCounter(name)).toBe(value);
   });
 
-  test("that throws is undone, is not run again, and leaves its connection to others", async () => {
+  test("a transaction that throws is rolled back, is not retried, and returns its connection", async () => {
     const name = await counter();
     const defect = Object.assign(new TypeError("no such thing"), { code: "ERR_INVALID_ARG_TYPE" });
     let attempts = 0;
@@ -147,7 +147,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     expect(await readCounter(name)).toBe(1);
   });
 
-  test("that breaks a constraint is a defect, and no unavailable store", async () => {
+  test("a violated constraint is a defect, not an unavailable store", async () => {
     const name = await counter();
     const twice = transact(pools.durable, BOOKING, (client) =>
       client.query("INSERT INTO counter VALUES ($1, 0)", [name]),
@@ -156,7 +156,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     await expect(twice).rejects.not.toBeInstanceOf(StoreUnavailableError);
   });
 
-  test("waits no longer than its limits for a lock, and for a statement", async () => {
+  test("a transaction waits for a lock and for a statement up to their limits", async () => {
     const name = await counter();
     await beside.query("BEGIN");
     await add(beside, name);
@@ -172,7 +172,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     await transact(pools.durable, BOOKING, (client) => add(client, name));
   });
 
-  test("gives up a server that says nothing more, and drops its connection", async () => {
+  test("a connection whose server stops answering is dropped", async () => {
     const impatient = new URL(proxy.url);
     impatient.searchParams.set("query_timeout", "300");
     const own = openPools(impatient.href);
@@ -187,7 +187,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     await closePools(own);
   });
 
-  test("fails whole where one of the statements that were sent together fails", async () => {
+  test("a failed statement fails all statements that were sent with it", async () => {
     const name = await counter();
     const settled: PromiseSettledResult<unknown>[] = [];
     const failing = transact(pools.durable, BOOKING, async (transaction) => {
@@ -195,13 +195,13 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
       settled.push(...(await Promise.allSettled(sent)));
     });
     await expect(failing).rejects.toMatchObject({ code: "22012" });
-    // The one behind it is told the cause too, not that the transaction is aborted.
-    const told = { status: "rejected", reason: { code: "22012" } };
-    expect(settled.slice(1)).toMatchObject([told, told]);
+    // The statement behind it rejects with the cause, too, not with an aborted transaction.
+    const rejected = { status: "rejected", reason: { code: "22012" } };
+    expect(settled.slice(1)).toMatchObject([rejected, rejected]);
     expect(await readCounter(name)).toBe(0);
   });
 
-  test("takes no statement any more once its BEGIN has failed", async () => {
+  test("no statement runs after BEGIN has failed", async () => {
     const name = await counter();
     const client = await pools.durable.connect();
     const transaction = new Transaction(client, "BEGIN ISOLATION LEVEL NONE");
@@ -214,7 +214,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     expect(await readCounter(name)).toBe(0);
   });
 
-  test("is of the isolation that the books need, and as durable as was asked for, whatever the database's defaults are", async () => {
+  test("isolation and durability do not depend on the database's defaults", async () => {
     const own = await createTestDatabase();
     const address = new URL(own.url);
     address.searchParams.set(

@@ -3,11 +3,11 @@ import { connectFailure, PostgresFailure, sqlStateOf, statementFailure } from ".
 import { lossOf } from "./pools.ts";
 
 const ATTEMPTS = 5;
-/** No attempt begins later: whoever asks is better told than kept waiting. */
+/** No attempt begins later: the caller should receive the error instead of waiting longer. */
 const ATTEMPTS_BEGIN_WITHIN_MS = 5_000;
 const BACKOFF_MS = 20;
 
-/** The isolation is always named: the database's own default could be one whose snapshot is older than the locks. */
+/** The isolation level is explicit: with another default, the snapshot could be older than the locks. */
 const BEGIN = {
   booking: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
   snapshot: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
@@ -15,19 +15,19 @@ const BEGIN = {
 
 export interface TransactOptions {
   kind: keyof typeof BEGIN;
-  /** Whether the work comes to the same when it is done again after a COMMIT whose answer was lost. */
+  /** True if the work has the same result when it is repeated after a COMMIT whose answer was lost. */
   isRepeatable: boolean;
   /**
-   * Whether the work changes nothing before the answer to its first statement, so that it need not wait for the one to
-   * BEGIN. A change that was sent along with a BEGIN that fails would be booked on its own.
+   * True if the work changes nothing before the answer to its first statement, so that it need not wait for the answer to
+   * BEGIN. A change that is sent along with a BEGIN that fails would be committed on its own.
    */
   beginsWithReads?: boolean;
 }
 
 /**
- * The statements of a transaction, in a pipeline: each is sent at once, not after the answer to the one before, and the
- * server runs them in turn, each with a snapshot of its own. After a failure, that of BEGIN too, none is sent any more, and
- * none of those under way is told to have succeeded: all reject with that failure.
+ * The pipelined statements of a transaction: each is sent without waiting for the answer to the one before, and the server
+ * runs them in order, each with a snapshot of its own. After a failure, also of BEGIN, no statement is sent, and all that
+ * are in flight reject with that failure.
  */
 export class Transaction {
   /** Settles with the answer to BEGIN. */
@@ -38,7 +38,7 @@ export class Transaction {
   constructor(client: pg.PoolClient, begin: string) {
     this.#client = client;
     this.begun = this.query(begin).then(() => {});
-    // Every statement after it tells of its failure too.
+    // Every later statement rejects with its failure, too.
     this.begun.catch(() => {});
   }
 
@@ -49,7 +49,7 @@ export class Transaction {
     return this.#send(() => this.#client.query<Row>(statement, values));
   }
 
-  /** Reads rows as arrays, in the order of the columns: objects take twice as long to make. */
+  /** Reads rows as arrays, in the order of the columns: objects take twice as long to create. */
   async cells(text: string, values: unknown[]): Promise<unknown[][]> {
     const { rows } = await this.#send(() => this.#client.query<unknown[]>({ text, values, rowMode: "array" }));
     return rows;
@@ -76,9 +76,8 @@ export class Transaction {
 }
 
 /**
- * Runs `work` in a transaction, again where it failed by 40001, 40P01 or a lost connection. Rejects with
- * StoreUnavailableError when the server is away or too slow; what `work` itself throws undoes the transaction and is
- * thrown on.
+ * Runs `work` in a transaction, and retries after 40001, 40P01 or a lost connection. Rejects with StoreUnavailableError if
+ * the server is unreachable or too slow. An error of `work` itself rolls back the transaction and is rethrown.
  */
 export function transact<T>(
   pool: pg.Pool,
@@ -99,7 +98,7 @@ export function transact<T>(
   });
 }
 
-/** Runs one statement, a transaction of its own. */
+/** Runs one statement in a transaction of its own. */
 export function query<Row extends pg.QueryResultRow>(
   pool: pg.Pool,
   statement: { text: string; values?: unknown[]; isRepeatable: boolean },
@@ -115,7 +114,7 @@ export function query<Row extends pg.QueryResultRow>(
 interface Attempt<T> {
   attempt: Promise<T>;
   isRepeatable: boolean;
-  /** Tells whether a failure at this moment leaves open what became of the change. */
+  /** Tells if the outcome of the change is unknown after a failure at this moment. */
   mayBeBooked(): boolean;
 }
 
@@ -139,7 +138,7 @@ async function retrying<T>(begin: () => Attempt<T>): Promise<T> {
   }
 }
 
-/** Lends a connection to `work`. One that broke, or still waits for an answer, does not go back to the pool. */
+/** Runs `work` with a connection. One that broke, or still waits for an answer, is not returned to the pool. */
 async function onClient<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
   const client = await pool.connect().catch((error: unknown) => {
     throw connectFailure(error);
@@ -159,7 +158,7 @@ async function onClient<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promi
   }
 }
 
-/** Outside a transaction it is a warning of the server, and no harm. */
+/** Outside a transaction, ROLLBACK only causes a warning of the server. */
 async function rollBack(client: pg.PoolClient): Promise<boolean> {
   return client.query("ROLLBACK").then(
     () => true,

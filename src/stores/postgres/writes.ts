@@ -5,32 +5,32 @@ const ESCAPED = /["\\]/;
 const ESCAPED_ALL = /["\\]/g;
 
 /**
- * The statement that writes rows, made from the rows. It is planned each time: a plan that was kept from when a table was
- * small would read all of it.
+ * A statement that writes rows; its text depends on them. It is planned each time: a plan from when a table was small would
+ * read all of it.
  */
 export interface Write<Row> {
   table: string;
   part: TablePart<Row>;
-  /** Types of the columns. */
+  /** Types by column. */
   kinds: Readonly<Record<string, string>>;
   text(given: Given): string;
 }
 
-/** The rows of a write as parameters: a value that all of them share once, everything else as one array a column. */
+/** The rows of a write as parameters: one value for a column that all rows share, otherwise one array per column. */
 export interface Given {
   values: unknown[];
   /** The expression for each column. */
   terms: Record<string, string>;
-  /** Produces a row for each that is to be written. */
+  /** Produces one row per row to write. */
   from: string;
 }
 
-/** Most columns of the requests of a batch are the same: they are neither written out nor parsed again for each. */
+/** Makes the parameters of rows. Most columns of the requests of a batch have the same value, which is sent once. */
 export function give<Row>(part: TablePart<Row>, kinds: Write<Row>["kinds"], rows: readonly Row[]): Given {
   const names = part.columns;
   const cells = rows.map((row) => part.toCells(row));
   const isShared = (index: number) => cells.every((row) => row[index] === cells[0]?.[index]);
-  // There is always one array, which the number of rows comes from.
+  // At least one column is an array, because the number of rows comes from it.
   const arrays = new Set(names.filter((_, index) => !isShared(index)));
   if (arrays.size === 0 && names[0] !== undefined) arrays.add(names[0]);
   const place = (name: string) => `$${names.indexOf(name) + 1}::${kinds[name]}`;
@@ -45,8 +45,8 @@ export function give<Row>(part: TablePart<Row>, kinds: Write<Row>["kinds"], rows
 }
 
 /**
- * Writes an array as PostgreSQL reads it (section 8.15.2 of its manual). The driver would search each text twice for what
- * it has to escape.
+ * Returns an array in PostgreSQL's input syntax (section 8.15.2 of its manual). The client would search each text twice for
+ * characters to escape.
  */
 export function arrayText(cells: readonly Cell[]): string {
   let text = "{";
@@ -66,7 +66,7 @@ export function insert<Row extends object>({ name, kinds }: BookTable<Row>, part
   return { table: name, part, kinds, text };
 }
 
-/** Inserts rows, or replaces those with the same key. */
+/** Inserts rows or replaces existing rows with the same key. */
 export function put<Row extends object>(table: BookTable<Row>, part: TablePart<Row>): Write<Row> {
   const inserted = insert(table, part);
   const changed = part.columns.filter((column) => !table.key.includes(column));

@@ -20,18 +20,18 @@ export interface TokenRow {
   scopes: Scope[];
   /** Null: every model. */
   models: string[] | null;
-  /** What differs from the service's limits. */
+  /** Limits that differ from those of the service. */
   limits: Partial<LimitSettings> | null;
   createdAtMs: number;
   expiresAtMs: number | null;
   revokedAtMs: number | null;
   /** Time of the first use, later updated about once a minute. */
   lastUsedAtMs: number | null;
-  /** The token that a rotation made of this one. */
+  /** The token that replaced this one in a rotation. */
   successorId: string | null;
 }
 
-/** Of a token with a credit cap, and of all that share it by rotations. */
+/** The credit cap of a token, and what the token and all that share the cap by rotations hold and have spent. */
 export type TokenBudget = Pick<TokenBalanceRow, "cap" | "held" | "spent">;
 export type TokenWithBudget = TokenRow & { budget: TokenBudget | null };
 
@@ -206,7 +206,7 @@ function tokenWithOrganization(row: TokenJoined): TokenWithOrganization {
   };
 }
 
-/** Tokens, with what is left to them of their caps. */
+/** Selects tokens with their caps. */
 export function tokensWithBudget(kysely: Database["kysely"]) {
   return kysely
     .selectFrom("token")
@@ -222,7 +222,7 @@ export function tokensWithBudget(kysely: Database["kysely"]) {
     .select(["shared.cap", "shared.held", "shared.spent"]);
 }
 
-/** The successor points to where its predecessor's cap is; nothing is inserted where that has none. */
+/** Lets the successor share its predecessor's cap; inserts nothing if there is none. */
 function shareCap(kysely: Database["kysely"], oldId: string, { organizationId, id }: TokenRow) {
   const nothing = sql<bigint>`0`;
   return kysely

@@ -5,12 +5,12 @@ import { AUDIT_ENTRY, toOptionalNumber } from "../schema.ts";
 import type { AdminSessionTable, AdminTokenTable } from "../tables.ts";
 import { adminKeyRows } from "./idempotency-keys.ts";
 
-/** Lets its holder do everything. */
+/** A token with all permissions. */
 export interface AdminTokenRow {
   id: string;
   /** SHA-256 of the whole token. */
   hash: Uint8Array;
-  /** First characters, to recognize it by. */
+  /** First characters, for display. */
   prefix: string;
   createdAtMs: number;
   revokedAtMs: number | null;
@@ -18,12 +18,12 @@ export interface AdminTokenRow {
 
 /** A session of the console: of an operator, or of a member by a token of an organization. */
 export interface SessionRow {
-  /** SHA-256 of what the cookie holds. */
+  /** SHA-256 of the cookie's value. */
   hash: Uint8Array;
   adminTokenId: string | null;
   tokenId: string | null;
   createdAtMs: number;
-  /** When it was last used, to the minute. */
+  /** Time of the last use, to the minute. */
   seenAtMs: number;
   expiresAtMs: number;
 }
@@ -33,9 +33,9 @@ export interface ShortTokenRow {
   hash: Uint8Array;
   tokenId: string;
   expiresAtMs: number;
-  /** The session that it was made in: it ends with it. Null: made without one. */
+  /** The session that created it, with which it ends. Null: created without a session. */
   sessionHash: Uint8Array | null;
-  /** The admin token on whose authority it was made: it ends with it. */
+  /** The admin token that authorized it, with which it ends. */
   adminTokenId: string | null;
 }
 
@@ -47,10 +47,10 @@ export interface AuditPage {
   limit: number;
 }
 
-/** One id for whichever process comes first: the key refuses the second. */
+/** A fixed id, so that the key refuses a second process that creates a first token. */
 const FIRST_ADMIN_TOKEN_ID = "adm_first";
 
-/** As in the migration that makes its index. */
+/** The same value as in the index of the migration. */
 const FAILED_SIGN_IN = "session.sign_in_failed";
 
 export type AdminRows = ReturnType<typeof adminRows>;
@@ -175,12 +175,12 @@ function auditEntries({ kysely, write }: Database) {
   };
 }
 
-/** The insert of an audit record, where there is one. */
+/** Returns the insert of an audit record, if there is one. */
 export function recordOf(kysely: Database["kysely"], audit: AuditRow | undefined): CompiledQuery[] {
   return audit === undefined ? [] : [insertAuditQuery(kysely, audit)];
 }
 
-/** A record of a change, to be written in the change's own transaction. */
+/** Returns the insert of an audit record, which belongs into the transaction of its change. */
 export function insertAuditQuery(kysely: Database["kysely"], entry: AuditRow) {
   return kysely.insertInto("audit_entry").values(AUDIT_ENTRY.toRecord(entry)).compile();
 }

@@ -12,7 +12,7 @@ export type OutcomesOf<T extends Transition[]> = { [I in keyof T]: Outcomes[T[I]
 
 export interface HoldSearch {
   lifeMs: number;
-  /** All holds of these are found; holds of others only when they are past their expiry or too far ahead. */
+  /** All holds of these owners are found; those of others only if their expiry has passed or is too far ahead. */
   owners: Owners;
   afterHoldId: string | null;
   limit: number;
@@ -20,7 +20,7 @@ export interface HoldSearch {
 
 export type Owners = { only: readonly string[] } | { allBut: string };
 
-/** An open hold as it was seen, without a lock. */
+/** An open hold as it was read without a lock. */
 export interface SeenHold {
   organizationId: string;
   holdId: string;
@@ -127,7 +127,7 @@ async function removeOldKeys({ kysely, now: nowOf }: Database, limit: number): P
   const remove = async (table: "idempotency_key" | "admin_idempotency_key", owner: "organization_id" | "scope") => {
     const [from, columns] = [sql.table(table), sql`${sql.ref(owner)}, key`];
     const old = sql`select ${columns} from ${from} where expires_at <= ${now} limit ${sql.lit(limit)}`;
-    // Tested again: another process may have claimed the key again since the look.
+    // Checked again: another process may have claimed the key since the read.
     const removal = sql`delete from ${from} where (${columns}) in (${old}) and expires_at <= ${now}`;
     return Number((await removal.execute(kysely)).numAffectedRows ?? 0n);
   };

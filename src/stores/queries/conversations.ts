@@ -2,16 +2,16 @@ import { type RawBuilder, type Selectable, sql } from "kysely";
 import { type Database, read } from "../database.ts";
 import type { ConversationTable } from "../tables.ts";
 
-/** What was asked and answered in one request, of an organization that has it kept. The books do not rest on it. */
+/** Prompt and answer of a request of an organization that keeps them. The books do not depend on it. */
 export interface ConversationRow {
   organizationId: string;
   holdId: string;
   endedAtMs: number;
-  /** Whether something was too long to be kept. */
+  /** True if a part was too long to be stored. */
   isTruncated: boolean;
   /** JSON of the request. */
   request: string;
-  /** JSON of the answer as far as it was delivered; null where nothing was. */
+  /** JSON of the delivered part of the answer; null if nothing was delivered. */
   answer: string | null;
 }
 
@@ -72,7 +72,7 @@ export function conversationRows(database: Database) {
   };
 }
 
-/** The row of the organization is locked against changes: whoever ends its keeping waits for this, or comes first. */
+/** Locks the row of the organization against changes, so that ending the storage waits for this insert or precedes it. */
 function insertQuery(database: Database, row: ConversationRow) {
   const text = (value: string | null) => sql`cast(${value} as text)`;
   const integer = (value: number) => sql`cast(${value} as bigint)`;

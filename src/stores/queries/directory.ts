@@ -33,10 +33,10 @@ export interface OrganizationSearch extends NewestFirst {
 export interface TokenSearch extends NewestFirst {
   id: string | null;
   organizationId: string | null;
-  /** Part of the name, a whole id, or the beginning of the secret. */
+  /** Part of the name, a whole id, or the prefix of the secret. */
   search: string | null;
   status: "active" | "expired" | "revoked" | null;
-  /** Which of them have expired. */
+  /** The time by which tokens have expired. */
   nowMs: number;
 }
 
@@ -125,9 +125,8 @@ function grantQuery({ kysely }: Database, { organizationId, id, before, limit }:
 }
 
 /**
- * Capital letters or not. A store may know those of ASCII alone (SQLite, and PostgreSQL with the locale C), so the text is
- * also looked for as it is written at the beginning of a name, and all in capitals. What stands for any text in a pattern
- * stands for itself.
+ * Searches without regard to case. A database may know the case of ASCII letters only (SQLite, and PostgreSQL with the locale
+ * C), so the text is also searched with a capital first letter, and all in capitals. Wildcards are escaped.
  */
 function contains(column: string, search: string) {
   const small = search.toLowerCase();

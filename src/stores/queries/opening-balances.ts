@@ -3,9 +3,9 @@ import type { MicroCredits } from "../../credits/amount.ts";
 import { idAt, LATE_AFTER_MS } from "../../credits/request-id.ts";
 import { type Database, read } from "../database.ts";
 
-/** Number of requests between two recorded balances. Adding up so many takes a few milliseconds. */
+/** Number of requests between two recorded balances. Adding them up takes a few milliseconds. */
 const REQUESTS_BETWEEN = 10_000;
-/** Age of the times that are recorded: a booking of an earlier time must not follow, even if a clock is set back a little. */
+/** Age of recorded times: no booking of an earlier time may follow, even if a clock is set back a little. */
 const RECORDED_AFTER_MS = 3_600_000;
 
 /** The sum of an organization's statement entries before a time. */
@@ -27,9 +27,9 @@ export async function openingBalance(
 }
 
 /**
- * Records what an organization's statement came to after every 10,000 requests, up to an hour ago, so that an opening balance
- * is read quickly. Several processes may do it at once, and it may end anywhere: an opening balance is exact with fewer
- * records, too.
+ * Records the balance of an organization's statement after every 10,000 requests, up to an hour ago, so that an opening
+ * balance is read quickly. Several processes may do it at once, and it may stop at any point: an opening balance is exact
+ * with fewer records, too.
  */
 export async function recordBalances(database: Database, organizationId: string): Promise<void> {
   const [clock] = await read<{ now: bigint }>(database, sql`select ${database.now()} as now`);
@@ -73,7 +73,7 @@ async function lastRecorded(database: Database, organizationId: string, until: b
   return { beforeAtMs: row?.before_at ?? 0n, balance: row?.balance ?? 0n };
 }
 
-/** Finds the time after which 10,000 more requests were booked; undefined where so many were not booked before `to`. */
+/** Finds the time after which 10,000 more requests were booked; undefined if fewer were booked before `to`. */
 async function timeOfNext(
   database: Database,
   organizationId: string,

@@ -9,16 +9,16 @@ export interface OrganizationRow {
   id: string;
   name: string;
   kind: OrganizationKind;
-  /** Suspended: its tokens are refused, what runs goes on. */
+  /** Suspended: its tokens are refused; running requests continue. */
   status: OrganizationStatus;
-  /** What differs from the service's limits. */
+  /** Limits that differ from those of the service. */
   limits: Partial<LimitSettings> | null;
   createdAtMs: number;
-  /** Whether what is asked and answered is kept for a while. */
+  /** True if prompts and answers are stored for some time. */
   keepsConversations: boolean;
 }
 
-/** Fields of an organization to change; absent fields stay. */
+/** Fields of an organization to change; absent fields stay unchanged. */
 export type OrganizationChange = Partial<Pick<OrganizationRow, "name" | "status" | "limits" | "keepsConversations">>;
 export type OrganizationStatus = "active" | "suspended" | "closed";
 export type NewOrganizationRow = Omit<OrganizationRow, "status" | "limits" | "keepsConversations"> &
@@ -77,7 +77,7 @@ export function organizationRows({ kysely, write, writeIf }: Database) {
           .updateTable("organization")
           .set(Object.fromEntries(fields.map((field) => [COLUMNS[field], columnOf(field, change)])))
           .where("id", "=", id);
-        // Written only over the values that the record names as those before; otherwise read again.
+        // Written only if the previous values are still those of the audit record; otherwise read again.
         for (const field of fields) update = update.where(COLUMNS[field], "is not distinct from", row[COLUMNS[field]]);
         const audit = recordOf(pick(old, fields), pick(change, fields));
         if (await writeIf([update.compile()], [insertAuditQuery(kysely, audit)])) return { ...old, ...change };
@@ -94,7 +94,7 @@ const COLUMNS = {
 } as const satisfies Record<keyof OrganizationChange, keyof OrganizationTable>;
 const CHANGEABLE = Object.keys(COLUMNS) as (keyof OrganizationChange)[];
 
-/** The value of a field as its column holds it. */
+/** Returns the value of a field as its column contains it. */
 function columnOf(field: keyof OrganizationChange, { limits = null, ...values }: OrganizationChange) {
   if (field === "limits") return encodeJson(limits);
   if (field === "keepsConversations") return values.keepsConversations ? 1 : 0;

@@ -3,9 +3,9 @@ import { idAt } from "../../credits/request-id.ts";
 import { type Database, read } from "../database.ts";
 import type { RefusalTable } from "../tables.ts";
 
-/** Requests of known organizations that were refused before credits were held for them. The books do not rest on them. */
+/** A request of a known organization that was refused before credits were held. The books do not depend on it. */
 export interface RefusalRow {
-  /** UUIDv7 of the moment of the refusal. */
+  /** UUIDv7 of the time of the refusal. */
   id: string;
   organizationId: string;
   tokenId: string;
@@ -18,14 +18,14 @@ export interface RefusalRow {
   /** The message that the caller received. */
   message: string;
   durationMs: number;
-  /** How many requests the row stands for; the facts are those of the first. */
+  /** Number of requests that the row represents; its details are those of the first. */
   count: number;
 }
 
 /** A refusal with the names that a list shows. */
 export interface RefusalEntry extends RefusalRow {
   organizationName: string;
-  /** Null for a token that is not there any more. */
+  /** Null for a token that no longer exists. */
   tokenName: string | null;
 }
 
@@ -51,7 +51,7 @@ export function refusalRows(database: Database) {
   return {
     /** Writes rows in one transaction, which may be lost in a crash of the store. */
     async insert(rows: readonly RefusalRow[]) {
-      // A statement a row: its text is always the same.
+      // One statement per row, so that the text is always the same.
       await write(
         rows.map((row) => kysely.insertInto("refusal").values(toTable(row)).compile()),
         { isDurable: false, isDroppable: true },

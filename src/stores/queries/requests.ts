@@ -23,7 +23,7 @@ export interface ListedRequest {
   /** With the upstream and the prices of its last charge. */
   facts: HoldFacts;
   organizationName: string;
-  /** Null for a token that does not exist any more. */
+  /** Null for a token that no longer exists. */
   tokenName: string | null;
   state: HoldState;
   amount: MicroCredits;
@@ -62,11 +62,11 @@ export interface RequestSearch {
 
 /** The clock of another node may be ahead. */
 const AHEAD_MS = 300_000;
-/** Longer than `AHEAD_MS`: a page that the time limit ends always contains the newest requests. */
+/** Longer than `AHEAD_MS`, so that a page cut off by the time limit always contains the newest requests. */
 const FIRST_WINDOW_MS = 2 * AHEAD_MS;
 const WINDOW_GROWTH = 4;
 const CHUNK_ROWS_MAX = 1_000;
-/** A page is sent with the rows that were found by then. */
+/** Time limit of a search: a page contains the rows found by then. */
 const SEARCH_MS = 250;
 
 export type RequestRows = ReturnType<typeof requestRows>;
@@ -132,7 +132,7 @@ async function searchRequests(
       return { rows: shown, next: shown.at(-1)?.facts.holdId ?? null };
     }
     if (last === undefined) windowMs *= WINDOW_GROWTH;
-    // Matching rows are rare: more at once.
+    // Matching rows are rare: read more at once.
     else chunk = Math.min(CHUNK_ROWS_MAX, chunk * 2);
     if (beforeId <= floorId) return { rows: found, next: null };
     if (performance.now() - startedAtMs > SEARCH_MS) return { rows: found, next: beforeId };
@@ -149,7 +149,7 @@ function searchedTime(id: string): number {
   return timeMs;
 }
 
-/** The end of the search: the first request there is, or the beginning of the period. */
+/** Returns the id at which a search ends: the first request, or the beginning of the period. */
 async function floorOf(database: Database, search: RequestSearch, open: readonly ListedRequest[]) {
   const { organizationId, fromMs } = search;
   const ended = search.isRunning === true ? undefined : await firstRequestId(database, organizationId);
@@ -160,7 +160,7 @@ async function floorOf(database: Database, search: RequestSearch, open: readonly
   return from > first ? from : first;
 }
 
-/** The first ended request of an organization, or (null) of all. */
+/** Returns the id of the first ended request of an organization, or of all (null). */
 export async function firstRequestId(database: Database, organizationId: string | null) {
   let query = database.kysely
     .selectFrom("organization")
@@ -179,7 +179,7 @@ export async function firstRequestId(database: Database, organizationId: string 
   return first;
 }
 
-/** The open holds that a search asks for; what is in their details, SQL cannot filter. */
+/** Returns the open holds that match a search. Their details are filtered here, because SQL cannot. */
 async function openHolds(database: Database, search: RequestSearch): Promise<ListedRequest[]> {
   const { organizationId, tokenId, model, requestId, isRunning, hasFailed } = search;
   if (isRunning === false || hasFailed === true) return [];
@@ -210,7 +210,7 @@ async function readWindow(
   if (search.endings !== null) query = query.where("request.ending", "in", search.endings);
   if (search.hasFailed === false) query = query.where("request.failure", "is", null);
   if (search.hasFailed === true) {
-    // The late settlement of a recovered request may tell of a failure.
+    // The late settlement of a recovered request may contain a failure.
     query = query.where((eb) => eb.or([eb("request.failure", "is not", null), eb("request.ending", "=", "recovered")]));
   }
   return listed(database, await read<RequestNames>(database, query));
@@ -228,7 +228,7 @@ function requestQuery({ kysely }: Database) {
   return (
     kysely
       .selectFrom("organization")
-      // The organizations first, then their requests by the key: a database that has no better way keeps to this order.
+      // Organizations first, then their requests by key: a database without a better plan keeps this order.
       .crossJoin("request")
       .whereRef("request.organization_id", "=", "organization.id")
       .leftJoin("token", (join) =>
@@ -259,7 +259,7 @@ function listedHold({ organizationId, holdId, amount, draws, madeAtMs, details }
   return { facts: { ...facts, organizationId, holdId }, state: "open", amount, tokens, draws, madeAtMs, ...nothing };
 }
 
-/** Adds the late settlements and the credits of requests. */
+/** Converts rows of requests, with their late settlements and credits. */
 async function listed(database: Database, rows: readonly RequestNames[]): Promise<ListedRequest[]> {
   const charged = rows.filter((row) => (row as { ending?: string }).ending !== "released");
   const found = charged.length === 0 ? [] : await read<object>(database, adjustmentQuery(database, charged));

@@ -40,11 +40,11 @@ const WINDOW_GROWTH = 4;
 /** The clock of the store may be ahead. */
 const AHEAD_MS = 86_400_000;
 
-/** In the order of entries of the same millisecond. */
+/** The order of entries of the same millisecond. */
 const SOURCES = ["grant", "adjustment", "charge"] as const;
 type Source = (typeof SOURCES)[number];
 
-/** Place of an entry: its time, its source, then its key. */
+/** Position of an entry: its time, its source, then its key. */
 interface Position {
   atMs: bigint;
   source: Source;
@@ -101,7 +101,7 @@ function positionOf(place: Position): { position: string; atMs: number } {
   return { position: `${atMs}:${source}:${sequence}:${id}`, atMs: Number(atMs) };
 }
 
-/** The earliest time of a source's entries that follow the position. */
+/** Returns the earliest time of a source's entries after the position. */
 function earliestOf(source: Source, { from, fromMs }: Query): bigint {
   const asked = BigInt(fromMs);
   if (from === undefined) return asked;
@@ -110,7 +110,7 @@ function earliestOf(source: Source, { from, fromMs }: Query): bigint {
   return following > asked ? following : asked;
 }
 
-/** Tells whether a key follows the position, for rows of the position's own source; `or`: it may also be the same. */
+/** Returns the condition that a key follows the position, for rows of its source; `or`: the key may also be equal. */
 function follows(source: Source, { from }: Query, key: string, or: "same" | "later" = "later"): RawBuilder<boolean> {
   if (from?.source !== source) return sql<boolean>`1 = 1`;
   const operator = sql.raw(or === "same" ? ">=" : ">");
@@ -173,7 +173,7 @@ function chargeQuery({ kysely }: Database, query: Query, isLate: 0 | 1) {
     .limit(query.limit) as unknown as SelectQueryBuilder<Tables, "request", object>;
 }
 
-/** Searches stretches of time that grow, so that a database that keeps requests by the month reads few of them. */
+/** Searches growing periods, so that a database that partitions requests by month reads few partitions. */
 async function chargeEntries(database: Database, query: Query): Promise<Placed[]> {
   let fromMs = Number(earliestOf("charge", query));
   let windowMs = FIRST_WINDOW_MS;
@@ -194,7 +194,7 @@ async function chargeEntries(database: Database, query: Query): Promise<Placed[]
   }
 }
 
-/** Requests that were booked far from the time in their ids. */
+/** Reads requests that were booked far from the time in their ids. */
 async function lateChargeEntries(database: Database, query: Query): Promise<Placed[]> {
   const charges = chargeQuery(database, query, 1).where("ended_at", ">=", earliestOf("charge", query));
   return (await read<object>(database, charges)).map(REQUEST.fromRecord).map(placedCharge);
@@ -226,7 +226,7 @@ async function lateSettlementEntries(database: Database, query: Query): Promise<
   });
 }
 
-/** The requests of some organizations among some ids. */
+/** Returns the requests of some organizations with some ids. */
 export async function requestsById(
   database: Database,
   organizationIds: readonly string[],
@@ -241,14 +241,14 @@ export async function requestsById(
   return (await read<object>(database, query)).map(REQUEST.fromRecord);
 }
 
-/** The charge of a request that was not released. */
+/** Returns the charge of a request that was not released. */
 export function chargeEvent(request: RequestRow): UsageEvent {
   const { end, basis, cost, endedAtMs } = request;
   const ended = { end: end as EventEnd, basis: basis ?? "counted" };
   return { ...factsOf(request), sequence: 0, ...ended, cost, chargedAtMs: endedAtMs };
 }
 
-/** The difference that a late settlement made to a request's charge. */
+/** Returns the difference between a request's charge and its late settlement. */
 export function lateEvent(request: RequestRow, adjustment: AdjustmentRow): UsageEvent {
   const { settlement, amount, madeAtMs } = adjustment;
   if (settlement === null) throw new Error(`The adjustment ${adjustment.id} is not a late settlement.`);

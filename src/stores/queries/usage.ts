@@ -20,15 +20,15 @@ export interface RequestSum extends UsageCounts {
   organizationId: string;
   tokenId: string;
   model: string;
-  /** Where the time to the first piece of the answer lies, as `FIRST_TOKEN_BOUNDS_MS` has it; null where there was none. */
+  /** Index of the time to the first chunk in `FIRST_TOKEN_BOUNDS_MS`; null if there was none. */
   bucket: number | null;
-  /** How many of them are still running. */
+  /** Number of requests that are still running. */
   open: number;
 }
 
 export interface UsageRange {
   organizationId: string;
-  /** Their first milliseconds; days that are summed up. */
+  /** First milliseconds of days whose sums are stored. */
   days: readonly number[];
 }
 
@@ -89,7 +89,7 @@ interface SumRow {
   output_tokens: bigint;
 }
 
-/** By the key of the requests, organization by organization: a stretch of time is a range of their ids. */
+/** Reads requests by key, organization by organization: a period is a range of ids. */
 function endedQuery({ from, to }: IdRange) {
   return sql`
     select request.organization_id, request.token_id, request.model, ${BUCKET} as bucket, count(*) as requests,
@@ -101,7 +101,7 @@ function endedQuery({ from, to }: IdRange) {
     group by request.organization_id, request.token_id, request.model, bucket`;
 }
 
-/** The differences of late settlements, at the time of their requests. */
+/** Adds up the differences of late settlements, at the time of their requests. */
 function lateQuery({ from, to }: IdRange) {
   return sql`
     select request.organization_id, request.token_id, request.model, ${BUCKET} as bucket, 0 as requests, 0 as errors,
@@ -190,7 +190,7 @@ function days(database: Database) {
     /** Stores the sums of a day. A second call replaces the first. */
     async finishDay(day: number, rows: readonly UsageDayRow[], nowMs: number) {
       const statements = chunksOf(rows, ROWS_A_STATEMENT).map((chunk) => upsert(kysely, chunk));
-      // Several short transactions, so that no settlement waits long for one.
+      // Several short transactions, so that no settlement waits long.
       for (const chunk of chunksOf(statements, STATEMENTS_A_WRITE)) await write(chunk);
       const done = kysely.insertInto("usage_day_done").values({ day, done_at: nowMs });
       await write([done.onConflict((conflict) => conflict.doNothing()).compile()]);

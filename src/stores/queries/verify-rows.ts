@@ -12,12 +12,12 @@ import { sumOf } from "../../credits/funds.ts";
 import { priceOf, TOKEN_CLASSES } from "../../credits/price.ts";
 import { isBookedLate } from "../../credits/request-id.ts";
 
-/** The checks of single rows, with the numbers of the invariants in docs/ledger.md. */
+/** Reports a violation, with the number of the invariant in docs/ledger.md. */
 export type Report = (invariant: number, message: string, holdId?: string | null) => void;
 
 /** How long after its expiry an open hold may still wait for the sweeper. */
 const SWEEP_GRACE_MS = 30_000;
-/** No hold lives as long: an expiry further away comes of a clock that was wrong. */
+/** No hold lives this long: a later expiry comes from a wrong clock. */
 const LIFE_MS_MAX = 86_400_000;
 
 export function checkRequest(request: RequestRow, late: readonly AdjustmentRow[], report: Report): void {
@@ -32,7 +32,7 @@ export function checkRequest(request: RequestRow, late: readonly AdjustmentRow[]
   checkDraws(draws, holdId, report);
   if (end === "released" && price !== 0n) report(4, "The request was released and has a charge.", holdId);
   if ((end === "released") !== (basis === null)) report(4, `A basis of ${basis} does not fit the end ${end}.`, holdId);
-  // The statement would not find it.
+  // Otherwise the statement does not find it.
   if (isLate !== isBookedLate(holdId, endedAtMs))
     report(3, "is_late does not fit its id and its booking time.", holdId);
   if (late.length > 1) report(7, `The request has ${late.length} late settlements.`, holdId);
@@ -78,7 +78,7 @@ function checkDraws(draws: readonly Draw[], holdId: string, report: Report): voi
   if (draws.some(({ amount }) => amount <= 0n)) report(2, "A draw on a grant is not above 0.", holdId);
 }
 
-/** `drawn`: what holds, requests, late settlements, revocations and lapses took of it, by grant. */
+/** `taken`: what holds, requests, late settlements, revocations and expiries took from the grant. */
 export function checkGrant(grant: GrantRow, taken: Taken, report: Report): void {
   const { id, amount, revoked, remaining, state } = grant;
   const { drawn = 0n, lapsed = 0n, revoked: adjusted = 0n } = taken;
@@ -93,7 +93,7 @@ export function checkGrant(grant: GrantRow, taken: Taken, report: Report): void 
   if (state === "lapsed" && remaining !== 0n) report(1, `The grant ${id} has expired, but ${remaining} remain.`);
 }
 
-/** Amounts that were taken of a grant. */
+/** Amounts that were taken from a grant. */
 export interface Taken {
   drawn?: bigint;
   lapsed?: bigint;
@@ -141,7 +141,7 @@ export function checkTokenBalance(row: TokenBalanceRow, sums: { held: bigint; sp
   }
 }
 
-/** A key names a request that came with it and was not released; only a charged one has an answer. */
+/** Checks that a key names a request that carried it and was not released; only a charged one has an answer. */
 export function checkKey(
   row: IdempotencyKeyRow,
   of: { hold?: HoldRow | undefined; request?: RequestRow | undefined; isSettledLate: boolean },
@@ -161,7 +161,7 @@ export function checkKey(
   if (answer !== null && !isCharged) report(9, `The key ${name} has the answer of a request without a charge.`, holdId);
 }
 
-/** A credit or revocation names what it was booked on. */
+/** Checks that an adjustment refers to existing rows and draws its amount. */
 export function checkAdjustment(row: AdjustmentRow, request: RequestRow | undefined, report: Report): void {
   const { id, kind, amount, draws, holdId, tokenId } = row;
   if (sumOf(draws) !== amount) report(2, `The adjustment ${id} of ${amount} draws ${sumOf(draws)} on grants.`, holdId);

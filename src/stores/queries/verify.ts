@@ -32,16 +32,16 @@ export interface OrganizationVerification {
 
 /** Number of requests that are checked in one snapshot. */
 const CHUNK_ROWS = 2_000;
-/** Requests that were booked later are added up together with the balance, in one snapshot: more of them may come. */
+/** Newer requests are added up together with the balance, in one snapshot, because more may follow. */
 const NEWEST_MS = 20_000;
-/** Sums that do not agree are made again: the clock may have been set back, or a batch took longer. */
+/** Sums that differ are computed again: the clock may have been set back, or a batch took longer. */
 const ATTEMPTS = 3;
 /** Number of violations of each invariant that are reported. */
 const REPORTED_MAX = 10;
 
 /**
- * Checks the books of one organization: its requests in chunks, each in a short snapshot of its own, then everything that
- * may change, with the newest requests, in one more. The numbers are those of the invariants in docs/ledger.md.
+ * Checks the books of one organization: its requests in chunks, each in a short snapshot, then everything that may change,
+ * with the newest requests, in one more. The numbers are those of the invariants in docs/ledger.md.
  */
 export async function verifyOrganization(
   database: Database,
@@ -75,7 +75,7 @@ export async function verifyOwners(database: Database): Promise<Violation[]> {
   );
 }
 
-/** Integers and draws of what was read so far. */
+/** Sums over the rows read so far. */
 class Sums {
   costs = 0n;
   readonly spentOfToken = new Map<string, bigint>();
@@ -170,7 +170,7 @@ class Check {
     return { organizationId, holds: this.#requests + holds, events: this.#charges, violations: this.#violations };
   }
 
-  /** Checks the requests that follow an id; gives the last id of the chunk, undefined at the end. */
+  /** Checks the requests after an id; returns the last id of the chunk, undefined at the end. */
   async #checkRequests(after: string, newestFromMs: number): Promise<string | undefined> {
     const id = this.#organizationId;
     const [rows = [], adjustmentRows = []] = await snapshot(this.#database, [
@@ -192,7 +192,7 @@ class Check {
     return rows.length < CHUNK_ROWS ? undefined : (rows.at(-1)?.id as string | undefined);
   }
 
-  /** Checks everything else; gives the number of open holds. */
+  /** Checks everything else; returns the number of open holds. */
   async #checkRest(newestFromMs: number): Promise<number> {
     const of = sql`where organization_id = ${this.#organizationId}`;
     const named = sql`select hold_id from adjustment ${of} union select hold_id from idempotency_key ${of}`;
@@ -342,7 +342,7 @@ class Check {
 
 interface Rest {
   open: HoldRow[];
-  /** Those that keys and adjustments name. */
+  /** Requests that keys and adjustments name. */
   requests: Map<string, RequestRow>;
   adjustments: AdjustmentRow[];
   grants: GrantRow[];

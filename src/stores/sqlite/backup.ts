@@ -6,24 +6,24 @@ import { findDatabase } from "./directory.ts";
 import { unavailableReason } from "./failure.ts";
 import { makeFile } from "./lock.ts";
 
-/** All pages in one step: SQLite begins again at every write of another process between two steps. */
+/** All pages in one step: SQLite starts over if another process writes between two steps. */
 const PAGES_A_STEP = 2 ** 31 - 1;
 const BUSY_TIMEOUT_MS = 5_000;
 
-/** A copy of a database in a folder of its own beside its destination, readable by its owner alone. */
+/** A copy of a database in a folder beside its destination, readable by its owner only. */
 export interface DatabaseCopy {
   /** A data directory, to open the copy as a store. */
   directory: string;
   bytes: number;
   /** Moves the copy to its destination, unless a file of that name has appeared meanwhile. Throws OperatorError. */
   keep(): void;
-  /** Removes what is left of the copy and of its folder. */
+  /** Removes the copy, if it was not moved, and its folder. */
   discard(): void;
 }
 
 /**
- * Copies the database of a data directory, in one piece beside a running service, and checks that the copy is whole.
- * Nothing is left behind where that fails. Rejects with OperatorError.
+ * Copies the database of a data directory, also while a service runs, and checks the integrity of the copy. Leaves nothing
+ * behind on failure. Rejects with OperatorError.
  */
 export async function copyDatabase(dataDir: string, destination: string): Promise<DatabaseCopy> {
   const source = findDatabase(dataDir);
@@ -90,7 +90,7 @@ function expectWhole(path: string): void {
   }
 }
 
-/** A link, unlike a rename, never replaces a file. Some file systems have none. */
+/** Moves a file by a link, which never replaces a file, or by a rename if the file system has no links. */
 function move(path: string, destination: string): void {
   try {
     linkSync(path, destination);

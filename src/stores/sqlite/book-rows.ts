@@ -31,7 +31,7 @@ import type { Connection } from "./connection.ts";
 
 const SELECT_BALANCE = select(BALANCE, "organization_id = ?");
 const SELECT_TOKEN_BALANCE = select(TOKEN_BALANCE, "organization_id = ? AND token_id = ?");
-/** SQLite would rather read every grant of the organization than the index of those that are live. */
+/** Names the index of live grants: SQLite would read every grant of the organization instead. */
 const SELECT_LIVE_GRANTS = select(
   GRANT,
   "organization_id = ? AND (state = 'pending' OR is_used_up = 0)",
@@ -74,8 +74,8 @@ function update<Row extends object>({ name, key }: BookTable<Row>, { columns }: 
 }
 
 /**
- * Reads the rows that a batch concerns: balances first, in the order of their ids. What rows name in their turn (a hold
- * its grants, its token and its key, a key its hold) is read with them. Only where there is no hold, `request` is read.
+ * Reads the rows that a batch needs, balances first, in the order of their ids, and the rows that these name (a hold its
+ * grants, token and key; a key its hold). `request` is read only for ids without a hold.
  */
 export function readRows(connection: Connection, transitions: readonly Transition[], nowMs: number): BookRows {
   const names = namesOf(transitions);
@@ -84,7 +84,7 @@ export function readRows(connection: Connection, transitions: readonly Transitio
   const keys = reader.each(KEY, SELECT_KEY, names.keys);
   const ids = keys.length === 0 ? names.holds : without([...names.holds, ...holdsOf(keys)], []);
   const holds = reader.each(HOLD, SELECT_HOLD, ids);
-  // Ids are read once each: most batches find a hold for all of them, or for none.
+  // Most batches find a hold for every id, or for none.
   const isEachFound = holds.length === ids.length;
   const ended = isEachFound ? [] : without(ids, requestNames(holds));
   const requests = reader.each(REQUEST, SELECT_REQUEST, ended);
@@ -102,7 +102,7 @@ function requestNames(holds: readonly HoldRow[]): Name[] {
   return holds.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
 }
 
-/** Rows are read as arrays: node:sqlite makes objects that are hash tables, which cost twice as much. */
+/** Reads rows as arrays: the objects of node:sqlite cost twice as much. */
 class Reader {
   readonly #connection: Connection;
 
@@ -115,7 +115,7 @@ class Reader {
     return rows.map((cells) => table.fromCells(cells));
   }
 
-  /** The rows of which a statement finds one for each name. */
+  /** Reads at most one row per name. */
   each<Row extends object>(table: BookTable<Row>, sql: string, names: readonly Name[]): Row[] {
     const rows: Row[] = [];
     if (names.length === 0) return rows;

@@ -1,16 +1,16 @@
 import type { WorkerLink } from "./link.ts";
 
 const EVERY_MS = 500;
-/** 32 MiB of log: from here on the writer itself pauses for the last pages, so that the log can begin anew. */
+/** 32 MiB of log: beyond it, the writer copies the last pages itself, so that the log can start over. */
 const LOG_PAGES_MAX = 8_192;
-/** So many between two copies are written under load alone. */
+/** Only load writes so many pages between two checkpoints. */
 const LOG_PAGES_UNDER_LOAD = 256;
 
 /**
- * Copies the log into the database, on a connection of its own so that the writer does not wait for it. Between
- * writes no timer runs. While writes never cease the log cannot begin anew by this alone: the last pages are always
- * ahead. Past a size the writer therefore copies what little is left, between two batches. Once there is load, the log gets
- * its size at once instead of growing by every commit.
+ * Copies the log into the database, on a connection of its own, so that the writer does not wait. No timer runs while
+ * nothing is written. Under continuous writes the log cannot start over by this alone, because its last pages are never
+ * copied. Beyond a size, the writer therefore copies the rest between two batches. Under load the log gets its full size at
+ * once instead of growing with every commit.
  */
 export class Checkpoints {
   readonly #writer: WorkerLink;
@@ -18,7 +18,7 @@ export class Checkpoints {
   #timer: NodeJS.Timeout | undefined;
   #running: Promise<void> = Promise.resolve();
   #stopped = false;
-  /** Tried once: without it commits are slower, and nothing else. */
+  /** Tried once: if it fails, commits are only slower. */
   #isLengthened = false;
 
   constructor(writer: WorkerLink, side: WorkerLink) {
@@ -26,7 +26,7 @@ export class Checkpoints {
     this.#side = side;
   }
 
-  /** Says that something was written. */
+  /** Schedules a checkpoint after a write. */
   noteWrite(): void {
     if (this.#timer !== undefined || this.#stopped) return;
     this.#timer = setTimeout(() => {
@@ -35,7 +35,7 @@ export class Checkpoints {
     this.#timer.unref();
   }
 
-  /** Ends the regular copying; what remains in the log is copied by the writer, at once. */
+  /** Stops the timer; the writer copies the rest of the log at once. */
   async stop(): Promise<void> {
     this.#stopped = true;
     clearTimeout(this.#timer);
@@ -53,7 +53,7 @@ export class Checkpoints {
       }
       if (logPages > LOG_PAGES_MAX) await this.#writer.request({ kind: "checkpoint", mode: "PASSIVE" });
     } catch {
-      // The next write asks again; a store that does not work tells its callers so itself.
+      // The next write tries again; a store that does not work reports that to its callers itself.
     } finally {
       this.#timer = undefined;
     }

@@ -31,7 +31,7 @@ const lengthen = (roomLeastBytes: number) => {
 };
 const size = () => statSync(`${path}-wal`).size;
 
-/** What another process finds that has the files alone, as after a crash. */
+/** Returns the number of rows that another process finds from the files alone, as after a crash. */
 function recovered(): number {
   const copy = join(folder, "copy.db");
   for (const end of ["", "-wal"]) copyFileSync(`${path}${end}`, `${copy}${end}`);
@@ -41,7 +41,7 @@ function recovered(): number {
   return Number(row?.count);
 }
 
-test("what was written before and after is there after a crash, and the log is not lengthened twice", () => {
+test("writes before and after the extension survive a crash, and the log is extended once", () => {
   insert(0, 20);
   lengthen(0);
   const lengthened = size();
@@ -53,7 +53,7 @@ test("what was written before and after is there after a crash, and the log is n
   expect(recovered()).toBe(50);
 });
 
-test("a disk with little room is left as it is", () => {
+test("a log on a disk with little room is not extended", () => {
   insert(0, 20);
   const before = size();
   lengthen(Number.MAX_SAFE_INTEGER);

@@ -5,17 +5,17 @@ import { asStoreError, isBusy, leavesConnectionSound } from "./failure.ts";
 import type { CheckpointResult, Statement, StatementResult, WorkerOptions } from "./messages.ts";
 
 const CACHE_KIBIBYTES = 32_768;
-/** The texts of the portable queries are few; the bound only keeps a mistake from eating memory. */
+/** The texts of the queries are few; the limit only bounds the memory that a mistake could use. */
 const STATEMENTS_KEPT_MAX = 256;
 const RETRY_MS = 20;
-/** The log under load, between two copies of it into the database. */
+/** Size of the log under load, between two checkpoints. */
 export const LOG_BYTES = 64 * 1024 * 1024;
 const PIECE_BYTES = 1024 * 1024;
 const LOG_ROOM_LEAST_BYTES = 16 * LOG_BYTES;
 
 /**
- * One connection, opened when it is first needed and again after a failure that left it unsound. Integers are read as
- * bigint. Failures of the file or its disk are StoreUnavailableError.
+ * One connection, opened on first use and again after a failure that broke it. Integers are read as bigint. Failures of the
+ * file or its disk are StoreUnavailableError.
  */
 export class Connection {
   readonly #options: WorkerOptions;
@@ -27,7 +27,7 @@ export class Connection {
     this.#options = options;
   }
 
-  /** Runs `work` in a transaction, rolled back when it throws. Durable: on the disk before this returns. */
+  /** Runs `work` in a transaction, which is rolled back if it throws. Durable: on disk before this returns. */
   transaction<T>(begin: "BEGIN" | "BEGIN IMMEDIATE", durable: boolean, work: () => T): T {
     return this.#guard((database) => {
       this.#setDurable(database, durable);
@@ -54,7 +54,7 @@ export class Connection {
     return { rows: [], changed: Number(prepared.run(...values).changes) };
   }
 
-  /** A prepared statement, made once a connection. A text gives its rows always as objects, or always as arrays. */
+  /** Returns a prepared statement, cached per connection. A text must always use the same kind of rows. */
   prepare(sql: string, rowsAs: "objects" | "arrays" = "objects"): StatementSync {
     const kept = this.#statements.get(sql);
     if (kept !== undefined) return kept;
@@ -71,8 +71,8 @@ export class Connection {
   }
 
   /**
-   * Gives the file a write-ahead log, which it keeps from then on. SQLite does not wait by itself for others that have
-   * the file open meanwhile.
+   * Switches the file to a write-ahead log, permanently. SQLite itself does not wait for other processes that have the file
+   * open.
    */
   enterWalMode(): void {
     this.#guard((database) => {
@@ -116,12 +116,12 @@ export class Connection {
       if (this.#database?.isTransaction) this.#database.exec("ROLLBACK");
       if (leavesConnectionSound(error)) return;
     } catch {
-      // What cannot be rolled back ends with its connection.
+      // A transaction that cannot be rolled back ends with its connection.
     }
     try {
       this.close();
     } catch {
-      // The next call opens a new one in any case.
+      // The next call opens a new connection in any case.
     }
   }
 
@@ -129,7 +129,7 @@ export class Connection {
     if (this.#database !== undefined) return this.#database;
     const { databasePath, busyTimeoutMs } = this.#options;
     const location = pathToFileURL(databasePath);
-    // A file that went away must not come back empty.
+    // A file that disappeared must not be created again, empty.
     location.searchParams.set("mode", "rw");
     const database = new DatabaseSync(location, { timeout: busyTimeoutMs, readBigInts: true });
     try {
@@ -152,10 +152,10 @@ export class Connection {
 }
 
 /**
- * Fills the write-ahead log of a database up with zeros, to the size that it grows to under load; called inside a write
- * transaction, so that nobody else writes to it. SQLite takes a frame of zeros for the log's end (SQLite's file format,
- * section 4.4). A file system that has to lengthen a file at every commit makes each wait for its own journal as well. A disk
- * with less room than `roomLeastBytes` is left as it is.
+ * Fills the write-ahead log of a database with zeros up to the size that it has under load. Must run inside a write
+ * transaction, so that no other process writes to it. SQLite takes a frame of zeros for the log's end (SQLite's file format,
+ * section 4.4). If a commit makes the file longer, it also waits for the journal of the file system. Does nothing if the disk
+ * has less room than `roomLeastBytes`.
  */
 export function lengthenLog(databasePath: string, roomLeastBytes: number = LOG_ROOM_LEAST_BYTES): void {
   const { bavail, bsize } = statfsSync(databasePath);

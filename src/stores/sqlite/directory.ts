@@ -18,7 +18,7 @@ const REASONS: Record<string, string> = {
   ENAMETOOLONG: "its path is too long",
 };
 
-/** Makes the data directory and the database's file, for its owner alone; gives the path of the file. */
+/** Creates the data directory and the database's file, for their owner only; returns the path of the file. */
 export function prepareDirectory(dataDir: string): string {
   return inDirectory(dataDir, () => {
     makeDirectory(dataDir);
@@ -26,7 +26,7 @@ export function prepareDirectory(dataDir: string): string {
   });
 }
 
-/** The path of the database's file in a data directory; undefined where there is none. Creates nothing. */
+/** Returns the path of the database's file in a data directory; undefined if there is none. Creates nothing. */
 export function findDatabase(dataDir: string): string | undefined {
   return inDirectory(dataDir, () => {
     const path = join(dataDir, DATABASE_FILE);
@@ -38,7 +38,7 @@ export function findDatabase(dataDir: string): string | undefined {
   });
 }
 
-/** Not `recursive`: Node tries without end where a file system such as /proc refuses folders with ENOENT. */
+/** Not `recursive`: Node never returns if a file system such as /proc refuses folders with ENOENT. */
 function makeDirectory(path: string): void {
   try {
     mkdirSync(path, { mode: 0o700 });
@@ -52,7 +52,7 @@ function makeDirectory(path: string): void {
 }
 
 /**
- * Makes this process the one service on the directory, until the function that it gives is called or the process dies.
+ * Makes this process the only service on the directory, until the returned function is called or the process ends.
  */
 export function lockDirectory(dataDir: string): () => void {
   return inDirectory(dataDir, () => {
@@ -70,7 +70,7 @@ function inDirectory<T>(dataDir: string, work: () => T): T {
   }
 }
 
-/** Why a data directory cannot be used, in one line for the operator. */
+/** Returns why a data directory cannot be used, in one line for the operator. */
 export function directoryFailure(dataDir: string, error: unknown): OperatorError {
   if (error instanceof OperatorError) return error;
   const code = error instanceof Error && "code" in error ? String(error.code) : "";

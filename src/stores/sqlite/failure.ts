@@ -1,6 +1,6 @@
 import { StoreUnavailableError } from "../../errors.ts";
 
-/** SQLite's primary result codes (https://sqlite.org/rescode.html) that a file or its disk is to blame for. */
+/** SQLite's primary result codes (https://sqlite.org/rescode.html) for failures of the file or its disk. */
 const UNAVAILABLE = new Map([
   [3, "access was denied"],
   [5, "it is locked by another process"],
@@ -19,7 +19,7 @@ const UNAVAILABLE = new Map([
 const BUSY = 5;
 const FULL = 13;
 
-/** SQLite's primary result code of an error, or undefined when it is not SQLite's. */
+/** Returns the primary result code of an error of SQLite; undefined for any other error. */
 export function sqliteCode(error: unknown): number | undefined {
   if (!(error instanceof Error) || !("errcode" in error) || typeof error.errcode !== "number") return undefined;
   return error.errcode & 0xff;
@@ -29,19 +29,19 @@ export function isBusy(error: unknown): boolean {
   return sqliteCode(error) === BUSY;
 }
 
-/** Why the database cannot work, in words; undefined when the error is a defect of ours instead. */
+/** Returns why the database is unavailable; undefined if the error is a defect. */
 export function unavailableReason(error: unknown): string | undefined {
   const code = sqliteCode(error);
   return code === undefined ? undefined : UNAVAILABLE.get(code);
 }
 
-/** Whether the connection itself is sound after the error, once its transaction was rolled back. */
+/** Tells if the connection can still be used after the error, once its transaction was rolled back. */
 export function leavesConnectionSound(error: unknown): boolean {
   const code = sqliteCode(error);
   return code === undefined || code === BUSY || code === FULL || !UNAVAILABLE.has(code);
 }
 
-/** A failure of the file or its disk as StoreUnavailableError; every other error as it is. */
+/** Returns StoreUnavailableError for a failure of the file or its disk; every other error unchanged. */
 export function asStoreError(databasePath: string, error: unknown): unknown {
   const reason = unavailableReason(error);
   if (reason === undefined) return error;

@@ -75,7 +75,7 @@ async function organization(store: Store, microCredits: bigint): Promise<string>
   return id;
 }
 
-/** Runs the body of a module, with the store's parts in scope, in a process of its own; gives the lines it prints. */
+/** Runs the body of a module, with the store's functions in scope, in a child process; returns the lines it prints. */
 function startChild(body: string): { child: ChildProcess; lines: AsyncIterator<string> } {
   const source = `
     import { openSqliteStore } from ${JSON.stringify(new URL("./sqlite.ts", import.meta.url).href)};
@@ -94,7 +94,7 @@ async function kill(child: ChildProcess): Promise<void> {
   await once(child, "exit");
 }
 
-/** Books an even number of holds at a time and ends half of them, for a child of startChild, until it is killed. */
+/** Code for startChild that books an even number of holds at a time and ends half of them, until it is killed. */
 const booking = (count: number) => `
   const { books, accounts } = await openSqliteStore({ dataDir, role: "service" });
   const organizationId = "org_child";
@@ -112,7 +112,7 @@ const booking = (count: number) => `
     console.log("booked");
   }`;
 
-/** So many of the holds that were said to be booked are there, at least, and the books are right. */
+/** Expects at least the acknowledged number of holds, and books without violations. */
 async function expectBooked(count: number): Promise<void> {
   const store = await open();
   const { holds, events, violations } = await store.books.verify("org_child");
@@ -135,7 +135,7 @@ describe("one service owns a data directory", () => {
     const { child, lines } = startChild(`
       const store = await openSqliteStore({ dataDir, role: "service" });
       console.log("open");
-      // The lock of a store that nothing references could be collected.
+      // The lock of an unreferenced store could be collected.
       setInterval(() => store.kind, 1_000);`);
     expect((await lines.next()).value).toBe("open");
     expect(await refusal()).toContain(dataDir);
@@ -147,14 +147,14 @@ describe("one service owns a data directory", () => {
     expect(await successor.books.balance(id)).toMatchObject({ available: 0n, held: 5n });
   });
 
-  test("several that open a new directory at once make its schema once", async () => {
+  test("processes that open a new directory at once create its schema once", async () => {
     const opened = await Promise.all(Array.from({ length: 6 }, () => open({ role: "command" })));
     for (const store of opened) expect(await store.accounts.organization("org_playground")).toBeDefined();
   });
 });
 
-describe("what was written stays", () => {
-  test("reopening finds everything, and no log is left behind", async () => {
+describe("durability", () => {
+  test("a reopened store contains everything, and no log remains", async () => {
     const first = await open();
     const id = await organization(first, 100n);
     const hold = holdOf(id, 10n);
@@ -166,15 +166,15 @@ describe("what was written stays", () => {
     expect(await second.books.verify(id)).toMatchObject({ holds: 1, events: 1, violations: [] });
   });
 
-  test("what was acknowledged before kill -9 is there after it", async () => {
+  test("acknowledged bookings survive kill -9", async () => {
     const { child, lines } = startChild(booking(20));
     for (let booked = 0; booked < 50; booked += 1) expect((await lines.next()).value).toBe("booked");
     await kill(child);
     await expectBooked(50 * 20);
   });
 
-  test("under load the log gets its whole size at once; what is acknowledged then survives kill -9 too", async () => {
-    // Each batch is load enough, however few of them a busy machine comes to.
+  test("under load the log gets its full size at once; acknowledged bookings then survive kill -9, too", async () => {
+    // Each batch is enough load, however few a busy machine completes.
     const { child, lines } = startChild(booking(1_000));
     const log = join(dataDir, "tollgate.db-wal");
     let booked = 0;
@@ -198,7 +198,7 @@ describe("what was written stays", () => {
 });
 
 describe("a file or directory that cannot be used", () => {
-  test("the data directory and what is in it are for their owner alone", async () => {
+  test("the data directory and its files are accessible to their owner only", async () => {
     const store = await open();
     await organization(store, 1n);
     const modeOf = (path: string) => (statSync(path).mode & 0o777).toString(8);
@@ -208,7 +208,7 @@ describe("a file or directory that cannot be used", () => {
     }
   });
 
-  test("a data directory that is a file, or lies in one, is the operator's mistake", async () => {
+  test("a data directory that is a file, or below one, is refused", async () => {
     const file = join(parent, "file");
     writeFileSync(file, "");
     expect(await refusal({ dataDir: file })).toBe(`Cannot use the data directory ${file}: it is not a directory.`);
@@ -225,7 +225,7 @@ describe("a file or directory that cannot be used", () => {
     },
   );
 
-  test("a file that is no database is the operator's mistake, and is not touched", async () => {
+  test("a file that is not a database is refused and stays unchanged", async () => {
     mkdirSync(dataDir);
     const path = join(dataDir, "tollgate.db");
     writeFileSync(path, "This was never a database. ".repeat(400));
@@ -236,7 +236,7 @@ describe("a file or directory that cannot be used", () => {
     await (await open()).ping();
   });
 
-  test("a directory in the place of the database is the operator's mistake", async () => {
+  test("a directory in place of the database is refused", async () => {
     mkdirSync(join(dataDir, "tollgate.db"), { recursive: true });
     expect(await refusal()).toContain("the file cannot be opened");
   });
@@ -252,7 +252,7 @@ describe("a file or directory that cannot be used", () => {
     expect(readFileSync(path)).toEqual(before);
   });
 
-  test("a schema that is newer, or was made with another text, is refused", async () => {
+  test("a newer schema, or one from another text, is refused", async () => {
     await (await open()).close();
     const path = join(dataDir, "tollgate.db");
     const beside = new DatabaseSync(path);
@@ -267,7 +267,7 @@ describe("a file or directory that cannot be used", () => {
 describe("a store that stops working", () => {
   const pages = (parts: Parts, pragma: string) => sql.raw(`PRAGMA ${pragma}`).execute(parts.database.kysely);
 
-  test("a full disk makes the store unavailable, loses nothing, and passes", async () => {
+  test("a full disk makes the store unavailable until there is room, and loses nothing", async () => {
     const parts = await openParts();
     const { books } = parts.store;
     const id = await organization(parts.store, 1_000_000n);
@@ -293,7 +293,7 @@ describe("a store that stops working", () => {
     expect((await books.verify(id)).violations).toEqual([]);
   });
 
-  test("a disk that is nearly full takes no conversation any more, and still takes charges", async () => {
+  test("a nearly full disk stores no conversations but still books charges", async () => {
     const store = await open({ droppableRoomLeastBytes: Number.MAX_SAFE_INTEGER });
     const row = { organizationId: "org_playground", holdId: "h", endedAtMs: 1, isTruncated: false, request: "{}" };
     await expect(store.conversations.insert([{ ...row, answer: null }])).rejects.toThrow(StoreUnavailableError);
@@ -301,7 +301,7 @@ describe("a store that stops working", () => {
     await store.ping();
   });
 
-  test("a writer that does not end makes the store unavailable until it does", async () => {
+  test("a transaction of another process that does not end makes the store unavailable until it does", async () => {
     const store = await open({ busyTimeoutMs: 100 });
     const id = await organization(store, 10n);
     const beside = new DatabaseSync(join(dataDir, "tollgate.db"));
@@ -318,7 +318,7 @@ describe("a store that stops working", () => {
     expect(await one(store.books, holdOf(id, 1n), "holds")).toMatchObject({ outcome: "held" });
   });
 
-  test("a worker that dies fails what it was asked, and the next call finds another", async () => {
+  test("a worker that dies fails its requests, and the next call starts another", async () => {
     const { store, writer } = await openParts();
     const id = await organization(store, 1_000_000n);
     const asked = Array.from({ length: 2_000 }, () => one(store.books, holdOf(id, 1n), "durable"));
@@ -332,7 +332,7 @@ describe("a store that stops working", () => {
     expect((await store.books.verify(id)).violations).toEqual([]);
   });
 
-  test("a file that went away makes the store unavailable, and is never made anew and empty", async () => {
+  test("a missing file makes the store unavailable and is never created again", async () => {
     const { store, writer } = await openParts();
     const id = await organization(store, 1_000n);
     await store.books.verify(id);
@@ -346,7 +346,7 @@ describe("a store that stops working", () => {
     expect(await store.books.balance(id)).toMatchObject({ available: 1_000n });
   });
 
-  test("a store that was closed says so", async () => {
+  test("a closed store is unavailable", async () => {
     const store = await openSqliteStore({ dataDir, role: "command" });
     await store.close();
     await store.close();

@@ -15,8 +15,8 @@ import {
 const WORKER = new URL(import.meta.url.endsWith(".ts") ? "./worker.ts" : "./worker.js", import.meta.url);
 
 /**
- * The variables of a thread: the process's compile cache alone, which a thread does not share by itself. Without it each
- * thread would strip the types of its sources again, and keep the 20 to 50 MiB that the stripper takes.
+ * Returns the environment of a thread: only the process's compile cache, which threads do not inherit. Without it each
+ * thread would strip the types of its sources again and keep the 20 to 50 MiB that the stripper uses.
  */
 function environmentOfWorker(): NodeJS.ProcessEnv {
   const directory = getCompileCacheDir();
@@ -28,7 +28,7 @@ interface Waiting {
   reject: (error: unknown) => void;
 }
 
-/** The main thread's end of a worker: started by the first request, and again by the next one after it died. */
+/** The main thread's side of a worker, which the first request starts, also after it died. */
 export class WorkerLink {
   readonly #options: WorkerOptions;
   readonly #name: string;
@@ -57,17 +57,17 @@ export class WorkerLink {
     });
   }
 
-  /** Whether there is a worker to speak to. */
+  /** True if the worker runs. */
   get running(): boolean {
     return this.#worker !== undefined;
   }
 
-  /** Ends the thread where it stands; a later request starts another. */
+  /** Terminates the thread; a later request starts another. */
   async kill(): Promise<void> {
     await this.#worker?.terminate();
   }
 
-  /** Lets the thread finish what was asked of it, closes its connection, and refuses requests from now on. */
+  /** Lets the thread finish its requests, closes its connection, and refuses later requests. */
   async close(): Promise<void> {
     if (this.#ended) return;
     const closed = this.running ? this.request({ kind: "close" }) : undefined;
@@ -81,7 +81,7 @@ export class WorkerLink {
 
   #start(): Worker {
     if (this.#worker !== undefined) return this.#worker;
-    // No loader or flag that the process was started with is the worker's business.
+    // The worker inherits no loader or flag of the process.
     const options = { name: this.#name, workerData: this.#options, execArgv: [], env: environmentOfWorker() };
     const worker = new Worker(WORKER, options);
     let failure: unknown;

@@ -3,13 +3,13 @@ import { DatabaseSync } from "node:sqlite";
 import { isBusy } from "./failure.ts";
 
 /**
- * Locks a file, made where it is missing, until the function that this gives is called or the process dies; undefined
- * where it is locked already. SQLite's own lock does it: it needs no cleaning up, whatever way a process ends.
+ * Locks a file, which is created if missing, until the returned function is called or the process ends. Returns undefined
+ * if it is already locked. Uses SQLite's own lock, which needs no cleanup however a process ends.
  */
 export function takeLock(path: string): (() => void) | undefined {
   const lock = new DatabaseSync(makeFile(path), { timeout: 0 });
   try {
-    // Nothing is ever written, so no journal has to lie beside the file.
+    // Nothing is ever written, so the file needs no journal.
     lock.exec("PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE");
   } catch (error) {
     lock.close();
@@ -20,7 +20,7 @@ export function takeLock(path: string): (() => void) | undefined {
 }
 
 /**
- * Never opens a file that exists: closing it would drop the locks that connections of this process have on it.
+ * Creates a file if it does not exist. Never opens an existing file: closing it would release this process's locks on it.
  */
 export function makeFile(path: string): string {
   if (!existsSync(path)) {

@@ -3,7 +3,7 @@ import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import type { Durability } from "../driver.ts";
 import type { PackedTransition } from "./packed-transitions.ts";
 
-/** What the main thread asks of a worker: one message a request, answered in order. */
+/** One SQL statement. Requests to a worker are one message each, answered in order. */
 export interface Statement {
   sql: string;
   parameters: readonly unknown[];
@@ -14,21 +14,21 @@ export interface StatementResult {
   changed: number;
 }
 
-/** What `PRAGMA wal_checkpoint` tells: pages in the log, and how many of them are in the database by now. */
+/** Result of `PRAGMA wal_checkpoint`: the pages in the log, and how many of them are already in the database. */
 export interface CheckpointResult {
   logPages: number;
   checkpointedPages: number;
 }
 
 interface Requests {
-  /** Opens the database, and brings its schema up to date if it may; otherwise a schema that is not is refused. */
+  /** Opens the database, and migrates its schema if `creates`; otherwise refuses one that is not current. */
   open: { request: { creates: boolean }; result: null };
   apply: { request: { durability: Durability; nowMs: number; transitions: PackedTransition[] }; result: Outcome[] };
   run: { request: { statement: Statement }; result: StatementResult };
   write: { request: { required: Statement[]; rest: Statement[]; isDurable: boolean }; result: number[] | undefined };
   snapshot: { request: { statements: Statement[] }; result: Record<string, unknown>[][] };
   checkpoint: { request: { mode: "PASSIVE" | "TRUNCATE" }; result: CheckpointResult };
-  /** Gives the log the size that it gets under load. */
+  /** Extends the log to its size under load. */
   lengthen: { request: object; result: null };
   close: { request: object; result: null };
 }
@@ -50,7 +50,7 @@ export interface RequestMessage {
 
 export type ReplyMessage = { id: number; result: ResultOf<RequestKind> } | { id: number; error: WorkerError };
 
-/** An error on its way between threads, where classes are lost. */
+/** An error between threads, where classes are lost. */
 export interface WorkerError {
   kind: "unavailable" | "operator" | "defect";
   message: string;

@@ -11,10 +11,10 @@ const SCHEMA_MIGRATION = `
     applied_at INTEGER NOT NULL
   ) STRICT`;
 
-/** Every migration there is, in order. */
+/** Returns all migrations, in order. */
 export const sqliteMigrations = () => readMigrations(DIRECTORY);
 
-/** Brings the schema up to date in one transaction; processes that start together take turns. */
+/** Migrates the schema in one transaction; processes that start together take turns. */
 export function migrate(connection: Connection, databasePath: string, migrations: Migration[], nowMs: number): void {
   refuseForeign(connection, databasePath);
   connection.enterWalMode();
@@ -38,7 +38,7 @@ export function migrate(connection: Connection, databasePath: string, migrations
   });
 }
 
-/** Throws OperatorError unless the database has the newest schema. Changes nothing. */
+/** Throws OperatorError unless the schema is current. Changes nothing. */
 export function expectSchema(connection: Connection, databasePath: string, migrations: Migration[]): void {
   refuseForeign(connection, databasePath);
   const isMade = "SELECT count(*) AS made FROM sqlite_schema WHERE name = 'schema_migration'";
@@ -50,7 +50,7 @@ export function expectSchema(connection: Connection, databasePath: string, migra
   if (refusal !== undefined) throw new OperatorError(refusal);
 }
 
-/** Before anything is changed: the file of another program stays as it is. */
+/** Throws OperatorError for the file of another program, before anything is changed. */
 function refuseForeign(connection: Connection, databasePath: string): void {
   const own = "coalesce(sum(name = 'schema_migration'), 0)";
   const sql = `SELECT count(*) AS tables, ${own} AS own FROM sqlite_schema WHERE type = 'table'`;

@@ -2,8 +2,8 @@ import type { HoldFacts, HoldTransition, SettleTransition, Trace, Transition } f
 import type { TokenCounts } from "../../credits/price.ts";
 
 /**
- * Transitions on their way between threads. A structured clone writes the names of all properties for each object, so holds
- * and settlements, which are nearly all of a batch, go as lists: they take a third of the time to read.
+ * Transitions between threads. A structured clone writes the property names of each object, so holds and settlements, which
+ * are nearly all of a batch, are sent as lists, which take a third of the time to read.
  */
 export type PackedTransition = PackedHold | PackedSettlement | Exclude<Transition, HoldTransition | SettleTransition>;
 
@@ -32,7 +32,7 @@ type PackedFacts = [
   HoldFacts["requestId"],
   HoldFacts["model"],
   HoldFacts["upstream"],
-  /** The same object for many requests: a clone writes it once. */
+  /** Many requests share this object, which a clone writes once. */
   HoldFacts["prices"],
   HoldFacts["metadata"],
   HoldFacts["idempotencyKey"],

@@ -17,7 +17,7 @@ import {
 import { expectSchema, migrate, sqliteMigrations } from "./migrate.ts";
 import { unpackTransitions } from "./packed-transitions.ts";
 
-/** A thread with one connection to the database, so that no wait for the disk stops the event loop. */
+/** A thread with one connection to the database, so that waiting for the disk does not block the event loop. */
 const options = workerData as WorkerOptions;
 const connection = new Connection(options);
 
@@ -79,7 +79,7 @@ function write({ required, rest, isDurable }: RequestOf<"write">): ResultOf<"wri
   }
 }
 
-/** At the start a file that cannot be used is the operator's to mend; later it may pass. */
+/** At the start, a file that cannot be used is an OperatorError; later, the failure may be temporary. */
 function open({ creates }: RequestOf<"open">): null {
   try {
     if (creates) migrate(connection, options.databasePath, sqliteMigrations(), Date.now());
@@ -92,7 +92,7 @@ function open({ creates }: RequestOf<"open">): null {
   }
 }
 
-/** The four steps of a batch: BEGIN IMMEDIATE is the lock that every balance shares, so all is read after it. */
+/** Applies a batch. BEGIN IMMEDIATE locks all balances, so everything is read after it. */
 function apply({ durability, nowMs, transitions: packed }: RequestOf<"apply">): ResultOf<"apply"> {
   const transitions = unpackTransitions(packed);
   return connection.transaction("BEGIN IMMEDIATE", durability === "durable", () => {
