@@ -11,7 +11,7 @@ import {
 } from "lucide-react";
 import { type ComponentType, lazy } from "react";
 import type { Role } from "../../src/api/admin/session.ts";
-import { ADDRESSES } from "./addresses.ts";
+import { ADDRESSES } from "./page-paths.ts";
 
 interface Face {
   label: string;
@@ -34,7 +34,7 @@ const FACES: Record<(typeof ADDRESSES)[number]["path"], Face> = {
   "/credits": {
     label: "Credits",
     icon: BookText,
-    page: lazy(() => import("./pages/organizations/own-credits.tsx")),
+    page: lazy(() => import("./pages/organizations/credits.tsx")),
   },
   "/tokens": {
     label: "Tokens",
@@ -59,7 +59,7 @@ const FACES: Record<(typeof ADDRESSES)[number]["path"], Face> = {
   "/changes": {
     label: "Audit log",
     icon: History,
-    page: lazy(() => import("./pages/changes/changes.tsx")),
+    page: lazy(() => import("./pages/audit-log/audit-log.tsx")),
   },
 };
 

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Browser, Locator, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ADDRESSES } from "../../console/src/addresses.ts";
+import { ADDRESSES } from "../../console/src/page-paths.ts";
 import { operator as operatorOf } from "../support/admin.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import {
@@ -183,7 +183,7 @@ const ELSEWHERE = [
   "ui/dialog.tsx",
   "pages/organizations/booking-form.tsx",
   "pages/requests/panel.tsx",
-  "pages/models/panel.tsx",
+  "pages/models/details.tsx",
 ];
 
 interface Opening {
@@ -223,19 +223,19 @@ const refused = async (dialog: Locator, name: string) => {
 const OF_ORGANIZATIONS: Opening[] = [
   {
     path: "/organizations",
-    file: "pages/organizations/create.tsx",
+    file: "pages/organizations/organization-forms.tsx",
     open: pressing("Create organization", (dialog) => refused(dialog, "Create organization")),
   },
   ...[
     {
-      file: "pages/organizations/edit.tsx",
+      file: "pages/organizations/organization-forms.tsx",
       open: pressing("Settings", async (dialog) => {
         await dialog.getByLabel("Name").fill("");
         await dialog.getByLabel("Requests per minute").fill("many");
         await refused(dialog, "Save");
       }),
     },
-    { file: "pages/organizations/pause.tsx", open: pressing("Pause") },
+    { file: "pages/organizations/organization-forms.tsx", open: pressing("Pause") },
     {
       file: "pages/organizations/grant-form.tsx",
       open: pressing("Grant credits", async (dialog) => {
@@ -251,7 +251,7 @@ const OF_ORGANIZATIONS: Opening[] = [
       }),
     },
     {
-      file: "pages/organizations/credit-form.tsx",
+      file: "pages/organizations/refund-form.tsx",
       open: pressing("Refund", async (dialog) => {
         await dialog.getByLabel("Credits", { exact: true }).fill("1000");
         await press(dialog, "Refund credits");
@@ -290,8 +290,8 @@ const OPENINGS: Opening[] = [
       await dialog.getByText("You won't see it again").waitFor();
     }),
   },
-  { path: "/tokens", file: "pages/tokens/rotate.tsx", open: pressing("Rotate capped") },
-  { path: "/tokens", file: "pages/tokens/revoke.tsx", open: pressing("Revoke capped") },
+  { path: "/tokens", file: "pages/tokens/token-actions.tsx", open: pressing("Rotate capped") },
+  { path: "/tokens", file: "pages/tokens/token-actions.tsx", open: pressing("Revoke capped") },
   {
     path: "/tokens",
     file: "pages/pick.tsx",

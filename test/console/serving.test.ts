@@ -1,7 +1,7 @@
 import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ADDRESSES } from "../../console/src/addresses.ts";
+import { ADDRESSES } from "../../console/src/page-paths.ts";
 import { OWN_SEGMENTS } from "../../src/config/schema.ts";
 import { ROOT } from "../support/documents.ts";
 import { type RunningService, startService } from "../support/service.ts";

@@ -2,7 +2,7 @@ import { createServer, request as forward, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ADDRESSES } from "../../console/src/addresses.ts";
+import { ADDRESSES } from "../../console/src/page-paths.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import { adminTokenOf, eventually, pick, settled, type Visit, visit } from "../support/console.ts";
 import { makeOrganization, type RunningService, startService } from "../support/service.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { groundsOf, healthOf, type Route } from "./health.ts";
+import { groundsOf, healthOf, type Route } from "./health.tsx";
 
 const NOW_MS = Date.parse("2026-11-21T12:00:00Z");
 const calm = {

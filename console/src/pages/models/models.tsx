@@ -1,19 +1,18 @@
 import { useQuery } from "@tanstack/react-query";
 import { Boxes } from "lucide-react";
-import { useLocation, useSearch } from "wouter";
+import { Link, useLocation, useSearch } from "wouter";
 import { models as modelsQuery } from "../../api/queries.ts";
 import type { Model } from "../../api/types.ts";
+import { formatExactCredits, formatShort } from "../../format/numbers.ts";
 import { useSession } from "../../shell/session.ts";
 import { Card, Page } from "../../ui/page.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
-import { Empty, Failure, NoMatches, Skeleton } from "../../ui/states.tsx";
-import { Table } from "../../ui/table.tsx";
-import { Choice } from "../choice.tsx";
-import { useFilters } from "../use-filters.ts";
-import { columnsOf } from "./columns.tsx";
-import { Compare } from "./compare.tsx";
-import { COMPARED_MAX, comparedIn, isAt, matching, toggled } from "./find.ts";
-import { ModelPanel } from "./panel.tsx";
+import { Badge, Empty, Failure, NoMatches, Skeleton } from "../../ui/states.tsx";
+import { type Column, Table } from "../../ui/table.tsx";
+import { Choice, useFilters } from "../filters.tsx";
+import { Compare, ModelPanel } from "./details.tsx";
+import { COMPARED_MAX, comparedIn, isAt, matching, pathOf, toggled } from "./find.ts";
+import { RouteBadge } from "./health.tsx";
 
 const valuesOf = (catalog: readonly Model[] | undefined, of: (model: Model) => readonly string[]) =>
   [...new Set((catalog ?? []).flatMap(of))].sort().map((value) => [value, value.replaceAll("_", " ")] as const);
@@ -96,4 +95,72 @@ function OpenModel({ catalog }: { catalog: readonly Model[] | undefined }) {
   const model = catalog?.find(({ id }) => isAt(path, id));
   if (model === undefined) return null;
   return <ModelPanel model={model} onClose={() => go(search === "" ? "/models" : `/models?${search}`)} />;
+}
+
+interface ColumnChoices {
+  compared: readonly string[];
+  isFull: boolean;
+  withRoutes: boolean;
+  onToggle: (id: string) => void;
+}
+
+export function columnsOf({ compared, isFull, withRoutes, onToggle }: ColumnChoices): Column<Model>[] {
+  const columns: (Column<Model> | false)[] = [
+    {
+      head: "Compare",
+      cell: ({ id, name }) => (
+        <input
+          type="checkbox"
+          aria-label={`Compare ${name}`}
+          checked={compared.includes(id)}
+          disabled={isFull && !compared.includes(id)}
+          onChange={() => onToggle(id)}
+        />
+      ),
+    },
+    { head: "Model", cell: (model) => <Name model={model} /> },
+    { head: "Category", wideOnly: true, cell: ({ category }) => <Badge>{category}</Badge> },
+    { head: "Context", right: true, wideOnly: true, cell: ({ context_window }) => formatShort(context_window) },
+    {
+      head: "Knowledge cutoff",
+      wideOnly: true,
+      cell: ({ cutoff_date }) => <span className="figures nowrap">{cutoff_date}</span>,
+    },
+    { head: "Input", right: true, cell: ({ prices }) => formatExactCredits(prices.input) },
+    {
+      head: "Cached input",
+      right: true,
+      wideOnly: true,
+      cell: ({ prices }) => formatExactCredits(prices.cached_input),
+    },
+    { head: "Output", right: true, cell: ({ prices }) => formatExactCredits(prices.output) },
+    withRoutes && {
+      head: "Routes",
+      wideOnly: true,
+      cell: ({ routes }) => (
+        <span className="row">
+          {(routes ?? []).map((route) => (
+            <RouteBadge key={route.route} route={route} />
+          ))}
+        </span>
+      ),
+    },
+  ];
+  return columns.filter((column) => column !== false);
+}
+
+function Name({ model: { id, name, deprecated } }: { model: Model }) {
+  const search = useSearch();
+  const path = pathOf(id);
+  return (
+    <span className="cell-two">
+      <span className="row">
+        <Link className="row-link wrap-anywhere" href={search === "" ? path : `${path}?${search}`}>
+          {name}
+        </Link>
+        {deprecated && <Badge tone="warn">Deprecated</Badge>}
+      </span>
+      <span className="mono faint wrap-anywhere">{id}</span>
+    </span>
+  );
 }

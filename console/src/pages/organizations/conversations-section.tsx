@@ -10,7 +10,7 @@ import { Button } from "../../ui/button.tsx";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { Card } from "../../ui/page.tsx";
 import { Badge } from "../../ui/states.tsx";
-import { useChange } from "./edit.tsx";
+import { useChange } from "./organization-forms.tsx";
 
 interface SectionProps {
   organization: Organization;

@@ -3,7 +3,7 @@ import type { NewGrant, Organization } from "../../api/types.ts";
 import { formatAmount } from "../../format/numbers.ts";
 import { formatDate } from "../../format/times.ts";
 import { TextField } from "../../ui/field.tsx";
-import { type ExpiryChoice, ExpiryFields } from "../expiry-fields.tsx";
+import { type ExpiryChoice, ExpiryFields } from "../form-fields.tsx";
 import { readCredits, readExpiry, readPriority, shownError } from "../read-form.ts";
 import { BookingForm, lineOrNull, useBooking } from "./booking-form.tsx";
 

@@ -6,12 +6,12 @@ import { Listing } from "../../ui/listing.tsx";
 import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Ago, Credits } from "../../ui/values.tsx";
-import { referenceInWords } from "./statement-words.ts";
+import { referenceInWords } from "./statement-values.ts";
 
 const STATUSES = {
-  active: { tone: "good", word: "Active" },
-  pending: { tone: "accent", word: "Pending" },
-  lapsed: { tone: "plain", word: "Expired" },
+  active: { label: "Active", tone: "good" },
+  pending: { label: "Pending", tone: "accent" },
+  lapsed: { label: "Expired", tone: "plain" },
 } as const;
 
 const COLUMNS: readonly Column<Grant>[] = [
@@ -26,7 +26,7 @@ const COLUMNS: readonly Column<Grant>[] = [
       </span>
     ),
   },
-  { head: "Status", cell: ({ state }) => <Badge tone={STATUSES[state].tone}>{STATUSES[state].word}</Badge> },
+  { head: "Status", cell: ({ state }) => <Badge tone={STATUSES[state].tone}>{STATUSES[state].label}</Badge> },
   { head: "Amount", right: true, wideOnly: true, cell: ({ amount }) => <Credits value={amount} /> },
   { head: "Remaining", right: true, cell: ({ remaining }) => <Credits value={remaining} /> },
   { head: "Revoked", right: true, wideOnly: true, cell: ({ revoked }) => <Credits value={revoked} /> },

@@ -9,11 +9,10 @@ import { Button } from "../../ui/button.tsx";
 import { CopyIcon } from "../../ui/copy.tsx";
 import { Card, Facts, Page } from "../../ui/page.tsx";
 import { Badge, Failure, Note, Skeleton } from "../../ui/states.tsx";
-import { limitsInWords } from "../limits-fields.tsx";
+import { limitsInWords } from "../form-fields.tsx";
 import { ConversationsSection } from "./conversations-section.tsx";
-import { CreditsSection } from "./credits-section.tsx";
-import { EditOrganization } from "./edit.tsx";
-import { PauseOrganization } from "./pause.tsx";
+import { CreditsSection } from "./credits.tsx";
+import { EditOrganization, PauseOrganization } from "./organization-forms.tsx";
 
 export function OrganizationPage({ id }: { id: string }) {
   const query = useQuery(organizationQuery(id));

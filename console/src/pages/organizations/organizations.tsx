@@ -11,10 +11,9 @@ import { SearchField } from "../../ui/search-field.tsx";
 import { Badge, Empty, NoMatches } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Credits } from "../../ui/values.tsx";
-import { Choice } from "../choice.tsx";
-import { useFilters } from "../use-filters.ts";
-import { CreateOrganization } from "./create.tsx";
+import { Choice, useFilters } from "../filters.tsx";
 import { OrganizationPage } from "./organization.tsx";
+import { CreateOrganization } from "./organization-forms.tsx";
 
 export default function Organizations() {
   return (

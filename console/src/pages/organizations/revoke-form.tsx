@@ -4,7 +4,7 @@ import { formatAmount } from "../../format/numbers.ts";
 import { Segments, TextField } from "../../ui/field.tsx";
 import { readCreditsUpTo, shownError } from "../read-form.ts";
 import { BookingForm, lineOrNull, useBooking } from "./booking-form.tsx";
-import { referenceInWords } from "./statement-words.ts";
+import { referenceInWords } from "./statement-values.ts";
 
 interface RevokeFormProps {
   organization: Organization;

@@ -11,9 +11,8 @@ import { Card } from "../../ui/page.tsx";
 import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Moment } from "../../ui/values.tsx";
-import { Choice } from "../choice.tsx";
-import { type Days, lastWeek, periodOf } from "./period.ts";
-import { KIND_WORDS, wordsOf } from "./statement-words.ts";
+import { Choice } from "../filters.tsx";
+import { type Days, KIND_WORDS, lastWeek, periodOf, wordsOf } from "./statement-values.ts";
 
 /** All entries of the statement, the oldest first, with the balance after each. */
 export function Statement({ organizationId }: { organizationId: string }) {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type Conversation, converse, type Event, messagesOf, NO_TURNS } from "./conversation.ts";
+import { type Conversation, converse, type Event, figuresInWords, messagesOf, NO_TURNS } from "./conversation.ts";
 
 const figures = { model: "m", firstMs: 10, durationMs: 20, usage: null, finishReason: "stop" };
 const converseAll = (...events: Event[]): Conversation => events.reduce(converse, NO_TURNS);
@@ -45,4 +45,18 @@ describe("a conversation", () => {
     expect(messagesOf(failed.turns)).toEqual([{ role: "user", content: "Hello" }]);
     expect(messagesOf(converse(failed, { kind: "cleared" }).turns)).toEqual([]);
   });
+});
+
+const usage = { prompt_tokens: 12, completion_tokens: 100, total_tokens: 112, cost: 0.00042 };
+
+test("an answer tells its tokens, its cost and its speed", () => {
+  const figures = { model: "m", firstMs: 250, durationMs: 2250, usage, finishReason: "length" };
+  expect(figuresInWords(figures, false)).toBe(
+    "m · 12 tokens in, 100 tokens out · 0.00042 credits · first token after 250 ms · 50 tokens/s · Stopped at max tokens",
+  );
+});
+
+test("one that was stopped tells what is known", () => {
+  const figures = { model: "m", firstMs: null, durationMs: 900, usage: null, finishReason: null };
+  expect(figuresInWords(figures, true)).toBe("m · Stopped: tokens generated so far are charged");
 });

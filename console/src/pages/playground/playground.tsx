@@ -10,15 +10,14 @@ import { useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Failure, Note } from "../../ui/states.tsx";
+import { useIsStored, usePlaygroundModels, useTokens } from "./api.ts";
 import { CodeDialog } from "./code-dialog.tsx";
 import { Composer } from "./composer.tsx";
 import { messagesOf } from "./conversation.ts";
 import { bodyOf, FIRST_SETTINGS, maxTokensBound, maxTokensError, type Settings } from "./settings.ts";
 import { mayPay, PAYERS, type Payer, SettingsForm } from "./settings-form.tsx";
-import { useIsStored, useTokens } from "./token.ts";
 import { Turns } from "./turns.tsx";
 import { useConversation } from "./use-conversation.ts";
-import { usePlaygroundModels } from "./use-models.ts";
 import "./playground.css";
 
 /** Sends messages to a model through `/v1`, as applications do. */

@@ -5,7 +5,7 @@ import { CopyIcon } from "../../ui/copy.tsx";
 import { Empty, Failure } from "../../ui/states.tsx";
 import { sendsOn } from "./composer.tsx";
 import type { Turn } from "./conversation.ts";
-import { figuresInWords } from "./figures.ts";
+import { figuresInWords } from "./conversation.ts";
 import { Markdown } from "./markdown.tsx";
 
 interface TurnsProps {

@@ -1,7 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useReducer, useRef } from "react";
 import { renew } from "../../api/actions.ts";
-import { complete } from "./complete.ts";
+import { complete } from "./api.ts";
 import { converse, type Event, messagesOf, NO_TURNS } from "./conversation.ts";
 import { bodyOf, type Settings } from "./settings.ts";
 

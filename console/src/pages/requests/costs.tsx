@@ -1,9 +1,8 @@
 import type { ReactNode } from "react";
-import type { RequestDetail } from "../../api/types.ts";
+import type { PricesByClass, RequestDetail, TokensByClass } from "../../api/types.ts";
 import { formatCount, formatExactCredits } from "../../format/numbers.ts";
 import { Facts } from "../../ui/page.tsx";
 import { Table } from "../../ui/table.tsx";
-import { costLines } from "./cost-lines.ts";
 
 const BASES = {
   reported: "Reported by the provider",
@@ -59,4 +58,25 @@ function charge(detail: RequestDetail) {
     facts.push([isRunning ? "Held from grants" : "Charged to grants", lines]);
   }
   return facts;
+}
+
+const NAMES: Record<keyof TokensByClass, string> = {
+  input: "Input",
+  cached_input: "Cached input",
+  cache_write: "Cache write",
+  output: "Output",
+  reasoning: "Reasoning",
+};
+const MILLION = 1_000_000;
+
+/** What each class of tokens comes to; the charge is their sum, rounded up once at the sixth decimal. */
+export function costLines(tokens: TokensByClass, prices: PricesByClass) {
+  return (Object.keys(NAMES) as (keyof TokensByClass)[])
+    .filter((name) => tokens[name] > 0)
+    .map((name) => ({
+      name: NAMES[name],
+      count: tokens[name],
+      price: prices[name],
+      cost: (tokens[name] * prices[name]) / MILLION,
+    }));
 }

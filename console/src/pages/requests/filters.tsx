@@ -4,9 +4,8 @@ import { models } from "../../api/queries.ts";
 import { useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
-import { Choice } from "../choice.tsx";
-import { OrganizationFilter } from "../organization-filter.tsx";
-import { Pick } from "../pick.tsx";
+import { Choice } from "../filters.tsx";
+import { OrganizationFilter, Pick } from "../pick.tsx";
 import { STATUS_WORDS } from "./status.tsx";
 
 export const NAMES = ["organization_id", "token_id", "model", "status", "request_id", "since"] as const;

@@ -9,8 +9,8 @@ import { Dialog } from "../../ui/dialog.tsx";
 import { Facts } from "../../ui/page.tsx";
 import { Badge, Failure, Skeleton } from "../../ui/states.tsx";
 import { Costs } from "./costs.tsx";
-import { KeptConversation } from "./kept-conversation.tsx";
 import { STATUS_MEANINGS, StatusBadge } from "./status.tsx";
+import { KeptConversation } from "./stored-conversation.tsx";
 
 /** One request explained. */
 export function RequestPanel({ id, onClose }: { id: string; onClose: () => void }) {

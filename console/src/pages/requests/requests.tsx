@@ -11,7 +11,7 @@ import { Card, Page } from "../../ui/page.tsx";
 import { Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Ago, Credits, useNow } from "../../ui/values.tsx";
-import { useFilters } from "../use-filters.ts";
+import { useFilters } from "../filters.tsx";
 import { Filters, fromOf, isFiltered, NAMES } from "./filters.tsx";
 import { RequestPanel } from "./panel.tsx";
 import { StatusBadge } from "./status.tsx";

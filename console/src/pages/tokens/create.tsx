@@ -7,12 +7,11 @@ import type { NewToken, TokenWithSecret } from "../../api/types.ts";
 import { formatAmount } from "../../format/numbers.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { Checks, Field, Segments, TextField } from "../../ui/field.tsx";
-import { ExpiryFields } from "../expiry-fields.tsx";
-import { LimitsFields } from "../limits-fields.tsx";
+import { ExpiryFields, LimitsFields } from "../form-fields.tsx";
 import { Pick } from "../pick.tsx";
 import { readOptionalCredits } from "../read-form.ts";
 import { emptyDraft, readDraft, SCOPE_WORDS, type TokenDraft } from "./draft.ts";
-import { showSecret } from "./shown-secret.ts";
+import { showSecret } from "./secret.tsx";
 
 interface CreateTokenProps {
   /** The organization that was looked at. */

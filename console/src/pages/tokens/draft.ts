@@ -1,5 +1,5 @@
 import type { NewToken } from "../../api/types.ts";
-import type { ExpiryChoice } from "../expiry-fields.tsx";
+import type { ExpiryChoice } from "../form-fields.tsx";
 import { type LimitTexts, NO_LIMITS, type Read, readExpiry, readLimits, readOptionalCredits } from "../read-form.ts";
 
 type Scope = NonNullable<NewToken["scopes"]>[number];

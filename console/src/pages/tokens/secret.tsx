@@ -1,13 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { useEffect, useState, useSyncExternalStore } from "react";
+import { flushSync } from "react-dom";
 import { models } from "../../api/queries.ts";
+import type { TokenWithSecret } from "../../api/types.ts";
 import { apiBaseUrl } from "../../base-path.ts";
 import { curlOf } from "../../snippets/snippets.ts";
 import { Button } from "../../ui/button.tsx";
 import { CopyButton } from "../../ui/copy.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
 import { Note } from "../../ui/states.tsx";
-import { confirmSecret, type ShownSecret, useShownSecret } from "./shown-secret.ts";
 
 /** Place of the dialog with a new secret, outside of the pages. */
 export function SecretHost() {
@@ -77,5 +78,45 @@ function SecretText({ secret, model }: { secret: string; model: string }) {
         </div>
       </div>
     </>
+  );
+}
+
+/** A token that was just created, to be shown until the user confirms that it is copied. */
+export interface ShownSecret {
+  title: string;
+  token: TokenWithSecret;
+  /** A further sentence about the token. */
+  note?: string;
+}
+
+let shown: ShownSecret | null = null;
+const watchers = new Set<() => void>();
+
+function set(next: ShownSecret | null): void {
+  shown = next;
+  for (const tell of watchers) tell();
+}
+
+/**
+ * Shows a secret over every page until it is confirmed: no navigation, sign-out or repeated rendering takes it away.
+ * `closeForm` closes the dialog that asked for it, so that the focus goes back to where it came from.
+ */
+export function showSecret(secret: ShownSecret, closeForm: () => void): void {
+  flushSync(closeForm);
+  set(secret);
+}
+
+export function confirmSecret(): void {
+  set(null);
+}
+
+/** The secret that is shown now, or null. */
+export function useShownSecret(): ShownSecret | null {
+  return useSyncExternalStore(
+    (tell) => {
+      watchers.add(tell);
+      return () => watchers.delete(tell);
+    },
+    () => shown,
   );
 }

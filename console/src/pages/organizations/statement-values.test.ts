@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import type { StatementEntry } from "../../api/types.ts";
-import { lastWeek, periodOf } from "./period.ts";
-import { wordsOf } from "./statement-words.ts";
+import { lastWeek, periodOf, wordsOf } from "./statement-values.ts";
 
 test("a period holds both of its days, in the reader's time zone", () => {
   expect(periodOf({ from: "2026-11-01", to: "2026-11-30" })).toEqual({

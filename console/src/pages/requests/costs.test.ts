@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { costLines } from "./cost-lines.ts";
+import { costLines } from "./costs.tsx";
 
 test("each class that has tokens is told at its price", () => {
   const tokens = { input: 1000, cached_input: 0, cache_write: 0, output: 50, reasoning: 10 };

@@ -1,15 +1,32 @@
+import { useQuery } from "@tanstack/react-query";
 import { HandCoins, HandHeart, Undo2 } from "lucide-react";
 import { useState } from "react";
+import { organization as organizationQuery } from "../../api/queries.ts";
 import type { Grant, Organization } from "../../api/types.ts";
 import { formatCredits, formatExactCredits } from "../../format/numbers.ts";
+import { useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
-import { Card } from "../../ui/page.tsx";
+import { Card, Page } from "../../ui/page.tsx";
+import { Failure, Skeleton } from "../../ui/states.tsx";
 import { Allowances } from "./allowances.tsx";
-import { CreditForm } from "./credit-form.tsx";
 import { GrantForm } from "./grant-form.tsx";
 import { Grants } from "./grants.tsx";
+import { CreditForm } from "./refund-form.tsx";
 import { RevokeForm } from "./revoke-form.tsx";
 import { Statement } from "./statement.tsx";
+
+/** A member's view of the credits that their tokens spend. */
+export default function OwnCredits() {
+  const { organization } = useSession();
+  const query = useQuery(organizationQuery(organization?.id ?? ""));
+  return (
+    <Page title="Credits" about={organization?.name}>
+      {query.isError && <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />}
+      {query.isPending && <Skeleton height="24rem" />}
+      {query.data && <CreditsSection organization={query.data} mayChange={false} />}
+    </Page>
+  );
+}
 
 interface CreditsSectionProps {
   organization: Organization;

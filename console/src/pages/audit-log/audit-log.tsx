@@ -6,10 +6,9 @@ import { Card, Page } from "../../ui/page.tsx";
 import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Ago } from "../../ui/values.tsx";
-import { OrganizationFilter } from "../organization-filter.tsx";
-import { useFilters } from "../use-filters.ts";
-import { differences } from "./differences.ts";
-import { actionInWords, actorInWords, afterInWords } from "./words.ts";
+import { useFilters } from "../filters.tsx";
+import { OrganizationFilter } from "../pick.tsx";
+import { actionInWords, actorInWords, afterInWords, differences } from "./entries.ts";
 
 const COLUMNS: readonly Column<AuditEntry>[] = [
   { head: "Time", cell: ({ at }) => <Ago at={at} /> },

@@ -1,5 +1,7 @@
 import type { Model } from "../../api/types.ts";
 import { countOf, formatDuration } from "../../format/numbers.ts";
+import { Badge } from "../../ui/states.tsx";
+import { useNow } from "../../ui/values.tsx";
 
 export type Route = NonNullable<Model["routes"]>[number];
 type Tone = "plain" | "good" | "warn" | "bad";
@@ -26,4 +28,13 @@ export function groundsOf({ health }: Route): string {
   if (first_byte_ms !== null) parts.push(`first byte after ${formatDuration(first_byte_ms)}`);
   if (last_failure !== null) parts.push(`last failure: ${last_failure.failure.replaceAll("_", " ")}`);
   return parts.join(" · ");
+}
+
+export function RouteBadge({ route }: { route: Route }) {
+  const { tone, word } = healthOf(route, useNow());
+  return (
+    <span title={route.route}>
+      <Badge tone={tone}>{word}</Badge>
+    </span>
+  );
 }
