@@ -11,7 +11,7 @@ interface Address {
 const everyone = ["operator", "member"] as const;
 
 /** Every page of the console, in the order of the navigation: where it is, and for whom. Elsewhere there is nothing. */
-export const ADDRESSES = [
+export const PAGE_PATHS = [
   { path: "/", roles: everyone },
   { path: "/organizations", one: "/organizations/:id", roles: ["operator"] },
   { path: "/credits", roles: ["member"] },

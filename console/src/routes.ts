@@ -11,16 +11,16 @@ import {
 } from "lucide-react";
 import { type ComponentType, lazy } from "react";
 import type { Role } from "../../src/api/admin/session.ts";
-import { ADDRESSES } from "./page-paths.ts";
+import { PAGE_PATHS } from "./page-paths.ts";
 
-interface Face {
+interface PageInfo {
   label: string;
   icon: LucideIcon;
   page: ComponentType;
 }
 
 /** What is at each address. A page is loaded when it is first opened. */
-const FACES: Record<(typeof ADDRESSES)[number]["path"], Face> = {
+const PAGES: Record<(typeof PAGE_PATHS)[number]["path"], PageInfo> = {
   "/": {
     label: "Overview",
     icon: LayoutDashboard,
@@ -63,7 +63,7 @@ const FACES: Record<(typeof ADDRESSES)[number]["path"], Face> = {
   },
 };
 
-interface Destination extends Face {
+interface Destination extends PageInfo {
   path: string;
   /** What the router knows it by: its path, and that of one thing of it. */
   route: string;
@@ -71,8 +71,8 @@ interface Destination extends Face {
 }
 
 /** The pages, in the order of the navigation. */
-export const destinations: readonly Destination[] = ADDRESSES.map((address) => ({
-  ...FACES[address.path],
+export const destinations: readonly Destination[] = PAGE_PATHS.map((address) => ({
+  ...PAGES[address.path],
   path: address.path,
   route: "one" in address ? `${address.one}?` : address.path,
   roles: address.roles,

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Browser, Locator, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ADDRESSES } from "../../console/src/page-paths.ts";
+import { PAGE_PATHS } from "../../console/src/page-paths.ts";
 import { operator as operatorOf } from "../support/admin.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import {
@@ -26,13 +26,13 @@ import {
   startService,
 } from "../support/service.ts";
 
-type Address = (typeof ADDRESSES)[number];
+type Address = (typeof PAGE_PATHS)[number];
 type Pattern = Address["path"] | Extract<Address, { one: string }>["one"];
 type Role = "operator" | "member";
 
 /** Every pattern of the console's table of addresses that a role finds a page at. */
 const patternsOf = (role: Role): Pattern[] =>
-  ADDRESSES.filter(({ roles }) => (roles as readonly Role[]).includes(role)).flatMap((address) =>
+  PAGE_PATHS.filter(({ roles }) => (roles as readonly Role[]).includes(role)).flatMap((address) =>
     "one" in address ? [address.path, address.one] : [address.path],
   );
 
@@ -105,7 +105,7 @@ describe.skipIf(!hasBrowser)("by axe's rules, in both themes, wide and 360 pixel
       await show(page, path.replace(":id", organization.id));
       await open(page);
       problems.push(...(await problemsOf(visitor, `${path}, ${file}`)));
-      await closeOf(page);
+      await closeDialog(page);
     }
     await visitor.close();
     expect(problems).toEqual([]);
@@ -205,7 +205,7 @@ const pressing = (name: string, then?: (dialog: Locator) => Promise<void>) => as
 };
 
 /** Closes what is open, whatever it asks first. */
-async function closeOf(page: Page): Promise<void> {
+async function closeDialog(page: Page): Promise<void> {
   const dialog = page.getByRole("dialog");
   await page.keyboard.press("Escape");
   const answers = dialog.getByRole("button", { name: /^(Discard|Done)$/ });

@@ -276,6 +276,6 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await confirm("Resume");
     await page.getByText("new requests are refused with 403").waitFor({ state: "detached" });
     await eventually(status, SELDOM).toBe(200);
-    expect(operating.mishaps).toEqual([]);
+    expect(operating.pageErrors).toEqual([]);
   });
 });

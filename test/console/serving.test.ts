@@ -1,13 +1,13 @@
 import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ADDRESSES } from "../../console/src/page-paths.ts";
+import { PAGE_PATHS } from "../../console/src/page-paths.ts";
 import { OWN_SEGMENTS } from "../../src/config/schema.ts";
 import { ROOT } from "../support/documents.ts";
 import { type RunningService, startService } from "../support/service.ts";
 
 const BUILD = join(ROOT, "console", "dist");
-const PATHS = ADDRESSES.map(({ path }) => path);
+const PATHS = PAGE_PATHS.map(({ path }) => path);
 const FIRST_LOAD_BYTES_MAX = 250_000;
 
 let service: RunningService;

@@ -17,10 +17,10 @@ import {
 const run = promisify(execFile);
 
 /** What quoting goes wrong with. */
-const NASTY = `It's "quoted", \\ $HOME \`id\` $(id) %s !! {x}\n\t</script> ''' """ # — ü 🦉`;
+const HARD_TO_QUOTE = `It's "quoted", \\ $HOME \`id\` $(id) %s !! {x}\n\t</script> ''' """ # — ü 🦉`;
 const body: CallBody = {
   model: "sandbox/echo",
-  messages: [{ role: "user", content: NASTY }],
+  messages: [{ role: "user", content: HARD_TO_QUOTE }],
   instructions: 'Don\'t "shout"',
   temperature: 0,
   max_tokens: 200,
@@ -45,7 +45,7 @@ const callWith = (more: Partial<CallBody> = {}) => ({ baseUrl: service.baseUrl, 
 describe("the curl command", () => {
   test("asks what was asked in the playground", async () => {
     const { stdout } = await run("sh", ["-c", curlOf(callWith())], { env: environment() });
-    expect(JSON.parse(stdout).choices[0].message.content).toBe(NASTY);
+    expect(JSON.parse(stdout).choices[0].message.content).toBe(HARD_TO_QUOTE);
   });
 
   test("streams", async () => {
@@ -64,7 +64,7 @@ describe("the TypeScript program", () => {
   test.each([true, false])("prints the answer, streamed: %s", async (stream) => {
     const words = ["--input-type=module-typescript", "--eval", typescriptOf(callWith({ stream }))];
     const { stdout } = await run(process.execPath, words, { cwd: ROOT, env: environment() });
-    expect(stdout.replace(/\n$/, "")).toBe(NASTY);
+    expect(stdout.replace(/\n$/, "")).toBe(HARD_TO_QUOTE);
   });
 });
 

@@ -12,7 +12,7 @@ const MARKUP = `**Bold** <script>document.title="broken"</script> <img src=x one
 const ECHO = { model: "sandbox/echo", messages: [{ role: "user", content: "Good morning" }] };
 
 describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
-  const isLeftOut = store === "PostgreSQL" && !hasPostgres;
+  const isSkipped = store === "PostgreSQL" && !hasPostgres;
   let browser: Browser;
   let database: TestDatabase | undefined;
   let service: RunningService;
@@ -24,7 +24,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
   const row = (text: string) => page.getByRole("row").filter({ hasText: text });
 
   beforeAll(async () => {
-    if (isLeftOut) return;
+    if (isSkipped) return;
     if (store === "PostgreSQL") database = await createTestDatabase();
     [browser, service] = await Promise.all([launchBrowser(), startService({ databaseUrl: database?.url })]);
     operator = await visit(browser, service);
@@ -36,7 +36,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await database?.drop();
   });
 
-  test.skipIf(isLeftOut)("the operator signs in with the token of the first start, and with no other", async () => {
+  test.skipIf(isSkipped)("the operator signs in with the token of the first start, and with no other", async () => {
     await page.goto("/");
     await page.getByLabel("Token").fill("tg-admin-wrong");
     await page.getByRole("button", { name: "Sign in" }).click();
@@ -47,7 +47,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     expect(cookie).toMatchObject({ httpOnly: true, sameSite: "Strict" });
   });
 
-  test.skipIf(isLeftOut)("creates an organization, whose name stays text", async () => {
+  test.skipIf(isSkipped)("creates an organization, whose name stays text", async () => {
     await page.getByRole("link", { name: "Organizations" }).click();
     await page.getByRole("button", { name: "Create organization" }).click();
     const dialog = page.getByRole("dialog");
@@ -60,7 +60,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.getByText("No credits yet").waitFor();
   });
 
-  test.skipIf(isLeftOut)("grants it credits", async () => {
+  test.skipIf(isSkipped)("grants it credits", async () => {
     await page.getByRole("button", { name: "Grant credits" }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Credits", { exact: true }).fill("25");
@@ -71,7 +71,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.getByRole("region", { name: "Statement" }).getByText("+25", { exact: true }).waitFor();
   });
 
-  test.skipIf(isLeftOut)("creates a token, shown once", async () => {
+  test.skipIf(isSkipped)("creates a token, shown once", async () => {
     await page.getByRole("link", { name: "Tokens" }).first().click();
     await page.getByRole("button", { name: "Create token" }).click();
     const dialog = page.getByRole("dialog");
@@ -90,7 +90,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     expect(await page.content()).not.toContain(secret);
   });
 
-  test.skipIf(isLeftOut)("watches a request appear, and explains it", async () => {
+  test.skipIf(isSkipped)("watches a request appear, and explains it", async () => {
     await page.getByRole("link", { name: "Requests" }).first().click();
     await page.getByText("No requests yet").waitFor();
     const answer = await send(service, "/v1/chat/completions", secret, ECHO);
@@ -106,7 +106,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await dialog.waitFor({ state: "detached" });
   });
 
-  test.skipIf(isLeftOut)("sees the credits fall", async () => {
+  test.skipIf(isSkipped)("sees the credits fall", async () => {
     await page.getByRole("link", { name: "Organizations" }).click();
     await page.getByRole("link", { name: NAME }).click();
     const used = page.locator(".tile", { hasText: "Spent" }).locator(".figure");
@@ -118,7 +118,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await eventually(figure).toBeGreaterThan(before);
   });
 
-  test.skipIf(isLeftOut)("has prompts and answers kept once that is confirmed, and shows them as text", async () => {
+  test.skipIf(isSkipped)("has prompts and answers kept once that is confirmed, and shows them as text", async () => {
     const section = page.locator(".card", { hasText: "Prompts and answers" });
     await section.getByText("Not stored", { exact: true }).waitFor();
     await section.getByRole("button", { name: "Enable storage" }).click();
@@ -146,7 +146,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await row("Prompts and answers viewed").first().getByText("Operator").waitFor();
   });
 
-  test.skipIf(isLeftOut)("talks with a model in the playground, and stops it", async () => {
+  test.skipIf(isSkipped)("talks with a model in the playground, and stops it", async () => {
     await page.getByRole("link", { name: "Playground" }).first().click();
     await pick(page, "Charged to", NAME);
     await page.getByLabel("Model", { exact: true }).selectOption("sandbox/echo");
@@ -166,7 +166,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     expect(await page.title()).toBe("Playground · Tollgate");
   });
 
-  test.skipIf(isLeftOut)("edits a question and asks again, and takes the code away", async () => {
+  test.skipIf(isSkipped)("edits a question and asks again, and takes the code away", async () => {
     const log = page.getByRole("log", { name: "Conversation" });
     await page.getByLabel("Model", { exact: true }).selectOption("sandbox/echo");
     await log.getByRole("button", { name: "Edit and send again" }).first().click();
@@ -185,7 +185,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await dialog.waitFor({ state: "detached" });
   });
 
-  test.skipIf(isLeftOut)("sends no cookie with a completion, and keeps nothing in the browser", async () => {
+  test.skipIf(isSkipped)("sends no cookie with a completion, and keeps nothing in the browser", async () => {
     const asked = page.waitForRequest("**/v1/chat/completions");
     await page.getByLabel("Message", { exact: true }).fill("Hello");
     await page.getByRole("button", { name: "Send", exact: true }).click();
@@ -200,7 +200,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     expect(await page.evaluate("localStorage.length + sessionStorage.length")).toBe(0);
   });
 
-  test.skipIf(isLeftOut)("a member sees what is theirs and no more", async () => {
+  test.skipIf(isSkipped)("a member sees what is theirs and no more", async () => {
     const member = await visit(browser, service);
     await signIn(member.page, secret);
     expect(await member.page.getByRole("navigation").getByRole("link").allTextContents()).toEqual([
@@ -226,11 +226,11 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await member.page.getByText("invoice <7>").first().waitFor();
     expect(await member.page.getByRole("button", { name: "Grant credits" }).count()).toBe(0);
     await settled(member.page);
-    expect(member.mishaps).toEqual([]);
+    expect(member.pageErrors).toEqual([]);
     await member.close();
   });
 
-  test.skipIf(isLeftOut)("revokes the token, and it stops working", async () => {
+  test.skipIf(isSkipped)("revokes the token, and it stops working", async () => {
     await page.getByRole("link", { name: "Tokens" }).first().click();
     await row("web <b>app</b>").getByRole("button", { name: "Revoke" }).click();
     const dialog = page.getByRole("dialog");
@@ -241,7 +241,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await eventually(refused).toBe(401);
   });
 
-  test.skipIf(isLeftOut)("removes what was kept, and keeps no more", async () => {
+  test.skipIf(isSkipped)("removes what was kept, and keeps no more", async () => {
     await page.getByRole("link", { name: "Organizations" }).click();
     await page.getByRole("link", { name: NAME }).click();
     const section = page.locator(".card", { hasText: "Prompts and answers" });
@@ -255,7 +255,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await section.getByText(/^[1-9]\d* deleted\.$/).waitFor();
   });
 
-  test.skipIf(isLeftOut)("pauses the organization and signs out, there and on the page that it leads to", async () => {
+  test.skipIf(isSkipped)("pauses the organization and signs out, there and on the page that it leads to", async () => {
     await page.getByRole("button", { name: "Pause" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
     await page.getByText("new requests of its tokens get 403").waitFor();
@@ -266,6 +266,6 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await signIn(page, await adminTokenOf(service));
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByRole("heading", { name: "Sign in" }).waitFor();
-    expect(operator.mishaps).toEqual([]);
+    expect(operator.pageErrors).toEqual([]);
   });
 });

@@ -2,7 +2,7 @@ import { createServer, request as forward, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ADDRESSES } from "../../console/src/page-paths.ts";
+import { PAGE_PATHS } from "../../console/src/page-paths.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import { adminTokenOf, eventually, pick, settled, type Visit, visit } from "../support/console.ts";
 import { makeOrganization, type RunningService, startService } from "../support/service.ts";
@@ -73,7 +73,7 @@ describe.skipIf(!hasBrowser).each([
 
   test("shows every page, opened by its address and by a link", async () => {
     const { page } = visitor;
-    for (const { path, roles } of ADDRESSES) {
+    for (const { path, roles } of PAGE_PATHS) {
       if (!(roles as readonly string[]).includes("operator")) continue;
       await page.goto(`${root}${path}`);
       await settled(page);
@@ -91,7 +91,7 @@ describe.skipIf(!hasBrowser).each([
     await page.getByRole("link", { name: "Test" }).click();
     const href = await page.getByRole("link", { name: "CSV" }).getAttribute("href");
     expect(href).toMatch(new RegExp(`^${BASE_PATH}/admin/v1/`));
-    expect(visitor.mishaps).toEqual([]);
+    expect(visitor.pageErrors).toEqual([]);
   });
 
   test("calls the API under the prefix, and its code samples do as well", async () => {
@@ -103,7 +103,7 @@ describe.skipIf(!hasBrowser).each([
     await page.getByText(/tokens out · .* credits/).waitFor();
     await page.getByRole("button", { name: "View code" }).click();
     await page.getByText(`${root}/v1/chat/completions`).waitFor();
-    expect(visitor.mishaps).toEqual([]);
+    expect(visitor.pageErrors).toEqual([]);
   });
 
   test("shows the API's documentation, whose requests go to the prefix", async () => {
@@ -115,7 +115,7 @@ describe.skipIf(!hasBrowser).each([
     const document = (await (await page.request.get(`${root}/openapi.json`)).json()) as { servers: unknown };
     expect(document.servers).toEqual([{ url: BASE_PATH }]);
     // Swagger UI itself applies an inline style, which the page's policy refuses.
-    expect(visitor.mishaps.splice(0).filter((mishap) => mishap.startsWith("asked"))).toEqual([]);
+    expect(visitor.pageErrors.splice(0).filter((mishap) => mishap.startsWith("asked"))).toEqual([]);
   });
 
   test("works at the service's own address, which the start report prints with the prefix", async () => {
@@ -132,7 +132,7 @@ describe.skipIf(!hasBrowser).each([
     expect(unprefixed).toMatchObject({
       error: { message: expect.stringContaining(`${service.url}${BASE_PATH}/v1.`) },
     });
-    expect(direct.mishaps).toEqual([]);
+    expect(direct.pageErrors).toEqual([]);
     await direct.close();
   });
 });

@@ -14,7 +14,7 @@ const WAIT_MS = 30_000;
 export interface Visit {
   page: Page;
   /** What was logged as an error, thrown, refused by the page's policy, or asked of another host. */
-  mishaps: string[];
+  pageErrors: string[];
   close(): Promise<void>;
 }
 
@@ -22,17 +22,17 @@ export async function visit(browser: Browser, service: RunningService, options: 
   const context = await browser.newContext({ baseURL: service.url, reducedMotion: "reduce", ...options });
   context.setDefaultTimeout(WAIT_MS);
   const page = await context.newPage();
-  const mishaps: string[] = [];
-  page.on("pageerror", (error) => mishaps.push(String(error)));
+  const pageErrors: string[] = [];
+  page.on("pageerror", (error) => pageErrors.push(String(error)));
   page.on("console", (message) => {
     // A request that the service refuses is told by the page, and by the browser beside it.
     if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
-      mishaps.push(message.text());
+      pageErrors.push(message.text());
   });
   page.on("request", (request) => {
-    if (!request.url().startsWith(service.url)) mishaps.push(`asked ${request.url()}`);
+    if (!request.url().startsWith(service.url)) pageErrors.push(`asked ${request.url()}`);
   });
-  return { page, mishaps, close: () => context.close() } satisfies Visit;
+  return { page, pageErrors, close: () => context.close() } satisfies Visit;
 }
 
 /**
@@ -103,16 +103,16 @@ const RULES_BY_THEME = [
 ] as const;
 
 /** How many charts are still drawn for a width that they had before. */
-const MISFITS = `[...document.querySelectorAll(".chart-plot")].filter(
+const STALE_CHARTS = `[...document.querySelectorAll(".chart-plot")].filter(
   (plot) => plot.querySelector("svg").viewBox.baseVal.width !== Math.max(200, plot.clientWidth)).length`;
 
 /** What is wrong with the page as it stands, in each theme, wide and narrow: by axe, and by what does not fit. */
-export async function problemsOf({ page, mishaps }: Visit, name: string): Promise<string[]> {
+export async function problemsOf({ page, pageErrors }: Visit, name: string): Promise<string[]> {
   const problems: string[] = [];
   for (const [size, viewport] of Object.entries(WINDOWS)) {
     await page.setViewportSize(viewport);
     await eventually(() => page.evaluate("innerWidth")).toBe(viewport.width);
-    await eventually(() => page.evaluate(MISFITS)).toBe(0);
+    await eventually(() => page.evaluate(STALE_CHARTS)).toBe(0);
     const overflow = await overflowOf(page);
     if (overflow > 0) problems.push(`${size}: wider than the window by ${overflow}`);
     for (const [colorScheme, rules] of RULES_BY_THEME) {
@@ -120,7 +120,7 @@ export async function problemsOf({ page, mishaps }: Visit, name: string): Promis
       problems.push(...(await violationsOf(page, rules)).map((violation) => `${colorScheme}, ${size}: ${violation}`));
     }
   }
-  return [...problems, ...mishaps.splice(0)].map((problem) => `${name}: ${problem}`);
+  return [...problems, ...pageErrors.splice(0)].map((problem) => `${name}: ${problem}`);
 }
 
 /** Waits until nothing holds the place of what is on its way. */

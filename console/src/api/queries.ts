@@ -50,7 +50,7 @@ export const organization = (id: string) =>
   });
 
 /** What a list offers to be chosen. */
-export interface Choosable {
+export interface Selectable {
   id: string;
   name: string;
   kind?: Organization["kind"];
@@ -61,7 +61,7 @@ export interface Choosable {
 export const choices = (what: "organizations" | "tokens", filter: Record<string, string>) =>
   queryOptions({
     queryKey: [what, "choices", filter],
-    queryFn: ({ signal }) => read<PageOf<Choosable>>(withQuery(`/admin/v1/${what}`, filter), signal),
+    queryFn: ({ signal }) => read<PageOf<Selectable>>(withQuery(`/admin/v1/${what}`, filter), signal),
     staleTime: 30_000,
   });
 
@@ -69,7 +69,7 @@ export const choices = (what: "organizations" | "tokens", filter: Record<string,
 export const chosen = (what: "organizations" | "tokens", id: string) =>
   queryOptions({
     queryKey: [what, "chosen", id],
-    queryFn: ({ signal }) => read<Choosable>(`/admin/v1/${what}/${encodeURIComponent(id)}`, signal),
+    queryFn: ({ signal }) => read<Selectable>(`/admin/v1/${what}/${encodeURIComponent(id)}`, signal),
     staleTime: 30_000,
   });
 

@@ -41,7 +41,7 @@ export function formatDay(day: string): string {
   return utcDay.format(new Date(`${day.slice(0, 10)}T00:00:00Z`));
 }
 
-export function daysInWords(days: number): string {
+export function daysLabel(days: number): string {
   return days === 1 ? "1 day" : `${days} days`;
 }
 

@@ -71,7 +71,7 @@ export function LimitsFields({ texts, wrong, onTexts }: LimitsFieldsProps) {
 }
 
 /** Limits in words. */
-export function limitsInWords(limits: Limits | null): string {
+export function limitsLabel(limits: Limits | null): string {
   const words = LIMITS.flatMap(({ name, one, many }) => {
     const value = limits?.[name];
     return value === undefined ? [] : [countOf(value, one, many)];

@@ -1,15 +1,15 @@
 import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { type Choosable, choices, chosen } from "../api/queries.ts";
+import { choices, chosen, type Selectable } from "../api/queries.ts";
 import { type Option, Picker, type PickerProps } from "../ui/picker.tsx";
-import { useRested } from "../ui/search-field.tsx";
+import { useDebounced } from "../ui/search-field.tsx";
 
 interface PickProps {
   what: "organizations" | "tokens";
   /** Of which ones, in the parameters of the list. */
   filter?: Record<string, string>;
   /** Which of them may be chosen; absent: each. */
-  accepts?: (choice: Choosable) => boolean;
+  accepts?: (choice: Selectable) => boolean;
   attributes: PickerProps["attributes"];
   /** What it means that nothing is chosen, which is offered first; absent: one has to be chosen. */
   all?: string;
@@ -32,9 +32,9 @@ export function Pick({
 }: PickProps) {
   const client = useQueryClient();
   const [search, setSearch] = useState<string | null>(null);
-  const rested = useRested(search ?? "");
+  const debounced = useDebounced(search ?? "");
   const found = useQuery({
-    ...choices(what, { ...filter, search: rested }),
+    ...choices(what, { ...filter, search: debounced }),
     enabled: search !== null,
     placeholderData: keepPreviousData,
   });
@@ -52,8 +52,8 @@ export function Pick({
       // What cannot be read keeps its id, so that a filter of the address stays to be seen.
       text={value === "" ? "" : (named.data?.name ?? (named.isPending ? "…" : value))}
       placeholder={all ?? placeholder ?? "Select …"}
-      options={all !== undefined && rested === "" && options ? [{ value: "", text: all }, ...options] : options}
-      isStale={search !== rested || found.isPlaceholderData}
+      options={all !== undefined && debounced === "" && options ? [{ value: "", text: all }, ...options] : options}
+      isStale={search !== debounced || found.isPlaceholderData}
       hasMore={found.data?.next_cursor != null}
       onSearch={setSearch}
       onValue={choose}

@@ -1,16 +1,16 @@
 import { Search } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
 
-const PAUSE_MS = 250;
+const DEBOUNCE_MS = 250;
 
 /** What is typed, once the typing rests; at once where nothing is. */
-export function useRested(typed: string): string {
-  const [rested, setRested] = useState(typed);
+export function useDebounced(typed: string): string {
+  const [debounced, setDebounced] = useState(typed);
   useEffect(() => {
-    const timer = setTimeout(() => setRested(typed), PAUSE_MS);
+    const timer = setTimeout(() => setDebounced(typed), DEBOUNCE_MS);
     return () => clearTimeout(timer);
   }, [typed]);
-  return typed === "" ? "" : rested;
+  return typed === "" ? "" : debounced;
 }
 
 interface SearchFieldProps {
@@ -36,7 +36,7 @@ export function SearchField({ label, value, onValue }: SearchFieldProps) {
     const timer = setTimeout(() => {
       passedOn.current = typed.trim();
       onValue(passedOn.current);
-    }, PAUSE_MS);
+    }, DEBOUNCE_MS);
     return () => clearTimeout(timer);
   }, [typed]);
   return (

@@ -8,7 +8,7 @@ import type { Column } from "../../ui/table.tsx";
 import { Ago } from "../../ui/values.tsx";
 import { useFilters } from "../filters.tsx";
 import { OrganizationFilter } from "../pick.tsx";
-import { actionInWords, actorInWords, afterInWords, differences } from "./entries.ts";
+import { actionLabel, actorLabel, differences, valuesAfter } from "./entries.ts";
 
 const COLUMNS: readonly Column<AuditEntry>[] = [
   { head: "Time", cell: ({ at }) => <Ago at={at} /> },
@@ -16,7 +16,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
     head: "Actor",
     cell: ({ actor }) => (
       <span className="cell-two">
-        <span>{actorInWords(actor)}</span>
+        <span>{actorLabel(actor)}</span>
         <span className="small faint wrap-anywhere">{actor.address ?? actor.id}</span>
       </span>
     ),
@@ -26,7 +26,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
     cell: (entry) => (
       <span className="cell-two">
         <span>
-          <Badge>{actionInWords(entry.action)}</Badge>
+          <Badge>{actionLabel(entry.action)}</Badge>
         </span>
         <span className="mono faint wrap-anywhere">{entry.subject_id}</span>
         <span className="narrow-only">
@@ -39,7 +39,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
 ];
 
 function Differences({ entry }: { entry: AuditEntry }) {
-  return differences(entry.before, afterInWords(entry)).map(({ name, from, to }) => (
+  return differences(entry.before, valuesAfter(entry)).map(({ name, from, to }) => (
     <div key={name} className="small wrap-anywhere">
       <span className="faint">{name}: </span>
       {from !== null && <del>{from}</del>} {to}

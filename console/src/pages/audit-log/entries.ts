@@ -39,16 +39,16 @@ const REASONS: Record<string, string> = {
 };
 
 /** An action in words; one of a newer version of the service as it is named. */
-export function actionInWords(action: string): string {
+export function actionLabel(action: string): string {
   return ACTIONS[action as AuditAction] ?? action;
 }
 
-export function actorInWords({ kind }: AuditEntry["actor"]): string {
+export function actorLabel({ kind }: AuditEntry["actor"]): string {
   return ACTORS[kind] ?? kind;
 }
 
 /** Values of an entry, with the reason of a failed sign-in in words. */
-export function afterInWords({ action, after }: Pick<AuditEntry, "action" | "after">): AuditEntry["after"] {
+export function valuesAfter({ action, after }: Pick<AuditEntry, "action" | "after">): AuditEntry["after"] {
   if (action !== "session.sign_in_failed" || after === null) return after;
   return { ...after, ...(typeof after.reason === "string" && { reason: REASONS[after.reason] ?? after.reason }) };
 }

@@ -8,7 +8,7 @@ import { CopyIcon } from "../../ui/copy.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
 import { Card, Facts } from "../../ui/page.tsx";
 import { Badge, Note } from "../../ui/states.tsx";
-import { groundsOf, RouteBadge } from "./health.tsx";
+import { healthDetails, RouteBadge } from "./health.tsx";
 
 /** One model: what it is for, its facts, and the routes that are tried for it. */
 export function ModelPanel({ model, onClose }: { model: Model; onClose: () => void }) {
@@ -39,7 +39,7 @@ export function ModelPanel({ model, onClose }: { model: Model; onClose: () => vo
                 <li key={route.route}>
                   <span className="cell-two">
                     <span className="mono wrap-anywhere">{route.route}</span>
-                    <span className="small faint">{groundsOf(route)}</span>
+                    <span className="small faint">{healthDetails(route)}</span>
                   </span>
                   <RouteBadge route={route} />
                 </li>
@@ -90,7 +90,7 @@ export function Compare({ models, onClear }: { models: readonly Model[]; onClear
   );
 }
 
-const CUTOFF_WORDS = {
+const CUTOFF_LABELS = {
   stated: "published",
   released: "release date, no cutoff published",
   assumed: "assumed",
@@ -110,7 +110,7 @@ export function factsOf(model: Model): [name: string, value: ReactNode][] {
     ["Category", model.category],
     ["Context window", `${formatCount(model.context_window)} tokens`],
     ["Max output tokens", formatCount(model.max_output_tokens)],
-    ["Knowledge cutoff", `${model.cutoff_date} (${CUTOFF_WORDS[model.cutoff_basis]})`],
+    ["Knowledge cutoff", `${model.cutoff_date} (${CUTOFF_LABELS[model.cutoff_basis]})`],
     ["Input, credits per million tokens", formatExactCredits(prices.input)],
     ["Cached input, credits per million tokens", formatExactCredits(prices.cached_input)],
     ["Cache write, credits per million tokens", formatExactCredits(prices.cache_write)],

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { groundsOf, healthOf, type Route } from "./health.tsx";
+import { healthDetails, healthOf, type Route } from "./health.tsx";
 
 const NOW_MS = Date.parse("2026-11-21T12:00:00Z");
 const calm = {
@@ -27,8 +27,8 @@ test.each([
 
 test("says what its health stands on", () => {
   const failed = { ...calm, last_failure: { failure: "first_byte_timeout", at: "2026-11-21T11:00:00.000Z" } };
-  expect(groundsOf(route(failed))).toBe(
+  expect(healthDetails(route(failed))).toBe(
     "9 successes and 1 failure in the last 5 minutes · first byte after 250 ms · last failure: first byte timeout",
   );
-  expect(groundsOf(route(null))).toContain("No requests");
+  expect(healthDetails(route(null))).toContain("No requests");
 });

@@ -19,7 +19,7 @@ export function healthOf({ health }: Route, nowMs: number): { tone: Tone; word: 
 }
 
 /** What that stands on, in words. */
-export function groundsOf({ health }: Route): string {
+export function healthDetails({ health }: Route): string {
   if (health === null) return "No requests since this node started.";
   const { recent, first_byte_ms, last_failure } = health;
   const parts = [

@@ -11,7 +11,7 @@ import { Badge, Empty, Failure, NoMatches, Skeleton } from "../../ui/states.tsx"
 import { type Column, Table } from "../../ui/table.tsx";
 import { Choice, useFilters } from "../filters.tsx";
 import { Compare, ModelPanel } from "./details.tsx";
-import { COMPARED_MAX, comparedIn, isAt, matching, pathOf, toggled } from "./find.ts";
+import { COMPARED_MODELS_MAX, filterModels, isModelPath, modelPath, parseCompared, toggleCompared } from "./find.ts";
 import { RouteBadge } from "./health.tsx";
 
 const valuesOf = (catalog: readonly Model[] | undefined, of: (model: Model) => readonly string[]) =>
@@ -23,8 +23,8 @@ export default function Models() {
   const [filters, setFilters] = useFilters(["search", "category", "capability", "compare"]);
   const query = useQuery(modelsQuery);
   const catalog = query.data?.data;
-  const found = catalog && matching(catalog, filters);
-  const compared = comparedIn(filters.compare);
+  const found = catalog && filterModels(catalog, filters);
+  const compared = parseCompared(filters.compare);
   const clear = () => setFilters({ search: "", category: "", capability: "" });
   return (
     <Page title="Models" about="Available models, with capabilities and prices in credits per million tokens">
@@ -57,9 +57,9 @@ export default function Models() {
             caption="Models"
             columns={columnsOf({
               compared,
-              isFull: compared.length >= COMPARED_MAX,
+              isFull: compared.length >= COMPARED_MODELS_MAX,
               withRoutes: role === "operator",
-              onToggle: (id) => setFilters({ compare: toggled(compared, id) }),
+              onToggle: (id) => setFilters({ compare: toggleCompared(compared, id) }),
             })}
             rows={found}
             keyOf={({ id }) => id}
@@ -92,7 +92,7 @@ function NoModels() {
 function OpenModel({ catalog }: { catalog: readonly Model[] | undefined }) {
   const [path, go] = useLocation();
   const search = useSearch();
-  const model = catalog?.find(({ id }) => isAt(path, id));
+  const model = catalog?.find(({ id }) => isModelPath(path, id));
   if (model === undefined) return null;
   return <ModelPanel model={model} onClose={() => go(search === "" ? "/models" : `/models?${search}`)} />;
 }
@@ -151,7 +151,7 @@ export function columnsOf({ compared, isFull, withRoutes, onToggle }: ColumnChoi
 
 function Name({ model: { id, name, deprecated } }: { model: Model }) {
   const search = useSearch();
-  const path = pathOf(id);
+  const path = modelPath(id);
   return (
     <span className="cell-two">
       <span className="row">

@@ -11,7 +11,7 @@ import { Failure, Skeleton } from "../../ui/states.tsx";
 import { Allowances } from "./allowances.tsx";
 import { GrantForm } from "./grant-form.tsx";
 import { Grants } from "./grants.tsx";
-import { CreditForm } from "./refund-form.tsx";
+import { RefundForm } from "./refund-form.tsx";
 import { RevokeForm } from "./revoke-form.tsx";
 import { Statement } from "./statement.tsx";
 
@@ -34,13 +34,13 @@ interface CreditsSectionProps {
   mayChange: boolean;
 }
 
-type Doing = { what: "grant" | "credit" } | { what: "revoke"; grant: Grant | null } | null;
+type OpenDialog = { what: "grant" | "credit" } | { what: "revoke"; grant: Grant | null } | null;
 
 /** An organization's credits: what is left, where they came from, and where they went. */
 export function CreditsSection({ organization, mayChange }: CreditsSectionProps) {
-  const [doing, setDoing] = useState<Doing>(null);
+  const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const { id } = organization;
-  const close = () => setDoing(null);
+  const close = () => setOpenDialog(null);
   return (
     <>
       <Balance organization={organization} />
@@ -48,29 +48,34 @@ export function CreditsSection({ organization, mayChange }: CreditsSectionProps)
         title="Grants"
         about="Spent by priority, then earliest expiry"
         flush
-        actions={mayChange && <Actions onDoing={setDoing} />}
+        actions={mayChange && <Actions onOpen={setOpenDialog} />}
       >
-        <Grants organizationId={id} onRevoke={mayChange ? (grant) => setDoing({ what: "revoke", grant }) : undefined} />
+        <Grants
+          organizationId={id}
+          onRevoke={mayChange ? (grant) => setOpenDialog({ what: "revoke", grant }) : undefined}
+        />
       </Card>
       <Allowances organization={organization} mayChange={mayChange} />
       <Statement organizationId={id} />
-      {doing?.what === "grant" && <GrantForm organization={organization} onClose={close} />}
-      {doing?.what === "credit" && <CreditForm organization={organization} onClose={close} />}
-      {doing?.what === "revoke" && <RevokeForm organization={organization} grant={doing.grant} onClose={close} />}
+      {openDialog?.what === "grant" && <GrantForm organization={organization} onClose={close} />}
+      {openDialog?.what === "credit" && <RefundForm organization={organization} onClose={close} />}
+      {openDialog?.what === "revoke" && (
+        <RevokeForm organization={organization} grant={openDialog.grant} onClose={close} />
+      )}
     </>
   );
 }
 
-function Actions({ onDoing }: { onDoing: (doing: Doing) => void }) {
+function Actions({ onOpen }: { onOpen: (openDialog: OpenDialog) => void }) {
   return (
     <>
-      <Button icon={Undo2} onClick={() => onDoing({ what: "revoke", grant: null })}>
+      <Button icon={Undo2} onClick={() => onOpen({ what: "revoke", grant: null })}>
         Revoke
       </Button>
-      <Button icon={HandHeart} onClick={() => onDoing({ what: "credit" })}>
+      <Button icon={HandHeart} onClick={() => onOpen({ what: "credit" })}>
         Refund
       </Button>
-      <Button look="main" icon={HandCoins} onClick={() => onDoing({ what: "grant" })}>
+      <Button look="main" icon={HandCoins} onClick={() => onOpen({ what: "grant" })}>
         Grant credits
       </Button>
     </>

@@ -6,7 +6,7 @@ import { Listing } from "../../ui/listing.tsx";
 import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Ago, Credits } from "../../ui/values.tsx";
-import { referenceInWords } from "./statement-values.ts";
+import { referenceLabel } from "./statement-values.ts";
 
 const STATUSES = {
   active: { label: "Active", tone: "good" },
@@ -20,7 +20,7 @@ const COLUMNS: readonly Column<Grant>[] = [
     cell: ({ id, reference, source }) => (
       <span className="cell-two">
         <span className="wrap-anywhere">
-          {reference ? referenceInWords(reference) : source === "credit" ? "Refund" : "No reference"}
+          {reference ? referenceLabel(reference) : source === "credit" ? "Refund" : "No reference"}
         </span>
         <span className="mono faint wrap-anywhere wide-only">{id}</span>
       </span>
@@ -70,7 +70,7 @@ function actions(onRevoke: (grant: Grant) => void): Column<Grant> {
       grant.remaining > 0 && (
         <IconButton
           icon={Undo2}
-          label={`Revoke credits of ${referenceInWords(grant.reference ?? grant.id)}`}
+          label={`Revoke credits of ${referenceLabel(grant.reference ?? grant.id)}`}
           onClick={() => onRevoke(grant)}
         />
       ),

@@ -5,13 +5,13 @@ import { TextField } from "../../ui/field.tsx";
 import { readCredits, shownError } from "../read-form.ts";
 import { BookingForm, lineOrNull, useBooking } from "./booking-form.tsx";
 
-interface CreditFormProps {
+interface RefundFormProps {
   organization: Organization;
   onClose: () => void;
 }
 
 /** Refunds credits that were spent: as goodwill, or to correct one charge. */
-export function CreditForm({ organization, onClose }: CreditFormProps) {
+export function RefundForm({ organization, onClose }: RefundFormProps) {
   const [amount, setAmount] = useState("");
   const [holdId, setHoldId] = useState("");
   const [reference, setReference] = useState("");

@@ -4,7 +4,7 @@ import { formatAmount } from "../../format/numbers.ts";
 import { Segments, TextField } from "../../ui/field.tsx";
 import { readCreditsUpTo, shownError } from "../read-form.ts";
 import { BookingForm, lineOrNull, useBooking } from "./booking-form.tsx";
-import { referenceInWords } from "./statement-values.ts";
+import { referenceLabel } from "./statement-values.ts";
 
 interface RevokeFormProps {
   organization: Organization;
@@ -34,7 +34,7 @@ export function RevokeForm({ organization, grant, onClose }: RevokeFormProps) {
     const wanted = isAll || "error" in credits ? { all: true } : { amount: credits.value };
     revoke.mutate({ ...wanted, grant_id: grant?.id ?? null, note: lineOrNull(note) });
   };
-  const source = grant === null ? organization.name : referenceInWords(grant.reference ?? grant.id);
+  const source = grant === null ? organization.name : referenceLabel(grant.reference ?? grant.id);
   return (
     <BookingForm
       title={grant === null ? "Revoke credits" : `Revoke credits of ${source}`}

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { StatementEntry } from "../../api/types.ts";
-import { lastWeek, periodOf, wordsOf } from "./statement-values.ts";
+import { entryDescription, lastWeek, periodOf } from "./statement-values.ts";
 
 test("a period holds both of its days, in the reader's time zone", () => {
   expect(periodOf({ from: "2026-11-01", to: "2026-11-30" })).toEqual({
@@ -17,10 +17,10 @@ test("the last week begins six days ago", () => {
 
 test("a charge is told by its model and tokens, the rest by what it was for", () => {
   const charge = { kind: "charge", model: "m", tokens: { input: 900, cached_input: 100, output: 34 } };
-  expect(wordsOf(charge as unknown as StatementEntry)).toBe("m, 1,034 tokens");
+  expect(entryDescription(charge as unknown as StatementEntry)).toBe("m, 1,034 tokens");
   const grant = { kind: "grant", tokens: null, reference: null, note: null, id: "grant_1" } as StatementEntry;
-  expect(wordsOf(grant)).toBe("grant_1");
-  expect(wordsOf({ ...grant, reference: "invoice 7" })).toBe("invoice 7");
-  expect(wordsOf({ ...grant, reference: "allowance/allowance_1/2026-11-21" })).toBe("Allowance 2026-11-21");
-  expect(wordsOf({ ...grant, kind: "revoke", reference: "r1", note: "by mistake" })).toBe("r1: by mistake");
+  expect(entryDescription(grant)).toBe("grant_1");
+  expect(entryDescription({ ...grant, reference: "invoice 7" })).toBe("invoice 7");
+  expect(entryDescription({ ...grant, reference: "allowance/allowance_1/2026-11-21" })).toBe("Allowance 2026-11-21");
+  expect(entryDescription({ ...grant, kind: "revoke", reference: "r1", note: "by mistake" })).toBe("r1: by mistake");
 });

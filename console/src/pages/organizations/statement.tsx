@@ -12,7 +12,7 @@ import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Moment } from "../../ui/values.tsx";
 import { Choice } from "../filters.tsx";
-import { type Days, KIND_WORDS, lastWeek, periodOf, wordsOf } from "./statement-values.ts";
+import { type Days, entryDescription, KIND_LABELS, lastWeek, periodOf } from "./statement-values.ts";
 
 /** All entries of the statement, the oldest first, with the balance after each. */
 export function Statement({ organizationId }: { organizationId: string }) {
@@ -30,7 +30,7 @@ export function Statement({ organizationId }: { organizationId: string }) {
       flush
       actions={
         <>
-          <Choice label="Kind" all="All entries" value={kind} options={Object.entries(KIND_WORDS)} onValue={setKind} />
+          <Choice label="Kind" all="All entries" value={kind} options={Object.entries(KIND_LABELS)} onValue={setKind} />
           <DayFields days={days} onDays={setDays} />
           <a className="button button-plain" href={`${BASE_PATH}${withQuery(`${base}.csv`, filter)}`} download>
             <Download size={15} strokeWidth={1.9} aria-hidden="true" />
@@ -66,10 +66,10 @@ const COLUMNS: readonly Column<StatementEntry>[] = [
 ];
 
 function What({ entry }: { entry: StatementEntry }) {
-  const words = wordsOf(entry);
+  const words = entryDescription(entry);
   return (
     <span className="row row-stacked">
-      <Badge tone={entry.kind === "charge" ? "plain" : "accent"}>{KIND_WORDS[entry.kind]}</Badge>
+      <Badge tone={entry.kind === "charge" ? "plain" : "accent"}>{KIND_LABELS[entry.kind]}</Badge>
       {entry.kind === "charge" && entry.id !== null ? (
         <Link className="row-link wrap-anywhere" href={`/requests/${encodeURIComponent(entry.id)}`}>
           {words}

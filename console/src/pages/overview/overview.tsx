@@ -13,7 +13,7 @@ import { useNow } from "../../ui/values.tsx";
 import { OrganizationFilter } from "../pick.tsx";
 import { Charts } from "./charts.tsx";
 import { lastDays } from "./figures.ts";
-import { Tops } from "./rankings.tsx";
+import { Rankings } from "./rankings.tsx";
 import { Tiles } from "./tiles.tsx";
 
 const RANGES = [
@@ -84,7 +84,7 @@ function Content({ figures }: { figures: Figures | undefined }) {
         </Note>
       )}
       {isUnused ? <Start /> : <Charts figures={figures} />}
-      {!isUnused && <Tops figures={figures} />}
+      {!isUnused && <Rankings figures={figures} />}
     </>
   );
 }

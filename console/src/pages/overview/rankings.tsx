@@ -34,7 +34,7 @@ function columnsOf<T extends Counts>(head: string, name: (row: T) => ReactNode, 
   ];
 }
 
-export function Tops({ figures }: { figures: Overview | undefined }) {
+export function Rankings({ figures }: { figures: Overview | undefined }) {
   const { role } = useSession();
   const most = (rows: readonly Counts[] | undefined) => Math.max(0, ...(rows ?? []).map(({ spent }) => spent));
   const organizations = figures?.top_organizations ?? [];

@@ -11,7 +11,7 @@ import { useSession } from "../../shell/session.ts";
 import type { CallBody } from "../../snippets/snippets.ts";
 import type { Figures } from "./conversation.ts";
 
-interface Asked {
+interface CompletionCall {
   body: CallBody;
   token: string;
   signal: AbortSignal;
@@ -19,7 +19,7 @@ interface Asked {
 }
 
 /** Asks for a streamed answer as any client of `/v1` does, and tells its pieces as they come. */
-export async function complete({ body, token, signal, onPiece }: Asked): Promise<Figures> {
+export async function complete({ body, token, signal, onPiece }: CompletionCall): Promise<Figures> {
   const startedAt = performance.now();
   const answer = await fetch(`${apiBaseUrl()}/chat/completions`, {
     method: "POST",

@@ -1,8 +1,15 @@
 import { describe, expect, test } from "vitest";
-import { type Conversation, converse, type Event, figuresInWords, messagesOf, NO_TURNS } from "./conversation.ts";
+import {
+  type Conversation,
+  conversationAfter,
+  EMPTY_CONVERSATION,
+  type Event,
+  figuresLine,
+  messagesOf,
+} from "./conversation.ts";
 
 const figures = { model: "m", firstMs: 10, durationMs: 20, usage: null, finishReason: "stop" };
-const converseAll = (...events: Event[]): Conversation => events.reduce(converse, NO_TURNS);
+const converseAll = (...events: Event[]): Conversation => events.reduce(conversationAfter, EMPTY_CONVERSATION);
 const said = ({ turns }: Conversation) => turns.map(({ role, content, state }) => `${role} ${state}: ${content}`);
 
 describe("a conversation", () => {
@@ -34,16 +41,16 @@ describe("a conversation", () => {
       { kind: "asked", content: "Two" },
       { kind: "ended", figures, state: "done" },
     );
-    const edited = converse(first, { kind: "edited", key: first.turns[0]?.key ?? -1, content: "Uno" });
+    const edited = conversationAfter(first, { kind: "edited", key: first.turns[0]?.key ?? -1, content: "Uno" });
     expect(said(edited)).toEqual(["user done: Uno", "assistant streaming: "]);
     expect(new Set(edited.turns.map(({ key }) => key)).size).toBe(2);
-    expect(converse(first, { kind: "edited", key: 99, content: "x" })).toBe(first);
+    expect(conversationAfter(first, { kind: "edited", key: 99, content: "x" })).toBe(first);
   });
 
   test("sends no answer that came to nothing", () => {
     const failed = converseAll({ kind: "asked", content: "Hello" }, { kind: "failed", failure: new Error("no") });
     expect(messagesOf(failed.turns)).toEqual([{ role: "user", content: "Hello" }]);
-    expect(messagesOf(converse(failed, { kind: "cleared" }).turns)).toEqual([]);
+    expect(messagesOf(conversationAfter(failed, { kind: "cleared" }).turns)).toEqual([]);
   });
 });
 
@@ -51,12 +58,12 @@ const usage = { prompt_tokens: 12, completion_tokens: 100, total_tokens: 112, co
 
 test("an answer tells its tokens, its cost and its speed", () => {
   const figures = { model: "m", firstMs: 250, durationMs: 2250, usage, finishReason: "length" };
-  expect(figuresInWords(figures, false)).toBe(
+  expect(figuresLine(figures, false)).toBe(
     "m · 12 tokens in, 100 tokens out · 0.00042 credits · first token after 250 ms · 50 tokens/s · Stopped at max tokens",
   );
 });
 
 test("one that was stopped tells what is known", () => {
   const figures = { model: "m", firstMs: null, durationMs: 900, usage: null, finishReason: null };
-  expect(figuresInWords(figures, true)).toBe("m · Stopped: tokens generated so far are charged");
+  expect(figuresLine(figures, true)).toBe("m · Stopped: tokens generated so far are charged");
 });

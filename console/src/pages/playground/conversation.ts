@@ -26,7 +26,7 @@ export interface Conversation {
   nextKey: number;
 }
 
-export const NO_TURNS: Conversation = { turns: [], nextKey: 0 };
+export const EMPTY_CONVERSATION: Conversation = { turns: [], nextKey: 0 };
 
 export type Event =
   | { kind: "asked"; content: string }
@@ -37,7 +37,7 @@ export type Event =
   | { kind: "cleared" };
 
 /** A conversation after an event. A question is followed at once by the answer that is on its way. */
-export function converse(before: Conversation, event: Event): Conversation {
+export function conversationAfter(before: Conversation, event: Event): Conversation {
   switch (event.kind) {
     case "asked":
       return asked(before, event.content);
@@ -52,7 +52,7 @@ export function converse(before: Conversation, event: Event): Conversation {
     case "failed":
       return withLast(before, (turn) => ({ ...turn, state: "failed", failure: event.failure }));
     case "cleared":
-      return { ...NO_TURNS, nextKey: before.nextKey };
+      return { ...EMPTY_CONVERSATION, nextKey: before.nextKey };
   }
 }
 
@@ -76,10 +76,7 @@ export function messagesOf(turns: readonly Turn[]): { role: string; content: str
 }
 
 /** What an answer took, in one line. */
-export function figuresInWords(
-  { model, firstMs, durationMs, usage, finishReason }: Figures,
-  isStopped: boolean,
-): string {
+export function figuresLine({ model, firstMs, durationMs, usage, finishReason }: Figures, isStopped: boolean): string {
   const parts = [model];
   if (usage !== null) {
     parts.push(`${countOf(usage.prompt_tokens, "token")} in, ${countOf(usage.completion_tokens, "token")} out`);

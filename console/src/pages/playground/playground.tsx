@@ -5,7 +5,7 @@ import { useSearchParams } from "wouter";
 import type { Model } from "../../../../src/api/model.ts";
 import { choices, serviceFacts } from "../../api/queries.ts";
 import { formatCount } from "../../format/numbers.ts";
-import { daysInWords } from "../../format/times.ts";
+import { daysLabel } from "../../format/times.ts";
 import { useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { Page } from "../../ui/page.tsx";
@@ -15,7 +15,7 @@ import { CodeDialog } from "./code-dialog.tsx";
 import { Composer } from "./composer.tsx";
 import { messagesOf } from "./conversation.ts";
 import { bodyOf, FIRST_SETTINGS, maxTokensBound, maxTokensError, type Settings } from "./settings.ts";
-import { mayPay, PAYERS, type Payer, SettingsForm } from "./settings-form.tsx";
+import { canPay, PAYER_FILTER, type Payer, SettingsForm } from "./settings-form.tsx";
 import { Turns } from "./turns.tsx";
 import { useConversation } from "./use-conversation.ts";
 import "./playground.css";
@@ -33,9 +33,9 @@ export default function Playground() {
   const maxTokens = useMaxTokens(catalog.data, settings.model);
   const isRight = settings.model !== "" && maxTokensError(settings.maxTokens, maxTokens) === null;
   const hasPayer = payer === "implied" || organizationId !== null;
-  const mayAsk = isRight && hasPayer && !conversation.isStreaming;
+  const canSend = isRight && hasPayer && !conversation.isStreaming;
   const send = () => {
-    if (!mayAsk || draft.trim() === "") return;
+    if (!canSend || draft.trim() === "") return;
     void conversation.ask(draft);
     setDraft("");
   };
@@ -62,11 +62,11 @@ export default function Playground() {
       )}
       <div className="playground">
         <div className="playground-talk">
-          <Turns conversation={conversation} mayAsk={mayAsk} />
+          <Turns conversation={conversation} canSend={canSend} />
           <Composer
             draft={draft}
             placeholder={hasPayer ? "Enter a message" : "Select an organization to start"}
-            mayAsk={mayAsk}
+            canSend={canSend}
             isStreaming={conversation.isStreaming}
             onDraft={setDraft}
             onSend={send}
@@ -91,7 +91,7 @@ export default function Playground() {
 function About({ organizationId }: { organizationId: string | null }) {
   const isStored = useIsStored(organizationId);
   const { data } = useQuery(serviceFacts);
-  const days = data === undefined ? "a limited time" : daysInWords(data.conversation_days);
+  const days = data === undefined ? "a limited time" : daysLabel(data.conversation_days);
   return (
     <>
       Test a model.
@@ -124,9 +124,9 @@ function useSettings(firstModel: string | undefined) {
 function useOrganization() {
   const { role } = useSession();
   const isOperator = role === "operator";
-  const { data } = useQuery({ ...choices("organizations", PAYERS), enabled: isOperator });
+  const { data } = useQuery({ ...choices("organizations", PAYER_FILTER), enabled: isOperator });
   const [picked, setPicked] = useState<string | null>(null);
-  const hasNone = data !== undefined && data.next_cursor === null && !data.data.some(mayPay);
+  const hasNone = data !== undefined && data.next_cursor === null && !data.data.some(canPay);
   const payer: Payer = isOperator ? (hasNone ? "none" : "selected") : "implied";
   return { payer, organizationId: isOperator ? picked : null, setOrganizationId: setPicked };
 }

@@ -2,18 +2,18 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useReducer, useRef } from "react";
 import { renew } from "../../api/actions.ts";
 import { complete } from "./api.ts";
-import { converse, type Event, messagesOf, NO_TURNS } from "./conversation.ts";
+import { conversationAfter, EMPTY_CONVERSATION, type Event, messagesOf } from "./conversation.ts";
 import { bodyOf, type Settings } from "./settings.ts";
 
-interface Surroundings {
+interface ConversationOptions {
   settings: Settings;
   /** Gives the token to ask with. */
   token: () => Promise<string>;
 }
 
 /** A conversation with a model: what was said, and how it goes on. Leaving the page stops the answer. */
-export function useConversation({ settings, token }: Surroundings) {
-  const [conversation, tell] = useReducer(converse, NO_TURNS);
+export function useConversation({ settings, token }: ConversationOptions) {
+  const [conversation, tell] = useReducer(conversationAfter, EMPTY_CONVERSATION);
   const running = useRef<AbortController>(null);
   const client = useQueryClient();
   useEffect(() => () => running.current?.abort(), []);
@@ -21,10 +21,10 @@ export function useConversation({ settings, token }: Surroundings) {
   const run = async (event: Event & { kind: "asked" | "edited" }) => {
     const controller = new AbortController();
     running.current = controller;
-    const messages = messagesOf(converse(conversation, event).turns);
+    const messages = messagesOf(conversationAfter(conversation, event).turns);
     tell(event);
     const startedAt = performance.now();
-    const pieces = gathered((text) => tell({ kind: "piece", text }));
+    const pieces = batchPerFrame((text) => tell({ kind: "piece", text }));
     try {
       const body = bodyOf(settings, messages);
       const figures = await complete({ body, token: await token(), signal: controller.signal, onPiece: pieces.take });
@@ -54,7 +54,7 @@ export function useConversation({ settings, token }: Surroundings) {
 }
 
 /** Hands on what comes within one frame at once: the eye sees no more, and the page has less to do. */
-function gathered(hand: (text: string) => void) {
+function batchPerFrame(hand: (text: string) => void) {
   let text = "";
   let frame = 0;
   const flush = () => {

@@ -1,14 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { conversation } from "../../api/queries.ts";
-import type { Conversation as Kept } from "../../api/types.ts";
+import type { Conversation as ConversationData } from "../../api/types.ts";
 import { formatMoment } from "../../format/times.ts";
 import { Failure, Note, Skeleton } from "../../ui/states.tsx";
 import { Markdown } from "../playground/markdown.tsx";
 import "./conversation.css";
 
-type Message = Kept["request"]["messages"][number];
-type Reply = NonNullable<Kept["answer"]>["message"];
+type Message = ConversationData["request"]["messages"][number];
+type Reply = NonNullable<ConversationData["answer"]>["message"];
 
 /** What was asked and answered in one request. Nothing of it is taken for markup but what a model wrote, as Markdown. */
 export default function Conversation({ id }: { id: string }) {
@@ -25,32 +25,32 @@ export default function Conversation({ id }: { id: string }) {
         <Note tone="warn">Too long to store in full: earlier messages or the ends of texts are missing.</Note>
       )}
       {instructions !== undefined && (
-        <Said who="instructions">
+        <MessageBlock who="instructions">
           <p className="said-text">{instructions}</p>
-        </Said>
+        </MessageBlock>
       )}
       {messages.map((message, index) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: what was said stays in its order
-        <Said key={index} who={message.name === undefined ? message.role : `${message.role}, ${message.name}`}>
-          <Words message={message} />
-        </Said>
+        <MessageBlock key={index} who={message.name === undefined ? message.role : `${message.role}, ${message.name}`}>
+          <MessageContent message={message} />
+        </MessageBlock>
       ))}
       {answer === null ? (
         <p className="soft">No answer was delivered.</p>
       ) : (
-        <Said who={`assistant, ${answer.finish_reason ?? "incomplete"}`}>
-          <Words message={answer.message} />
-        </Said>
+        <MessageBlock who={`assistant, ${answer.finish_reason ?? "incomplete"}`}>
+          <MessageContent message={answer.message} />
+        </MessageBlock>
       )}
-      <Said who="parameters">
+      <MessageBlock who="parameters">
         <Code text={JSON.stringify(parameters, null, 2)} />
-      </Said>
+      </MessageBlock>
       <p className="small faint">Stored until {formatMoment(kept_until)}.</p>
     </section>
   );
 }
 
-function Said({ who, children }: { who: string; children: ReactNode }) {
+function MessageBlock({ who, children }: { who: string; children: ReactNode }) {
   return (
     <div className="said">
       <p className="small faint">{who}</p>
@@ -59,7 +59,7 @@ function Said({ who, children }: { who: string; children: ReactNode }) {
   );
 }
 
-function Words({ message }: { message: Message | Reply }) {
+function MessageContent({ message }: { message: Message | Reply }) {
   const { role, content, refusal, reasoning_content, tool_calls } = message;
   return (
     <>

@@ -6,7 +6,7 @@ import { Button } from "../../ui/button.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
 import { Choice } from "../filters.tsx";
 import { OrganizationFilter, Pick } from "../pick.tsx";
-import { STATUS_WORDS } from "./status.tsx";
+import { STATUS_LABELS } from "./status.tsx";
 
 export const NAMES = ["organization_id", "token_id", "model", "status", "request_id", "since"] as const;
 type Name = (typeof NAMES)[number];
@@ -68,7 +68,7 @@ export function Filters({ values, onValues }: FiltersProps) {
         label="Status"
         all="All statuses"
         value={values.status}
-        options={Object.entries(STATUS_WORDS)}
+        options={Object.entries(STATUS_LABELS)}
         onValue={(status) => onValues({ status })}
       />
       <Choice

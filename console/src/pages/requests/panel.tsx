@@ -9,8 +9,8 @@ import { Dialog } from "../../ui/dialog.tsx";
 import { Facts } from "../../ui/page.tsx";
 import { Badge, Failure, Skeleton } from "../../ui/states.tsx";
 import { Costs } from "./costs.tsx";
-import { STATUS_MEANINGS, StatusBadge } from "./status.tsx";
-import { KeptConversation } from "./stored-conversation.tsx";
+import { STATUS_DESCRIPTIONS, StatusBadge } from "./status.tsx";
+import { StoredConversation } from "./stored-conversation.tsx";
 
 /** One request explained. */
 export function RequestPanel({ id, onClose }: { id: string; onClose: () => void }) {
@@ -38,7 +38,7 @@ function Explained({ detail }: { detail: RequestDetail }) {
           {detail.is_streamed !== null && <Badge>{detail.is_streamed ? "Streamed" : "Not streamed"}</Badge>}
           {detail.is_idempotent && <Badge>Idempotency-Key: answer stored for 24 hours</Badge>}
         </div>
-        <p className="soft">{STATUS_MEANINGS[status]}</p>
+        <p className="soft">{STATUS_DESCRIPTIONS[status]}</p>
       </div>
       <Identity detail={detail} />
       <Costs detail={detail} />
@@ -50,7 +50,7 @@ function Explained({ detail }: { detail: RequestDetail }) {
           <Facts facts={Object.entries(metadata)} />
         </section>
       )}
-      <KeptConversation detail={detail} />
+      <StoredConversation detail={detail} />
     </>
   );
 }
@@ -66,7 +66,7 @@ function Refused({ detail, refusal }: { detail: RequestDetail; refusal: NonNulla
             {status} {detail.failure}
           </Badge>
         </div>
-        <p className="soft">{STATUS_MEANINGS.refused}</p>
+        <p className="soft">{STATUS_DESCRIPTIONS.refused}</p>
       </div>
       <Facts
         facts={[
@@ -131,7 +131,7 @@ function Attempts({ detail: { attempts, status } }: { detail: RequestDetail }) {
             <span className="mono wrap-anywhere">{route}</span>
             <span className="soft">{outcome.replaceAll("_", " ")}</span>
             <span className="figures faint">{formatDuration(duration_ms)}</span>
-            {reported !== undefined && <span className="small">{reportInWords(reported)}</span>}
+            {reported !== undefined && <span className="small">{reportLabel(reported)}</span>}
           </li>
         ))}
       </ol>
@@ -140,7 +140,7 @@ function Attempts({ detail: { attempts, status } }: { detail: RequestDetail }) {
 }
 
 /** A provider's report that was not charged. */
-function reportInWords({ input, cached_input, cache_write, output, reasoning }: RequestDetail["tokens"]): string {
+function reportLabel({ input, cached_input, cache_write, output, reasoning }: RequestDetail["tokens"]): string {
   const prompt = formatCount(input + cached_input + cache_write);
   return `The provider reported ${prompt} input and ${formatCount(output + reasoning)} output tokens`;
 }

@@ -9,7 +9,7 @@ import { Skeleton } from "../../ui/states.tsx";
 const Conversation = lazy(() => import("./conversation.tsx"));
 
 /** What was asked and answered, where it is kept: read on demand alone, because each reading is recorded. */
-export function KeptConversation({ detail }: { detail: RequestDetail }) {
+export function StoredConversation({ detail }: { detail: RequestDetail }) {
   const { role } = useSession();
   const [isOpen, setOpen] = useState(false);
   const mayRead = detail.has_conversation && role === "operator";

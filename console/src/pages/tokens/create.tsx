@@ -10,7 +10,7 @@ import { Checks, Field, Segments, TextField } from "../../ui/field.tsx";
 import { ExpiryFields, LimitsFields } from "../form-fields.tsx";
 import { Pick } from "../pick.tsx";
 import { readOptionalCredits } from "../read-form.ts";
-import { emptyDraft, readDraft, SCOPE_WORDS, type TokenDraft } from "./draft.ts";
+import { emptyDraft, readDraft, SCOPE_LABELS, type TokenDraft } from "./draft.ts";
 import { showSecret } from "./secret.tsx";
 
 interface CreateTokenProps {
@@ -71,12 +71,12 @@ function DraftFields({ draft, errors, onDraft }: DraftFieldsProps) {
         error={errors.name}
         onValue={(name) => onDraft({ name })}
       />
-      <Checks label="Scopes" options={SCOPE_WORDS} chosen={draft.scopes} onChosen={(scopes) => onDraft({ scopes })} />
+      <Checks label="Scopes" options={SCOPE_LABELS} chosen={draft.scopes} onChosen={(scopes) => onDraft({ scopes })} />
       {errors.scopes && <p className="field-error">{errors.scopes}</p>}
       <ModelChoice draft={draft} error={errors.models} onDraft={onDraft} />
       <TextField
         label="Spending cap"
-        hint={capInWords(draft.cap)}
+        hint={capHint(draft.cap)}
         inputMode="decimal"
         value={draft.cap}
         error={errors.cap}
@@ -96,7 +96,7 @@ function DraftFields({ draft, errors, onDraft }: DraftFieldsProps) {
 }
 
 /** The cap as it will be set, read from the field. */
-function capInWords(text: string): string {
+function capHint(text: string): string {
   const cap = readOptionalCredits(text);
   if ("error" in cap || cap.value === null) return "Credits. Leave blank for no cap.";
   return `The token can spend ${formatAmount(cap.value)} credits in total.`;

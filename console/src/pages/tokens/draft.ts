@@ -4,7 +4,7 @@ import { type LimitTexts, NO_LIMITS, type Read, readExpiry, readLimits, readOpti
 
 type Scope = NonNullable<NewToken["scopes"]>[number];
 
-export const SCOPE_WORDS: readonly (readonly [Scope, string])[] = [
+export const SCOPE_LABELS: readonly (readonly [Scope, string])[] = [
   ["chat.completions:write", "Call models"],
   ["models:read", "List models"],
   ["usage:read", "View usage"],

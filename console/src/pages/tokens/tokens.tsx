@@ -13,10 +13,10 @@ import { Badge, Empty, NoMatches } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Ago } from "../../ui/values.tsx";
 import { Choice, useFilters } from "../filters.tsx";
-import { limitsInWords } from "../form-fields.tsx";
+import { limitsLabel } from "../form-fields.tsx";
 import { OrganizationFilter } from "../pick.tsx";
 import { CreateToken } from "./create.tsx";
-import { SCOPE_WORDS } from "./draft.ts";
+import { SCOPE_LABELS } from "./draft.ts";
 import { RevokeToken, RotateToken } from "./token-actions.tsx";
 
 const STATUSES = {
@@ -25,13 +25,13 @@ const STATUSES = {
   revoked: { label: "Revoked", tone: "plain" },
 } as const;
 const STATUS_OPTIONS = Object.entries(STATUSES).map(([status, { label }]) => [status, label] as const);
-type Doing = { what: "create" } | { what: "rotate" | "revoke"; token: Token } | null;
+type OpenDialog = { what: "create" } | { what: "rotate" | "revoke"; token: Token } | null;
 
 export default function Tokens() {
   const { role } = useSession();
   const isOperator = role === "operator";
   const [filters, setFilters] = useFilters(["search", "organization_id", "status"]);
-  const [doing, setDoing] = useState<Doing>(null);
+  const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const list = useList<Token>("tokens", "/admin/v1/tokens", filters);
   const isFiltered = Object.values(filters).some((value) => value !== "");
   const clear = () => setFilters({ search: "", organization_id: "", status: "" });
@@ -41,7 +41,7 @@ export default function Tokens() {
       about={isOperator ? "API tokens and their limits" : "API tokens of your organization"}
       actions={
         isOperator && (
-          <Button look="main" icon={Plus} onClick={() => setDoing({ what: "create" })}>
+          <Button look="main" icon={Plus} onClick={() => setOpenDialog({ what: "create" })}>
             Create token
           </Button>
         )
@@ -67,12 +67,12 @@ export default function Tokens() {
         <Listing
           caption="Tokens"
           list={list}
-          columns={columnsOf(isOperator, (what, token) => setDoing({ what, token }))}
+          columns={columnsOf(isOperator, (what, token) => setOpenDialog({ what, token }))}
           keyOf={({ id }) => id}
           empty={isFiltered ? <NoMatches icon={KeyRound} title="No matching tokens" onClear={clear} /> : <NoTokens />}
         />
       </Card>
-      <Dialogs doing={doing} organizationId={filters.organization_id} onClose={() => setDoing(null)} />
+      <Dialogs openDialog={openDialog} organizationId={filters.organization_id} onClose={() => setOpenDialog(null)} />
     </Page>
   );
 }
@@ -88,14 +88,22 @@ function NoTokens() {
   );
 }
 
-function Dialogs({ doing, organizationId, onClose }: { doing: Doing; organizationId: string; onClose: () => void }) {
-  switch (doing?.what) {
+function Dialogs({
+  openDialog,
+  organizationId,
+  onClose,
+}: {
+  openDialog: OpenDialog;
+  organizationId: string;
+  onClose: () => void;
+}) {
+  switch (openDialog?.what) {
     case "create":
       return <CreateToken organizationId={organizationId} onClose={onClose} />;
     case "rotate":
-      return <RotateToken token={doing.token} onClose={onClose} />;
+      return <RotateToken token={openDialog.token} onClose={onClose} />;
     case "revoke":
-      return <RevokeToken token={doing.token} onClose={onClose} />;
+      return <RevokeToken token={openDialog.token} onClose={onClose} />;
     default:
       return null;
   }
@@ -133,15 +141,15 @@ function Name({ token: { id, name, prefix } }: { token: Token }) {
 }
 
 function Rights({ token: { scopes, models, limits } }: { token: Token }) {
-  const labels = SCOPE_WORDS.filter(([scope]) => scopes.includes(scope)).map(([, label]) => label);
-  const may = labels.length === SCOPE_WORDS.length ? "Full access" : labels.join(", ");
+  const labels = SCOPE_LABELS.filter(([scope]) => scopes.includes(scope)).map(([, label]) => label);
+  const may = labels.length === SCOPE_LABELS.length ? "Full access" : labels.join(", ");
   const which = models === null ? "all models" : countOf(models.length, "model");
   return (
     <span className="cell-two" title={models?.join(", ")}>
       <span className="wrap-anywhere">{may}</span>
       <span className="small faint">
         {which}
-        {limits !== null && `, ${limitsInWords(limits)}`}
+        {limits !== null && `, ${limitsLabel(limits)}`}
       </span>
     </span>
   );
