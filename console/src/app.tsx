@@ -84,7 +84,7 @@ interface BoundaryProps {
   children: ReactNode;
 }
 
-/** Where a page cannot be shown, the rest of the console stays. Its parts are loaded when they are needed, which can fail. */
+/** Shows an error in place of a page that fails to load or to render, and keeps the rest of the console. */
 export class Boundary extends Component<BoundaryProps, { error: unknown }> {
   override state: { error: unknown } = { error: null };
 

@@ -19,7 +19,7 @@ interface PageInfo {
   page: ComponentType;
 }
 
-/** What is at each address. A page is loaded when it is first opened. */
+/** Label, icon and component of each page. Components are loaded when first opened. */
 const PAGES: Record<(typeof PAGE_PATHS)[number]["path"], PageInfo> = {
   "/": {
     label: "Overview",
@@ -65,12 +65,12 @@ const PAGES: Record<(typeof PAGE_PATHS)[number]["path"], PageInfo> = {
 
 interface Destination extends PageInfo {
   path: string;
-  /** What the router knows it by: its path, and that of one thing of it. */
+  /** Route pattern that matches the page and its detail view. */
   route: string;
   roles: readonly Role[];
 }
 
-/** The pages, in the order of the navigation. */
+/** Pages in the order of the navigation. */
 export const destinations: readonly Destination[] = PAGE_PATHS.map((address) => ({
   ...PAGES[address.path],
   path: address.path,

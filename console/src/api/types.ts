@@ -12,7 +12,7 @@ import type * as service from "../../../src/api/admin/service.ts";
 import type * as session from "../../../src/api/admin/session.ts";
 import type * as token from "../../../src/api/admin/token.ts";
 
-/** The answers of `/admin/v1`, as the service declares them. */
+/** Responses of `/admin/v1`, as the service declares them. */
 export type ServiceFacts = Static<typeof service.ServiceFacts>;
 export type Session = Static<typeof session.Session>;
 export type Overview = Static<typeof overview.Overview>;

@@ -1,6 +1,6 @@
 import { useSearchParams } from "wouter";
 
-/** Filters that stand in the page's address, so that a view can be kept and passed on. Empty: not set. */
+/** Keeps filters in the query string, so that a view can be bookmarked and shared. An empty value is not set. */
 export function useFilters<Name extends string>(names: readonly Name[]) {
   const [params, setParams] = useSearchParams();
   const values = Object.fromEntries(names.map((name) => [name, params.get(name) ?? ""])) as Record<Name, string>;
@@ -21,14 +21,14 @@ export function useFilters<Name extends string>(names: readonly Name[]) {
 
 interface ChoiceProps {
   label: string;
-  /** What it says where nothing is chosen. */
+  /** Text of the option that selects all. */
   all: string;
   value: string;
   options: readonly (readonly [value: string, text: string])[];
   onValue: (value: string) => void;
 }
 
-/** One of a list, or all. What is chosen stays to be seen where the list does not hold it. */
+/** Select for one value or all. A selected value that is not among the options stays visible. */
 export function Choice({ label, all, value, options, onValue }: ChoiceProps) {
   const isListed = value === "" || options.some(([option]) => option === value);
   return (

@@ -45,7 +45,7 @@ interface LimitsFieldsProps {
   onTexts: (texts: LimitTexts) => void;
 }
 
-/** Fields for limits; a blank one shows the default. */
+/** Fields for limits. A blank field shows the default as its placeholder. */
 export function LimitsFields({ texts, wrong, onTexts }: LimitsFieldsProps) {
   const service = useQuery(serviceFacts);
   const usual = service.data?.default_limits;
@@ -70,7 +70,7 @@ export function LimitsFields({ texts, wrong, onTexts }: LimitsFieldsProps) {
   );
 }
 
-/** Limits in words. */
+/** Describes limits in a line. */
 export function limitsLabel(limits: Limits | null): string {
   const words = LIMITS.flatMap(({ name, one, many }) => {
     const value = limits?.[name];

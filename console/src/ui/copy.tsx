@@ -24,7 +24,7 @@ const MESSAGES = {
   refused: "The browser blocked copying. Select the text and copy it manually.",
 };
 
-/** Copies a text and says so. */
+/** Button that copies a text and reports the result. */
 export function CopyButton({ text, label = "Copy" }: { text: string; label?: string }) {
   const { state, copy } = useCopy(text);
   return (
@@ -39,7 +39,7 @@ export function CopyButton({ text, label = "Copy" }: { text: string; label?: str
   );
 }
 
-/** The same beside a value in a line. */
+/** Icon button that copies a text, for use next to a value. */
 export function CopyIcon({ text, label }: { text: string; label: string }) {
   const { state, copy } = useCopy(text);
   return (

@@ -47,7 +47,7 @@ function Differences({ entry }: { entry: AuditEntry }) {
   ));
 }
 
-/** Who changed what, and who signed in. */
+/** Audit log: changes, sign-ins, and views of stored prompts and answers. */
 export default function Changes() {
   const [filters, setFilters] = useFilters(["organization_id"]);
   const list = useList<AuditEntry>("audit", "/admin/v1/audit", filters);

@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
 import { actionLabel, actorLabel, differences, valuesAfter } from "./entries.ts";
 
-test("actions and actors are shown in words, and an action that is not known as it is named", () => {
+test("Actions and actors have labels, and an unknown action is shown by its name.", () => {
   expect(actionLabel("session.sign_in_failed")).toBe("Sign-in failed");
   expect(actionLabel("something.new")).toBe("something.new");
   expect(actorLabel({ kind: "anonymous", id: null, address: "192.0.2.1" })).toBe("Not signed in");
 });
 
-test("the reason of a failed sign-in is shown in words, other values are left alone", () => {
+test("The reason of a failed sign-in has a label, and other values are unchanged.", () => {
   const failed = { action: "session.sign_in_failed", after: { reason: "insufficient_scope", token: "sk-tg-abcdef" } };
   expect(valuesAfter(failed)).toEqual({ reason: "missing scope console:read", token: "sk-tg-abcdef" });
   const counted = { action: "session.sign_in_failed", after: { furtherAttempts: 3 } };
@@ -16,7 +16,7 @@ test("the reason of a failed sign-in is shown in words, other values are left al
   expect(valuesAfter(grant)).toEqual(grant.after);
 });
 
-test("a change tells the fields that differ", () => {
+test("A change lists the fields that differ.", () => {
   expect(
     differences(
       { name: "a", status: "active", limits: null },
@@ -28,14 +28,14 @@ test("a change tells the fields that differ", () => {
   ]);
 });
 
-test("a list is told one by one", () => {
+test("The values of a list are joined with commas.", () => {
   expect(differences(null, { scopes: ["models:read", "usage:read"], is_kept: false })).toEqual([
     { name: "scopes", from: null, to: "models:read, usage:read" },
     { name: "is kept", from: null, to: "false" },
   ]);
 });
 
-test("what was made is told whole, what was ended by what it was", () => {
+test("A creation lists all fields that were set, and a deletion lists their last values.", () => {
   expect(differences(null, { name: "a", expiresAt: "x", next_at: "y", limits: null })).toEqual([
     { name: "name", from: null, to: "a" },
     { name: "expires at", from: null, to: "x" },

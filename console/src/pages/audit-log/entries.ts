@@ -38,7 +38,7 @@ const REASONS: Record<string, string> = {
   playground_token: "token of the playground organization",
 };
 
-/** An action in words; one of a newer version of the service as it is named. */
+/** Returns the label of an action, or its name if a newer version of the service added it. */
 export function actionLabel(action: string): string {
   return ACTIONS[action as AuditAction] ?? action;
 }
@@ -47,7 +47,7 @@ export function actorLabel({ kind }: AuditEntry["actor"]): string {
   return ACTORS[kind] ?? kind;
 }
 
-/** Values of an entry, with the reason of a failed sign-in in words. */
+/** Returns the values after a change. The reason of a failed sign-in gets its label. */
 export function valuesAfter({ action, after }: Pick<AuditEntry, "action" | "after">): AuditEntry["after"] {
   if (action !== "session.sign_in_failed" || after === null) return after;
   return { ...after, ...(typeof after.reason === "string" && { reason: REASONS[after.reason] ?? after.reason }) };
@@ -55,7 +55,7 @@ export function valuesAfter({ action, after }: Pick<AuditEntry, "action" | "afte
 
 type Values = Record<string, unknown> | null;
 
-/** What a change did, by field: the fields that differ, or all that was set of what was made. */
+/** Lists the fields that a change modified. For a creation, these are all fields that were set. */
 export function differences(before: Values, after: Values): { name: string; from: string | null; to: string }[] {
   const names = new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})]);
   return [...names].flatMap((name) => {
@@ -68,7 +68,7 @@ export function differences(before: Values, after: Values): { name: string; from
 
 const NONE = "none";
 
-/** `expiresAt` and `expires_at` as words. */
+/** Converts `expiresAt` and `expires_at` to `expires at`. */
 function spaced(name: string): string {
   return name.replaceAll("_", " ").replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 }

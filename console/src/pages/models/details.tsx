@@ -10,7 +10,7 @@ import { Card, Facts } from "../../ui/page.tsx";
 import { Badge, Note } from "../../ui/states.tsx";
 import { healthDetails, RouteBadge } from "./health.tsx";
 
-/** One model: what it is for, its facts, and the routes that are tried for it. */
+/** Details of a model: description, facts, and routes with their health. */
 export function ModelPanel({ model, onClose }: { model: Model; onClose: () => void }) {
   const { id, name, description, deprecated, shutdown_date, replacement, routes } = model;
   return (
@@ -52,22 +52,22 @@ export function ModelPanel({ model, onClose }: { model: Model; onClose: () => vo
   );
 }
 
-/** Models side by side. */
+/** Compares models side by side. */
 export function Compare({ models, onClear }: { models: readonly Model[]; onClear: () => void }) {
   if (models.length === 0) return null;
   if (models.length === 1) return <p className="soft">Select another model to compare with {models[0]?.name}.</p>;
-  const told = models.map((model) => ({ model, facts: factsOf(model) }));
-  const names = told[0]?.facts.map(([name]) => name) ?? [];
+  const compared = models.map((model) => ({ model, facts: factsOf(model) }));
+  const names = compared[0]?.facts.map(([name]) => name) ?? [];
   return (
     <Card title="Comparison" flush actions={<Button onClick={onClear}>Clear</Button>}>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard */}
       <section className="table-scroll" tabIndex={0} aria-label="Model comparison">
         <table className="table compare">
           <caption className="visually-hidden">Model comparison</caption>
           <thead>
             <tr>
               <td />
-              {told.map(({ model }) => (
+              {compared.map(({ model }) => (
                 <th key={model.id} scope="col">
                   {model.name}
                 </th>
@@ -78,7 +78,7 @@ export function Compare({ models, onClear }: { models: readonly Model[]; onClear
             {names.map((name, index) => (
               <tr key={name}>
                 <th scope="row">{name}</th>
-                {told.map(({ model, facts }) => (
+                {compared.map(({ model, facts }) => (
                   <td key={model.id}>{facts[index]?.[1]}</td>
                 ))}
               </tr>
@@ -96,7 +96,7 @@ const CUTOFF_LABELS = {
   assumed: "assumed",
 } as const;
 
-/** What is known of a model, in the order in which it is told alone and in comparison. */
+/** Facts about a model, in display order. */
 export function factsOf(model: Model): [name: string, value: ReactNode][] {
   const { prices } = model;
   return [

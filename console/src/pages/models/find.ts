@@ -8,7 +8,7 @@ interface ModelFilter {
   capability: string;
 }
 
-/** The models of which every word of the search stands in the name, the id or the description. */
+/** Returns the models that match the filters and contain every word of the search in ID, name, description or owner. */
 export function filterModels(models: readonly Model[], { search, category, capability }: ModelFilter): Model[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   return models.filter((model) => {
@@ -19,7 +19,7 @@ export function filterModels(models: readonly Model[], { search, category, capab
   });
 }
 
-/** The ids that are compared, as they stand in the address. */
+/** Reads the IDs of the compared models from the query string. */
 export function parseCompared(text: string): string[] {
   return text.split(",").filter(Boolean).slice(0, COMPARED_MODELS_MAX);
 }
@@ -29,12 +29,12 @@ export function toggleCompared(compared: readonly string[], id: string): string 
   return (others.length === compared.length ? [...compared, id] : others).slice(0, COMPARED_MODELS_MAX).join(",");
 }
 
-/** Where a model's page is. An id has slashes of its own. */
+/** Returns the path of a model's page. The slashes of its ID stay. */
 export function modelPath(id: string): string {
   return `/models/${id.split("/").map(encodeURIComponent).join("/")}`;
 }
 
-/** Whether a path, as the browser or as the router writes it, is a model's. */
+/** Returns true if a path, encoded or decoded, belongs to a model. */
 export function isModelPath(path: string, id: string): boolean {
   return path === modelPath(id) || path === `/models/${id}`;
 }

@@ -21,11 +21,11 @@ test.each([
   ["Healthy", { ...calm, limited_until: "2026-11-21T11:59:30.000Z" }],
   ["Recovering", { ...calm, state: "half_open" }],
   ["Disabled after failures", { ...calm, state: "open" }],
-])("a route is %s", (word, health) => {
+])("The health of a route is: %s.", (word, health) => {
   expect(healthOf(route(health), NOW_MS).word).toBe(word);
 });
 
-test("says what its health stands on", () => {
+test("The details of a route's health list its recent figures.", () => {
   const failed = { ...calm, last_failure: { failure: "first_byte_timeout", at: "2026-11-21T11:00:00.000Z" } };
   expect(healthDetails(route(failed))).toBe(
     "9 successes and 1 failure in the last 5 minutes · first byte after 250 ms · last failure: first byte timeout",

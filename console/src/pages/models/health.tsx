@@ -6,7 +6,7 @@ import { useNow } from "../../ui/values.tsx";
 export type Route = NonNullable<Model["routes"]>[number];
 type Tone = "plain" | "good" | "warn" | "bad";
 
-/** How a route is faring, in a word. */
+/** Summarizes the health of a route. */
 export function healthOf({ health }: Route, nowMs: number): { tone: Tone; word: string } {
   if (health === null) return { tone: "plain", word: "No traffic" };
   if (health.state === "open") return { tone: "bad", word: "Disabled after failures" };
@@ -18,7 +18,7 @@ export function healthOf({ health }: Route, nowMs: number): { tone: Tone; word: 
   return { tone: "good", word: "Healthy" };
 }
 
-/** What that stands on, in words. */
+/** Describes the figures behind the health of a route. */
 export function healthDetails({ health }: Route): string {
   if (health === null) return "No requests since this node started.";
   const { recent, first_byte_ms, last_failure } = health;

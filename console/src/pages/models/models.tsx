@@ -17,7 +17,7 @@ import { RouteBadge } from "./health.tsx";
 const valuesOf = (catalog: readonly Model[] | undefined, of: (model: Model) => readonly string[]) =>
   [...new Set((catalog ?? []).flatMap(of))].sort().map((value) => [value, value.replaceAll("_", " ")] as const);
 
-/** What can be asked, what it can do, and what it costs. */
+/** Models with their capabilities and prices. */
 export default function Models() {
   const { role } = useSession();
   const [filters, setFilters] = useFilters(["search", "category", "capability", "compare"]);

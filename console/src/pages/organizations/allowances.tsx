@@ -19,7 +19,7 @@ import { Summary } from "./booking-form.tsx";
 
 type OpenDialog = { what: "create" } | { what: "end"; allowance: Allowance } | null;
 
-/** Credits that are granted every month. */
+/** Monthly allowances of an organization. */
 export function Allowances({ organization, mayChange }: { organization: Organization; mayChange: boolean }) {
   const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const path = `/admin/v1/organizations/${encodeURIComponent(organization.id)}/allowances`;

@@ -17,7 +17,7 @@ interface SectionProps {
 }
 type OpenDialog = "switch" | "remove" | null;
 
-/** Shows if prompts and answers are stored, with the button that changes it. */
+/** Section that shows if prompts and answers are stored, with buttons to change that and to delete them. */
 export function ConversationsSection({ organization }: SectionProps) {
   const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const [removed, setRemoved] = useState<number | null>(null);
@@ -59,10 +59,9 @@ interface DialogProps extends SectionProps {
   onClose: () => void;
 }
 
-/** Asks for confirmation, and says what changes. */
 function SwitchStorage({ organization, onClose }: DialogProps) {
   const change = useChange({ organization, onClose });
-  // As it was when the dialog opened: another operator may change it meanwhile.
+  // The state when the dialog opened: another operator may change it in the meantime.
   const [isOn] = useState(organization.keeps_conversations);
   const days = useRetentionLabel();
   return (

@@ -15,7 +15,7 @@ import { RefundForm } from "./refund-form.tsx";
 import { RevokeForm } from "./revoke-form.tsx";
 import { Statement } from "./statement.tsx";
 
-/** A member's view of the credits that their tokens spend. */
+/** Credits page of a member, read-only. */
 export default function OwnCredits() {
   const { organization } = useSession();
   const query = useQuery(organizationQuery(organization?.id ?? ""));
@@ -30,13 +30,13 @@ export default function OwnCredits() {
 
 interface CreditsSectionProps {
   organization: Organization;
-  /** True for operators, who can grant and revoke; members only view. */
+  /** True for operators; members have read-only access. */
   mayChange: boolean;
 }
 
 type OpenDialog = { what: "grant" | "credit" } | { what: "revoke"; grant: Grant | null } | null;
 
-/** An organization's credits: what is left, where they came from, and where they went. */
+/** Balance, grants, monthly allowances and statement of an organization. */
 export function CreditsSection({ organization, mayChange }: CreditsSectionProps) {
   const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const { id } = organization;
@@ -84,7 +84,7 @@ function Actions({ onOpen }: { onOpen: (openDialog: OpenDialog) => void }) {
 
 function Balance({ organization: { credits } }: { organization: Organization }) {
   const tiles: [string, number, string][] = [
-    ["Available", credits.available, "Credits that can be spent"],
+    ["Available", credits.available, "Ready to use"],
     ["Held", credits.held, "Reserved for requests in progress"],
     ["Spent", credits.used, "Total charged"],
     ["Granted", credits.total, "Total granted, less expired and revoked"],

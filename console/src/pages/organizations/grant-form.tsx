@@ -13,7 +13,7 @@ interface GrantFormProps {
 }
 
 export function GrantForm({ organization, onClose }: GrantFormProps) {
-  // One moment for the whole form: a retry sends the same expiry again.
+  // Fixed when the form opens, so that a retry sends the same expiry.
   const [openedAtMs] = useState(() => Date.now());
   const [amount, setAmount] = useState("");
   const [reference, setReference] = useState("");

@@ -37,7 +37,7 @@ const COLUMNS: readonly Column<Grant>[] = [
 
 interface GrantsProps {
   organizationId: string;
-  /** Absent: the reader can only view. */
+  /** Absent for members, who have read-only access. */
   onRevoke: ((grant: Grant) => void) | undefined;
 }
 

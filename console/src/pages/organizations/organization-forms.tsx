@@ -58,7 +58,7 @@ interface EditProps {
   onClose: () => void;
 }
 
-/** Changes columns of an organization; others stay as they are. */
+/** Returns the action that changes the given fields of an organization. */
 export function useChange({ organization, onClose }: EditProps) {
   const path = `/admin/v1/organizations/${encodeURIComponent(organization.id)}`;
   return useAction(
@@ -69,7 +69,7 @@ export function useChange({ organization, onClose }: EditProps) {
 }
 
 export function EditOrganization({ organization, onClose }: EditProps) {
-  // As it was when the dialog opened: only what the user changed since is sent.
+  // The state when the dialog opened: only fields that the user changed are sent.
   const [before] = useState(organization);
   const [name, setName] = useState(before.name);
   const [limits, setLimits] = useState(() => limitTexts(before.limits));
@@ -102,9 +102,8 @@ export function EditOrganization({ organization, onClose }: EditProps) {
   );
 }
 
-/** Asks for confirmation, and says what changes. */
 export function PauseOrganization({ organization, onClose }: { organization: Organization; onClose: () => void }) {
-  // As it was when the dialog opened: another operator may change it meanwhile.
+  // The state when the dialog opened: another operator may change it in the meantime.
   const [isPaused] = useState(organization.status === "paused");
   const change = useChange({ organization, onClose });
   return (

@@ -60,7 +60,7 @@ export function RefundForm({ organization, onClose }: RefundFormProps) {
   );
 }
 
-/** The id in the address of a request's page, or as it was typed. */
+/** Extracts the ID from the URL of a request's page; other text is returned unchanged. */
 function idOf(text: string): string {
   const [, id = text] = /\/requests\/([^/?#]+)/.exec(text) ?? [];
   return id;

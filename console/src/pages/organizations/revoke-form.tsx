@@ -8,7 +8,7 @@ import { referenceLabel } from "./statement-values.ts";
 
 interface RevokeFormProps {
   organization: Organization;
-  /** Null: any grant. */
+  /** Null to revoke from any grant. */
   grant: Grant | null;
   onClose: () => void;
 }
@@ -18,7 +18,7 @@ const EXTENTS = [
   ["all", "All"],
 ] as const;
 
-/** Revokes credits that are neither spent nor held: an amount, or explicitly all of them. */
+/** Revokes credits that are neither spent nor held: a specific amount, or all. */
 export function RevokeForm({ organization, grant, onClose }: RevokeFormProps) {
   const [extent, setExtent] = useState<(typeof EXTENTS)[number][0]>("some");
   const [amount, setAmount] = useState("");

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { StatementEntry } from "../../api/types.ts";
 import { entryDescription, lastWeek, periodOf } from "./statement-values.ts";
 
-test("a period holds both of its days, in the reader's time zone", () => {
+test("A period contains both of its days in the user's time zone.", () => {
   expect(periodOf({ from: "2026-11-01", to: "2026-11-30" })).toEqual({
     from: new Date("2026-11-01T00:00:00").toISOString(),
     to: new Date("2026-12-01T00:00:00").toISOString(),
@@ -11,11 +11,11 @@ test("a period holds both of its days, in the reader's time zone", () => {
   expect(periodOf({ from: "", to: "" })).toEqual({});
 });
 
-test("the last week begins six days ago", () => {
+test("The last week begins six days ago.", () => {
   expect(lastWeek(new Date("2026-03-03T12:00:00").getTime())).toEqual({ from: "2026-02-25", to: "" });
 });
 
-test("a charge is told by its model and tokens, the rest by what it was for", () => {
+test("A charge is described by model and tokens, another entry by reference and note.", () => {
   const charge = { kind: "charge", model: "m", tokens: { input: 900, cached_input: 100, output: 34 } };
   expect(entryDescription(charge as unknown as StatementEntry)).toBe("m, 1,034 tokens");
   const grant = { kind: "grant", tokens: null, reference: null, note: null, id: "grant_1" } as StatementEntry;

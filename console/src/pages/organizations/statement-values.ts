@@ -1,13 +1,13 @@
 import type { StatementEntry } from "../../api/types.ts";
 import { countOf } from "../../format/numbers.ts";
 
-/** Days of the reader's calendar, `YYYY-MM-DD`, both included; empty: open at that end. */
+/** Days in the user's time zone, `YYYY-MM-DD`, both included. An empty end is open. */
 export interface Days {
   from: string;
   to: string;
 }
 
-/** The same as times for the service: from the first moment of the first day up to that of the day after the last. */
+/** Converts days to the query of a period: from the start of the first day to the end of the last one. */
 export function periodOf({ from, to }: Days): Record<string, string> {
   const start = new Date(`${from}T00:00:00`);
   const end = new Date(`${to}T00:00:00`);
@@ -20,7 +20,7 @@ export function periodOf({ from, to }: Days): Record<string, string> {
   return period;
 }
 
-/** From six days ago on, with no end: what is booked from now on is in it, too. */
+/** Days from six days ago, with an open end so that new entries are included. */
 export function lastWeek(nowMs: number): Days {
   const day = new Date(nowMs);
   day.setDate(day.getDate() - 6);
@@ -36,13 +36,13 @@ export const KIND_LABELS: Record<StatementEntry["kind"], string> = {
   lapse: "Expired",
 };
 
-/** What something was for; what an allowance grants is told by its day instead of its ids. */
+/** Label of a reference. The reference of a monthly allowance is shortened to its day. */
 export function referenceLabel(reference: string): string {
   const day = /^allowance\/[^/]+\/(\d{4}-\d{2}-\d{2})$/.exec(reference)?.[1];
   return day === undefined ? reference : `Allowance ${day}`;
 }
 
-/** What an entry is about: the model and its tokens for a charge, what it was for else. */
+/** Describes an entry: model and tokens of a charge, otherwise reference and note. */
 export function entryDescription({ kind, model, tokens, reference, note, id }: StatementEntry): string {
   if (kind === "charge") {
     const count = tokens === null ? 0 : Object.values(tokens).reduce((sum, one) => sum + one, 0);

@@ -14,7 +14,7 @@ import { Moment } from "../../ui/values.tsx";
 import { Choice } from "../filters.tsx";
 import { type Days, entryDescription, KIND_LABELS, lastWeek, periodOf } from "./statement-values.ts";
 
-/** All entries of the statement, the oldest first, with the balance after each. */
+/** Statement, oldest entry first, with the balance after each entry. */
 export function Statement({ organizationId }: { organizationId: string }) {
   const [days, setDays] = useState<Days>(() => lastWeek(Date.now()));
   const [kind, setKind] = useState("");

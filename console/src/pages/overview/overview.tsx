@@ -26,7 +26,7 @@ const RANGES = [
 type Range = (typeof RANGES)[number][0];
 const FIRST_RANGE: Range = "30";
 
-/** What is left, and where it went. */
+/** Balance, spend and traffic of a period. */
 export default function Overview() {
   const { role } = useSession();
   const [params, setParams] = useSearchParams();
@@ -89,7 +89,7 @@ function Content({ figures }: { figures: Figures | undefined }) {
   );
 }
 
-/** Nothing was asked yet: how the first request comes about. */
+/** Getting started: shown while the period has no requests. */
 export function Start() {
   const { role } = useSession();
   return (

@@ -14,7 +14,7 @@ interface Counts {
   spent: number;
 }
 
-/** Columns of a ranking: who, how many requests, what it cost with its share of the first. */
+/** Columns of a ranking. The bar under the spend is relative to `most`. */
 function columnsOf<T extends Counts>(head: string, name: (row: T) => ReactNode, most: number): Column<T>[] {
   return [
     { head, cell: name },

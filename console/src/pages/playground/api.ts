@@ -18,12 +18,12 @@ interface CompletionCall {
   onPiece: (text: string) => void;
 }
 
-/** Asks for a streamed answer as any client of `/v1` does, and tells its pieces as they come. */
+/** Requests a streamed completion from `/v1`, like any client. Calls `onPiece` with each piece of text. */
 export async function complete({ body, token, signal, onPiece }: CompletionCall): Promise<Figures> {
   const startedAt = performance.now();
   const answer = await fetch(`${apiBaseUrl()}/chat/completions`, {
     method: "POST",
-    // The token alone speaks for the one who asks: /v1 takes no cookie.
+    // The token is the only credential: /v1 accepts no cookies.
     credentials: "omit",
     headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
     body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
@@ -50,7 +50,7 @@ export async function complete({ body, token, signal, onPiece }: CompletionCall)
   return { model, firstMs, durationMs: performance.now() - startedAt, usage, finishReason };
 }
 
-/** Not every browser lets a stream be iterated. */
+/** Iterates over a stream. Not all browsers support async iteration of streams. */
 async function* iterate<T>(stream: ReadableStream<T>): AsyncGenerator<T> {
   const reader = stream.getReader();
   try {
@@ -64,7 +64,7 @@ async function* iterate<T>(stream: ReadableStream<T>): AsyncGenerator<T> {
   }
 }
 
-/** A piece of the answer; a failure after the first one comes as an event of its own. */
+/** Parses a chunk. A failure during streaming arrives as an event with an error. */
 function readChunk(data: string): ChatCompletionChunk {
   const event = JSON.parse(data) as ChatCompletionChunk | { error: { message: string; code: string | null } };
   if (!("error" in event)) return event;
@@ -72,14 +72,14 @@ function readChunk(data: string): ChatCompletionChunk {
   throw new ApiFailure(502, message, { code: code ?? undefined });
 }
 
-/** A token that expires sooner is not used for a new request. */
+/** Minimum remaining lifetime of a token that is reused. */
 const SPARE_MS = 5 * 60_000;
 
 const keyOf = (organizationId: string | null) => ["playground-token", organizationId];
 
 /**
- * Returns if prompts and answers are stored; undefined while that is not known. `organizationId`: the one that an operator
- * chose, null for a member's own and for guests, whose token says so.
+ * Returns true if prompts and answers are stored; undefined while unknown. `organizationId` is the organization that an
+ * operator selected, or null for members and guests. For guests their token says so.
  */
 export function useIsStored(organizationId: string | null): boolean | undefined {
   const session = useSession();
@@ -90,8 +90,8 @@ export function useIsStored(organizationId: string | null): boolean | undefined 
 }
 
 /**
- * Short-lived tokens for `/v1`, in memory only. `null`: the one that is implied, a member's own organization or that of
- * guests. Created for the first message; reused until it is about to expire.
+ * Returns a function that gets a short-lived token for `/v1`, which is kept in memory only. `null` stands for the
+ * member's own organization or that of the guests. A token is reused until shortly before its expiry.
  */
 export function useTokens() {
   const client = useQueryClient();
@@ -113,8 +113,8 @@ export function useTokens() {
 }
 
 /**
- * Models to choose from. Whoever is signed in gets them from the admin API, which needs no playground token. Guests are
- * not charged, and read them from `/v1` with a token of the playground organization.
+ * Returns the models of the playground. Signed-in users get them from the admin API, which needs no playground token.
+ * Guests get them from `/v1` with a token of the playground organization.
  */
 export function usePlaygroundModels(token: () => Promise<string>) {
   const isGuest = useSession().role === null;

@@ -12,7 +12,7 @@ interface ComposerProps {
   onStop: () => void;
 }
 
-/** Returns true for a key that sends: Enter without Shift, and not while an input method composes a word. */
+/** Returns true if a key press sends the message: Enter without Shift, outside of an input method's composition. */
 export function sendsOn(event: KeyboardEvent): boolean {
   return event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing;
 }

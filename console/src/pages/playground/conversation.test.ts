@@ -13,7 +13,7 @@ const converseAll = (...events: Event[]): Conversation => events.reduce(conversa
 const said = ({ turns }: Conversation) => turns.map(({ role, content, state }) => `${role} ${state}: ${content}`);
 
 describe("a conversation", () => {
-  test("grows by a question and the pieces of its answer", () => {
+  test("A conversation grows by a question and the pieces of its answer.", () => {
     const whole = converseAll(
       { kind: "asked", content: "Hello" },
       { kind: "piece", text: "Good " },
@@ -24,7 +24,7 @@ describe("a conversation", () => {
     expect(whole.turns[1]?.figures).toEqual(figures);
   });
 
-  test("keeps what had come when it was stopped, and takes nothing after it", () => {
+  test("A stopped answer keeps the text so far and ignores later pieces.", () => {
     const stopped = converseAll(
       { kind: "asked", content: "Hello" },
       { kind: "piece", text: "Go" },
@@ -34,7 +34,7 @@ describe("a conversation", () => {
     expect(said(stopped)).toEqual(["user done: Hello", "assistant stopped: Go"]);
   });
 
-  test("is cut at a question that is edited", () => {
+  test("An edited question removes everything after it.", () => {
     const first = converseAll(
       { kind: "asked", content: "One" },
       { kind: "ended", figures, state: "done" },
@@ -47,7 +47,7 @@ describe("a conversation", () => {
     expect(conversationAfter(first, { kind: "edited", key: 99, content: "x" })).toBe(first);
   });
 
-  test("sends no answer that came to nothing", () => {
+  test("An empty answer is not sent to the model.", () => {
     const failed = converseAll({ kind: "asked", content: "Hello" }, { kind: "failed", failure: new Error("no") });
     expect(messagesOf(failed.turns)).toEqual([{ role: "user", content: "Hello" }]);
     expect(messagesOf(conversationAfter(failed, { kind: "cleared" }).turns)).toEqual([]);
@@ -56,14 +56,14 @@ describe("a conversation", () => {
 
 const usage = { prompt_tokens: 12, completion_tokens: 100, total_tokens: 112, cost: 0.00042 };
 
-test("an answer tells its tokens, its cost and its speed", () => {
+test("The line under an answer shows tokens, cost and speed.", () => {
   const figures = { model: "m", firstMs: 250, durationMs: 2250, usage, finishReason: "length" };
   expect(figuresLine(figures, false)).toBe(
     "m · 12 tokens in, 100 tokens out · 0.00042 credits · first token after 250 ms · 50 tokens/s · Stopped at max tokens",
   );
 });
 
-test("one that was stopped tells what is known", () => {
+test("The line under a stopped answer says that generated tokens are charged.", () => {
   const figures = { model: "m", firstMs: null, durationMs: 900, usage: null, finishReason: null };
   expect(figuresLine(figures, true)).toBe("m · Stopped: tokens generated so far are charged");
 });

@@ -1,13 +1,13 @@
 import type { CompletionUsage } from "../../../../src/api/completion.ts";
 import { countOf, formatDuration, formatExactCredits, formatSpeed } from "../../format/numbers.ts";
 
-/** What is known of an answer besides its text. */
+/** Figures of an answer. */
 export interface Figures {
   model: string;
-  /** From sending to the first piece of text; null: none came. */
+  /** Time from sending to the first text; null if there was none. */
   firstMs: number | null;
   durationMs: number;
-  /** Null where the answer did not come to its end. */
+  /** Null if the answer is incomplete. */
   usage: CompletionUsage | null;
   finishReason: string | null;
 }
@@ -36,7 +36,7 @@ export type Event =
   | { kind: "failed"; failure: unknown }
   | { kind: "cleared" };
 
-/** A conversation after an event. A question is followed at once by the answer that is on its way. */
+/** Reduces an event into the conversation. Each question is immediately followed by a pending answer. */
 export function conversationAfter(before: Conversation, event: Event): Conversation {
   switch (event.kind) {
     case "asked":
@@ -68,14 +68,14 @@ function withLast(before: Conversation, change: (turn: Turn) => Turn): Conversat
   return { ...before, turns: [...before.turns.slice(0, -1), change(last)] };
 }
 
-/** The messages that a model is sent: what was said, without answers that came to nothing. */
+/** Returns the messages to send to the model, without empty answers. */
 export function messagesOf(turns: readonly Turn[]): { role: string; content: string }[] {
   return turns
     .filter(({ role, content }) => role === "user" || content !== "")
     .map(({ role, content }) => ({ role, content }));
 }
 
-/** What an answer took, in one line. */
+/** Formats the figures of an answer as a line. */
 export function figuresLine({ model, firstMs, durationMs, usage, finishReason }: Figures, isStopped: boolean): string {
   const parts = [model];
   if (usage !== null) {

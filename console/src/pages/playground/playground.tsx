@@ -20,7 +20,7 @@ import { Turns } from "./turns.tsx";
 import { useConversation } from "./use-conversation.ts";
 import "./playground.css";
 
-/** Sends messages to a model through `/v1`, as applications do. */
+/** Playground: sends messages to a model through `/v1`, like an application. */
 export default function Playground() {
   const { organizationId, setOrganizationId, payer } = useOrganization();
   const tokens = useTokens();
@@ -101,7 +101,7 @@ function About({ organizationId }: { organizationId: string | null }) {
   );
 }
 
-/** The highest `max_tokens` of the chosen model; null until the service and the model are known. */
+/** Returns the maximum of `max_tokens` for a model; null until it is known. */
 function useMaxTokens(models: readonly Model[] | undefined, id: string): number | null {
   const { data: service } = useQuery(serviceFacts);
   const model = models?.find((one) => one.id === id);
@@ -109,7 +109,7 @@ function useMaxTokens(models: readonly Model[] | undefined, id: string): number 
   return maxTokensBound(service.completions.max_tokens, model);
 }
 
-/** The settings; the model is the one of the address, or the first, until one is chosen. */
+/** Returns the settings. Until a model is selected, it is the one in the URL or the first one. */
 function useSettings(firstModel: string | undefined) {
   const [params] = useSearchParams();
   const [settings, setSettings] = useState(FIRST_SETTINGS);
@@ -118,8 +118,8 @@ function useSettings(firstModel: string | undefined) {
 }
 
 /**
- * The organization that is charged. An operator selects one: nobody is charged by default. For members it is their own,
- * and guests are not charged.
+ * Returns the organization that is charged. Operators select it, and none is selected by default. Members are charged
+ * to their own, and guests are not charged.
  */
 function useOrganization() {
   const { role } = useSession();

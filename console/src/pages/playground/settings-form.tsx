@@ -6,7 +6,7 @@ import { Note, Skeleton } from "../../ui/states.tsx";
 import { Pick } from "../pick.tsx";
 import { maxTokensError, type Settings } from "./settings.ts";
 
-/** Source of the organization that is charged: selected here, implied, or none yet. */
+/** Source of the charged organization: selected here, implied by the session, or none exists. */
 export type Payer = "selected" | "implied" | "none";
 
 /** Organizations that can be charged. */
@@ -17,7 +17,7 @@ interface SettingsFormProps {
   settings: Settings;
   onSettings: (changes: Partial<Settings>) => void;
   models: readonly Model[] | undefined;
-  /** The highest `max_tokens`; null until it is known. */
+  /** Maximum of `max_tokens`; null until it is known. */
   maxTokens: number | null;
   payer: Payer;
   organizationId: string | null;

@@ -17,13 +17,13 @@ interface TurnsProps {
   canSend: boolean;
 }
 
-/** How near the end counts as reading along. */
+/** Distance from the end within which new text scrolls into view. */
 const NEAR_PX = 80;
 
 export function Turns({ conversation: { turns, isStreaming, askAgain }, canSend }: TurnsProps) {
   const box = useRef<HTMLDivElement>(null);
   const isAtEnd = useRef(true);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: whoever reads along goes on openDialog so as it grows
+  // biome-ignore lint/correctness/useExhaustiveDependencies: scrolls when new text arrives
   useEffect(() => {
     const element = box.current;
     if (element !== null && isAtEnd.current) element.scrollTop = element.scrollHeight;
@@ -35,7 +35,7 @@ export function Turns({ conversation: { turns, isStreaming, askAgain }, canSend 
       role="log"
       aria-label="Conversation"
       aria-busy={isStreaming}
-      // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard
       tabIndex={0}
       onScroll={({ currentTarget: at }) => {
         isAtEnd.current = at.scrollHeight - at.scrollTop - at.clientHeight < NEAR_PX;
@@ -77,7 +77,7 @@ function Question({ turn, canSend, onAgain }: QuestionProps) {
       <div className="question question-edited">
         <textarea
           aria-label="Edit message"
-          // biome-ignore lint/a11y/noAutofocus: it takes the place of the button that was pressed
+          // biome-ignore lint/a11y/noAutofocus: it replaces the button that was pressed
           autoFocus
           rows={3}
           value={edited}

@@ -10,7 +10,7 @@ import "./conversation.css";
 type Message = ConversationData["request"]["messages"][number];
 type Reply = NonNullable<ConversationData["answer"]>["message"];
 
-/** What was asked and answered in one request. Nothing of it is taken for markup but what a model wrote, as Markdown. */
+/** Stored prompt and answer of a request. Only text of the model is rendered as Markdown. */
 export default function Conversation({ id }: { id: string }) {
   const query = useQuery(conversation(id));
   if (query.isError) {
@@ -30,7 +30,7 @@ export default function Conversation({ id }: { id: string }) {
         </MessageBlock>
       )}
       {messages.map((message, index) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: what was said stays in its order
+        // biome-ignore lint/suspicious/noArrayIndexKey: the order of messages never changes
         <MessageBlock key={index} who={message.name === undefined ? message.role : `${message.role}, ${message.name}`}>
           <MessageContent message={message} />
         </MessageBlock>
@@ -74,7 +74,7 @@ function MessageContent({ message }: { message: Message | Reply }) {
   );
 }
 
-/** Of an image only where it is: nothing is fetched. */
+/** Returns the text of a message. Images are shown by their URL only and never fetched. */
 function textOf(content: NonNullable<Message["content"]>): string {
   if (typeof content === "string") return content;
   return content.map((part) => (part.type === "text" ? part.text : `[image: ${part.image_url.url}]`)).join("\n");
@@ -82,7 +82,7 @@ function textOf(content: NonNullable<Message["content"]>): string {
 
 function Code({ text }: { text: string }) {
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard
     <pre className="code" tabIndex={0}>
       {text}
     </pre>

@@ -11,7 +11,7 @@ const BASES = {
   estimated: "Estimated, because the client disconnected before any output was visible",
 };
 
-/** Tokens by class at their prices, what was held, and what was charged on what grounds. */
+/** Cost of a request: tokens with their prices, held and charged credits, and the grants they came from. */
 export function Costs({ detail }: { detail: RequestDetail }) {
   const lines = detail.prices === null ? [] : costLines(detail.tokens, detail.prices);
   return (
@@ -69,7 +69,7 @@ const NAMES: Record<keyof TokensByClass, string> = {
 };
 const MILLION = 1_000_000;
 
-/** What each class of tokens comes to; the charge is their sum, rounded up once at the sixth decimal. */
+/** Cost of each class of tokens. The charge is the sum, rounded up once to six decimals. */
 export function costLines(tokens: TokensByClass, prices: PricesByClass) {
   return (Object.keys(NAMES) as (keyof TokensByClass)[])
     .filter((name) => tokens[name] > 0)

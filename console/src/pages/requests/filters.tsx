@@ -20,7 +20,7 @@ const SINCE = [
   ["168", "Last 7 days"],
 ] as const;
 
-/** The start of the time that is asked for; to the minute, so that the same list is read again and not another one. */
+/** Returns the start of the period, rounded down to the minute so that the query key stays the same in between. */
 export function fromOf(since: string, nowMs: number): string | undefined {
   const hours = Number(since);
   if (!SINCE.some(([value]) => value === since)) return undefined;

@@ -12,7 +12,7 @@ import { Costs } from "./costs.tsx";
 import { STATUS_DESCRIPTIONS, StatusBadge } from "./status.tsx";
 import { StoredConversation } from "./stored-conversation.tsx";
 
-/** One request explained. */
+/** Details of a request. */
 export function RequestPanel({ id, onClose }: { id: string; onClose: () => void }) {
   const query = useQuery(request(id));
   return (
@@ -107,7 +107,7 @@ function Identity({ detail }: { detail: RequestDetail }) {
   );
 }
 
-/** The provider's own id and cost of the answer; undefined where it told none. */
+/** ID and cost that the provider reported, if any. */
 function providerRecord(
   { provider_response_id: id, provider_cost: cost }: RequestDetail,
   withCopy: (text: string, label: string) => ReactNode,
@@ -139,7 +139,7 @@ function Attempts({ detail: { attempts, status } }: { detail: RequestDetail }) {
   );
 }
 
-/** A provider's report that was not charged. */
+/** Describes a usage report that was not charged. */
 function reportLabel({ input, cached_input, cache_write, output, reasoning }: RequestDetail["tokens"]): string {
   const prompt = formatCount(input + cached_input + cache_write);
   return `The provider reported ${prompt} input and ${formatCount(output + reasoning)} output tokens`;

@@ -21,7 +21,7 @@ export const STATUS_LABELS: Record<Status, string> = {
   refused: "Refused",
 };
 
-/** What each ending means for the charge. */
+/** Explains each status and its effect on the charge. */
 export const STATUS_DESCRIPTIONS: Record<Status, string> = {
   running: "In progress. The maximum cost is held.",
   complete: "Completed and charged.",

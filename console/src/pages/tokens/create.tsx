@@ -14,13 +14,13 @@ import { emptyDraft, readDraft, SCOPE_LABELS, type TokenDraft } from "./draft.ts
 import { showSecret } from "./secret.tsx";
 
 interface CreateTokenProps {
-  /** The organization that was looked at. */
+  /** Preselected organization; may be empty. */
   organizationId: string;
   onClose: () => void;
 }
 
 export function CreateToken({ organizationId, onClose }: CreateTokenProps) {
-  // One moment for the whole form: a retry sends the same expiry again.
+  // Fixed when the form opens, so that a retry sends the same expiry.
   const [openedAtMs] = useState(() => Date.now());
   const [draft, setDraft] = useState(() => emptyDraft(organizationId));
   const [errors, setErrors] = useState<Partial<Record<string, string>>>({});
@@ -95,7 +95,7 @@ function DraftFields({ draft, errors, onDraft }: DraftFieldsProps) {
   );
 }
 
-/** The cap as it will be set, read from the field. */
+/** Hint of the cap field: the cap that will be set. */
 function capHint(text: string): string {
   const cap = readOptionalCredits(text);
   if ("error" in cap || cap.value === null) return "Credits. Leave blank for no cap.";

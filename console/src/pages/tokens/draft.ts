@@ -12,12 +12,12 @@ export const SCOPE_LABELS: readonly (readonly [Scope, string])[] = [
 ];
 const DEFAULT_SCOPES: readonly Scope[] = ["chat.completions:write", "models:read", "usage:read"];
 
-/** A token as it stands in the form. */
+/** Content of the form for a new token. */
 export interface TokenDraft {
   organizationId: string;
   name: string;
   scopes: ReadonlySet<Scope>;
-  /** Null: all. */
+  /** Null for all models. */
   models: ReadonlySet<string> | null;
   limits: LimitTexts;
   cap: string;
@@ -32,7 +32,7 @@ export function emptyDraft(organizationId: string): TokenDraft {
 
 type Outcome = { token: NewToken } | { errors: Record<string, string> };
 
-/** What the service is asked to make, or what is wrong, by field. */
+/** Reads the form: the token to create, or the errors by field. */
 export function readDraft(draft: TokenDraft, nowMs: number): Outcome {
   const errors: Record<string, string> = {};
   const take = <T>(field: string, read: Read<T>, otherwise: T): T => {

@@ -10,22 +10,22 @@ import { CopyButton } from "../../ui/copy.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
 import { Note } from "../../ui/states.tsx";
 
-/** Place of the dialog with a new secret, outside of the pages. */
+/** Renders the dialog with a new secret, independent of the current page. */
 export function SecretHost() {
   const shown = useShownSecret();
   return shown && <Secret key={shown.token.id} {...shown} />;
 }
 
-/** Costs little, and is there unless the operator turned the sandbox off. */
+/** Model of the sample command: inexpensive, and available unless the sandbox is disabled. */
 const SANDBOX_MODEL = "sandbox/echo";
 
-/** A token's secret, the one time that it can be seen. Only its button closes it. */
+/** Shows the secret of a token once. Only the Done button closes the dialog. */
 function Secret({ title, token, note }: ShownSecret) {
   const offered = useQuery(models).data?.data.map(({ id }) => id) ?? [SANDBOX_MODEL];
   const model = token.models?.[0] ?? offered.find((id) => id === SANDBOX_MODEL) ?? offered[0] ?? SANDBOX_MODEL;
   const [isReminded, setReminded] = useState(false);
   useEffect(() => {
-    // Reloading or closing the page would lose the secret: the browser asks first.
+    // The browser asks before the page is closed or reloaded, which would lose the secret.
     const ask = (event: BeforeUnloadEvent) => event.preventDefault();
     addEventListener("beforeunload", ask);
     return () => removeEventListener("beforeunload", ask);
@@ -69,7 +69,7 @@ function SecretText({ secret, model }: { secret: string; model: string }) {
       </div>
       <div className="stack-small">
         <h3>Try it</h3>
-        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard */}
+        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard */}
         <pre className="code" tabIndex={0}>
           {example}
         </pre>
@@ -81,11 +81,11 @@ function SecretText({ secret, model }: { secret: string; model: string }) {
   );
 }
 
-/** A token that was just created, to be shown until the user confirms that it is copied. */
+/** New token that is shown until the user confirms that it is copied. */
 export interface ShownSecret {
   title: string;
   token: TokenWithSecret;
-  /** A further sentence about the token. */
+  /** Additional note about the token. */
   note?: string;
 }
 
@@ -94,12 +94,12 @@ const watchers = new Set<() => void>();
 
 function set(next: ShownSecret | null): void {
   shown = next;
-  for (const tell of watchers) tell();
+  for (const notify of watchers) notify();
 }
 
 /**
- * Shows a secret over every page until it is confirmed: no navigation, sign-out or repeated rendering takes it away.
- * `closeForm` closes the dialog that asked for it, so that the focus goes back to where it came from.
+ * Shows a secret over every page until it is confirmed, even after navigation or sign-out. `closeForm` closes the
+ * dialog that created the token first, so that the focus returns to the right element.
  */
 export function showSecret(secret: ShownSecret, closeForm: () => void): void {
   flushSync(closeForm);
@@ -110,12 +110,12 @@ export function confirmSecret(): void {
   set(null);
 }
 
-/** The secret that is shown now, or null. */
+/** Returns the secret that is currently shown, or null. */
 export function useShownSecret(): ShownSecret | null {
   return useSyncExternalStore(
-    (tell) => {
-      watchers.add(tell);
-      return () => watchers.delete(tell);
+    (notify) => {
+      watchers.add(notify);
+      return () => watchers.delete(notify);
     },
     () => shown,
   );

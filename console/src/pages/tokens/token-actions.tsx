@@ -50,13 +50,12 @@ export function RotateToken({ token, onClose }: { token: Token; onClose: () => v
   );
 }
 
-/** How long the old token works. */
+/** Describes the time until which the old token works. */
 function noteOf({ status, expires_at }: Token): string {
   if (status !== "active" || expires_at === null) return "The old token has stopped working.";
   return `The old token works until ${formatMoment(expires_at)}.`;
 }
 
-/** Asks for confirmation, and says what will stop working. */
 export function RevokeToken({ token, onClose }: { token: Token; onClose: () => void }) {
   const path = `/admin/v1/tokens/${encodeURIComponent(token.id)}/revoke`;
   const revoke = useAction((_: undefined, key) => send<Token>("POST", path, {}, key), ["tokens", "overview"], onClose);
