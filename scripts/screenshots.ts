@@ -114,7 +114,7 @@ async function takeScreenshots(browser: Browser, service: RunningService, admin:
     ["tokens", {}, (page) => show(page, "/tokens")],
     ["request", {}, showRequest],
     ["models", {}, (page) => show(page, "/models?compare=assistant,assistant-mini,long-reader")],
-    ["playground", { colorScheme: "dark" }, converse],
+    ["playground", { colorScheme: "dark" }, conversationAfter],
     ["audit-log", {}, (page) => show(page, "/changes")],
   ];
   for (const [name, look, open] of shots) {
@@ -139,7 +139,7 @@ async function showRequest(page: Page): Promise<void> {
   await page.getByText("Request ID").last().waitFor();
 }
 
-async function converse(page: Page): Promise<void> {
+async function conversationAfter(page: Page): Promise<void> {
   await show(page, "/playground?model=sandbox/echo");
   await page.getByRole("combobox", { name: "Charged to" }).fill("Customer support");
   await page.getByRole("option", { name: "Customer support" }).click();

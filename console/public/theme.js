@@ -1,3 +1,3 @@
-// Before the first paint: the theme that was chosen, where one was. Without one the system's setting is in force.
+// Applies the chosen theme before the first paint. Without a choice the system setting applies.
 const chosen = /(?:^|;\s*)tollgate_theme=(light|dark)(?:;|$)/.exec(document.cookie);
 if (chosen !== null) document.documentElement.dataset.theme = chosen[1];

@@ -1,12 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { Compass } from "lucide-react";
-import { Suspense } from "react";
+import { Component, type ReactNode, Suspense } from "react";
 import { Link, Route, Switch, useLocation } from "wouter";
 import { serviceFacts, session } from "./api/queries.ts";
 import type { Session } from "./api/types.ts";
 import { SignIn } from "./pages/sign-in.tsx";
 import { destinations } from "./routes.ts";
-import { Boundary } from "./shell/boundary.tsx";
 import { SessionContext } from "./shell/session.ts";
 import { GuestShell, Shell } from "./shell/shell.tsx";
 import { Page } from "./ui/page.tsx";
@@ -79,4 +78,27 @@ function PagePlaceholder() {
       <Skeleton height="16rem" />
     </div>
   );
+}
+
+interface BoundaryProps {
+  children: ReactNode;
+}
+
+/** Shows an error in place of a page that fails to load or to render, and keeps the rest of the console. */
+export class Boundary extends Component<BoundaryProps, { error: unknown }> {
+  override state: { error: unknown } = { error: null };
+
+  static getDerivedStateFromError(error: unknown) {
+    return { error };
+  }
+
+  override render(): ReactNode {
+    const { error } = this.state;
+    if (error === null) return this.props.children;
+    return (
+      <Page title="Page failed to load">
+        <Failure error={error} onRetry={() => location.reload()} />
+      </Page>
+    );
+  }
 }

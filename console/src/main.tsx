@@ -14,7 +14,7 @@ import { SecretHost } from "./pages/tokens/secret.tsx";
 
 const RETRIES = 2;
 
-/** A session that has ended is noticed by whichever request meets it first: then it is asked for anew, and sign-in shows. */
+/** Refetches the session after any 401, so that the sign-in page appears when it has expired. */
 function onError(error: unknown): void {
   if (error instanceof ApiFailure && error.status === 401) void client.invalidateQueries({ queryKey: ["session"] });
 }
@@ -27,7 +27,7 @@ const client: QueryClient = new QueryClient({
     },
   }),
   defaultOptions: {
-    // What the service refuses, it refuses again; what it failed at may go well a moment later.
+    // A refused request is not retried; a failed one may succeed a moment later.
     queries: { retry: (failures, error) => failures < RETRIES && !(error instanceof ApiFailure && error.status < 500) },
   },
 });
@@ -35,7 +35,7 @@ const client: QueryClient = new QueryClient({
 const root = document.getElementById("root");
 const elsewhere = addressUnderBasePath(location);
 if (elsewhere !== null) {
-  // The session's cookie and the routes of the pages belong to the base path.
+  // The session cookie and the routes are valid under the base path only.
   location.replace(elsewhere);
 } else if (root !== null) {
   createRoot(root).render(

@@ -11,16 +11,16 @@ import {
 } from "lucide-react";
 import { type ComponentType, lazy } from "react";
 import type { Role } from "../../src/api/admin/session.ts";
-import { ADDRESSES } from "./addresses.ts";
+import { PAGE_PATHS } from "./page-paths.ts";
 
-interface Face {
+interface PageInfo {
   label: string;
   icon: LucideIcon;
   page: ComponentType;
 }
 
-/** What is at each address. A page is loaded when it is first opened. */
-const FACES: Record<(typeof ADDRESSES)[number]["path"], Face> = {
+/** Label, icon and component of each page. Components are loaded when first opened. */
+const PAGES: Record<(typeof PAGE_PATHS)[number]["path"], PageInfo> = {
   "/": {
     label: "Overview",
     icon: LayoutDashboard,
@@ -34,7 +34,7 @@ const FACES: Record<(typeof ADDRESSES)[number]["path"], Face> = {
   "/credits": {
     label: "Credits",
     icon: BookText,
-    page: lazy(() => import("./pages/organizations/own-credits.tsx")),
+    page: lazy(() => import("./pages/organizations/credits.tsx")),
   },
   "/tokens": {
     label: "Tokens",
@@ -59,20 +59,20 @@ const FACES: Record<(typeof ADDRESSES)[number]["path"], Face> = {
   "/changes": {
     label: "Audit log",
     icon: History,
-    page: lazy(() => import("./pages/changes/changes.tsx")),
+    page: lazy(() => import("./pages/audit-log/audit-log.tsx")),
   },
 };
 
-interface Destination extends Face {
+interface Destination extends PageInfo {
   path: string;
-  /** What the router knows it by: its path, and that of one thing of it. */
+  /** Route pattern that matches the page and its detail view. */
   route: string;
   roles: readonly Role[];
 }
 
-/** The pages, in the order of the navigation. */
-export const destinations: readonly Destination[] = ADDRESSES.map((address) => ({
-  ...FACES[address.path],
+/** Pages in the order of the navigation. */
+export const destinations: readonly Destination[] = PAGE_PATHS.map((address) => ({
+  ...PAGES[address.path],
   path: address.path,
   route: "one" in address ? `${address.one}?` : address.path,
   roles: address.roles,

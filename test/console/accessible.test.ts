@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Browser, Locator, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ADDRESSES } from "../../console/src/addresses.ts";
+import { PAGE_PATHS } from "../../console/src/page-paths.ts";
 import { operator as operatorOf } from "../support/admin.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import {
@@ -26,177 +26,181 @@ import {
   startService,
 } from "../support/service.ts";
 
-type Address = (typeof ADDRESSES)[number];
+type Address = (typeof PAGE_PATHS)[number];
 type Pattern = Address["path"] | Extract<Address, { one: string }>["one"];
 type Role = "operator" | "member";
 
-/** Every pattern of the console's table of addresses that a role finds a page at. */
+/** Route patterns of all pages that a role can open. */
 const patternsOf = (role: Role): Pattern[] =>
-  ADDRESSES.filter(({ roles }) => (roles as readonly Role[]).includes(role)).flatMap((address) =>
+  PAGE_PATHS.filter(({ roles }) => (roles as readonly Role[]).includes(role)).flatMap((address) =>
     "one" in address ? [address.path, address.one] : [address.path],
   );
 
-describe.skipIf(!hasBrowser)("by axe's rules, in both themes, wide and 360 pixels wide", { timeout: 300_000 }, () => {
-  let browser: Browser;
-  let service: RunningService;
-  let organization: Organization;
-  let admin: string;
-  /** At each address: what shows much of it, and what shows little. */
-  let examples: Record<Pattern, string[]>;
+describe.skipIf(!hasBrowser)(
+  "accessibility by the rules of axe, in both themes, wide and 360 pixels wide",
+  { timeout: 300_000 },
+  () => {
+    let browser: Browser;
+    let service: RunningService;
+    let organization: Organization;
+    let admin: string;
+    /** Paths to open for each pattern: one with much content, one with little. */
+    let examples: Record<Pattern, string[]>;
 
-  beforeAll(async () => {
-    [browser, service] = await Promise.all([
-      launchBrowser(),
-      startService({ config: { playground: { openToGuests: true } } }),
-    ]);
-    admin = await adminTokenOf(service);
-    organization = await makeOrganization(service, "50", ["--name", "web app", ...MEMBER_SCOPES]);
-    const requestId = await fill(service, organization);
-    examples = {
-      "/": ["/", "/?days=1&organization_id=org_playground"],
-      "/organizations": ["/organizations", "/organizations?search=nobody"],
-      "/organizations/:id": [`/organizations/${organization.id}`, "/organizations/org_unknown"],
-      "/credits": ["/credits"],
-      "/tokens": ["/tokens", "/tokens?search=none"],
-      "/requests": [`/requests?organization_id=${organization.id}`, "/requests?status=recovered"],
-      "/requests/:id": [`/requests/${requestId}`, "/requests/unknown"],
-      "/models": ["/models?compare=sandbox%2Fecho%2Csandbox%2Fstory", "/models?search=none"],
-      "/models/*": ["/models/sandbox/echo"],
-      "/playground": ["/playground"],
-      "/changes": ["/changes"],
-    };
-  });
-  afterAll(async () => {
-    await browser?.close();
-    await service?.end();
-  });
+    beforeAll(async () => {
+      [browser, service] = await Promise.all([
+        launchBrowser(),
+        startService({ config: { playground: { openToGuests: true } } }),
+      ]);
+      admin = await adminTokenOf(service);
+      organization = await makeOrganization(service, "50", ["--name", "web app", ...MEMBER_SCOPES]);
+      const requestId = await fill(service, organization);
+      examples = {
+        "/": ["/", "/?days=1&organization_id=org_playground"],
+        "/organizations": ["/organizations", "/organizations?search=nobody"],
+        "/organizations/:id": [`/organizations/${organization.id}`, "/organizations/org_unknown"],
+        "/credits": ["/credits"],
+        "/tokens": ["/tokens", "/tokens?search=none"],
+        "/requests": [`/requests?organization_id=${organization.id}`, "/requests?status=recovered"],
+        "/requests/:id": [`/requests/${requestId}`, "/requests/unknown"],
+        "/models": ["/models?compare=sandbox%2Fecho%2Csandbox%2Fstory", "/models?search=none"],
+        "/models/*": ["/models/sandbox/echo"],
+        "/playground": ["/playground"],
+        "/changes": ["/changes"],
+      };
+    });
+    afterAll(async () => {
+      await browser?.close();
+      await service?.end();
+    });
 
-  /** Opens a page as a link does, without loading the console anew; what is folded is opened, too. */
-  async function show(page: Page, path: string): Promise<void> {
-    await page.evaluate(`history.pushState(null, "", ${JSON.stringify(path)})`);
-    await settled(page);
-    await page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true");
-  }
-
-  test.each(["operator", "member"] as const)("every page of the %s's passes", async (role) => {
-    const visitor = await visit(browser, service);
-    await signIn(visitor.page, role === "operator" ? admin : organization.token);
-    const patterns = patternsOf(role);
-    const problems: string[] = [];
-    // Not two of one page in a row: the second would show what the first has read until it has its own.
-    for (const path of [0, 1].flatMap((round) => patterns.flatMap((pattern) => examples[pattern][round] ?? []))) {
-      await show(visitor.page, path);
-      expect(await visitor.page.locator("h1").textContent(), path).not.toMatch(
-        /^(Page not found|Page failed to load)$/,
-      );
-      problems.push(...(await problemsOf(visitor, path)));
+    /** Opens a page like a link does, without reloading the console, and expands its details. */
+    async function show(page: Page, path: string): Promise<void> {
+      await page.evaluate(`history.pushState(null, "", ${JSON.stringify(path)})`);
+      await settled(page);
+      await page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true");
     }
-    await visitor.close();
-    expect(problems).toEqual([]);
-  });
 
-  test("every form and whatever else opens over a page passes, and so do its complaints", async () => {
-    const visitor = await visit(browser, service, { viewport: WINDOWS.wide });
-    const { page } = visitor;
-    await signIn(page, admin);
-    const problems: string[] = [];
-    for (const { path, file, open } of OPENINGS) {
-      await page.setViewportSize(WINDOWS.wide);
-      await show(page, path.replace(":id", organization.id));
-      await open(page);
-      problems.push(...(await problemsOf(visitor, `${path}, ${file}`)));
-      await closeOf(page);
-    }
-    await visitor.close();
-    expect(problems).toEqual([]);
-  });
+    test.each(["operator", "member"] as const)("Every page that the %s can open passes.", async (role) => {
+      const visitor = await visit(browser, service);
+      await signIn(visitor.page, role === "operator" ? admin : organization.token);
+      const patterns = patternsOf(role);
+      const problems: string[] = [];
+      // Never the same page twice in a row: the second would show the data of the first until its own is loaded.
+      for (const path of [0, 1].flatMap((round) => patterns.flatMap((pattern) => examples[pattern][round] ?? []))) {
+        await show(visitor.page, path);
+        expect(await visitor.page.locator("h1").textContent(), path).not.toMatch(
+          /^(Page not found|Page failed to load)$/,
+        );
+        problems.push(...(await problemsOf(visitor, path)));
+      }
+      await visitor.close();
+      expect(problems).toEqual([]);
+    });
 
-  test("the ways in pass: signing in, and what guests find", async () => {
-    const visitor = await visit(browser, service);
-    const { page } = visitor;
-    await page.goto("/");
-    await page.getByLabel("Token").fill("tg-admin-wrong");
-    await page.getByRole("button", { name: "Sign in" }).click();
-    await page.getByRole("alert").getByText("invalid_token").waitFor();
-    const problems = await problemsOf(visitor, "signing in");
-    await show(page, "/playground");
-    await page.getByText("You are a guest").waitFor();
-    await page.getByLabel("Model", { exact: true }).selectOption("sandbox/echo");
-    await page
-      .getByLabel("Message")
-      .fill("A list:\n\n- `code`\n- [a link](https://example.com)\n\n```\nmore code\n```");
-    await page.getByRole("button", { name: "Send", exact: true }).click();
-    await page.getByText(/tokens out · 0 credits/).waitFor();
-    await page.getByLabel("Message").fill("status 500");
-    await page.getByLabel("Model", { exact: true }).selectOption("sandbox/fault");
-    await page.getByRole("button", { name: "Send", exact: true }).click();
-    await page.getByRole("alert").waitFor();
-    problems.push(...(await problemsOf(visitor, "the playground")));
-    await page.goto("/requests");
-    await page.getByRole("heading", { name: "Sign in" }).waitFor();
-    await visitor.close();
-    expect(problems).toEqual([]);
-  });
+    test("Every form and dialog passes, including its error messages.", async () => {
+      const visitor = await visit(browser, service, { viewport: WINDOWS.wide });
+      const { page } = visitor;
+      await signIn(page, admin);
+      const problems: string[] = [];
+      for (const { path, file, open } of OPENINGS) {
+        await page.setViewportSize(WINDOWS.wide);
+        await show(page, path.replace(":id", organization.id));
+        await open(page);
+        problems.push(...(await problemsOf(visitor, `${path}, ${file}`)));
+        await closeDialog(page);
+      }
+      await visitor.close();
+      expect(problems).toEqual([]);
+    });
 
-  test("what is looked for is found: too faint in one theme, without a name, too wide", async () => {
-    const visitor = await visit(browser, service);
-    await visitor.page.goto("/");
-    await visitor.page.getByRole("heading", { name: "Sign in" }).waitFor();
-    await visitor.page.evaluate(`
+    test("The sign-in page and the playground of guests pass.", async () => {
+      const visitor = await visit(browser, service);
+      const { page } = visitor;
+      await page.goto("/");
+      await page.getByLabel("Token").fill("tg-admin-wrong");
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await page.getByRole("alert").getByText("invalid_token").waitFor();
+      const problems = await problemsOf(visitor, "signing in");
+      await show(page, "/playground");
+      await page.getByText("You are a guest").waitFor();
+      await page.getByLabel("Model", { exact: true }).selectOption("sandbox/echo");
+      await page
+        .getByLabel("Message")
+        .fill("A list:\n\n- `code`\n- [a link](https://example.com)\n\n```\nmore code\n```");
+      await page.getByRole("button", { name: "Send", exact: true }).click();
+      await page.getByText(/tokens out · 0 credits/).waitFor();
+      await page.getByLabel("Message").fill("status 500");
+      await page.getByLabel("Model", { exact: true }).selectOption("sandbox/fault");
+      await page.getByRole("button", { name: "Send", exact: true }).click();
+      await page.getByRole("alert").waitFor();
+      problems.push(...(await problemsOf(visitor, "the playground")));
+      await page.goto("/requests");
+      await page.getByRole("heading", { name: "Sign in" }).waitFor();
+      await visitor.close();
+      expect(problems).toEqual([]);
+    });
+
+    test("The check finds low contrast in one theme, a missing name, and overflow.", async () => {
+      const visitor = await visit(browser, service);
+      await visitor.page.goto("/");
+      await visitor.page.getByRole("heading", { name: "Sign in" }).waitFor();
+      await visitor.page.evaluate(`
       document.querySelector("h1").style.color = "light-dark(black, #333)";
       document.querySelector("h1").style.width = "400px";
       document.querySelector("form").append(document.createElement("button"));
     `);
-    const found = await problemsOf(visitor, "here");
-    const problems = found.map((problem) =>
-      problem
-        .split(": ")
-        .slice(1, 3)
-        .join(": ")
-        .replace(/ by \d+$/, ""),
-    );
-    await visitor.close();
-    expect(new Set(problems)).toEqual(
-      new Set([
-        "light, wide: button-name",
-        "dark, wide: color-contrast",
-        "narrow: wider than the window",
-        "light, narrow: button-name",
-        "dark, narrow: color-contrast",
-      ]),
-    );
-  });
+      const found = await problemsOf(visitor, "here");
+      const problems = found.map((problem) =>
+        problem
+          .split(": ")
+          .slice(1, 3)
+          .join(": ")
+          .replace(/ by \d+$/, ""),
+      );
+      await visitor.close();
+      expect(new Set(problems)).toEqual(
+        new Set([
+          "light, wide: button-name",
+          "dark, wide: color-contrast",
+          "narrow: wider than the window",
+          "light, narrow: button-name",
+          "dark, narrow: color-contrast",
+        ]),
+      );
+    });
 
-  test("nothing that opens over a page is left out", () => {
-    const sources = join(ROOT, "console", "src");
-    const files = readdirSync(sources, { recursive: true, encoding: "utf8" }).filter((path) => path.endsWith(".tsx"));
-    const opening = files.filter((path) => DIALOG.test(readFileSync(join(sources, path), "utf8")));
-    expect(opening.length).toBeGreaterThan(10);
-    const known = new Set([...OPENINGS.map(({ file }) => file), ...ELSEWHERE]);
-    expect(opening.filter((path) => !known.has(path))).toEqual([]);
-  });
-});
+    test("Every source with a dialog or a picker is covered.", () => {
+      const sources = join(ROOT, "console", "src");
+      const files = readdirSync(sources, { recursive: true, encoding: "utf8" }).filter((path) => path.endsWith(".tsx"));
+      const opening = files.filter((path) => DIALOG.test(readFileSync(join(sources, path), "utf8")));
+      expect(opening.length).toBeGreaterThan(10);
+      const known = new Set([...OPENINGS.map(({ file }) => file), ...ELSEWHERE]);
+      expect(opening.filter((path) => !known.has(path))).toEqual([]);
+    });
+  },
+);
 
 const DIALOG = /<(Dialog|DialogForm|BookingForm|Picker)\b/;
-/** What the others are made of, and what opens at an address of its own. */
+/** Building blocks of other dialogs, and dialogs with a path of their own. */
 const ELSEWHERE = [
   "ui/dialog.tsx",
   "pages/organizations/booking-form.tsx",
   "pages/requests/panel.tsx",
-  "pages/models/panel.tsx",
+  "pages/models/details.tsx",
 ];
 
 interface Opening {
   path: string;
-  /** The source of what opens. */
+  /** Source file of the dialog. */
   file: string;
-  /** Opens it; what asks for something is sent empty or wrong, so that it complains. */
+  /** Opens the dialog. Forms are submitted with invalid input, so that their errors show. */
   open: (page: Page) => Promise<void>;
 }
 
 const press = (place: Page | Locator, name: string) => place.getByRole("button", { name, exact: true }).first().click();
 
-/** Presses a button, and does something in the dialog that it opens. */
+/** Returns a function that clicks a button and then acts in the dialog that it opens. */
 const pressing = (name: string, then?: (dialog: Locator) => Promise<void>) => async (page: Page) => {
   await press(page, name);
   const dialog = page.getByRole("dialog");
@@ -204,8 +208,8 @@ const pressing = (name: string, then?: (dialog: Locator) => Promise<void>) => as
   await then?.(dialog);
 };
 
-/** Closes what is open, whatever it asks first. */
-async function closeOf(page: Page): Promise<void> {
+/** Closes the open dialog, and confirms if it asks. */
+async function closeDialog(page: Page): Promise<void> {
   const dialog = page.getByRole("dialog");
   await page.keyboard.press("Escape");
   const answers = dialog.getByRole("button", { name: /^(Discard|Done)$/ });
@@ -214,7 +218,7 @@ async function closeOf(page: Page): Promise<void> {
   await dialog.waitFor({ state: "detached" });
 }
 
-/** Sends what cannot be taken, and waits for the complaint. */
+/** Submits invalid input and waits for the error. */
 const refused = async (dialog: Locator, name: string) => {
   await press(dialog, name);
   await dialog.locator("[aria-invalid]").first().waitFor();
@@ -223,19 +227,19 @@ const refused = async (dialog: Locator, name: string) => {
 const OF_ORGANIZATIONS: Opening[] = [
   {
     path: "/organizations",
-    file: "pages/organizations/create.tsx",
+    file: "pages/organizations/organization-forms.tsx",
     open: pressing("Create organization", (dialog) => refused(dialog, "Create organization")),
   },
   ...[
     {
-      file: "pages/organizations/edit.tsx",
+      file: "pages/organizations/organization-forms.tsx",
       open: pressing("Settings", async (dialog) => {
         await dialog.getByLabel("Name").fill("");
         await dialog.getByLabel("Requests per minute").fill("many");
         await refused(dialog, "Save");
       }),
     },
-    { file: "pages/organizations/pause.tsx", open: pressing("Pause") },
+    { file: "pages/organizations/organization-forms.tsx", open: pressing("Pause") },
     {
       file: "pages/organizations/grant-form.tsx",
       open: pressing("Grant credits", async (dialog) => {
@@ -251,7 +255,7 @@ const OF_ORGANIZATIONS: Opening[] = [
       }),
     },
     {
-      file: "pages/organizations/credit-form.tsx",
+      file: "pages/organizations/refund-form.tsx",
       open: pressing("Refund", async (dialog) => {
         await dialog.getByLabel("Credits", { exact: true }).fill("1000");
         await press(dialog, "Refund credits");
@@ -290,8 +294,8 @@ const OPENINGS: Opening[] = [
       await dialog.getByText("You won't see it again").waitFor();
     }),
   },
-  { path: "/tokens", file: "pages/tokens/rotate.tsx", open: pressing("Rotate capped") },
-  { path: "/tokens", file: "pages/tokens/revoke.tsx", open: pressing("Revoke capped") },
+  { path: "/tokens", file: "pages/tokens/token-actions.tsx", open: pressing("Rotate capped") },
+  { path: "/tokens", file: "pages/tokens/token-actions.tsx", open: pressing("Revoke capped") },
   {
     path: "/tokens",
     file: "pages/pick.tsx",
@@ -323,7 +327,7 @@ const OPENINGS: Opening[] = [
   },
 ];
 
-/** A past for the pages to show: of every kind something. Resolves with the id of a request. */
+/** Creates data of every kind for the pages. Returns the ID of a request. */
 async function fill(service: RunningService, { id, token }: Organization): Promise<string> {
   const admin = operatorOf(service);
   const path = `/organizations/${id}`;

@@ -7,7 +7,7 @@ import { makeOrganization, type Organization, type RunningService, startService 
 
 const KEY = /^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/;
 
-/** The forms book exactly what they show, and once. */
+/** Forms that change credits and tokens: they do exactly what they show, and only once. */
 describe.skipIf(!hasBrowser)("the forms of the console", () => {
   let browser: Browser;
   let service: RunningService;
@@ -15,7 +15,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
   let organization: Organization;
   let page: Page;
   let dialog: Locator;
-  /** Changes that the page has sent, the latest last. */
+  /** Changes that the page sent, the latest last. */
   let sent: Request[];
 
   const button = (name: string) => dialog.getByRole("button", { name, exact: true });
@@ -47,7 +47,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     await service?.end();
   });
 
-  test("a grant of 50,00 is refused, and the amount is shown before it is booked", async () => {
+  test("A grant of 50,00 is refused, and the amount is shown before it is booked.", async () => {
     await open("Grant credits");
     await dialog.getByLabel("Credits", { exact: true }).fill("50,00");
     await dialog.getByText("Ambiguous: use a point for decimals, as in 50.00.").waitFor();
@@ -60,7 +60,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     expect(await available()).toBe(810 + 1250.5);
   });
 
-  test("an allowance and a refund show their amounts as well, and refuse ambiguous ones", async () => {
+  test("An allowance and a refund show their amounts and refuse ambiguous ones.", async () => {
     await open("Add allowance");
     await dialog.getByLabel("Credits per month").fill("1,250");
     await dialog.getByText("Ambiguous: enter 1250 or 1.250.").waitFor();
@@ -76,7 +76,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     expect(sent).toEqual([]);
   });
 
-  test("revoking more than there is and revoking nothing are refused; all is an explicit choice", async () => {
+  test("A revocation above the balance and one without an amount are refused; revoking all is an explicit choice.", async () => {
     await open("Revoke");
     await button("Revoke credits").click();
     await dialog.getByText("Enter an amount.").waitFor();
@@ -86,7 +86,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     expect([sent, await available()]).toEqual([[], 810]);
     await dialog.getByLabel("Credits", { exact: true }).fill("10");
     await dialog.getByText("Revokes 10.00 credits of Test. 800.00 credits remain.").waitFor();
-    // The balance falls while the form is open: the service refuses what the form could not know.
+    // The balance falls while the form is open: the service refuses the amount.
     const path = `/organizations/${organization.id}/revocations`;
     await admin.call("POST", path, { amount: 805 });
     await button("Revoke credits").click();
@@ -99,11 +99,11 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     expect(await available()).toBe(0);
   });
 
-  test("a retry after a lost answer sends the same key and content, and is booked once", async () => {
+  test("A retry after a lost answer sends the same key and content and is booked once.", async () => {
     const path = "**/admin/v1/organizations/*/grants";
     await page.route(path, async (route) => {
       if (route.request().method() === "GET") return route.fallback();
-      // The service books it, and its answer is lost.
+      // The service books it, but its answer is lost.
       await route.fetch();
       await route.abort("connectionreset");
     });
@@ -128,10 +128,10 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     expect(await available()).toBe(824);
   });
 
-  test("two presses in a row send one request", async () => {
+  test("Two clicks in a row send one request.", async () => {
     await open("Grant credits");
     await dialog.getByLabel("Credits", { exact: true }).fill("3");
-    // In one task, before the page can draw the first press.
+    // Both clicks happen in one task, before the page renders the first one.
     await button("Grant credits").evaluate((element) => {
       const pressed = element as unknown as { click(): void };
       pressed.click();
@@ -142,7 +142,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     expect(await available()).toBe(813);
   });
 
-  test("Escape asks before it discards what was entered, as often as it is pressed", async () => {
+  test("Escape asks before it discards input, however often it is pressed.", async () => {
     await open("Grant credits");
     await dialog.getByLabel("Credits", { exact: true }).fill("12");
     await page.keyboard.press("Escape");
@@ -157,7 +157,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     await closed();
   });
 
-  test("settings send what was changed only, and a change of another operator stays", async () => {
+  test("The settings form sends changed fields only, and a change of another operator stays.", async () => {
     await open("Settings");
     await dialog.getByLabel("Name", { exact: true }).fill("Renamed");
     const limits = { requests_per_minute: 5 };
@@ -168,7 +168,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     expect(body).toMatchObject({ name: "Renamed", limits });
   });
 
-  test("a dialog to pause stays one to pause when another operator was faster", async () => {
+  test("A dialog to pause does not turn into one to resume when another operator pauses first.", async () => {
     await open("Pause");
     await admin.call("PATCH", `/organizations/${organization.id}`, { status: "paused" });
     await page.getByText("new requests are refused with 403").waitFor({ state: "attached" });
@@ -178,7 +178,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     expect(body.status).toBe("paused");
   });
 
-  test("a secret stays until it is confirmed: no key, click, navigation or end of the session takes it away", async () => {
+  test("A secret stays until it is confirmed, despite Escape, clicks, navigation and the end of the session.", async () => {
     await page.goto("/tokens");
     await open("Create token");
     await pick(dialog, "Organization", organization.id);
@@ -204,7 +204,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     await signIn(page, await adminTokenOf(service));
   });
 
-  test("a retry whose answer has no secret any more says what to do", async () => {
+  test("A retry whose answer no longer contains the secret says what to do.", async () => {
     await page.goto("/tokens");
     await page.route("**/admin/v1/tokens", async (route) => {
       if (route.request().method() === "GET") return route.fallback();
@@ -224,7 +224,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     await closed();
   });
 
-  test("the playground charges nobody until an organization is selected, and creates its token with the first message", async () => {
+  test("The playground charges no organization until one is selected, and creates its token with the first message.", async () => {
     const tokensOf = async () => {
       const path = `/tokens?organization_id=${organization.id}`;
       return (await admin.call<{ data: { name: string }[] }>("GET", path)).body.data.map(({ name }) => name);

@@ -6,9 +6,9 @@ import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import { adminTokenOf, eventually, pick, settled, signIn, type Visit, visit } from "../support/console.ts";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 
-/** Asking leaves a request in the lists each time. */
+/** Each attempt adds a request to the lists, so polling is slow. */
 const SELDOM = { interval: 250 };
-/** Of what the links of a list lead to. */
+/** IDs that the links of a list lead to. */
 const idsOf = (links: { pathname: string }[]) => links.map(({ pathname }) => pathname.split("/").at(-1));
 const inMicroCredits = (credits: number | string) => Math.round(Number(credits) * 1_000_000);
 
@@ -19,7 +19,7 @@ interface RequestOfList {
   charged: number;
 }
 
-/** What the story leaves out, pressed on SQLite: the service's answers are the judge of each. */
+/** Actions that story.test.ts leaves out, on SQLite. Each result is checked through the API. */
 describe.skipIf(!hasBrowser)("the operator", () => {
   let browser: Browser;
   let service: RunningService;
@@ -31,7 +31,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
   const row = (text: string) => page.getByRole("row").filter({ hasText: text });
   const button = (name: string) => page.getByRole("button", { name, exact: true });
   const press = (name: string) => button(name).click();
-  /** Presses the button of the dialog that does it, and waits until it is done. */
+  /** Clicks the button of the dialog, and waits until the dialog closes. */
   const confirm = async (name: string) => {
     const dialog = page.getByRole("dialog");
     await dialog.getByRole("button", { name, exact: true }).click();
@@ -61,7 +61,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     ]) {
       await (await ask(organization.token, content, model)).text();
     }
-    // Of another organization, which no filter by this one may show.
+    // A request of another organization, which the filter must exclude.
     await (await ask(/sk-tg-[0-9A-Za-z]{49}/.exec(service.output())?.[0] ?? "")).text();
     await page.goto(`/organizations/${organization.id}`);
   });
@@ -70,7 +70,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await service?.end();
   });
 
-  test("adds an allowance, which grants at once, and ends it", async () => {
+  test("The operator adds an allowance, which grants immediately, and ends it.", async () => {
     const before = await available();
     await press("Add allowance");
     await page.getByLabel("Credits per month").fill("10");
@@ -89,7 +89,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     expect(await available()).toBe(before + 10);
   });
 
-  test("takes credits back: some of them all, and all of one grant", async () => {
+  test("The operator revokes an amount of all credits, and all credits of one grant.", async () => {
     const path = `/organizations/${organization.id}/grants`;
     await admin.call("POST", path, { amount: 7, reference: "a mistake" });
     const before = await available();
@@ -108,7 +108,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     expect(grants.find(({ reference }) => reference === "a mistake")?.remaining).toBe(0);
   });
 
-  test("gives back what a request cost, and not more than that", async () => {
+  test("The operator refunds the cost of a request, and no more.", async () => {
     const query = `/requests?organization_id=${organization.id}&model=sandbox%2Fecho`;
     const [charged] = await listOf<RequestOfList>(query);
     const before = await available();
@@ -128,7 +128,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await dialog.getByText("by an operator").waitFor();
   });
 
-  test("reads the statement by kind and by days", async () => {
+  test("The operator filters the statement by kind and by days.", async () => {
     await page.goto(`/organizations/${organization.id}`);
     await settled(page);
     const kinds = () => statement().locator("tbody .badge").allTextContents();
@@ -144,7 +144,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await page.getByText("Opening balance: 0.00").waitFor();
   });
 
-  test("downloads it for a spreadsheet, and its lines add up", async () => {
+  test("The exported statement adds up to the balance.", async () => {
     await page.getByLabel("From", { exact: true }).fill("2020-01-01");
     await page.getByLabel("To", { exact: true }).fill("2090-12-31");
     await statement().getByText("half of it").waitFor();
@@ -171,7 +171,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     expect(balance).toBe(inMicroCredits(await available()));
   });
 
-  test("downloads of it what is shown: one kind alone, each line with the balance after it", async () => {
+  test("The exported statement has the active filter, and each line has the balance after it.", async () => {
     await page.getByLabel("Kind").selectOption("revoke");
     const downloading = page.waitForEvent("download");
     await page.getByRole("link", { name: "CSV" }).click();
@@ -182,7 +182,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     expect(inMicroCredits(lines.at(-1)?.split(",")[3] ?? "")).toBe(inMicroCredits(await available()));
   });
 
-  test("rotates a token: the new one is shown once, and the old one works on for as long as was said", async () => {
+  test("The operator rotates a token: the new one is shown once, and the old one works during the overlap.", async () => {
     await page.goto("/tokens");
     const dialog = page.getByRole("dialog");
     await press("Rotate web app");
@@ -211,9 +211,9 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     expect(await statusOf(organization.token)).toBe(200);
   });
 
-  test("finds requests by organization, token, model, status, id and time", async () => {
+  test("The operator finds requests by organization, token, model, status, ID and time.", async () => {
     const requests = await listOf<RequestOfList>(`/requests?organization_id=${organization.id}`);
-    /** Waits until the address has these filters and the list these requests: other ones than before. */
+    /** Waits until the URL has the filters and the list shows the requests. */
     const shows = async (filters: Record<string, string>, expected: readonly RequestOfList[]) => {
       await eventually(() => Object.fromEntries(new URL(page.url()).searchParams)).toEqual(filters);
       await eventually(() => page.locator("tbody a").evaluateAll(idsOf)).toEqual(expected.map(({ id }) => id));
@@ -250,11 +250,11 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await page.getByLabel("Request ID").fill("nothing like it ");
     await page.getByText("No matching requests").waitFor();
     await shows({ request_id: "nothing like it" }, []);
-    // Another word may follow: what is being typed stays as it is.
+    // The trailing space stays while the user is typing.
     expect(await page.getByLabel("Request ID").inputValue()).toBe("nothing like it ");
   });
 
-  test("limits an organization, pauses it and resumes it", async () => {
+  test("The operator limits an organization, pauses it and resumes it.", async () => {
     const status = () => statusOf(organization.token);
     await page.goto(`/organizations/${organization.id}`);
     await press("Settings");
@@ -276,6 +276,6 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await confirm("Resume");
     await page.getByText("new requests are refused with 403").waitFor({ state: "detached" });
     await eventually(status, SELDOM).toBe(200);
-    expect(operating.mishaps).toEqual([]);
+    expect(operating.pageErrors).toEqual([]);
   });
 });

@@ -25,10 +25,10 @@ describe.skipIf(!hasBrowser)("the console", () => {
 
   const ground = () => page.evaluate("getComputedStyle(document.documentElement).backgroundColor");
   const theme = (name: string) => page.getByRole("button", { name: `Theme: ${name}` });
-  /** A word on the element that has the focus. */
+  /** Returns a function that reads a property of the focused element. */
   const focused = (word: string) => () => page.evaluate(`document.activeElement.${word}`);
 
-  test("keeps the theme that was chosen, from the first paint on", async () => {
+  test("The console keeps the chosen theme from the first paint.", async () => {
     const light = await ground();
     await theme("system").click();
     await theme("light").click();
@@ -45,25 +45,25 @@ describe.skipIf(!hasBrowser)("the console", () => {
     expect(await ground()).toBe(light);
   });
 
-  test("has charts that are read by keyboard, and as tables", async () => {
+  test("The charts can be read by keyboard and as tables.", async () => {
     await settled(page);
     const chart = page.getByRole("group", { name: /^Requests per day/ });
     await chart.locator('[tabindex="0"]').focus();
-    const told = focused("ariaLabel");
-    await eventually(told).toMatch(/: 1 in total, Succeeded 1$/);
-    const today = await told();
+    const label = focused("ariaLabel");
+    await eventually(label).toMatch(/: 1 in total, Succeeded 1$/);
+    const today = await label();
     await page.keyboard.press("ArrowLeft");
-    await eventually(told).toMatch(/: 0 in total$/);
+    await eventually(label).toMatch(/: 0 in total$/);
     await page.keyboard.press("End");
-    await eventually(told).toBe(today);
+    await eventually(label).toBe(today);
     await page.keyboard.press("Home");
-    await eventually(told).not.toBe(today);
+    await eventually(label).not.toBe(today);
     await page.getByText("Show as table").first().click();
     const table = page.getByRole("region", { name: /spent per day.*, table$/ });
     await eventually(() => table.getByRole("row").count()).toBe(31);
   });
 
-  test("is worked by keyboard alone", async () => {
+  test("The console can be used by keyboard alone.", async () => {
     await page.goto("/organizations");
     await settled(page);
     await page.keyboard.press("Tab");
@@ -72,7 +72,7 @@ describe.skipIf(!hasBrowser)("the console", () => {
     await eventually(focused("id")).toBe("main");
     await page.getByRole("button", { name: "Create organization" }).focus();
     await page.keyboard.press("Enter");
-    // A form is begun at its first field, and gone on with at what is wrong in it.
+    // A form focuses its first field, and after an error the first invalid field.
     await eventually(focused("labels?.[0]?.textContent")).toBe("Name");
     await page.keyboard.press("Tab");
     await page.keyboard.press("Enter");
@@ -83,7 +83,7 @@ describe.skipIf(!hasBrowser)("the console", () => {
     await page.getByRole("heading", { name: "Made by keyboard" }).waitFor();
   });
 
-  test("gives the focus back when a dialog closes", async () => {
+  test("A dialog restores the focus when it closes.", async () => {
     await page.goto("/organizations");
     await settled(page);
     const button = page.getByRole("button", { name: "Create organization" });
@@ -94,7 +94,7 @@ describe.skipIf(!hasBrowser)("the console", () => {
     await eventually(focused("textContent")).toBe("Create organization");
   });
 
-  test("compares models on a narrow screen: what a row tells stays while the models move, by keyboard too", async () => {
+  test("The model comparison keeps its row headers in view on a narrow screen while it scrolls by keyboard.", async () => {
     const wide = page.viewportSize();
     await page.setViewportSize({ width: 360, height: 780 });
     await page.goto("/models");
@@ -106,16 +106,16 @@ describe.skipIf(!hasBrowser)("the console", () => {
     const region = page.getByRole("region", { name: "Model comparison" });
     const leftOf = async (role: "rowheader" | "columnheader", name: string) =>
       (await region.getByRole(role, { name }).boundingBox())?.x;
-    const [told, moved] = [await leftOf("rowheader", "Context window"), await leftOf("columnheader", "Sandbox Story")];
+    const [label, moved] = [await leftOf("rowheader", "Context window"), await leftOf("columnheader", "Sandbox Story")];
     await region.focus();
     await page.keyboard.press("ArrowRight");
     await eventually(() => leftOf("columnheader", "Sandbox Story")).toBeLessThan(moved ?? 0);
-    expect(await leftOf("rowheader", "Context window")).toBe(told);
-    expect(told).toBeGreaterThanOrEqual(0);
+    expect(await leftOf("rowheader", "Context window")).toBe(label);
+    expect(label).toBeGreaterThanOrEqual(0);
     await page.setViewportSize(wide ?? { width: 1280, height: 720 });
   });
 
-  test("says what happened where the service is gone", async () => {
+  test("The console says that the service cannot be reached after it has stopped.", async () => {
     await page.goto("/models");
     await settled(page);
     await service.end("SIGKILL");

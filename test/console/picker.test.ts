@@ -8,7 +8,7 @@ import { adminTokenOf, eventually, found, pick, settled, signIn, visit } from ".
 import { type RunningService, startService } from "../support/service.ts";
 
 const COUNT = 1000;
-/** The one that was made first is the last of the list. */
+/** The organization that is created first is the last of the list. */
 const LAST = "Department 1 of many";
 
 describe.skipIf(!hasBrowser)("among a thousand organizations", () => {
@@ -34,20 +34,23 @@ describe.skipIf(!hasBrowser)("among a thousand organizations", () => {
     await service?.end();
   });
 
-  test.each(["/", "/tokens", "/requests", "/changes"])("the last one is found, and stays chosen: %s", async (path) => {
-    await page.goto(path);
-    await pick(page, "Organization", LAST);
-    await page.waitForURL(`**${path}?organization_id=${lastId}`);
-    await page.reload();
-    await settled(page);
-    await eventually(() => field().inputValue()).toBe(LAST);
-    await field().click();
-    await page.getByRole("option", { name: "All organizations" }).click();
-    await page.waitForURL(`**${path}`);
-    await eventually(() => field().inputValue()).toBe("");
-  });
+  test.each(["/", "/tokens", "/requests", "/changes"])(
+    "The filter of %s finds the last organization and keeps it.",
+    async (path) => {
+      await page.goto(path);
+      await pick(page, "Organization", LAST);
+      await page.waitForURL(`**${path}?organization_id=${lastId}`);
+      await page.reload();
+      await settled(page);
+      await eventually(() => field().inputValue()).toBe(LAST);
+      await field().click();
+      await page.getByRole("option", { name: "All organizations" }).click();
+      await page.waitForURL(`**${path}`);
+      await eventually(() => field().inputValue()).toBe("");
+    },
+  );
 
-  test("it gets a token, and pays in the playground", async () => {
+  test("The last organization gets a token and is charged in the playground.", async () => {
     await page.goto("/tokens");
     await page.getByRole("button", { name: "Create token" }).click();
     const dialog = page.getByRole("dialog");
@@ -66,7 +69,7 @@ describe.skipIf(!hasBrowser)("among a thousand organizations", () => {
     expect(body.credits.used).toBeGreaterThan(0);
   });
 
-  test("it is found by the keys alone, and by its id", async () => {
+  test("The picker finds an organization by keyboard alone and by its ID.", async () => {
     await page.goto("/tokens");
     await field().focus();
     expect(await field().getAttribute("aria-expanded")).toBe("false");
@@ -89,7 +92,7 @@ describe.skipIf(!hasBrowser)("among a thousand organizations", () => {
     await page.waitForURL(`**/tokens?organization_id=${lastId}`);
   });
 
-  test("what is typed and not chosen changes nothing, and Escape closes the list before the form", async () => {
+  test("Typed text without a selection changes nothing, and Escape closes the list before the form.", async () => {
     await page.goto("/tokens");
     await page.getByRole("button", { name: "Create token" }).click();
     const dialog = page.getByRole("dialog");
@@ -113,7 +116,7 @@ describe.skipIf(!hasBrowser)("among a thousand organizations", () => {
   });
 });
 
-/** Makes the others, in the books themselves: sooner than the service would. */
+/** Inserts the other organizations into the database directly, which is faster than through the API. */
 function makeMany(service: RunningService): void {
   const database = new DatabaseSync(join(service.dataDir, "tollgate.db"), { timeout: 10_000 });
   const series = `WITH RECURSIVE series (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM series WHERE n < ${COUNT})`;

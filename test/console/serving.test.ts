@@ -1,13 +1,13 @@
 import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ADDRESSES } from "../../console/src/addresses.ts";
+import { PAGE_PATHS } from "../../console/src/page-paths.ts";
 import { OWN_SEGMENTS } from "../../src/config/schema.ts";
 import { ROOT } from "../support/documents.ts";
 import { type RunningService, startService } from "../support/service.ts";
 
 const BUILD = join(ROOT, "console", "dist");
-const PATHS = ADDRESSES.map(({ path }) => path);
+const PATHS = PAGE_PATHS.map(({ path }) => path);
 const FIRST_LOAD_BYTES_MAX = 250_000;
 
 let service: RunningService;
@@ -21,7 +21,7 @@ const get = (path: string, headers: Record<string, string> = {}) =>
 
 describe("the console", () => {
   test.each([...PATHS, "/organizations/org_x", "/requests/a", "/models/a/b"])(
-    "is one document, asked for anew each time: %s",
+    "The page %s is the same document, which is never cached.",
     async (path) => {
       const answer = await get(path, { accept: "text/html" });
       expect(answer.status).toBe(200);
@@ -31,7 +31,7 @@ describe("the console", () => {
     },
   );
 
-  test("lets in nothing from elsewhere and nothing inline, and is shown in no other page", async () => {
+  test("The page allows no content of other hosts, nothing inline, and no framing.", async () => {
     const { headers } = await get("/");
     const policy = headers.get("content-security-policy") ?? "";
     expect(policy).toContain("default-src 'none'");
@@ -43,7 +43,7 @@ describe("the console", () => {
     expect(await (await get("/")).text()).not.toMatch(/<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=/i);
   });
 
-  test("has parts that are kept for ever, by their content's hash, and sent compressed", async () => {
+  test("The assets have a hash in their name, are cached permanently and are sent compressed.", async () => {
     const assets = readdirSync(join(BUILD, "assets")).filter((name) => /\.(js|css)$/.test(name));
     expect(assets.length).toBeGreaterThan(5);
     for (const name of assets) {
@@ -55,14 +55,14 @@ describe("the console", () => {
     }
   });
 
-  test(`is in all no more than ${FIRST_LOAD_BYTES_MAX} bytes of compressed JavaScript`, () => {
+  test(`The compressed JavaScript has at most ${FIRST_LOAD_BYTES_MAX} bytes in total.`, () => {
     const scripts = readdirSync(BUILD, { recursive: true, encoding: "utf8" }).filter((path) => path.endsWith(".js.gz"));
     const bytes = scripts.reduce((sum, path) => sum + statSync(join(BUILD, path)).size, 0);
     expect(scripts.length).toBeGreaterThan(5);
     expect(bytes).toBeLessThan(FIRST_LOAD_BYTES_MAX);
   });
 
-  test("names no other host in what it loads", async () => {
+  test("The page loads nothing from another host.", async () => {
     const index = await (await get("/")).text();
     const addresses = [...index.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, address = ""]) => address);
     expect(addresses.length).toBeGreaterThan(3);
@@ -73,7 +73,7 @@ describe("the console", () => {
   });
 });
 
-test("no base path can begin with a path of the service itself", async () => {
+test("No base path can begin with a path of the service itself.", async () => {
   const { paths } = (await (await get("/openapi.json")).json()) as { paths: object };
   const files = readdirSync(BUILD).filter((name) => !/^\.|\.(br|gz)$/.test(name));
   const own = [...Object.keys(paths), ...PATHS, "/docs", "/openapi.json", "/healthz", "/readyz"];
@@ -82,7 +82,7 @@ test("no base path can begin with a path of the service itself", async () => {
   expect(segments.filter((segment) => !OWN_SEGMENTS.has(segment))).toEqual([]);
 });
 
-describe("beside the console", () => {
+describe("paths next to the console", () => {
   test.each([
     "/v1",
     "/v1/",
@@ -92,18 +92,18 @@ describe("beside the console", () => {
     "/.sources",
     "/../package.json",
     "/index.html/x",
-  ])("%s stays not found, in JSON", async (path) => {
+  ])("The path %s is answered with 404 in JSON.", async (path) => {
     const answer = await get(path);
     expect(answer.status).toBe(404);
     expect(await answer.json()).toMatchObject({ error: { code: "not_found" } });
   });
 
-  test("a page takes no other method", async () => {
+  test("A page accepts no other method than GET.", async () => {
     const answer = await fetch(`${service.url}/tokens`, { method: "POST" });
     expect(answer.status).toBe(404);
   });
 
-  test("the document of the API and its page are where they were", async () => {
+  test("The OpenAPI document and its page are available.", async () => {
     expect((await get("/openapi.json")).status).toBe(200);
     expect((await get("/docs")).status).toBe(200);
     const document = (await (await get("/openapi.json")).json()) as { paths: object };

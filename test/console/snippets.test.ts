@@ -16,11 +16,11 @@ import {
 
 const run = promisify(execFile);
 
-/** What quoting goes wrong with. */
-const NASTY = `It's "quoted", \\ $HOME \`id\` $(id) %s !! {x}\n\t</script> ''' """ # — ü 🦉`;
+/** Text that is difficult to quote in shells and programs. */
+const HARD_TO_QUOTE = `It's "quoted", \\ $HOME \`id\` $(id) %s !! {x}\n\t</script> ''' """ # — ü 🦉`;
 const body: CallBody = {
   model: "sandbox/echo",
-  messages: [{ role: "user", content: NASTY }],
+  messages: [{ role: "user", content: HARD_TO_QUOTE }],
   instructions: 'Don\'t "shout"',
   temperature: 0,
   max_tokens: 200,
@@ -43,17 +43,17 @@ const environment = () => ({ PATH: process.env.PATH, TOLLGATE_TOKEN: organizatio
 const callWith = (more: Partial<CallBody> = {}) => ({ baseUrl: service.baseUrl, body: { ...body, ...more } });
 
 describe("the curl command", () => {
-  test("asks what was asked in the playground", async () => {
+  test("The curl command sends the request of the playground.", async () => {
     const { stdout } = await run("sh", ["-c", curlOf(callWith())], { env: environment() });
-    expect(JSON.parse(stdout).choices[0].message.content).toBe(NASTY);
+    expect(JSON.parse(stdout).choices[0].message.content).toBe(HARD_TO_QUOTE);
   });
 
-  test("streams", async () => {
+  test("The curl command streams.", async () => {
     const { stdout } = await run("sh", ["-c", curlOf(callWith({ stream: true }))], { env: environment() });
     expect(eventsOf(stdout).at(-1)).toBe("[DONE]");
   });
 
-  test("holds a token that it was given", async () => {
+  test("The curl command can include a token.", async () => {
     const command = curlOf({ ...callWith(), token: organization.token });
     const { stdout } = await run("sh", ["-c", command], { env: { PATH: process.env.PATH } });
     expect(JSON.parse(stdout).object).toBe("chat.completion");
@@ -61,14 +61,14 @@ describe("the curl command", () => {
 });
 
 describe("the TypeScript program", () => {
-  test.each([true, false])("prints the answer, streamed: %s", async (stream) => {
+  test.each([true, false])("The TypeScript program prints the answer (streamed: %s).", async (stream) => {
     const words = ["--input-type=module-typescript", "--eval", typescriptOf(callWith({ stream }))];
     const { stdout } = await run(process.execPath, words, { cwd: ROOT, env: environment() });
-    expect(stdout.replace(/\n$/, "")).toBe(NASTY);
+    expect(stdout.replace(/\n$/, "")).toBe(HARD_TO_QUOTE);
   });
 });
 
-/** Stands in for the package `openai`: prints what it is called with. */
+/** Replaces the package `openai`: prints the arguments of the call. */
 const RECORDER = `
 import json
 class OpenAI:
@@ -83,7 +83,7 @@ class OpenAI:
 const hasPython = spawnSync("python3", ["--version"]).status === 0;
 
 describe.skipIf(!hasPython)("the Python program", () => {
-  test.each([true, false])("calls the client with what was asked, streamed: %s", async (stream) => {
+  test.each([true, false])("The Python program calls the client with the request (streamed: %s).", async (stream) => {
     writeFileSync(join(folder, "openai.py"), RECORDER);
     const env = { ...environment(), PYTHONPATH: folder, PYTHONDONTWRITEBYTECODE: "1" };
     const { stdout } = await run("python3", ["-c", pythonOf(callWith({ stream }))], { env });

@@ -6,25 +6,25 @@ import { createTestDatabase, hasPostgres, type TestDatabase } from "../support/p
 import { type RunningService, send, startService } from "../support/service.ts";
 
 const STORES = ["SQLite", "PostgreSQL"] as const;
-/** Where markup would do harm if it were taken as such. */
+/** Texts that would do harm if they were rendered as HTML. */
 const NAME = `Northwind <img src=x onerror="document.title='broken'">`;
 const MARKUP = `**Bold** <script>document.title="broken"</script> <img src=x onerror="document.title='broken'"> [x](javascript:alert(1))`;
 const ECHO = { model: "sandbox/echo", messages: [{ role: "user", content: "Good morning" }] };
 
 describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
-  const isLeftOut = store === "PostgreSQL" && !hasPostgres;
+  const isSkipped = store === "PostgreSQL" && !hasPostgres;
   let browser: Browser;
   let database: TestDatabase | undefined;
   let service: RunningService;
   let operator: Visit;
   let page: Page;
   let secret: string;
-  /** Of a request whose prompt and answer are kept. */
+  /** ID of a request whose prompt and answer are stored. */
   let keptId: string;
   const row = (text: string) => page.getByRole("row").filter({ hasText: text });
 
   beforeAll(async () => {
-    if (isLeftOut) return;
+    if (isSkipped) return;
     if (store === "PostgreSQL") database = await createTestDatabase();
     [browser, service] = await Promise.all([launchBrowser(), startService({ databaseUrl: database?.url })]);
     operator = await visit(browser, service);
@@ -36,7 +36,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await database?.drop();
   });
 
-  test.skipIf(isLeftOut)("the operator signs in with the token of the first start, and with no other", async () => {
+  test.skipIf(isSkipped)("The operator signs in with the token of the first start and with no other.", async () => {
     await page.goto("/");
     await page.getByLabel("Token").fill("tg-admin-wrong");
     await page.getByRole("button", { name: "Sign in" }).click();
@@ -47,7 +47,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     expect(cookie).toMatchObject({ httpOnly: true, sameSite: "Strict" });
   });
 
-  test.skipIf(isLeftOut)("creates an organization, whose name stays text", async () => {
+  test.skipIf(isSkipped)("The operator creates an organization, whose name is shown as text.", async () => {
     await page.getByRole("link", { name: "Organizations" }).click();
     await page.getByRole("button", { name: "Create organization" }).click();
     const dialog = page.getByRole("dialog");
@@ -60,7 +60,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.getByText("No credits yet").waitFor();
   });
 
-  test.skipIf(isLeftOut)("grants it credits", async () => {
+  test.skipIf(isSkipped)("The operator grants credits.", async () => {
     await page.getByRole("button", { name: "Grant credits" }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Credits", { exact: true }).fill("25");
@@ -71,7 +71,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.getByRole("region", { name: "Statement" }).getByText("+25", { exact: true }).waitFor();
   });
 
-  test.skipIf(isLeftOut)("creates a token, shown once", async () => {
+  test.skipIf(isSkipped)("The operator creates a token, which is shown once.", async () => {
     await page.getByRole("link", { name: "Tokens" }).first().click();
     await page.getByRole("button", { name: "Create token" }).click();
     const dialog = page.getByRole("dialog");
@@ -90,12 +90,12 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     expect(await page.content()).not.toContain(secret);
   });
 
-  test.skipIf(isLeftOut)("watches a request appear, and explains it", async () => {
+  test.skipIf(isSkipped)("A new request appears in the list without a reload and has details.", async () => {
     await page.getByRole("link", { name: "Requests" }).first().click();
     await page.getByText("No requests yet").waitFor();
     const answer = await send(service, "/v1/chat/completions", secret, ECHO);
     const { usage } = (await answer.json()) as { usage: { cost: number } };
-    // Nobody reloads.
+    // The list refreshes by itself.
     await row("sandbox/echo").getByText("Complete").waitFor();
     await row("sandbox/echo").getByRole("link").click();
     const dialog = page.getByRole("dialog");
@@ -106,7 +106,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await dialog.waitFor({ state: "detached" });
   });
 
-  test.skipIf(isLeftOut)("sees the credits fall", async () => {
+  test.skipIf(isSkipped)("The spent credits rise with each request.", async () => {
     await page.getByRole("link", { name: "Organizations" }).click();
     await page.getByRole("link", { name: NAME }).click();
     const used = page.locator(".tile", { hasText: "Spent" }).locator(".figure");
@@ -118,7 +118,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await eventually(figure).toBeGreaterThan(before);
   });
 
-  test.skipIf(isLeftOut)("has prompts and answers kept once that is confirmed, and shows them as text", async () => {
+  test.skipIf(isSkipped)("Prompts and answers are stored after a confirmation and shown as text.", async () => {
     const section = page.locator(".card", { hasText: "Prompts and answers" });
     await section.getByText("Not stored", { exact: true }).waitFor();
     await section.getByRole("button", { name: "Enable storage" }).click();
@@ -126,7 +126,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await dialog.getByText("Inform the users").waitFor();
     await dialog.getByRole("button", { name: "Enable storage" }).click();
     await section.getByText("stored for 30 days").waitFor();
-    // In force within a second.
+    // The change takes effect within a second.
     await new Promise((resolve) => setTimeout(resolve, 1_000));
     const messages = [{ role: "user", content: MARKUP, name: "<b>x</b>" }];
     const answer = await send(service, "/v1/chat/completions", secret, { ...ECHO, messages, instructions: MARKUP });
@@ -146,7 +146,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await row("Prompts and answers viewed").first().getByText("Operator").waitFor();
   });
 
-  test.skipIf(isLeftOut)("talks with a model in the playground, and stops it", async () => {
+  test.skipIf(isSkipped)("The operator talks to a model in the playground and stops an answer.", async () => {
     await page.getByRole("link", { name: "Playground" }).first().click();
     await pick(page, "Charged to", NAME);
     await page.getByLabel("Model", { exact: true }).selectOption("sandbox/echo");
@@ -166,7 +166,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     expect(await page.title()).toBe("Playground · Tollgate");
   });
 
-  test.skipIf(isLeftOut)("edits a question and asks again, and takes the code away", async () => {
+  test.skipIf(isSkipped)("The operator edits a question, sends it again, and views the code.", async () => {
     const log = page.getByRole("log", { name: "Conversation" });
     await page.getByLabel("Model", { exact: true }).selectOption("sandbox/echo");
     await log.getByRole("button", { name: "Edit and send again" }).first().click();
@@ -185,22 +185,25 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await dialog.waitFor({ state: "detached" });
   });
 
-  test.skipIf(isLeftOut)("sends no cookie with a completion, and keeps nothing in the browser", async () => {
-    const asked = page.waitForRequest("**/v1/chat/completions");
-    await page.getByLabel("Message", { exact: true }).fill("Hello");
-    await page.getByRole("button", { name: "Send", exact: true }).click();
-    const headers = await (await asked).allHeaders();
-    expect(headers.cookie).toBeUndefined();
-    expect(headers.authorization).toMatch(/^Bearer /);
-    const log = page.getByRole("log", { name: "Conversation" });
-    await log
-      .locator(".answer", { hasText: "Hello" })
-      .getByText(/first token after/)
-      .waitFor();
-    expect(await page.evaluate("localStorage.length + sessionStorage.length")).toBe(0);
-  });
+  test.skipIf(isSkipped)(
+    "The playground sends no cookie with a completion and stores nothing in the browser.",
+    async () => {
+      const asked = page.waitForRequest("**/v1/chat/completions");
+      await page.getByLabel("Message", { exact: true }).fill("Hello");
+      await page.getByRole("button", { name: "Send", exact: true }).click();
+      const headers = await (await asked).allHeaders();
+      expect(headers.cookie).toBeUndefined();
+      expect(headers.authorization).toMatch(/^Bearer /);
+      const log = page.getByRole("log", { name: "Conversation" });
+      await log
+        .locator(".answer", { hasText: "Hello" })
+        .getByText(/first token after/)
+        .waitFor();
+      expect(await page.evaluate("localStorage.length + sessionStorage.length")).toBe(0);
+    },
+  );
 
-  test.skipIf(isLeftOut)("a member sees what is theirs and no more", async () => {
+  test.skipIf(isSkipped)("A member sees only the data of their own organization.", async () => {
     const member = await visit(browser, service);
     await signIn(member.page, secret);
     expect(await member.page.getByRole("navigation").getByRole("link").allTextContents()).toEqual([
@@ -226,11 +229,11 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await member.page.getByText("invoice <7>").first().waitFor();
     expect(await member.page.getByRole("button", { name: "Grant credits" }).count()).toBe(0);
     await settled(member.page);
-    expect(member.mishaps).toEqual([]);
+    expect(member.pageErrors).toEqual([]);
     await member.close();
   });
 
-  test.skipIf(isLeftOut)("revokes the token, and it stops working", async () => {
+  test.skipIf(isSkipped)("A revoked token stops working.", async () => {
     await page.getByRole("link", { name: "Tokens" }).first().click();
     await row("web <b>app</b>").getByRole("button", { name: "Revoke" }).click();
     const dialog = page.getByRole("dialog");
@@ -241,7 +244,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await eventually(refused).toBe(401);
   });
 
-  test.skipIf(isLeftOut)("removes what was kept, and keeps no more", async () => {
+  test.skipIf(isSkipped)("The operator disables storage and deletes the stored data.", async () => {
     await page.getByRole("link", { name: "Organizations" }).click();
     await page.getByRole("link", { name: NAME }).click();
     const section = page.locator(".card", { hasText: "Prompts and answers" });
@@ -255,17 +258,20 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await section.getByText(/^[1-9]\d* deleted\.$/).waitFor();
   });
 
-  test.skipIf(isLeftOut)("pauses the organization and signs out, there and on the page that it leads to", async () => {
-    await page.getByRole("button", { name: "Pause" }).click();
-    await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
-    await page.getByText("new requests of its tokens get 403").waitFor();
-    await page.getByRole("button", { name: "Sign out" }).click();
-    await page.getByRole("heading", { name: "Sign in" }).waitFor();
-    await page.goto("/tokens");
-    await page.getByRole("heading", { name: "Sign in" }).waitFor();
-    await signIn(page, await adminTokenOf(service));
-    await page.getByRole("button", { name: "Sign out" }).click();
-    await page.getByRole("heading", { name: "Sign in" }).waitFor();
-    expect(operator.mishaps).toEqual([]);
-  });
+  test.skipIf(isSkipped)(
+    "The operator pauses the organization and signs out, and every page then asks for a sign-in.",
+    async () => {
+      await page.getByRole("button", { name: "Pause" }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
+      await page.getByText("new requests are refused with 403").waitFor();
+      await page.getByRole("button", { name: "Sign out" }).click();
+      await page.getByRole("heading", { name: "Sign in" }).waitFor();
+      await page.goto("/tokens");
+      await page.getByRole("heading", { name: "Sign in" }).waitFor();
+      await signIn(page, await adminTokenOf(service));
+      await page.getByRole("button", { name: "Sign out" }).click();
+      await page.getByRole("heading", { name: "Sign in" }).waitFor();
+      expect(operator.pageErrors).toEqual([]);
+    },
+  );
 });

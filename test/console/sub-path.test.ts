@@ -2,14 +2,14 @@ import { createServer, request as forward, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ADDRESSES } from "../../console/src/addresses.ts";
+import { PAGE_PATHS } from "../../console/src/page-paths.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import { adminTokenOf, eventually, pick, settled, type Visit, visit } from "../support/console.ts";
 import { makeOrganization, type RunningService, startService } from "../support/service.ts";
 
 const BASE_PATH = "/tools/tollgate";
 
-/** A proxy that publishes a service under a path only; the rest of its host belongs to others. */
+/** Starts a proxy that publishes a service under a path of its host. */
 function publish(service: RunningService, { strips }: { strips: boolean }): Promise<Server> {
   const server = createServer((incoming, answer) => {
     const url = incoming.url ?? "";
@@ -49,7 +49,7 @@ describe.skipIf(!hasBrowser).each([
     proxy = await publish(service, options);
     const { port } = proxy.address() as AddressInfo;
     root = `http://127.0.0.1:${port}${BASE_PATH}`;
-    // Every request outside of the prefix is an error.
+    // Every request outside of the prefix counts as an error.
     visitor = await visit(browser, { ...service, url: root });
   });
   afterAll(async () => {
@@ -59,7 +59,7 @@ describe.skipIf(!hasBrowser).each([
     await service?.end();
   });
 
-  test("signs in, and keeps its cookie to the prefix", async () => {
+  test("The sign-in limits its cookie to the prefix.", async () => {
     const { page } = visitor;
     await page.goto(root);
     await page.getByLabel("Token").fill(await adminTokenOf(service));
@@ -71,9 +71,9 @@ describe.skipIf(!hasBrowser).each([
     expect((await page.context().cookies()).map(({ path }) => path)).toEqual([BASE_PATH, BASE_PATH]);
   });
 
-  test("shows every page, opened by its address and by a link", async () => {
+  test("Every page opens by its URL and by a link.", async () => {
     const { page } = visitor;
-    for (const { path, roles } of ADDRESSES) {
+    for (const { path, roles } of PAGE_PATHS) {
       if (!(roles as readonly string[]).includes("operator")) continue;
       await page.goto(`${root}${path}`);
       await settled(page);
@@ -91,10 +91,10 @@ describe.skipIf(!hasBrowser).each([
     await page.getByRole("link", { name: "Test" }).click();
     const href = await page.getByRole("link", { name: "CSV" }).getAttribute("href");
     expect(href).toMatch(new RegExp(`^${BASE_PATH}/admin/v1/`));
-    expect(visitor.mishaps).toEqual([]);
+    expect(visitor.pageErrors).toEqual([]);
   });
 
-  test("calls the API under the prefix, and its code samples do as well", async () => {
+  test("The console and its code samples call the API under the prefix.", async () => {
     const { page } = visitor;
     await page.goto(`${root}/playground?model=sandbox%2Fecho`);
     await pick(page, "Charged to", "Test");
@@ -103,22 +103,22 @@ describe.skipIf(!hasBrowser).each([
     await page.getByText(/tokens out · .* credits/).waitFor();
     await page.getByRole("button", { name: "View code" }).click();
     await page.getByText(`${root}/v1/chat/completions`).waitFor();
-    expect(visitor.mishaps).toEqual([]);
+    expect(visitor.pageErrors).toEqual([]);
   });
 
-  test("shows the API's documentation, whose requests go to the prefix", async () => {
+  test("The API documentation sends its requests to the prefix.", async () => {
     const { page } = visitor;
-    // Rendering the whole document takes Swagger UI long; that it reads the document shows that its scripts were found.
+    // Swagger UI renders slowly. That it requests the document shows that its scripts were loaded.
     const reading = page.waitForResponse(`${root}/docs/json`);
     await page.goto(`${root}/docs`);
     expect((await reading).status()).toBe(200);
     const document = (await (await page.request.get(`${root}/openapi.json`)).json()) as { servers: unknown };
     expect(document.servers).toEqual([{ url: BASE_PATH }]);
-    // Swagger UI itself applies an inline style, which the page's policy refuses.
-    expect(visitor.mishaps.splice(0).filter((mishap) => mishap.startsWith("asked"))).toEqual([]);
+    // Swagger UI applies an inline style, which the Content-Security-Policy refuses.
+    expect(visitor.pageErrors.splice(0).filter((mishap) => mishap.startsWith("asked"))).toEqual([]);
   });
 
-  test("works at the service's own address, which the start report prints with the prefix", async () => {
+  test("The service also works at its own address, which the start report prints with the prefix.", async () => {
     expect(service.output()).toContain(`${service.url}${BASE_PATH}/v1/chat/completions`);
     const direct = await visit(browser, service);
     await direct.page.goto("/tokens");
@@ -132,7 +132,7 @@ describe.skipIf(!hasBrowser).each([
     expect(unprefixed).toMatchObject({
       error: { message: expect.stringContaining(`${service.url}${BASE_PATH}/v1.`) },
     });
-    expect(direct.mishaps).toEqual([]);
+    expect(direct.pageErrors).toEqual([]);
     await direct.close();
   });
 });

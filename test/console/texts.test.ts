@@ -5,7 +5,7 @@ import { ROOT } from "../support/documents.ts";
 import { type AstNode, parseSource, textOf, walk } from "../tidy/source.ts";
 
 const SOURCES = join(ROOT, "console", "src");
-/** Code samples, which are not prose. */
+/** Code samples are not prose. */
 const EXEMPT = /^snippets\//;
 
 /** Attributes that are never shown. Strings in any other attribute count as texts. */

@@ -142,7 +142,7 @@ describe.skipIf(!hasNginx).each([
     await page.getByRole("heading", { name: "Tokens", level: 1 }).waitFor();
     await page.reload();
     await page.getByRole("heading", { name: "Tokens", level: 1 }).waitFor();
-    expect(visitor.mishaps).toEqual([]);
+    expect(visitor.pageErrors).toEqual([]);
     await visitor.close();
   });
 });

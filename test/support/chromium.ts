@@ -3,7 +3,7 @@ import { delimiter, join } from "node:path";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
 
-/** Nothing that reaches out of this machine, and nothing that needs a screen. */
+/** Headless, and without background requests to other hosts. */
 export const CHROMIUM_FLAGS = [
   "--headless",
   "--no-sandbox",
@@ -14,7 +14,7 @@ export const CHROMIUM_FLAGS = [
   "--no-first-run",
 ];
 
-/** The Chromium of this machine: where CHROMIUM_PATH says, or the first on the PATH. */
+/** Finds Chromium: at CHROMIUM_PATH, or the first one on the PATH. */
 export function findChromium(): string | undefined {
   const stated = process.env.CHROMIUM_PATH;
   if (stated !== undefined && stated !== "") return stated;

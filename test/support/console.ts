@@ -5,16 +5,16 @@ import { firstAdminToken } from "./admin.ts";
 import type { RunningService } from "./service.ts";
 
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
-/** Those of them that look at colours, in which alone the themes differ. */
+/** Rules about colors. The themes differ in nothing else. */
 const RULES_OF_COLOR = { type: "rule", values: ["color-contrast", "link-in-text-block"] };
-/** What takes a moment takes many of them on a machine that is busy with other tests. */
+/** Generous, because other tests may keep the machine busy. */
 const WAIT_MS = 30_000;
 
-/** A page of the console in a browser of its own, and everything that it must not do. */
+/** Browser page with the console. */
 export interface Visit {
   page: Page;
-  /** What was logged as an error, thrown, refused by the page's policy, or asked of another host. */
-  mishaps: string[];
+  /** Logged errors, uncaught exceptions, policy violations, and requests to other hosts. */
+  pageErrors: string[];
   close(): Promise<void>;
 }
 
@@ -22,28 +22,28 @@ export async function visit(browser: Browser, service: RunningService, options: 
   const context = await browser.newContext({ baseURL: service.url, reducedMotion: "reduce", ...options });
   context.setDefaultTimeout(WAIT_MS);
   const page = await context.newPage();
-  const mishaps: string[] = [];
-  page.on("pageerror", (error) => mishaps.push(String(error)));
+  const pageErrors: string[] = [];
+  page.on("pageerror", (error) => pageErrors.push(String(error)));
   page.on("console", (message) => {
-    // A request that the service refuses is told by the page, and by the browser beside it.
+    // The browser logs refused requests as well, which the page shows itself.
     if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
-      mishaps.push(message.text());
+      pageErrors.push(message.text());
   });
   page.on("request", (request) => {
-    if (!request.url().startsWith(service.url)) mishaps.push(`asked ${request.url()}`);
+    if (!request.url().startsWith(service.url)) pageErrors.push(`asked ${request.url()}`);
   });
-  return { page, mishaps, close: () => context.close() } satisfies Visit;
+  return { page, pageErrors, close: () => context.close() } satisfies Visit;
 }
 
 /**
- * Looks again until it is so. What was so before something was done proves nothing of it: look for what can only be so
- * after it.
+ * Polls until the assertion holds. Choose an assertion that does not hold before the action, because it would prove
+ * nothing.
  */
 export function eventually<T>(look: () => T, options: { interval?: number } = {}) {
   return expect.poll(look, { timeout: WAIT_MS, ...options });
 }
 
-/** The admin token, which the first start writes a moment after it takes requests. */
+/** Returns the admin token, which the first start prints shortly after the service accepts requests. */
 export async function adminTokenOf(service: RunningService): Promise<string> {
   return vi.waitFor(() => firstAdminToken(service), { timeout: WAIT_MS });
 }
@@ -55,17 +55,17 @@ export async function signIn(page: Page, token: string): Promise<void> {
   await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
 }
 
-/** Looks for an organization or a token by its name, in the field of this label, and takes the one that is found. */
+/** Searches for an organization or a token in the picker with this label, and selects it. */
 export async function pick(place: Page | Locator, label: string, name: string): Promise<void> {
   const field = place.getByRole("combobox", { name: label, exact: true });
-  // Nobody types what stands there already.
+  // Typing the current text again would not be a change.
   await field.clear();
   await field.fill(name);
   await found(place).getByRole("option", { name }).click();
   await place.getByRole("listbox").waitFor({ state: "detached" });
 }
 
-/** What a picker offers, once that is what fits all that was typed: until then it may still move. */
+/** Locates the options of a picker, once they match the typed text. */
 export function found(place: Page | Locator): Locator {
   return place.locator("[role=listbox][aria-busy=false]");
 }
@@ -78,7 +78,7 @@ interface Axe {
   run(root: unknown, options: object): Promise<{ violations: Finding[] }>;
 }
 
-/** What axe finds wrong with the page as it stands, in words. */
+/** Returns the violations that axe finds on the current page. */
 async function violationsOf(page: Page, runOnly: object): Promise<string[]> {
   if (!(await page.evaluate("'axe' in globalThis"))) await page.evaluate(axeCore.source);
   return page.evaluate(
@@ -91,7 +91,7 @@ async function violationsOf(page: Page, runOnly: object): Promise<string[]> {
   );
 }
 
-/** How much wider than the window the page is. */
+/** Returns the number of pixels by which the page is wider than the window. */
 function overflowOf(page: Page): Promise<number> {
   return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
 }
@@ -102,17 +102,17 @@ const RULES_BY_THEME = [
   ["dark", RULES_OF_COLOR],
 ] as const;
 
-/** How many charts are still drawn for a width that they had before. */
-const MISFITS = `[...document.querySelectorAll(".chart-plot")].filter(
+/** Counts the charts that are still drawn for an earlier width. */
+const STALE_CHARTS = `[...document.querySelectorAll(".chart-plot")].filter(
   (plot) => plot.querySelector("svg").viewBox.baseVal.width !== Math.max(200, plot.clientWidth)).length`;
 
-/** What is wrong with the page as it stands, in each theme, wide and narrow: by axe, and by what does not fit. */
-export async function problemsOf({ page, mishaps }: Visit, name: string): Promise<string[]> {
+/** Returns axe violations, overflow and page errors of the current page, in both themes, wide and narrow. */
+export async function problemsOf({ page, pageErrors }: Visit, name: string): Promise<string[]> {
   const problems: string[] = [];
   for (const [size, viewport] of Object.entries(WINDOWS)) {
     await page.setViewportSize(viewport);
     await eventually(() => page.evaluate("innerWidth")).toBe(viewport.width);
-    await eventually(() => page.evaluate(MISFITS)).toBe(0);
+    await eventually(() => page.evaluate(STALE_CHARTS)).toBe(0);
     const overflow = await overflowOf(page);
     if (overflow > 0) problems.push(`${size}: wider than the window by ${overflow}`);
     for (const [colorScheme, rules] of RULES_BY_THEME) {
@@ -120,10 +120,10 @@ export async function problemsOf({ page, mishaps }: Visit, name: string): Promis
       problems.push(...(await violationsOf(page, rules)).map((violation) => `${colorScheme}, ${size}: ${violation}`));
     }
   }
-  return [...problems, ...mishaps.splice(0)].map((problem) => `${name}: ${problem}`);
+  return [...problems, ...pageErrors.splice(0)].map((problem) => `${name}: ${problem}`);
 }
 
-/** Waits until nothing holds the place of what is on its way. */
+/** Waits until the page has no placeholders left. */
 export async function settled(page: Page): Promise<void> {
   await page.locator("main").waitFor();
   await eventually(() => page.locator(".skeleton").count()).toBe(0);

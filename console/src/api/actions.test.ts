@@ -5,7 +5,7 @@ import { ApiFailure } from "./client.ts";
 
 const WITHIN = { timeout: 15_000 };
 
-/** A query that is shown, and what ends each of its readings. */
+/** Observes a query. Each entry of `readings` resolves one of its fetches. */
 function shown(client: QueryClient, key: string) {
   const readings: ((text: string) => void)[] = [];
   const queryFn = () => new Promise<string>((resolve) => readings.push(resolve));
@@ -14,7 +14,7 @@ function shown(client: QueryClient, key: string) {
   return { readings, observer };
 }
 
-test("what was on its way at a change is read anew, also the first time", async () => {
+test("A query that is in flight during a change is fetched again, also if it is the first fetch.", async () => {
   const client = new QueryClient();
   const { readings, observer } = shown(client, "tokens");
   for (const text of ["first", "second"]) {
@@ -28,7 +28,7 @@ test("what was on its way at a change is read anew, also the first time", async 
   }
 });
 
-test("what the change does not touch is left as it is", async () => {
+test("A query that a change does not affect is not fetched again.", async () => {
   const client = new QueryClient();
   const { readings, observer } = shown(client, "models");
   await renew(client, ["tokens"]);
@@ -40,7 +40,7 @@ test("what the change does not touch is left as it is", async () => {
 describe("an idempotency key", () => {
   const input = { amount: 50 };
 
-  test("is a UUID, and the same one for a retry after an unknown outcome", () => {
+  test("An idempotency key is a UUID and stays the same for a retry after an unknown outcome.", () => {
     const keys = new IdempotencyKeys();
     const key = keys.keyFor(input);
     expect(key).toMatch(/^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/);
@@ -52,7 +52,7 @@ describe("an idempotency key", () => {
     }
   });
 
-  test("is a new one for other content, after a refusal, and in another form", () => {
+  test("An idempotency key is new for other content, after a refusal, and in another form.", () => {
     const keys = new IdempotencyKeys();
     const first = keys.keyFor(input);
     const second = keys.keyFor({ amount: 5 });

@@ -3,8 +3,8 @@ import { useRef } from "react";
 import { ApiFailure } from "./client.ts";
 
 /**
- * Marks queries as stale and reads those that are shown again. A read that is on its way is cancelled: it may have been
- * answered before the change.
+ * Marks queries as stale and refetches those that are shown. Running fetches are cancelled: the service may have
+ * answered them before the change.
  */
 export async function renew(client: QueryClient, keys: readonly string[]): Promise<void> {
   const renewed = keys.map(async (key) => {
@@ -41,7 +41,7 @@ export class IdempotencyKeys {
     return this.#current.key;
   }
 
-  /** Takes note that a request failed. */
+  /** Records that a request failed. */
   failed(error: unknown): void {
     if (isOutcomeUnknown(error) || !(error instanceof ApiFailure)) return;
     // With this code, an earlier request with the key is still running.
@@ -50,8 +50,8 @@ export class IdempotencyKeys {
 }
 
 /**
- * A change of the service. What was read before is stale after it. While one runs, a second press does nothing.
- * `run` gets the input and the idempotency key to send with it; `keys` are the first words of the queries it changes.
+ * Returns a mutation that refetches the affected queries. While it runs, a second call does nothing. `run` gets the
+ * input and the idempotency key to send with it; `keys` are the first elements of the affected query keys.
  */
 export function useAction<Input, Output>(
   run: (input: Input, idempotencyKey: string) => Promise<Output>,

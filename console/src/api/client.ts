@@ -1,29 +1,29 @@
 import { BASE_PATH } from "../base-path.ts";
 
-/** What the service refused or failed to do, in its own words. */
+/** Error response of the service. */
 export class ApiFailure extends Error {
   readonly status: number;
   readonly code: string | null;
-  /** The field that is wrong. */
+  /** Name of the invalid field. */
   readonly param: string | null;
   readonly requestId: string | null;
 
   constructor(
     status: number,
     message: string,
-    told: { code?: string; param?: string; requestId?: string | null } = {},
+    details: { code?: string; param?: string; requestId?: string | null } = {},
   ) {
     super(message);
     this.status = status;
-    this.code = told.code ?? null;
-    this.param = told.param ?? null;
-    this.requestId = told.requestId ?? null;
+    this.code = details.code ?? null;
+    this.param = details.param ?? null;
+    this.requestId = details.requestId ?? null;
   }
 }
 
 type Values = Record<string, string | number | null | undefined>;
 
-/** A path with a query of what is set. */
+/** Appends the values that are set to a path, as its query string. */
 export function withQuery(path: string, values: Values): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(values)) {
@@ -33,17 +33,17 @@ export function withQuery(path: string, values: Values): string {
   return text === "" ? path : `${path}?${text}`;
 }
 
-/** A page of other sites can send no such header: with the cookie alone nothing is changed. */
+/** Required for every change. Pages of other sites cannot send this header, so the cookie alone changes nothing. */
 const OWN_PAGE = { "x-tollgate-console": "1" };
 
 export async function read<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await answerOf(await fetch(`${BASE_PATH}${path}`, { headers: { accept: "application/json" }, signal }))) as T;
 }
 
-/** Longer than the service needs for any change. */
+/** Longer than any change takes. */
 const SEND_TIMEOUT_MS = 60_000;
 
-/** Sends a change. With an `idempotencyKey` the service carries out a repetition of a POST only once. */
+/** Sends a change. With an `idempotencyKey`, the service carries out a retried POST only once. */
 export async function send<T>(
   method: "POST" | "PATCH" | "DELETE",
   path: string,
@@ -71,7 +71,7 @@ async function answerOf(answer: Response): Promise<unknown> {
   return answer.json();
 }
 
-/** An answer that is no success, as an error; also where a proxy in between answered in a shape of its own. */
+/** Converts an unsuccessful response into an error, including responses of proxies, which have no error document. */
 export async function failureOf(answer: Response): Promise<ApiFailure> {
   const requestId = answer.headers.get("x-request-id");
   const body = (await answer.json().catch(() => null)) as {

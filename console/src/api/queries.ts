@@ -11,7 +11,7 @@ import type {
   Session,
 } from "./types.ts";
 
-/** While one watches. TanStack Query rests where the page is not seen. */
+/** Refetch intervals. TanStack Query pauses them while the page is hidden. */
 const LIVE_MS = 3000;
 const FIGURES_MS = 5000;
 const MODELS_MS = 15_000;
@@ -49,27 +49,27 @@ export const organization = (id: string) =>
     refetchInterval: FIGURES_MS,
   });
 
-/** What a list offers to be chosen. */
-export interface Choosable {
+/** Organization or token that a picker offers. */
+export interface Selectable {
   id: string;
   name: string;
   kind?: Organization["kind"];
   credits?: Organization["credits"];
 }
 
-/** Enough to choose one from; among more it is found by `search`. */
+/** First page of the organizations or tokens that match a filter, for a picker. */
 export const choices = (what: "organizations" | "tokens", filter: Record<string, string>) =>
   queryOptions({
     queryKey: [what, "choices", filter],
-    queryFn: ({ signal }) => read<PageOf<Choosable>>(withQuery(`/admin/v1/${what}`, filter), signal),
+    queryFn: ({ signal }) => read<PageOf<Selectable>>(withQuery(`/admin/v1/${what}`, filter), signal),
     staleTime: 30_000,
   });
 
-/** What was chosen, for its name. */
+/** The selected organization or token, for its name. */
 export const chosen = (what: "organizations" | "tokens", id: string) =>
   queryOptions({
     queryKey: [what, "chosen", id],
-    queryFn: ({ signal }) => read<Choosable>(`/admin/v1/${what}/${encodeURIComponent(id)}`, signal),
+    queryFn: ({ signal }) => read<Selectable>(`/admin/v1/${what}/${encodeURIComponent(id)}`, signal),
     staleTime: 30_000,
   });
 
@@ -83,7 +83,7 @@ export const request = (id: string) =>
     },
   });
 
-/** What was asked and answered is written a moment after the end. */
+/** The service stores prompt and answer shortly after the request ends. */
 const AWAITED_MS = 1000;
 const WRITTEN_MS = 10_000;
 
@@ -92,7 +92,7 @@ function isAwaited({ ended_at, keeps_conversations, has_conversation }: RequestD
   return Date.now() - Date.parse(ended_at) < WRITTEN_MS;
 }
 
-/** Read once each time that it is opened: every reading is recorded. */
+/** Fetched once each time it is opened, because the service logs every view. */
 export const conversation = (id: string) =>
   queryOptions({
     queryKey: ["conversations", id],
@@ -113,7 +113,7 @@ interface ListOptions {
   isLive?: boolean;
 }
 
-/** A list read page by page: its rows so far, and how to go on. */
+/** Fetches a paginated list. `rows` contains the rows of all pages fetched so far. */
 export function useList<T, Page extends PageOf<T> = PageOf<T>>(
   key: string,
   path: string,

@@ -9,7 +9,7 @@ import type * as request from "../../../src/api/admin/request.ts";
 import type * as session from "../../../src/api/admin/session.ts";
 import type * as token from "../../../src/api/admin/token.ts";
 
-/** The answers of `/admin/v1`, as the service declares them. */
+/** Responses of `/admin/v1`, as the service declares them. */
 export type ServiceFacts = Static<typeof session.ServiceFacts>;
 export type Session = Static<typeof session.Session>;
 export type Overview = Static<typeof overview.Overview>;

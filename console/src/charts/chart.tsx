@@ -3,7 +3,7 @@ import { DataTable } from "./data-table.tsx";
 import { Axes, Bars, Lines, Points } from "./marks.tsx";
 import { type ChartProps, type Column, HEIGHT, type Kind, type Plot, plotOf, type Series } from "./scales.ts";
 
-/** A chart over days: read by eye, by pointer, by arrow keys column by column, or as the table behind it. */
+/** Chart over days. Its values can be read by pointer, with the arrow keys, or in a table. */
 export function Chart(props: ChartProps) {
   const { series } = props;
   return (
@@ -43,7 +43,7 @@ function PlotArea({ title, kind, series, columns, format, formatTick, tickStep, 
   };
   return (
     <div className="chart-plot" ref={box}>
-      {/* biome-ignore lint/a11y/useSemanticElements: a fieldset holds no drawing */}
+      {/* biome-ignore lint/a11y/useSemanticElements: a fieldset cannot contain an SVG */}
       <svg
         viewBox={`0 0 ${width} ${HEIGHT}`}
         height={HEIGHT}
@@ -83,15 +83,15 @@ interface SlotProps {
   plot: Plot;
   kind: Kind;
   words: string;
-  /** Whether the Tab key leads to it. */
+  /** True for the one column that the Tab key reaches. */
   isReached: boolean;
   onShown: (isShown: boolean) => void;
 }
 
-/** One column: what it shows, and all of its height to point at. */
+/** One column of the chart, with its whole height as the pointer target. */
 function Slot({ column, series, plot, kind, words, isReached, onShown }: SlotProps) {
   return (
-    // biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a part of a picture, reached by arrow keys
+    // biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a part of the chart, reached with the arrow keys
     <g
       data-key={column.key}
       className="chart-column"
@@ -138,13 +138,13 @@ interface TipProps extends InWords {
   width: number;
 }
 
-function Tip({ column, at, width, ...told }: TipProps) {
+function Tip({ column, at, width, ...chart }: TipProps) {
   const isRight = at > width / 2;
-  const parts = partsOf(column, told);
+  const parts = partsOf(column, chart);
   return (
     <div className="tip" style={isRight ? { right: width - at + 12 } : { left: at + 12 }} aria-hidden="true">
       <strong>{column.label}</strong>
-      {told.withTotal && <span className="figures">{told.format(totalOf(column))}</span>}
+      {chart.withTotal && <span className="figures">{chart.format(totalOf(column))}</span>}
       <ul>
         {parts.map(({ name, color, text }) => (
           <li key={name}>

@@ -1,6 +1,6 @@
 import type { ChartProps } from "./scales.ts";
 
-/** The figures of a chart as a table. */
+/** Values of a chart as a table. */
 export function DataTable({
   title,
   series,
@@ -10,7 +10,7 @@ export function DataTable({
   return (
     <details className="chart-table">
       <summary>Show as table</summary>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard */}
       <section className="table-scroll" tabIndex={0} aria-label={`${title}, table`}>
         <table className="table">
           <caption className="visually-hidden">{title}</caption>

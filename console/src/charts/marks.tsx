@@ -1,7 +1,7 @@
 import { line } from "d3-shape";
 import type { Column, Plot, Series } from "./scales.ts";
 
-/** What keeps the parts of a bar apart where their colours do not. */
+/** Gap in pixels between the segments of a bar, so that they differ by more than colour. */
 const GAP = 1;
 
 export function Bars({ column, series, plot }: { column: Column; series: readonly Series[]; plot: Plot }) {
@@ -33,7 +33,7 @@ export function Lines({ columns, series, plot }: LinesProps) {
   });
 }
 
-/** The points of one column: a value between two gaps would otherwise not be seen. */
+/** Points of one column. Without them, a value between two gaps would be invisible. */
 export function Points({ column, series, plot }: { column: Column; series: readonly Series[]; plot: Plot }) {
   return column.values.map((value, index) => {
     const { name = "", color } = series[index] ?? {};
@@ -45,7 +45,7 @@ export function Points({ column, series, plot }: { column: Column; series: reado
 
 export function Axes({ plot, format }: { plot: Plot; format: (value: number) => string }) {
   return (
-    // biome-ignore lint/a11y/noAriaHiddenOnFocusable: nothing in it takes the focus
+    // biome-ignore lint/a11y/noAriaHiddenOnFocusable: it contains no focusable element
     <g aria-hidden="true">
       {plot.ticks.map((tick) => (
         <g key={tick}>

@@ -2,11 +2,11 @@ import { scaleBand, scaleLinear } from "d3-scale";
 
 export interface Series {
   name: string;
-  /** A value of the design, such as `var(--series-1)`. */
+  /** CSS colour, such as `var(--series-1)`. */
   color: string;
 }
 
-/** All values of one place on the horizontal axis, in the order of the series; null: none was measured. */
+/** Values of one day in the order of the series; null: not measured. */
 export interface Column {
   key: string;
   label: string;
@@ -21,24 +21,24 @@ const TICKS = 4;
 export type Kind = "bars" | "lines";
 
 export interface ChartProps {
-  /** What it shows, for those who do not see it. */
+  /** Accessible name. */
   title: string;
   kind: Kind;
   series: readonly Series[];
   columns: readonly Column[];
-  /** A value as it is told. */
+  /** Formats a value. */
   format: (value: number) => string;
-  /** A value as it stands at the axis. */
+  /** Formats a value of the axis. */
   formatTick: (value: number) => string;
-  /** The least distance of two lines of the axis: of what is counted, 1. Absent: any. */
+  /** Minimum distance between axis ticks, such as 1 for counts. */
   tickStep?: number;
-  /** Whether the parts of a column make a sum that says something. */
+  /** Shows the sum of each column. */
   withTotal?: boolean;
 }
 
 export type Plot = ReturnType<typeof plotOf>;
 
-/** Where everything of a chart stands, in pixels. Bars lie on each other, lines do not. */
+/** Computes the layout of a chart in pixels. Bars are stacked, lines are not. */
 export function plotOf(columns: readonly Column[], kind: Kind, width: number, tickStep = 0) {
   const heights = columns.map(({ values }) => {
     const known = values.map((value) => value ?? 0);
@@ -70,7 +70,7 @@ export function plotOf(columns: readonly Column[], kind: Kind, width: number, ti
   };
 }
 
-/** As many labels as fit beside each other, the last always among them. */
+/** Returns as many labels as fit next to each other, always including the last one. */
 function labelled(columns: readonly Column[], width: number): readonly Column[] {
   const fitting = Math.max(1, Math.floor(width / LABEL_WIDTH));
   const every = Math.max(1, Math.ceil(columns.length / fitting));

@@ -20,16 +20,16 @@ test.each([
   [1234.5, "1,234.50"],
   [-3.2, "-3.20"],
   [12_345_678, "12.3M"],
-])("%d credits at a glance: %s", (credits, text) => {
+])("%d credits are rounded to %s.", (credits, text) => {
   expect(formatCredits(credits)).toBe(text);
 });
 
-test("exact credits keep every micro-credit", () => {
+test("Exact credits keep every micro-credit.", () => {
   expect(formatExactCredits(1234.000001)).toBe("1,234.000001");
   expect(formatExactCredits(5)).toBe("5");
 });
 
-test("a change has its sign", () => {
+test("A change of a balance has its sign.", () => {
   expect([formatChange(5), formatChange(-0.00025), formatChange(0)]).toEqual(["+5", "−0.00025", "0"]);
 });
 
@@ -39,11 +39,11 @@ test.each([
   [1240, "1.24 s"],
   [12_340, "12.3 s"],
   [125_000, "2 min 5 s"],
-])("%d ms: %s", (durationMs, text) => {
+])("A duration of %d ms is shown as %s.", (durationMs, text) => {
   expect(formatDuration(durationMs)).toBe(text);
 });
 
-describe("how long credits last", () => {
+describe("the time that credits last", () => {
   test.each([
     [null, "No spending in the last 7 days"],
     [0, "No credits left"],
@@ -52,12 +52,12 @@ describe("how long credits last", () => {
     [1, "About 1 day at the current rate"],
     [12.4, "About 12 days at the current rate"],
     [5000, "More than 2 years at the current rate"],
-  ])("%s days: %s", (days, text) => {
+  ])("Credits for %s days are described as: %s.", (days, text) => {
     expect(formatLasting(days)).toBe(text);
   });
 });
 
-test("shares, short figures, speed and counts", () => {
+test("Percentages, short numbers, speeds and counts are formatted.", () => {
   expect(formatShare(0.0123)).toBe("1.2%");
   expect([formatShort(0), formatShort(0.0024), formatShort(12_345)]).toEqual(["0", "0.0024", "12.3K"]);
   expect([formatSpeed(100, 2000), formatSpeed(5, 0)]).toEqual(["50 tokens/s", "–"]);

@@ -1,4 +1,4 @@
-/** Figures as the console writes them. One language, English, so that words and figures agree. */
+/** Numbers are always formatted in English, like all texts of the console. */
 const LOCALE = "en";
 
 const whole = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 0 });
@@ -10,7 +10,7 @@ const short = new Intl.NumberFormat(LOCALE, { notation: "compact", maximumSignif
 const percent = new Intl.NumberFormat(LOCALE, { style: "percent", maximumSignificantDigits: 2 });
 const oneDecimal = new Intl.NumberFormat(LOCALE, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 
-/** Credits to be read at a glance: two decimals from one credit on, three digits that say something below it. */
+/** Formats credits for a quick look: two decimals from 1 credit, three significant digits below. */
 export function formatCredits(credits: number): string {
   const size = Math.abs(credits);
   if (size === 0) return "0";
@@ -18,17 +18,17 @@ export function formatCredits(credits: number): string {
   return size >= 1 ? cents.format(credits) : precise.format(credits);
 }
 
-/** Credits to the last micro-credit, as the books have them. */
+/** Formats credits exactly, to the micro-credit. */
 export function formatExactCredits(credits: number): string {
   return exact.format(credits);
 }
 
-/** Credits as an amount of money: to the last micro-credit, with at least two decimals. */
+/** Formats credits exactly, to the micro-credit, with at least two decimals. */
 export function formatAmount(credits: number): string {
   return amount.format(credits);
 }
 
-/** Credits with a sign, for what changes a balance. */
+/** Formats a change of a balance with its sign. */
 export function formatChange(credits: number): string {
   const sign = credits > 0 ? "+" : credits < 0 ? "−" : "";
   return `${sign}${exact.format(Math.abs(credits))}`;
@@ -38,17 +38,17 @@ export function formatCount(count: number): string {
   return whole.format(count);
 }
 
-/** 12,345 as 12.3K: for axes and narrow tiles. */
+/** Formats 12,345 as 12.3K, for axes and narrow tiles. */
 export function formatShort(count: number): string {
   return Math.abs(count) < 1 ? precise.format(count) : short.format(count);
 }
 
-/** A share of 1. */
+/** Formats a fraction as a percentage. */
 export function formatShare(share: number): string {
   return percent.format(share);
 }
 
-/** Milliseconds in the unit that suits them. */
+/** Formats milliseconds in a suitable unit. */
 export function formatDuration(durationMs: number): string {
   if (durationMs < 1000) return `${whole.format(durationMs)} ms`;
   const seconds = durationMs / 1000;
@@ -57,12 +57,12 @@ export function formatDuration(durationMs: number): string {
   return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
 }
 
-/** Tokens a second. */
+/** Formats tokens per second. */
 export function formatSpeed(tokens: number, durationMs: number): string {
   return durationMs <= 0 ? "–" : `${whole.format((tokens * 1000) / durationMs)} tokens/s`;
 }
 
-/** How long credits last when days go on costing what they cost of late. */
+/** Describes the number of days that the credits last at the recent spending rate. */
 export function formatLasting(days: number | null): string {
   if (days === null) return "No spending in the last 7 days";
   if (days <= 0) return "No credits left";
@@ -72,7 +72,7 @@ export function formatLasting(days: number | null): string {
   return `About ${whole.format(rounded)} ${rounded === 1 ? "day" : "days"} at the current rate`;
 }
 
-/** `1 request`, `2 requests`. */
+/** Formats a count with its noun: `1 request`, `2 requests`. */
 export function countOf(count: number, one: string, many = `${one}s`): string {
   return `${whole.format(count)} ${count === 1 ? one : many}`;
 }

@@ -11,10 +11,10 @@ test.each([
   ["2026-11-18T12:00:00Z", "3 days ago"],
   ["2026-11-23T12:00:00Z", "in 2 days"],
   ["2025-06-15T12:00:00Z", "Jun 15, 2025"],
-])("%s: %s", (at, text) => {
+])("The time %s is shown as: %s.", (at, text) => {
   expect(formatDistance(at, NOW_MS)).toBe(text);
 });
 
-test("a day of the service is a day in UTC, wherever the reader is", () => {
+test("A day of the service is a UTC day in every time zone.", () => {
   expect(formatDay("2026-11-01")).toBe("Nov 1");
 });

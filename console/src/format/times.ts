@@ -13,7 +13,7 @@ const moment = new Intl.DateTimeFormat(LOCALE, {
   hourCycle: "h23",
 });
 const date = new Intl.DateTimeFormat(LOCALE, { year: "numeric", month: "short", day: "numeric" });
-/** The service counts its days in UTC. */
+/** Days of the service are in UTC. */
 const utcDay = new Intl.DateTimeFormat(LOCALE, { month: "short", day: "numeric", timeZone: "UTC" });
 const clock = new Intl.DateTimeFormat(LOCALE, {
   hour: "2-digit",
@@ -23,7 +23,7 @@ const clock = new Intl.DateTimeFormat(LOCALE, {
 });
 const relative = new Intl.RelativeTimeFormat(LOCALE, { numeric: "always", style: "short" });
 
-/** To the second, in the reader's time zone. */
+/** Formats a time to the second in the user's time zone. */
 export function formatMoment(at: string | number): string {
   return moment.format(new Date(at));
 }
@@ -36,16 +36,16 @@ export function formatClock(at: string | number): string {
   return clock.format(new Date(at));
 }
 
-/** A day of the service's counting, `2026-11-21`, as `Nov 21`. */
+/** Formats a UTC day of the service, such as `2026-11-21`, as `Nov 21`. */
 export function formatDay(day: string): string {
   return utcDay.format(new Date(`${day.slice(0, 10)}T00:00:00Z`));
 }
 
-export function daysInWords(days: number): string {
+export function daysLabel(days: number): string {
   return days === 1 ? "1 day" : `${days} days`;
 }
 
-/** How long ago or how soon: `3 min. ago`, `in 2 days`. */
+/** Formats a time relative to now: `3 min. ago`, `in 2 days`. */
 export function formatDistance(at: string | number, nowMs: number): string {
   const distanceMs = new Date(at).getTime() - nowMs;
   const size = Math.abs(distanceMs);

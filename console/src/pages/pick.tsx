@@ -1,17 +1,17 @@
 import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { type Choosable, choices, chosen } from "../api/queries.ts";
+import { choices, chosen, type Selectable } from "../api/queries.ts";
 import { type Option, Picker, type PickerProps } from "../ui/picker.tsx";
-import { useRested } from "../ui/search-field.tsx";
+import { useDebounced } from "../ui/search-field.tsx";
 
 interface PickProps {
   what: "organizations" | "tokens";
-  /** Of which ones, in the parameters of the list. */
+  /** Query parameters of the list. */
   filter?: Record<string, string>;
-  /** Which of them may be chosen; absent: each. */
-  accepts?: (choice: Choosable) => boolean;
+  /** Excludes options. By default all are offered. */
+  accepts?: (choice: Selectable) => boolean;
   attributes: PickerProps["attributes"];
-  /** What it means that nothing is chosen, which is offered first; absent: one has to be chosen. */
+  /** Text of a first option that clears the selection. */
   all?: string;
   /** Placeholder while nothing is selected. */
   placeholder?: string;
@@ -19,7 +19,7 @@ interface PickProps {
   onValue: (id: string) => void;
 }
 
-/** One of however many organizations or tokens there are, searched for by the service. */
+/** Picker for an organization or a token. The service does the searching. */
 export function Pick({
   what,
   filter = {},
@@ -32,9 +32,9 @@ export function Pick({
 }: PickProps) {
   const client = useQueryClient();
   const [search, setSearch] = useState<string | null>(null);
-  const rested = useRested(search ?? "");
+  const debounced = useDebounced(search ?? "");
   const found = useQuery({
-    ...choices(what, { ...filter, search: rested }),
+    ...choices(what, { ...filter, search: debounced }),
     enabled: search !== null,
     placeholderData: keepPreviousData,
   });
@@ -49,14 +49,25 @@ export function Pick({
     <Picker
       attributes={attributes}
       value={value}
-      // What cannot be read keeps its id, so that a filter of the address stays to be seen.
+      // An unknown ID is shown as it is, so that a filter from the URL stays visible.
       text={value === "" ? "" : (named.data?.name ?? (named.isPending ? "…" : value))}
       placeholder={all ?? placeholder ?? "Select …"}
-      options={all !== undefined && rested === "" && options ? [{ value: "", text: all }, ...options] : options}
-      isStale={search !== rested || found.isPlaceholderData}
+      options={all !== undefined && debounced === "" && options ? [{ value: "", text: all }, ...options] : options}
+      isStale={search !== debounced || found.isPlaceholderData}
       hasMore={found.data?.next_cursor != null}
       onSearch={setSearch}
       onValue={choose}
     />
   );
+}
+
+interface OrganizationFilterProps {
+  value: string;
+  onValue: (organizationId: string) => void;
+}
+
+/** Filter for one organization or all. */
+export function OrganizationFilter({ value, onValue }: OrganizationFilterProps) {
+  const attributes = { "aria-label": "Organization" };
+  return <Pick what="organizations" attributes={attributes} all="All organizations" value={value} onValue={onValue} />;
 }

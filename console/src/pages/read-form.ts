@@ -1,10 +1,10 @@
 import type { Limits } from "../api/types.ts";
 import { formatAmount } from "../format/numbers.ts";
 
-/** Content of a field: its value, or what is wrong with it. */
+/** Value of a field, or its error. */
 export type Read<T> = { value: T } | { error: string };
 
-/** Commas group thousands here, as the console itself writes numbers. */
+/** Numbers in which commas can only group thousands. */
 const GROUPED_DECIMAL = /^\d{1,3}(,\d{3})+\.\d+$/;
 const GROUPED_MILLIONS = /^\d{1,3}(,\d{3}){2,}$/;
 const GROUPED_WHOLE = /^\d{1,3}(,\d{3})+$/;
@@ -34,17 +34,17 @@ function ambiguityOf(text: string): string {
   return `Ambiguous: use a point for decimals, as in ${whole}.${decimals}.`;
 }
 
-/** The error to show at a field: as soon as something is entered, and for a blank field once it was submitted. */
+/** Returns the error to show at a field. A blank field shows it only after the form was submitted. */
 export function shownError<T>(read: Read<T>, text: string, isSubmitted: boolean): string | null {
   return "error" in read && (isSubmitted || text.trim() !== "") ? read.error : null;
 }
 
-/** Reads credits that may be left blank: null. */
+/** Reads an optional amount of credits; null if it is blank. */
 export function readOptionalCredits(text: string): Read<number | null> {
   return text.trim() === "" ? { value: null } : readCredits(text);
 }
 
-/** Reads credits of which at most `available` can be taken. */
+/** Reads an amount of at most `available` credits. */
 export function readCreditsUpTo(text: string, available: number): Read<number> {
   const read = readCredits(text);
   if ("error" in read || read.value <= available) return read;
@@ -67,7 +67,7 @@ export function limitTexts(limits: Limits | null): LimitTexts {
   return texts;
 }
 
-/** Reads limits of an organization or a token; null: the defaults apply. Commas may only group thousands. */
+/** Reads limits; null if all fields are blank. Commas can only group thousands. */
 export function readLimits(texts: LimitTexts): Read<Limits | null> & { wrong?: keyof Limits } {
   const limits: Limits = {};
   for (const [name, text] of Object.entries(texts) as [keyof Limits, string][]) {
@@ -82,7 +82,7 @@ export function readLimits(texts: LimitTexts): Read<Limits | null> & { wrong?: k
 
 const DAY_MS = 86_400_000;
 
-/** Reads when something ends: after some days, at the end of a day of the reader's calendar, or never (null). */
+/** Reads an expiry: after a number of days, at the end of a day in the user's time zone, or never (null). */
 export function readExpiry(choice: string, day: string, nowMs: number): Read<string | null> {
   if (choice === "never") return { value: null };
   if (choice !== "date") return { value: new Date(nowMs + Number(choice) * DAY_MS).toISOString() };

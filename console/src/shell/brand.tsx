@@ -1,6 +1,6 @@
 import { Link } from "wouter";
 
-/** A barrier, half open. */
+/** Logo, a half-open barrier, with the product name. */
 export function Brand() {
   return (
     <Link className="brand" href="/">

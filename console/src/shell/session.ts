@@ -3,7 +3,7 @@ import type { Session } from "../api/types.ts";
 
 export const SessionContext = createContext<Session | null>(null);
 
-/** Who looks at the console: an operator, a member, or a guest of the playground (`role` null). */
+/** Returns the session of an operator, a member, or a guest of the playground (`role` is null). */
 export function useSession(): Session {
   const session = useContext(SessionContext);
   if (session === null) throw new Error("useSession was called outside of SessionContext");

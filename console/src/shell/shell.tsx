@@ -22,11 +22,11 @@ interface ShellProps {
   children: ReactNode;
 }
 
-/** What is around every page: where one is, where one can go, who one is. */
+/** Frame of every page: navigation, account and theme. */
 export function Shell({ destinations, session, children }: ShellProps) {
   const [isMenuOpen, setMenuOpen] = useState(false);
   const [path] = useLocation();
-  // biome-ignore lint/correctness/useExhaustiveDependencies: whoever has arrived somewhere is done with the menu
+  // biome-ignore lint/correctness/useExhaustiveDependencies: closes the menu after navigation
   useEffect(() => setMenuOpen(false), [path]);
   return (
     <div className="shell">
@@ -48,7 +48,7 @@ export function Shell({ destinations, session, children }: ShellProps) {
   );
 }
 
-/** For a guest of the playground: one page and the way to sign in. */
+/** Frame of the playground for guests: a link to sign in, and no navigation. */
 export function GuestShell({ children }: { children: ReactNode }) {
   return (
     <div className="guest">
@@ -128,10 +128,10 @@ function useSignOut(): () => Promise<void> {
   const [, go] = useLocation();
   return async () => {
     await send("DELETE", "/admin/v1/session");
-    // Asked for anew and not taken away: the page is shown by it.
+    // Refetched, not removed: the app renders by the session.
     await client.invalidateQueries({ queryKey: sessionQuery.queryKey });
     go("/");
-    // What was read as somebody is not for the next one.
+    // Data of this user must not be visible to the next one.
     client.removeQueries({ predicate: ({ queryKey: [what] }) => what !== "session" && what !== "service" });
   };
 }

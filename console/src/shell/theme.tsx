@@ -13,11 +13,11 @@ function currentTheme(): Theme {
   return chosen === "light" || chosen === "dark" ? chosen : "system";
 }
 
-/** The cookie is read before the first paint, by public/theme.js. It holds no more than a word. */
+/** Stores the theme in a cookie, which public/theme.js reads before the first paint. */
 function keep(theme: Theme): void {
   const { dataset } = document.documentElement;
   const lifeS = theme === "system" ? 0 : A_YEAR_S;
-  // biome-ignore lint/suspicious/noDocumentCookie: the Cookie Store API is not in every browser that the console is for
+  // biome-ignore lint/suspicious/noDocumentCookie: not every supported browser has the Cookie Store API
   document.cookie = `tollgate_theme=${theme}; Path=${BASE_PATH || "/"}; Max-Age=${lifeS}; SameSite=Strict`;
   if (theme === "system") delete dataset.theme;
   else dataset.theme = theme;

@@ -1,7 +1,7 @@
-/** A completion request as the playground and the token dialog show it in code. */
+/** Completion request for the code samples of the playground and the token dialog. */
 export interface Call {
   baseUrl: string;
-  /** A token to stand in the code itself; absent: the code takes it from the environment. */
+  /** Token to include in the code; by default the code reads it from the environment. */
   token?: string;
   body: CallBody;
 }
@@ -17,12 +17,12 @@ export interface CallBody {
 
 const VARIABLE = "TOLLGATE_TOKEN";
 
-/** A text as one word of a POSIX shell, whatever stands in it. */
+/** Quotes a text as one word for a POSIX shell. */
 function shellQuote(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** A command to paste into a shell. */
+/** Returns a curl command. */
 export function curlOf({ baseUrl, token, body }: Call): string {
   const authorization =
     token === undefined ? `"Authorization: Bearer $${VARIABLE}"` : shellQuote(`Authorization: Bearer ${token}`);
@@ -35,10 +35,10 @@ export function curlOf({ baseUrl, token, body }: Call): string {
   return lines.join(" \\\n  ");
 }
 
-/** A program for Node, with the package `openai`. */
+/** Returns a program for Node that uses the package `openai`. */
 export function typescriptOf({ baseUrl, body }: Call): string {
   const { instructions, ...known } = body;
-  // Spread, because OpenAI's own types do not know the field.
+  // The types of `openai` do not contain the field; a spread satisfies the compiler.
   const own = instructions === undefined ? [] : [`  ...{ instructions: ${JSON.stringify(instructions)} },`];
   const fields = Object.entries(known).map(([name, value]) => `  ${name}: ${indent(JSON.stringify(value, null, 2))},`);
   const call = ["const completion = await client.chat.completions.create({", ...fields, ...own, "});"];
@@ -56,7 +56,7 @@ export function typescriptOf({ baseUrl, body }: Call): string {
   ].join("\n");
 }
 
-/** A program for Python 3, with the package `openai`. */
+/** Returns a program for Python 3 that uses the package `openai`. */
 export function pythonOf({ baseUrl, body }: Call): string {
   const { instructions, ...known } = body;
   const fields = Object.entries(known).map(([name, value]) => `    ${name}=${indent(pythonValue(value), 4)},`);
@@ -88,7 +88,7 @@ function indent(text: string, by = 2): string {
   return text.replaceAll("\n", `\n${" ".repeat(by)}`);
 }
 
-/** JSON and Python agree on texts and numbers, but for characters beyond the basic plane, which JSON may leave as they are. */
+/** Formats a value as a Python literal. JSON strings and numbers are valid Python literals. */
 function pythonValue(value: unknown): string {
   if (typeof value === "boolean") return value ? "True" : "False";
   return JSON.stringify(value, null, 4);

@@ -4,7 +4,7 @@ import type { ComponentProps } from "react";
 interface ButtonProps extends ComponentProps<"button"> {
   look?: "plain" | "main" | "quiet" | "danger";
   icon?: LucideIcon;
-  /** Whether what it started is still under way: it stays where it is and takes no second press. */
+  /** True while its action runs: the button keeps the focus and ignores clicks. */
   busy?: boolean;
 }
 
@@ -26,7 +26,7 @@ export function Button({ look = "plain", icon: Icon, busy = false, children, onC
 
 interface IconButtonProps extends Omit<ComponentProps<"button">, "children"> {
   icon: LucideIcon;
-  /** What it does: its name, and what shows when the pointer rests on it. */
+  /** Accessible name and tooltip. */
   label: string;
 }
 

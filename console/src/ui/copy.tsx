@@ -2,7 +2,7 @@ import { Check, Copy } from "lucide-react";
 import { useState } from "react";
 import { Button, IconButton } from "./button.tsx";
 
-const TOLD_MS = 1600;
+const FEEDBACK_MS = 1600;
 
 function useCopy(text: string) {
   const [state, setState] = useState<"ready" | "copied" | "refused">("ready");
@@ -13,18 +13,18 @@ function useCopy(text: string) {
     } catch {
       setState("refused");
     }
-    setTimeout(() => setState("ready"), TOLD_MS);
+    setTimeout(() => setState("ready"), FEEDBACK_MS);
   };
   return { state, copy };
 }
 
-const SAID = {
+const MESSAGES = {
   ready: "",
   copied: "Copied",
   refused: "The browser blocked copying. Select the text and copy it manually.",
 };
 
-/** Copies a text and says so. */
+/** Button that copies a text and reports the result. */
 export function CopyButton({ text, label = "Copy" }: { text: string; label?: string }) {
   const { state, copy } = useCopy(text);
   return (
@@ -33,20 +33,20 @@ export function CopyButton({ text, label = "Copy" }: { text: string; label?: str
         {state === "copied" ? "Copied" : label}
       </Button>
       <span role="status" className={state === "refused" ? "small bad" : "visually-hidden"}>
-        {SAID[state]}
+        {MESSAGES[state]}
       </span>
     </>
   );
 }
 
-/** The same beside a value in a line. */
+/** Icon button that copies a text, for use next to a value. */
 export function CopyIcon({ text, label }: { text: string; label: string }) {
   const { state, copy } = useCopy(text);
   return (
     <>
       <IconButton icon={state === "copied" ? Check : Copy} label={label} onClick={copy} />
       <span role="status" className="visually-hidden">
-        {SAID[state]}
+        {MESSAGES[state]}
       </span>
     </>
   );

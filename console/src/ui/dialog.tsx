@@ -10,28 +10,28 @@ interface DialogProps {
   /** Runs on Escape; by default the dialog closes. */
   onEscape?: () => void;
   children: ReactNode;
-  /** Beside the page instead of above its middle. */
+  /** Shows the dialog as a side panel. */
   side?: boolean;
-  /** Without a button in its head that closes it. */
+  /** Omits the close button. */
   isLocked?: boolean;
   className?: string;
 }
 
 /**
- * A dialog over the page: the browser keeps the focus in it and gives the focus back. A click beside it closes only
- * what shows and asks for nothing, so that no input is lost.
+ * Modal dialog. The browser keeps the focus inside and restores it afterwards. A click outside closes side panels only,
+ * because other dialogs contain input that would be lost.
  */
 export function Dialog(props: DialogProps) {
   const { title, onClose, onEscape = onClose, children, side = false, isLocked = false, className = "" } = props;
   const element = useRef<HTMLDialogElement>(null);
   const isOpen = useRef(true);
   const id = useId();
-  // Closed before it is taken from the page: else the focus would not go back to where it came from.
+  // Closed before it is removed: otherwise the browser does not restore the focus.
   useLayoutEffect(() => {
     const dialog = element.current;
     isOpen.current = true;
     dialog?.showModal();
-    // The browser would focus the button that closes the dialog.
+    // By default the browser focuses the close button.
     dialog?.querySelector<HTMLElement>("form :is(input, select, textarea)")?.focus();
     return () => {
       isOpen.current = false;
@@ -40,7 +40,7 @@ export function Dialog(props: DialogProps) {
   }, []);
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key !== "Escape" || event.defaultPrevented) return;
-    // Else Chromium closes the dialog on a second Escape without asking the page.
+    // Otherwise Chromium closes the dialog on a second Escape.
     event.preventDefault();
     onEscape();
   };
@@ -55,7 +55,7 @@ export function Dialog(props: DialogProps) {
         onEscape();
       }}
       onClose={() => {
-        // The browser closed it by itself, such as by the back gesture of a phone.
+        // The browser closed the dialog, for example by the back gesture of a phone.
         if (!isOpen.current) return;
         element.current?.showModal();
         onEscape();
@@ -77,9 +77,9 @@ export function Dialog(props: DialogProps) {
 
 interface DialogFormProps {
   title: string;
-  /** Label of the button that submits. */
+  /** Label of the submit button. */
   action: string;
-  /** The action that the form starts. */
+  /** State of the action that the form starts. */
   attempt: { isPending: boolean; isError: boolean; error: unknown };
   danger?: boolean;
   onSubmit: () => void;
@@ -88,8 +88,8 @@ interface DialogFormProps {
 }
 
 /**
- * A dialog with a form. It stays open while its action runs, shows a failure, and asks before Escape discards what was
- * entered.
+ * Dialog with a form. It stays open while its action runs, shows errors, and asks for confirmation before Escape
+ * discards input.
  */
 export function DialogForm({ title, action, attempt, danger, onSubmit, onClose, children }: DialogFormProps) {
   const form = useRef<HTMLFormElement>(null);
@@ -155,7 +155,7 @@ export function DialogForm({ title, action, attempt, danger, onSubmit, onClose, 
   );
 }
 
-/** Asks whether to discard what was entered. */
+/** Asks for confirmation before input is discarded. */
 function Leave({ onStay, onLeave }: { onStay: () => void; onLeave: () => void }) {
   return (
     <footer className="dialog-foot">

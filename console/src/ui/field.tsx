@@ -3,9 +3,9 @@ import { type ComponentProps, type ReactNode, useId } from "react";
 interface FieldProps {
   label: string;
   hint?: ReactNode;
-  /** What is wrong with what stands in it. */
+  /** Error of the current value. */
   error?: string | null;
-  /** Gets the attributes that tie the control to its label, its hint and its error. */
+  /** Renders the control with the attributes that connect it to label, hint and error. */
   children: (attributes: { id: string; "aria-describedby"?: string; "aria-invalid"?: true }) => ReactNode;
 }
 
@@ -87,11 +87,11 @@ interface ChecksProps<T extends string> {
   options: readonly (readonly [value: T, label: ReactNode])[];
   chosen: ReadonlySet<T>;
   onChosen: (chosen: Set<T>) => void;
-  /** So many that they scroll in a box of their own, under a heading of its own. */
+  /** Shows the options in a scrolling box, with a hidden legend. */
   isLong?: boolean;
 }
 
-/** Several of a few. */
+/** Group of checkboxes. */
 export function Checks<T extends string>({ label, hint, options, chosen, onChosen, isLong }: ChecksProps<T>) {
   const toggle = (value: T) => {
     const next = new Set(chosen);
@@ -121,7 +121,7 @@ interface SegmentsProps<T extends string> {
   onValue: (value: T) => void;
 }
 
-/** One of a few, all in sight. */
+/** Radio group in the form of a segmented control. */
 export function Segments<T extends string>({ label, value, options, onValue }: SegmentsProps<T>) {
   const name = useId();
   return (

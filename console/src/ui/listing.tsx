@@ -3,7 +3,7 @@ import { Button } from "./button.tsx";
 import { Failure } from "./states.tsx";
 import { type Column, Table } from "./table.tsx";
 
-/** A list that is read page by page, as `useList` gives it. */
+/** Paginated list, as returned by `useList`. */
 interface List<T> {
   rows: T[] | undefined;
   error: unknown;
@@ -24,7 +24,7 @@ interface ListingProps<T> {
   skeletonRows?: number;
 }
 
-/** The rows of a list so far, how to go on, and what went wrong; what was read before stays to be seen. */
+/** Table of a paginated list, with its errors and a button for more rows. Rows stay visible after an error. */
 export function Listing<T>({ list, ...table }: ListingProps<T>) {
   const { rows, isError, hasNextPage } = list;
   return (

@@ -2,13 +2,13 @@ import { type ReactNode, useEffect } from "react";
 
 interface PageProps {
   title: string;
-  /** What the page is for, in a line. */
+  /** Line under the title. */
   about?: ReactNode;
   actions?: ReactNode;
   children: ReactNode;
 }
 
-/** A page: its heading, what can be done on it, and what it shows. */
+/** Page with heading, actions and content. */
 export function Page({ title, about, actions, children }: PageProps) {
   useEffect(() => {
     document.title = `${title} · Tollgate`;
@@ -31,7 +31,7 @@ interface CardProps {
   title?: string;
   about?: ReactNode;
   actions?: ReactNode;
-  /** Without room around its content: a table brings its own. */
+  /** Omits the padding, for tables. */
   flush?: boolean;
   children: ReactNode;
 }
@@ -53,7 +53,7 @@ export function Card({ title, about, actions, flush, children }: CardProps) {
   );
 }
 
-/** Names and values. */
+/** List of names with values. */
 export function Facts({ facts }: { facts: readonly (readonly [name: string, value: ReactNode])[] }) {
   return (
     <dl className="facts">

@@ -3,31 +3,31 @@ import { type KeyboardEvent, useEffect, useId, useRef, useState } from "react";
 export interface Option {
   value: string;
   text: string;
-  /** What tells it apart from others of its name. */
+  /** Additional text that distinguishes options of the same name. */
   note?: string;
 }
 
 export interface PickerProps {
-  /** What ties it to its label, its hint and its error. */
+  /** Attributes that connect the field to label, hint and error. */
   attributes: { id?: string; "aria-label"?: string; "aria-describedby"?: string; "aria-invalid"?: true };
   value: string;
-  /** What is chosen, in words; empty where nothing is. */
+  /** Text of the selected option; empty if there is none. */
   text: string;
   placeholder: string;
-  /** What fits what is searched for. Undefined: on its way. */
+  /** Options that match the search; undefined while they load. */
   options: readonly Option[] | undefined;
-  /** Whether the options are still those of what was searched for before. */
+  /** True while the options belong to an earlier search. */
   isStale: boolean;
-  /** Whether more fit than are offered. */
+  /** True if more options match than are offered. */
   hasMore: boolean;
-  /** Null: closed, nothing is searched for. */
+  /** Receives the search text; null when the list closes. */
   onSearch: (search: string | null) => void;
   onValue: (value: string) => void;
 }
 
 const NONE = -1;
 
-/** One of many, found by typing a part of its name: a combobox, as the ARIA Authoring Practices have it. */
+/** Combobox for one of many options, which are searched by name. Follows the ARIA Authoring Practices. */
 export function Picker(props: PickerProps) {
   const { attributes, text, placeholder, options } = props;
   const id = useId();
@@ -38,8 +38,8 @@ export function Picker(props: PickerProps) {
   useEffect(() => {
     if (isOpen) document.getElementById(`${id}-${active}`)?.scrollIntoView({ block: "nearest" });
   }, [id, isOpen, active]);
-  // What is chosen is marked whole, so that what is typed next takes its place.
-  // biome-ignore lint/correctness/useExhaustiveDependencies: marked anew when another one is chosen
+  // Selects the whole text, so that typing replaces it.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: runs again when the selected option changes
   useEffect(() => {
     if (!isOpen && document.activeElement === field.current) field.current?.select();
   }, [isOpen, text]);
@@ -71,7 +71,7 @@ export function Picker(props: PickerProps) {
   );
 }
 
-/** What is typed (undefined: nothing yet), which option the arrow keys are at, and what the keys do. */
+/** State of a picker: typed text (undefined before typing), active option, and keyboard handling. */
 function usePicker({ value, options, isStale, onSearch, onValue }: PickerProps) {
   const [isOpen, setOpen] = useState(false);
   const [typed, setTyped] = useState<string>();
@@ -82,7 +82,7 @@ function usePicker({ value, options, isStale, onSearch, onValue }: PickerProps) 
     if (isOpen && search === undefined) return;
     setOpen(true);
     setTyped(search);
-    // What was typed is meant for the first that fits it.
+    // Typing activates the first match.
     setAt(search === undefined ? (options ?? []).findIndex((option) => option.value === value) : 0);
     onSearch(search?.trim() ?? "");
   };
@@ -124,12 +124,12 @@ function PickerList({ options, value, isStale, hasMore, attributes, ...list }: P
   const { listId, optionId, active, onChoose } = list;
   const count = options?.length ?? 0;
   return (
-    // biome-ignore lint/a11y/noStaticElementInteractions: it only keeps a press from taking the focus from the field
+    // biome-ignore lint/a11y/noStaticElementInteractions: it only keeps the focus in the field
     <div className="picker-pop" onMouseDown={(event) => event.preventDefault()}>
       {count > 0 && (
         <div id={listId} role="listbox" aria-label={attributes["aria-label"] ?? "Matches"} aria-busy={isStale}>
           {options?.map((option, index) => (
-            // biome-ignore lint/a11y/useKeyWithClickEvents: the keys are those of the field, which keeps the focus
+            // biome-ignore lint/a11y/useKeyWithClickEvents: the field handles the keys
             <div
               key={option.value}
               id={optionId(index)}
@@ -146,13 +146,13 @@ function PickerList({ options, value, isStale, hasMore, attributes, ...list }: P
         </div>
       )}
       <p role="status" className={count > 0 && !hasMore ? "visually-hidden" : "picker-note small faint"}>
-        {told(options, hasMore)}
+        {matchesLabel(options, hasMore)}
       </p>
     </div>
   );
 }
 
-function told(options: readonly Option[] | undefined, hasMore: boolean): string {
+function matchesLabel(options: readonly Option[] | undefined, hasMore: boolean): string {
   if (options === undefined) return "Searching …";
   if (options.length === 0) return "No matches.";
   return hasMore

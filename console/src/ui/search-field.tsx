@@ -1,16 +1,16 @@
 import { Search } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
 
-const PAUSE_MS = 250;
+const DEBOUNCE_MS = 250;
 
-/** What is typed, once the typing rests; at once where nothing is. */
-export function useRested(typed: string): string {
-  const [rested, setRested] = useState(typed);
+/** Returns the text after a pause in typing; an empty text immediately. */
+export function useDebounced(typed: string): string {
+  const [debounced, setDebounced] = useState(typed);
   useEffect(() => {
-    const timer = setTimeout(() => setRested(typed), PAUSE_MS);
+    const timer = setTimeout(() => setDebounced(typed), DEBOUNCE_MS);
     return () => clearTimeout(timer);
   }, [typed]);
-  return typed === "" ? "" : rested;
+  return typed === "" ? "" : debounced;
 }
 
 interface SearchFieldProps {
@@ -19,24 +19,24 @@ interface SearchFieldProps {
   onValue: (value: string) => void;
 }
 
-/** A search that is passed on when the typing rests. */
+/** Search field that reports its text after a pause in typing. */
 export function SearchField({ label, value, onValue }: SearchFieldProps) {
   const [typed, setTyped] = useState(value);
   const passedOn = useRef(value);
-  // What was set elsewhere, such as by a button that clears it. What comes back of what was typed here takes nothing of
-  // what was typed since.
+  // Takes over a value that was set elsewhere, for example by "Clear filters". A value that this field itself reported
+  // must not overwrite text that was typed since.
   useEffect(() => {
     if (value === passedOn.current) return;
     passedOn.current = value;
     setTyped(value);
   }, [value]);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: it waits for the typing alone
+  // biome-ignore lint/correctness/useExhaustiveDependencies: only typing starts the timer
   useEffect(() => {
     if (typed.trim() === value) return;
     const timer = setTimeout(() => {
       passedOn.current = typed.trim();
       onValue(passedOn.current);
-    }, PAUSE_MS);
+    }, DEBOUNCE_MS);
     return () => clearTimeout(timer);
   }, [typed]);
   return (

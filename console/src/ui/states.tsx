@@ -23,7 +23,7 @@ export function NoMatches({ icon, title, onClear }: { icon: LucideIcon; title: s
   );
 }
 
-/** An error with its message, and what can be done about it. */
+/** Shows an error with its title, message, code and request ID. */
 export function Failure({ error, onRetry, retrying }: { error: unknown; onRetry?: () => void; retrying?: boolean }) {
   const { title, text, note } = describe(error);
   return (
@@ -43,7 +43,7 @@ export function Failure({ error, onRetry, retrying }: { error: unknown; onRetry?
   );
 }
 
-/** Titles of errors by their code; see docs/errors.md. */
+/** Titles of errors by code; see docs/errors.md. */
 const TITLES: Record<string, string> = {
   invalid_token: "Invalid token",
   expired_token: "Expired token",
@@ -62,7 +62,7 @@ const TITLES: Record<string, string> = {
   organization_paused: "Organization paused",
 };
 
-/** Title of an error without one of its own. */
+/** Returns the title of an error whose code has none. */
 function titleOf(status: number): string {
   if (status === 502 || status === 504) return "Provider error";
   if (status >= 500) return "Service error";
@@ -73,7 +73,7 @@ function describe(error: unknown): { title: string; text: string; note?: string 
   if (error instanceof DOMException && error.name === "TimeoutError") {
     return { title: "Request timed out", text: "The service did not respond in time. Try again." };
   }
-  // fetch and import throw these without a connection.
+  // fetch and import throw a TypeError without a connection.
   if (error instanceof TypeError && /fetch|import|load|network/i.test(error.message)) {
     return {
       title: "The service could not be reached",
@@ -95,14 +95,14 @@ export function Note({ children, tone = "plain" }: { children: ReactNode; tone?:
   return <div className={`notice notice-${tone}`}>{children}</div>;
 }
 
-/** Holds the place of what is on its way, at its size. */
+/** Placeholder of the given size for content that is loading. */
 export function Skeleton({ width = "100%", height = "1em" }: { width?: string; height?: string }) {
   return <span className="skeleton" style={{ width, height }} aria-hidden="true" />;
 }
 
 export function SkeletonRows({ rows, columns }: { rows: number; columns: number }) {
   return Array.from({ length: rows }, (_, row) => (
-    // biome-ignore lint/suspicious/noArrayIndexKey: rows that hold a place have nothing else to be told apart by
+    // biome-ignore lint/suspicious/noArrayIndexKey: placeholder rows have no identity
     <tr key={row} className="skeleton-row">
       {Array.from({ length: columns }, (_, column) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: as above

@@ -4,20 +4,20 @@ import { SkeletonRows } from "./states.tsx";
 export interface Column<T> {
   head: string;
   cell: (row: T) => ReactNode;
-  /** Figures stand at the right. */
+  /** Aligns the column to the right, for numbers. */
   right?: boolean;
-  /** Of what is less needed: left out where the page is narrow. */
+  /** Hides the column on narrow screens. */
   wideOnly?: boolean;
 }
 
 interface TableProps<T> {
-  /** What it lists, for those who do not see it. */
+  /** Accessible name. */
   caption: string;
   columns: readonly Column<T>[];
-  /** Undefined: on its way. */
+  /** Undefined while they load. */
   rows: readonly T[] | undefined;
   keyOf: (row: T) => string;
-  /** What stands there where there are no rows. */
+  /** Shown instead of the table if there are no rows. */
   empty: ReactNode;
   skeletonRows?: number;
 }
@@ -27,7 +27,7 @@ export function Table<T>({ caption, columns, rows, keyOf, empty, skeletonRows = 
   const classOf = ({ right, wideOnly }: Column<T>) =>
     [right && "right", right && "figures", wideOnly && "wide-only"].filter(Boolean).join(" ") || undefined;
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard
     <section className="table-scroll" tabIndex={0} aria-label={caption}>
       <table className="table" aria-busy={rows === undefined}>
         <caption className="visually-hidden">{caption}</caption>

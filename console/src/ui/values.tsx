@@ -2,7 +2,7 @@ import { useSyncExternalStore } from "react";
 import { formatCredits, formatExactCredits } from "../format/numbers.ts";
 import { formatClock, formatDate, formatDistance, formatMoment } from "../format/times.ts";
 
-/** Credits at a glance, and exactly where the pointer rests. */
+/** Rounded credits, with the exact amount as a tooltip. */
 export function Credits({ value }: { value: number }) {
   return (
     <span className="figures nowrap" title={`${formatExactCredits(value)} credits`}>
@@ -21,7 +21,7 @@ function watch(changed: () => void): () => void {
   if (ticking === undefined) nowMs = Date.now();
   ticking ??= setInterval(() => {
     nowMs = Date.now();
-    for (const tell of watchers) tell();
+    for (const notify of watchers) notify();
   }, TICK_MS);
   return () => {
     watchers.delete(changed);
@@ -31,12 +31,12 @@ function watch(changed: () => void): () => void {
   };
 }
 
-/** The time, for what is told from now; it moves on every ten seconds. */
+/** Returns the current time for relative times; updated every ten seconds. */
 export function useNow(): number {
   return useSyncExternalStore(watch, () => nowMs);
 }
 
-/** A moment as its distance from now, and exactly where the pointer rests. */
+/** Relative time, with the exact time as a tooltip. */
 export function Ago({ at, never = "Never" }: { at: string | number | null; never?: string }) {
   const now = useNow();
   if (at === null) return <span className="faint">{never}</span>;
@@ -47,7 +47,7 @@ export function Ago({ at, never = "Never" }: { at: string | number | null; never
   );
 }
 
-/** A moment, in two lines where the page is narrow. */
+/** Date and time, in two lines on narrow screens. */
 export function Moment({ at }: { at: string }) {
   return (
     <time className="moment figures" dateTime={at}>

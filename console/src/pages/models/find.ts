@@ -1,15 +1,15 @@
 import type { Model } from "../../api/types.ts";
 
-export const COMPARED_MAX = 4;
+export const COMPARED_MODELS_MAX = 4;
 
-interface Wanted {
+interface ModelFilter {
   search: string;
   category: string;
   capability: string;
 }
 
-/** The models of which every word of the search stands in the name, the id or the description. */
-export function matching(models: readonly Model[], { search, category, capability }: Wanted): Model[] {
+/** Returns the models that match the filters and contain every word of the search in ID, name, description or owner. */
+export function filterModels(models: readonly Model[], { search, category, capability }: ModelFilter): Model[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   return models.filter((model) => {
     const text = `${model.id} ${model.name} ${model.description} ${model.owned_by}`.toLowerCase();
@@ -19,22 +19,22 @@ export function matching(models: readonly Model[], { search, category, capabilit
   });
 }
 
-/** The ids that are compared, as they stand in the address. */
-export function comparedIn(text: string): string[] {
-  return text.split(",").filter(Boolean).slice(0, COMPARED_MAX);
+/** Reads the IDs of the compared models from the query string. */
+export function parseCompared(text: string): string[] {
+  return text.split(",").filter(Boolean).slice(0, COMPARED_MODELS_MAX);
 }
 
-export function toggled(compared: readonly string[], id: string): string {
+export function toggleCompared(compared: readonly string[], id: string): string {
   const others = compared.filter((one) => one !== id);
-  return (others.length === compared.length ? [...compared, id] : others).slice(0, COMPARED_MAX).join(",");
+  return (others.length === compared.length ? [...compared, id] : others).slice(0, COMPARED_MODELS_MAX).join(",");
 }
 
-/** Where a model's page is. An id has slashes of its own. */
-export function pathOf(id: string): string {
+/** Returns the path of a model's page. The slashes of its ID stay. */
+export function modelPath(id: string): string {
   return `/models/${id.split("/").map(encodeURIComponent).join("/")}`;
 }
 
-/** Whether a path, as the browser or as the router writes it, is a model's. */
-export function isAt(path: string, id: string): boolean {
-  return path === pathOf(id) || path === `/models/${id}`;
+/** Returns true if a path, encoded or decoded, belongs to a model. */
+export function isModelPath(path: string, id: string): boolean {
+  return path === modelPath(id) || path === `/models/${id}`;
 }

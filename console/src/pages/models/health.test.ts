@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { groundsOf, healthOf, type Route } from "./health.ts";
+import { healthDetails, healthOf, type Route } from "./health.tsx";
 
 const NOW_MS = Date.parse("2026-11-21T12:00:00Z");
 const calm = {
@@ -21,14 +21,14 @@ test.each([
   ["Healthy", { ...calm, limited_until: "2026-11-21T11:59:30.000Z" }],
   ["Recovering", { ...calm, state: "half_open" }],
   ["Disabled after failures", { ...calm, state: "open" }],
-])("a route is %s", (word, health) => {
+])("The health of a route is: %s.", (word, health) => {
   expect(healthOf(route(health), NOW_MS).word).toBe(word);
 });
 
-test("says what its health stands on", () => {
+test("The details of a route's health list its recent figures.", () => {
   const failed = { ...calm, last_failure: { failure: "first_byte_timeout", at: "2026-11-21T11:00:00.000Z" } };
-  expect(groundsOf(route(failed))).toBe(
+  expect(healthDetails(route(failed))).toBe(
     "9 successes and 1 failure in the last 5 minutes · first byte after 250 ms · last failure: first byte timeout",
   );
-  expect(groundsOf(route(null))).toContain("No requests");
+  expect(healthDetails(route(null))).toContain("No requests");
 });

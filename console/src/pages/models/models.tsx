@@ -1,31 +1,30 @@
 import { useQuery } from "@tanstack/react-query";
 import { Boxes } from "lucide-react";
-import { useLocation, useSearch } from "wouter";
+import { Link, useLocation, useSearch } from "wouter";
 import { models as modelsQuery } from "../../api/queries.ts";
 import type { Model } from "../../api/types.ts";
+import { formatExactCredits, formatShort } from "../../format/numbers.ts";
 import { useSession } from "../../shell/session.ts";
 import { Card, Page } from "../../ui/page.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
-import { Empty, Failure, NoMatches, Skeleton } from "../../ui/states.tsx";
-import { Table } from "../../ui/table.tsx";
-import { Choice } from "../choice.tsx";
-import { useFilters } from "../use-filters.ts";
-import { columnsOf } from "./columns.tsx";
-import { Compare } from "./compare.tsx";
-import { COMPARED_MAX, comparedIn, isAt, matching, toggled } from "./find.ts";
-import { ModelPanel } from "./panel.tsx";
+import { Badge, Empty, Failure, NoMatches, Skeleton } from "../../ui/states.tsx";
+import { type Column, Table } from "../../ui/table.tsx";
+import { Choice, useFilters } from "../filters.tsx";
+import { Compare, ModelPanel } from "./details.tsx";
+import { COMPARED_MODELS_MAX, filterModels, isModelPath, modelPath, parseCompared, toggleCompared } from "./find.ts";
+import { RouteBadge } from "./health.tsx";
 
 const valuesOf = (catalog: readonly Model[] | undefined, of: (model: Model) => readonly string[]) =>
   [...new Set((catalog ?? []).flatMap(of))].sort().map((value) => [value, value.replaceAll("_", " ")] as const);
 
-/** What can be asked, what it can do, and what it costs. */
+/** Models with their capabilities and prices. */
 export default function Models() {
   const { role } = useSession();
   const [filters, setFilters] = useFilters(["search", "category", "capability", "compare"]);
   const query = useQuery(modelsQuery);
   const catalog = query.data?.data;
-  const found = catalog && matching(catalog, filters);
-  const compared = comparedIn(filters.compare);
+  const found = catalog && filterModels(catalog, filters);
+  const compared = parseCompared(filters.compare);
   const clear = () => setFilters({ search: "", category: "", capability: "" });
   return (
     <Page title="Models" about="Available models, with capabilities and prices in credits per million tokens">
@@ -58,9 +57,9 @@ export default function Models() {
             caption="Models"
             columns={columnsOf({
               compared,
-              isFull: compared.length >= COMPARED_MAX,
+              isFull: compared.length >= COMPARED_MODELS_MAX,
               withRoutes: role === "operator",
-              onToggle: (id) => setFilters({ compare: toggled(compared, id) }),
+              onToggle: (id) => setFilters({ compare: toggleCompared(compared, id) }),
             })}
             rows={found}
             keyOf={({ id }) => id}
@@ -93,7 +92,75 @@ function NoModels() {
 function OpenModel({ catalog }: { catalog: readonly Model[] | undefined }) {
   const [path, go] = useLocation();
   const search = useSearch();
-  const model = catalog?.find(({ id }) => isAt(path, id));
+  const model = catalog?.find(({ id }) => isModelPath(path, id));
   if (model === undefined) return null;
   return <ModelPanel model={model} onClose={() => go(search === "" ? "/models" : `/models?${search}`)} />;
+}
+
+interface ColumnChoices {
+  compared: readonly string[];
+  isFull: boolean;
+  withRoutes: boolean;
+  onToggle: (id: string) => void;
+}
+
+export function columnsOf({ compared, isFull, withRoutes, onToggle }: ColumnChoices): Column<Model>[] {
+  const columns: (Column<Model> | false)[] = [
+    {
+      head: "Compare",
+      cell: ({ id, name }) => (
+        <input
+          type="checkbox"
+          aria-label={`Compare ${name}`}
+          checked={compared.includes(id)}
+          disabled={isFull && !compared.includes(id)}
+          onChange={() => onToggle(id)}
+        />
+      ),
+    },
+    { head: "Model", cell: (model) => <Name model={model} /> },
+    { head: "Category", wideOnly: true, cell: ({ category }) => <Badge>{category}</Badge> },
+    { head: "Context", right: true, wideOnly: true, cell: ({ context_window }) => formatShort(context_window) },
+    {
+      head: "Knowledge cutoff",
+      wideOnly: true,
+      cell: ({ cutoff_date }) => <span className="figures nowrap">{cutoff_date}</span>,
+    },
+    { head: "Input", right: true, cell: ({ prices }) => formatExactCredits(prices.input) },
+    {
+      head: "Cached input",
+      right: true,
+      wideOnly: true,
+      cell: ({ prices }) => formatExactCredits(prices.cached_input),
+    },
+    { head: "Output", right: true, cell: ({ prices }) => formatExactCredits(prices.output) },
+    withRoutes && {
+      head: "Routes",
+      wideOnly: true,
+      cell: ({ routes }) => (
+        <span className="row">
+          {(routes ?? []).map((route) => (
+            <RouteBadge key={route.route} route={route} />
+          ))}
+        </span>
+      ),
+    },
+  ];
+  return columns.filter((column) => column !== false);
+}
+
+function Name({ model: { id, name, deprecated } }: { model: Model }) {
+  const search = useSearch();
+  const path = modelPath(id);
+  return (
+    <span className="cell-two">
+      <span className="row">
+        <Link className="row-link wrap-anywhere" href={search === "" ? path : `${path}?${search}`}>
+          {name}
+        </Link>
+        {deprecated && <Badge tone="warn">Deprecated</Badge>}
+      </span>
+      <span className="mono faint wrap-anywhere">{id}</span>
+    </span>
+  );
 }

@@ -17,15 +17,15 @@ import { Credits } from "../../ui/values.tsx";
 import { readCredits, shownError } from "../read-form.ts";
 import { Summary } from "./booking-form.tsx";
 
-type Doing = { what: "create" } | { what: "end"; allowance: Allowance } | null;
+type OpenDialog = { what: "create" } | { what: "end"; allowance: Allowance } | null;
 
-/** Credits that are granted every month. */
+/** Monthly allowances of an organization. */
 export function Allowances({ organization, mayChange }: { organization: Organization; mayChange: boolean }) {
-  const [doing, setDoing] = useState<Doing>(null);
+  const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const path = `/admin/v1/organizations/${encodeURIComponent(organization.id)}/allowances`;
   const list = useList<Allowance>("organizations", path, {});
   if (!mayChange && list.rows?.length === 0) return null;
-  const close = () => setDoing(null);
+  const close = () => setOpenDialog(null);
   return (
     <Card
       title="Monthly allowances"
@@ -33,7 +33,7 @@ export function Allowances({ organization, mayChange }: { organization: Organiza
       flush
       actions={
         mayChange && (
-          <Button icon={Plus} onClick={() => setDoing({ what: "create" })}>
+          <Button icon={Plus} onClick={() => setOpenDialog({ what: "create" })}>
             Add allowance
           </Button>
         )
@@ -42,7 +42,7 @@ export function Allowances({ organization, mayChange }: { organization: Organiza
       <Listing
         caption="Monthly allowances"
         list={list}
-        columns={columnsOf(mayChange, (allowance) => setDoing({ what: "end", allowance }))}
+        columns={columnsOf(mayChange, (allowance) => setOpenDialog({ what: "end", allowance }))}
         keyOf={({ id }) => id}
         skeletonRows={1}
         empty={
@@ -51,8 +51,8 @@ export function Allowances({ organization, mayChange }: { organization: Organiza
           </Empty>
         }
       />
-      {doing?.what === "create" && <CreateAllowance path={path} name={organization.name} onClose={close} />}
-      {doing?.what === "end" && <EndAllowance path={path} allowance={doing.allowance} onClose={close} />}
+      {openDialog?.what === "create" && <CreateAllowance path={path} name={organization.name} onClose={close} />}
+      {openDialog?.what === "end" && <EndAllowance path={path} allowance={openDialog.allowance} onClose={close} />}
     </Card>
   );
 }

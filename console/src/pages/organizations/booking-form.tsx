@@ -4,7 +4,7 @@ import { send } from "../../api/client.ts";
 import type { Booking } from "../../api/types.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
 
-/** An action that books credits of an organization: the path that it is sent to, and what follows it. */
+/** Returns the action that books credits of an organization. `what` is the last segment of its path. */
 export function useBooking<Input extends object>(organizationId: string, what: string, onDone: () => void) {
   const path = `/admin/v1/organizations/${encodeURIComponent(organizationId)}/${what}`;
   return useAction(
@@ -19,14 +19,14 @@ interface BookingFormProps {
   action: string;
   danger?: boolean;
   booking: { isPending: boolean; isError: boolean; error: unknown; data: Booking | undefined };
-  /** Sentence that says what submitting will book; null while the input is not valid. */
+  /** Says what will be booked; null while the input is invalid. */
   summary: string | null;
   onSubmit: () => void;
   onClose: () => void;
   children: ReactNode;
 }
 
-/** A form for a booking: it shows what will be booked, and says when a reference was booked before. */
+/** Form for a booking. Shows what will be booked, and reports a reference that was already used. */
 export function BookingForm({ booking, summary, children, ...dialog }: BookingFormProps) {
   return (
     <DialogForm {...dialog} attempt={booking}>
@@ -41,7 +41,7 @@ export function BookingForm({ booking, summary, children, ...dialog }: BookingFo
   );
 }
 
-/** Effect of a form, read from its fields before it is submitted. */
+/** Preview of what submitting a form will do. */
 export function Summary({ text }: { text: string | null }) {
   return (
     <p className="summary" role="status">
@@ -50,7 +50,7 @@ export function Summary({ text }: { text: string | null }) {
   );
 }
 
-/** Text of a line, or null where it is blank. */
+/** Trims a text; null if it is blank. */
 export function lineOrNull(text: string): string | null {
   return text.trim() === "" ? null : text.trim();
 }

@@ -5,31 +5,31 @@ import { send } from "../../api/client.ts";
 import { serviceFacts } from "../../api/queries.ts";
 import type { ConversationRemoval, Organization } from "../../api/types.ts";
 import { formatCount } from "../../format/numbers.ts";
-import { daysInWords } from "../../format/times.ts";
+import { daysLabel } from "../../format/times.ts";
 import { Button } from "../../ui/button.tsx";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { Card } from "../../ui/page.tsx";
 import { Badge } from "../../ui/states.tsx";
-import { useChange } from "./edit.tsx";
+import { useChange } from "./organization-forms.tsx";
 
 interface SectionProps {
   organization: Organization;
 }
-type Doing = "switch" | "remove" | null;
+type OpenDialog = "switch" | "remove" | null;
 
-/** Shows if prompts and answers are stored, with the button that changes it. */
+/** Section that shows if prompts and answers are stored, with buttons to change that and to delete them. */
 export function ConversationsSection({ organization }: SectionProps) {
-  const [doing, setDoing] = useState<Doing>(null);
+  const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const [removed, setRemoved] = useState<number | null>(null);
   const isOn = organization.keeps_conversations;
-  const days = useDaysInWords();
+  const days = useRetentionLabel();
   return (
     <Card
       title="Prompts and answers"
       actions={
         <>
-          <Button onClick={() => setDoing("remove")}>Delete stored data</Button>
-          <Button onClick={() => setDoing("switch")}>{isOn ? "Disable storage" : "Enable storage"}</Button>
+          <Button onClick={() => setOpenDialog("remove")}>Delete stored data</Button>
+          <Button onClick={() => setOpenDialog("switch")}>{isOn ? "Disable storage" : "Enable storage"}</Button>
         </>
       }
     >
@@ -42,29 +42,28 @@ export function ConversationsSection({ organization }: SectionProps) {
         </p>
         {removed !== null && <p role="status">{formatCount(removed)} deleted.</p>}
       </div>
-      {doing === "switch" && <SwitchKeeping organization={organization} onClose={() => setDoing(null)} />}
-      {doing === "remove" && (
-        <RemoveKept organization={organization} onRemoved={setRemoved} onClose={() => setDoing(null)} />
+      {openDialog === "switch" && <SwitchStorage organization={organization} onClose={() => setOpenDialog(null)} />}
+      {openDialog === "remove" && (
+        <DeleteStored organization={organization} onDeleted={setRemoved} onClose={() => setOpenDialog(null)} />
       )}
     </Card>
   );
 }
 
-function useDaysInWords(): string {
+function useRetentionLabel(): string {
   const { data } = useQuery(serviceFacts);
-  return data === undefined ? "a limited time" : daysInWords(data.conversation_days);
+  return data === undefined ? "a limited time" : daysLabel(data.conversation_days);
 }
 
 interface DialogProps extends SectionProps {
   onClose: () => void;
 }
 
-/** Asks for confirmation, and says what changes. */
-function SwitchKeeping({ organization, onClose }: DialogProps) {
+function SwitchStorage({ organization, onClose }: DialogProps) {
   const change = useChange({ organization, onClose });
-  // As it was when the dialog opened: another operator may change it meanwhile.
+  // The state when the dialog opened: another operator may change it in the meantime.
   const [isOn] = useState(organization.keeps_conversations);
-  const days = useDaysInWords();
+  const days = useRetentionLabel();
   return (
     <DialogForm
       title={isOn ? "Stop storing prompts and answers?" : "Store prompts and answers?"}
@@ -88,13 +87,13 @@ function SwitchKeeping({ organization, onClose }: DialogProps) {
   );
 }
 
-function RemoveKept({ organization, onRemoved, onClose }: DialogProps & { onRemoved: (count: number) => void }) {
+function DeleteStored({ organization, onDeleted, onClose }: DialogProps & { onDeleted: (count: number) => void }) {
   const path = `/admin/v1/organizations/${encodeURIComponent(organization.id)}/conversations`;
   const remove = useAction(
     () => send<ConversationRemoval>("DELETE", path),
     ["requests", "audit"],
     ({ removed }) => {
-      onRemoved(removed);
+      onDeleted(removed);
       onClose();
     },
   );

@@ -3,7 +3,7 @@ import type { NewGrant, Organization } from "../../api/types.ts";
 import { formatAmount } from "../../format/numbers.ts";
 import { formatDate } from "../../format/times.ts";
 import { TextField } from "../../ui/field.tsx";
-import { type ExpiryChoice, ExpiryFields } from "../expiry-fields.tsx";
+import { type ExpiryChoice, ExpiryFields } from "../form-fields.tsx";
 import { readCredits, readExpiry, readPriority, shownError } from "../read-form.ts";
 import { BookingForm, lineOrNull, useBooking } from "./booking-form.tsx";
 
@@ -13,7 +13,7 @@ interface GrantFormProps {
 }
 
 export function GrantForm({ organization, onClose }: GrantFormProps) {
-  // One moment for the whole form: a retry sends the same expiry again.
+  // Fixed when the form opens, so that a retry sends the same expiry.
   const [openedAtMs] = useState(() => Date.now());
   const [amount, setAmount] = useState("");
   const [reference, setReference] = useState("");

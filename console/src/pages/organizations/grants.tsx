@@ -6,12 +6,12 @@ import { Listing } from "../../ui/listing.tsx";
 import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Ago, Credits } from "../../ui/values.tsx";
-import { referenceInWords } from "./statement-words.ts";
+import { referenceLabel } from "./statement-values.ts";
 
 const STATUSES = {
-  active: { tone: "good", word: "Active" },
-  pending: { tone: "accent", word: "Pending" },
-  lapsed: { tone: "plain", word: "Expired" },
+  active: { label: "Active", tone: "good" },
+  pending: { label: "Pending", tone: "accent" },
+  lapsed: { label: "Expired", tone: "plain" },
 } as const;
 
 const COLUMNS: readonly Column<Grant>[] = [
@@ -20,13 +20,13 @@ const COLUMNS: readonly Column<Grant>[] = [
     cell: ({ id, reference, source }) => (
       <span className="cell-two">
         <span className="wrap-anywhere">
-          {reference ? referenceInWords(reference) : source === "credit" ? "Refund" : "No reference"}
+          {reference ? referenceLabel(reference) : source === "credit" ? "Refund" : "No reference"}
         </span>
         <span className="mono faint wrap-anywhere wide-only">{id}</span>
       </span>
     ),
   },
-  { head: "Status", cell: ({ state }) => <Badge tone={STATUSES[state].tone}>{STATUSES[state].word}</Badge> },
+  { head: "Status", cell: ({ state }) => <Badge tone={STATUSES[state].tone}>{STATUSES[state].label}</Badge> },
   { head: "Amount", right: true, wideOnly: true, cell: ({ amount }) => <Credits value={amount} /> },
   { head: "Remaining", right: true, cell: ({ remaining }) => <Credits value={remaining} /> },
   { head: "Revoked", right: true, wideOnly: true, cell: ({ revoked }) => <Credits value={revoked} /> },
@@ -37,7 +37,7 @@ const COLUMNS: readonly Column<Grant>[] = [
 
 interface GrantsProps {
   organizationId: string;
-  /** Absent: the reader can only view. */
+  /** Absent for members, who have read-only access. */
   onRevoke: ((grant: Grant) => void) | undefined;
 }
 
@@ -70,7 +70,7 @@ function actions(onRevoke: (grant: Grant) => void): Column<Grant> {
       grant.remaining > 0 && (
         <IconButton
           icon={Undo2}
-          label={`Revoke credits of ${referenceInWords(grant.reference ?? grant.id)}`}
+          label={`Revoke credits of ${referenceLabel(grant.reference ?? grant.id)}`}
           onClick={() => onRevoke(grant)}
         />
       ),

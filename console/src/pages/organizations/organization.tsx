@@ -9,11 +9,10 @@ import { Button } from "../../ui/button.tsx";
 import { CopyIcon } from "../../ui/copy.tsx";
 import { Card, Facts, Page } from "../../ui/page.tsx";
 import { Badge, Failure, Note, Skeleton } from "../../ui/states.tsx";
-import { limitsInWords } from "../limits-fields.tsx";
+import { limitsLabel } from "../form-fields.tsx";
 import { ConversationsSection } from "./conversations-section.tsx";
-import { CreditsSection } from "./credits-section.tsx";
-import { EditOrganization } from "./edit.tsx";
-import { PauseOrganization } from "./pause.tsx";
+import { CreditsSection } from "./credits.tsx";
+import { EditOrganization, PauseOrganization } from "./organization-forms.tsx";
 
 export function OrganizationPage({ id }: { id: string }) {
   const query = useQuery(organizationQuery(id));
@@ -31,10 +30,10 @@ export function OrganizationPage({ id }: { id: string }) {
   return <Loaded organization={query.data} />;
 }
 
-type Doing = "edit" | "pause" | null;
+type OpenDialog = "edit" | "pause" | null;
 
 function Loaded({ organization }: { organization: Organization }) {
-  const [doing, setDoing] = useState<Doing>(null);
+  const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const isPaused = organization.status === "paused";
   const query = `?organization_id=${encodeURIComponent(organization.id)}`;
   return (
@@ -49,10 +48,10 @@ function Loaded({ organization }: { organization: Organization }) {
       }
       actions={
         <>
-          <Button icon={Settings2} onClick={() => setDoing("edit")}>
+          <Button icon={Settings2} onClick={() => setOpenDialog("edit")}>
             Settings
           </Button>
-          <Button icon={isPaused ? CirclePlay : CirclePause} onClick={() => setDoing("pause")}>
+          <Button icon={isPaused ? CirclePlay : CirclePause} onClick={() => setOpenDialog("pause")}>
             {isPaused ? "Resume" : "Pause"}
           </Button>
         </>
@@ -66,7 +65,7 @@ function Loaded({ organization }: { organization: Organization }) {
       <Card title="About">
         <Facts
           facts={[
-            ["Limits", limitsInWords(organization.limits)],
+            ["Limits", limitsLabel(organization.limits)],
             ["Created", formatDate(organization.created_at)],
             [
               "Related pages",
@@ -79,8 +78,8 @@ function Loaded({ organization }: { organization: Organization }) {
           ]}
         />
       </Card>
-      {doing === "edit" && <EditOrganization organization={organization} onClose={() => setDoing(null)} />}
-      {doing === "pause" && <PauseOrganization organization={organization} onClose={() => setDoing(null)} />}
+      {openDialog === "edit" && <EditOrganization organization={organization} onClose={() => setOpenDialog(null)} />}
+      {openDialog === "pause" && <PauseOrganization organization={organization} onClose={() => setOpenDialog(null)} />}
     </Page>
   );
 }

@@ -11,10 +11,9 @@ import { SearchField } from "../../ui/search-field.tsx";
 import { Badge, Empty, NoMatches } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Credits } from "../../ui/values.tsx";
-import { Choice } from "../choice.tsx";
-import { useFilters } from "../use-filters.ts";
-import { CreateOrganization } from "./create.tsx";
+import { Choice, useFilters } from "../filters.tsx";
 import { OrganizationPage } from "./organization.tsx";
+import { CreateOrganization } from "./organization-forms.tsx";
 
 export default function Organizations() {
   return (
@@ -93,14 +92,14 @@ const COLUMNS: readonly Column<Organization>[] = [
     ),
   },
   { head: "Status", cell: (organization) => <OrganizationBadge organization={organization} /> },
-  { head: "Available", right: true, cell: (row) => <OfStandard of={row} value={row.credits.available} /> },
-  { head: "Held", right: true, wideOnly: true, cell: (row) => <OfStandard of={row} value={row.credits.held} /> },
-  { head: "Spent", right: true, wideOnly: true, cell: (row) => <OfStandard of={row} value={row.credits.used} /> },
+  { head: "Available", right: true, cell: (row) => <StandardCredits of={row} value={row.credits.available} /> },
+  { head: "Held", right: true, wideOnly: true, cell: (row) => <StandardCredits of={row} value={row.credits.held} /> },
+  { head: "Spent", right: true, wideOnly: true, cell: (row) => <StandardCredits of={row} value={row.credits.used} /> },
   { head: "Created", right: true, wideOnly: true, cell: ({ created_at }) => formatDate(created_at) },
 ];
 
 /** The playground organization has no credits. */
-function OfStandard({ of, value }: { of: Organization; value: number }) {
+function StandardCredits({ of, value }: { of: Organization; value: number }) {
   return of.kind === "playground" ? <span className="faint">–</span> : <Credits value={value} />;
 }
 

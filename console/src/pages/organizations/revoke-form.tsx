@@ -4,11 +4,11 @@ import { formatAmount } from "../../format/numbers.ts";
 import { Segments, TextField } from "../../ui/field.tsx";
 import { readCreditsUpTo, shownError } from "../read-form.ts";
 import { BookingForm, lineOrNull, useBooking } from "./booking-form.tsx";
-import { referenceInWords } from "./statement-words.ts";
+import { referenceLabel } from "./statement-values.ts";
 
 interface RevokeFormProps {
   organization: Organization;
-  /** Null: any grant. */
+  /** Null to revoke from any grant. */
   grant: Grant | null;
   onClose: () => void;
 }
@@ -18,7 +18,7 @@ const EXTENTS = [
   ["all", "All"],
 ] as const;
 
-/** Revokes credits that are neither spent nor held: an amount, or explicitly all of them. */
+/** Revokes credits that are neither spent nor held: a specific amount, or all. */
 export function RevokeForm({ organization, grant, onClose }: RevokeFormProps) {
   const [extent, setExtent] = useState<(typeof EXTENTS)[number][0]>("some");
   const [amount, setAmount] = useState("");
@@ -34,7 +34,7 @@ export function RevokeForm({ organization, grant, onClose }: RevokeFormProps) {
     const wanted = isAll || "error" in credits ? { all: true } : { amount: credits.value };
     revoke.mutate({ ...wanted, grant_id: grant?.id ?? null, note: lineOrNull(note) });
   };
-  const source = grant === null ? organization.name : referenceInWords(grant.reference ?? grant.id);
+  const source = grant === null ? organization.name : referenceLabel(grant.reference ?? grant.id);
   return (
     <BookingForm
       title={grant === null ? "Revoke credits" : `Revoke credits of ${source}`}

@@ -11,11 +11,10 @@ import { Card } from "../../ui/page.tsx";
 import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Moment } from "../../ui/values.tsx";
-import { Choice } from "../choice.tsx";
-import { type Days, lastWeek, periodOf } from "./period.ts";
-import { KIND_WORDS, wordsOf } from "./statement-words.ts";
+import { Choice } from "../filters.tsx";
+import { type Days, entryDescription, KIND_LABELS, lastWeek, periodOf } from "./statement-values.ts";
 
-/** All entries of the statement, the oldest first, with the balance after each. */
+/** Statement, oldest entry first, with the balance after each entry. */
 export function Statement({ organizationId }: { organizationId: string }) {
   const [days, setDays] = useState<Days>(() => lastWeek(Date.now()));
   const [kind, setKind] = useState("");
@@ -31,7 +30,7 @@ export function Statement({ organizationId }: { organizationId: string }) {
       flush
       actions={
         <>
-          <Choice label="Kind" all="All entries" value={kind} options={Object.entries(KIND_WORDS)} onValue={setKind} />
+          <Choice label="Kind" all="All entries" value={kind} options={Object.entries(KIND_LABELS)} onValue={setKind} />
           <DayFields days={days} onDays={setDays} />
           <a className="button button-plain" href={`${BASE_PATH}${withQuery(`${base}.csv`, filter)}`} download>
             <Download size={15} strokeWidth={1.9} aria-hidden="true" />
@@ -67,10 +66,10 @@ const COLUMNS: readonly Column<StatementEntry>[] = [
 ];
 
 function What({ entry }: { entry: StatementEntry }) {
-  const words = wordsOf(entry);
+  const words = entryDescription(entry);
   return (
     <span className="row row-stacked">
-      <Badge tone={entry.kind === "charge" ? "plain" : "accent"}>{KIND_WORDS[entry.kind]}</Badge>
+      <Badge tone={entry.kind === "charge" ? "plain" : "accent"}>{KIND_LABELS[entry.kind]}</Badge>
       {entry.kind === "charge" && entry.id !== null ? (
         <Link className="row-link wrap-anywhere" href={`/requests/${encodeURIComponent(entry.id)}`}>
           {words}

@@ -5,7 +5,7 @@ import { Card } from "../../ui/page.tsx";
 import { Skeleton } from "../../ui/states.tsx";
 import { firstTokenTimes, requestsAndErrors, spendByModel } from "./figures.ts";
 
-/** As high as a chart with its legend and what opens its table, so that nothing jumps. */
+/** Height of a chart with its legend and table toggle, so that the layout does not shift. */
 const PLACE = "16.6rem";
 
 export function Charts({ figures }: { figures: Overview | undefined }) {

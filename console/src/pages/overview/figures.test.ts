@@ -17,7 +17,7 @@ function overviewOf(days: Record<string, number>[]): Overview {
 }
 
 describe("spend by model", () => {
-  test("stacks the models of all days, the dearest first", () => {
+  test("The chart of spend stacks the models of all days, the highest spend first.", () => {
     const { series, columns } = spendByModel(overviewOf([{ cheap: 1 }, { dear: 5, cheap: 2 }]));
     expect(series.map(({ name }) => name)).toEqual(["dear", "cheap"]);
     expect(columns).toEqual([
@@ -26,7 +26,7 @@ describe("spend by model", () => {
     ]);
   });
 
-  test("puts what is beyond the colours together, and loses nothing", () => {
+  test("The chart of spend groups the models beyond the eighth color, and the total stays the same.", () => {
     const models = Object.fromEntries(Array.from({ length: 12 }, (_, index) => [`m${index}`, 12 - index]));
     const { series, columns } = spendByModel(overviewOf([models]));
     expect(series).toHaveLength(8);
@@ -34,17 +34,17 @@ describe("spend by model", () => {
     expect(columns[0]?.values.at(-1)).toBe(5 + 4 + 3 + 2 + 1);
   });
 
-  test("names eight where there are eight", () => {
+  test("The chart of spend names each of eight models.", () => {
     const models = Object.fromEntries(Array.from({ length: 8 }, (_, index) => [`m${index}`, 8 - index]));
     expect(spendByModel(overviewOf([models])).series.at(-1)?.name).toBe("m7");
   });
 });
 
-test("requests are told as answered and failed", () => {
+test("The chart of requests separates succeeded and failed ones.", () => {
   expect(requestsAndErrors(overviewOf([{}])).columns[0]?.values).toEqual([8, 2]);
 });
 
-test("a day on which nothing was measured is a gap, not a nought", () => {
+test("A day without measurements is a gap, not a zero.", () => {
   const { columns } = firstTokenTimes(overviewOf([{}, {}]));
   expect(columns.map(({ values }) => values)).toEqual([
     [null, null],
@@ -52,6 +52,6 @@ test("a day on which nothing was measured is a gap, not a nought", () => {
   ]);
 });
 
-test("seven days end today, in UTC", () => {
+test("The last seven days end today in UTC.", () => {
   expect(lastDays(7, Date.parse("2026-11-21T23:59:00Z"))).toEqual({ from: "2026-11-15", to: "2026-11-21" });
 });

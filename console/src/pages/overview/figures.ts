@@ -6,7 +6,7 @@ const SHOWN_MODELS = 7;
 const OTHER = "Other models";
 const colorOf = (index: number) => `var(--series-${index + 1})`;
 
-/** Spend a day by model: the dearest of the range by name, the rest as one. */
+/** Spend per day by model. The models with the lowest spend are grouped as one series. */
 export function spendByModel({ days, top_models }: Overview): { series: Series[]; columns: Column[] } {
   const all = new Map<string, number>();
   for (const { models } of days) {
@@ -60,7 +60,7 @@ export function firstTokenTimes({ days }: Overview): { series: Series[]; columns
 
 const DAY_MS = 86_400_000;
 
-/** The last days up to today, both ends included, as the service counts its days: in UTC. */
+/** Returns the last `count` days in UTC, up to and including today. */
 export function lastDays(count: number, nowMs: number): { from: string; to: string } {
   const dayOf = (atMs: number) => new Date(atMs).toISOString().slice(0, 10);
   return { from: dayOf(nowMs - (count - 1) * DAY_MS), to: dayOf(nowMs) };

@@ -1,20 +1,20 @@
 import { useQuery } from "@tanstack/react-query";
-import { useSearchParams } from "wouter";
+import { Sprout } from "lucide-react";
+import { Link, useSearchParams } from "wouter";
 import { overview as overviewQuery } from "../../api/queries.ts";
 import type { Overview as Figures } from "../../api/types.ts";
 import { countOf } from "../../format/numbers.ts";
 import { formatClock } from "../../format/times.ts";
 import { useSession } from "../../shell/session.ts";
 import { Segments } from "../../ui/field.tsx";
-import { Page } from "../../ui/page.tsx";
-import { Failure, Note } from "../../ui/states.tsx";
+import { Card, Page } from "../../ui/page.tsx";
+import { Empty, Failure, Note } from "../../ui/states.tsx";
 import { useNow } from "../../ui/values.tsx";
-import { OrganizationFilter } from "../organization-filter.tsx";
+import { OrganizationFilter } from "../pick.tsx";
 import { Charts } from "./charts.tsx";
 import { lastDays } from "./figures.ts";
-import { Start } from "./start.tsx";
+import { Rankings } from "./rankings.tsx";
 import { Tiles } from "./tiles.tsx";
-import { Tops } from "./tops.tsx";
 
 const RANGES = [
   ["1", "Today"],
@@ -26,7 +26,7 @@ const RANGES = [
 type Range = (typeof RANGES)[number][0];
 const FIRST_RANGE: Range = "30";
 
-/** What is left, and where it went. */
+/** Balance, spend and traffic of a period. */
 export default function Overview() {
   const { role } = useSession();
   const [params, setParams] = useSearchParams();
@@ -84,7 +84,30 @@ function Content({ figures }: { figures: Figures | undefined }) {
         </Note>
       )}
       {isUnused ? <Start /> : <Charts figures={figures} />}
-      {!isUnused && <Tops figures={figures} />}
+      {!isUnused && <Rankings figures={figures} />}
     </>
+  );
+}
+
+/** Getting started: shown while the period has no requests. */
+export function Start() {
+  const { role } = useSession();
+  return (
+    <Card>
+      <Empty icon={Sprout} title="No requests in this period">
+        {role === "operator" ? (
+          <p>
+            Create an <Link href="/organizations">organization</Link>, grant it credits, create a{" "}
+            <Link href="/tokens">token</Link>, and send a request. Or test a model in the{" "}
+            <Link href="/playground">playground</Link>, which also shows the code for your application.
+          </p>
+        ) : (
+          <p>
+            Test a model in the <Link href="/playground">playground</Link>, which also shows the code for your
+            application.
+          </p>
+        )}
+      </Empty>
+    </Card>
   );
 }

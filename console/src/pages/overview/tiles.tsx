@@ -10,7 +10,7 @@ import {
 } from "../../format/numbers.ts";
 import { Skeleton } from "../../ui/states.tsx";
 
-/** The figures that are looked at first. */
+/** Key figures of the period. */
 export function Tiles({ figures }: { figures: Overview | undefined }) {
   if (figures === undefined) {
     const names = ["Available credits", "Spent", "Requests", "Failed", "Time to first token"];

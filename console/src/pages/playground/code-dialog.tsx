@@ -20,7 +20,7 @@ const LANGUAGES = {
 } as const;
 type Language = keyof typeof LANGUAGES;
 
-/** Code for this request to paste. */
+/** Dialog with code samples for the current request. */
 export function CodeDialog({ body, onClose }: { body: CallBody; onClose: () => void }) {
   const [language, setLanguage] = useState<Language>("curl");
   const { write, needs } = LANGUAGES[language];
@@ -37,7 +37,7 @@ export function CodeDialog({ body, onClose }: { body: CallBody; onClose: () => v
           />
           <CopyButton text={code} label="Copy code" />
         </div>
-        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard */}
+        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard */}
         <pre className="code" tabIndex={0}>
           {code}
         </pre>

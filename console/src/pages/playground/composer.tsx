@@ -5,19 +5,19 @@ import { Button } from "../../ui/button.tsx";
 interface ComposerProps {
   draft: string;
   placeholder: string;
-  mayAsk: boolean;
+  canSend: boolean;
   isStreaming: boolean;
   onDraft: (text: string) => void;
   onSend: () => void;
   onStop: () => void;
 }
 
-/** Returns true for a key that sends: Enter without Shift, and not while an input method composes a word. */
+/** Returns true if a key press sends the message: Enter without Shift, outside of an input method's composition. */
 export function sendsOn(event: KeyboardEvent): boolean {
   return event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing;
 }
 
-export function Composer({ draft, placeholder, mayAsk, isStreaming, onDraft, onSend, onStop }: ComposerProps) {
+export function Composer({ draft, placeholder, canSend, isStreaming, onDraft, onSend, onStop }: ComposerProps) {
   return (
     <form
       className="composer"
@@ -45,7 +45,7 @@ export function Composer({ draft, placeholder, mayAsk, isStreaming, onDraft, onS
             Stop
           </Button>
         ) : (
-          <Button type="submit" look="main" icon={ArrowUp} disabled={!mayAsk || draft.trim() === ""}>
+          <Button type="submit" look="main" icon={ArrowUp} disabled={!canSend || draft.trim() === ""}>
             Send
           </Button>
         )}

@@ -1,12 +1,13 @@
 import type { CompletionUsage } from "../../../../src/api/completion.ts";
+import { countOf, formatDuration, formatExactCredits, formatSpeed } from "../../format/numbers.ts";
 
-/** What is known of an answer besides its text. */
+/** Figures of an answer. */
 export interface Figures {
   model: string;
-  /** From sending to the first piece of text; null: none came. */
+  /** Time from sending to the first text; null if there was none. */
   firstMs: number | null;
   durationMs: number;
-  /** Null where the answer did not come to its end. */
+  /** Null if the answer is incomplete. */
   usage: CompletionUsage | null;
   finishReason: string | null;
 }
@@ -25,7 +26,7 @@ export interface Conversation {
   nextKey: number;
 }
 
-export const NO_TURNS: Conversation = { turns: [], nextKey: 0 };
+export const EMPTY_CONVERSATION: Conversation = { turns: [], nextKey: 0 };
 
 export type Event =
   | { kind: "asked"; content: string }
@@ -35,8 +36,8 @@ export type Event =
   | { kind: "failed"; failure: unknown }
   | { kind: "cleared" };
 
-/** A conversation after an event. A question is followed at once by the answer that is on its way. */
-export function converse(before: Conversation, event: Event): Conversation {
+/** Reduces an event into the conversation. Each question is immediately followed by a pending answer. */
+export function conversationAfter(before: Conversation, event: Event): Conversation {
   switch (event.kind) {
     case "asked":
       return asked(before, event.content);
@@ -51,7 +52,7 @@ export function converse(before: Conversation, event: Event): Conversation {
     case "failed":
       return withLast(before, (turn) => ({ ...turn, state: "failed", failure: event.failure }));
     case "cleared":
-      return { ...NO_TURNS, nextKey: before.nextKey };
+      return { ...EMPTY_CONVERSATION, nextKey: before.nextKey };
   }
 }
 
@@ -67,9 +68,25 @@ function withLast(before: Conversation, change: (turn: Turn) => Turn): Conversat
   return { ...before, turns: [...before.turns.slice(0, -1), change(last)] };
 }
 
-/** The messages that a model is sent: what was said, without answers that came to nothing. */
+/** Returns the messages to send to the model, without empty answers. */
 export function messagesOf(turns: readonly Turn[]): { role: string; content: string }[] {
   return turns
     .filter(({ role, content }) => role === "user" || content !== "")
     .map(({ role, content }) => ({ role, content }));
+}
+
+/** Formats the figures of an answer as a line. */
+export function figuresLine({ model, firstMs, durationMs, usage, finishReason }: Figures, isStopped: boolean): string {
+  const parts = [model];
+  if (usage !== null) {
+    parts.push(`${countOf(usage.prompt_tokens, "token")} in, ${countOf(usage.completion_tokens, "token")} out`);
+    if (usage.cost !== undefined) parts.push(`${formatExactCredits(usage.cost)} credits`);
+  }
+  if (firstMs !== null) {
+    parts.push(`first token after ${formatDuration(firstMs)}`);
+    if (usage !== null) parts.push(formatSpeed(usage.completion_tokens, durationMs - firstMs));
+  }
+  if (isStopped) parts.push("Stopped: tokens generated so far are charged");
+  if (finishReason === "length") parts.push("Stopped at max tokens");
+  return parts.join(" · ");
 }

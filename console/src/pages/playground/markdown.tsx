@@ -4,8 +4,8 @@ import remarkGfm from "remark-gfm";
 import "./markdown.css";
 
 /**
- * A model's words as Markdown. Markup in them stays text or is left out, an address that is no web or mail address leads
- * nowhere, and nothing is fetched: an image is a link to it.
+ * Elements for Markdown from a model, which is untrusted. HTML is shown as text or dropped, only web and mail addresses
+ * become links, and images are shown as links so that nothing is fetched.
  */
 const COMPONENTS: Components = {
   a: ({ href, children }) =>
@@ -27,7 +27,7 @@ const COMPONENTS: Components = {
     );
   },
   pre: ({ children }) => (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard
     <pre className="code" tabIndex={0}>
       {children}
     </pre>

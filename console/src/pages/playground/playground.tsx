@@ -5,23 +5,22 @@ import { useSearchParams } from "wouter";
 import type { Model } from "../../../../src/api/model.ts";
 import { choices, serviceFacts } from "../../api/queries.ts";
 import { formatCount } from "../../format/numbers.ts";
-import { daysInWords } from "../../format/times.ts";
+import { daysLabel } from "../../format/times.ts";
 import { useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Failure, Note } from "../../ui/states.tsx";
+import { useIsStored, usePlaygroundModels, useTokens } from "./api.ts";
 import { CodeDialog } from "./code-dialog.tsx";
 import { Composer } from "./composer.tsx";
 import { messagesOf } from "./conversation.ts";
 import { bodyOf, FIRST_SETTINGS, maxTokensBound, maxTokensError, type Settings } from "./settings.ts";
-import { mayPay, PAYERS, type Payer, SettingsForm } from "./settings-form.tsx";
-import { useIsStored, useTokens } from "./token.ts";
+import { canPay, PAYER_FILTER, type Payer, SettingsForm } from "./settings-form.tsx";
 import { Turns } from "./turns.tsx";
 import { useConversation } from "./use-conversation.ts";
-import { usePlaygroundModels } from "./use-models.ts";
 import "./playground.css";
 
-/** Sends messages to a model through `/v1`, as applications do. */
+/** Playground: sends messages to a model through `/v1`, like an application. */
 export default function Playground() {
   const { organizationId, setOrganizationId, payer } = useOrganization();
   const tokens = useTokens();
@@ -34,9 +33,9 @@ export default function Playground() {
   const maxTokens = useMaxTokens(catalog.data, settings.model);
   const isRight = settings.model !== "" && maxTokensError(settings.maxTokens, maxTokens) === null;
   const hasPayer = payer === "implied" || organizationId !== null;
-  const mayAsk = isRight && hasPayer && !conversation.isStreaming;
+  const canSend = isRight && hasPayer && !conversation.isStreaming;
   const send = () => {
-    if (!mayAsk || draft.trim() === "") return;
+    if (!canSend || draft.trim() === "") return;
     void conversation.ask(draft);
     setDraft("");
   };
@@ -63,11 +62,11 @@ export default function Playground() {
       )}
       <div className="playground">
         <div className="playground-talk">
-          <Turns conversation={conversation} mayAsk={mayAsk} />
+          <Turns conversation={conversation} canSend={canSend} />
           <Composer
             draft={draft}
             placeholder={hasPayer ? "Enter a message" : "Select an organization to start"}
-            mayAsk={mayAsk}
+            canSend={canSend}
             isStreaming={conversation.isStreaming}
             onDraft={setDraft}
             onSend={send}
@@ -92,7 +91,7 @@ export default function Playground() {
 function About({ organizationId }: { organizationId: string | null }) {
   const isStored = useIsStored(organizationId);
   const { data } = useQuery(serviceFacts);
-  const days = data === undefined ? "a limited time" : daysInWords(data.conversation_days);
+  const days = data === undefined ? "a limited time" : daysLabel(data.conversation_days);
   return (
     <>
       Test a model.
@@ -102,7 +101,7 @@ function About({ organizationId }: { organizationId: string | null }) {
   );
 }
 
-/** The highest `max_tokens` of the chosen model; null until the service and the model are known. */
+/** Returns the maximum of `max_tokens` for a model; null until it is known. */
 function useMaxTokens(models: readonly Model[] | undefined, id: string): number | null {
   const { data: service } = useQuery(serviceFacts);
   const model = models?.find((one) => one.id === id);
@@ -110,7 +109,7 @@ function useMaxTokens(models: readonly Model[] | undefined, id: string): number 
   return maxTokensBound(service.completions.max_tokens, model);
 }
 
-/** The settings; the model is the one of the address, or the first, until one is chosen. */
+/** Returns the settings. Until a model is selected, it is the one in the URL or the first one. */
 function useSettings(firstModel: string | undefined) {
   const [params] = useSearchParams();
   const [settings, setSettings] = useState(FIRST_SETTINGS);
@@ -119,15 +118,15 @@ function useSettings(firstModel: string | undefined) {
 }
 
 /**
- * The organization that is charged. An operator selects one: nobody is charged by default. For members it is their own,
- * and guests are not charged.
+ * Returns the organization that is charged. Operators select it, and none is selected by default. Members are charged
+ * to their own, and guests are not charged.
  */
 function useOrganization() {
   const { role } = useSession();
   const isOperator = role === "operator";
-  const { data } = useQuery({ ...choices("organizations", PAYERS), enabled: isOperator });
+  const { data } = useQuery({ ...choices("organizations", PAYER_FILTER), enabled: isOperator });
   const [picked, setPicked] = useState<string | null>(null);
-  const hasNone = data !== undefined && data.next_cursor === null && !data.data.some(mayPay);
+  const hasNone = data !== undefined && data.next_cursor === null && !data.data.some(canPay);
   const payer: Payer = isOperator ? (hasNone ? "none" : "selected") : "implied";
   return { payer, organizationId: isOperator ? picked : null, setOrganizationId: setPicked };
 }

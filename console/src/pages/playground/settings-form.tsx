@@ -1,23 +1,23 @@
 import { Link } from "wouter";
 import type { Model } from "../../../../src/api/model.ts";
-import type { Choosable } from "../../api/queries.ts";
+import type { Selectable } from "../../api/queries.ts";
 import { Field, SelectField, TextField } from "../../ui/field.tsx";
 import { Note, Skeleton } from "../../ui/states.tsx";
 import { Pick } from "../pick.tsx";
 import { maxTokensError, type Settings } from "./settings.ts";
 
-/** Source of the organization that is charged: selected here, implied, or none yet. */
+/** Source of the charged organization: selected here, implied by the session, or none exists. */
 export type Payer = "selected" | "implied" | "none";
 
 /** Organizations that can be charged. */
-export const PAYERS = { status: "active" };
-export const mayPay = ({ kind }: Choosable) => kind === "standard";
+export const PAYER_FILTER = { status: "active" };
+export const canPay = ({ kind }: Selectable) => kind === "standard";
 
 interface SettingsFormProps {
   settings: Settings;
   onSettings: (changes: Partial<Settings>) => void;
   models: readonly Model[] | undefined;
-  /** The highest `max_tokens`; null until it is known. */
+  /** Maximum of `max_tokens`; null until it is known. */
   maxTokens: number | null;
   payer: Payer;
   organizationId: string | null;
@@ -35,8 +35,8 @@ export function SettingsForm(props: SettingsFormProps) {
           {(attributes) => (
             <Pick
               what="organizations"
-              filter={PAYERS}
-              accepts={mayPay}
+              filter={PAYER_FILTER}
+              accepts={canPay}
               placeholder="Select an organization"
               attributes={attributes}
               value={organizationId ?? ""}

@@ -5,7 +5,7 @@ import { CopyIcon } from "../../ui/copy.tsx";
 import { Empty, Failure } from "../../ui/states.tsx";
 import { sendsOn } from "./composer.tsx";
 import type { Turn } from "./conversation.ts";
-import { figuresInWords } from "./figures.ts";
+import { figuresLine } from "./conversation.ts";
 import { Markdown } from "./markdown.tsx";
 
 interface TurnsProps {
@@ -14,16 +14,16 @@ interface TurnsProps {
     isStreaming: boolean;
     askAgain: (key: number, content: string) => void;
   };
-  mayAsk: boolean;
+  canSend: boolean;
 }
 
-/** How near the end counts as reading along. */
+/** Distance from the end within which new text scrolls into view. */
 const NEAR_PX = 80;
 
-export function Turns({ conversation: { turns, isStreaming, askAgain }, mayAsk }: TurnsProps) {
+export function Turns({ conversation: { turns, isStreaming, askAgain }, canSend }: TurnsProps) {
   const box = useRef<HTMLDivElement>(null);
   const isAtEnd = useRef(true);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: whoever reads along goes on doing so as it grows
+  // biome-ignore lint/correctness/useExhaustiveDependencies: scrolls when new text arrives
   useEffect(() => {
     const element = box.current;
     if (element !== null && isAtEnd.current) element.scrollTop = element.scrollHeight;
@@ -35,7 +35,7 @@ export function Turns({ conversation: { turns, isStreaming, askAgain }, mayAsk }
       role="log"
       aria-label="Conversation"
       aria-busy={isStreaming}
-      // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard
       tabIndex={0}
       onScroll={({ currentTarget: at }) => {
         isAtEnd.current = at.scrollHeight - at.scrollTop - at.clientHeight < NEAR_PX;
@@ -49,7 +49,7 @@ export function Turns({ conversation: { turns, isStreaming, askAgain }, mayAsk }
       {turns.map((turn) => (
         <Fragment key={turn.key}>
           {turn.role === "user" ? (
-            <Question turn={turn} mayAsk={mayAsk} onAgain={(content) => askAgain(turn.key, content)} />
+            <Question turn={turn} canSend={canSend} onAgain={(content) => askAgain(turn.key, content)} />
           ) : (
             <Answer turn={turn} />
           )}
@@ -61,14 +61,14 @@ export function Turns({ conversation: { turns, isStreaming, askAgain }, mayAsk }
 
 interface QuestionProps {
   turn: Turn;
-  mayAsk: boolean;
+  canSend: boolean;
   onAgain: (content: string) => void;
 }
 
-function Question({ turn, mayAsk, onAgain }: QuestionProps) {
+function Question({ turn, canSend, onAgain }: QuestionProps) {
   const [edited, setEdited] = useState<string | null>(null);
   const again = () => {
-    if (edited === null || edited.trim() === "" || !mayAsk) return;
+    if (edited === null || edited.trim() === "" || !canSend) return;
     setEdited(null);
     onAgain(edited);
   };
@@ -77,7 +77,7 @@ function Question({ turn, mayAsk, onAgain }: QuestionProps) {
       <div className="question question-edited">
         <textarea
           aria-label="Edit message"
-          // biome-ignore lint/a11y/noAutofocus: it takes the place of the button that was pressed
+          // biome-ignore lint/a11y/noAutofocus: it replaces the button that was pressed
           autoFocus
           rows={3}
           value={edited}
@@ -91,7 +91,7 @@ function Question({ turn, mayAsk, onAgain }: QuestionProps) {
         />
         <div className="row end">
           <Button onClick={() => setEdited(null)}>Cancel</Button>
-          <Button look="main" onClick={again} disabled={!mayAsk || edited.trim() === ""}>
+          <Button look="main" onClick={again} disabled={!canSend || edited.trim() === ""}>
             Send again
           </Button>
         </div>
@@ -114,7 +114,7 @@ function Answer({ turn: { content, state, figures, failure } }: { turn: Turn }) 
       {state === "failed" && <Failure error={failure} />}
       {figures !== undefined && (
         <div className="answer-foot">
-          <p className="small faint figures">{figuresInWords(figures, state === "stopped")}</p>
+          <p className="small faint figures">{figuresLine(figures, state === "stopped")}</p>
           {content !== "" && <CopyIcon text={content} label="Copy answer" />}
         </div>
       )}

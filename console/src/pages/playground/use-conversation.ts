@@ -1,19 +1,19 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useReducer, useRef } from "react";
 import { renew } from "../../api/actions.ts";
-import { complete } from "./complete.ts";
-import { converse, type Event, messagesOf, NO_TURNS } from "./conversation.ts";
+import { complete } from "./api.ts";
+import { conversationAfter, EMPTY_CONVERSATION, type Event, messagesOf } from "./conversation.ts";
 import { bodyOf, type Settings } from "./settings.ts";
 
-interface Surroundings {
+interface ConversationOptions {
   settings: Settings;
-  /** Gives the token to ask with. */
+  /** Gets the token for a request. */
   token: () => Promise<string>;
 }
 
-/** A conversation with a model: what was said, and how it goes on. Leaving the page stops the answer. */
-export function useConversation({ settings, token }: Surroundings) {
-  const [conversation, tell] = useReducer(converse, NO_TURNS);
+/** Manages a conversation with a model. Leaving the page stops the answer. */
+export function useConversation({ settings, token }: ConversationOptions) {
+  const [conversation, dispatch] = useReducer(conversationAfter, EMPTY_CONVERSATION);
   const running = useRef<AbortController>(null);
   const client = useQueryClient();
   useEffect(() => () => running.current?.abort(), []);
@@ -21,21 +21,21 @@ export function useConversation({ settings, token }: Surroundings) {
   const run = async (event: Event & { kind: "asked" | "edited" }) => {
     const controller = new AbortController();
     running.current = controller;
-    const messages = messagesOf(converse(conversation, event).turns);
-    tell(event);
+    const messages = messagesOf(conversationAfter(conversation, event).turns);
+    dispatch(event);
     const startedAt = performance.now();
-    const pieces = gathered((text) => tell({ kind: "piece", text }));
+    const pieces = batchPerFrame((text) => dispatch({ kind: "piece", text }));
     try {
       const body = bodyOf(settings, messages);
       const figures = await complete({ body, token: await token(), signal: controller.signal, onPiece: pieces.take });
       pieces.flush();
-      tell({ kind: "ended", figures, state: "done" });
+      dispatch({ kind: "ended", figures, state: "done" });
     } catch (failure) {
       pieces.flush();
       const durationMs = performance.now() - startedAt;
       const figures = { model: settings.model, firstMs: null, durationMs, usage: null, finishReason: null };
-      if (controller.signal.aborted) tell({ kind: "ended", figures, state: "stopped" });
-      else tell({ kind: "failed", failure });
+      if (controller.signal.aborted) dispatch({ kind: "ended", figures, state: "stopped" });
+      else dispatch({ kind: "failed", failure });
     }
     void renew(client, ["overview", "organizations", "requests"]);
   };
@@ -48,19 +48,19 @@ export function useConversation({ settings, token }: Surroundings) {
     stop: () => running.current?.abort(),
     clear: () => {
       running.current?.abort();
-      tell({ kind: "cleared" });
+      dispatch({ kind: "cleared" });
     },
   };
 }
 
-/** Hands on what comes within one frame at once: the eye sees no more, and the page has less to do. */
-function gathered(hand: (text: string) => void) {
+/** Collects pieces of text and passes them on once per animation frame, which saves rendering. */
+function batchPerFrame(onText: (text: string) => void) {
   let text = "";
   let frame = 0;
   const flush = () => {
     cancelAnimationFrame(frame);
     frame = 0;
-    if (text !== "") hand(text);
+    if (text !== "") onText(text);
     text = "";
   };
   const take = (piece: string) => {

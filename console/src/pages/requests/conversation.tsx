@@ -1,16 +1,16 @@
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { conversation } from "../../api/queries.ts";
-import type { Conversation as Kept } from "../../api/types.ts";
+import type { Conversation as ConversationData } from "../../api/types.ts";
 import { formatMoment } from "../../format/times.ts";
 import { Failure, Note, Skeleton } from "../../ui/states.tsx";
 import { Markdown } from "../playground/markdown.tsx";
 import "./conversation.css";
 
-type Message = Kept["request"]["messages"][number];
-type Reply = NonNullable<Kept["answer"]>["message"];
+type Message = ConversationData["request"]["messages"][number];
+type Reply = NonNullable<ConversationData["answer"]>["message"];
 
-/** What was asked and answered in one request. Nothing of it is taken for markup but what a model wrote, as Markdown. */
+/** Stored prompt and answer of a request. Only text of the model is rendered as Markdown. */
 export default function Conversation({ id }: { id: string }) {
   const query = useQuery(conversation(id));
   if (query.isError) {
@@ -25,32 +25,32 @@ export default function Conversation({ id }: { id: string }) {
         <Note tone="warn">Too long to store in full: earlier messages or the ends of texts are missing.</Note>
       )}
       {instructions !== undefined && (
-        <Said who="instructions">
+        <MessageBlock who="instructions">
           <p className="said-text">{instructions}</p>
-        </Said>
+        </MessageBlock>
       )}
       {messages.map((message, index) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: what was said stays in its order
-        <Said key={index} who={message.name === undefined ? message.role : `${message.role}, ${message.name}`}>
-          <Words message={message} />
-        </Said>
+        // biome-ignore lint/suspicious/noArrayIndexKey: the order of messages never changes
+        <MessageBlock key={index} who={message.name === undefined ? message.role : `${message.role}, ${message.name}`}>
+          <MessageContent message={message} />
+        </MessageBlock>
       ))}
       {answer === null ? (
         <p className="soft">No answer was delivered.</p>
       ) : (
-        <Said who={`assistant, ${answer.finish_reason ?? "incomplete"}`}>
-          <Words message={answer.message} />
-        </Said>
+        <MessageBlock who={`assistant, ${answer.finish_reason ?? "incomplete"}`}>
+          <MessageContent message={answer.message} />
+        </MessageBlock>
       )}
-      <Said who="parameters">
+      <MessageBlock who="parameters">
         <Code text={JSON.stringify(parameters, null, 2)} />
-      </Said>
+      </MessageBlock>
       <p className="small faint">Stored until {formatMoment(kept_until)}.</p>
     </section>
   );
 }
 
-function Said({ who, children }: { who: string; children: ReactNode }) {
+function MessageBlock({ who, children }: { who: string; children: ReactNode }) {
   return (
     <div className="said">
       <p className="small faint">{who}</p>
@@ -59,7 +59,7 @@ function Said({ who, children }: { who: string; children: ReactNode }) {
   );
 }
 
-function Words({ message }: { message: Message | Reply }) {
+function MessageContent({ message }: { message: Message | Reply }) {
   const { role, content, refusal, reasoning_content, tool_calls } = message;
   return (
     <>
@@ -74,7 +74,7 @@ function Words({ message }: { message: Message | Reply }) {
   );
 }
 
-/** Of an image only where it is: nothing is fetched. */
+/** Returns the text of a message. Images are shown by their URL only and never fetched. */
 function textOf(content: NonNullable<Message["content"]>): string {
   if (typeof content === "string") return content;
   return content.map((part) => (part.type === "text" ? part.text : `[image: ${part.image_url.url}]`)).join("\n");
@@ -82,7 +82,7 @@ function textOf(content: NonNullable<Message["content"]>): string {
 
 function Code({ text }: { text: string }) {
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard
     <pre className="code" tabIndex={0}>
       {text}
     </pre>

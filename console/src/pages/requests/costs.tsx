@@ -1,9 +1,8 @@
 import type { ReactNode } from "react";
-import type { RequestDetail } from "../../api/types.ts";
+import type { PricesByClass, RequestDetail, TokensByClass } from "../../api/types.ts";
 import { formatCount, formatExactCredits } from "../../format/numbers.ts";
 import { Facts } from "../../ui/page.tsx";
 import { Table } from "../../ui/table.tsx";
-import { costLines } from "./cost-lines.ts";
 
 const BASES = {
   reported: "Reported by the provider",
@@ -12,7 +11,7 @@ const BASES = {
   estimated: "Estimated, because the client disconnected before any output was visible",
 };
 
-/** Tokens by class at their prices, what was held, and what was charged on what grounds. */
+/** Cost of a request: tokens with their prices, held and charged credits, and the grants they came from. */
 export function Costs({ detail }: { detail: RequestDetail }) {
   const lines = detail.prices === null ? [] : costLines(detail.tokens, detail.prices);
   return (
@@ -59,4 +58,25 @@ function charge(detail: RequestDetail) {
     facts.push([isRunning ? "Held from grants" : "Charged to grants", lines]);
   }
   return facts;
+}
+
+const NAMES: Record<keyof TokensByClass, string> = {
+  input: "Input",
+  cached_input: "Cached input",
+  cache_write: "Cache write",
+  output: "Output",
+  reasoning: "Reasoning",
+};
+const MILLION = 1_000_000;
+
+/** Cost of each class of tokens. The charge is the sum, rounded up once to six decimals. */
+export function costLines(tokens: TokensByClass, prices: PricesByClass) {
+  return (Object.keys(NAMES) as (keyof TokensByClass)[])
+    .filter((name) => tokens[name] > 0)
+    .map((name) => ({
+      name: NAMES[name],
+      count: tokens[name],
+      price: prices[name],
+      cost: (tokens[name] * prices[name]) / MILLION,
+    }));
 }

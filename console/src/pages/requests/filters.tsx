@@ -4,10 +4,9 @@ import { models } from "../../api/queries.ts";
 import { useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
-import { Choice } from "../choice.tsx";
-import { OrganizationFilter } from "../organization-filter.tsx";
-import { Pick } from "../pick.tsx";
-import { STATUS_WORDS } from "./status.tsx";
+import { Choice } from "../filters.tsx";
+import { OrganizationFilter, Pick } from "../pick.tsx";
+import { STATUS_LABELS } from "./status.tsx";
 
 export const NAMES = ["organization_id", "token_id", "model", "status", "request_id", "since"] as const;
 type Name = (typeof NAMES)[number];
@@ -21,7 +20,7 @@ const SINCE = [
   ["168", "Last 7 days"],
 ] as const;
 
-/** The start of the time that is asked for; to the minute, so that the same list is read again and not another one. */
+/** Returns the start of the period, rounded down to the minute so that the query key stays the same in between. */
 export function fromOf(since: string, nowMs: number): string | undefined {
   const hours = Number(since);
   if (!SINCE.some(([value]) => value === since)) return undefined;
@@ -69,7 +68,7 @@ export function Filters({ values, onValues }: FiltersProps) {
         label="Status"
         all="All statuses"
         value={values.status}
-        options={Object.entries(STATUS_WORDS)}
+        options={Object.entries(STATUS_LABELS)}
         onValue={(status) => onValues({ status })}
       />
       <Choice

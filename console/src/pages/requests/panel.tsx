@@ -9,10 +9,10 @@ import { Dialog } from "../../ui/dialog.tsx";
 import { Facts } from "../../ui/page.tsx";
 import { Badge, Failure, Skeleton } from "../../ui/states.tsx";
 import { Costs } from "./costs.tsx";
-import { KeptConversation } from "./kept-conversation.tsx";
-import { STATUS_MEANINGS, StatusBadge } from "./status.tsx";
+import { STATUS_DESCRIPTIONS, StatusBadge } from "./status.tsx";
+import { StoredConversation } from "./stored-conversation.tsx";
 
-/** One request explained. */
+/** Details of a request. */
 export function RequestPanel({ id, onClose }: { id: string; onClose: () => void }) {
   const query = useQuery(request(id));
   return (
@@ -38,7 +38,7 @@ function Explained({ detail }: { detail: RequestDetail }) {
           {detail.is_streamed !== null && <Badge>{detail.is_streamed ? "Streamed" : "Not streamed"}</Badge>}
           {detail.is_idempotent && <Badge>Idempotency-Key: answer stored for 24 hours</Badge>}
         </div>
-        <p className="soft">{STATUS_MEANINGS[status]}</p>
+        <p className="soft">{STATUS_DESCRIPTIONS[status]}</p>
       </div>
       <Identity detail={detail} />
       <Costs detail={detail} />
@@ -50,7 +50,7 @@ function Explained({ detail }: { detail: RequestDetail }) {
           <Facts facts={Object.entries(metadata)} />
         </section>
       )}
-      <KeptConversation detail={detail} />
+      <StoredConversation detail={detail} />
     </>
   );
 }
@@ -66,7 +66,7 @@ function Refused({ detail, refusal }: { detail: RequestDetail; refusal: NonNulla
             {status} {detail.failure}
           </Badge>
         </div>
-        <p className="soft">{STATUS_MEANINGS.refused}</p>
+        <p className="soft">{STATUS_DESCRIPTIONS.refused}</p>
       </div>
       <Facts
         facts={[
@@ -107,7 +107,7 @@ function Identity({ detail }: { detail: RequestDetail }) {
   );
 }
 
-/** The provider's own id and cost of the answer; undefined where it told none. */
+/** ID and cost that the provider reported, if any. */
 function providerRecord(
   { provider_response_id: id, provider_cost: cost }: RequestDetail,
   withCopy: (text: string, label: string) => ReactNode,
@@ -131,7 +131,7 @@ function Attempts({ detail: { attempts, status } }: { detail: RequestDetail }) {
             <span className="mono wrap-anywhere">{route}</span>
             <span className="soft">{outcome.replaceAll("_", " ")}</span>
             <span className="figures faint">{formatDuration(duration_ms)}</span>
-            {reported !== undefined && <span className="small">{reportInWords(reported)}</span>}
+            {reported !== undefined && <span className="small">{reportLabel(reported)}</span>}
           </li>
         ))}
       </ol>
@@ -139,8 +139,8 @@ function Attempts({ detail: { attempts, status } }: { detail: RequestDetail }) {
   );
 }
 
-/** A provider's report that was not charged. */
-function reportInWords({ input, cached_input, cache_write, output, reasoning }: RequestDetail["tokens"]): string {
+/** Describes a usage report that was not charged. */
+function reportLabel({ input, cached_input, cache_write, output, reasoning }: RequestDetail["tokens"]): string {
   const prompt = formatCount(input + cached_input + cache_write);
   return `The provider reported ${prompt} input and ${formatCount(output + reasoning)} output tokens`;
 }

@@ -11,14 +11,14 @@ import { Card, Page } from "../../ui/page.tsx";
 import { Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Ago, Credits, useNow } from "../../ui/values.tsx";
-import { useFilters } from "../use-filters.ts";
+import { useFilters } from "../filters.tsx";
 import { Filters, fromOf, isFiltered, NAMES } from "./filters.tsx";
 import { RequestPanel } from "./panel.tsx";
 import { StatusBadge } from "./status.tsx";
 
 type Pace = "live" | "paused";
 
-/** Requests and refused requests, the newest first. */
+/** Requests, including refused ones, newest first. */
 export default function Requests() {
   const { role } = useSession();
   const [filters, setFilters] = useFilters(NAMES);
@@ -125,7 +125,7 @@ function columnsOf(isOperator: boolean): Column<RequestSummary>[] {
 const inputOf = ({ input, cached_input, cache_write }: RequestSummary["tokens"]) => input + cached_input + cache_write;
 const durationOf = (durationMs: number | null) => (durationMs === null ? "–" : formatDuration(durationMs));
 
-/** The status; of a refused or failed request its error, and how many requests the row stands for. */
+/** Status of a request, with its error code and the number of requests that the row represents. */
 function Outcome({ request: { status, failure, refusal } }: { request: RequestSummary }) {
   const repeated = refusal === null || refusal.count === 1 ? "" : ` × ${formatCount(refusal.count)}`;
   return (

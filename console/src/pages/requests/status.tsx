@@ -12,7 +12,7 @@ const TONES = {
   refused: "bad",
 } as const satisfies Record<Status, string>;
 
-export const STATUS_WORDS: Record<Status, string> = {
+export const STATUS_LABELS: Record<Status, string> = {
   running: "Running",
   complete: "Completed",
   client_left: "Client disconnected",
@@ -21,8 +21,8 @@ export const STATUS_WORDS: Record<Status, string> = {
   refused: "Refused",
 };
 
-/** What each ending means for the charge. */
-export const STATUS_MEANINGS: Record<Status, string> = {
+/** Explains each status and its effect on the charge. */
+export const STATUS_DESCRIPTIONS: Record<Status, string> = {
   running: "In progress. The maximum cost is held.",
   complete: "Completed and charged.",
   client_left: "The client disconnected. Output generated until then was charged.",
@@ -32,5 +32,5 @@ export const STATUS_MEANINGS: Record<Status, string> = {
 };
 
 export function StatusBadge({ status }: { status: Status }) {
-  return <Badge tone={TONES[status]}>{STATUS_WORDS[status]}</Badge>;
+  return <Badge tone={TONES[status]}>{STATUS_LABELS[status]}</Badge>;
 }

@@ -7,21 +7,20 @@ import type { NewToken, TokenWithSecret } from "../../api/types.ts";
 import { formatAmount } from "../../format/numbers.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { Checks, Field, Segments, TextField } from "../../ui/field.tsx";
-import { ExpiryFields } from "../expiry-fields.tsx";
-import { LimitsFields } from "../limits-fields.tsx";
+import { ExpiryFields, LimitsFields } from "../form-fields.tsx";
 import { Pick } from "../pick.tsx";
 import { readOptionalCredits } from "../read-form.ts";
-import { emptyDraft, readDraft, SCOPE_WORDS, type TokenDraft } from "./draft.ts";
-import { showSecret } from "./shown-secret.ts";
+import { emptyDraft, readDraft, SCOPE_LABELS, type TokenDraft } from "./draft.ts";
+import { showSecret } from "./secret.tsx";
 
 interface CreateTokenProps {
-  /** The organization that was looked at. */
+  /** Preselected organization; may be empty. */
   organizationId: string;
   onClose: () => void;
 }
 
 export function CreateToken({ organizationId, onClose }: CreateTokenProps) {
-  // One moment for the whole form: a retry sends the same expiry again.
+  // Fixed when the form opens, so that a retry sends the same expiry.
   const [openedAtMs] = useState(() => Date.now());
   const [draft, setDraft] = useState(() => emptyDraft(organizationId));
   const [errors, setErrors] = useState<Partial<Record<string, string>>>({});
@@ -72,12 +71,12 @@ function DraftFields({ draft, errors, onDraft }: DraftFieldsProps) {
         error={errors.name}
         onValue={(name) => onDraft({ name })}
       />
-      <Checks label="Scopes" options={SCOPE_WORDS} chosen={draft.scopes} onChosen={(scopes) => onDraft({ scopes })} />
+      <Checks label="Scopes" options={SCOPE_LABELS} chosen={draft.scopes} onChosen={(scopes) => onDraft({ scopes })} />
       {errors.scopes && <p className="field-error">{errors.scopes}</p>}
       <ModelChoice draft={draft} error={errors.models} onDraft={onDraft} />
       <TextField
         label="Spending cap"
-        hint={capInWords(draft.cap)}
+        hint={capHint(draft.cap)}
         inputMode="decimal"
         value={draft.cap}
         error={errors.cap}
@@ -96,8 +95,8 @@ function DraftFields({ draft, errors, onDraft }: DraftFieldsProps) {
   );
 }
 
-/** The cap as it will be set, read from the field. */
-function capInWords(text: string): string {
+/** Hint of the cap field: the cap that will be set. */
+function capHint(text: string): string {
   const cap = readOptionalCredits(text);
   if ("error" in cap || cap.value === null) return "Credits. Leave blank for no cap.";
   return `The token can spend ${formatAmount(cap.value)} credits in total.`;

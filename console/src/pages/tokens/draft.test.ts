@@ -4,7 +4,7 @@ import { emptyDraft, readDraft } from "./draft.ts";
 const NOW_MS = Date.parse("2026-11-21T12:00:00Z");
 const draft = { ...emptyDraft("org_a"), name: " web app " };
 
-test("a draft with a name becomes a token with the default scopes, all models, no cap and no expiry", () => {
+test("A form with only a name creates a token with the default scopes, all models, no cap and no expiry.", () => {
   expect(readDraft(draft, NOW_MS)).toEqual({
     token: {
       organization_id: "org_a",
@@ -17,7 +17,7 @@ test("a draft with a name becomes a token with the default scopes, all models, n
   });
 });
 
-test("what was narrowed is asked for", () => {
+test("Restrictions in the form are sent.", () => {
   const narrowed = {
     ...draft,
     scopes: new Set(["models:read"] as const),
@@ -37,7 +37,7 @@ test("what was narrowed is asked for", () => {
   });
 });
 
-test("everything that is wrong is told at once, by its field", () => {
+test("All invalid fields are reported at once.", () => {
   const wrong = {
     ...emptyDraft(""),
     scopes: new Set<never>(),

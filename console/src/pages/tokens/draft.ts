@@ -1,10 +1,10 @@
 import type { NewToken } from "../../api/types.ts";
-import type { ExpiryChoice } from "../expiry-fields.tsx";
+import type { ExpiryChoice } from "../form-fields.tsx";
 import { type LimitTexts, NO_LIMITS, type Read, readExpiry, readLimits, readOptionalCredits } from "../read-form.ts";
 
 type Scope = NonNullable<NewToken["scopes"]>[number];
 
-export const SCOPE_WORDS: readonly (readonly [Scope, string])[] = [
+export const SCOPE_LABELS: readonly (readonly [Scope, string])[] = [
   ["chat.completions:write", "Call models"],
   ["models:read", "List models"],
   ["usage:read", "View usage"],
@@ -12,12 +12,12 @@ export const SCOPE_WORDS: readonly (readonly [Scope, string])[] = [
 ];
 const DEFAULT_SCOPES: readonly Scope[] = ["chat.completions:write", "models:read", "usage:read"];
 
-/** A token as it stands in the form. */
+/** Content of the form for a new token. */
 export interface TokenDraft {
   organizationId: string;
   name: string;
   scopes: ReadonlySet<Scope>;
-  /** Null: all. */
+  /** Null for all models. */
   models: ReadonlySet<string> | null;
   limits: LimitTexts;
   cap: string;
@@ -32,7 +32,7 @@ export function emptyDraft(organizationId: string): TokenDraft {
 
 type Outcome = { token: NewToken } | { errors: Record<string, string> };
 
-/** What the service is asked to make, or what is wrong, by field. */
+/** Reads the form: the token to create, or the errors by field. */
 export function readDraft(draft: TokenDraft, nowMs: number): Outcome {
   const errors: Record<string, string> = {};
   const take = <T>(field: string, read: Read<T>, otherwise: T): T => {

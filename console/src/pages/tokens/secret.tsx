@@ -1,30 +1,31 @@
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { useEffect, useState, useSyncExternalStore } from "react";
+import { flushSync } from "react-dom";
 import { models } from "../../api/queries.ts";
+import type { TokenWithSecret } from "../../api/types.ts";
 import { apiBaseUrl } from "../../base-path.ts";
 import { curlOf } from "../../snippets/snippets.ts";
 import { Button } from "../../ui/button.tsx";
 import { CopyButton } from "../../ui/copy.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
 import { Note } from "../../ui/states.tsx";
-import { confirmSecret, type ShownSecret, useShownSecret } from "./shown-secret.ts";
 
-/** Place of the dialog with a new secret, outside of the pages. */
+/** Renders the dialog with a new secret, independent of the current page. */
 export function SecretHost() {
   const shown = useShownSecret();
   return shown && <Secret key={shown.token.id} {...shown} />;
 }
 
-/** Costs little, and is there unless the operator turned the sandbox off. */
+/** Model of the sample command: inexpensive, and available unless the sandbox is disabled. */
 const SANDBOX_MODEL = "sandbox/echo";
 
-/** A token's secret, the one time that it can be seen. Only its button closes it. */
+/** Shows the secret of a token once. Only the Done button closes the dialog. */
 function Secret({ title, token, note }: ShownSecret) {
   const offered = useQuery(models).data?.data.map(({ id }) => id) ?? [SANDBOX_MODEL];
   const model = token.models?.[0] ?? offered.find((id) => id === SANDBOX_MODEL) ?? offered[0] ?? SANDBOX_MODEL;
   const [isReminded, setReminded] = useState(false);
   useEffect(() => {
-    // Reloading or closing the page would lose the secret: the browser asks first.
+    // The browser asks before the page is closed or reloaded, which would lose the secret.
     const ask = (event: BeforeUnloadEvent) => event.preventDefault();
     addEventListener("beforeunload", ask);
     return () => removeEventListener("beforeunload", ask);
@@ -68,7 +69,7 @@ function SecretText({ secret, model }: { secret: string; model: string }) {
       </div>
       <div className="stack-small">
         <h3>Try it</h3>
-        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard */}
+        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard */}
         <pre className="code" tabIndex={0}>
           {example}
         </pre>
@@ -77,5 +78,45 @@ function SecretText({ secret, model }: { secret: string; model: string }) {
         </div>
       </div>
     </>
+  );
+}
+
+/** New token that is shown until the user confirms that it is copied. */
+export interface ShownSecret {
+  title: string;
+  token: TokenWithSecret;
+  /** Additional note about the token. */
+  note?: string;
+}
+
+let shown: ShownSecret | null = null;
+const watchers = new Set<() => void>();
+
+function set(next: ShownSecret | null): void {
+  shown = next;
+  for (const notify of watchers) notify();
+}
+
+/**
+ * Shows a secret over every page until it is confirmed, even after navigation or sign-out. `closeForm` closes the
+ * dialog that created the token first, so that the focus returns to the right element.
+ */
+export function showSecret(secret: ShownSecret, closeForm: () => void): void {
+  flushSync(closeForm);
+  set(secret);
+}
+
+export function confirmSecret(): void {
+  set(null);
+}
+
+/** Returns the secret that is currently shown, or null. */
+export function useShownSecret(): ShownSecret | null {
+  return useSyncExternalStore(
+    (notify) => {
+      watchers.add(notify);
+      return () => watchers.delete(notify);
+    },
+    () => shown,
   );
 }

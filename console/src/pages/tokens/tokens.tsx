@@ -1,33 +1,37 @@
-import { KeyRound, Plus } from "lucide-react";
+import { Ban, KeyRound, Plus, RefreshCw } from "lucide-react";
 import { useState } from "react";
+import { Link } from "wouter";
 import { useList } from "../../api/queries.ts";
 import type { Token } from "../../api/types.ts";
+import { countOf, formatCredits } from "../../format/numbers.ts";
 import { useSession } from "../../shell/session.ts";
-import { Button } from "../../ui/button.tsx";
+import { Button, IconButton } from "../../ui/button.tsx";
 import { Listing } from "../../ui/listing.tsx";
 import { Card, Page } from "../../ui/page.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
-import { Empty, NoMatches } from "../../ui/states.tsx";
-import { Choice } from "../choice.tsx";
-import { OrganizationFilter } from "../organization-filter.tsx";
-import { useFilters } from "../use-filters.ts";
-import { columnsOf } from "./columns.tsx";
+import { Badge, Empty, NoMatches } from "../../ui/states.tsx";
+import type { Column } from "../../ui/table.tsx";
+import { Ago } from "../../ui/values.tsx";
+import { Choice, useFilters } from "../filters.tsx";
+import { limitsLabel } from "../form-fields.tsx";
+import { OrganizationFilter } from "../pick.tsx";
 import { CreateToken } from "./create.tsx";
-import { RevokeToken } from "./revoke.tsx";
-import { RotateToken } from "./rotate.tsx";
+import { SCOPE_LABELS } from "./draft.ts";
+import { RevokeToken, RotateToken } from "./token-actions.tsx";
 
-const STATUSES = [
-  ["active", "Active"],
-  ["expired", "Expired"],
-  ["revoked", "Revoked"],
-] as const;
-type Doing = { what: "create" } | { what: "rotate" | "revoke"; token: Token } | null;
+const STATUSES = {
+  active: { label: "Active", tone: "good" },
+  expired: { label: "Expired", tone: "warn" },
+  revoked: { label: "Revoked", tone: "plain" },
+} as const;
+const STATUS_OPTIONS = Object.entries(STATUSES).map(([status, { label }]) => [status, label] as const);
+type OpenDialog = { what: "create" } | { what: "rotate" | "revoke"; token: Token } | null;
 
 export default function Tokens() {
   const { role } = useSession();
   const isOperator = role === "operator";
   const [filters, setFilters] = useFilters(["search", "organization_id", "status"]);
-  const [doing, setDoing] = useState<Doing>(null);
+  const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const list = useList<Token>("tokens", "/admin/v1/tokens", filters);
   const isFiltered = Object.values(filters).some((value) => value !== "");
   const clear = () => setFilters({ search: "", organization_id: "", status: "" });
@@ -37,7 +41,7 @@ export default function Tokens() {
       about={isOperator ? "API tokens and their limits" : "API tokens of your organization"}
       actions={
         isOperator && (
-          <Button look="main" icon={Plus} onClick={() => setDoing({ what: "create" })}>
+          <Button look="main" icon={Plus} onClick={() => setOpenDialog({ what: "create" })}>
             Create token
           </Button>
         )
@@ -55,7 +59,7 @@ export default function Tokens() {
           label="Status"
           all="All statuses"
           value={filters.status}
-          options={STATUSES}
+          options={STATUS_OPTIONS}
           onValue={(status) => setFilters({ status })}
         />
       </search>
@@ -63,12 +67,12 @@ export default function Tokens() {
         <Listing
           caption="Tokens"
           list={list}
-          columns={columnsOf(isOperator, (what, token) => setDoing({ what, token }))}
+          columns={columnsOf(isOperator, (what, token) => setOpenDialog({ what, token }))}
           keyOf={({ id }) => id}
           empty={isFiltered ? <NoMatches icon={KeyRound} title="No matching tokens" onClear={clear} /> : <NoTokens />}
         />
       </Card>
-      <Dialogs doing={doing} organizationId={filters.organization_id} onClose={() => setDoing(null)} />
+      <Dialogs openDialog={openDialog} organizationId={filters.organization_id} onClose={() => setOpenDialog(null)} />
     </Page>
   );
 }
@@ -84,15 +88,94 @@ function NoTokens() {
   );
 }
 
-function Dialogs({ doing, organizationId, onClose }: { doing: Doing; organizationId: string; onClose: () => void }) {
-  switch (doing?.what) {
+function Dialogs({
+  openDialog,
+  organizationId,
+  onClose,
+}: {
+  openDialog: OpenDialog;
+  organizationId: string;
+  onClose: () => void;
+}) {
+  switch (openDialog?.what) {
     case "create":
       return <CreateToken organizationId={organizationId} onClose={onClose} />;
     case "rotate":
-      return <RotateToken token={doing.token} onClose={onClose} />;
+      return <RotateToken token={openDialog.token} onClose={onClose} />;
     case "revoke":
-      return <RevokeToken token={doing.token} onClose={onClose} />;
+      return <RevokeToken token={openDialog.token} onClose={onClose} />;
     default:
       return null;
   }
+}
+
+type Act = (what: "rotate" | "revoke", token: Token) => void;
+
+export function columnsOf(isOperator: boolean, onAct: Act): Column<Token>[] {
+  const columns: (Column<Token> | false)[] = [
+    { head: "Token", cell: (token) => <Name token={token} /> },
+    isOperator && {
+      head: "Organization",
+      wideOnly: true,
+      cell: ({ organization_name }) => <span className="wrap-anywhere">{organization_name}</span>,
+    },
+    { head: "Status", cell: ({ status }) => <Badge tone={STATUSES[status].tone}>{STATUSES[status].label}</Badge> },
+    { head: "Permissions", wideOnly: true, cell: (token) => <Rights token={token} /> },
+    { head: "Spending cap", wideOnly: true, cell: ({ cap }) => <Cap cap={cap} /> },
+    { head: "Last used", wideOnly: true, cell: ({ last_used_at }) => <Ago at={last_used_at} /> },
+    { head: "Expires", wideOnly: true, cell: ({ expires_at }) => <Ago at={expires_at} /> },
+    isOperator && { head: "Actions", right: true, cell: (token) => <Actions token={token} onAct={onAct} /> },
+  ];
+  return columns.filter((column) => column !== false);
+}
+
+function Name({ token: { id, name, prefix } }: { token: Token }) {
+  return (
+    <span className="cell-two">
+      <Link className="row-link wrap-anywhere" href={`/requests?token_id=${encodeURIComponent(id)}`}>
+        {name}
+      </Link>
+      <span className="mono faint">{prefix}…</span>
+    </span>
+  );
+}
+
+function Rights({ token: { scopes, models, limits } }: { token: Token }) {
+  const labels = SCOPE_LABELS.filter(([scope]) => scopes.includes(scope)).map(([, label]) => label);
+  const may = labels.length === SCOPE_LABELS.length ? "Full access" : labels.join(", ");
+  const which = models === null ? "all models" : countOf(models.length, "model");
+  return (
+    <span className="cell-two" title={models?.join(", ")}>
+      <span className="wrap-anywhere">{may}</span>
+      <span className="small faint">
+        {which}
+        {limits !== null && `, ${limitsLabel(limits)}`}
+      </span>
+    </span>
+  );
+}
+
+function Cap({ cap }: { cap: Token["cap"] }) {
+  if (cap === null) return <span className="faint">None</span>;
+  const share = cap.amount > 0 ? Math.min(1, (cap.spent + cap.held) / cap.amount) : 1;
+  return (
+    <span className="cell-two">
+      <span className="figures nowrap">
+        {formatCredits(cap.spent)} of {formatCredits(cap.amount)}
+      </span>
+      <span className="share" aria-hidden="true">
+        <span style={{ width: `${share * 100}%` }} />
+      </span>
+    </span>
+  );
+}
+
+function Actions({ token, onAct }: { token: Token; onAct: Act }) {
+  if (token.status !== "active") return null;
+  return (
+    <span className="row end">
+      <IconButton icon={RefreshCw} label={`Rotate ${token.name}`} onClick={() => onAct("rotate", token)} />
+      <IconButton icon={Ban} label={`Revoke ${token.name}`} onClick={() => onAct("revoke", token)} />
+    </span>
+  );
 }

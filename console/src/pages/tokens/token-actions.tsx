@@ -5,7 +5,9 @@ import type { RotatedToken, Token } from "../../api/types.ts";
 import { formatMoment } from "../../format/times.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { SelectField } from "../../ui/field.tsx";
-import { showSecret } from "./shown-secret.ts";
+import { Facts } from "../../ui/page.tsx";
+import { Ago } from "../../ui/values.tsx";
+import { showSecret } from "./secret.tsx";
 
 const OVERLAPS = [
   ["0", "None: the old token stops immediately"],
@@ -48,8 +50,35 @@ export function RotateToken({ token, onClose }: { token: Token; onClose: () => v
   );
 }
 
-/** How long the old token works. */
+/** Describes the time until which the old token works. */
 function noteOf({ status, expires_at }: Token): string {
   if (status !== "active" || expires_at === null) return "The old token has stopped working.";
   return `The old token works until ${formatMoment(expires_at)}.`;
+}
+
+export function RevokeToken({ token, onClose }: { token: Token; onClose: () => void }) {
+  const path = `/admin/v1/tokens/${encodeURIComponent(token.id)}/revoke`;
+  const revoke = useAction((_: undefined, key) => send<Token>("POST", path, {}, key), ["tokens", "overview"], onClose);
+  return (
+    <DialogForm
+      title={`Revoke ${token.name}?`}
+      action="Revoke token"
+      danger
+      attempt={revoke}
+      onSubmit={() => revoke.mutate(undefined)}
+      onClose={onClose}
+    >
+      <p>
+        Requests with this token are refused with 401 within 1 second on one node and within 5 seconds on all nodes.
+        Answers in progress are completed. This cannot be undone. To replace a token without downtime, rotate it.
+      </p>
+      <Facts
+        facts={[
+          ["Token", <span key="prefix" className="mono">{`${token.prefix}…`}</span>],
+          ["Organization", token.organization_name],
+          ["Last used", <Ago key="used" at={token.last_used_at} never="Never" />],
+        ]}
+      />
+    </DialogForm>
+  );
 }

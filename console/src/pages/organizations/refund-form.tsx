@@ -5,13 +5,13 @@ import { TextField } from "../../ui/field.tsx";
 import { readCredits, shownError } from "../read-form.ts";
 import { BookingForm, lineOrNull, useBooking } from "./booking-form.tsx";
 
-interface CreditFormProps {
+interface RefundFormProps {
   organization: Organization;
   onClose: () => void;
 }
 
 /** Refunds credits that were spent: as goodwill, or to correct one charge. */
-export function CreditForm({ organization, onClose }: CreditFormProps) {
+export function RefundForm({ organization, onClose }: RefundFormProps) {
   const [amount, setAmount] = useState("");
   const [holdId, setHoldId] = useState("");
   const [reference, setReference] = useState("");
@@ -60,7 +60,7 @@ export function CreditForm({ organization, onClose }: CreditFormProps) {
   );
 }
 
-/** The id in the address of a request's page, or as it was typed. */
+/** Extracts the ID from the URL of a request's page; other text is returned unchanged. */
 function idOf(text: string): string {
   const [, id = text] = /\/requests\/([^/?#]+)/.exec(text) ?? [];
   return id;

@@ -14,7 +14,7 @@ interface Counts {
   spent: number;
 }
 
-/** Columns of a ranking: who, how many requests, what it cost with its share of the first. */
+/** Columns of a ranking. The bar under the spend is relative to `most`. */
 function columnsOf<T extends Counts>(head: string, name: (row: T) => ReactNode, most: number): Column<T>[] {
   return [
     { head, cell: name },
@@ -34,7 +34,7 @@ function columnsOf<T extends Counts>(head: string, name: (row: T) => ReactNode, 
   ];
 }
 
-export function Tops({ figures }: { figures: Overview | undefined }) {
+export function Rankings({ figures }: { figures: Overview | undefined }) {
   const { role } = useSession();
   const most = (rows: readonly Counts[] | undefined) => Math.max(0, ...(rows ?? []).map(({ spent }) => spent));
   const organizations = figures?.top_organizations ?? [];

@@ -38,17 +38,46 @@ const REASONS: Record<string, string> = {
   playground_token: "token of the playground organization",
 };
 
-/** An action in words; one of a newer version of the service as it is named. */
-export function actionInWords(action: string): string {
+/** Returns the label of an action, or its name if a newer version of the service added it. */
+export function actionLabel(action: string): string {
   return ACTIONS[action as AuditAction] ?? action;
 }
 
-export function actorInWords({ kind }: AuditEntry["actor"]): string {
+export function actorLabel({ kind }: AuditEntry["actor"]): string {
   return ACTORS[kind] ?? kind;
 }
 
-/** Values of an entry, with the reason of a failed sign-in in words. */
-export function afterInWords({ action, after }: Pick<AuditEntry, "action" | "after">): AuditEntry["after"] {
+/** Returns the values after a change. The reason of a failed sign-in gets its label. */
+export function valuesAfter({ action, after }: Pick<AuditEntry, "action" | "after">): AuditEntry["after"] {
   if (action !== "session.sign_in_failed" || after === null) return after;
   return { ...after, ...(typeof after.reason === "string" && { reason: REASONS[after.reason] ?? after.reason }) };
+}
+
+type Values = Record<string, unknown> | null;
+
+/** Lists the fields that a change modified. For a creation, these are all fields that were set. */
+export function differences(before: Values, after: Values): { name: string; from: string | null; to: string }[] {
+  const names = new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})]);
+  return [...names].flatMap((name) => {
+    const from = before === null ? null : inWords(before[name]);
+    const to = after === null ? "" : inWords(after[name]);
+    const isUnset = before === null && to === NONE;
+    return from === to || isUnset ? [] : [{ name: spaced(name), from, to }];
+  });
+}
+
+const NONE = "none";
+
+/** Converts `expiresAt` and `expires_at` to `expires at`. */
+function spaced(name: string): string {
+  return name.replaceAll("_", " ").replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+}
+
+function inWords(value: unknown): string {
+  if (value === undefined || value === null) return NONE;
+  if (Array.isArray(value)) return value.map(inWords).join(", ");
+  if (typeof value !== "object") return String(value);
+  return Object.entries(value)
+    .map(([name, part]) => `${spaced(name)} ${inWords(part)}`)
+    .join(", ");
 }

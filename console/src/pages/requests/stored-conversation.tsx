@@ -8,8 +8,8 @@ import { Skeleton } from "../../ui/states.tsx";
 
 const Conversation = lazy(() => import("./conversation.tsx"));
 
-/** What was asked and answered, where it is kept: read on demand alone, because each reading is recorded. */
-export function KeptConversation({ detail }: { detail: RequestDetail }) {
+/** Section for the stored prompt and answer. They are fetched on demand only, because each view is logged. */
+export function StoredConversation({ detail }: { detail: RequestDetail }) {
   const { role } = useSession();
   const [isOpen, setOpen] = useState(false);
   const mayRead = detail.has_conversation && role === "operator";
@@ -36,7 +36,7 @@ export function KeptConversation({ detail }: { detail: RequestDetail }) {
   );
 }
 
-/** Why they are not shown. */
+/** Explains the reason that prompt and answer are not shown. */
 function reasonOf(detail: RequestDetail, isOperator: boolean): ReactNode {
   const { organization_id, status } = detail;
   if (detail.has_conversation) return "Stored. Only the operator of the service can view them.";

@@ -6,10 +6,9 @@ import { Card, Page } from "../../ui/page.tsx";
 import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Ago } from "../../ui/values.tsx";
-import { OrganizationFilter } from "../organization-filter.tsx";
-import { useFilters } from "../use-filters.ts";
-import { differences } from "./differences.ts";
-import { actionInWords, actorInWords, afterInWords } from "./words.ts";
+import { useFilters } from "../filters.tsx";
+import { OrganizationFilter } from "../pick.tsx";
+import { actionLabel, actorLabel, differences, valuesAfter } from "./entries.ts";
 
 const COLUMNS: readonly Column<AuditEntry>[] = [
   { head: "Time", cell: ({ at }) => <Ago at={at} /> },
@@ -17,7 +16,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
     head: "Actor",
     cell: ({ actor }) => (
       <span className="cell-two">
-        <span>{actorInWords(actor)}</span>
+        <span>{actorLabel(actor)}</span>
         <span className="small faint wrap-anywhere">{actor.address ?? actor.id}</span>
       </span>
     ),
@@ -27,7 +26,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
     cell: (entry) => (
       <span className="cell-two">
         <span>
-          <Badge>{actionInWords(entry.action)}</Badge>
+          <Badge>{actionLabel(entry.action)}</Badge>
         </span>
         <span className="mono faint wrap-anywhere">{entry.subject_id}</span>
         <span className="narrow-only">
@@ -40,7 +39,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
 ];
 
 function Differences({ entry }: { entry: AuditEntry }) {
-  return differences(entry.before, afterInWords(entry)).map(({ name, from, to }) => (
+  return differences(entry.before, valuesAfter(entry)).map(({ name, from, to }) => (
     <div key={name} className="small wrap-anywhere">
       <span className="faint">{name}: </span>
       {from !== null && <del>{from}</del>} {to}
@@ -48,7 +47,7 @@ function Differences({ entry }: { entry: AuditEntry }) {
   ));
 }
 
-/** Who changed what, and who signed in. */
+/** Audit log: changes, sign-ins, and views of stored prompts and answers. */
 export default function Changes() {
   const [filters, setFilters] = useFilters(["organization_id"]);
   const list = useList<AuditEntry>("audit", "/admin/v1/audit", filters);

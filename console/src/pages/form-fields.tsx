@@ -2,8 +2,36 @@ import { useQuery } from "@tanstack/react-query";
 import { serviceFacts } from "../api/queries.ts";
 import type { Limits } from "../api/types.ts";
 import { countOf, formatCount } from "../format/numbers.ts";
-import { TextField } from "../ui/field.tsx";
+import { SelectField, TextField } from "../ui/field.tsx";
 import type { LimitTexts } from "./read-form.ts";
+
+const CHOICES = [
+  ["never", "Never"],
+  ["7", "In 7 days"],
+  ["30", "In 30 days"],
+  ["90", "In 90 days"],
+  ["365", "In 1 year"],
+  ["date", "On a date"],
+] as const;
+export type ExpiryChoice = (typeof CHOICES)[number][0];
+
+interface ExpiryFieldsProps {
+  label: string;
+  choice: ExpiryChoice;
+  day: string;
+  error?: string | null;
+  onChoice: (choice: ExpiryChoice) => void;
+  onDay: (day: string) => void;
+}
+
+export function ExpiryFields({ label, choice, day, error, onChoice, onDay }: ExpiryFieldsProps) {
+  return (
+    <div className="fields">
+      <SelectField label={label} value={choice} options={CHOICES} onValue={onChoice} />
+      {choice === "date" && <TextField label="Date" type="date" value={day} error={error} onValue={onDay} />}
+    </div>
+  );
+}
 
 const LIMITS: { name: keyof Limits; label: string; one: string; many: string }[] = [
   { name: "requests_per_minute", label: "Requests per minute", one: "request per minute", many: "requests per minute" },
@@ -17,7 +45,7 @@ interface LimitsFieldsProps {
   onTexts: (texts: LimitTexts) => void;
 }
 
-/** Fields for limits; a blank one shows the default. */
+/** Fields for limits. A blank field shows the default as its placeholder. */
 export function LimitsFields({ texts, wrong, onTexts }: LimitsFieldsProps) {
   const service = useQuery(serviceFacts);
   const usual = service.data?.default_limits;
@@ -42,8 +70,8 @@ export function LimitsFields({ texts, wrong, onTexts }: LimitsFieldsProps) {
   );
 }
 
-/** Limits in words. */
-export function limitsInWords(limits: Limits | null): string {
+/** Describes limits in a line. */
+export function limitsLabel(limits: Limits | null): string {
   const words = LIMITS.flatMap(({ name, one, many }) => {
     const value = limits?.[name];
     return value === undefined ? [] : [countOf(value, one, many)];

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { costLines } from "./cost-lines.ts";
+import { costLines } from "./costs.tsx";
 
-test("each class that has tokens is told at its price", () => {
+test("Each class with tokens has a line with its price.", () => {
   const tokens = { input: 1000, cached_input: 0, cache_write: 0, output: 50, reasoning: 10 };
   const prices = { input: 0.25, cached_input: 0.025, cache_write: 0.3, output: 2, reasoning: 4 };
   expect(costLines(tokens, prices)).toEqual([

@@ -1,0 +1,46 @@
+import { expect, test } from "vitest";
+import { actionLabel, actorLabel, differences, valuesAfter } from "./entries.ts";
+
+test("Actions and actors have labels, and an unknown action is shown by its name.", () => {
+  expect(actionLabel("session.sign_in_failed")).toBe("Sign-in failed");
+  expect(actionLabel("something.new")).toBe("something.new");
+  expect(actorLabel({ kind: "anonymous", id: null, address: "192.0.2.1" })).toBe("Not signed in");
+});
+
+test("The reason of a failed sign-in has a label, and other values are unchanged.", () => {
+  const failed = { action: "session.sign_in_failed", after: { reason: "insufficient_scope", token: "sk-tg-abcdef" } };
+  expect(valuesAfter(failed)).toEqual({ reason: "missing scope console:read", token: "sk-tg-abcdef" });
+  const counted = { action: "session.sign_in_failed", after: { furtherAttempts: 3 } };
+  expect(valuesAfter(counted)).toEqual(counted.after);
+  const grant = { action: "credits.grant", after: { reason: "insufficient_scope" } };
+  expect(valuesAfter(grant)).toEqual(grant.after);
+});
+
+test("A change lists the fields that differ.", () => {
+  expect(
+    differences(
+      { name: "a", status: "active", limits: null },
+      { name: "a", status: "paused", limits: { requests_per_minute: 1, at_once: 2 } },
+    ),
+  ).toEqual([
+    { name: "status", from: "active", to: "paused" },
+    { name: "limits", from: "none", to: "requests per minute 1, at once 2" },
+  ]);
+});
+
+test("The values of a list are joined with commas.", () => {
+  expect(differences(null, { scopes: ["models:read", "usage:read"], is_kept: false })).toEqual([
+    { name: "scopes", from: null, to: "models:read, usage:read" },
+    { name: "is kept", from: null, to: "false" },
+  ]);
+});
+
+test("A creation lists all fields that were set, and a deletion lists their last values.", () => {
+  expect(differences(null, { name: "a", expiresAt: "x", next_at: "y", limits: null })).toEqual([
+    { name: "name", from: null, to: "a" },
+    { name: "expires at", from: null, to: "x" },
+    { name: "next at", from: null, to: "y" },
+  ]);
+  expect(differences({ name: "a" }, null)).toEqual([{ name: "name", from: "a", to: "" }]);
+  expect(differences(null, null)).toEqual([]);
+});

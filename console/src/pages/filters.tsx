@@ -1,0 +1,45 @@
+import { useSearchParams } from "wouter";
+
+/** Keeps filters in the query string, so that a view can be bookmarked and shared. An empty value is not set. */
+export function useFilters<Name extends string>(names: readonly Name[]) {
+  const [params, setParams] = useSearchParams();
+  const values = Object.fromEntries(names.map((name) => [name, params.get(name) ?? ""])) as Record<Name, string>;
+  const set = (changes: Partial<Record<Name, string>>) =>
+    setParams(
+      (before) => {
+        const after = new URLSearchParams(before);
+        for (const [name, value] of Object.entries<string | undefined>(changes)) {
+          if (value === undefined || value === "") after.delete(name);
+          else after.set(name, value);
+        }
+        return after;
+      },
+      { replace: true },
+    );
+  return [values, set] as const;
+}
+
+interface ChoiceProps {
+  label: string;
+  /** Text of the option that selects all. */
+  all: string;
+  value: string;
+  options: readonly (readonly [value: string, text: string])[];
+  onValue: (value: string) => void;
+}
+
+/** Select for one value or all. A selected value that is not among the options stays visible. */
+export function Choice({ label, all, value, options, onValue }: ChoiceProps) {
+  const isListed = value === "" || options.some(([option]) => option === value);
+  return (
+    <select className="filter" aria-label={label} value={value} onChange={(event) => onValue(event.target.value)}>
+      <option value="">{all}</option>
+      {!isListed && <option value={value}>{value}</option>}
+      {options.map(([option, text]) => (
+        <option key={option} value={option}>
+          {text}
+        </option>
+      ))}
+    </select>
+  );
+}

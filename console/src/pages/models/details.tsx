@@ -1,0 +1,132 @@
+import { MessagesSquare } from "lucide-react";
+import type { ReactNode } from "react";
+import { Link } from "wouter";
+import type { Model } from "../../api/types.ts";
+import { formatCount, formatExactCredits } from "../../format/numbers.ts";
+import { Button } from "../../ui/button.tsx";
+import { CopyIcon } from "../../ui/copy.tsx";
+import { Dialog } from "../../ui/dialog.tsx";
+import { Card, Facts } from "../../ui/page.tsx";
+import { Badge, Note } from "../../ui/states.tsx";
+import { healthDetails, RouteBadge } from "./health.tsx";
+
+/** Details of a model: description, facts, and routes with their health. */
+export function ModelPanel({ model, onClose }: { model: Model; onClose: () => void }) {
+  const { id, name, description, deprecated, shutdown_date, replacement, routes } = model;
+  return (
+    <Dialog title={name} side onClose={onClose}>
+      <div className="dialog-body">
+        <p className="soft">{description}</p>
+        {deprecated && (
+          <Note tone="warn">
+            Deprecated.{shutdown_date !== null && ` Shuts down on ${shutdown_date}.`}
+            {replacement !== null && ` Use ${replacement} instead.`}
+          </Note>
+        )}
+        <div className="row">
+          <Link className="button button-main" href={`/playground?model=${encodeURIComponent(id)}`}>
+            <MessagesSquare size={15} aria-hidden="true" />
+            <span>Try in playground</span>
+          </Link>
+          <CopyIcon text={id} label="Copy ID" />
+        </div>
+        <Facts facts={factsOf(model)} />
+        {routes !== null && (
+          <section className="stack-small">
+            <h3>Routes</h3>
+            <ol className="steps">
+              {routes.map((route) => (
+                <li key={route.route}>
+                  <span className="cell-two">
+                    <span className="mono wrap-anywhere">{route.route}</span>
+                    <span className="small faint">{healthDetails(route)}</span>
+                  </span>
+                  <RouteBadge route={route} />
+                </li>
+              ))}
+            </ol>
+          </section>
+        )}
+      </div>
+    </Dialog>
+  );
+}
+
+/** Compares models side by side. */
+export function Compare({ models, onClear }: { models: readonly Model[]; onClear: () => void }) {
+  if (models.length === 0) return null;
+  if (models.length === 1) return <p className="soft">Select another model to compare with {models[0]?.name}.</p>;
+  const compared = models.map((model) => ({ model, facts: factsOf(model) }));
+  const names = compared[0]?.facts.map(([name]) => name) ?? [];
+  return (
+    <Card title="Comparison" flush actions={<Button onClick={onClear}>Clear</Button>}>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard */}
+      <section className="table-scroll" tabIndex={0} aria-label="Model comparison">
+        <table className="table compare">
+          <caption className="visually-hidden">Model comparison</caption>
+          <thead>
+            <tr>
+              <td />
+              {compared.map(({ model }) => (
+                <th key={model.id} scope="col">
+                  {model.name}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {names.map((name, index) => (
+              <tr key={name}>
+                <th scope="row">{name}</th>
+                {compared.map(({ model, facts }) => (
+                  <td key={model.id}>{facts[index]?.[1]}</td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </section>
+    </Card>
+  );
+}
+
+const CUTOFF_LABELS = {
+  stated: "published",
+  released: "release date, no cutoff published",
+  assumed: "assumed",
+} as const;
+
+/** Facts about a model, in display order. */
+export function factsOf(model: Model): [name: string, value: ReactNode][] {
+  const { prices } = model;
+  return [
+    [
+      "ID",
+      <span key="id" className="mono wrap-anywhere">
+        {model.id}
+      </span>,
+    ],
+    ["Provider", model.owned_by],
+    ["Category", model.category],
+    ["Context window", `${formatCount(model.context_window)} tokens`],
+    ["Max output tokens", formatCount(model.max_output_tokens)],
+    ["Knowledge cutoff", `${model.cutoff_date} (${CUTOFF_LABELS[model.cutoff_basis]})`],
+    ["Input, credits per million tokens", formatExactCredits(prices.input)],
+    ["Cached input, credits per million tokens", formatExactCredits(prices.cached_input)],
+    ["Cache write, credits per million tokens", formatExactCredits(prices.cache_write)],
+    ["Output, credits per million tokens", formatExactCredits(prices.output)],
+    ["Reasoning, credits per million tokens", formatExactCredits(prices.reasoning)],
+    ["Capabilities", <Capabilities key="capabilities" model={model} />],
+    ["Guest access", model.playground ? "Yes" : "No"],
+  ];
+}
+
+function Capabilities({ model: { capabilities } }: { model: Model }) {
+  return (
+    <span className="row">
+      {capabilities.map((capability) => (
+        <Badge key={capability}>{capability.replaceAll("_", " ")}</Badge>
+      ))}
+    </span>
+  );
+}

@@ -1,0 +1,103 @@
+import { useQuery } from "@tanstack/react-query";
+import { HandCoins, HandHeart, Undo2 } from "lucide-react";
+import { useState } from "react";
+import { organization as organizationQuery } from "../../api/queries.ts";
+import type { Grant, Organization } from "../../api/types.ts";
+import { formatCredits, formatExactCredits } from "../../format/numbers.ts";
+import { useSession } from "../../shell/session.ts";
+import { Button } from "../../ui/button.tsx";
+import { Card, Page } from "../../ui/page.tsx";
+import { Failure, Skeleton } from "../../ui/states.tsx";
+import { Allowances } from "./allowances.tsx";
+import { GrantForm } from "./grant-form.tsx";
+import { Grants } from "./grants.tsx";
+import { RefundForm } from "./refund-form.tsx";
+import { RevokeForm } from "./revoke-form.tsx";
+import { Statement } from "./statement.tsx";
+
+/** Credits page of a member, read-only. */
+export default function OwnCredits() {
+  const { organization } = useSession();
+  const query = useQuery(organizationQuery(organization?.id ?? ""));
+  return (
+    <Page title="Credits" about={organization?.name}>
+      {query.isError && <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />}
+      {query.isPending && <Skeleton height="24rem" />}
+      {query.data && <CreditsSection organization={query.data} mayChange={false} />}
+    </Page>
+  );
+}
+
+interface CreditsSectionProps {
+  organization: Organization;
+  /** True for operators; members have read-only access. */
+  mayChange: boolean;
+}
+
+type OpenDialog = { what: "grant" | "credit" } | { what: "revoke"; grant: Grant | null } | null;
+
+/** Balance, grants, monthly allowances and statement of an organization. */
+export function CreditsSection({ organization, mayChange }: CreditsSectionProps) {
+  const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
+  const { id } = organization;
+  const close = () => setOpenDialog(null);
+  return (
+    <>
+      <Balance organization={organization} />
+      <Card
+        title="Grants"
+        about="Spent by priority, then earliest expiry"
+        flush
+        actions={mayChange && <Actions onOpen={setOpenDialog} />}
+      >
+        <Grants
+          organizationId={id}
+          onRevoke={mayChange ? (grant) => setOpenDialog({ what: "revoke", grant }) : undefined}
+        />
+      </Card>
+      <Allowances organization={organization} mayChange={mayChange} />
+      <Statement organizationId={id} />
+      {openDialog?.what === "grant" && <GrantForm organization={organization} onClose={close} />}
+      {openDialog?.what === "credit" && <RefundForm organization={organization} onClose={close} />}
+      {openDialog?.what === "revoke" && (
+        <RevokeForm organization={organization} grant={openDialog.grant} onClose={close} />
+      )}
+    </>
+  );
+}
+
+function Actions({ onOpen }: { onOpen: (openDialog: OpenDialog) => void }) {
+  return (
+    <>
+      <Button icon={Undo2} onClick={() => onOpen({ what: "revoke", grant: null })}>
+        Revoke
+      </Button>
+      <Button icon={HandHeart} onClick={() => onOpen({ what: "credit" })}>
+        Refund
+      </Button>
+      <Button look="main" icon={HandCoins} onClick={() => onOpen({ what: "grant" })}>
+        Grant credits
+      </Button>
+    </>
+  );
+}
+
+function Balance({ organization: { credits } }: { organization: Organization }) {
+  const tiles: [string, number, string][] = [
+    ["Available", credits.available, "Ready to use"],
+    ["Held", credits.held, "Reserved for requests in progress"],
+    ["Spent", credits.used, "Total charged"],
+    ["Granted", credits.total, "Total granted, less expired and revoked"],
+  ];
+  return (
+    <dl className="tiles">
+      {tiles.map(([name, value, note]) => (
+        <div key={name} className="tile" title={`${formatExactCredits(value)} credits`}>
+          <dt>{name}</dt>
+          <dd className="figure">{formatCredits(value)}</dd>
+          <dd className="small faint">{note}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

@@ -1,0 +1,26 @@
+import { expect, test } from "vitest";
+import type { StatementEntry } from "../../api/types.ts";
+import { entryDescription, lastWeek, periodOf } from "./statement-values.ts";
+
+test("A period contains both of its days in the user's time zone.", () => {
+  expect(periodOf({ from: "2026-11-01", to: "2026-11-30" })).toEqual({
+    from: new Date("2026-11-01T00:00:00").toISOString(),
+    to: new Date("2026-12-01T00:00:00").toISOString(),
+  });
+  expect(periodOf({ from: "", to: "2026-11-30" })).not.toHaveProperty("from");
+  expect(periodOf({ from: "", to: "" })).toEqual({});
+});
+
+test("The last week begins six days ago.", () => {
+  expect(lastWeek(new Date("2026-03-03T12:00:00").getTime())).toEqual({ from: "2026-02-25", to: "" });
+});
+
+test("A charge is described by model and tokens, another entry by reference and note.", () => {
+  const charge = { kind: "charge", model: "m", tokens: { input: 900, cached_input: 100, output: 34 } };
+  expect(entryDescription(charge as unknown as StatementEntry)).toBe("m, 1,034 tokens");
+  const grant = { kind: "grant", tokens: null, reference: null, note: null, id: "grant_1" } as StatementEntry;
+  expect(entryDescription(grant)).toBe("grant_1");
+  expect(entryDescription({ ...grant, reference: "invoice 7" })).toBe("invoice 7");
+  expect(entryDescription({ ...grant, reference: "allowance/allowance_1/2026-11-21" })).toBe("Allowance 2026-11-21");
+  expect(entryDescription({ ...grant, kind: "revoke", reference: "r1", note: "by mistake" })).toBe("r1: by mistake");
+});
