@@ -49,6 +49,20 @@ test("every file that is named exists", () => {
   expect(named.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
 });
 
+test("Every step of the walk in architecture.md names a file and a function or class in it.", () => {
+  const { text } = document("docs/architecture.md");
+  const steps = [...text.matchAll(/^\| .+ \| `(src\/[^`]+)` \| `(\w+)` \|$/gm)].map(([, path = "", name = ""]) => ({
+    path,
+    name,
+  }));
+  const wrong = steps.filter(({ path, name }) => {
+    const file = join(ROOT, path);
+    return !existsSync(file) || !new RegExp(`\\b${name}\\b`).test(readFileSync(file, "utf8"));
+  });
+  expect(steps.length).toBeGreaterThan(20);
+  expect(wrong).toEqual([]);
+});
+
 test("every page of docs/ is linked to", () => {
   const linked = new Set(documents.flatMap(linksOf).map(({ target }) => target));
   expect(documents.map(({ path }) => path).filter((path) => path.startsWith("docs/") && !linked.has(path))).toEqual([]);
