@@ -331,7 +331,7 @@ function emptyAdjustment(organizationId: string, transition: Of<"revoke" | "cred
 /** Brings what a hold has taken to its price: gives back, last coins first, or takes more where there is more. */
 function pay(organization: CoinOrganization, hold: CoinHold, price: number, nowMs: number): void {
   const before = billed(hold);
-  // What a credit has given back is not given back again.
+  // Credits that were returned are not returned again.
   const isLate = hold.bills.length > 0;
   const cost = isLate ? Math.max(price, hold.credited, before - spentOf(organization)) : price;
   giveBack(organization, hold, cost, nowMs);

@@ -16,7 +16,7 @@ function checkOf(type: string): (value: unknown) => ErrorObject[] {
   return (value) => (validate(value) ? [] : [...(validate.errors ?? [])]);
 }
 
-/** What breaks OpenAI's own types in a value that claims to be one of them; empty where nothing does. */
+/** Lists where a value differs from OpenAI's own types. */
 export const openaiIssues = {
   completion: checkOf("Completion"),
   chunk: checkOf("Chunk"),

@@ -12,7 +12,7 @@ export class PostgresProxy {
   /** Cut the connection of so many COMMITs to come. */
   commitsToCut = 0;
   /**
-   * Whether the server sees a COMMIT that is cut: never, at the moment in which its client goes, or well before. Its answer
+   * Time at which the server sees a COMMIT that is cut: never, at the moment in which its client goes, or well before. Its answer
    * never comes back.
    */
   cuts: "before" | "during" | "after" = "before";
@@ -25,7 +25,7 @@ export class PostgresProxy {
   readonly #server: Server;
   readonly #port: number;
   readonly #sockets = new Set<Socket>();
-  /** How sessions began whose next COMMIT passes. */
+  /** First messages of the sessions whose next COMMIT passes. */
   readonly #spared = new Set<string>();
 
   private constructor(server: Server, port: number, target: URL) {

@@ -14,7 +14,7 @@ export interface PostgresServer {
   /** The database `postgres`, as its superuser. */
   url: string;
   port: number;
-  /** What its data stand on, where it was made for them. */
+  /** Disk of its data, if it has a disk of its own. */
   disk: SmallDisk | undefined;
   start(): Promise<void>;
   /** Ends all its sessions and itself; its data stay. */
@@ -51,7 +51,7 @@ wait $server
 [ "$order" = keep ] || rm -rf "$directory"
 `;
 const START_TIMEOUT_MS = 120_000;
-/** Whoever connects too early is told a FATAL of its own. */
+/** Connections that come too early get a FATAL of their own. */
 const CANNOT_START = /FATAL: +(?! |the database system is)|lock file/;
 /** The sessions of a server that was killed have not all gone yet. */
 const ORPHANS = /pre-existing shared memory block/;
@@ -194,7 +194,7 @@ function unprivilegedUser(): User | undefined {
   throw new NoPostgresError("PostgreSQL does not run as root, and there is neither a user postgres nor nobody");
 }
 
-/** Where the programs stand; copied to `directory` where the user that runs them may not reach them. */
+/** Returns the programs' folder; copies it to `directory` if the user that runs them cannot reach it. */
 async function reachableBinaries(directory: string, user: User | undefined): Promise<string> {
   const binaries = dirname(await findPostgres());
   if (user === undefined || isOpenToAll(binaries)) return binaries;

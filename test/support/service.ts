@@ -16,13 +16,13 @@ export interface ServiceOptions {
   config?: object;
   /** Kept over restarts when given; else made and removed by the test. */
   dataDir?: string;
-  /** Where the configuration file is written, if not in `dataDir`. */
+  /** Folder of the configuration file; `dataDir` by default. */
   configDir?: string;
   databaseUrl?: string;
   environment?: Record<string, string>;
   /** A program that runs the service, and its arguments: `nice -n 19`, say. */
   launcher?: string[];
-  /** What is waited for alone: `/healthz` answers without the store. Absent: it takes requests and has told all that it tells. */
+  /** Path to wait for: `/healthz` needs no store. Absent: waits until it accepts requests and has printed everything. */
   awaits?: "/readyz" | "/healthz";
 }
 

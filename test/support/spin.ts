@@ -9,13 +9,13 @@ const RUN_TAKES_MS_MOST = 1_200_000;
 
 const run = promisify(execFile);
 
-/** Whether the model checker and the compiler that it needs are installed. */
+/** True if the model checker and the compiler that it needs are installed. */
 export const hasSpin = isThere("spin", "-V") && isThere("gcc", "--version");
 
 export interface Exploration {
-  /** What spin found wrong first; undefined where it found nothing. */
+  /** First violation that spin found. */
   violation: string | undefined;
-  /** Whether every interleaving was seen. */
+  /** True if every interleaving was explored. */
   isWhole: boolean;
   states: number;
   /** Numbers of the model's steps that were never taken. */

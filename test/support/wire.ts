@@ -119,7 +119,7 @@ export const requestOf = (fields: Partial<UpstreamRequest> = {}): UpstreamReques
 
 export interface Heard {
   chunks: UpstreamChunk[];
-  /** How many items the chunks came in. */
+  /** Number of items in which the chunks came. */
   items: number;
   text: string;
   error: unknown;

@@ -4,7 +4,7 @@ import { type AstNode, type Source, textOf, type Violation, walk } from "./sourc
 const LINES_A_FUNCTION = 70;
 const LINES_A_FILE = 400;
 
-/** Of these folders, the clock and random numbers may be taken; everywhere else they are handed in. */
+/** Folders that may use the clock and random numbers; `app.ts` passes them to all others. */
 const MAY_ASK_THE_CLOCK = new Set(["app", "main", "cli", "config", "internals", "stores"]);
 const CLOCKS = new Set(["Date.now", "Math.random", "performance.now", "crypto.randomUUID", "process.hrtime"]);
 const RANDOM_IMPORTS = new Set(["randomBytes", "randomUUID", "randomInt", "getRandomValues", "webcrypto"]);

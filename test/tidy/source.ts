@@ -25,7 +25,7 @@ export interface Import {
   specifier: string;
   /** The imported file's path, where the specifier is relative. */
   target: string | undefined;
-  /** Whether only types are taken, so that nothing of it is there at run time. */
+  /** True if only types are imported, so that nothing of it exists at run time. */
   typeOnly: boolean;
   line: number;
 }
