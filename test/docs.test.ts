@@ -145,7 +145,7 @@ test("every command that is shown exists, with its flags", () => {
   expect(wrong).toEqual([]);
 });
 
-test("every error code beside a status is one of the catalog's, with that status", () => {
+test("every error code with a status is in the catalog with that status", () => {
   const named = documents.flatMap(({ text }) => [...text.matchAll(/\b([45]\d\d) `([a-z_]+)`/g)]);
   const statuses = new Map<string, number>(Object.entries(errorCatalog).map(([code, { status }]) => [code, status]));
   expect(named.length).toBeGreaterThan(3);
@@ -164,16 +164,16 @@ test("the guide updates a package of which newer patches may be taken", () => {
   expect(dependencies[updated]).toMatch(/^\^/);
 });
 
-test("reliability.md tells how often the tests run each trial", () => {
+test("reliability.md has the number of runs of each trial in the tests", () => {
   const rows = tableOf(document("docs/reliability.md"), "trial");
-  const told = rows.flatMap(([keys = "", ...runs]) => keys.split(", ").map((key) => [key, ...runs.slice(0, 2)]));
+  const documented = rows.flatMap(([keys = "", ...runs]) => keys.split(", ").map((key) => [key, ...runs.slice(0, 2)]));
   const tested = TRIALS.filter(({ runs }) => runs.sqlite !== 0);
   const real = tested.map(({ key, runs: { sqlite = "–", postgres = "–" } }) => [
     `\`${key}\``,
     `${sqlite}`,
     `${postgres}`,
   ]);
-  expect(told).toEqual(real);
+  expect(documented).toEqual(real);
 });
 
 test("charging.md and ledger.md name the exceptions to never overspending in the same words, and the README links to them", () => {

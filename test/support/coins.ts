@@ -65,7 +65,7 @@ export function purseOf({ grants }: CoinOrganization): Coin[] {
 export function balanceOf(organizationId: string, organization: CoinOrganization) {
   const all = organization.grants.flatMap((grant) => grant.coins);
   const first = organization.grants.filter(({ isCredit }) => !isCredit).flatMap((grant) => grant.coins);
-  // A coin of a credit that was revoked was granted once too: as the spent coin that it stands for.
+  // A coin of a credit that was revoked was granted once too: as the spent coin that it replaces.
   const revoked = count(all, "revoked") - count(first, "revoked");
   const granted = BigInt(first.length - count(first, "pending") - count(first, "revoked") - revoked);
   const [available, held, expired] = (["available", "held", "expired"] as const).map((place) =>

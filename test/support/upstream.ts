@@ -66,7 +66,7 @@ export interface Answer {
   pauseMs?: number;
 }
 
-/** Answers as OpenAI does, streamed where the request asks for it. */
+/** Answers as OpenAI does, streamed if the request is. */
 export function answering({ words, usage, finishReason = "stop", pauseMs = 0 }: Answer): Behaviour {
   return async (request) => {
     const { body, response } = request;

@@ -4,10 +4,10 @@ import { checkLayers } from "./layers.ts";
 import { parseSource, type Source, type TextFile, type Violation } from "./source.ts";
 import { checkText } from "./text.ts";
 
-/** Generated, or other people's words: not for reading, so not bound by the rules about how code reads. */
+/** Generated files and data of third parties, which the rules do not concern. */
 const EXEMPT = /(^|\/)(fixtures|data|facts|generated)\/|\.generated\.ts$/;
 
-/** Every violation of every rule in the given files, in the order of the files. */
+/** Returns every violation of every rule in the given files. */
 export function checkFiles(files: readonly TextFile[]): Violation[] {
   const readable = files.filter(({ path }) => !EXEMPT.test(path));
   const code = readable.filter(({ path }) => /\.(tsx?|js)$/.test(path));

@@ -105,7 +105,7 @@ function checkLiterals(node: AstNode, { source, ancestors, report }: Context): v
   const text = node.type === "TemplateElement" ? (node.value as { cooked: string | null }).cooked : textOf(node);
   if (typeof text !== "string") return;
   const layer = layerOf(source.path);
-  if (layer !== "stores" && isSql(text)) report(node, "sql", "SQL stands in src/stores/ only");
+  if (layer !== "stores" && isSql(text)) report(node, "sql", "SQL is allowed in src/stores/ only");
   if (MAY_NAME_PROVIDERS.has(layer) || CATEGORIES_OF_THE_API.has(source.path)) return;
   if (PROVIDERS.test(text)) {
     report(node, "providers", `"${text}": a provider is named in src/providers/ and src/catalog/ only`);
@@ -124,7 +124,7 @@ function specifiersOf(node: AstNode): string[] {
   return specifiers.map(({ imported }) => String((imported as AstNode | undefined)?.name));
 }
 
-/** Statements start with a word in small or in capital letters, sentences with neither. */
+/** Statements start with a word in lower or upper case, sentences with neither. */
 function isSql(text: string): boolean {
   return SQL.test(text) || (/^\s*[A-Z]{2}/.test(text) && SQL.test(text.toLowerCase()));
 }

@@ -7,7 +7,7 @@ const TABLES = ["src/http/routes/", "src/providers/registry/", "src/providers/ai
 const TYPES = new Set(["TSInterfaceDeclaration", "TSTypeAliasDeclaration", "ClassDeclaration"]);
 const ENTRIES = ["src/main.ts", "console/src/main.tsx"];
 
-/** Imports that name no file, and circles of imports, types included. */
+/** Import cycles, types included. */
 export function checkCycles(sources: Map<string, Source>): Violation[] {
   const violations: Violation[] = [];
   const done = new Set<string>();

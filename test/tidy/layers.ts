@@ -1,6 +1,6 @@
 import type { Import, Source, Violation } from "./source.ts";
 
-/** Folders and files of src/ that each folder may import. After `type:` stands a file of which only types may be imported. */
+/** Folders and files of src/ that each folder may import. After `type:` comes a file of which only types may be imported. */
 const LAYERS: Record<string, readonly string[]> = {
   api: [],
   errors: ["api"],
@@ -83,7 +83,7 @@ export function checkLayers(source: Source): Violation[] {
   return violations;
 }
 
-/** The console talks HTTP with the service: it shares the shapes that go over the wire, and no code. */
+/** The console uses the HTTP API: it shares the types of requests and responses, and no code. */
 function checkConsole({ path, imports }: Source): Violation[] {
   const refused = imports.filter(({ target, typeOnly }) => {
     const isOwn = target === undefined || target.startsWith("console/src/");

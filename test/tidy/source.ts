@@ -38,7 +38,7 @@ interface Comment {
 
 export interface Source extends TextFile {
   imports: Import[];
-  /** Files that no import reaches: workers, by `new URL("./x.ts", import.meta.url)`, and what settings name. */
+  /** Files reached without an import: workers, by `new URL("./x.ts", import.meta.url)`, and files that settings name. */
   urls: string[];
   program: AstNode;
   comments: Comment[];
