@@ -6,7 +6,7 @@ turnOnCompileCache(process.argv.slice(2));
 const { runCommandLine } = await import("./cli/program.ts");
 const { version } = await import("./cli/version.ts");
 
-// Whoever reads the output may stop early, as `head` does.
+// Readers of the output can stop early, as `head` does.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code !== "EPIPE") throw error;
   process.exit();
@@ -27,5 +27,5 @@ const exitCode = await runCommandLine(
   },
   version,
 );
-// What a slow reader has not taken yet would be lost.
+// Flushes the output: a slow reader would lose the rest.
 process.stdout.write("", () => process.exit(exitCode));

@@ -1,4 +1,4 @@
-/** What the rest of the service needs of a logger. */
+/** The part of a logger that the rest of the service uses. */
 export interface Log {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
