@@ -1,4 +1,4 @@
-/** The part of a logger that the rest of the service uses. */
+/** The logger that the rest of the service uses. */
 export interface Log {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
