@@ -87,7 +87,7 @@ export async function startBareProxy(processes: Processes, upstream: string): Pr
   };
 }
 
-/** Portkey's gateway, started as its guide does; headers name its upstream. */
+/** Portkey's gateway, started as its guide does; it is told its upstream by headers. */
 export async function startPortkey(processes: Processes, upstream: string): Promise<Contender> {
   const url = `http://127.0.0.1:${await freePort()}`;
   const program = join(here, "node_modules", "@portkey-ai", "gateway", "build", "start-server.js");
@@ -106,8 +106,8 @@ export async function startPortkey(processes: Processes, upstream: string): Prom
 }
 
 /**
- * Tollgate as it is run: its own process, SQLite with durable commits, default logging, limits out of reach. Takes
- * this checkout or another one.
+ * Tollgate as it is run: its own process, SQLite with its durable lane, logging as by default, limits out of reach. Of
+ * this checkout, or of another one.
  */
 export async function startTollgate(
   processes: Processes,

@@ -104,7 +104,7 @@ async function perSecond(count: number, work: () => Promise<void>): Promise<numb
   return (count * 1_000) / (performance.now() - startedAtMs);
 }
 
-/** Holds alone; then holds and settlements from two commit queues, with one batch in flight in each. */
+/** Holds alone; then holds and settlements as two lanes send them, one batch in flight in each. */
 async function measure(books: Books, organizationIds: readonly string[]): Promise<{ holds: number; pairs: number }> {
   const { batches, size } = plan;
   const alone = Array.from({ length: batches }, () => makeBatch(organizationIds, size));

@@ -156,7 +156,7 @@ test("creditsTotal and creditsAvailable at every moment: grants, holds, charges,
   expect(await usageOf(organization)).toEqual([150, 120, 0, 30]);
   while (Date.now() <= lapsesAtMs) await new Promise((resolve) => setTimeout(resolve, 50));
   expect(await usageOf(organization)).toEqual([130, 100, 0, 30]);
-  // Credits that a hold returns to an expired grant are expired.
+  // What the hold gives back of a grant that has lapsed has lapsed too.
   await leave();
   expect(await usageOf(organization)).toEqual([100, 100, 0, 0]);
 

@@ -18,7 +18,7 @@ import { answering, sendJson, startUpstream, type Upstream } from "../support/up
 const COMPLETIONS = "/v1/chat/completions";
 const messages = [{ role: "user", content: "hello" }];
 const price = { input: 1_000_000, output: 1_000_000 };
-/** Limit of the organization that the rate limit tests use, each with its own token. */
+/** Of the organization that the tests of that limit use, each with a token of its own. */
 const REQUESTS_A_MINUTE = 60;
 
 let upstream: Upstream;
@@ -88,7 +88,7 @@ const ask = (fields: object, token: string | null = rich.token, options?: Reques
 const administer = (method: string, path: string, body: object, headers: object = operator(service).headers) =>
   send(service, `/admin/v1${path}`, null, body, { method, headers: { ...headers } });
 
-/** Requests that cause each error of the catalog. A code without a case does not compile. */
+/** How each row of the catalog is met by a caller. A code without a case does not compile. */
 const cases: Record<ErrorCode, () => Promise<Response>> = {
   invalid_json: () => send(service, COMPLETIONS, rich.token, "{broken"),
   unknown_parameter: async () => administer("POST", "/organizations", { name: "x", nmae: "y" }),

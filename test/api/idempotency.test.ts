@@ -98,7 +98,7 @@ interface Told {
   logprobs: unknown;
   usage: unknown;
 }
-/** Reads an answer, streamed or not, however it is split. */
+/** What an answer says, streamed or not, however it is cut into pieces. */
 async function told(answer: Response): Promise<Told> {
   expect(answer.status).toBe(200);
   if (!answer.headers.get("content-type")?.includes("event-stream")) {

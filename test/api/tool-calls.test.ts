@@ -28,7 +28,7 @@ interface Sent {
   tool_calls?: { id: string; type: string; function: { name: string; arguments: string } }[];
 }
 
-/** Ways in which an upstream names two calls: the fields beside their function, by index. */
+/** How an upstream names two calls: what stands beside their function, by their place. */
 const NAMINGS: Record<string, (place: number) => object> = {
   "empty-ids": (index) => ({ index, id: "", type: "function" }),
   "null-ids": (index) => ({ index, id: null }),

@@ -13,7 +13,7 @@ const PRICE = { input: 1_000, output: 1_000_000 };
 const FREE = { input: 0, output: 0 };
 const usage = { prompt_tokens: 250, completion_tokens: 7, total_tokens: 257 };
 const usageCost = 7.25;
-/** Cost of the one message that all of them send. */
+/** Of the one message that all of them send. */
 const inputCost = 0.008;
 const CUT_OFF_WITHIN_MS = 500;
 const HEADERS_CUT_WITHIN_MS = 20_000;
@@ -159,7 +159,7 @@ describe("a client that leaves", () => {
       await once(socket, "connect");
       const seenBefore = seen("mute").length;
       socket.write(text(organization, { model: "mute", stream: true }));
-      // The progress of the others depends on the machine: a busy one may call no upstream for them.
+      // How far the others come is for the machine to say: a busy one may call no upstream for any of them.
       if (count % 10 === 0) await untilSeen("mute", seenBefore + 1);
       else await sleep(count % 10);
       socket.destroy();
@@ -295,7 +295,7 @@ test("headers that dribble in from 300 sockets: all are cut off, and others are 
   }
   expect(served).toBeGreaterThan(2);
   for (const { ms, answer } of await all) {
-    // A busy machine delays these responses as much as the others.
+    // What a busy machine takes for an answer, it takes for a look at the others as well.
     expect(ms).toBeLessThan(HEADERS_CUT_WITHIN_MS + slowestMs);
     if (answer !== undefined) expectEnvelope(answer.status, answer.body, 408);
   }

@@ -44,7 +44,7 @@ const post = (body: string | Uint8Array, headers: Record<string, string> = {}) =
     signal: AbortSignal.timeout(HANG_MS),
   });
 
-/** Returns the cost of an answer in micro-credits; fails if it is neither an answer nor an error of the caller. */
+/** What an answer has cost, in micro-credits; fails where it is neither an answer nor an error of the caller. */
 async function costOf(answer: Response): Promise<number> {
   const text = await answer.text();
   if (answer.status !== 200) {
@@ -197,7 +197,7 @@ test("2,000 odd bodies: an answer or the error envelope, never a 5xx, and charge
     { numRuns: RUNS },
   );
   expect(await creditsUsed()).toBe(before + charged);
-  // Requests that always fail would prove nothing; about a twelfth of them succeeds.
+  // What is never answered would show nothing; a twelfth of them is, give or take a hundredth.
   expect(statuses.get(200)).toBeGreaterThan(20);
   expect(statuses.get(400)).toBeGreaterThan(100);
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });

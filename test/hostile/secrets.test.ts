@@ -107,7 +107,7 @@ async function ask(path: string, token: string | null, body?: unknown, options?:
 }
 
 const prompt = (fields: object = {}) => ({ messages: [{ role: "user", content: `${CANARY.prompt} text` }], ...fields });
-/** Returns the log since the start; the last line can be incomplete. */
+/** What the service has logged since its start; the last line may not be whole yet. */
 function logLines(): string[] {
   const lines = service.output().split("\n");
   return lines.slice(lines.findIndex((line) => line.startsWith("curl ")) + 1, -1);

@@ -138,7 +138,7 @@ async function reportsOf(organization: Organization): Promise<unknown[]> {
   return detail.body.attempts.map(({ reported }) => reported);
 }
 
-/** Returns the charge, once nothing is held. */
+/** What was charged, once nothing is held any more. */
 async function charged(organization: Organization, at = service): Promise<number> {
   for (;;) {
     const usage = (await (await send(at, "/v1/usage", organization.token)).json()) as Record<string, number>;

@@ -19,7 +19,7 @@ import { repeatedReferenceCase, verifyCases } from "./verify.ts";
 export type { ContractStore } from "./fixture.ts";
 
 /**
- * Registers the tests that every store must pass. `open` makes a store on a fresh database; the cases share one, each with organizations of
+ * What every store must do. `open` makes a store on a fresh database; the cases share one, each with organizations of
  * its own.
  */
 export function storeContract(name: string, open: () => Promise<ContractStore>): void {

@@ -4,7 +4,7 @@ import type { Books, Lane, Store } from "../../src/stores/store.ts";
 import { factsOf, grantOf, holdOf, one, randomId, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
 import { keyRaceCases } from "./keys.ts";
 
-/** Registers tests of concurrent operations, on one instance and on two, as on two nodes. */
+/** What runs at once, on one instance and on two, as on two nodes. */
 export function raceCases(subject: Subject): void {
   let other: Store;
   beforeAll(async () => {

@@ -2,7 +2,7 @@ import { type Browser, chromium } from "playwright-core";
 import { inject } from "vitest";
 import { CHROMIUM_FLAGS } from "./chromium.ts";
 
-/** True if this machine has a browser; the setup of the run reports a missing one. */
+/** Whether this machine has a browser; the run's setup says so where it does not. */
 export const hasBrowser = inject("chromiumPath") !== undefined;
 
 export function launchBrowser(): Promise<Browser> {

@@ -7,13 +7,13 @@ import type { RunningService } from "./service.ts";
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 /** Those of them that look at colours, in which alone the themes differ. */
 const RULES_OF_COLOR = { type: "rule", values: ["color-contrast", "link-in-text-block"] };
-/** Timeout that a machine busy with other tests does not reach. */
+/** What takes a moment takes many of them on a machine that is busy with other tests. */
 const WAIT_MS = 30_000;
 
 /** A page of the console in a browser of its own, and everything that it must not do. */
 export interface Visit {
   page: Page;
-  /** Errors that were logged or thrown, violations of the page's policy, and requests to other hosts. */
+  /** What was logged as an error, thrown, refused by the page's policy, or asked of another host. */
   mishaps: string[];
   close(): Promise<void>;
 }
@@ -65,7 +65,7 @@ export async function pick(place: Page | Locator, label: string, name: string): 
   await place.getByRole("listbox").waitFor({ state: "detached" });
 }
 
-/** Locates the options of a picker, once they match the typed text: until then they can still move. */
+/** What a picker offers, once that is what fits all that was typed: until then it may still move. */
 export function found(place: Page | Locator): Locator {
   return place.locator("[role=listbox][aria-busy=false]");
 }
@@ -78,7 +78,7 @@ interface Axe {
   run(root: unknown, options: object): Promise<{ violations: Finding[] }>;
 }
 
-/** Lists axe's violations on the current page. */
+/** What axe finds wrong with the page as it stands, in words. */
 async function violationsOf(page: Page, runOnly: object): Promise<string[]> {
   if (!(await page.evaluate("'axe' in globalThis"))) await page.evaluate(axeCore.source);
   return page.evaluate(
@@ -91,7 +91,7 @@ async function violationsOf(page: Page, runOnly: object): Promise<string[]> {
   );
 }
 
-/** Returns by how many pixels the page is wider than the window. */
+/** How much wider than the window the page is. */
 function overflowOf(page: Page): Promise<number> {
   return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
 }
@@ -102,11 +102,11 @@ const RULES_BY_THEME = [
   ["dark", RULES_OF_COLOR],
 ] as const;
 
-/** Counts the charts that are still drawn for their previous width. */
+/** How many charts are still drawn for a width that they had before. */
 const MISFITS = `[...document.querySelectorAll(".chart-plot")].filter(
   (plot) => plot.querySelector("svg").viewBox.baseVal.width !== Math.max(200, plot.clientWidth)).length`;
 
-/** Lists the problems of the page in each theme, wide and narrow: axe's violations, and overflows. */
+/** What is wrong with the page as it stands, in each theme, wide and narrow: by axe, and by what does not fit. */
 export async function problemsOf({ page, mishaps }: Visit, name: string): Promise<string[]> {
   const problems: string[] = [];
   for (const [size, viewport] of Object.entries(WINDOWS)) {

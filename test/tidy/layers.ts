@@ -1,6 +1,6 @@
 import type { Import, Source, Violation } from "./source.ts";
 
-/** Folders and files of src/ that each folder may import. After `type:` comes a file of which only types may be imported. */
+/** Folders and files of src/ that each folder may import. After `type:` stands a file of which only types may be imported. */
 const LAYERS: Record<string, readonly string[]> = {
   api: [],
   errors: ["api"],
