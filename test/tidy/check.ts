@@ -22,9 +22,9 @@ export function checkFiles(files: readonly TextFile[]): Violation[] {
   ];
 }
 
-/** A violation without its line, as `exceptions.ts` lists it. */
-export function toException({ path, rule, message }: Violation): string {
-  return `${path} [${rule}] ${message}`;
+/** Names a violation as `exceptions.ts` does: its rule and its subject. */
+export function toException({ path, rule, subject = path }: Violation): string {
+  return `${rule}: ${subject}`;
 }
 
 /** One line a violation: where it is, which rule, and what is wrong. */

@@ -71,7 +71,15 @@ export function checkTypeNames(sources: Map<string, Source>): Violation[] {
       const first = firstPaths.get(name);
       if (first === undefined) firstPaths.set(name, path);
       if (first === undefined || first === path) return [];
-      return [{ path, line: lineOf(node.start), rule: "type name", message: `${first} exports another ${name}` }];
+      return [
+        {
+          path,
+          line: lineOf(node.start),
+          rule: "type name",
+          message: `${first} exports another ${name}`,
+          subject: name,
+        },
+      ];
     }),
   );
 }

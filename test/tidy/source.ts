@@ -12,6 +12,8 @@ export interface Violation {
   line: number;
   rule: string;
   message: string;
+  /** Name by which `exceptions.ts` lists it; by default its path. */
+  subject?: string;
 }
 
 export interface AstNode {
