@@ -1,7 +1,7 @@
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** These take longest, and wait more than they work: what begins with them is not waited for at the end. */
+/** The longest tests, which mostly wait: started first, they do not delay the end of the run. */
 const LONGEST = /\/test\/(crash|model\.test)/;
 
 class LongestFirst extends BaseSequencer {
@@ -18,7 +18,7 @@ export default defineConfig({
     pool: "forks",
     maxWorkers: 3,
     sequence: { sequencer: LongestFirst },
-    // Only what hangs is to fail by these, on a machine that is busy with other things as well.
+    // Only tests that hang exceed these, even on a busy machine.
     testTimeout: 180_000,
     hookTimeout: 180_000,
     teardownTimeout: 60_000,

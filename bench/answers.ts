@@ -7,8 +7,8 @@ interface Choice {
 }
 
 /**
- * Asks once and reads the answer as a client would. Gives the bytes of a whole answer; throws, with what came instead,
- * where it is not the upstream's text to the letter.
+ * Sends one request and reads the answer as a client would. Returns the bytes of a complete answer; throws, with the response,
+ * if it differs from the upstream's text.
  */
 export async function checkAnswer(contender: Contender, streamed: boolean): Promise<number> {
   const answer = await fetch(contender.url(streamed), {

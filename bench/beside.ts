@@ -22,7 +22,7 @@ export interface BesidePlan {
   /** Null: the store is in `dataDir`. */
   databaseUrl: string | null;
   turnMs: number;
-  /** Of each kind: without the check and with it, in turn. */
+  /** Turns of each kind: without the check and with it, alternating. */
   turns: number;
   /** Requests at once. */
   clients: number;
@@ -37,9 +37,9 @@ interface Turn {
 }
 
 /**
- * What a service's holds and settlements lose while `tollgate ledger verify` runs beside: a ledger in this process books
- * both for one organization, as for requests that end at once, and every second turn the check runs in a process of its
- * own, again and again. Prints a table and the ratio.
+ * Measures how much `tollgate ledger verify` slows down holds and settlements. A ledger in this process books both for one
+ * organization, as for requests that end at once. In every second turn the check runs in a separate process, again and
+ * again. Prints a table and the ratio.
  */
 export async function measureBeside(store: Store, plan: BesidePlan): Promise<void> {
   const { books, allowances } = store;

@@ -1,6 +1,6 @@
 /**
  * `node bench/console.ts`: how fast the console's figures and lists come from a store with a history. Fills a new store with
- * organizations, tokens and the holds of 30 days, sums up their days as a service does, and asks as the console does.
+ * organizations, tokens and the holds of 30 days, sums up their days as a service does, and sends the console's queries.
  * Options: --store sqlite|postgres (one of its own), --holds, --organizations, --tokens, --asks.
  */
 import { mkdtempSync, rmSync } from "node:fs";

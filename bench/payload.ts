@@ -1,4 +1,4 @@
-/** What the benchmark asks and what the upstream answers: sizes as of an ordinary short chat. */
+/** Request and response of the benchmark, with the sizes of a short chat. */
 
 const WORDS = (
   "The gate counts what passes and lets it through. A request arrives with a token, is read once, and is held against " +

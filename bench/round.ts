@@ -26,7 +26,7 @@ export interface Measured {
   statuses: Record<string, number>;
 }
 
-/** What makes the load: wrk where it is at hand, which leaves more of the machine to what is measured. */
+/** Returns the load generator: wrk if it is installed, because it needs less of the machine. */
 export function loadGenerator(): "wrk" | "autocannon" {
   return spawnSync("wrk", ["--version"]).error === undefined ? "wrk" : "autocannon";
 }

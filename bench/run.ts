@@ -91,7 +91,7 @@ async function measure(
   const afterMs = contender.processorMs();
   if (measured.failures > 0 || measured.answers === 0) {
     const statuses = JSON.stringify(measured.statuses);
-    throw new Error(`${contender.name}: ${measured.failures} failures beside ${measured.answers} answers, ${statuses}`);
+    throw new Error(`${contender.name}: ${measured.failures} failures and ${measured.answers} answers, ${statuses}`);
   }
   const usedMs = beforeMs === undefined || afterMs === undefined ? undefined : afterMs - beforeMs;
   const processorMicrosecondsPerAnswer = usedMs === undefined ? undefined : (usedMs * 1000) / measured.answers;
@@ -131,7 +131,7 @@ async function measureCells(
   return cells;
 }
 
-/** Every whole answer was charged, no more than the answers that were cut off at the end of a round beside them. */
+/** Checks that every complete answer was charged, and otherwise only answers that the end of a round cut off. */
 async function audit(tollgate: Tollgate, answers: number, cutOffMost: number): Promise<string> {
   await pause(1000);
   const { ok, chargedMicroCredits, heldMicroCredits } = await tollgate.audit();

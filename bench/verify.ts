@@ -31,7 +31,7 @@ const { values } = parseArgs({
   },
 });
 const rows = Number(values.rows);
-/** For what is held and charged beside the check. */
+/** Organization of the holds and charges that run during the check. */
 const SPARE = 1_000_000_000_000n;
 
 interface Place {

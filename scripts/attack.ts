@@ -46,7 +46,7 @@ function print({ attack, outcome, reason }: Result): void {
   console.log(`${outcome.padEnd(12)} | ${attack.title}${reason === undefined ? "" : `\n  ${reason}`}`);
 }
 
-/** Plays all attacks, prints what came of them, and returns the results. */
+/** Plays all attacks, prints the results, and returns them. */
 async function attack(target: Target): Promise<Result[]> {
   console.log("result       | what must hold\n-------------|---------------");
   const watch = await watchHealth(target);

@@ -15,12 +15,12 @@ const folder = join(root, "console");
 const STAMP = ".sources";
 const COMPRESSED = new Set([".js", ".css", ".svg"]);
 
-/** Builds what is out of date; resolves with whether there was anything to build. */
+/** Builds the console if it is out of date; resolves with true if it did. */
 export async function buildConsole(): Promise<boolean> {
   const sources = hashOfSources();
   const dist = join(folder, "dist");
   if (existsSync(join(dist, STAMP)) && readFileSync(join(dist, STAMP), "utf8") === sources) return false;
-  // Beside its place and then into it: whoever looks meanwhile finds the one or the other, whole.
+  // Builds next to the folder and renames: readers find either the old or the new build, complete.
   const made = join(folder, `.dist-${process.pid}`);
   try {
     await runVite(["build", folder, "--outDir", made, "--logLevel", "warn"]);
@@ -34,16 +34,16 @@ export async function buildConsole(): Promise<boolean> {
   return true;
 }
 
-/** In a process of its own: what NODE_ENV says here, such as in tests, would have React's development build taken. */
+/** Runs Vite in a separate process: with this process's NODE_ENV, as in tests, it could use React's development build. */
 async function runVite(words: string[]): Promise<void> {
   const vite = join(root, "node_modules", "vite", "bin", "vite.js");
   const environment = { ...process.env, NODE_ENV: "production" };
   const child = spawn(process.execPath, [vite, ...words], { cwd: root, env: environment, stdio: ["ignore", 2, 2] });
   const [code] = await once(child, "close");
-  if (code !== 0) throw new Error("The web console could not be built: what is wrong stands above.");
+  if (code !== 0) throw new Error("The web console could not be built. The errors are above.");
 }
 
-/** One text for all that the build is made of: the console's files, and the packages by their lock. */
+/** Hashes everything that the build depends on: the console's files, and the lock file of the packages. */
 function hashOfSources(): string {
   const hash = createHash("sha256").update(readFileSync(join(root, "package-lock.json")));
   const paths = readdirSync(folder, { recursive: true, withFileTypes: true })
@@ -54,7 +54,7 @@ function hashOfSources(): string {
   return hash.digest("hex");
 }
 
-/** Each file once more, compressed as browsers ask for it, so that no request has to wait for it. */
+/** Writes a compressed copy of each file, so that no request has to wait for compression. */
 function compress(built: string): void {
   for (const path of readdirSync(built, { recursive: true, encoding: "utf8" })) {
     if (!COMPRESSED.has(extname(path))) continue;

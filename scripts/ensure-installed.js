@@ -36,7 +36,7 @@ function readPackages(path) {
 
 const ownNode = join(project, "node_modules", ".bin", process.platform === "win32" ? "node.cmd" : "node");
 
-/** Whether a Node that is new enough is installed: the project's own, or the one that runs this script. */
+/** Reports whether a recent Node is installed: the project's own, or the one that runs this script. */
 function hasRuntime() {
   if (existsSync(ownNode)) return true;
   return Number(process.versions.node.split(".")[0]) >= 24;

@@ -1,7 +1,7 @@
 /**
  * `npm run soak -- --store sqlite|postgres [--minutes 20] [--seed N] [--trials kill,points] [--shortened-by 10]`: the
- * trials of `test/crash/` over and over until the minutes are over, each for its share of them. Prints what was run as a
- * table; ends with 1 when anything was wrong.
+ * trials of `test/crash/` again and again until the minutes are over, each for its share of them. Prints what was run as a
+ * table; exits with 1 on any violation.
  */
 import { parseArgs } from "node:util";
 import { Campaign, TrialError } from "../test/crash/campaign.ts";

@@ -15,7 +15,7 @@ const { runCommandLine } = await import("./cli/program.ts");
 const manifest: unknown = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
 const { version } = manifest as { version: string };
 
-// Whoever reads the output may stop early, as `head` does.
+// Readers of the output can stop early, as `head` does.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code !== "EPIPE") throw error;
   process.exit();
@@ -36,7 +36,7 @@ const exitCode = await runCommandLine(
   },
   version,
 );
-// What a slow reader has not taken yet would be lost.
+// Flushes the output: a slow reader would lose the rest.
 process.stdout.write("", () => process.exit(exitCode));
 
 /**

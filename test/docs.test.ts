@@ -48,6 +48,20 @@ test("every file that is named exists", () => {
   expect(named.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
 });
 
+test("Every step of the walk in architecture.md names a file and a function or class in it.", () => {
+  const { text } = document("docs/architecture.md");
+  const steps = [...text.matchAll(/^\| .+ \| `(src\/[^`]+)` \| `(\w+)` \|$/gm)].map(([, path = "", name = ""]) => ({
+    path,
+    name,
+  }));
+  const wrong = steps.filter(({ path, name }) => {
+    const file = join(ROOT, path);
+    return !existsSync(file) || !new RegExp(`\\b${name}\\b`).test(readFileSync(file, "utf8"));
+  });
+  expect(steps.length).toBeGreaterThan(20);
+  expect(wrong).toEqual([]);
+});
+
 test("every page of docs/ is linked to", () => {
   const linked = new Set(documents.flatMap(linksOf).map(({ target }) => target));
   expect(documents.map(({ path }) => path).filter((path) => path.startsWith("docs/") && !linked.has(path))).toEqual([]);
@@ -130,7 +144,7 @@ test("every command that is shown exists, with its flags", () => {
   expect(wrong).toEqual([]);
 });
 
-test("every error code beside a status is one of the catalog's, with that status", () => {
+test("every error code with a status is in the catalog with that status", () => {
   const named = documents.flatMap(({ text }) => [...text.matchAll(/\b([45]\d\d) `([a-z_]+)`/g)]);
   const statuses = new Map<string, number>(Object.entries(errorCatalog).map(([code, { status }]) => [code, status]));
   expect(named.length).toBeGreaterThan(3);
@@ -144,16 +158,16 @@ test("the guide updates a package of which newer patches may be taken", () => {
   expect(dependencies[updated]).toMatch(/^\^/);
 });
 
-test("reliability.md tells how often the tests run each trial", () => {
+test("reliability.md has the number of runs of each trial in the tests", () => {
   const rows = tableOf(document("docs/reliability.md"), "trial");
-  const told = rows.flatMap(([keys = "", ...runs]) => keys.split(", ").map((key) => [key, ...runs.slice(0, 2)]));
+  const documented = rows.flatMap(([keys = "", ...runs]) => keys.split(", ").map((key) => [key, ...runs.slice(0, 2)]));
   const tested = TRIALS.filter(({ runs }) => runs.sqlite !== 0);
   const real = tested.map(({ key, runs: { sqlite = "–", postgres = "–" } }) => [
     `\`${key}\``,
     `${sqlite}`,
     `${postgres}`,
   ]);
-  expect(told).toEqual(real);
+  expect(documented).toEqual(real);
 });
 
 test("charging.md and ledger.md name the exceptions to never overspending in the same words, and the README links to them", () => {

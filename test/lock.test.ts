@@ -20,7 +20,7 @@ function packagesOf(folder: string): Record<string, LockedPackage> {
   return JSON.parse(readFileSync(join(root, folder, "package-lock.json"), "utf8")).packages;
 }
 
-/** Whether Node's resolution finds the package, from the folder of the one that requires it upwards. */
+/** Reports whether Node's resolution finds the package, from the requiring package's folder upwards. */
 function isLocked(packages: Record<string, LockedPackage>, from: string, name: string): boolean {
   for (let folder = from; ; ) {
     if (packages[join(folder, "node_modules", name)] !== undefined) return true;

@@ -120,7 +120,7 @@ async function complete(url: string, token: string): Promise<{ status: number; c
   return { status: answer.status, content: body.choices?.[0]?.message.content };
 }
 
-/** What a process has printed as soon as it matches; rejects when it ends or is silent for too long. */
+/** Resolves with a process's output as soon as it matches; rejects if it ends or is silent for too long. */
 function outputWith(child: ChildProcess, pattern: RegExp): Promise<string> {
   let printed = "";
   return new Promise((resolve, reject) => {

@@ -26,7 +26,7 @@ test("No folder has more comments that break the rule than its exception allows.
   expect(excess.flatMap(([, found]) => found.map(toLine))).toEqual([]);
 });
 
-test("both stores have the same migrations, and no two of them the same number", () => {
+test("Both stores have the same migrations, each with a number of its own.", () => {
   const namesOf = (store: string) => readdirSync(new URL(`../src/stores/${store}/migrations/`, import.meta.url)).sort();
   const names = namesOf("sqlite");
   const numbers = names.map((name) => name.slice(0, 4));
@@ -46,7 +46,7 @@ function broken(files: Record<string, string>, reach = true): string[] {
 
 const lines = (count: number, line = "run();") => Array.from({ length: count }, () => line).join("\n");
 
-describe("what breaks a rule is found", () => {
+describe("A violation is reported:", () => {
   const cases: [name: string, files: Record<string, string>, found: string[]][] = [
     [
       "an import against the layers",
@@ -75,15 +75,15 @@ describe("what breaks a rule is found", () => {
       ["src/api/a.ts:1 layers"],
     ],
     [
-      "an import when it is needed",
+      "a dynamic import",
       { "src/admin/a.ts": 'await import("../http/b.ts");', "src/http/b.ts": "export {};" },
       ["src/admin/a.ts:1 layers"],
     ],
-    ["a folder that is no part of the layout", { "src/helpers/a.ts": "" }, ["src/helpers/a.ts:1 layers"]],
+    ["a folder that is not part of the layout", { "src/helpers/a.ts": "" }, ["src/helpers/a.ts:1 layers"]],
     ["a driver outside the stores", { "src/ledger/a.ts": 'import pg from "pg";' }, ["src/ledger/a.ts:1 layers"]],
     ["input and output in credits", { "src/credits/a.ts": 'import "node:fs";' }, ["src/credits/a.ts:1 layers"]],
     [
-      "a circle of imports",
+      "an import cycle",
       { "src/http/a.ts": 'import "./b.ts";', "src/http/b.ts": 'import type { A } from "./a.ts";' },
       ["src/http/b.ts:1 no import cycle"],
     ],
@@ -140,12 +140,12 @@ describe("what breaks a rule is found", () => {
     expect(broken(files)).toEqual(found);
   });
 
-  test("a file that nothing reaches", () => {
+  test("A file without importers is reported.", () => {
     const files = { "src/main.ts": "", "src/http/a.ts": "", "src/http/a.test.ts": 'import "./a.ts";', "test/b.ts": "" };
     expect(broken(files, false)).toEqual(["src/http/a.ts:1 no dead file", "test/b.ts:1 no dead file"]);
   });
 
-  test("a small file that only one file imports", () => {
+  test("A small file with a single importer is reported, except in a table.", () => {
     const main = 'import "./http/a.ts"; import "./http/b.ts"; import "./http/c.ts"; import "./http/routes/d.ts";';
     const files = {
       "src/main.ts": main,
@@ -158,7 +158,7 @@ describe("what breaks a rule is found", () => {
   });
 });
 
-describe("what keeps the rules is left alone", () => {
+describe("Code that follows the rules is accepted:", () => {
   const cases: [name: string, files: Record<string, string>][] = [
     [
       "the type of a seam",
@@ -170,13 +170,13 @@ describe("what keeps the rules is left alone", () => {
       },
     ],
     [
-      "a test of what its folder may not import",
+      "a test that imports what its folder may not",
       { "src/credits/a.test.ts": 'import "../gateway/b.ts"; run(Date.now(), "openai");', "src/gateway/b.ts": "" },
     ],
     ["a function of 70 lines", { "src/http/a.ts": `function a() {\n${lines(68)}\n}` }],
     ["a long list of tests", { "test/a.test.ts": `describe.each(x)("x", () => {\n${lines(100)}\n});` }],
-    ["words that only look like SQL", { "src/cli/a.ts": 'say("Select a model from the list of models");' }],
-    ["a clock that was handed in", { "src/ledger/a.ts": "run(clock(), new Date(atMs), Date.parse(text));" }],
+    ["prose that looks like SQL", { "src/cli/a.ts": 'say("Select a model from the list of models");' }],
+    ["a clock that was passed in", { "src/ledger/a.ts": "run(clock(), new Date(atMs), Date.parse(text));" }],
     ["a provider in prose", { "src/http/a.ts": 'say("Works with OpenAI clients.");' }],
     [
       "comments that only continue with a question word",
@@ -196,12 +196,12 @@ describe("what keeps the rules is left alone", () => {
     expect(broken(files)).toEqual([]);
   });
 
-  test("a worker is reached by its address", () => {
+  test("A worker is reached by its URL.", () => {
     const files = { "src/main.ts": 'new URL("./cli/w.ts", import.meta.url);', "src/cli/w.ts": "" };
     expect(broken(files, false)).toEqual([]);
   });
 
-  test("what prepares the tests is reached by its name", () => {
+  test("A global setup file is reached by its name.", () => {
     const files = { "vitest.config.ts": 'export default { globalSetup: ["test/a.ts"] };', "test/a.ts": "" };
     expect(broken(files, false)).toEqual([]);
   });

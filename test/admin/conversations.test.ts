@@ -20,7 +20,7 @@ import { answering, startUpstream, type Upstream } from "../support/upstream.ts"
 const COMPLETIONS = "/v1/chat/completions";
 const PRICE = { input: 1, output: 1 };
 const usage = { prompt_tokens: 2, completion_tokens: 3, total_tokens: 5 };
-/** What is said where nothing may be kept. */
+/** Text of conversations that must not be stored. */
 const CANARY = "canaryunkept";
 
 type Body = Record<string, unknown>;
@@ -87,7 +87,7 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
     return (await admin.call<{ data: { id: string }[] }>("GET", path)).body.data[0]?.id ?? "none";
   }
   const detailOf = async (id: string) => (await admin.call("GET", `/requests/${id}`)).body;
-  /** What is kept of a request, once it is. */
+  /** Returns the stored conversation of a request, once it is stored. */
   async function conversationOf(answer: Response | string): Promise<Body> {
     const id = typeof answer === "string" ? answer : await idOf(answer);
     await expect.poll(() => detailOf(id)).toMatchObject({ has_conversation: true });

@@ -59,7 +59,7 @@ describe.skipIf(!hasPostgres)("two nodes on one PostgreSQL", () => {
     await expect.poll(() => isKept(kept)).toBe(true);
     await turn(one, false);
     const [late, later] = [await ask(one), await ask(other)];
-    // What is handed over later is written later.
+    // The queue keeps its order: a later record is written later.
     await expect.poll(() => isKept(later)).toBe(true);
     expect(await isKept(late)).toBe(false);
   });
@@ -103,7 +103,7 @@ describe.skipIf(!hasPostgres)("two nodes on one PostgreSQL", () => {
     await operator(first).call("PATCH", `/organizations/${organization.id}`, { status: "paused" });
     const changedAtMs = performance.now();
     let [status, askedAtMs] = [200, changedAtMs];
-    // Whoever asks later than that is refused, however long a busy machine takes for an answer.
+    // A request that starts later is refused, however slow the machine is.
     while (status === 200 && askedAtMs - changedAtMs < IN_FORCE_MS) {
       askedAtMs = performance.now();
       status = (await ask(second)).status;

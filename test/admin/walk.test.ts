@@ -41,7 +41,7 @@ beforeAll(async () => {
 afterAll(() => service?.end());
 
 const requestIds = new Map<string, string>();
-/** What stands in the paths, of an organization: an id of each kind by the path's first word. */
+/** Ids of an organization for the parameters of paths, by the path's first word. */
 const idsOf: Record<string, (organization: Organization) => string> = {
   organizations: ({ id }) => id,
   tokens: ({ tokenId }) => tokenId,

@@ -1,12 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
-  expectChunk,
-  expectCompletion,
-  expectModel,
-  expectModelList,
-  expectUsage,
-} from "../support/contract-checks.ts";
-import {
   eventsOf,
   makeOrganization,
   makeToken,
@@ -16,6 +9,7 @@ import {
   startService,
 } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
+import { expectChunk, expectCompletion, expectModel, expectModelList, expectUsage } from "./contract-checks.ts";
 
 const COMPLETIONS = "/v1/chat/completions";
 const user = (content: string) => [{ role: "user", content }];

@@ -38,7 +38,7 @@ describe("months are granted", () => {
   });
 });
 
-/** What a node does every few seconds. */
+/** Runs a node's periodic work once. */
 const upkeep = ({ allowances, books }: Store) =>
   grantAllowances({ allowances, grant: (grant) => books.apply("durable", [grant]) });
 
@@ -76,7 +76,7 @@ async function play(first: Store, second: Store): Promise<void> {
   expect(await grantsOf(first, lapsing.organizationId)).toMatchObject([
     { amount: 10n, remaining: 10n, effectiveAtMs: current.startMs, expiresAtMs: current.endMs },
   ]);
-  // Of what stays, no month is lost: this is the fourth that has begun in 100 days.
+  // Grants that do not expire are made for every month: this is the fourth in 100 days.
   const stayed = await grantsOf(first, staying.organizationId);
   expect(stayed.map(({ remaining, expiresAtMs }) => [remaining, expiresAtMs])).toEqual(Array(4).fill([10n, null]));
   expect(await grantsOf(first, soon.organizationId)).toMatchObject([

@@ -22,7 +22,7 @@ const ORGANIZATION = "org_statement";
 
 interface Subject {
   store: Store;
-  /** What the command needs to find the store. */
+  /** Environment with which the command finds the store. */
   environment: Record<string, string>;
   cwd: string;
   run(statements: string[]): Promise<void>;
@@ -164,7 +164,7 @@ describe.each([
       if (micro(row.balance ?? "") !== sum) expect(row).toMatchObject({ balance: `${sum}` });
     }
     expect(sum).toBe(await balance());
-    // What a spreadsheet would take for a formula is a text.
+    // Text that a spreadsheet would run as a formula is escaped.
     expect(rows[0]).toMatchObject({ kind: "grant", reference: `'=HYPERLINK("http://x")` });
     expect(rows.find(({ kind }) => kind === "revoke")).toMatchObject({ credits: "-0.000005", note: "'-1+1" });
     expect(rows[18]).toMatchObject({ kind: "charge", request: "req_17", token: "tok_bulk", model: "sandbox/echo" });

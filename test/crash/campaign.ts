@@ -13,11 +13,11 @@ export class TrialError extends Error {
   }
 }
 
-/** What the trials of a campaign came to. */
+/** Results of the trials of a campaign. */
 export interface Tally {
   runs: number;
   tookMs: number;
-  /** What clients saw of their requests, each with its count. */
+  /** Results of the clients' requests, with their counts. */
   answers: Map<string, number>;
 }
 
@@ -25,7 +25,7 @@ export interface Tally {
 export class Campaign {
   readonly seed: number;
   readonly tallies = new Map<string, Tally>();
-  /** How long the service took to be ready after each kill. */
+  /** Time to readiness after each kill. */
   readonly readyAfterMs: number[] = [];
   readonly #options: SiteOptions;
   readonly #sites = new Map<string, { site: Site; trials: number }>();

@@ -20,7 +20,7 @@ export interface SeenHold {
   seenAt: number;
 }
 
-/** What is wrong with the charge of one request: invariants 5 and 6, and the rule of what is charged. */
+/** Lists the faults of one request's charge: invariants 5 and 6, and the charging rule. */
 export function checkCharge(one: Case): string[] {
   const { record, hold } = one;
   const { client, upstream } = record;
@@ -36,7 +36,7 @@ export function checkCharge(one: Case): string[] {
   return [...faults, ...chargeFaults(one, hold)];
 }
 
-/** What no client may be told: that it has no right or no credits, or that something broke inside. */
+/** Lists errors that no client may get: about its rights or credits, or internal ones. */
 function answerFaults({ record: { client }, doings }: Case): string[] {
   const { status = 200, end, code } = client;
   const isRefused = status === 402 || (status === 429 && code === "credits_held");

@@ -12,7 +12,7 @@ export class Checker {
   readonly #limits: Limits;
   readonly #states = new Map<string, string>();
   readonly #events = new Map<string, string>();
-  /** What each open hold was known to have delivered. */
+  /** Highest known delivery of each open hold. */
   readonly #delivered = new Map<string, bigint>();
   /** The last look at each hold while it was open. */
   readonly #seen = new Map<string, SeenHold>();
@@ -21,7 +21,7 @@ export class Checker {
     this.#limits = limits;
   }
 
-  /** What is wrong with the books as a whole, at any moment. `mayForget`: whether the store crashed since the last look. */
+  /** Lists the faults of the books as a whole. `mayForgetOpenHolds`: the store crashed since the last check. */
   checkBooks(books: Books, { mayForgetOpenHolds = false } = {}): string[] {
     this.noteOpenHolds(books);
     const holds = groupBy(books.holds, (hold) => hold.organization_id);
@@ -50,7 +50,7 @@ export class Checker {
     return books.holds.filter((hold) => hold.state === "open" && records.has(requestOf(hold)));
   }
 
-  /** What is wrong with the charges of a trial that has come to its end. */
+  /** Lists the faults in the charges of a trial that has ended. */
   checkCharges(books: Books, doings: Doings): string[] {
     const holds = groupBy(books.holds, requestOf);
     const events = groupBy(books.events, requestOf);
@@ -85,7 +85,7 @@ export class Checker {
     return faults;
   }
 
-  /** Of what an open hold was known to have delivered, nothing is forgotten: neither by a renewal nor by an expiry. */
+  /** Lists holds whose recorded delivery has decreased, by a renewal or by an expiry. */
   #forgotten({ holds, events }: Books, mayForgetOpenHolds: boolean): string[] {
     const faults: string[] = [];
     const recovered = new Map(
@@ -105,7 +105,7 @@ export class Checker {
   }
 }
 
-/** What a hold may be after it was seen in a state. */
+/** States that can follow a state of a hold. */
 const FOLLOWS: { [state: string]: string[] } = {
   open: ["open", "charged", "released", "expired"],
   charged: ["charged"],

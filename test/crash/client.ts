@@ -14,7 +14,7 @@ export interface Call {
   /** The client reads nothing of the answer's body before it is told to. */
   readsLater?: Promise<unknown>;
   idempotencyKey?: string;
-  /** Whether it is the same request once more, which has a log of its own. */
+  /** True for a repetition of a request, which has its own log. */
   isRepeated?: boolean;
 }
 

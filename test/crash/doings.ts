@@ -11,7 +11,7 @@ export interface Limits {
   slackMs: number;
 }
 
-/** What one trial did, as the checker has to know it. */
+/** Facts about one trial for the checker. */
 export interface Doings {
   records: Map<string, Record>;
   /** The requests that were sent once more with the same key. */
@@ -20,7 +20,7 @@ export interface Doings {
   killedAt: number | undefined;
   /** All that was delivered by then was found in the books while its holds were open; undefined where nobody looked. */
   bookedAt: number | undefined;
-  /** Whether requests may have been answered 503 because the store was away. */
+  /** True if requests can have got 503 because the store was unreachable. */
   storeWasAway: boolean;
   /** True where the service was suspended while it received requests: it may answer that they took too long. */
   wasSuspended: boolean;

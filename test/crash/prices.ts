@@ -1,6 +1,6 @@
 import type { Tokens } from "./books.ts";
 
-/** What the metered model costs, in credits per million tokens: with digits that make most sums need rounding. */
+/** Prices of the metered model, in credits per million tokens: their digits make most sums need rounding. */
 export const PRICES = { input: "0.370001", cachedInput: "0.0923", output: "2.19" };
 
 /** Micro-credits for tokens, in exact integers: a price in credits per million tokens is one in micro-credits a token. */

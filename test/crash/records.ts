@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ClientLine, ReportedUsage, Script, UpstreamLine } from "./script.ts";
 
-/** What became of one request, as both ends of the service logged it. Times are milliseconds since 1970. */
+/** Events of one request, as the client and the upstream logged them. Times are milliseconds since 1970. */
 export interface Record {
   id: string;
   script: Script;

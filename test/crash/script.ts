@@ -1,5 +1,5 @@
 /**
- * What one request asks of the upstream. It travels to it as the text of the prompt, so that the service between them
+ * Instructions of one request to the upstream. It travels to it as the text of the prompt, so that the service between them
  * has no part in it.
  */
 export interface Script {
@@ -9,13 +9,13 @@ export interface Script {
   words: number;
   /** Between two pieces; an answer in one piece takes as long in all. */
   paceMs: number;
-  /** What the upstream reports; null: nothing. */
+  /** Usage that the upstream reports; null: none. */
   usage: Usage | null;
-  /** Where the upstream falls silent for good: before it answers, after half of its pieces, or after its usage. */
+  /** Point at which the upstream stops sending: before it answers, after half of its chunks, or after its usage. */
   silence: "start" | "middle" | "usage" | null;
   /** After so many pieces of a stream the upstream waits until the trial is let go; null: it does not. */
   waitsAfterWords: number | null;
-  /** How much longer an unstreamed answer is beside its text. */
+  /** Bytes that an unstreamed answer has in addition to its text. */
   paddingBytes: number;
 }
 
@@ -45,10 +45,10 @@ export interface ClientLine {
   id: string;
   at: number;
   got: "nothing yet" | "status" | "word" | "usage" | "all" | "error" | "cut" | "gave up";
-  /** Of the request, with "nothing yet". */
+  /** Request of a `nothing yet` entry. */
   request?: { streamed: boolean; organizationId: string; script: Script };
   status?: number;
-  /** Of an error in the answer, streamed or not. */
+  /** Code of an error in the answer, streamed or not. */
   code?: string;
   usage?: ReportedUsage;
   /** Pieces that came at once. */

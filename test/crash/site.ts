@@ -21,15 +21,15 @@ export interface SiteOptions {
   store: StoreKind;
   /** By how much the lives of holds, their renewals and sweeps are shorter than by default. */
   shortenedBy: number;
-  /** How long requests last, as a share of what they last in a soak. */
+  /** Duration of requests, as a share of that in a soak. */
   streamShare: number;
-  /** What is granted between an event and its mark on a busy machine; Infinity: nothing is judged by the clock. */
+  /** Tolerance between an event and its log entry on a busy machine; Infinity disables checks by time. */
   slackMs: number;
-  /** How long the service may take for what it has to do at all. */
+  /** Timeout for any step of the service. */
   patienceMs: number;
   /** Puts the store on a disk of so many megabytes. */
   diskMegabytes?: number;
-  /** How long other nodes leave a hold alone after its life; by default shortened like all else. */
+  /** Recovery time after a hold's life; by default shortened like all other times. */
   recoveryMs?: number;
 }
 
@@ -64,15 +64,15 @@ export class Site {
   organizations: Call["organization"][] = [];
   /** Those that a trial made for itself. */
   #otherOrganizations: Call["organization"][] = [];
-  /** How long the service took to be ready after each kill. */
+  /** Time to readiness after each kill. */
   readonly readyAfterMs: number[] = [];
-  /** What became of the requests of all trials, as their clients saw it. */
+  /** Results of the requests of all trials, as their clients saw them. */
   readonly answers = new Map<string, number>();
   readonly #upstream: UpstreamProcess;
   #service: RunningService | undefined;
   #checker: Checker;
   #pending: Pending[] = [];
-  /** What the services printed that have ended. */
+  /** Output of services that have ended. */
   #printed = "";
 
   private constructor(
@@ -124,7 +124,7 @@ export class Site {
     return this.postgres === undefined ? this.disk?.launcher : undefined;
   }
 
-  /** Of a second service on the same database. */
+  /** Data directory of a second service on the same database. */
   get otherDataDir(): string {
     return join(this.directory, "other");
   }
@@ -171,7 +171,7 @@ export class Site {
     return performance.now() - startedAt;
   }
 
-  /** How the service is started. */
+  /** Options with which the service is started. */
   get serviceOptions(): ServiceOptions {
     return {
       dataDir: this.dataDir,
@@ -369,7 +369,7 @@ export class Site {
   }
 }
 
-/** What stands beside the data directory, or under it. */
+/** Opens the disk, the database or the proxy that the data directory needs. */
 async function openPlace(
   directory: string,
   { store, diskMegabytes }: SiteOptions,
@@ -385,7 +385,7 @@ async function openPlace(
   };
 }
 
-/** What the checker found. */
+/** Violations that the checker found. */
 export class ViolationError extends Error {
   readonly violations: string[];
 

@@ -14,14 +14,14 @@ import { terminateUnderStreams } from "./trials/terminate.ts";
 import { killOneOfTwo } from "./trials/two-nodes.ts";
 
 export interface Trial {
-  /** How the command line names it. */
+  /** Name on the command line. */
   key: string;
   name: string;
   /** Runs with the tests, for each store that it is for; 0: only in a soak. */
   runs: { [store in StoreKind]?: number };
-  /** How often a soak runs it at the most, and which share of its time it has. */
+  /** Maximum runs in a soak, and its share of the time. */
   soak: { runs: number; share: number };
-  /** What it needs of its site. */
+  /** Options of the site that it needs. */
   site?: (store: StoreKind) => Partial<SiteOptions>;
   run(site: Site, random: Random, trial: string): Promise<void>;
 }

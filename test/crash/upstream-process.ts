@@ -32,7 +32,7 @@ function fileOf(trial: string): number {
   return file;
 }
 
-/** Of the trials whose streams wait, each until it is let go. */
+/** Trials whose streams wait until they are released. */
 const waiting = new Map<string, PromiseWithResolvers<void>>();
 
 function waitingOf(trial: string): PromiseWithResolvers<void> {

@@ -128,7 +128,7 @@ describe("kill -9 during 100 running completions", () => {
     try {
       expect(await second.tollgate("ledger", "verify")).toMatchObject({ ok: true });
       const { creditsUsed } = await settled(organization, second);
-      // Of each at least a word, at a credit each, and the input; never more than was received.
+      // Each pays at least one word, at a credit each, and the input; never more than was received.
       expect(creditsUsed).toBeGreaterThan(100);
       expect(creditsUsed).toBeLessThan(words + 100);
       expect(await settled(unstreamed, second)).toMatchObject({ creditsUsed: 0 });

@@ -40,7 +40,7 @@ export function firstAdminToken({ dataDir }: Pick<RunningService, "dataDir">): s
   return readFileSync(join(dataDir, "admin-token"), "utf8").trim();
 }
 
-/** With the header that the console's own pages send, and nobody signed in. */
+/** Headers of the console's own pages, without a session. */
 export const FROM_CONSOLE = { "x-tollgate-console": "1" };
 
 export function operator(service: RunningService): AdminClient {

@@ -10,7 +10,7 @@ export interface Bulk {
   stepMs?: number;
 }
 
-/** What the charge of a number comes to. */
+/** Returns the charge of a request by its number. */
 export const bulkCost = (number: number) => number % 997;
 
 export function bulkStatements(kind: "sqlite" | "postgres", bulk: Bulk): string[] {
@@ -59,7 +59,7 @@ export function bulkStatements(kind: "sqlite" | "postgres", bulk: Bulk): string[
   return [
     insert("request", request),
     `UPDATE balance SET available = available - ${total}, spent = spent + ${total} WHERE organization_id = '${organizationId}'`,
-    // What is not there is planned for as if it were small.
+    // Without statistics, PostgreSQL plans for a small table.
     "ANALYZE",
     `UPDATE credit_grant SET remaining = remaining - ${total} WHERE organization_id = '${organizationId}' AND id = '${grantId}'`,
   ];

@@ -18,7 +18,7 @@ import {
 } from "./coins.ts";
 
 /**
- * The books as a heap of coins, each worth one micro-credit and lying in one place. Slow and plain on purpose: it is
+ * The books as coins, each worth one micro-credit and in one place. Slow and simple on purpose: it is
  * what `decide` is compared with, and shares nothing with it but the types. Its clock never goes back.
  */
 export class CoinModel {
@@ -116,8 +116,8 @@ function grant(
     const asked = { priority: transition.priority, expiresAtMs: transition.expiresAtMs };
     const delayMs = startsAtMs === null ? 0 : startsAtMs - createdAtMs;
     if (!isDeepStrictEqual(terms, { ...asked, effectiveAtMs: delayMs, amount: Number(transition.amount) })) {
-      const told = { id, priority, effectiveAtMs, expiresAtMs, createdAtMs, amount: BigInt(terms.amount) };
-      return { outcome: "reference_mismatch", first: told };
+      const first = { id, priority, effectiveAtMs, expiresAtMs, createdAtMs, amount: BigInt(terms.amount) };
+      return { outcome: "reference_mismatch", first };
     }
   }
   if (first === undefined) {
@@ -166,7 +166,7 @@ function hold(organization: CoinOrganization, transition: Of<"hold">, nowMs: num
   return { outcome: "held", amount: BigInt(made.amount), available: BigInt(there - made.amount) };
 }
 
-/** Who is short, and whether for good: that of the organization is told before that of the token. */
+/** Returns why a hold is refused: for lack of the organization's credits first, then of the token's cap. */
 function shortage(organization: CoinOrganization, tokenId: string, least: number): Outcome {
   const there = purseOf(organization).length;
   const heldByAll = organization.grants.reduce((sum, { coins }) => sum + count(coins, "held"), 0);
@@ -331,7 +331,7 @@ function emptyAdjustment(organizationId: string, transition: Of<"revoke" | "cred
 /** Brings what a hold has taken to its price: gives back, last coins first, or takes more where there is more. */
 function pay(organization: CoinOrganization, hold: CoinHold, price: number, nowMs: number): void {
   const before = billed(hold);
-  // What a credit has given back is not given back again.
+  // Credits that were returned are not returned again.
   const isLate = hold.bills.length > 0;
   const cost = isLate ? Math.max(price, hold.credited, before - spentOf(organization)) : price;
   giveBack(organization, hold, cost, nowMs);

@@ -1,14 +1,14 @@
 import type { AdjustmentRow, Trace } from "../../src/credits/books.ts";
 import type { TokenCounts, UnitPrices } from "../../src/credits/price.ts";
 
-/** What the model of the books is made of: coins, each worth one micro-credit, and who counts them. */
+/** One micro-credit in the model of the books. */
 export interface Coin {
   grantId: string;
   place: "pending" | "available" | "held" | "spent" | "expired" | "revoked";
 }
 interface CoinGrant {
   id: string;
-  /** Of a credit: its coins stand for coins that stay spent, so they are not counted as granted. */
+  /** True for a refund: its coins replace coins that stay spent, so they do not count as granted. */
   isCredit: boolean;
   reference: string | null;
   priority: number;
@@ -30,7 +30,7 @@ export interface CoinHold {
   prices: UnitPrices;
   delivered: TokenCounts;
   expiresAtMs: number;
-  /** What each event came to. */
+  /** Cost of each event. */
   bills: number[];
   shortfall: number;
   credited: number;
@@ -46,7 +46,7 @@ export interface CoinOrganization {
   grants: CoinGrant[];
   holds: Map<string, CoinHold>;
   caps: Map<string, number>;
-  /** Of tokens that share the cap of another one. */
+  /** Tokens that share the cap of another one. */
   budgets: Map<string, string>;
   keys: Map<string, CoinKey>;
   adjustments: AdjustmentRow[];
@@ -65,7 +65,7 @@ export function purseOf({ grants }: CoinOrganization): Coin[] {
 export function balanceOf(organizationId: string, organization: CoinOrganization) {
   const all = organization.grants.flatMap((grant) => grant.coins);
   const first = organization.grants.filter(({ isCredit }) => !isCredit).flatMap((grant) => grant.coins);
-  // A coin of a credit that was revoked was granted once too: as the spent coin that it stands for.
+  // A coin of a credit that was revoked was granted once too: as the spent coin that it replaces.
   const revoked = count(all, "revoked") - count(first, "revoked");
   const granted = BigInt(first.length - count(first, "pending") - count(first, "revoked") - revoked);
   const [available, held, expired] = (["available", "held", "expired"] as const).map((place) =>
@@ -86,7 +86,7 @@ export function billed({ bills }: CoinHold): number {
   return bills.reduce((sum, bill) => sum + bill, 0);
 }
 
-/** Of all tokens that share a cap. */
+/** Returns the held and spent credits of all tokens that share a cap. */
 export function usedBy({ holds, budgets }: CoinOrganization, tokenId: string): { held: number; spent: number } {
   const budgetOf = (id: string) => budgets.get(id) ?? id;
   const own = [...holds.values()].filter((hold) => budgetOf(hold.tokenId) === budgetOf(tokenId));
@@ -95,7 +95,7 @@ export function usedBy({ holds, budgets }: CoinOrganization, tokenId: string): {
   return { held, spent: own.reduce((sum, hold) => sum + billed(hold) - hold.credited, 0) };
 }
 
-/** What a token's cap leaves: without end where there is none. */
+/** Returns the rest of a token's cap; Infinity without a cap. */
 export function leftOf(organization: CoinOrganization, tokenId: string): number {
   const cap = capOf(organization, tokenId);
   const { held, spent } = usedBy(organization, tokenId);

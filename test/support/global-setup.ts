@@ -13,7 +13,7 @@ declare module "vitest" {
     postgresUrl: string | undefined;
     /** Path of a Chromium; undefined where this machine has none. */
     chromiumPath: string | undefined;
-    /** Whether this machine has nginx, and openssl for its certificate. */
+    /** True if this machine has nginx, and openssl for its certificate. */
     hasNginx: boolean;
   }
 }

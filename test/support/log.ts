@@ -6,7 +6,7 @@ export interface LogLine {
   message: string;
 }
 
-/** A logger that keeps what it is told. */
+/** A logger that keeps its lines. */
 export function keepLog(): Log & { lines: LogLine[]; messages(level: keyof Log): string[] } {
   const lines: LogLine[] = [];
   const keep = (level: keyof Log) => (fields: object, message: string) => {

@@ -30,7 +30,7 @@ export async function openLedger({ books, dataDir, log, ...options }: LedgerSetu
   return new Ledger({ books: books as Books, allowances, spool, deadLetters, ...often, ...common, now, ...options });
 }
 
-/** What months are granted is tested on real stores. */
+/** Allowances are tested on real stores. */
 const NO_ALLOWANCES: Pick<AllowanceRows, "due" | "advance"> = {
   due: async () => ({ nowMs: 0, rows: [] }),
   advance: async () => {},

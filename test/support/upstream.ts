@@ -5,7 +5,7 @@ export interface UpstreamRequest {
   body: { model: string; stream?: boolean; [field: string]: unknown };
   headers: IncomingMessage["headers"];
   response: ServerResponse;
-  /** How many words of a streamed answer it was sent so far. */
+  /** Words of a streamed answer that were sent so far. */
   words: number;
   /** Resolves with the time when the caller's connection is gone. */
   closed: Promise<number>;
@@ -15,7 +15,7 @@ export type Behaviour = (request: UpstreamRequest) => void | Promise<void>;
 
 export interface Upstream {
   baseUrl: string;
-  /** What to do when a model of this name is asked for. */
+  /** Sets the behaviour for a model name. */
   behave(model: string, behaviour: Behaviour): void;
   requests: UpstreamRequest[];
   close(): Promise<void>;
@@ -66,7 +66,7 @@ export interface Answer {
   pauseMs?: number;
 }
 
-/** Answers as OpenAI does, streamed where the request asks for it. */
+/** Answers as OpenAI does, streamed if the request is. */
 export function answering({ words, usage, finishReason = "stop", pauseMs = 0 }: Answer): Behaviour {
   return async (request) => {
     const { body, response } = request;

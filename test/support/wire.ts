@@ -119,13 +119,13 @@ export const requestOf = (fields: Partial<UpstreamRequest> = {}): UpstreamReques
 
 export interface Heard {
   chunks: UpstreamChunk[];
-  /** How many items the chunks came in. */
+  /** Number of items in which the chunks came. */
   items: number;
   text: string;
   error: unknown;
 }
 
-/** Asks and listens to the end: what came, and what it broke off with. */
+/** Sends a request and reads to the end: returns the chunks, and the error that ended them. */
 export async function hear(
   provider: Provider,
   fields: Partial<UpstreamRequest> = {},
@@ -145,7 +145,7 @@ export async function hear(
   return heard;
 }
 
-/** Answers one request with the given bytes, ends the connection, and tells what a provider made of it. */
+/** Answers one request with the given bytes, ends the connection, and returns the provider's result. */
 export async function hearBytes(
   bytes: string | Buffer | ((socket: Socket) => void),
   fields: Partial<UpstreamRequest> = {},

@@ -4,10 +4,10 @@ import { checkLayers } from "./layers.ts";
 import { parseSource, type Source, type TextFile, type Violation } from "./source.ts";
 import { checkText } from "./text.ts";
 
-/** Generated, or other people's words: not for reading, so not bound by the rules about how code reads. */
+/** Generated files and data of third parties, which the rules do not concern. */
 const EXEMPT = /(^|\/)(fixtures|data|facts|generated)\/|\.generated\.ts$/;
 
-/** Every violation of every rule in the given files, in the order of the files. */
+/** Returns every violation of every rule in the given files. */
 export function checkFiles(files: readonly TextFile[]): Violation[] {
   const readable = files.filter(({ path }) => !EXEMPT.test(path));
   const code = readable.filter(({ path }) => /\.(tsx?|js)$/.test(path));
@@ -22,9 +22,9 @@ export function checkFiles(files: readonly TextFile[]): Violation[] {
   ];
 }
 
-/** A violation without its line, as `exceptions.ts` lists it. */
-export function toException({ path, rule, message }: Violation): string {
-  return `${path} [${rule}] ${message}`;
+/** Names a violation as `exceptions.ts` does: its rule and its subject. */
+export function toException({ path, rule, subject = path }: Violation): string {
+  return `${rule}: ${subject}`;
 }
 
 /** One line a violation: where it is, which rule, and what is wrong. */

@@ -4,7 +4,7 @@ import { type AstNode, type Source, textOf, type Violation, walk } from "./sourc
 const LINES_A_FUNCTION = 70;
 const LINES_A_FILE = 400;
 
-/** Of these folders, the clock and random numbers may be taken; everywhere else they are handed in. */
+/** Folders that may use the clock and random numbers; `app.ts` passes them to all others. */
 const MAY_ASK_THE_CLOCK = new Set(["app", "main", "cli", "config", "internals", "stores"]);
 const CLOCKS = new Set(["Date.now", "Math.random", "performance.now", "crypto.randomUUID", "process.hrtime"]);
 const RANDOM_IMPORTS = new Set(["randomBytes", "randomUUID", "randomInt", "getRandomValues", "webcrypto"]);
@@ -105,7 +105,7 @@ function checkLiterals(node: AstNode, { source, ancestors, report }: Context): v
   const text = node.type === "TemplateElement" ? (node.value as { cooked: string | null }).cooked : textOf(node);
   if (typeof text !== "string") return;
   const layer = layerOf(source.path);
-  if (layer !== "stores" && isSql(text)) report(node, "sql", "SQL stands in src/stores/ only");
+  if (layer !== "stores" && isSql(text)) report(node, "sql", "SQL is allowed in src/stores/ only");
   if (MAY_NAME_PROVIDERS.has(layer) || CATEGORIES_OF_THE_API.has(source.path)) return;
   if (PROVIDERS.test(text)) {
     report(node, "providers", `"${text}": a provider is named in src/providers/ and src/catalog/ only`);
@@ -124,7 +124,7 @@ function specifiersOf(node: AstNode): string[] {
   return specifiers.map(({ imported }) => String((imported as AstNode | undefined)?.name));
 }
 
-/** Statements start with a word in small or in capital letters, sentences with neither. */
+/** Statements start with a word in lower or upper case, sentences with neither. */
 function isSql(text: string): boolean {
   return SQL.test(text) || (/^\s*[A-Z]{2}/.test(text) && SQL.test(text.toLowerCase()));
 }

@@ -7,7 +7,7 @@ const TABLES = ["src/http/routes/", "src/providers/registry/", "src/providers/ai
 const TYPES = new Set(["TSInterfaceDeclaration", "TSTypeAliasDeclaration", "ClassDeclaration"]);
 const ENTRIES = ["src/main.ts", "console/src/main.tsx"];
 
-/** Imports that name no file, and circles of imports, types included. */
+/** Import cycles, types included. */
 export function checkCycles(sources: Map<string, Source>): Violation[] {
   const violations: Violation[] = [];
   const done = new Set<string>();
@@ -71,7 +71,15 @@ export function checkTypeNames(sources: Map<string, Source>): Violation[] {
       const first = firstPaths.get(name);
       if (first === undefined) firstPaths.set(name, path);
       if (first === undefined || first === path) return [];
-      return [{ path, line: lineOf(node.start), rule: "type name", message: `${first} exports another ${name}` }];
+      return [
+        {
+          path,
+          line: lineOf(node.start),
+          rule: "type name",
+          message: `${first} exports another ${name}`,
+          subject: name,
+        },
+      ];
     }),
   );
 }

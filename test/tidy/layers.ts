@@ -73,7 +73,7 @@ export function checkLayers(source: Source): Violation[] {
   return violations;
 }
 
-/** The console talks HTTP with the service: it shares the shapes that go over the wire, and no code. */
+/** The console uses the HTTP API: it shares the types of requests and responses, and no code. */
 function checkConsole({ path, imports }: Source): Violation[] {
   const refused = imports.filter(({ target, typeOnly }) => {
     const isOwn = target === undefined || target.startsWith("console/src/");

@@ -12,6 +12,8 @@ export interface Violation {
   line: number;
   rule: string;
   message: string;
+  /** Name by which `exceptions.ts` lists it; by default its path. */
+  subject?: string;
 }
 
 export interface AstNode {
@@ -25,7 +27,7 @@ export interface Import {
   specifier: string;
   /** The imported file's path, where the specifier is relative. */
   target: string | undefined;
-  /** Whether only types are taken, so that nothing of it is there at run time. */
+  /** True if only types are imported, so that nothing of it exists at run time. */
   typeOnly: boolean;
   line: number;
 }
@@ -38,7 +40,7 @@ interface Comment {
 
 export interface Source extends TextFile {
   imports: Import[];
-  /** Files that no import reaches: workers, by `new URL("./x.ts", import.meta.url)`, and what settings name. */
+  /** Files reached without an import: workers, by `new URL("./x.ts", import.meta.url)`, and files that settings name. */
   urls: string[];
   program: AstNode;
   comments: Comment[];

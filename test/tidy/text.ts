@@ -15,7 +15,7 @@ export function checkText({ path, text }: TextFile): Violation[] {
   for (const [index, line] of text.split("\n").entries()) {
     const report = (rule: string, message: string) => violations.push({ path, line: index + 1, rule, message });
     const unfinished = UNFINISHED.exec(line);
-    if (unfinished !== null) report("unfinished", `${unfinished[1]} stands for work that is not done`);
+    if (unfinished !== null) report("unfinished", `${unfinished[1]} marks unfinished work`);
     const machine = MACHINE_PATH.exec(line);
     if (machine !== null) report("machine", `${machine[0]}… is a path of one machine`);
     if (SILENCED.test(line)) report("types", "the compiler is silenced");

@@ -17,17 +17,17 @@ import {
   streams,
 } from "./scripts.ts";
 
-/** What the caller gets and is charged, as `docs/reliability.md` tells it. */
+/** Response and charge, in the words of `docs/reliability.md`. */
 export type Outcome = string;
 
 /** An upstream that misbehaves, for a request with streaming and for one without. */
 export interface Case {
   name: string;
-  /** Where it is reached: at the server of the test's own, which is soon given up where it is "silent" from the start or later, or at an address that cannot be. */
+  /** Address: the test's own server, with a short timeout for "silent" ones, or one that cannot be reached. */
   at?: "silent" | "silent-later" | "silent-tls" | "nobody" | "no-such-name" | "no-tls" | "no-certificate";
   streamed: Outcome;
   unstreamed: Outcome;
-  /** Of the upstream at the test's own server; one script where both requests meet the same, none for one that is not sent. */
+  /** Script of the test's own server: one for both requests, or one each; a missing request is not sent. */
   script?: Script | { streamed?: Script; unstreamed?: Script };
 }
 
@@ -313,5 +313,5 @@ const USAGES: Case[] = [
 ];
 
 export const CASES: readonly Case[] = [...UNREACHABLE, ...HEADERS, ...STATUSES, ...BREAKS, ...WRITINGS, ...USAGES];
-/** What has nothing to do with how a wire writes its answers. */
+/** Cases that do not depend on the protocol of the answers. */
 export const CASES_OF_ANY_WIRE: readonly Case[] = [...UNREACHABLE, ...HEADERS, ...STATUSES];

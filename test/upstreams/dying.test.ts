@@ -103,7 +103,7 @@ async function ask(model: string, stream: boolean) {
   return { status: answer.status, route: answer.headers.get("x-tollgate-route"), text: await answer.text() };
 }
 
-/** Whether an upstream has failed, not the request, and before the first word of an answer. */
+/** Reports whether the upstream failed, and not the request, before the first word of an answer. */
 function diesEarly(outcome: Outcome): boolean {
   return outcome.startsWith("nothing") || /^5\d\d/.test(outcome);
 }

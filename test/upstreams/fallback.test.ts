@@ -219,7 +219,7 @@ test("weights share the requests among the routes", async () => {
     const name = (await ask("weighted", false)).headers.get("x-tollgate-route") ?? "";
     taken.set(name, (taken.get(name) ?? 0) + 1);
   }
-  // Of 80 draws at one in four, fewer than 4 or more than 40 are less likely than one in a million.
+  // In 80 draws at one in four, fewer than 4 or more than 40 are less likely than one in a million.
   expect(taken.get("up/well")).toBeGreaterThan(3);
   expect(taken.get("up/well")).toBeLessThan(41);
   expect((taken.get("up/well") ?? 0) + (taken.get("up/spare") ?? 0)).toBe(80);

@@ -79,7 +79,7 @@ export async function keptBytes(
   };
   await rest();
   const withThem = await toldBytes(service, "SIGUSR2");
-  // Whoever reads nothing for a minute, on a busy machine, has been cut off before.
+  // On a busy machine, clients that read nothing for a minute are disconnected already.
   await Promise.allSettled(answers.map(({ body }) => body?.cancel()));
   await rest();
   const after = await toldBytes(service, "SIGUSR2");

@@ -41,7 +41,7 @@ test("the service lives, and its books balance", async () => {
   expect(await bench.service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
 });
 
-// Where memory is read as Linux tells it. Of ten streams at 256 KiB each the measured bound is sixteen times as wide, and
+// Reads memory from Linux. Ten streams of 256 KiB each are a sixteenth of this bound, and
 // without a bound each of them would be 64 MiB.
 const KEPT_BYTES_MAX = 40 * 1024 * 1024;
 /** Garbage too: how soon it is collected is for the machine to say. */

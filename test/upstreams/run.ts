@@ -18,7 +18,7 @@ import { REPORTED } from "./scripts.ts";
 import { modelOf, OTHER_WIRES, providerAt, startServers, TIMEOUT_MS } from "./servers.ts";
 import { casesOf, NAMES, OWN_KIND, reasonAgainst } from "./wire-cases.ts";
 
-/** What a caller waits at the most for the end of an upstream that has gone silent, on a machine that is not busy. */
+/** Longest wait of a caller for the end of a silent upstream, on a machine that is not busy. */
 export const WAITS_MS_MAX = TIMEOUT_MS + 1_000;
 const HANGS_AFTER_MS = 170_000;
 const PROMPT = "go";
@@ -33,7 +33,7 @@ export const OTHER_KINDS = OTHER_WIRES.map(({ kind }) => kind);
 /** A credit a token. */
 const PRICE = { input: 1_000_000, output: 1_000_000 };
 
-/** What one request met. */
+/** Result of one request. */
 export interface Met {
   name: string;
   kind: string;
@@ -122,7 +122,7 @@ function begin({ service, organization }: Asking, model: string, mode: Mode): Pr
   return send(service, "/v1/chat/completions", organization.token, body, options);
 }
 
-/** What asks for streams of a case. */
+/** Returns functions that request streams of a case. */
 function streams(asking: Asking, kinds: readonly string[], name: string, count: number): (() => Promise<Response>)[] {
   return Array.from({ length: count }, (_none, turn) => {
     const kind = kinds[turn % kinds.length] ?? "";
@@ -162,7 +162,7 @@ async function run(asking: Asking, kinds: readonly string[]): Promise<Met[]> {
   });
 }
 
-/** What a request came to in words, after everything that was received is found to be well formed and charged by the rule. */
+/** Describes the result of a request, after a check of its form and its charge. */
 function outcomeOf({ status, text }: Answer, kind: string, mode: Mode, charge: Charge | undefined): Outcome {
   if (status !== 200) {
     const code = errorCode(JSON.parse(text), status);
@@ -190,7 +190,7 @@ function outcomeOf({ status, text }: Answer, kind: string, mode: Mode, charge: C
 interface Received {
   pieces: string[];
   usage: { prompt_tokens: number; completion_tokens: number } | undefined;
-  /** Of the error that ended it. */
+  /** Code of the error that ended it. */
   code: ErrorCode | undefined;
 }
 
@@ -235,7 +235,7 @@ function boundedCounts(tokens: Charge["tokens"]): { prompt_tokens: number; compl
   return isAtBound ? counts : undefined;
 }
 
-/** What the upstreams of a kind report of an answer, where they report what can be true. */
+/** Usage that the upstreams of a kind report for an answer, if they report a possible one. */
 function reportedBy(kind: string): Counted {
   const fixture = FIXTURES.find((one) => one.kind === kind);
   if (fixture === undefined) throw new Error(`There is no wire of ${kind}`);
@@ -294,7 +294,7 @@ function toldOf(met: readonly Met[], kind: string, name: string): Told {
   return Object.fromEntries(found.map(({ mode, outcome }) => [mode, outcome]));
 }
 
-/** What comes of it on the wires of other kinds, those together of which the same is to be told; nothing of those that have no such thing. */
+/** Describes the results on the protocols of other kinds, grouped by result; kinds without such a case are omitted. */
 function toldOfOthers(met: readonly Met[], name: string, own: Told): string {
   const kindsOf = Map.groupBy(
     OTHER_KINDS,

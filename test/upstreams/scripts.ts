@@ -16,10 +16,10 @@ import {
   word,
 } from "../support/wire.ts";
 
-/** What an upstream does with a socket once it has read a request. */
+/** Actions of an upstream on a socket once it has read a request. */
 export type Script = (socket: Socket) => void;
 
-/** What upstreams report of an answer, where they report what can be true. */
+/** Usage that upstreams report for an answer, if they report a possible one. */
 export const REPORTED = { prompt_tokens: 3, completion_tokens: 1 };
 /** A stream that is complete but for what a case changes. */
 export const BODY = word("a") + finish() + usage(REPORTED) + DONE;

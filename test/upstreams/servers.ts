@@ -18,9 +18,9 @@ export function providerAt(kind: string, at = "wire"): string {
 /** The model of a case, for callers and for the upstream that plays it. */
 export const modelOf = (kind: string, index: number): string => `case-${index}-of-${kind}`;
 
-/** Of upstreams that are to be given up; undici looks at its timeouts twice a second. */
+/** Timeout of silent upstreams; undici checks its timeouts twice a second. */
 export const TIMEOUT_MS = 900;
-/** Of all others, so that none is given up because a machine is busy. */
+/** Timeout of all others, which a busy machine does not reach. */
 const PATIENT_MS = 60_000;
 
 interface Servers {

@@ -27,7 +27,7 @@ type Make = (words: Words, fixture: WireFixture) => Made;
 
 const UNFINISHED = head(200, { ...JSON_TYPE, "content-length": "100000" });
 const json = (text: string | Buffer): Script => sends(head(200, JSON_TYPE), text);
-/** Of a wire whose streams are text. */
+/** Makes cases of a protocol whose streams are text. */
 const ofText =
   (make: (words: Words) => Script): Make =>
   (words) =>
@@ -205,7 +205,7 @@ const MAKES: Record<string, Make> = {
   ...Object.fromEntries(Object.entries(USAGES).map(([what, make]) => [`usage: ${what}`, make])),
 };
 
-/** Where an answer is lost with the event that tells its usage. */
+/** Outcome if an answer is lost with the event that has its usage. */
 const lostWith = (streamed: Outcome) => ({ streamed, unstreamed: FAILED });
 const LOST: Record<string, Partial<Outcomes>> = {
   // Its first event tells usage, before which nothing is answered.
@@ -218,9 +218,9 @@ const LOST: Record<string, Partial<Outcomes>> = {
 
 type Outcomes = Pick<Case, "streamed" | "unstreamed">;
 
-/** What differs from this service's own wire, by kind; "" is every other kind. */
+/** Differences from the service's own protocol, by kind; "" is every other kind. */
 const OTHERWISE: Record<string, Record<string, Partial<Outcomes>>> = {
-  // What each says in it is its own.
+  // The content of the error differs by kind.
   "an error inside a 200": { azure: {}, "": { streamed: brokenOff("a piece", "overloaded") } },
   "an error inside a 200, before the first word": {
     anthropic: { streamed: refusedWith(503, "overloaded") },

@@ -1,7 +1,7 @@
 import type { UpstreamRequest } from "../../src/providers/provider.ts";
 import type { ProviderSettings } from "../../src/providers/settings.ts";
 
-/** How a wire writes the events of a stream. */
+/** Format of the events of a stream. */
 export type Framing =
   /** `data: {…}` */
   | "data"
@@ -17,12 +17,12 @@ export interface Answer {
 }
 
 export interface Asked {
-  /** What has to stand in the body that the wire is sent. */
+  /** Fields that the upstream's request body must contain. */
   sent: object;
 }
 
 export interface ErrorShape {
-  /** What it is, for the test's name. */
+  /** Description for the test's name. */
   what: string;
   status: number;
   headers?: Record<string, string>;
@@ -66,7 +66,7 @@ export interface WireFixture {
   text: Answer & { usage: Counted };
   /** Thinks `REASONING` where it can, says `WEATHER_INTRO` where it can, and calls `CALLS`. */
   tools: Answer & Asked;
-  /** What has to stand in the second request, after the calls were answered. */
+  /** Fields of the second request, after the calls were answered. */
   secondTurn: object;
   /** Thinks before each of `CALLS`; absent: the wire does not sign what it thinks, or signs the calls themselves. */
   interleaved?: Answer & { secondTurn: object };
@@ -77,12 +77,12 @@ export interface WireFixture {
   image: Asked;
   /** Undefined: the wire takes no address. */
   imageAddress: Asked | undefined;
-  /** What stands in the body for `SETTINGS`, and what is named as left out. */
+  /** Fields of the body for `SETTINGS`, and the settings reported as ignored. */
   settingsSent: object;
   settingsIgnored: readonly string[];
   /** The fields of the body that bound the answer's tokens, summed. */
   bounds: readonly string[];
-  /** What has to stand in the body for each way to choose a tool; null: refused. */
+  /** Fields of the body for each tool choice; null: refused. */
   toolChoices: { required: object; named: object; none: object };
   errors: readonly ErrorShape[];
   /** An error in the middle of a stream, where the wire has one. */

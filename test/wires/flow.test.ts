@@ -7,7 +7,7 @@ import { FIXTURES } from "./fixtures.ts";
 import { framed } from "./scripted-server.ts";
 
 const OFFERED_BYTES = 64 * 1024 * 1024;
-/** What sockets, pipes and packages may keep on the way. */
+/** Bytes that sockets, pipes and packages may buffer. */
 const KEPT_BYTES_MAX = 12 * 1024 * 1024;
 
 /** Writes the same event for as long as somebody takes it; tells how much that was. */

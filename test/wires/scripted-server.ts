@@ -9,12 +9,12 @@ export interface SentRequest {
   body: Record<string, unknown>;
 }
 
-/** What the server answers next. */
+/** Next response of the server. */
 export interface Scripted {
   status?: number;
   headers?: Record<string, string>;
   body: Buffer | string;
-  /** How the answer ends, after its body; `hold` leaves it open. */
+  /** End of the response, after its body; `hold` leaves it open. */
   ending?: "whole" | "reset" | "hold";
 }
 

@@ -29,7 +29,7 @@ const JSON_FORMAT = {
   json_schema: { name: "city", schema: JSON_SCHEMA, strict: true },
 };
 
-/** Where nothing is to be given up because a machine is busy. */
+/** Timeout that a busy machine does not reach. */
 const PATIENT_MS = 60_000;
 
 let server: ScriptedServer;

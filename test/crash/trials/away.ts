@@ -69,7 +69,7 @@ async function refuses(site: Site, random: Random, trial: string): Promise<void>
   site.addTrial(trial, { storeWasAway: true });
 }
 
-/** What /readyz says was found a moment ago. */
+/** Waits until /readyz reports the outage, which takes a moment. */
 async function untilNotReady({ service, options }: Site): Promise<void> {
   const until = Date.now() + options.patienceMs;
   for (;;) {

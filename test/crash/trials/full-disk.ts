@@ -7,7 +7,7 @@ import type { Site } from "../site.ts";
 
 const STREAMS = 50;
 const REQUESTS = 200;
-/** What is left in files that have room inside is used up by then. */
+/** Rounds after which the free space inside files is used up. */
 const ROUNDS_MAX = 10;
 const LOG_FILES_MAX = 100;
 
@@ -32,7 +32,7 @@ export async function fillDisk(site: Site, random: Random, trial: string): Promi
   await Promise.all([...running, ...sent].map(({ ended }) => ended));
   await tellsTheTruth(site, random, `${trial}.after`);
   await disk.free();
-  // What could not write its log may not even have come up again.
+  // A PostgreSQL that could not write its log may not have restarted.
   await postgres?.server.stop();
   await postgres?.server.start();
   await site.untilReady();
@@ -76,7 +76,7 @@ async function exhaustLog({ url }: PostgresServer): Promise<void> {
   throw new Error("the disk was full, and PostgreSQL wrote its log on");
 }
 
-/** Whoever is answered 503 finds it said by /readyz too: a moment before, or a moment after. */
+/** Checks that /readyz reports the outage to which a 503 refers, shortly before or after it. */
 async function tellsTheTruth(site: Site, random: Random, trial: string): Promise<void> {
   const readiness = async () => (await fetch(`${site.service.url}/readyz`)).status;
   const before = await readiness();

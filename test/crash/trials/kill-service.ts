@@ -13,7 +13,7 @@ const KILL_WITHIN_MS = 3_000;
 export async function killAtRandomMoment(site: Site, random: Random, trial: string): Promise<void> {
   const sent = site.send(mixedCalls(random, trial, REQUESTS, site));
   await sleep(random.between(0, KILL_WITHIN_MS * site.options.streamShare));
-  // What the books tell now must hold afterwards.
+  // The books must keep their present state.
   await site.judge();
   const killedAt = await site.kill();
   await Promise.all(sent.map(({ ended }) => ended));

@@ -95,7 +95,7 @@ const STANDS_AT: { [point in Point]: (record: Record, hold: Hold | undefined) =>
   "settled, not answered": ({ client }, hold) => client.end === undefined && hold?.state === "charged",
 };
 
-/** Whether a renewal has told the books of every word that was delivered. */
+/** Reports whether a renewal has recorded every word that was delivered. */
 function knowsAll(words: number, hold: Hold | undefined): boolean {
   return hold?.state === "open" && hold.output_tokens >= words;
 }

@@ -1,6 +1,6 @@
 import type OpenAI from "openai";
 
-/** The answers of OpenAI's API as its own client types them; `openai-schemas.ts` makes JSON schemas of these. */
+/** Types of OpenAI's own client; `contract-checks.ts` generates JSON schemas from them. */
 export type Completion = OpenAI.Chat.Completions.ChatCompletion;
 export type Chunk = OpenAI.Chat.Completions.ChatCompletionChunk;
 export type ListedModel = OpenAI.Models.Model;
