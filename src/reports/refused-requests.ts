@@ -4,7 +4,7 @@ import { timeOfId } from "../credits/request-id.ts";
 import { invalidCursor } from "../errors.ts";
 import type { RefusalEntry } from "../stores/store.ts";
 
-/** Milliseconds since 1970 of a UUIDv7, or of the beginning of one. Throws ApiError (invalid_value) for any other text. */
+/** Milliseconds since 1970 of a UUIDv7, or of the beginning of one. Throws ApiError (invalid_value) for other text. */
 export function timeOfUuidV7(id: string): number {
   const timeMs = timeOfId(id);
   if (timeMs === undefined) throw invalidCursor();
