@@ -6,7 +6,7 @@ import { ApiError } from "../errors.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** Bytes that the request's body holds in the budget; null until the body is read. Released when the response is closed. */
+    /** The request's share of the body budget; null until the body is read. Released when the response is closed. */
     bodyReservation: BodyReservation | null;
   }
 }
@@ -112,7 +112,7 @@ const EXCESSES = {
     ),
 };
 
-/** A buffer that grows as chunks arrive. A list of chunks would let a client choose how many objects are kept in memory. */
+/** A buffer that grows as chunks arrive. With a list of chunks, the client would choose how many objects are in memory. */
 class GrowingBuffer {
   readonly #lengthMax: number;
   #buffer: Buffer = EMPTY;

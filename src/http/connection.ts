@@ -41,7 +41,7 @@ export function handleConnections(server: Server, newRequestId: () => string): v
   });
 }
 
-/** True while an earlier request of the connection is being answered: a client would mistake this response for that one. */
+/** True while an earlier request of the connection is answered: a client would mistake this response for that one. */
 function isBeingAnswered(socket: Socket & { _httpMessage?: ServerResponse | null }): boolean {
   const response = socket._httpMessage ?? undefined;
   return response !== undefined && (response.headersSent || response.req.complete);

@@ -32,7 +32,7 @@ export function errorHandler(log: Log) {
     if (!hasDisconnected(error, request) && publicError.code === "internal_error") {
       const { organizationId, tokenId } = request.principal ?? {};
       const fields = { requestId: request.id, organizationId, tokenId, model: request.modelName };
-      log.error({ ...fields, defect: publicError.cause }, "a request failed inside the service");
+      log.error({ ...fields, defect: publicError.cause }, "a request failed with an internal error");
     }
     if (reply.raw.headersSent) return resetConnection(reply, publicError);
     if (request.caller?.hasLimitHeaders) reply.headers(rateLimitHeaders([request.caller.requestStanding]));
@@ -41,8 +41,8 @@ export function errorHandler(log: Log) {
 }
 
 /**
- * Resets the connection of a response that has begun and cannot be completed. After a mere close, an HTTP/1.0 client would
- * treat the partial response as complete.
+ * Resets the connection of a response that has begun and cannot be completed. After a mere close, an HTTP/1.0 client
+ * would treat the partial response as complete.
  */
 function resetConnection(reply: FastifyReply, error: ApiError): void {
   const { request, raw } = reply;

@@ -200,8 +200,8 @@ class EventWriter {
   }
 
   /**
-   * Adds an event to the pending text: whole lines with the empty line at its end. A caller that knows the length in bytes
-   * avoids the cost of computing it.
+   * Adds an event to the pending text: whole lines with the empty line at its end. A caller that knows the length in
+   * bytes avoids the cost of computing it.
    */
   add(event: string, byteLength: number = Buffer.byteLength(event)): void {
     this.#pending += event;

@@ -48,7 +48,7 @@ export class Shutdown {
     return { running: this.#open + this.#running.count, begun: this.#begun };
   }
 
-  /** Counts a request as running until `end`. After the listener has closed, the request is the last of its connection. */
+  /** Counts a request as running until `end`. After the listener has closed, it is the last of its connection. */
   begin(reply: FastifyReply): void {
     if (this.#isListenerClosed) reply.header("connection", "close");
     this.#begun += 1;

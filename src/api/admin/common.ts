@@ -61,6 +61,6 @@ export const PageQuery = {
     Type.Integer({ minimum: 1, maximum: PAGE_LIMIT_MAX, default: 50, description: "Maximum number of entries." }),
   ),
 };
-/** Page of a list; `next_cursor` is null on the last page. A page of search results may be short or empty before the last. */
+/** Page of a list; `next_cursor` is null on the last page. Earlier pages of search results may be short or empty. */
 export const PageOf = <T extends TSchema>(entry: T) =>
   Type.Object({ object: Type.Literal("list"), data: Type.Array(entry), next_cursor: Nullable(Type.String()) });
