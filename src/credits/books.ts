@@ -22,7 +22,7 @@ export interface TokenBalanceRow {
   organizationId: string;
   tokenId: string;
   /**
-   * The token that this one was rotated from, whose row has the cap that they share: nothing is booked in this row. Null:
+   * The first token of the rotations to this one, whose row has the cap that all share: nothing is booked in this row. Null:
    * the token has a cap of its own.
    */
   budgetId: string | null;
