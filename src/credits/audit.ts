@@ -30,7 +30,7 @@ export interface BookingAudit
   extends Pick<AuditRow, "id" | "actorKind" | "actorId" | "address" | "requestId" | "action"> {
   /** The requested terms. The booked amount replaces `amount`. */
   after: Record<string, unknown>;
-  /** How `after` states the amount in credits: as a number, or as decimal text. */
+  /** Format of the amount of credits in `after`: a number, or decimal text. */
   amountAs: "number" | "text";
 }
 

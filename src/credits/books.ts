@@ -22,7 +22,7 @@ export interface TokenBalanceRow {
   organizationId: string;
   tokenId: string;
   /**
-   * The token that this one was rotated from, whose row has the cap that they share: nothing is booked in this row. Null:
+   * The first token of the rotations to this one, whose row has the cap that all share: nothing is booked in this row. Null:
    * the token has a cap of its own.
    */
   budgetId: string | null;
@@ -83,7 +83,7 @@ export interface Attempt {
   reported?: TokenCounts;
 }
 
-/** How a request went, for those who look into it later; no charge depends on it. */
+/** Details of a request for later inspection; no charge depends on them. */
 export interface Trace {
   isStreamed: boolean;
   /** From admission to the first piece of the answer; null where there was none. */
@@ -97,7 +97,7 @@ export interface Trace {
   providerCost: string | null;
 }
 
-/** How a request ended. */
+/** State of a request that ended. */
 export type EndedState = "charged" | "released" | "recovered";
 export type HoldState = "open" | EndedState;
 
@@ -164,7 +164,7 @@ export interface AdjustmentRow {
    * where it returned to the grant.
    */
   draws: Draw[];
-  /** Whether a revocation named no amount, but all available credits. */
+  /** True for a revocation of all available credits instead of an amount. */
   isAll: boolean;
   /** The grant that a revocation named. */
   grantId: string | null;

@@ -389,7 +389,7 @@ test("Inconsistent rows are refused.", () => {
   const whole = books.balances.get(ORGANIZATION);
   if (whole === undefined) throw new Error("no balance");
   books.balances.set(ORGANIZATION, { ...whole, spent: 1n });
-  expect(() => books.bookOne(holding("a", 1n))).toThrow("broken");
+  expect(() => books.bookOne(holding("a", 1n))).toThrow("inconsistent");
   books.balances.set(ORGANIZATION, { ...whole, available: 20n, granted: 20n });
-  expect(() => books.bookOne(holding("a", 20n))).toThrow("less than the balance says");
+  expect(() => books.bookOne(holding("a", 20n))).toThrow("less than the balance has");
 });

@@ -28,10 +28,10 @@ export interface Admission {
   lease: Lease;
   estimate: PromptEstimate;
   maxTokens: number;
-  /** Whether `maxTokens` is less than requested, or than the model's default. */
+  /** True where `maxTokens` is less than requested, or than the model's default. */
   isShortened: boolean;
   available: MicroCredits;
-  /** Whether it costs nothing, whatever the model's price: true for the playground. */
+  /** True for the playground, whose requests are free at any price. */
   isFree: boolean;
   tokenStanding: Standing;
   /** Milliseconds since 1970. */
@@ -62,8 +62,8 @@ export async function admit(
 ): Promise<Admission | Replay> {
   const { principal } = call;
   const estimate = estimatePrompt(request, model.imageTokensMax);
-  const wish = outputWish(gateway, principal, model, output, estimate);
-  const tokens = estimate.likely + wish.most;
+  const range = outputRange(gateway, principal, model, output, estimate);
+  const tokens = estimate.likely + range.most;
   const taken = takeTokens(gateway, principal, tokens);
   let exit: (() => void) | undefined;
   const leave = (tokensUsed: number) => {
@@ -74,7 +74,7 @@ export async function admit(
   try {
     exit = gateway.limits.enter(limitKeys(gateway, principal, "concurrentRequests"));
     const isFree = principal.organizationKind === "playground";
-    const need = needOf(model, estimate, wish, isFree);
+    const need = needOf(model, estimate, range, isFree);
     const { prices } = need;
     const facts = factsOf(gateway, call, model, routes[0], prices);
     const idempotency = call.idempotency === null ? null : { ...call.idempotency, keepMs: KEY_KEPT_MS };
@@ -84,10 +84,10 @@ export async function admit(
       leave(0);
       return { ...outcome, tokenStanding };
     }
-    if (outcome.outcome !== "held") throw refusal(outcome, need, wish, output.param);
+    if (outcome.outcome !== "held") throw refusal(outcome, need, range, output.param);
     const affordable = affordableOutputTokens(outcome.amount, need);
-    const maxTokens = Math.max(1, Math.min(affordable, wish.most));
-    const isShortened = maxTokens < wish.wanted;
+    const maxTokens = Math.max(1, Math.min(affordable, range.most));
+    const isShortened = maxTokens < range.requested;
     const { lease, available } = outcome;
     const admittedAtMs = gateway.clock();
     return { facts, lease, estimate, maxTokens, isShortened, available, isFree, tokenStanding, admittedAtMs, leave };
@@ -98,40 +98,40 @@ export async function admit(
 }
 
 /** Returns the need that a hold covers: the largest charge that is possible on any route. */
-function needOf(model: CatalogModel, estimate: PromptEstimate, wish: OutputWish, isFree: boolean): HoldNeed {
+function needOf(model: CatalogModel, estimate: PromptEstimate, range: OutputRange, isFree: boolean): HoldNeed {
   let promptTokensMost = 0;
   let outputTokensMost = 0;
   for (const route of model.routes) {
-    const { prompt, completion } = boundsOf(model, route, estimate, wish.most);
+    const { prompt, completion } = boundsOf(model, route, estimate, range.most);
     promptTokensMost = Math.max(promptTokensMost, prompt);
     outputTokensMost = Math.max(outputTokensMost, completion);
   }
   // A shorter `max_tokens` is a smaller hold only where it bounds everything that is charged as output.
-  const outputTokensLeast = outputTokensMost > wish.most ? outputTokensMost : wish.least;
+  const outputTokensLeast = outputTokensMost > range.most ? outputTokensMost : range.least;
   const prices = isFree ? FREE : pricesAt(model, promptTokensMost);
   return { promptTokensMost, outputTokensLeast, outputTokensMost, prices };
 }
 
-interface OutputWish {
+interface OutputRange {
   least: number;
   most: number;
-  /** Before the playground's own bound. */
-  wanted: number;
+  /** The bound before that of the playground. */
+  requested: number;
 }
 
-function outputWish(
+function outputRange(
   gateway: Gateway,
   principal: Principal,
   model: CatalogModel,
   { tokens: asked }: StatedOutput,
   estimate: PromptEstimate,
-): OutputWish {
+): OutputRange {
   refuseTooLong(model, estimate, asked);
-  const wanted =
+  const requested =
     asked ?? Math.min(defaultOutputTokens(gateway, model, estimate), minuteRoom(gateway, principal, estimate));
-  const bound = principal.organizationKind === "playground" ? gateway.playground.maxTokens : wanted;
-  const most = Math.min(wanted, bound);
-  return { least: asked === undefined ? Math.min(most, OUTPUT_TOKENS_LEAST) : most, most, wanted };
+  const bound = principal.organizationKind === "playground" ? gateway.playground.maxTokens : requested;
+  const most = Math.min(requested, bound);
+  return { least: asked === undefined ? Math.min(most, OUTPUT_TOKENS_LEAST) : most, most, requested };
 }
 
 /** Returns the output tokens that the limit of tokens per minute allows beside the prompt. */
@@ -211,7 +211,7 @@ function keyRefusal(outcome: string): ApiError | undefined {
 function refusal(
   outcome: Exclude<Outcomes["hold"], { outcome: "held" | "replayed" }>,
   need: HoldNeed,
-  wish: OutputWish,
+  range: OutputRange,
   param: StatedOutput["param"],
 ): Error {
   if (outcome.outcome !== "insufficient" && outcome.outcome !== "busy") {
@@ -230,7 +230,7 @@ function refusal(
     const message = `${credits} are held by requests that are still running: ${figures}. Try again when one has ended.`;
     return new ApiError("credits_held", message, { fields, headers: { ...headers, "retry-after": "1" } });
   }
-  const isBoundByMaxTokens = need.outputTokensMost === wish.most;
+  const isBoundByMaxTokens = need.outputTokensMost === range.most;
   const affordable = isBoundByMaxTokens ? affordableOutputTokens(reach, need) : 0;
   fields.affordable_max_tokens = affordable;
   const hint = affordable > 0 ? ` They pay for a ${param} of ${affordable}.` : "";

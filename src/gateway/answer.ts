@@ -32,7 +32,7 @@ export interface AnswerEnd {
 
 /** Receives an answer. One implementation writes a stream, one a document; the gateway knows no more of HTTP than this. */
 export interface AnswerSink {
-  /** Whether pieces reach the client as they arrive. */
+  /** True where pieces reach the client as they arrive. */
   readonly streams: boolean;
   /** Begins the answer: the upstream has begun to answer. */
   open(head: AnswerHead): void;

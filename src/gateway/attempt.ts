@@ -64,7 +64,8 @@ export async function attempt(
       }
       if (failure !== undefined && !gateway.retryBudget.takes(plan.model.id, startedMs)) throw failure;
       const request = forUpstream(plan.request, route, admission.maxTokens);
-      const result = await callUpstream(provider, { request, signal: call.signal }, turn + 1 < routes.length);
+      const upstreamCall = { request, prompt: plan.prompts.get(route), signal: call.signal };
+      const result = await callUpstream(provider, upstreamCall, turn + 1 < routes.length);
       const nowMs = gateway.clock();
       const outcome = outcomeOf(result, call.signal);
       const made = outcome && { route: upstreamOf(route), outcome, durationMs: nowMs - startedMs };

@@ -18,7 +18,7 @@ export interface Delivery {
   failure: unknown;
   /** Undefined where the answer did not begin. */
   head: AnswerHead | undefined;
-  /** Whether pieces of the answer were sent to the client as they arrived. */
+  /** True where pieces of the answer were sent to the client as they arrived. */
   isStreamed: boolean;
   /** From admission to the first piece of the answer; null where there was none. */
   firstTokenMs: number | null;
@@ -123,12 +123,12 @@ function endOf(failure: unknown, signal: AbortSignal): Delivery["end"] {
 
 /**
  * Completes the tool calls of one answer as OpenAI's clients need them: the first piece of each call has `type` and an
- * `id` that no other call of the answer has, and no later piece has another. Upstreams leave ids out or give the same
- * one twice; the ids that are made for those hold the answer's own id, so that no other answer has them.
+ * `id` that is unique in the answer, and later pieces have none. Upstreams omit ids or repeat one; the ids that are made
+ * instead contain the answer's own id, so that they are unique among answers.
  */
 export class ToolCallCompleter {
   readonly #answerId: string;
-  /** By the index of a call. */
+  /** Ids by the index of a call. */
   #ids: Map<number, string> | undefined;
 
   /** `answerId` is a UUID. */
@@ -136,7 +136,7 @@ export class ToolCallCompleter {
     this.#answerId = answerId;
   }
 
-  /** The same pieces, their tool calls completed. */
+  /** Returns the pieces with completed tool calls. */
   complete(pieces: readonly AnswerPiece[]): readonly AnswerPiece[] {
     if (!pieces.some(({ delta }) => delta?.tool_calls !== undefined)) return pieces;
     return pieces.map((piece) => {
@@ -157,7 +157,7 @@ export class ToolCallCompleter {
     return { index, id: unique, type: "function", function: { name: "", arguments: "", ...called }, ...rest };
   }
 
-  /** Short, because OpenAI takes back ids of at most 40 characters. */
+  /** Makes a short id, because OpenAI accepts ids of at most 40 characters. */
   #makeId(index: number): string {
     return `call_${BigInt(`0x${this.#answerId.replaceAll("-", "")}`).toString(36)}_${index}`;
   }

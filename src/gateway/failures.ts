@@ -24,7 +24,7 @@ interface Consequence {
    * it, or should.
    */
   next: "elsewhere" | "elsewhere or again" | "larger" | "nowhere";
-  /** Whether the upstream is at fault, rather than the request. */
+  /** True where the upstream is at fault, rather than the request. */
   isUpstreams: boolean;
 }
 

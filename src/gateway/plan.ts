@@ -11,7 +11,7 @@ import { printable } from "../api/wording.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
 import type { PromptEstimate } from "../credits/estimate.ts";
 import { ApiError, UpstreamError } from "../errors.ts";
-import type { Provider, UpstreamRequest } from "../providers/provider.ts";
+import type { ConvertedPrompt, Provider, UpstreamRequest } from "../providers/provider.ts";
 import { toApiError } from "./failures.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
 
@@ -20,6 +20,8 @@ export interface Plan {
   model: CatalogModel;
   /** Routes of the model whose upstreams can take the request, in the order of the catalog. */
   routes: readonly [Route, ...Route[]];
+  /** The messages as the wires of these routes need them; a route whose wire sends them as they are has no entry. */
+  prompts: ReadonlyMap<Route, ConvertedPrompt>;
   /** The request, fitted to the model. */
   request: ChatCompletionRequest;
   /** Hints that the model does not take, listed in the header `x-tollgate-ignored`. */
@@ -49,7 +51,7 @@ export function planFor(
   const model = modelFor(gateway.catalog, principal, request.model);
   refuseAboveModel(output, model);
   const fitted = fitToModel(request, model);
-  return { model, routes: routesFor(gateway, model, fitted.request, output), ...fitted, output };
+  return { model, ...routesFor(gateway, model, fitted.request, output), ...fitted, output };
 }
 
 /** Tells whether a principal may use and see a model. */
@@ -219,37 +221,45 @@ function unsupported(param: string, model: CatalogModel, value?: string): ApiErr
   return new ApiError("unsupported_value", message, { param });
 }
 
-/** Returns the routes whose upstreams can take the request. Throws the first refusal where none can. */
+/**
+ * Selects the routes whose upstreams can take the request, and converts its prompt for their wires. Throws the first
+ * refusal where none can.
+ */
 export function routesFor(
   { providers }: Pick<Gateway, "providers">,
   model: CatalogModel,
   request: ChatCompletionRequest,
   output: StatedOutput,
-): [Route, ...Route[]] {
+): Pick<Plan, "routes" | "prompts"> {
   const imageAddress = firstImageAddress(request.messages);
   const maxTokens = output.tokens ?? model.maxOutputTokens;
+  const prompts = new Map<Route, ConvertedPrompt>();
   let refusal: UpstreamError | undefined;
   const [first, ...others] = model.routes.filter((route) => {
     const provider = providers.get(route.providerId);
     const isForeign = provider?.isPrivate === true && imageAddress !== undefined;
-    const refused = isForeign ? refuseImageAddress(imageAddress) : refusalOf(provider, route, request, maxTokens);
-    refusal ??= refused;
-    return refused === undefined;
+    const prompt = isForeign ? refuseImageAddress(imageAddress) : convertFor(provider, route, request, maxTokens);
+    if (prompt instanceof UpstreamError) {
+      refusal ??= prompt;
+      return false;
+    }
+    if (prompt !== undefined) prompts.set(route, prompt);
+    return true;
   });
-  if (first !== undefined) return [first, ...others];
+  if (first !== undefined) return { routes: [first, ...others], prompts };
   throw refusal === undefined ? new Error(`${model.id} has no route`) : toApiError(refusal);
 }
 
-function refusalOf(
+function convertFor(
   provider: Provider | undefined,
   route: Route,
   request: ChatCompletionRequest,
   maxTokens: number,
-): UpstreamError | undefined {
-  if (provider?.refusal === undefined) return undefined;
-  // Without `instructions`: their system message would shift the message indexes that a refusal names.
+): ConvertedPrompt | UpstreamError | undefined {
+  if (provider?.convert === undefined) return undefined;
+  // Without `instructions`: their system message would shift the message indexes that an error names.
   const { instructions: _instructions, ...rest } = request;
-  return provider.refusal(forUpstream(rest, route, maxTokens));
+  return provider.convert(forUpstream(rest, route, maxTokens));
 }
 
 function refuseImageAddress(place: string): UpstreamError {

@@ -6,6 +6,7 @@ import { CallFetch, Connections } from "./ai-sdk/call-fetch.ts";
 import { leftOut, toCall } from "./ai-sdk/call-options.ts";
 import { toUpstreamError } from "./ai-sdk/failure.ts";
 import { readParts } from "./ai-sdk/parts.ts";
+import type { Conversation } from "./ai-sdk/prompt.ts";
 import type { Connect, Fetch, Wire } from "./ai-sdk/wire.ts";
 import { refuseOwnHeaders } from "./http/own-headers.ts";
 import { isPrivateUpstream, scrubFor } from "./images.ts";
@@ -74,19 +75,18 @@ class AiSdk implements Provider {
     this.#connect = wire.connect({ ...settings, baseUrl: baseUrl ?? defaultBaseUrl }, this.#fetchToken);
   }
 
-  refusal(request: UpstreamRequest): UpstreamError | undefined {
+  convert(request: UpstreamRequest): Conversation | UpstreamError {
     try {
-      toCall(this.#wire, request);
-      return undefined;
+      return toCall(this.#wire, request).conversation;
     } catch (error) {
       if (error instanceof UpstreamError) return error;
       throw error;
     }
   }
 
-  async complete({ request, signal }: ProviderCall): Promise<ProviderAnswer> {
+  async complete({ request, prompt, signal }: ProviderCall): Promise<ProviderAnswer> {
     signal.throwIfAborted();
-    const { options, ignored } = toCall(this.#wire, request);
+    const { options, ignored } = toCall(this.#wire, request, prompt as Conversation | undefined);
     // Ends the connection, however deep in a package's pipes it is.
     const ended = new AbortController();
     const abortSignal = AbortSignal.any([signal, ended.signal]);

@@ -108,10 +108,12 @@ test("an image address in a tool's result is refused, because packages would fet
     { role: "tool", tool_call_id: "call_1", content: [{ type: "image_url", image_url: { url } }] },
   ];
   const tools = [{ type: "function" as const, function: { name: "look" } }];
-  expect(provider.refusal?.(requestOf({ messages: resultWith("https://example.com/a.png"), tools }))).toMatchObject({
+  expect(provider.convert?.(requestOf({ messages: resultWith("https://example.com/a.png"), tools }))).toMatchObject({
     failure: "unsupported",
     param: "messages[2].content[0]",
   });
-  expect(provider.refusal?.(requestOf({ messages: resultWith("data:image/png;base64,AAAA"), tools }))).toBeUndefined();
+  expect(provider.convert?.(requestOf({ messages: resultWith("data:image/png;base64,AAAA"), tools }))).toMatchObject({
+    messageCount: 3,
+  });
   await provider.close();
 });

@@ -14,8 +14,11 @@ export interface Provider {
   readonly isScripted?: boolean;
   /** True for an upstream in a private network: it is sent no image addresses, which it would fetch from there. */
   readonly isPrivate?: boolean;
-  /** Why a request cannot be put into the upstream's words, found without asking it; undefined where it can, or where only asking tells. */
-  refusal?(request: UpstreamRequest): UpstreamError | undefined;
+  /**
+   * Converts the messages of a request to the wire's own form, for `complete`. Returns UpstreamError where the wire cannot
+   * express the request. Absent on wires that send messages as they are.
+   */
+  convert?(request: UpstreamRequest): ConvertedPrompt | UpstreamError;
   /**
    * Resolves when the upstream has accepted the request and begun to answer; rejects with UpstreamError before that.
    * The chunks reject with UpstreamError when the answer breaks off. Aborting `signal` ends the upstream's
@@ -40,8 +43,16 @@ export type UpstreamRequest = Omit<
   stream: boolean;
 };
 
+/** Messages in a wire's own form. Only the provider that made it reads more than the count. */
+export interface ConvertedPrompt {
+  /** Number of messages that are converted: the last ones of the request that is sent. */
+  messageCount: number;
+}
+
 export interface ProviderCall {
   request: UpstreamRequest;
+  /** Result of `convert` for the messages of the request, without instructions before them. */
+  prompt?: ConvertedPrompt | undefined;
   signal: AbortSignal;
 }
 

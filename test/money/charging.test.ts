@@ -14,10 +14,10 @@ import {
 } from "../support/service.ts";
 import { answering, type Behaviour, startUpstream, type Upstream } from "../support/upstream.ts";
 
-/** A credit for a token of output, a thousandth for one of input: what is charged tells what was counted. */
+/** A credit per output token and a thousandth per input token, so that a charge shows the counted tokens. */
 const PRICE = { input: 1_000, output: 1_000_000 };
 const MESSAGES = [{ role: "user", content: "go" }];
-/** More than any test hears before its stream is cut off. */
+/** More than any test reads before its stream is ended. */
 const WORDS = Array.from({ length: 4_000 }, () => " word");
 
 type Response = Parameters<Behaviour>[0]["response"];
@@ -26,7 +26,7 @@ function writeEvent(response: Response, fields: object): void {
   response.write(`data: ${JSON.stringify(fields)}\n\n`);
 }
 
-/** A stream with these pieces of text, and then what `end` does. */
+/** Makes a stream of these pieces of text, which ends as `end` does. */
 const piecesThen =
   (pieces: readonly string[], end: (response: Response) => void): Behaviour =>
   ({ response }) => {
@@ -87,7 +87,7 @@ afterAll(async () => {
   await upstream?.close();
 });
 
-/** Begins a completion that its client can leave. */
+/** Begins a completion whose client can disconnect. */
 function begin(organization: Organization, fields: object, isWhole = true) {
   const outgoing = httpRequest(`${service.baseUrl}/chat/completions`, {
     method: "POST",
@@ -104,7 +104,7 @@ function begin(organization: Organization, fields: object, isWhole = true) {
 const complete = (organization: Organization, fields: object, at = service) =>
   send(at, "/v1/chat/completions", organization.token, { messages: MESSAGES, max_tokens: 500, ...fields });
 
-/** Leaves a second after the upstream was called, and gives how long that call lasted. */
+/** Disconnects a second after the upstream was called, and returns how long that call lasted. */
 async function secondsUntilLeft(organization: Organization, fields: object): Promise<number> {
   const before = upstream.requests.length;
   const startedMs = Date.now();
@@ -116,20 +116,20 @@ async function secondsUntilLeft(organization: Organization, fields: object): Pro
   return (closedMs - startedMs) / 1_000;
 }
 
-/** A second at the least, at 50 tokens a second until a hundred answers of a route are known. */
+/** Estimate for at least a second, at 50 tokens per second until a hundred answers of a route are known. */
 function expectEstimate(credits: number, seconds: number): void {
   expect(credits).toBeGreaterThan(49);
   expect(credits).toBeLessThan(seconds * 50 + 50);
 }
 
-/** The basis of each charge of an organization. */
+/** Returns the basis of each charge of an organization. */
 async function basesOf(organization: Organization): Promise<string[]> {
   const words = ["credits", "statement", "--org", organization.id];
   const { entries } = await service.tollgate<{ entries: { kind: string; basis?: string }[] }>(...words);
   return entries.flatMap(({ basis }) => basis ?? []);
 }
 
-/** The provider's reports of the attempts of an organization's last request, where other tokens were charged. */
+/** Returns the provider's reports in the attempts of an organization's last request, where other tokens were charged. */
 async function reportsOf(organization: Organization): Promise<unknown[]> {
   const admin = operator(service);
   const path = `/requests?organization_id=${organization.id}`;
@@ -138,7 +138,7 @@ async function reportsOf(organization: Organization): Promise<unknown[]> {
   return detail.body.attempts.map(({ reported }) => reported);
 }
 
-/** What was charged, once nothing is held any more. */
+/** Returns the charge once nothing is held. */
 async function charged(organization: Organization, at = service): Promise<number> {
   for (;;) {
     const usage = (await (await send(at, "/v1/usage", organization.token)).json()) as Record<string, number>;
@@ -151,13 +151,13 @@ async function called(before: number): Promise<void> {
   while (upstream.requests.length === before) await new Promise((resolve) => setTimeout(resolve, 10));
 }
 
-/** A charge is so many words, and the input of a short message beside. */
+/** Expects a charge of so many words, and of the input of a short message. */
 function expectWordsAndInput(credits: number, least: number, most = least): void {
   expect(credits).toBeGreaterThan(least);
   expect(credits).toBeLessThan(most + 0.1);
 }
 
-/** The names of these tests are the lines of docs/charging.md, which are compared with them below. */
+/** Defines a test whose name is a row of docs/charging.md; the rows are compared below. */
 const tested: string[] = [];
 function line(happened: string, isCharged: string, work: () => Promise<void>): void {
   tested.push(`${happened} ${isCharged}`);

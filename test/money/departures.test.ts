@@ -14,7 +14,7 @@ import {
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
 
 const PRICE = { input: 1_000, output: 1_000_000 };
-/** More than any test hears before its stream is cut off. */
+/** More than any test reads before its stream is ended. */
 const WORDS = Array<string>(4_000).fill(" word");
 
 let upstream: Upstream;
@@ -45,7 +45,7 @@ interface Books {
 const booksOf = async (organization: Organization, at = service) =>
   (await (await send(at, "/v1/usage", organization.token)).json()) as Books;
 
-/** Waits until nothing is held any more. */
+/** Waits until nothing is held. */
 async function settled(organization: Organization, at = service): Promise<Books> {
   for (;;) {
     const books = await booksOf(organization, at);
@@ -58,7 +58,7 @@ async function until(isSo: () => boolean): Promise<void> {
   while (!isSo()) await new Promise((resolve) => setTimeout(resolve, 20));
 }
 
-/** Reads a stream until it breaks off. */
+/** Reads a stream until it ends. */
 async function countWords(answer: Response, count: () => void): Promise<void> {
   const decoder = new TextDecoder();
   try {
@@ -70,7 +70,7 @@ async function countWords(answer: Response, count: () => void): Promise<void> {
   }
 }
 
-/** Sends a completion on a connection of its own, and leaves when told. */
+/** Sends a completion on a connection of its own, and disconnects on request. */
 function start(organization: Organization, fields: object) {
   const messages = [{ role: "user", content: "go" }];
   const outgoing = httpRequest(`${service.baseUrl}/chat/completions`, {

@@ -5,9 +5,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 import { type Behaviour, startUpstream, type Upstream } from "../support/upstream.ts";
 
-/** A credit for a token of output, and nothing for one of input: what is charged tells what was counted. */
+/** A credit per output token and nothing for input, so that a charge shows the counted tokens. */
 const PRICE = { input: 0, output: 1_000_000 };
-/** Four times the rate that is assumed of a route before its answers are known. */
+/** Four times the rate that is assumed before the answers of a route are known. */
 const TOKEN_EVERY_MS = 5;
 /** Answers after which the rate of a route is known. */
 const ANSWERS = 100;
@@ -16,10 +16,10 @@ const MODEL = "hidden";
 
 let upstream: Upstream;
 let service: RunningService;
-/** Tokens that the upstream produced until each of its answers ended or was cut off. */
+/** Tokens that the upstream produced until each of its answers ended or was aborted. */
 const produced: number[] = [];
 
-/** Produces as many tokens as the prompt says, then answers with all of them. */
+/** Produces as many tokens as the prompt names, then answers with all of them. */
 const produce: Behaviour = ({ response, body }) => {
   const [{ content }] = body.messages as [{ content: string }];
   const place = produced.push(0) - 1;

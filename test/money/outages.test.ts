@@ -15,14 +15,14 @@ import {
 } from "../support/service.ts";
 import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
-/** Each answer is 5 tokens of 1 credit, for a prompt that costs nothing. */
+/** Each answer costs 5 tokens of 1 credit; the prompt is free. */
 const COST = 5;
 const usage = { prompt_tokens: 3, completion_tokens: COST, total_tokens: 3 + COST };
 
 let upstream: Upstream;
 let database: TestDatabase;
 let proxy: PostgresProxy;
-/** Lets the answers end that wait for it. */
+/** Ends the answers that wait for it. */
 let finish: () => void;
 let finished: Promise<void>;
 
@@ -54,7 +54,7 @@ afterAll(async () => {
   await upstream?.close();
 });
 
-/** Lets a process write files no longer than so many bytes from now on: any write of its spool fails then. */
+/** Limits the size of files that a process writes: any further write of its spool fails. */
 function limitFiles(pid: number | undefined, bytes: number | "unlimited"): number | null {
   return spawnSync("prlimit", ["--pid", String(pid), `--fsize=${bytes}:unlimited`]).status;
 }
@@ -64,7 +64,7 @@ function canLimitFiles(): boolean {
   return isSo;
 }
 
-/** By default a hold lives longer than any test. */
+/** Configures a service whose holds live longer than any test by default. */
 const configOf = (holdSeconds = 600) => ({
   ledger: { holdSeconds, renewSeconds: 0.3, sweepSeconds: 0.3 },
   providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
@@ -93,7 +93,7 @@ function ask(service: RunningService, { token }: Organization, stream: boolean):
   return send(service, "/v1/chat/completions", token, { model: "gated", messages, max_tokens: 20, stream });
 }
 
-/** Ten streams and ten others that run, every hold in the store. */
+/** Starts ten streams and ten unstreamed completions, and waits until every hold is in the store. */
 async function run(service: RunningService, organization: Organization) {
   const gate = Promise.withResolvers<void>();
   finish = gate.resolve;
@@ -152,9 +152,9 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
       await proxy.comeBack();
       await expectBooked(service, organization);
       // What has been logged comes a moment later.
-      const told = (text: string) => service.output().split(text).length - 1;
-      await expect.poll(() => told("the spool is empty")).toBe(1);
-      expect(told("settlements go to the spool")).toBe(1);
+      const countOf = (text: string) => service.output().split(text).length - 1;
+      await expect.poll(() => countOf("the spool is empty")).toBe(1);
+      expect(countOf("they go to the spool")).toBe(1);
     } finally {
       await proxy.comeBack().catch(() => {});
       await service.end();

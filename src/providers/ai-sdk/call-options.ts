@@ -1,20 +1,25 @@
 import type { LanguageModelV4CallOptions, LanguageModelV4FunctionTool, SharedV4Warning } from "@ai-sdk/provider";
 import type { Tool } from "../../api/request.ts";
 import { UpstreamError, type UpstreamRequest } from "../provider.ts";
-import { toPrompt } from "./prompt.ts";
+import { type Conversation, toPrompt } from "./prompt.ts";
 import { OWN_FIELDS, type Wire } from "./wire.ts";
 
 /** A request as a package takes it, and the hints that this wire has no place for. */
 export interface Call {
   options: LanguageModelV4CallOptions;
   ignored: Set<string>;
+  conversation: Conversation;
 }
 
-/** Turns a request of OpenAI's shape into a call. Throws UpstreamError where it cannot be told on this wire. */
-export function toCall(wire: Wire, request: UpstreamRequest): Call {
+/**
+ * Converts a request of OpenAI's shape to a call; `converted` is the conversation of its last messages, where they are
+ * converted already. Throws UpstreamError where the wire cannot express the request.
+ */
+export function toCall(wire: Wire, request: UpstreamRequest, converted?: Conversation): Call {
   const absent = OWN_FIELDS.filter((field) => request[field] !== undefined && !wire.takes.includes(field));
   if (request.logprobs === true && absent.includes("logprobs")) throw untellable("logprobs");
-  const { prompt, ignored } = toPrompt(wire, request.messages);
+  const conversation = toPrompt(wire, request.messages, converted);
+  const { prompt, ignored } = conversation;
   const fit = wire.fit(request);
   const { response_format: format, stop, tools, tool_choice: choice } = request;
   const options: LanguageModelV4CallOptions = {
@@ -32,7 +37,8 @@ export function toCall(wire: Wire, request: UpstreamRequest): Call {
     ...given("reasoning", request.reasoning_effort),
     ...fit.options,
   };
-  return { options, ignored: new Set([...ignored, ...fit.ignored, ...absent.filter((field) => field !== "logprobs")]) };
+  const absentHints = absent.filter((field) => field !== "logprobs");
+  return { options, ignored: new Set([...ignored, ...fit.ignored, ...absentHints]), conversation };
 }
 
 function given<Name extends string, Value>(name: Name, value: Value | undefined) {

@@ -153,3 +153,16 @@ test("an assistant's refusal without content goes back as its text on every wire
     });
   }
 });
+
+test("A conversation whose last messages are converted already equals one that is converted at once.", () => {
+  const first: RequestMessage = { role: "system", content: "Be brief." };
+  const messages: RequestMessage[] = [
+    { role: "user", content: "hello", name: "a" },
+    { role: "developer", content: "b" },
+  ];
+  for (const wire of [anthropic, xai]) {
+    const converted = toPrompt(wire, messages);
+    expect(toPrompt(wire, messages, converted)).toBe(converted);
+    expect(toPrompt(wire, [first, ...messages], converted)).toEqual(toPrompt(wire, [first, ...messages]));
+  }
+});

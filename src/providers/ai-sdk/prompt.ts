@@ -1,24 +1,36 @@
 import type { LanguageModelV4FilePart, LanguageModelV4Prompt, LanguageModelV4ToolResultPart } from "@ai-sdk/provider";
 import type { ContentPart, RequestMessage, ToolCall } from "../../api/request.ts";
 import { isObject } from "../openai/json.ts";
-import { UpstreamError } from "../provider.ts";
+import { type ConvertedPrompt, UpstreamError } from "../provider.ts";
 import { readExtraContent } from "./extra-content.ts";
 import type { Wire } from "./wire.ts";
 
 type Message<Role> = Extract<LanguageModelV4Prompt[number], { role: Role }>;
 type AssistantPart = Message<"assistant">["content"][number];
 
-/** A conversation as the packages take it, and what of it this wire has no place for. */
-export interface Conversation {
+/** A conversation as the packages take it, and the fields that this wire does not have. */
+export interface Conversation extends ConvertedPrompt {
   prompt: LanguageModelV4Prompt;
   ignored: Set<string>;
 }
 
-/** Turns messages of OpenAI's shape into a prompt. Throws UpstreamError where one cannot be told on this wire. */
-export function toPrompt(wire: Wire, messages: readonly RequestMessage[]): Conversation {
+/**
+ * Converts messages of OpenAI's shape to a prompt. `converted` is the conversation of the last messages, where they are
+ * converted already. Throws UpstreamError where the wire cannot express a message.
+ */
+export function toPrompt(wire: Wire, messages: readonly RequestMessage[], converted?: Conversation): Conversation {
+  const messageCount = messages.length;
+  if (converted?.messageCount === messageCount) return converted;
   const reader = new ConversationReader(wire);
-  for (const [index, message] of messages.entries()) reader.read(message, `messages[${index}]`);
-  return reader.conversation();
+  const first = messages.slice(0, messageCount - (converted?.messageCount ?? 0));
+  for (const [index, message] of first.entries()) reader.read(message, `messages[${index}]`);
+  const { prompt, ignored } = reader.conversation();
+  if (converted === undefined) return { prompt, ignored, messageCount };
+  return {
+    prompt: [...prompt, ...converted.prompt],
+    ignored: new Set([...ignored, ...converted.ignored]),
+    messageCount,
+  };
 }
 
 class ConversationReader {
@@ -32,7 +44,7 @@ class ConversationReader {
     this.#wire = wire;
   }
 
-  conversation(): Conversation {
+  conversation(): Pick<Conversation, "prompt" | "ignored"> {
     return { prompt: [...this.#system, ...this.#rest], ignored: this.#ignored };
   }
 
