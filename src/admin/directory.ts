@@ -14,7 +14,7 @@ export interface DirectoryOptions {
   clock: () => number;
 }
 
-/** What a page of a list is asked with. */
+/** Position and length of a page. */
 export interface PageRequest {
   /** `nextCursor` of the page before. */
   cursor: string | null;
@@ -26,7 +26,7 @@ export interface Page<Entry> {
   nextCursor: string | null;
 }
 
-/** Organizations and tokens as the admin API shows them, the newest first. */
+/** Lists organizations, tokens and grants for the admin API, the newest first. */
 export class Directory {
   readonly #options: DirectoryOptions;
 
@@ -34,7 +34,7 @@ export class Directory {
     this.#options = options;
   }
 
-  /** Throws RangeError for a cursor that is none. */
+  /** Throws RangeError for an invalid cursor. */
   async organizations(
     filter: { search: string | null; status: Organization["status"] | null } & PageRequest,
   ): Promise<Page<Organization>> {
@@ -55,7 +55,7 @@ export class Directory {
     return row && toOrganization(row);
   }
 
-  /** Throws RangeError for a cursor that is none. */
+  /** Throws RangeError for an invalid cursor. */
   async tokens(
     filter: { organizationId: string | null; search: string | null; status: Token["status"] | null } & PageRequest,
   ): Promise<Page<Token>> {
@@ -78,7 +78,7 @@ export class Directory {
     return row && toToken(row, nowMs);
   }
 
-  /** Throws RangeError for a cursor that is none. */
+  /** Throws RangeError for an invalid cursor. */
   async grants({ organizationId, cursor, limit }: { organizationId: string } & PageRequest): Promise<Page<Grant>> {
     const search = { organizationId, id: null, before: positionOf(cursor), limit: limit + 1 };
     return pageOf(await this.#options.rows.grants(search), limit, toGrant, (grant) => grant);
@@ -94,7 +94,7 @@ function positionOf(cursor: string | null): { createdAtMs: number; id: string } 
   return { createdAtMs: Number(createdAt), id };
 }
 
-/** One row more than a page holds was asked for: it tells whether there is another page. */
+/** Builds a page from up to one row more than it holds; that row shows that there is another page. */
 function pageOf<Row, Entry>(
   rows: Row[],
   limit: number,

@@ -36,7 +36,7 @@ export function addLedger(program: Command, terminal: Terminal): void {
   );
 }
 
-/** The ids of all organizations of a store, page by page. */
+/** Reads the ids of all organizations of a store, page by page. */
 export async function* organizationIds({ accounts }: Pick<Store, "accounts">): AsyncGenerator<string> {
   let after: string | null = null;
   for (;;) {
