@@ -20,16 +20,16 @@ export type ProviderSettings = Omit<ProviderEntry, "baseUrl" | "apiKey"> & {
   apiKey: string | null;
 };
 
-/** Everything that can be set, checked and complete. */
+/** All settings, validated and with defaults. */
 export type Config = Omit<Settings, "database" | "providers"> & {
   /** Null: SQLite in `dataDir`. */
   database: string | null;
   providers: ProviderSettings[];
   /** The configuration file that was read. */
   file: string | null;
-  /** Known provider keys that stand in the environment. */
+  /** Keys of known providers in the environment. */
   providerKeys: Record<string, string>;
-  /** The variables that say through which proxy upstreams are reached. */
+  /** Environment variables that name the proxy for upstreams. */
   proxyVariables: Record<string, string>;
 };
 
@@ -69,8 +69,8 @@ const NO_PROXY_VARIABLES = ["NO_PROXY", "no_proxy"];
 
 /**
  * Reads the configuration: flags before environment before file before defaults. A variable without a value counts as
- * not set. Any mistake in any of them, also in a value that another one overrides, is an OperatorError of one line
- * that names the key, what was found and what is allowed.
+ * not set. Every mistake, also in a value that another source overrides, is an OperatorError of one line that names the
+ * setting, its value and what it must be.
  */
 export function loadConfig(sources: ConfigSources = {}): Config {
   const { flags = {}, environment = process.env } = sources;
@@ -99,7 +99,7 @@ export function loadConfig(sources: ConfigSources = {}): Config {
   };
 }
 
-/** Throws OperatorError for the address of a proxy that no connection could be made through. */
+/** Throws OperatorError for an invalid address of a proxy. */
 function checkedProxies(variables: Record<string, string>): Record<string, string> {
   for (const name of PROXY_VARIABLES) {
     const found = variables[name];
@@ -129,7 +129,7 @@ function readConfigFile(
   return file;
 }
 
-/** Checks one flag or variable and writes it over what the sources before it said. */
+/** Checks one flag or variable and overrides the sources before it. */
 function override(values: Record<string, unknown>, name: string, path: Path, text: string | undefined): void {
   if (text === undefined) return;
   const value = valueOfText(text, schemaAt(path));
@@ -161,7 +161,7 @@ function withDefaults(values: unknown): Settings {
   return values as Settings;
 }
 
-/** What no single value shows: names used twice, and times that contradict each other. */
+/** Checks settings against each other: ids must be unique, and times must not contradict each other. */
 function checkTogether(settings: Settings, file: ConfigFile | undefined): void {
   const refuse = (path: Path, text: string) => {
     throw new OperatorError(`${file?.place(path) ?? "the configuration"}: ${keyText(path)} ${text}`);

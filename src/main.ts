@@ -9,19 +9,19 @@ const MARKS = ["tollgate.db", "spool"];
 const WRITABLE_BY_OTHERS = 0o022;
 const OPEN_TO_OTHERS = 0o077;
 
-// Before the rest is loaded, so that it applies to it.
+// Turned on before the other modules are loaded, so that it applies to them.
 turnOnCompileCache(process.argv.slice(2));
 const { runCommandLine } = await import("./cli/program.ts");
 const manifest: unknown = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
 const { version } = manifest as { version: string };
 
-// Readers of the output can stop early, as `head` does.
+// The reader of the output may stop early, as `head` does.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code !== "EPIPE") throw error;
   process.exit();
 });
 
-// A log that nobody reads any more must not end the service.
+// The service must go on when its log has no reader any more.
 process.stderr.on("error", () => undefined);
 
 const exitCode = await runCommandLine(
@@ -36,14 +36,14 @@ const exitCode = await runCommandLine(
   },
   version,
 );
-// Flushes the output: a slow reader would lose the rest.
+// Waits until a slow reader has taken all output.
 process.stdout.write("", () => process.exit(exitCode));
 
 /**
- * Turns on Node's compile cache, which halves the time to a start. Node runs what it finds there, so the cache lies in the
- * data directory and is used only where both belong to this user and nobody else can write to them; otherwise there is
- * none. In a directory without a store nothing is created. A `dataDir` of the configuration file is not looked at: the
- * cache is turned on before anything that could read it is loaded.
+ * Turns on Node's compile cache, which halves the time to a start. Node runs the code that it finds there, so the cache is
+ * in the data directory and is used only if both belong to this user and no other user can write to them. Nothing is
+ * created in a directory without a store. A `dataDir` in the configuration file is ignored, because the cache is turned
+ * on before the code that reads the file is loaded.
  */
 function turnOnCompileCache(words: readonly string[]): void {
   const userId = process.getuid?.();
@@ -58,7 +58,7 @@ function turnOnCompileCache(words: readonly string[]): void {
     if (!existsSync(directory)) mkdirSync(directory, { mode: 0o700 });
     if (isOwn(lstatSync(directory), OPEN_TO_OTHERS)) enableCompileCache(directory);
   } catch {
-    // Without a cache the start is slower, and nothing else.
+    // Without a cache, the start is only slower.
   }
 }
 

@@ -48,9 +48,9 @@ test("organizations", async () => {
   const { stdout } = await run("org", "list");
   expect(stdout).toMatch(/^ID +NAME +KIND +CREDITS +AVAILABLE\n/);
   expect(stdout).toContain("Research");
-  expect(await line(1, "org", "create", "")).toContain('name: found ""; allowed: 1 to 200 characters');
+  expect(await line(1, "org", "create", "")).toContain('name is "", but must be 1 to 200 characters');
   expect(await line(1, "org", "show", "org_none")).toMatch(
-    /^tollgate: organization: found "org_none"; allowed: an id that `\S+ \S+\/bin\/tollgate\.js org list` shows$/,
+    /^tollgate: There is no organization with the id "org_none"\. To list the ids: \S+ \S+\/bin\/tollgate\.js org list$/,
   );
 });
 
@@ -80,7 +80,7 @@ test("tokens", async () => {
   expect(rotated).toMatchObject({ token: expect.stringMatching(/^sk-tg-/), scopes: made.scopes, expiresAt: null });
   expect(rotated.replaces).toEqual({ id: made.id, expiresAt: expect.stringMatching(/^\d{4}-/) });
   expect(await line(1, "token", "rotate", made.id)).toBe(
-    `tollgate: token: ${made.id} was already rotated, its successor is ${rotated.id}. ${rotated.id} was never used; add --replace to create another in its place`,
+    `tollgate: The token ${made.id} was already rotated; its successor is ${rotated.id}. That token was never used; add --replace to create another in its place.`,
   );
   const replaced = await json("token", "rotate", made.id, "--replace");
   expect(replaced).toMatchObject({ scopes: made.scopes, expiresAt: null, replaces: rotated.replaces });
@@ -110,7 +110,7 @@ test("tokens", async () => {
   expect(JSON.stringify(listed)).not.toContain(made.token);
 
   expect(await line(1, "token", "rotate", narrow.id)).toMatch(
-    /^tollgate: token: found tok_.*, revoked at .*; allowed: /,
+    /^tollgate: The token tok_.* cannot be rotated: it was revoked at /,
   );
   expect(await line(1, "token", "revoke", "tok_none")).toContain("/bin/tollgate.js token list");
 });
@@ -126,7 +126,7 @@ test("a token with a cap of credits", async () => {
   const next = await json("token", "rotate", made.id);
   const listed = await json("token", "list", "--org", org);
   expect(listed.find(({ id }: { id: string }) => id === next.id)).toMatchObject(capped);
-  expect(await line(1, "token", "create", "--org", org, "--cap", "-1")).toContain("--cap: found");
+  expect(await line(1, "token", "create", "--org", org, "--cap", "-1")).toContain("--cap is ");
 });
 
 test("credits that are revoked", async () => {
@@ -134,7 +134,7 @@ test("credits that are revoked", async () => {
   const { id: grant } = await json("credits", "grant", "--org", org, "5");
   const revoke = ["credits", "revoke", "--org", org];
   expect(await line(1, ...revoke, "8", "--grant", grant)).toContain(
-    `allowed: at most 5 credits, which are left of ${grant}`,
+    `but must be at most 5 credits, which are left of ${grant}`,
   );
   const first = await json(...revoke, "5", "--grant", grant, "--reference", "chargeback", "--note", "it bounced");
   const left = { creditsTotal: 10, creditsAvailable: 10 };
@@ -147,15 +147,17 @@ test("credits that are revoked", async () => {
     /The reference "chargeback" was used with other terms: revocation adjustment_\w+ of 5 credits from grant_\w+, made at /,
   );
   expect(await line(1, ...revoke, "10.000001")).toContain(
-    'AMOUNT: found "10.000001"; allowed: at most 10 credits, which are available, or --all',
+    'AMOUNT is "10.000001", but must be at most 10 credits, which are available, or --all',
   );
-  expect(await line(1, ...revoke)).toContain("AMOUNT: found none; allowed: a number of credits, or --all");
-  expect(await line(1, ...revoke, "1", "--all")).toContain("--all: found with AMOUNT");
+  expect(await line(1, ...revoke)).toContain("AMOUNT is missing. State a number of credits, or --all");
+  expect(await line(1, ...revoke, "1", "--all")).toContain("--all and AMOUNT");
   expect(await json("credits", "balance", "--org", org)).toMatchObject({ creditsAvailable: 10 });
   expect(await json(...revoke, "--all")).toMatchObject({ amount: 10, creditsAvailable: 0 });
   expect(await json("credits", "balance", "--org", org)).toMatchObject({ creditsTotal: 0, creditsAvailable: 0 });
-  expect(await line(1, ...revoke, "1", "--grant", "grant_none")).toContain('--grant: found "grant_none"');
-  expect(await line(1, "credits", "credit", "--org", org, "1")).toContain("allowed: at most 0, which was charged");
+  expect(await line(1, ...revoke, "1", "--grant", "grant_none")).toContain(
+    'There is no grant with the id "grant_none"',
+  );
+  expect(await line(1, "credits", "credit", "--org", org, "1")).toContain("but must be at most 0, which was charged");
   expect(await line(1, "credits", "credit", "--org", org, "1", "--completion", "chatcmpl-1")).toContain("--completion");
 });
 
@@ -183,7 +185,7 @@ test("an allowance", async () => {
   const ended = await json("credits", "allowance", "end", other.id);
   expect(ended).toMatchObject({ id: other.id, reference: "contract 7", endedAt: nextAt, repeated: false });
   expect(await json("credits", "allowance", "end", other.id)).toEqual({ ...ended, repeated: true });
-  expect((await run("credits", "allowance", "list")).stdout).toMatch(/7 +lapses +\d{4}.*\n?/);
+  expect((await run("credits", "allowance", "list")).stdout).toMatch(/7 +expires +\d{4}.*\n?/);
   expect(await json("credits", "balance", "--org", org)).toMatchObject({ creditsTotal: 7, creditsAvailable: 7 });
   expect(await line(1, "credits", "allowance", "end", "allowance_none")).toContain(
     "/bin/tollgate.js credits allowance list",
@@ -320,7 +322,7 @@ test("the command that a message names works when it is pasted", async () => {
   const dataDir = join(directory, "it's a folder");
   await json("org", "create", "Pasted", "--data-dir", dataDir);
   const message = await line(1, "token", "create", "--org", "org_none", "--data-dir", dataDir);
-  const command = /`(.+)` shows$/.exec(message)?.[1] ?? "";
+  const command = /To list the ids: (.+)$/.exec(message)?.[1] ?? "";
   // Neither Node nor the launcher needs to be on the PATH.
   const pasted = await promisify(execFile)("/bin/sh", ["-c", `${command} --json`], { cwd: directory, env: {} });
   expect(JSON.parse(pasted.stdout)).toContainEqual(expect.objectContaining({ name: "Pasted" }));
@@ -328,7 +330,7 @@ test("the command that a message names works when it is pasted", async () => {
 
 test("wrong usage ends with 2, one line and a hint", async () => {
   expect(await line(2, "org", "creat")).toBe(
-    "tollgate: unknown command 'creat' (Did you mean create?); add --help to see what is allowed",
+    "tollgate: unknown command 'creat' (Did you mean create?); add --help for the usage",
   );
 });
 

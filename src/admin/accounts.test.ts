@@ -135,11 +135,11 @@ describe("tokens", () => {
   test.each([
     [
       { scopes: ["everything"] },
-      /^scope: found "everything"; allowed: chat.completions:write, models:read, usage:read, console:read$/,
+      /^scope is "everything", but must be one of: chat.completions:write, models:read, usage:read, console:read\.$/,
     ],
-    [{ name: "" }, /^name: found ""/],
-    [{ limits: { requestsPerMinute: 0 } }, /^requestsPerMinute: found 0; allowed: an integer, 1 or more$/],
-    [{ expiresAtMs: 1 }, /^expiry: found 1970-01-01T00:00:00.001Z; allowed: a time to come$/],
+    [{ name: "" }, /^name is "", but must be 1 to 200 characters/],
+    [{ limits: { requestsPerMinute: 0 } }, /^requestsPerMinute is 0, but must be an integer, 1 or more\.$/],
+    [{ expiresAtMs: 1 }, /^expiry is 1970-01-01T00:00:00.001Z, but must be a time in the future\.$/],
   ])("%j is refused", async (changes, line) => {
     await expect(create(changes)).rejects.toThrow(line);
   });

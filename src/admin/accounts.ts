@@ -11,7 +11,7 @@ import { makeId, makeToken, type RandomBytes } from "./token.ts";
 export interface AccountsOptions extends AuditTime {
   rows: AccountRows;
   random: RandomBytes;
-  /** On whose behalf changes are made. */
+  /** Who makes the changes, for the audit log. */
   actor: Actor;
 }
 
@@ -24,11 +24,11 @@ export interface TokenDraft {
   models: string[] | null;
   limits: Partial<LimitSettings> | null;
   expiresAtMs: number | null;
-  /** Credits that it may use in all; null: whatever the organization has. */
+  /** Credits that it may use in total; null: no cap of its own. */
   cap: MicroCredits | null;
 }
 
-/** A token at the one moment when its secret is known. */
+/** A token at the only moment when its secret is known. */
 export interface NewToken {
   row: TokenRow;
   token: string;
@@ -44,13 +44,21 @@ export type RotateOutcome =
   /** The token has a successor; `isUsed`: that one was used or rotated, so it cannot be replaced. */
   | { outcome: "already_rotated"; successorId: string; isUsed: boolean };
 
-/** Why nothing is granted to guests. */
-export const PLAYGROUND_HOLDS_NOTHING = "The playground organization holds no credits.";
-
 const PAGE_ROWS = 500;
 const NAME = /^(?=.*\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,200}$/u;
 
-/** Organizations and tokens: made, found, changed, rotated and revoked, each change with a record of who made it. */
+/** A value that is not allowed; `param` names it. */
+export class InvalidValueError extends OperatorError {
+  readonly param: string;
+
+  constructor(param: string, found: string, expected: string) {
+    super(`${param} is ${found}, but must be ${expected}.`);
+    this.name = "InvalidValueError";
+    this.param = param;
+  }
+}
+
+/** Creates, finds, changes, rotates and revokes organizations and tokens. Each change writes an audit record. */
 export class Accounts {
   readonly #options: AccountsOptions;
   readonly #rows: AccountRows;
@@ -64,12 +72,12 @@ export class Accounts {
     this.#random = options.random;
   }
 
-  /** The same, on behalf of somebody else. */
+  /** Returns the same use cases, on behalf of another actor. */
   as(actor: Actor): Accounts {
     return new Accounts({ ...this.#options, actor });
   }
 
-  /** Makes an organization without credits. Throws OperatorError for a name or a limit that is not allowed. */
+  /** Creates an organization without credits. Throws InvalidValueError. */
   async createOrganization(name: string, limits: Partial<LimitSettings> | null = null): Promise<OrganizationRow> {
     checkName(name);
     checkLimits(limits);
@@ -94,7 +102,7 @@ export class Accounts {
     return row;
   }
 
-  /** Changes an organization; undefined where there is none. Throws OperatorError for a value that is not allowed. */
+  /** Changes an organization; undefined if it does not exist. Throws InvalidValueError. */
   async changeOrganization(id: string, change: OrganizationChange): Promise<OrganizationRow | undefined> {
     if (change.name !== undefined) checkName(change.name);
     checkLimits(change.limits ?? null);
@@ -106,19 +114,19 @@ export class Accounts {
     return this.#rows.organization(id);
   }
 
-  /** All organizations, the oldest first. */
+  /** Lists all organizations, the oldest first. */
   organizations(): Promise<OrganizationRow[]> {
     return allPages((page) => this.#rows.organizations(page));
   }
 
-  /** Makes a token. Throws OperatorError for a name, a scope, a model or a limit that is not allowed. */
+  /** Creates a token. Throws InvalidValueError. */
   async createToken(draft: TokenDraft): Promise<CreateTokenOutcome> {
     checkName(draft.name);
     const scopes = draft.scopes === null ? [...DEFAULT_SCOPES] : checkScopes(draft.scopes);
     checkLimits(draft.limits);
     const nowMs = this.#clock();
     if (draft.expiresAtMs !== null && draft.expiresAtMs <= nowMs) {
-      throw new OperatorError(`expiry: found ${isoTime(draft.expiresAtMs)}; allowed: a time to come`);
+      throw new InvalidValueError("expiry", isoTime(draft.expiresAtMs), "a time in the future");
     }
     if ((await this.#rows.organization(draft.organizationId)) === undefined) return { outcome: "unknown_organization" };
     const made = this.#newToken({ ...draft, scopes, createdAtMs: nowMs });
@@ -127,12 +135,12 @@ export class Accounts {
     return { outcome: "created", ...made };
   }
 
-  /** All tokens of an organization (null: of every one), the oldest first. */
+  /** Lists all tokens of an organization (null: of every organization), the oldest first. */
   tokens(organizationId: string | null): Promise<TokenWithBudget[]> {
     return allPages((page) => this.#rows.tokens({ ...page, organizationId }));
   }
 
-  /** Ends a token now. Repeated, it tells the first time's revocation. */
+  /** Revokes a token at once. A repetition returns the first revocation. */
   async revokeToken(id: string): Promise<RevokeOutcome> {
     const old = await this.#rows.token(id);
     if (old === undefined) return { outcome: "unknown_token" };
@@ -143,9 +151,9 @@ export class Accounts {
   }
 
   /**
-   * Makes a token with the name, rights and lifetime of another, which ends after `overlapMs` (or at its own expiry, if
-   * that comes first), so that its users can change over without an interruption. A token is rotated once; with
-   * `replace` its successor is revoked and made again, if it was never used; the token itself then keeps its end.
+   * Creates a token with the name, rights and lifetime of another, which ends after `overlapMs` (or at its own expiry, if
+   * that comes first), so that clients can change over without an interruption. A token is rotated once. With `replace`,
+   * a successor that was never used is revoked and created again; the token itself then keeps its end.
    */
   async rotateToken(id: string, overlapMs: number, options: { replace?: boolean } = {}): Promise<RotateOutcome> {
     const old = await this.#rows.token(id);
@@ -158,11 +166,11 @@ export class Accounts {
       return { outcome: "ended", row: old };
     }
     const rotated = await this.#rotate(old, successor, overlapMs);
-    // Otherwise somebody else rotated, revoked or used one of the tokens meanwhile: report that.
+    // Otherwise one of the tokens was rotated, revoked or used meanwhile: report that.
     return rotated ?? this.rotateToken(id, overlapMs);
   }
 
-  /** Undefined where one of the tokens has changed since it was read. */
+  /** Returns undefined if one of the tokens has changed since it was read. */
   async #rotate(old: TokenRow, unused: TokenRow | undefined, overlapMs: number): Promise<RotateOutcome | undefined> {
     const nowMs = this.#clock();
     const lifeMs = lifeOf(unused ?? old);
@@ -209,7 +217,7 @@ export class Accounts {
   }
 }
 
-/** Length of life that a token was created with; null: it has no expiry. */
+/** Returns the lifetime that a token was created with, in milliseconds; null: it has no expiry. */
 function lifeOf({ createdAtMs, expiresAtMs }: TokenRow): number | null {
   return expiresAtMs === null ? null : expiresAtMs - createdAtMs;
 }
@@ -218,7 +226,7 @@ function changeOf(action: AuditAction, token: TokenRow, rest: Pick<Change, "befo
   return { action, organizationId: token.organizationId, subjectId: token.id, ...rest };
 }
 
-/** What an audit tells of a token: no secret, and no hash of one. */
+/** Returns the terms of a token for the audit log, without its secret or hash. */
 function termsOf({ name, prefix, scopes, models, limits, expiresAtMs }: TokenRow): Record<string, unknown> {
   return { name, prefix, scopes, models, limits, expiresAt: isoTime(expiresAtMs) };
 }
@@ -237,15 +245,13 @@ async function allPages<Row extends { id: string; createdAtMs: number }>(
 
 function checkName(name: string): void {
   if (NAME.test(name)) return;
-  throw new OperatorError(
-    `name: found ${shortText(name)}; allowed: 1 to 200 characters on one line, one of them not a space`,
-  );
+  throw new InvalidValueError("name", shortText(name), "1 to 200 characters on one line, not all of them spaces");
 }
 
 function checkScopes(scopes: string[]): Scope[] {
   for (const scope of scopes) {
     if (!(SCOPES as readonly string[]).includes(scope)) {
-      throw new OperatorError(`scope: found ${shortText(scope)}; allowed: ${SCOPES.join(", ")}`);
+      throw new InvalidValueError("scope", shortText(scope), `one of: ${SCOPES.join(", ")}`);
     }
   }
   return SCOPES.filter((scope) => scopes.includes(scope));
@@ -254,7 +260,7 @@ function checkScopes(scopes: string[]): Scope[] {
 function checkLimits(limits: Partial<LimitSettings> | null): void {
   for (const [name, value] of Object.entries(limits ?? {})) {
     if (!Number.isSafeInteger(value) || value < 1) {
-      throw new OperatorError(`${name}: found ${value}; allowed: an integer, 1 or more`);
+      throw new InvalidValueError(name, `${value}`, "an integer, 1 or more");
     }
   }
 }

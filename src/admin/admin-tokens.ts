@@ -8,14 +8,14 @@ export interface AdminTokensOptions extends AuditTime {
   random: RandomBytes;
 }
 
-/** The admin token of a store that never had one; null where it had. Of several that ask at once one gets it. */
+/** Creates the admin token of a store that never had one; otherwise returns null. Only one of several callers gets it. */
 export async function firstAdminToken(options: AdminTokensOptions): Promise<string | null> {
   const { token, row } = newAdminToken(options.random, options.clock());
   const record = auditRow(SERVICE_ACTOR, changeOf("admin_token.create", row), options);
   return (await options.rows.insertFirstAdminToken(row, record)) ? token : null;
 }
 
-/** Makes an admin token; every earlier one ends, and with it the sessions that it began. */
+/** Creates an admin token. All earlier ones end, and so do their sessions. */
 export async function replaceAdminToken(
   options: AdminTokensOptions,
   actor: Actor,

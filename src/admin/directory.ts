@@ -15,7 +15,7 @@ export interface DirectoryOptions {
   clock: () => number;
 }
 
-/** What a page of a list is asked with. */
+/** Position and length of a page. */
 export interface PageRequest {
   /** `nextCursor` of the page before. */
   cursor: string | null;
@@ -27,7 +27,7 @@ export interface Page<Entry> {
   nextCursor: string | null;
 }
 
-/** Organizations and tokens as the admin API shows them, the newest first. */
+/** Lists organizations, tokens and grants for the admin API, the newest first. */
 export class Directory {
   readonly #options: DirectoryOptions;
 
@@ -95,7 +95,7 @@ function positionOf(cursor: string | null): { createdAtMs: number; id: string } 
   return { createdAtMs: Number(createdAt), id };
 }
 
-/** One row more than a page holds was asked for: it tells whether there is another page. */
+/** Builds a page from up to one row more than it holds; that row shows that there is another page. */
 function pageOf<Row, Entry>(
   rows: Row[],
   limit: number,

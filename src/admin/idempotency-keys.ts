@@ -2,17 +2,17 @@ import type { AdminKeyName, AdminKeyRows } from "../stores/queries/idempotency-k
 import type { Log } from "../telemetry/logger.ts";
 
 const KEPT_MS = 24 * 60 * 60 * 1000;
-/** Longer than any change of an administrator takes: the process that made the claim must have ended. */
+/** Longer than any change takes: the process that claimed the key must have ended. */
 const RUNNING_MS_MAX = 60_000;
 
-/** Whether a request is the first with its Idempotency-Key, and otherwise what became of the first. */
+/** Outcome of a claim: the request is the first with its key, or the state of the first one. */
 export type AdminKeyOutcome =
   | { outcome: "claimed" }
   | { outcome: "replayed"; status: number; answer: unknown }
   | { outcome: "in_progress" }
-  /** It did not end, or failed: whether it changed anything is not known. */
+  /** The first request did not complete, or failed: it may have changed something. */
   | { outcome: "interrupted" }
-  /** It was another request. */
+  /** The key was used for another request. */
   | { outcome: "mismatch" };
 
 export interface AdminKeysOptions {
@@ -21,8 +21,8 @@ export interface AdminKeysOptions {
 }
 
 /**
- * Idempotency keys of administrators. A key is claimed durably before its request changes anything, and kept for 24 hours
- * with the answer. A claim without an answer is never run again: only a request that was refused frees its key.
+ * Idempotency keys of the admin API. A key is claimed durably before its request changes anything, and stored for 24 hours
+ * with the response. A claim without a response is never run again; only a refused request frees its key.
  */
 export class AdminKeys {
   readonly #rows: AdminKeyRows;
@@ -37,7 +37,7 @@ export class AdminKeys {
   async claim(name: AdminKeyName, fingerprint: string): Promise<AdminKeyOutcome> {
     if (await this.#rows.claimAdminKey({ ...name, fingerprint, keepMs: KEPT_MS })) return { outcome: "claimed" };
     const row = await this.#rows.adminKey(name);
-    // Freed since the claim was refused: the client may try again at once.
+    // The key was freed after the claim was refused. The client may retry at once.
     if (row === undefined) return { outcome: "in_progress" };
     if (row.fingerprint !== fingerprint) return { outcome: "mismatch" };
     const { state, status, answer, ageMs } = row;
@@ -45,7 +45,7 @@ export class AdminKeys {
     return { outcome: state === "running" && ageMs < RUNNING_MS_MAX ? "in_progress" : "interrupted" };
   }
 
-  /** Keeps an answer, which must hold no secret. Never rejects: what was changed is changed, and is answered. */
+  /** Stores a response, which must contain no secret. Never rejects, since the change is already made. */
   async answer(name: AdminKeyName, status: number, answer: unknown): Promise<void> {
     await this.#end(() => this.#rows.answerAdminKey(name, { status, answer: JSON.stringify(answer ?? null) }));
   }
@@ -55,7 +55,7 @@ export class AdminKeys {
     await this.#end(() => this.#rows.freeAdminKey(name));
   }
 
-  /** Says of a request that failed that its outcome is not known. Never rejects. */
+  /** Marks a failed request, whose outcome is not known. Never rejects. */
   async interrupt(name: AdminKeyName): Promise<void> {
     await this.#end(() => this.#rows.interruptAdminKey(name));
   }

@@ -11,8 +11,8 @@ const EVERY_MS = 30_000;
 const ROWS_A_WRITE = 500;
 
 /**
- * Remembers when tokens were last used, and writes it every 30 s, many at once. The first use of a token is written at
- * once: it decides whether a rotation may still replace the token.
+ * Records when tokens were last used, and writes the times every 30 s in batches. The first use of a token is written at
+ * once, because it decides whether a rotation may still replace the token.
  */
 export class LastUses {
   readonly #options: LastUsesOptions;
@@ -32,13 +32,13 @@ export class LastUses {
     this.#timer = setInterval(() => void this.write(), this.#options.everyMs ?? EVERY_MS).unref();
   }
 
-  /** Writes what is left. */
+  /** Writes the remaining uses. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     await this.write();
   }
 
-  /** Never rejects: what cannot be written waits for the next time. */
+  /** Writes the recorded uses. Never rejects: what cannot be written is retried the next time. */
   async write(): Promise<void> {
     const uses = [...this.#uses].map(([tokenId, atMs]) => ({ tokenId, atMs }));
     this.#uses.clear();

@@ -16,21 +16,21 @@ export interface SessionsOptions extends AuditTime {
   noteUse(tokenId: string, atMs: number, isFirst: boolean): void;
 }
 
-/** A session that a caller came with. */
+/** The session of a request. */
 export interface SessionReference {
   /** SHA-256 of its secret. */
   hash: Uint8Array;
   expiresAtMs: number;
 }
 
-/** May see and do everything. */
+/** A caller who may see and do everything. */
 export interface Operator {
   role: "operator";
   adminToken: { id: string; prefix: string };
-  /** Null: the admin token itself came with the request. */
+  /** Null: the request carries the admin token itself. */
   session: SessionReference | null;
 }
-/** May see what belongs to the organization of their token. */
+/** A caller who may see the organization of their token. */
 export interface Member {
   role: "member";
   token: TokenRow;
@@ -47,20 +47,20 @@ export type SignInOutcome =
   | { outcome: "playground" };
 type Refusal = Exclude<SignInOutcome["outcome"], "signed_in">;
 
-/** The scope of an organization's token that allows to sign in. */
+/** Scope that a token of an organization needs to sign in. */
 export const MEMBER_SCOPE: Scope = "console:read";
 
-/** A session ends after so long without a request … */
+/** Longest time without a request. */
 const IDLE_MS = 8 * 3_600_000;
-/** … and in any case after so long. */
+/** Longest life of a session. */
 const LIFE_MS = 7 * 86_400_000;
 const TOUCH_AFTER_MS = 60_000;
 
 type Holder = Omit<Operator, "session"> | Omit<Member, "session">;
 
 /**
- * Sessions of the console, kept in the store, so that every node knows them. A session lasts no longer than the token
- * that it began with. Secrets are found by their hash and never compared character by character. Every sign-in, also a
+ * Sessions of the console, stored in the database, so that every node knows them. A session ends with the token that it
+ * began with. Secrets are found by their hash and never compared character by character. Every sign-in, also a
  * refused one, and every sign-out is recorded.
  */
 export class Sessions {
@@ -70,7 +70,7 @@ export class Sessions {
     this.#options = options;
   }
 
-  /** Begins a session with a secret of its own, whatever the browser sent before. */
+  /** Begins a session with a new secret. */
   async signIn(token: string, origin: Origin): Promise<SignInOutcome> {
     const found = await this.#holderOf(token);
     if ("refusal" in found) {
@@ -97,7 +97,7 @@ export class Sessions {
     return { outcome: "signed_in", secret, who: { ...found, session: row }, expiresAtMs: row.expiresAtMs };
   }
 
-  /** The holder of a cookie's secret, while the session lasts and its token is valid. */
+  /** Finds the caller by the secret of a cookie, while the session and its token are valid. */
   async find(secret: string): Promise<Administrator | undefined> {
     const { rows, clock } = this.#options;
     const row = await rows.session(hashOf(secret));
@@ -109,7 +109,7 @@ export class Sessions {
     return { ...who, session: row };
   }
 
-  /** Ends a session, and with it the playground tokens that were made in it. */
+  /** Ends a session and the playground tokens that were created in it. */
   async end(secret: string, origin: Origin): Promise<void> {
     const { rows, accounts } = this.#options;
     const row = await rows.session(hashOf(secret));
@@ -121,7 +121,7 @@ export class Sessions {
     await rows.deleteSession(row.hash, auditRow(actor, { action: "session.sign_out", ...subject }, this.#options));
   }
 
-  /** The operator whose admin token this is. */
+  /** Finds the operator of an admin token. */
   async operatorOf(token: string): Promise<Operator | undefined> {
     const found = await this.#adminTokenOf(token);
     return "refusal" in found ? undefined : { ...found, session: null };
@@ -165,7 +165,7 @@ export class Sessions {
   async #member(tokenId: string): Promise<Omit<Member, "session"> | undefined> {
     const token = await this.#options.accounts.token(tokenId);
     if (token === undefined || token.revokedAtMs !== null || this.#hasEnded(token)) return undefined;
-    // A session of an earlier version may have begun without the scope.
+    // A session of an earlier version may lack the scope.
     if (!token.scopes.includes(MEMBER_SCOPE)) return undefined;
     return { role: "member", token };
   }

@@ -13,14 +13,14 @@ export interface ShortTokensOptions extends AuditTime {
   random: RandomBytes;
 }
 
-/** On whose behalf a short token is made: it ends with their session, and with the admin token behind it. */
+/** The caller for whom a short token is created. It ends with their session and with the admin token behind it. */
 export interface ShortTokenHolder {
   actor: Actor;
   session: SessionReference | null;
   adminTokenId: string | null;
 }
 
-/** A token for a browser. */
+/** A token that lives for minutes, for a browser. */
 export interface ShortToken {
   token: string;
   organizationId: string;
@@ -28,14 +28,14 @@ export interface ShortToken {
 }
 
 const LIFE_MS = 15 * 60_000;
-/** What has less left of its life is not handed out again. */
+/** A token with less time left is not issued again. */
 const GOOD_FROM_MS = 7 * 60_000;
 const KEPT_MAX = 10_000;
 
 /**
- * Tokens for the playground, which live for minutes. Each stands for a token of an organization, with its models, limits,
- * cap and revocation, and ends with the session that it was made in. A holder who asks again soon gets the same one, so
- * that there are few; each one that is made is recorded.
+ * Tokens for the playground, which live for minutes. Each represents a token of an organization, with its models, limits,
+ * cap and revocation, and ends with the session that it was created in. A holder who asks again soon gets the same one.
+ * Each creation is recorded in the audit log.
  */
 export class ShortTokens {
   readonly #options: ShortTokensOptions;
@@ -45,7 +45,7 @@ export class ShortTokens {
     this.#options = options;
   }
 
-  /** A short token that stands for this one. */
+  /** Creates a short token that represents this one, or returns one that was issued recently. */
   async standFor({ id, organizationId, expiresAtMs }: TokenRow, holder: ShortTokenHolder): Promise<ShortToken> {
     const { rows, clock, random } = this.#options;
     const { actor, session, adminTokenId } = holder;
@@ -70,8 +70,8 @@ export class ShortTokens {
   }
 
   /**
-   * The token that the console's own use of an organization is booked under, made when it is first needed. Its secret is
-   * not kept. Undefined where there is no such organization.
+   * Returns the token that the playground of the console charges for an organization, and creates it at its first use. Its
+   * secret is not stored. Undefined for an unknown organization.
    */
   async consoleToken(organizationId: string, actor: Actor): Promise<TokenRow | undefined> {
     const { accounts, clock, random } = this.#options;
@@ -101,7 +101,7 @@ export class ShortTokens {
       await accounts.insertToken(row, null, auditRow(actor, change, this.#options));
       return row;
     } catch (error) {
-      // Another node may have made it meanwhile.
+      // Another node may have created it meanwhile.
       const made = await accounts.token(id);
       if (made === undefined) throw error;
       return made;

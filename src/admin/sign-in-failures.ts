@@ -11,7 +11,7 @@ export interface SignInFailure {
   reason: "unknown_token" | "revoked_token" | "expired_token" | "insufficient_scope" | "playground_token";
   /** First characters of the token that was presented; null where it does not look like a token. */
   prefix: string | null;
-  /** The token, where there is one like it. */
+  /** The token that was presented; null if it is unknown. */
   token: { id: string; organizationId: string | null } | null;
 }
 
@@ -20,12 +20,12 @@ export type Origin = Pick<Actor, "address" | "requestId">;
 
 const WINDOW_MS = 60_000;
 const ENTRIES_A_WINDOW = 20;
-/** Entries of failed sign-ins that a store keeps. */
+/** Number of entries of failed sign-ins in the store. */
 const KEPT_ENTRIES = 10_000;
 
 /**
- * Records failed sign-ins, bounded so that an attacker cannot fill the store: 20 entries a minute on each node. Further
- * failures of that minute are counted, and recorded in one entry. The store keeps the newest 10,000 of these entries.
+ * Records failed sign-ins, at most 20 entries per minute on each node, so that an attacker cannot fill the store. Further
+ * failures of that minute are counted in one entry. The store keeps the newest 10,000 of these entries.
  */
 export class SignInFailures {
   readonly #options: SignInFailuresOptions;
@@ -48,7 +48,7 @@ export class SignInFailures {
     await this.#writeOmitted();
   }
 
-  /** Rejects with StoreUnavailableError where the store cannot take the entry. */
+  /** Records a failed sign-in. Rejects with StoreUnavailableError. */
   async record({ address, requestId }: Origin, { reason, prefix, token }: SignInFailure): Promise<void> {
     const nowMs = this.#options.clock();
     const ageMs = nowMs - this.#windowBeganAtMs;
@@ -65,7 +65,7 @@ export class SignInFailures {
     await this.#insert({ address, requestId, token, after: { reason, token: prefix } });
   }
 
-  /** Never rejects: a count that cannot be written is added to the next one. */
+  /** Writes the count of further failures. Never rejects: a count that cannot be written is added to the next one. */
   async #writeOmitted(): Promise<void> {
     const attempts = this.#omitted;
     if (attempts === 0) return;

@@ -1,11 +1,11 @@
 import { hash } from "node:crypto";
 import { crc32 } from "node:zlib";
 
-/** Hands out that many random bytes that nobody can guess. */
+/** Returns that many cryptographically random bytes. */
 export type RandomBytes = (count: number) => Uint8Array;
 
 export interface MadeToken extends TokenFingerprint {
-  /** The secret itself: shown once, kept nowhere. */
+  /** The secret itself: shown once and never stored. */
   token: string;
 }
 
@@ -16,7 +16,7 @@ export interface TokenFingerprint {
   prefix: string;
 }
 
-/** What a token begins with, so that people and secret scanners tell what it is. */
+/** Prefix of a token, by which people and secret scanners recognize it. */
 export const TOKEN_MARK = "sk-tg-";
 export const ADMIN_TOKEN_MARK = "tg-admin-";
 type Mark = typeof TOKEN_MARK | typeof ADMIN_TOKEN_MARK;
@@ -28,7 +28,7 @@ const CHECKSUM_LENGTH = 6;
 const PREFIX_SECRET_LENGTH = 6;
 const SECRET_SHAPE = /^[0-9A-Za-z]{49}$/;
 
-/** A new token: its mark, 43 random base-62 characters (256 bits), and a checksum of six that finds typing mistakes. */
+/** Makes a token: its mark, 43 random base-62 characters (256 bits), and a checksum of six that finds typing mistakes. */
 export function makeToken(random: RandomBytes, mark: Mark = TOKEN_MARK): MadeToken {
   const body = mark + randomText(BASE_62, SECRET_LENGTH, random);
   const token = body + checksum(body);
@@ -36,14 +36,14 @@ export function makeToken(random: RandomBytes, mark: Mark = TOKEN_MARK): MadeTok
 }
 
 /**
- * What the store knows a token by; undefined for a text that can be no token, such as a mistyped one. Tokens are found
- * by their hash and never compared character by character, so the time taken tells nothing of any token.
+ * Returns the hash and prefix that the store knows a token by; undefined for text that is no token, such as a mistyped
+ * one. Tokens are found by their hash and never compared character by character, so that timing reveals nothing.
  */
 export function parseToken(text: string, mark: Mark = TOKEN_MARK): TokenFingerprint | undefined {
   return isWellFormed(text, mark) ? fingerprint(text, mark) : undefined;
 }
 
-/** Returns the SHA-256 of an access token as hexadecimal digits; undefined for a text that can be no token. */
+/** Returns the SHA-256 of an access token as hexadecimal digits; undefined for text that is no token. */
 export function tokenHashHex(text: string): string | undefined {
   return isWellFormed(text, TOKEN_MARK) ? hash("sha256", text, "hex") : undefined;
 }
@@ -54,8 +54,8 @@ function isWellFormed(text: string, mark: Mark): boolean {
 }
 
 /**
- * First characters of a text that was presented as a token, to show in a record; null where it does not look like one
- * of ours, which may be another secret that was entered by mistake.
+ * Returns the first characters of a presented token, for the audit log; null for text that does not look like a token,
+ * which may be another secret that was entered by mistake.
  */
 export function displayPrefix(text: string): string | null {
   const mark = [TOKEN_MARK, ADMIN_TOKEN_MARK].find((one) => text.startsWith(one));
@@ -63,17 +63,17 @@ export function displayPrefix(text: string): string | null {
   return text.slice(0, mark.length + PREFIX_SECRET_LENGTH);
 }
 
-/** A new id, such as `org_` and 20 random characters of base 36. */
+/** Makes an id, such as `org_` and 20 random characters of base 36. */
 export function makeId(kind: string, random: RandomBytes): string {
   return `${kind}_${randomText(BASE_36, 20, random)}`;
 }
 
-/** A secret for a cookie: 43 random base-62 characters (256 bits). */
+/** Makes a secret for a cookie: 43 random base-62 characters (256 bits). */
 export function makeSecret(random: RandomBytes): string {
   return randomText(BASE_62, SECRET_LENGTH, random);
 }
 
-/** SHA-256 of a secret: what is kept of it. */
+/** Returns the SHA-256 of a secret, which is stored in its place. */
 export function hashOf(secret: string): Buffer {
   return hash("sha256", secret, "buffer");
 }
@@ -82,7 +82,7 @@ function fingerprint(token: string, mark: Mark): TokenFingerprint {
   return { hash: hashOf(token), prefix: token.slice(0, mark.length + PREFIX_SECRET_LENGTH) };
 }
 
-/** CRC-32 in base 62, six characters, padded with zeros: 62^6 is more than 2^32. */
+/** Returns the CRC-32 in base 62: six characters, padded with zeros, because 62^6 is more than 2^32. */
 function checksum(body: string): string {
   let rest = crc32(body);
   let text = "";
@@ -93,7 +93,7 @@ function checksum(body: string): string {
   return text;
 }
 
-/** Characters of an alphabet, each as likely as any other: bytes past the last whole multiple are thrown away. */
+/** Returns uniformly random characters of an alphabet. Bytes past the last whole multiple of its length are discarded. */
 function randomText(alphabet: string, length: number, random: RandomBytes): string {
   const limit = 256 - (256 % alphabet.length);
   let text = "";

@@ -8,23 +8,21 @@ import { addCommand, type CommonFlags, facts, isoTime, print, type Terminal } fr
 import { withWorkspace } from "./workspace.ts";
 
 export function addAdmin(program: Command, terminal: Terminal): void {
-  const admin = program.command("admin").description("who looks after the service");
-  addCommand(
-    admin,
-    "token",
-    "Make a new admin token, shown once; earlier ones and the sessions that they began end",
-  ).action(async (flags: CommonFlags) => {
-    await withWorkspace(terminal, flags, async ({ config, store }) => {
-      const { clock, random } = terminal;
-      const options = { rows: store.admin, clock, random, newId: () => uuidV7(clock()) };
-      const { row, token } = await replaceAdminToken(options, COMMAND_ACTOR);
-      removeAdminToken(config.dataDir);
-      print(terminal, flags, {
-        json: { id: row.id, token, createdAt: isoTime(row.createdAtMs) },
-        text: facts({ id: row.id, token }),
+  const admin = program.command("admin").description("administration of the service");
+  addCommand(admin, "token", "Create a new admin token, shown once; earlier tokens and their sessions end").action(
+    async (flags: CommonFlags) => {
+      await withWorkspace(terminal, flags, async ({ config, store }) => {
+        const { clock, random } = terminal;
+        const options = { rows: store.admin, clock, random, newId: () => uuidV7(clock()) };
+        const { row, token } = await replaceAdminToken(options, COMMAND_ACTOR);
+        removeAdminToken(config.dataDir);
+        print(terminal, flags, {
+          json: { id: row.id, token, createdAt: isoTime(row.createdAtMs) },
+          text: facts({ id: row.id, token }),
+        });
       });
-    });
-  });
+    },
+  );
 }
 
 function fileOf(dataDir: string): string {
@@ -35,7 +33,7 @@ function fileOf(dataDir: string): string {
 export function writeAdminToken(dataDir: string, token: string): string {
   const path = fileOf(dataDir);
   rmSync(path, { force: true });
-  // Exclusive: a file or link that somebody put there meanwhile is not written through.
+  // Exclusive, so that a file or link that was created meanwhile is not written through.
   const file = openSync(path, "wx", 0o600);
   try {
     writeSync(file, `${token}\n`);
@@ -46,7 +44,7 @@ export function writeAdminToken(dataDir: string, token: string): string {
   return path;
 }
 
-/** Removes the file, once its token has ended. Fails silently: the token in it is worth nothing then. */
+/** Removes the file of a token that has ended. Ignores failures, since that token is no longer valid. */
 export function removeAdminToken(dataDir: string): void {
   try {
     rmSync(fileOf(dataDir), { force: true });

@@ -26,17 +26,17 @@ interface CreateFlags extends CommonFlags {
 }
 
 export function addAllowance(credits: Command, terminal: Terminal): void {
-  const allowance = credits.command("allowance").description("credits that are granted again every month");
-  addCommand(allowance, "create <amount>", "Grant credits every month, beginning now")
+  const allowance = credits.command("allowance").description("credits that are granted every month");
+  addCommand(allowance, "create <amount>", "Grant credits every month, starting now")
     .requiredOption("--org <id>", "organization to grant them to")
-    .option("--from <date>", "when the first month begins; the others begin on the same day (default: now)")
-    .option("--keep", "keep what is left of a month when the next one begins (default: it lapses)")
-    .option("--reference <reference>", "what the allowance is for; the same reference twice makes one")
+    .option("--from <date>", "start of the first month; the others start on the same day (default: now)")
+    .option("--keep", "keep the remaining credits when the next month begins (default: they expire)")
+    .option("--reference <reference>", "what the allowance is for; a duplicate reference is ignored")
     .action((amount: string, flags: CreateFlags) => create(terminal, amount, flags));
-  addCommand(allowance, "list", "List the allowances, those that have ended too")
+  addCommand(allowance, "list", "List the allowances, including those that have ended")
     .option("--org <id>", "only those of this organization")
     .action((flags: CommonFlags & { org?: string }) => list(terminal, flags));
-  addCommand(allowance, "end <id>", "End an allowance; what was granted for the current month stays").action(
+  addCommand(allowance, "end <id>", "End an allowance; the current month's grant stays").action(
     (id: string, flags: CommonFlags) => end(terminal, id, flags),
   );
 }
@@ -68,9 +68,9 @@ async function list(terminal: Terminal, flags: CommonFlags & { org?: string }): 
     for await (const row of allowancesOf(store, flags.org ?? null)) json.push(toJson(row));
     const rows = json.map(({ id, organizationId, monthly, lapses, nextAt, endedAt }) => {
       const next = endedAt === null ? nextAt : `ended ${endedAt}`;
-      return [id, organizationId, `${monthly}`, lapses ? "lapses" : "stays", next];
+      return [id, organizationId, `${monthly}`, lapses ? "expires" : "stays", next];
     });
-    const text = table(["ID", "ORGANIZATION", "MONTHLY", "WHAT IS LEFT", "NEXT"], rows);
+    const text = table(["ID", "ORGANIZATION", "MONTHLY", "REMAINDER", "NEXT"], rows);
     print(terminal, flags, { json, text });
   });
 }

@@ -3,19 +3,19 @@ import type { Command } from "commander";
 import type { RandomBytes } from "../admin/token.ts";
 import { OperatorError } from "../errors.ts";
 
-/** What a command has of the world around it. */
+/** What a command needs of the process that runs it. */
 export interface Terminal {
   out(text: string): void;
-  /** Resolves when the reader has taken what was printed: whoever prints much waits for it, and needs no memory for it. */
+  /** Resolves when the reader has taken what was printed. Long output waits for it, so that it is not buffered. */
   drained(): Promise<void>;
-  /** For a mistake or a warning, one line each. */
+  /** Prints an error or a warning as one line. */
   error(line: string): void;
   /** Milliseconds since 1970. */
   clock: () => number;
   random: RandomBytes;
-  /** Whether a person reads standard output, so that a secret in it is in no log. */
+  /** True if standard output is a terminal, so that a secret in it reaches no log. */
   isInteractive: boolean;
-  /** Sets what the process ends with; without it, 0. */
+  /** Sets the exit code of the process; the default is 0. */
   exitWith(code: number): void;
 }
 
@@ -26,18 +26,18 @@ export interface CommonFlags {
   json?: boolean;
 }
 
-/** What a command found out: one document for programs, a few lines for people. */
+/** Result of a command: one document for programs, a few lines for people. */
 export interface Report {
   json: unknown;
   text: string;
 }
 
-/** An id that the store does not have; the message that a person sees adds the command that lists those that it has. */
+/** An id that does not exist; the printed message adds the command that lists the ids. */
 export class UnknownIdError extends OperatorError {
   readonly listedBy: string;
 
   constructor(what: string, id: string, listedBy: string) {
-    super(`${what}: found ${JSON.stringify(id)}`);
+    super(`There is no ${what} with the id ${JSON.stringify(id)}.`);
     this.name = "UnknownIdError";
     this.listedBy = listedBy;
   }
@@ -53,12 +53,12 @@ export function addCommand(parent: Command, usage: string, description: string):
     .option("--json", "print one JSON document and nothing else");
 }
 
-/** Prints a report as the flags ask for it. */
+/** Prints a report as JSON or as text. */
 export function print(terminal: Terminal, flags: CommonFlags, report: Report): void {
   terminal.out(flags.json === true ? JSON.stringify(report.json) : report.text);
 }
 
-/** Rows under their headings in aligned columns; a column whose cells are all numbers stands to the right. */
+/** Formats rows under their headings in columns; a column of numbers is aligned to the right. */
 export function table(headings: readonly string[], rows: readonly (readonly string[])[]): string {
   const columns = headings.map((heading, index) => {
     const cells = rows.map((row) => row[index] ?? "");
@@ -73,7 +73,7 @@ export function table(headings: readonly string[], rows: readonly (readonly stri
   return [headings, ...rows].map(line).join("\n");
 }
 
-/** Names and values in two columns. */
+/** Formats names and values in two columns. */
 export function facts(values: Record<string, string>): string {
   const width = Math.max(...Object.keys(values).map((name) => name.length));
   return Object.entries(values)
@@ -81,7 +81,7 @@ export function facts(values: Record<string, string>): string {
     .join("\n");
 }
 
-/** A time as commands print it, null where there is none. */
+/** Formats a time as commands print it; null for none. */
 export function isoTime(timeMs: number): string;
 export function isoTime(timeMs: number | null): string | null;
 export function isoTime(timeMs: number | null): string | null {

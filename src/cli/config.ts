@@ -22,7 +22,7 @@ export async function readConfig(
 
 export function addConfig(program: Command, terminal: Terminal): void {
   const config = program.command("config").description("the configuration");
-  addCommand(config, "check", "Check the configuration as a start would, without starting").action(
+  addCommand(config, "check", "Check the configuration without starting the service").action(
     async (flags: CommonFlags) => {
       const checked = await readConfig(flags);
       const [{ createUpstreams }, { buildCatalog }] = await Promise.all([
@@ -44,7 +44,7 @@ export function addConfig(program: Command, terminal: Terminal): void {
         models: catalog.list().map(({ id }) => id),
       };
       const text = facts({
-        configuration: `${file ?? "no file: defaults, and the environment"}`,
+        configuration: `${file ?? "no file: defaults and environment"}`,
         store: database === null ? `SQLite in ${dataDir}` : "PostgreSQL",
         address: `${server.host}, port ${server.port}`,
         providers: json.providers.join(", ") || "none but the built-in one",

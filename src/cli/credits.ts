@@ -34,25 +34,25 @@ export function addCredits(program: Command, terminal: Terminal): void {
   const credits = program.command("credits").description("credits of an organization");
   addCommand(credits, "grant <amount>", "Grant credits to an organization")
     .requiredOption("--org <id>", "organization to grant them to")
-    .option("--expires <date>", "when what is left of them lapses (default: never)")
-    .option("--reference <reference>", "what the grant is for; the same reference twice grants once")
+    .option("--expires <date>", "when the remaining credits expire (default: never)")
+    .option("--reference <reference>", "what the grant is for; a duplicate reference is ignored")
     .action((amount: string, flags: GrantFlags) => grant(terminal, amount, flags));
   addCommand(credits, "revoke [amount]", "Revoke credits that are neither used nor held")
     .requiredOption("--org <id>", "organization to revoke them from")
-    .option("--all", "revoke everything that is available, instead of an amount")
-    .option("--grant <id>", "only of this grant (default: in the order in which grants are used up)")
-    .option("--reference <reference>", "what it is for; the same reference twice revokes once")
+    .option("--all", "revoke all available credits, instead of an amount")
+    .option("--grant <id>", "only from this grant (default: in the order in which grants are spent)")
+    .option("--reference <reference>", "what it is for; a duplicate reference is ignored")
     .option("--note <text>", "why")
     .action((amount: string | undefined, flags: RevokeFlags) => revoke(terminal, amount, flags));
-  addCommand(credits, "credit <amount>", "Give back credits that were charged, as goodwill or to correct a charge")
+  addCommand(credits, "credit <amount>", "Refund credits that were charged, as goodwill or to correct a charge")
     .requiredOption("--org <id>", "organization that was charged")
     .option("--completion <id>", "the completion whose charge is corrected, by its `id` (chatcmpl-…)")
-    .option("--expires <date>", "when what is left of them lapses (default: never)")
-    .option("--reference <reference>", "what it is for; the same reference twice credits once")
+    .option("--expires <date>", "when the remaining credits expire (default: never)")
+    .option("--reference <reference>", "what it is for; a duplicate reference is ignored")
     .option("--note <text>", "why")
     .action((amount: string, flags: CreditFlags) => credit(terminal, amount, flags));
   addAllowance(credits, terminal);
-  addCommand(credits, "balance", "Show what an organization has, used and holds")
+  addCommand(credits, "balance", "Show an organization's total, available, used and held credits")
     .requiredOption("--org <id>", "organization")
     .action((flags: CommonFlags & { org: string }) => balance(terminal, flags));
   addStatement(credits, terminal);
@@ -96,7 +96,7 @@ async function revoke(terminal: Terminal, amountText: string | undefined, flags:
     const requester = { actor: COMMAND_ACTOR, terms: request };
     const booked = acceptedOf(organizationId, await creditAdjustments.revoke(request, requester));
     if (booked.outcome === "unknown_grant") {
-      throw new UnknownIdError("--grant", flags.grant ?? "", `credits statement --org ${organizationId}`);
+      throw new UnknownIdError("grant", flags.grant ?? "", `credits statement --org ${organizationId}`);
     }
     if (booked.outcome === "excessive") {
       const what = flags.grant === undefined ? "which are available" : `which are left of ${flags.grant}`;
@@ -119,13 +119,11 @@ async function revoke(terminal: Terminal, amountText: string | undefined, flags:
 /** Returns the amount to revoke; null for `--all`. */
 function revokedAmount(text: string | undefined, { all = false }: RevokeFlags): MicroCredits | null {
   if (all && text !== undefined) {
-    throw new OperatorError(`--all: found with AMOUNT ${JSON.stringify(text)}; allowed: one of the two`);
+    throw new OperatorError(`--all and AMOUNT ${JSON.stringify(text)} exclude each other; state one of them.`);
   }
   if (all) return null;
   if (text !== undefined) return creditsFlag("AMOUNT", text, { orNone: false });
-  throw new OperatorError(
-    "AMOUNT: found none; allowed: a number of credits, or --all for everything that is available",
-  );
+  throw new OperatorError("AMOUNT is missing. State a number of credits, or --all for everything that is available.");
 }
 
 async function credit(terminal: Terminal, amountText: string, flags: CreditFlags): Promise<void> {
@@ -141,7 +139,7 @@ async function credit(terminal: Terminal, amountText: string, flags: CreditFlags
     const booked = acceptedOf(organizationId, await creditAdjustments.credit(request, requester));
     if (booked.outcome === "missing") throw unknownCompletion(flags.completion ?? "");
     if (booked.outcome === "excessive") {
-      throw excessive(amountText, `${formatCredits(booked.most)}, which was charged and not given back yet`);
+      throw excessive(amountText, `${formatCredits(booked.most)}, which was charged and not refunded yet`);
     }
     const { id, repeated } = booked;
     const { creditsTotal, creditsAvailable, creditsUsed } = usageReport(booked.balance);
@@ -169,12 +167,12 @@ function completionFlag(text: string): string {
 
 function unknownCompletion(id: string): OperatorError {
   return new OperatorError(
-    `--completion: found ${JSON.stringify(id)}; allowed: the id of a completion of the organization, as chatcmpl-…`,
+    `--completion is ${JSON.stringify(id)}, but must be the id of a completion of the organization (chatcmpl-…).`,
   );
 }
 
 function excessive(amount: string | undefined, most: string): OperatorError {
-  return new OperatorError(`AMOUNT: found ${JSON.stringify(amount)}; allowed: at most ${most}`);
+  return new OperatorError(`AMOUNT is ${JSON.stringify(amount)}, but must be at most ${most}.`);
 }
 
 async function balance(terminal: Terminal, flags: CommonFlags & { org: string }): Promise<void> {

@@ -20,7 +20,7 @@ describe("lengths of time", () => {
   test.each(["", "1", "1 h", "-1h", "1.5h", "h", "1y", "9999999d"])("%j is none", (text) => {
     expect(() => durationFlag("--overlap", text)).toThrow(
       new OperatorError(
-        `--overlap: found ${JSON.stringify(text)}; allowed: a number with s, m, h, d or w, such as 90m or 30d`,
+        `--overlap is ${JSON.stringify(text)}, but must be a number with s, m, h, d or w, such as 90m or 30d.`,
       ),
     );
   });
@@ -39,13 +39,13 @@ describe("times to come", () => {
   test.each(["tomorrow", "", "2030-02-30", "2030-13-01", "2030-01-02 10:00", "2030-01-02T10:00", "1893456000000"])(
     "%j is none",
     (text) => {
-      expect(() => expiryFlag("--expires", text, NOW)).toThrow(/^--expires: found ".*"; allowed: a number with s, m/);
-      expect(() => dateFlag("--expires", text, NOW)).toThrow(/^--expires: found ".*"; allowed: a date as YYYY-MM-DD/);
+      expect(() => expiryFlag("--expires", text, NOW)).toThrow(/^--expires is ".*", but must be a number with s, m/);
+      expect(() => dateFlag("--expires", text, NOW)).toThrow(/^--expires is ".*", but must be a date as YYYY-MM-DD/);
     },
   );
 
   test.each(["2030-01-01", "2029-12-31", "0d"])("%s is none to come", (text) => {
-    expect(() => expiryFlag("--expires", text, NOW)).toThrow(/allowed: a time to come$/);
+    expect(() => expiryFlag("--expires", text, NOW)).toThrow(/but must be a time in the future\.$/);
   });
 
   test("a date is none of a length of time's flag, nor the other way round", () => {

@@ -8,52 +8,48 @@ const DURATION = /^(\d{1,6})([smhdw])$/;
 const DURATION_WORDS = "a number with s, m, h, d or w, such as 90m or 30d";
 const DATE_WORDS = "a date as YYYY-MM-DD (from 00:00 UTC on), or a time such as 2030-01-31T18:00:00Z";
 
-/** An amount of credits, 0 or more. Throws OperatorError naming the flag or argument. */
+/** Parses an amount of credits; 0 is refused unless `orNone`. Throws OperatorError naming the flag or argument. */
 export function creditsFlag(flag: string, text: string, options: { orNone: boolean }): MicroCredits {
   const amount = /[eE]/.test(text) ? undefined : parseCredits(text);
   if (amount !== undefined && (options.orNone || amount > 0n)) return amount;
   const least = options.orNone ? "0 or more" : "above 0";
-  throw new OperatorError(
-    `${flag}: found ${JSON.stringify(text)}; allowed: a decimal number of credits, ${least}, with at most 6 decimals`,
-  );
+  refuse(flag, text, `a decimal number of credits, ${least}, with at most 6 decimals`);
 }
 
-/** A text on one line, or null where the flag was not given. Throws OperatorError naming the flag. */
+/** Checks a text of one line; null where the flag was not given. Throws OperatorError naming the flag. */
 export function textFlag(flag: string, text: string | undefined): string | null {
   if (text === undefined) return null;
   if (LINE.test(text)) return text;
-  throw new OperatorError(
-    `${flag}: found ${JSON.stringify(text.slice(0, 60))}; allowed: 1 to 200 characters on one line`,
-  );
+  refuse(flag, text.slice(0, 60), "1 to 200 characters on one line");
 }
 
-/** A length of time such as `1h`, in milliseconds; `0` for none. Throws OperatorError naming the flag. */
+/** Parses a duration such as `1h` or `0` into milliseconds. Throws OperatorError naming the flag. */
 export function durationFlag(flag: string, text: string): number {
   const durationMs = text === "0" ? 0 : parseDuration(text);
   if (durationMs === undefined) refuse(flag, text, DURATION_WORDS);
   return durationMs;
 }
 
-/** A date or a time, past or to come, in milliseconds since 1970. Throws OperatorError naming the flag. */
+/** Parses a date or a time, past or future, into milliseconds since 1970. Throws OperatorError naming the flag. */
 export function timeFlag(flag: string, text: string): number {
   return parseTime(text) ?? refuse(flag, text, DATE_WORDS);
 }
 
-/** A date to come, in milliseconds since 1970. Throws OperatorError naming the flag. */
+/** Parses a date or a time in the future into milliseconds since 1970. Throws OperatorError naming the flag. */
 export function dateFlag(flag: string, text: string, nowMs: number): number {
   const timeMs = parseTime(text);
   if (timeMs === undefined) refuse(flag, text, DATE_WORDS);
-  if (timeMs <= nowMs) refuse(flag, text, "a time to come");
+  if (timeMs <= nowMs) refuse(flag, text, "a time in the future");
   return timeMs;
 }
 
-/** A date to come, or a length of time from now on. Throws OperatorError naming the flag. */
+/** Parses a date or a time in the future, or a duration from now on, into milliseconds since 1970. Throws OperatorError naming the flag. */
 export function expiryFlag(flag: string, text: string, nowMs: number): number {
   const durationMs = parseDuration(text);
   if (durationMs === undefined && parseTime(text) === undefined) {
     refuse(flag, text, `${DURATION_WORDS}, or ${DATE_WORDS}`);
   }
-  if (durationMs === 0) refuse(flag, text, "a time to come");
+  if (durationMs === 0) refuse(flag, text, "a time in the future");
   return durationMs === undefined ? dateFlag(flag, text, nowMs) : nowMs + durationMs;
 }
 
@@ -63,5 +59,5 @@ function parseDuration(text: string): number | undefined {
 }
 
 function refuse(flag: string, found: string, allowed: string): never {
-  throw new OperatorError(`${flag}: found ${JSON.stringify(found)}; allowed: ${allowed}`);
+  throw new OperatorError(`${flag} is ${JSON.stringify(found)}, but must be ${allowed}.`);
 }

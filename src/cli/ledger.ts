@@ -9,7 +9,7 @@ const PAGE_ORGANIZATIONS = 500;
 
 export function addLedger(program: Command, terminal: Terminal): void {
   const ledger = program.command("ledger").description("the books");
-  addCommand(ledger, "verify", "Check that the books balance; beside a running service, too").action(
+  addCommand(ledger, "verify", "Check that the books balance, also beside a running service").action(
     async (flags: CommonFlags) => {
       await withWorkspace(terminal, flags, async (workspace) => {
         const found = await verifyBooks(workspace.store.books, organizationIds(workspace.store));
@@ -36,7 +36,7 @@ export function addLedger(program: Command, terminal: Terminal): void {
   );
 }
 
-/** The ids of all organizations of a store, page by page. */
+/** Reads the ids of all organizations of a store, page by page. */
 export async function* organizationIds({ accounts }: Pick<Store, "accounts">): AsyncGenerator<string> {
   let after: string | null = null;
   for (;;) {

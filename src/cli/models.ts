@@ -10,19 +10,19 @@ import { type ConfigUse, readConfig } from "./config.ts";
 
 const ANSWER_WITHIN_MS = 30_000;
 const CHECKED_AT_ONCE = 4;
-/** One of the messages that sandbox models answer like any other; to all others it is as good as any. */
+/** Sandbox models read this message as a command; to any other model it is an ordinary prompt. */
 const MESSAGE = "20 tokens";
 
 const HEADINGS = ["ID", "CATEGORY", "CONTEXT", "CUT-OFF", "ROUTE", "INPUT", "OUTPUT", "HEALTH"];
-const LEGEND = `INPUT and OUTPUT are credits per million tokens, where long prompts are dearer those of the longest.
-HEALTH is what the services on this data directory have seen of a route since their start.`;
+const LEGEND = `INPUT and OUTPUT are credits per million tokens, for the longest prompts where those cost more.
+HEALTH is measured by the services on this data directory since their start.`;
 
 export function addModels(program: Command, terminal: Terminal): void {
-  const models = program.command("models").description("models that callers may name");
+  const models = program.command("models").description("models and their routes");
   addCommand(models, "list", "List the models that a service with this configuration offers, and their routes").action(
     (flags: CommonFlags) => list(terminal, flags),
   );
-  addCommand(models, "check", "Call every route of every model for one token, and tell which answer").action(
+  addCommand(models, "check", "Call every route of every model for one token and report which answer").action(
     (flags: CommonFlags) => check(terminal, flags),
   );
 }
@@ -86,7 +86,7 @@ function wordsOf({ health }: ModelRoute): string {
   if (health === null) return "not called yet";
   const { state, limited_until, next_probe_at, last_failure, recent } = health;
   const { successes, failures } = recent;
-  if (limited_until !== null) return `left alone until ${limited_until}`;
+  if (limited_until !== null) return `rate limited until ${limited_until}`;
   if (state !== "closed") return `fails: ${last_failure?.failure ?? "unknown"}, next probe ${next_probe_at}`;
   if (failures > 0)
     return `${failures} of ${successes + failures} failed in five minutes, last: ${last_failure?.failure}`;
@@ -130,7 +130,7 @@ async function checkRoute(
   return { model: model.id, provider: providerId, upstreamModel, ok: error === null, milliseconds, error };
 }
 
-/** Null where the route answered with at least one chunk, else why not. */
+/** Calls a route; returns null if it answered with at least one chunk, otherwise the reason. */
 async function failureOf(route: Route, provider: Provider | undefined): Promise<string | null> {
   if (provider === undefined) return "there is no such provider";
   const request = { model: route.model, messages: [{ role: "user" as const, content: MESSAGE }] };

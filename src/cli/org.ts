@@ -8,9 +8,9 @@ import { creditsFlag } from "./flags.ts";
 import { acceptedOf, freshBalance, unknownOrganization, type Workspace, withWorkspace } from "./workspace.ts";
 
 export function addOrg(program: Command, terminal: Terminal): void {
-  const org = program.command("org").description("organizations: who holds credits");
-  addCommand(org, "create <name>", "Create an organization, with credits if you like")
-    .option("--credits <amount>", "credits to grant it at once", "0")
+  const org = program.command("org").description("customers and their balances");
+  addCommand(org, "create <name>", "Create an organization, optionally with credits")
+    .option("--credits <amount>", "credits to grant it", "0")
     .action((name: string, flags: CommonFlags & { credits: string }) => create(terminal, name, flags));
   addCommand(org, "list", "List the organizations, the oldest first").action((flags: CommonFlags) =>
     list(terminal, flags),

@@ -72,7 +72,7 @@ describe("help", () => {
 });
 
 describe("wrong usage ends with 2, in one line with a hint", () => {
-  const hint = "; add --help to see what is allowed";
+  const hint = "; add --help for the usage";
   test.each([
     ["nonsense", "tollgate: unknown command 'nonsense'"],
     ["org creat", "tollgate: unknown command 'creat' (Did you mean create?)"],
@@ -89,13 +89,13 @@ describe("wrong usage ends with 2, in one line with a hint", () => {
 describe("a wrong value ends with 1, in one line", () => {
   const data = ["--data-dir", directory];
   const credits = (flag: string, found: string, least: string) =>
-    `tollgate: ${flag}: found "${found}"; allowed: a decimal number of credits, ${least}, with at most 6 decimals`;
+    `tollgate: ${flag} is "${found}", but must be a decimal number of credits, ${least}, with at most 6 decimals.`;
   const playground = ["--org", "org_playground"];
   beforeAll(async () => {
     expect((await run("org", "create", "x", ...data)).code).toBe(0);
   });
   test.each([
-    [["serve", "--port", "http"], 'tollgate: --port: found "http"; allowed: an integer from 0 to 65535'],
+    [["serve", "--port", "http"], 'tollgate: --port is "http", but must be an integer from 0 to 65535.'],
     [["org", "create", "x", "--credits", "1,5", ...data], credits("--credits", "1,5", "0 or more")],
     [["org", "create", "x", "--credits", "-1", ...data], credits("--credits", "-1", "0 or more")],
     ...["0", "-1", "1e3", "abc", "0.0000001", "9000000001"].map((amount): [string[], string] => [
@@ -104,23 +104,23 @@ describe("a wrong value ends with 1, in one line", () => {
     ]),
     [
       ["credits", "grant", "1", "--org", "o", "--reference", "a\nb", ...data],
-      'tollgate: --reference: found "a\\nb"; allowed: 1 to 200 characters on one line',
+      'tollgate: --reference is "a\\nb", but must be 1 to 200 characters on one line.',
     ],
     [
       ["credits", "grant", "1", "--org", "o", "--expires", "30d", ...data],
-      'tollgate: --expires: found "30d"; allowed: a date as YYYY-MM-DD (from 00:00 UTC on), or a time such as 2030-01-31T18:00:00Z',
+      'tollgate: --expires is "30d", but must be a date as YYYY-MM-DD (from 00:00 UTC on), or a time such as 2030-01-31T18:00:00Z.',
     ],
     [
       ["token", "create", ...playground, "--expires", "2020-01-01", ...data],
-      'tollgate: --expires: found "2020-01-01"; allowed: a time to come',
+      'tollgate: --expires is "2020-01-01", but must be a time in the future.',
     ],
     [
       ["token", "create", ...playground, "--scope", "all", ...data],
-      'tollgate: scope: found "all"; allowed: chat.completions:write, models:read, usage:read, console:read',
+      'tollgate: scope is "all", but must be one of: chat.completions:write, models:read, usage:read, console:read.',
     ],
     [
       ["token", "rotate", "t", "--overlap", "soon", ...data],
-      'tollgate: --overlap: found "soon"; allowed: a number with s, m, h, d or w, such as 90m or 30d',
+      'tollgate: --overlap is "soon", but must be a number with s, m, h, d or w, such as 90m or 30d.',
     ],
   ])("%j", async (words, message) => {
     expect(await run(...words)).toEqual({ code: 1, out: "", errors: [message] });
@@ -240,13 +240,13 @@ models: [{ id: gpt-5-mini, routes: [{ provider: openai, model: gpt-5-mini }] }]`
   );
 
   test.each([
-    ["database: mysql://a:secret@b/c", "database: found mysql://…; allowed: a postgres:// or postgresql:// address"],
+    ["database: mysql://a:secret@b/c", "database is mysql://…, but must be a postgres:// or postgresql:// address."],
     [
       "database: postgres://a:12/secret@b/c",
-      "database: found postgres://…; allowed: a postgres:// or postgresql:// address",
+      "database is postgres://…, but must be a postgres:// or postgresql:// address.",
     ],
-    ['dataDir: "a\\0b"', 'dataDir: found "a\\u0000b"; allowed: text that is not empty'],
-    ["dataDir: [a]", "dataDir: found a list; allowed: text that is not empty"],
+    ['dataDir: "a\\0b"', 'dataDir is "a\\u0000b", but must be text that is not empty.'],
+    ["dataDir: [a]", "dataDir is a list, but must be text that is not empty."],
     // biome-ignore lint/suspicious/noTemplateCurlyInString: the configuration file has placeholders of this form
     ["dataDir: ${UNSET_DIRECTORY}", "dataDir needs the environment variable UNSET_DIRECTORY, which is not set."],
   ])("where the store is is one of them: %s", async (text, message) => {
@@ -273,7 +273,5 @@ test("what fails is told in one line, whatever it is", () => {
   expect(failureLine(new StoreUnavailableError("connect\n ECONNREFUSED"))).toBe(
     "tollgate: the store cannot be reached: connect ECONNREFUSED",
   );
-  expect(failureLine(new TypeError("x is not a function"))).toBe(
-    "tollgate: this should not have happened: x is not a function",
-  );
+  expect(failureLine(new TypeError("x is not a function"))).toBe("tollgate: internal error: x is not a function");
 });

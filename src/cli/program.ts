@@ -59,24 +59,24 @@ export async function runCommandLine(
   }
 }
 
-/** Commander's message in one line, with where to find the usage. */
+/** Returns Commander's message in one line, with a hint to the usage. */
 function usageLine(text: string): string {
   const message = text
     .trim()
     .replace(/^error: /, "")
     .replace(/\.$/, "")
     .replaceAll(/\s*\n\s*/g, " ");
-  return `tollgate: ${message}; add --help to see what is allowed`;
+  return `tollgate: ${message}; add --help for the usage`;
 }
 
-/** Describes what went wrong in one line; commands that it names are about the store of these flags. */
+/** Describes an error in one line; commands that it names get the flags that select the same store. */
 export function failureLine(error: unknown, flags: PlaceFlags = {}): string {
   const message = error instanceof Error ? error.message : String(error);
   const line = message.replaceAll(/\s*\n\s*/g, " ");
   if (error instanceof UnknownIdError) {
-    return `tollgate: ${line}; allowed: an id that \`${commandText(error.listedBy, flags)}\` shows`;
+    return `tollgate: ${line} To list the ids: ${commandText(error.listedBy, flags)}`;
   }
   if (error instanceof OperatorError) return `tollgate: ${line}`;
   if (error instanceof StoreUnavailableError) return `tollgate: the store cannot be reached: ${line}`;
-  return `tollgate: this should not have happened: ${line}`;
+  return `tollgate: internal error: ${line}`;
 }

@@ -4,7 +4,7 @@ import type { Log } from "../telemetry/logger.ts";
 import { addCommand, type CommonFlags, type Terminal } from "./command.ts";
 import { readConfig } from "./config.ts";
 
-/** npm hands a signal on that the terminal has sent to the whole group already: so close together, two are one. */
+/** npm forwards a signal that the terminal has sent to the whole group already. Two signals this close are one. */
 const SAME_SIGNAL_MS = 100;
 /** Exit code after a repeated signal. SIGHUP has none and never cuts off running answers: a terminal can send several. */
 const SIGNALS: Record<"SIGINT" | "SIGTERM" | "SIGHUP", number | null> = { SIGINT: 130, SIGTERM: 143, SIGHUP: null };
@@ -17,7 +17,7 @@ export function addServe(program: Command, terminal: Terminal, version: string):
     .option("--host <address>", "address to listen on (default: 127.0.0.1)")
     .action(async (flags: Flags) => {
       const config = await readConfig(flags);
-      // Loaded when they are needed, so that no other command waits for them.
+      // Loaded here, so that no other command waits for them.
       const [{ startService }, { printStart }, { createLog }, { openAccessLog }] = await Promise.all([
         import("../app.ts"),
         import("./start-report.ts"),
@@ -42,8 +42,8 @@ export function addServe(program: Command, terminal: Terminal, version: string):
 }
 
 /**
- * Stops the service at a signal or a defect, or at the end of the start if one comes during it. A second signal ends the drain
- * delay, or the process where that is over.
+ * Stops the service at a signal or a defect; one during the start takes effect at its end. A second signal ends the drain
+ * delay, or the process if the delay is over.
  */
 class Shutdown {
   readonly #times: { delayMs: number; drainMs: number };
@@ -61,7 +61,7 @@ class Shutdown {
     this.#log = log;
   }
 
-  /** Handles signals and defects from now on. Before, while nothing is served, they end the process. */
+  /** Handles signals and defects from now on. Before that, while nothing is served, they end the process. */
   handleSignals(): void {
     for (const [signal, exitCode] of Object.entries(SIGNALS)) process.on(signal, () => this.#receive(signal, exitCode));
     const fail = (error: unknown) => {

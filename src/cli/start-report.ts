@@ -47,7 +47,7 @@ export function printStart(
   if (model !== undefined) out(curlLine(url, token, model));
 }
 
-/** Flags that name the same store to a command in this directory, beyond what it finds there by itself. */
+/** Returns the flags that a command in this directory needs to find the same store. */
 function placeFlags({ file, dataDir }: Config): PlaceFlags {
   return {
     ...(file !== null && file !== DEFAULT_FILE && { config: resolve(file) }),
@@ -55,7 +55,7 @@ function placeFlags({ file, dataDir }: Config): PlaceFlags {
   };
 }
 
-/** Writes the token to its file and says where; standard output may be a log that others read. */
+/** Writes the token to a file, since standard output may be a log that others read, and returns a text about it. */
 function adminTokenPlace(config: Config, token: string): string {
   try {
     return `in ${writeAdminToken(config.dataDir, token)} (keep it elsewhere, then delete the file)`;
@@ -66,16 +66,16 @@ function adminTokenPlace(config: Config, token: string): string {
   }
 }
 
-/** The model of the example: a sandbox model, which costs little and is always there, else the first that stays. */
+/** Returns the model of the example: a sandbox model if there is one, otherwise the first that is not deprecated. */
 function exampleModel(models: readonly CatalogModel[]): string | undefined {
   const isSandbox = ({ routes }: CatalogModel) => routes.some(({ providerId }) => providerId === SANDBOX_PROVIDER.id);
   return (models.find(isSandbox) ?? models.find(({ deprecatedSince }) => deprecatedSince === null) ?? models[0])?.id;
 }
 
-/** A completion that works as printed; after the first start, once a token stands in the variable. */
+/** Returns a completion request that works as printed; after the first start, once the variable holds a token. */
 function curlLine(url: string, token: string | null, model: string): string {
   const json = JSON.stringify({ model, messages: [{ role: "user", content: "Hello, Tollgate!" }] });
-  // It stands between quotes of the shell, and a model's id may hold one.
+  // The text is between quotes of the shell, and the id of a model may contain one.
   const body = json.replaceAll("'", "'\\''");
   const authorization = token === null ? '"Authorization: Bearer $TOLLGATE_TOKEN"' : `'Authorization: Bearer ${token}'`;
   // The remaining credits go to standard error, so that standard output is only the answer.
@@ -83,7 +83,7 @@ function curlLine(url: string, token: string | null, model: string): string {
   return `curl ${url}/v1/chat/completions -H ${authorization} -H 'Content-Type: application/json' -d '${body}' -w '${after}'`;
 }
 
-/** Host and name of a database, without credentials. */
+/** Returns the host and name of a database, without credentials. */
 function placeOf(database: string | null): string {
   const url = database === null ? null : URL.parse(database);
   return url === null ? "its address" : `${url.host}${url.pathname}`;

@@ -21,12 +21,13 @@ interface Flags extends CommonFlags {
 export function addStatement(credits: Command, terminal: Terminal): void {
   addCommand(credits, "statement", "List everything that changed an organization's credits, the oldest first")
     .requiredOption("--org <id>", "organization")
-    .option("--from <date>", "from this time on; what was before is one line")
-    .option("--to <date>", "up to this time, which is no longer part of it")
+    .option("--from <date>", "start of the period; earlier entries are one opening line")
+    .option("--to <date>", "end of the period, exclusive")
     .option("--csv", "print comma-separated values")
     .action(async (flags: Flags) => {
       const period = periodOf(flags);
-      if (flags.csv === true && flags.json === true) throw new OperatorError("--csv: found with --json; allowed: one");
+      if (flags.csv === true && flags.json === true)
+        throw new OperatorError("--csv and --json exclude each other; state one of them.");
       await withWorkspace(terminal, flags, async (workspace) => {
         const { books } = workspace.store;
         const balance = await freshBalance(workspace, terminal, flags.org);
@@ -44,7 +45,7 @@ function periodOf({ from, to }: Flags): Period {
   const fromMs = from === undefined ? undefined : timeFlag("--from", from);
   const toMs = to === undefined ? undefined : timeFlag("--to", to);
   if (fromMs !== undefined && toMs !== undefined && toMs <= fromMs) {
-    throw new OperatorError(`--to: found ${JSON.stringify(to)}; allowed: a time after --from`);
+    throw new OperatorError(`--to is ${JSON.stringify(to)}, but must be a time after --from.`);
   }
   return { fromMs, toMs };
 }
@@ -52,14 +53,14 @@ function periodOf({ from, to }: Flags): Period {
 interface Statement {
   period: Period;
   balance: BalanceRow;
-  /** Granted, and not in force yet. */
+  /** Credits that were granted and take effect later. */
   pending: MicroCredits;
-  /** What the entries before the period add up to. */
+  /** Sum of the entries before the period. */
   opening: MicroCredits;
   entries: AsyncIterable<StatementEntry>;
 }
 
-/** Lines go out as they are read: a statement may be longer than memory. Gives what they add up to. */
+/** Prints entries as they are read, since a statement may be larger than memory. Returns the closing balance. */
 async function forEach(
   terminal: Terminal,
   { opening, entries }: Statement,
@@ -98,7 +99,7 @@ async function printCsv(terminal: Terminal, statement: Statement): Promise<void>
   if (period.toMs !== undefined) total(period.toMs, "closing", closing);
 }
 
-/** One document, an entry a line. */
+/** Prints one JSON document, piece by piece. */
 async function printJson(terminal: Terminal, statement: Statement): Promise<void> {
   const { period, balance, pending, opening } = statement;
   const {

@@ -12,7 +12,7 @@ export function addStore(program: Command, terminal: Terminal): void {
   addCommand(
     store,
     "backup <file>",
-    "Copy the SQLite store into a new file and verify the copy; beside a running service, too",
+    "Copy the SQLite store into a new file and verify the copy, also beside a running service",
   ).action(async (file: string, flags: CommonFlags) => {
     const { database, dataDir } = await loadStoreSettings({ flags });
     if (database !== null) {

@@ -31,21 +31,23 @@ export function addToken(program: Command, terminal: Terminal): void {
   const token = program.command("token").description("access tokens of an organization");
   addCommand(token, "create", "Create an access token; it is shown once")
     .requiredOption("--org <id>", "organization that the token belongs to")
-    .option("--name <name>", "what to recognize it by", "unnamed")
+    .option("--name <name>", "name that identifies it", "unnamed")
     .option("--scope <scope...>", `permissions: ${SCOPES.join(", ")} (default: all but console:read)`)
-    .option("--model <id...>", "models that it may use (default: all)")
+    .option("--model <id...>", "models that it may call (default: all)")
     .option("--expires <when>", "when it ends: 30d, 12h, or a date (default: never)")
-    .option("--cap <credits>", "credits that it may use in all (default: whatever the organization has)")
+    .option("--cap <credits>", "spending cap in credits (default: none)")
     .action((flags: CreateFlags) => create(terminal, flags));
   addCommand(token, "list", "List the access tokens, the oldest first, without their secrets")
     .option("--org <id>", "only those of this organization")
     .action((flags: ListFlags) => list(terminal, flags));
-  addCommand(token, "revoke <id>", "End an access token, within 1 s on one node and within 5 s on every node").action(
-    (id: string, flags: CommonFlags) => revoke(terminal, id, flags),
-  );
-  addCommand(token, "rotate <id>", "Replace an access token by a new one with the same rights and lifetime, once")
-    .option("--overlap <duration>", "how long the old one goes on working; 0 for not at all", "1h")
-    .option("--replace", "if the token was rotated and its successor never used, revoke that one and create another")
+  addCommand(
+    token,
+    "revoke <id>",
+    "Revoke an access token, within 1 s on one node and within 5 s on every node",
+  ).action((id: string, flags: CommonFlags) => revoke(terminal, id, flags));
+  addCommand(token, "rotate <id>", "Replace an access token with a new one of the same rights and lifetime, once")
+    .option("--overlap <duration>", "how long the old token keeps working; 0 to end it at once", "1h")
+    .option("--replace", "if its successor was never used, revoke that token and create another")
     .action((id: string, flags: RotateFlags) => rotate(terminal, id, flags));
 }
 
@@ -143,14 +145,14 @@ function rotationRefused(id: string, refusal: Exclude<RotateOutcome, { outcome: 
   if (refusal.outcome === "unknown_token") return unknownToken(id);
   if (refusal.outcome === "ended") {
     const { revokedAtMs, expiresAtMs } = refusal.row;
-    const end = revokedAtMs === null ? `expired at ${isoTime(expiresAtMs)}` : `revoked at ${isoTime(revokedAtMs)}`;
-    return new OperatorError(`token: found ${id}, ${end}; allowed: a token that still works`);
+    const end = revokedAtMs === null ? `expired at ${isoTime(expiresAtMs)}` : `was revoked at ${isoTime(revokedAtMs)}`;
+    return new OperatorError(`The token ${id} cannot be rotated: it ${end}.`);
   }
   const { successorId, isUsed } = refusal;
   const hint = isUsed
-    ? `${successorId} was used; rotate it instead`
-    : `${successorId} was never used; add --replace to create another in its place`;
-  return new OperatorError(`token: ${id} was already rotated, its successor is ${successorId}. ${hint}`);
+    ? "That token was used; rotate it instead."
+    : "That token was never used; add --replace to create another in its place.";
+  return new OperatorError(`The token ${id} was already rotated; its successor is ${successorId}. ${hint}`);
 }
 
 function unknownToken(id: string): OperatorError {

@@ -5,7 +5,7 @@ import type { SchemaNode } from "./schema.ts";
 export type Path = (string | number)[];
 export type Environment = Record<string, string | undefined>;
 
-/** A configuration file as read: its values, and where each stands. */
+/** A parsed configuration file: its values and their lines. */
 export interface ConfigFile {
   name: string;
   values: Record<string, unknown>;
@@ -13,7 +13,7 @@ export interface ConfigFile {
   place(path: Path): string;
 }
 
-/** A path as people write it: `providers[0].baseUrl`. */
+/** Formats a path as people write it: `providers[0].baseUrl`. */
 export function keyText(path: readonly (string | number)[]): string {
   return path
     .map((step, index) => (typeof step === "number" ? `[${step}]` : `${index > 0 ? "." : ""}${step}`))
@@ -80,7 +80,7 @@ class WrittenNumber {
   }
 }
 
-/** The values of a document, aliases and merge keys resolved. */
+/** Returns the values of a document, with aliases and merge keys resolved. */
 function treeOf(name: string, document: Document): object {
   visit(document, {
     Scalar(key, node) {
@@ -136,7 +136,7 @@ function fillIn(text: string, path: Path, { environment, place, schemaAt }: Read
   return replaced ? valueOfText(filled, schemaAt(path)) : filled;
 }
 
-/** A text as the type that the schema asks for, where the text reads as one; otherwise as it is, for the check to refuse. */
+/** Converts text to the type in the schema where possible; other text stays, for the check to refuse. */
 export function valueOfText(text: string, schema: SchemaNode | undefined): unknown {
   const types = [schema?.type].flat();
   if ((types.includes("integer") || types.includes("number")) && !isDecimal(schema)) {
@@ -154,7 +154,7 @@ function decimalText({ value, source }: WrittenNumber): string {
   return source !== undefined && /^\d+(\.\d+)?$/.test(source) ? source : String(value);
 }
 
-/** Where the value at a path starts in the text; a key's own place for a value of several lines. */
+/** Returns the offset in the text of the value at a path; for a value of several lines, that of its key. */
 function nodeAt(root: unknown, path: Path): number | undefined {
   let node: unknown = root;
   let start: number | undefined;

@@ -15,14 +15,14 @@ const REASONS: Record<string, string> = {
   ENAMETOOLONG: "its name is too long",
 };
 
-/** The data directory that the environment names, or else the default one. */
+/** Returns the data directory that the environment names, or the default one. */
 export function dataDirectoryOfEnvironment(environment: Record<string, string | undefined> = process.env): string {
   return environment.TOLLGATE_DATA_DIR || DEFAULT_DATA_DIRECTORY;
 }
 
 /**
- * Reads the configuration file that is named, or the default one if it exists. Throws OperatorError where it cannot be
- * read, is too large or is not text.
+ * Reads the named configuration file, or the default one if it exists. Throws OperatorError if it cannot be read, is too
+ * large or is not text.
  */
 export function readConfigText(
   named: string | undefined,
@@ -40,7 +40,7 @@ export function readConfigText(
   }
 }
 
-/** Reads at most so much: the name may be that of a pipe or a device that never ends. */
+/** Reads a bounded number of bytes, since the name may be that of a pipe or a device without end. */
 function readText(path: string): string {
   const file = openSync(path, "r");
   try {
@@ -72,7 +72,7 @@ function textOf(path: string, bytes: Buffer): string {
   throw new OperatorError(`${path}: the configuration file is not text in UTF-8`);
 }
 
-/** The absolute path of a data directory. Throws OperatorError where the working directory has been removed. */
+/** Returns the absolute path of a data directory. Throws OperatorError if the working directory has been removed. */
 export function absolute(path: string): string {
   try {
     return resolve(path);

@@ -6,9 +6,9 @@ import { parseDecimal } from "../credits/amount.ts";
 import { Count, DECIMAL_WORDS, Decimal, Group, Model, ONE_BILLION, Provider } from "./upstream-schema.ts";
 
 /**
- * The one schema of the configuration: the file is checked against it as a whole, a flag or a variable against the
- * part that it sets. `description` and `default` are what the guide lists; `allowed` words what an error names where
- * the type alone would not say it.
+ * The schema of the configuration. The file is checked against all of it, a flag or a variable against the part that it
+ * sets. The guide lists `description` and `default`; `allowed` is the wording of errors where the type alone is not
+ * enough.
  */
 
 const PROXY_HOPS_MAX = 32;
@@ -27,7 +27,7 @@ const Server = Group({
   }),
   trustProxy: Type.Unsafe<false | number | string>({
     type: ["boolean", "integer", "string"],
-    // Every client could then name any address as its own.
+    // With true, every client could claim any address.
     not: { const: true },
     minimum: 1,
     maximum: PROXY_HOPS_MAX,
@@ -210,7 +210,7 @@ export const ConfigSchema = Group({
 
 export type Settings = Static<typeof ConfigSchema>;
 
-/** What an error and the search for a schema's part need of a JSON schema. */
+/** The parts of a JSON schema that errors and `schemaAt` read. */
 export interface SchemaNode {
   type?: string | string[];
   enum?: unknown[];
@@ -241,7 +241,7 @@ const FORMATS: Record<string, { words: string; test: (text: string) => boolean }
   },
   "postgres-url": {
     words: "a postgres:// or postgresql:// address",
-    // An @ after the host is that of a password with an unescaped slash: the address would be misread and shown.
+    // An @ after the host belongs to a password with an unescaped slash. Such an address would be misread, and shown.
     test: (text) => hasScheme(text, ["postgres:", "postgresql:"]) && !URL.parse(text)?.pathname.includes("@"),
   },
   "base-path": {
@@ -258,7 +258,7 @@ const FORMATS: Record<string, { words: string; test: (text: string) => boolean }
   proxies: { words: "addresses and networks", test: (text) => text.split(",").every((part) => isNetwork(part.trim())) },
 };
 
-/** Compiles the schema or a part of it. What the check passes gets its defaults written in. */
+/** Compiles the schema or a part of it. The check writes defaults into the values. */
 export function compile(schema: object): ValidateFunction {
   // A test checks the schema itself: to do it at each start takes as long as to compile it. The check runs a few times.
   const options = { meta: false, validateSchema: false, strict: false, code: { optimize: false } };
@@ -267,14 +267,14 @@ export function compile(schema: object): ValidateFunction {
   return ajv.compile(schema);
 }
 
-/** The part of the schema at a path, undefined where the schema has nothing there. */
+/** Returns the part of the schema at a path; undefined if there is none. */
 export function schemaAt(path: readonly (string | number)[], schema = configNode): SchemaNode | undefined {
   let node: SchemaNode | undefined = schema;
   for (const step of path) node = typeof step === "number" ? node?.items : node?.properties?.[step];
   return node;
 }
 
-/** What a schema allows, in words. */
+/** Describes the values that a schema allows. */
 export function allowedWords(schema: SchemaNode): string {
   if (schema.allowed !== undefined) return schema.allowed;
   if (schema.enum !== undefined) return schema.enum.join(", ");
@@ -304,7 +304,7 @@ function hasCredentials(text: string): boolean {
   return url !== null && (url.username !== "" || url.password !== "");
 }
 
-/** Digits and dots are always meant as an IPv4 address. */
+/** Text of digits and dots must be an IPv4 address. */
 function isHost(text: string): boolean {
   if (/^[\d.]+$/.test(text) || text.includes(":")) return isIP(text) !== 0;
   return /^[0-9A-Za-z._-]{1,253}$/.test(text);

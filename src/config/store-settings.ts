@@ -14,9 +14,8 @@ const SETTINGS = [
 ] as const;
 
 /**
- * Reads where the store is, by the rules of `loadConfig`, and nothing else of the configuration: a provider's key that is
- * not set stops no command that calls no provider. Neither YAML nor the schema is loaded unless they are needed. Rejects
- * with OperatorError.
+ * Reads only the location of the store, by the rules of `loadConfig`, so that a missing provider key does not stop a
+ * command that calls no provider. YAML and the schema are loaded only when they are needed. Rejects with OperatorError.
  */
 export async function loadStoreSettings(sources: ConfigSources = {}): Promise<StoreSettings> {
   const { flags = {}, environment = process.env, readFile } = sources;
@@ -40,7 +39,7 @@ export async function loadStoreSettings(sources: ConfigSources = {}): Promise<St
   return { dataDir: absolute(found.dataDir ?? DEFAULT_DATA_DIRECTORY), database: found.database ?? null };
 }
 
-/** Rejects with what the schema says of a value. */
+/** Rejects with the error of the schema for a value. */
 async function refuse(source: string, key: string, value: unknown): Promise<void> {
   const { checkValue } = await import("../config.ts");
   checkValue(source, [key], value);

@@ -1,7 +1,7 @@
 import { type Static, type TSchema, Type } from "typebox";
 import { CAPABILITIES, CATEGORIES } from "../api/model.ts";
 
-/** Schema of a number that is kept as decimal text, so that no price passes through a float. */
+/** Schema of a number that is stored as decimal text, so that no price passes through a float. */
 export const Decimal = (options: object) =>
   Type.Unsafe<string>({
     type: ["string", "number"],
@@ -21,7 +21,7 @@ export const ONE_BILLION = 1_000_000_000;
 
 const Milliseconds = (options: object) => Count(3_600_000, options);
 
-/** It becomes part of an address, so that nothing else may stand in it. */
+/** Schema of text that becomes part of a host name. */
 const HostPart = (options: object) =>
   Type.String({ pattern: "^[0-9A-Za-z][0-9A-Za-z-]{0,62}$", allowed: "letters, digits and hyphens", ...options });
 const Secret = (options: object) => Type.String({ minLength: 1, ...options });

@@ -2,7 +2,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 
 export interface MemoryReleaseOptions {
-  /** Returns how many requests are being answered, and how many have begun since the start, those for health aside. */
+  /** Returns how many requests are being answered, and how many have begun since the start, without health checks. */
   requests: () => { running: number; begun: number };
   /** Returns the size of the heap in bytes. */
   heapBytes: () => number;
@@ -10,16 +10,16 @@ export interface MemoryReleaseOptions {
   collect: () => void;
 }
 
-/** Long, because such a collection also drops compiled code: a load that follows is slower at first. */
+/** Long, because a collection also drops compiled code, which makes the load that follows slower at first. */
 const CHECK_EVERY_MS = 60_000;
-/** Less is not worth a collection. */
+/** Least growth of the heap that is worth a collection. */
 const GROWN_BYTES = 16 * 1024 * 1024;
 /** 23 days; V8 takes integers of 32 bits. */
 const NEVER_MS = 2_000_000_000;
 
 /**
- * Gives memory back to the system when no request has come for a minute, also after the start. This takes the place of
- * V8's own collections of an idle process, see {@link disableIdleCollections}.
+ * Returns memory to the system after a minute without requests, also after the start. This replaces V8's own collections
+ * of an idle process, see {@link disableIdleCollections}.
  */
 export class MemoryRelease {
   readonly #options: MemoryReleaseOptions;

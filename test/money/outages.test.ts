@@ -154,7 +154,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
       // What has been logged comes a moment later.
       const countOf = (text: string) => service.output().split(text).length - 1;
       await expect.poll(() => countOf("the spool is empty")).toBe(1);
-      expect(countOf("they go to the spool")).toBe(1);
+      expect(countOf("settlements go to the spool")).toBe(1);
     } finally {
       await proxy.comeBack().catch(() => {});
       await service.end();

@@ -6,7 +6,7 @@ import { bearerToken, withChallenge } from "../authentication.ts";
 import { clientAddressKey } from "../connection.ts";
 import { type Access, originOf } from "./endpoint.ts";
 
-/** A page of another site cannot send it: the browser would ask first, and `/admin/v1` answers no such question. */
+/** A page of another site cannot send this header: that takes a CORS preflight, which `/admin/v1` does not answer. */
 const CONSOLE_HEADER = "x-tollgate-console";
 const SAFE_METHODS = new Set(["GET", "HEAD"]);
 const GUESSES_A_MINUTE = 10;
@@ -26,8 +26,8 @@ export interface GuardServices {
 }
 
 /**
- * Who calls an operation of the admin API, before its body is read: by an admin token in the Authorization header, or by
- * a session's cookie. Throws where the access asks for more.
+ * Authenticates the caller of an operation before its body is read, by an admin token in the Authorization header or by a
+ * session cookie. Throws if the caller lacks the access that the operation requires.
  */
 export async function administratorOf(
   { sessions, limits }: GuardServices,
@@ -50,7 +50,7 @@ export async function administratorOf(
     return who;
   }
   if (access === "public") return null;
-  throw new ApiError("missing_token", "Sign in first: nobody is signed in, or the session is over.");
+  throw new ApiError("missing_token", "Sign in first: there is no session, or it has ended.");
 }
 
 /** Counts an attempt to sign in; throws rate_limit_exceeded after too many from one address (of IPv6: one /64). */
@@ -58,7 +58,7 @@ export function countGuess(limits: Limits, request: FastifyRequest): void {
   limits.countRequest([{ key: guessKey(request), limit: GUESSES_A_MINUTE }]);
 }
 
-/** Takes an attempt off the count: its token was right, so it was no guess. */
+/** Removes an attempt with a valid token from the count. */
 export function uncountGuess(limits: Limits, request: FastifyRequest): void {
   limits.uncountRequest(guessKey(request));
 }
@@ -68,9 +68,9 @@ function guessKey({ ip }: FastifyRequest): string {
 }
 
 /**
- * What a browser sends with a cookie must come from the console's own pages. The cookie is SameSite=Strict already; this
- * also holds for other services under the same domain, and for browsers that send neither header (OWASP: CSRF
- * Prevention, "Custom Request Headers" and "Fetch Metadata").
+ * Requests with a cookie must come from the console's own pages. The cookie is SameSite=Strict already; this check also
+ * covers other services under the same domain, and browsers that send neither header (OWASP: CSRF Prevention, "Custom
+ * Request Headers" and "Fetch Metadata").
  */
 function refuseOtherSites(request: FastifyRequest): void {
   const { origin } = request.headers;
@@ -84,7 +84,7 @@ function refuseOtherSites(request: FastifyRequest): void {
   throw new ApiError("csrf_check_failed", message);
 }
 
-/** The secret of the session cookie; undefined where there is none, or more than one. */
+/** Returns the secret of the session cookie; undefined if there is none or more than one. */
 export function sessionSecret(request: FastifyRequest): string | undefined {
   const prefix = `${nameFor(request)}=`;
   const pairs = (request.headers.cookie ?? "").split(";").map((pair) => pair.trim());
@@ -93,7 +93,7 @@ export function sessionSecret(request: FastifyRequest): string | undefined {
   return values.length === 1 && value !== undefined && COOKIE_VALUE.test(value) ? value : undefined;
 }
 
-/** Gives the browser a session's secret. It is out of reach of scripts, and of requests from other sites. */
+/** Sets the session cookie, which neither scripts nor requests from other sites can use. */
 export function setSessionCookie(request: FastifyRequest, reply: FastifyReply, secret: string, lifeMs: number): void {
   reply.header("set-cookie", cookie(request, secret, Math.floor(lifeMs / 1000)));
 }
@@ -102,7 +102,7 @@ export function clearSessionCookie(request: FastifyRequest, reply: FastifyReply)
   reply.header("set-cookie", cookie(request, "", 0));
 }
 
-/** The cookie is sent to the service's base path only: other services of the same host do not receive it. */
+/** The cookie is limited to the base path, so that other services on the same host do not receive it. */
 function cookie(request: FastifyRequest, value: string, maxAgeSeconds: number): string {
   const path = request.server.basePath || "/";
   const secure = isSecure(request) ? "; Secure" : "";
@@ -117,7 +117,7 @@ function nameFor(request: FastifyRequest): string {
   return `${basePath === "" ? HOST_PREFIX : SECURE_PREFIX}${name}`;
 }
 
-/** The service itself speaks plain HTTP; a trusted proxy says in `X-Forwarded-Proto` that the browser uses TLS. */
+/** The service itself speaks plain HTTP; a trusted proxy states in `X-Forwarded-Proto` that the browser uses TLS. */
 function isSecure(request: FastifyRequest): boolean {
   return request.protocol === "https";
 }

@@ -1,21 +1,22 @@
+import { InvalidValueError } from "../../admin/accounts.ts";
 import type { Page } from "../../admin/directory.ts";
 import type { Limits } from "../../api/admin/common.ts";
 import type { LimitSettings } from "../../api/principal.ts";
 import { parseTime } from "../../api/time.ts";
 import { microCreditsOf } from "../../credits/amount.ts";
-import { ApiError, OperatorError } from "../../errors.ts";
+import { ApiError } from "../../errors.ts";
 
-/** A page of a list as the wire has it. */
+/** Converts a page of a list to its answer. */
 export function listOf<Entry>({ data, nextCursor }: Page<Entry>) {
   return { object: "list" as const, data, next_cursor: nextCursor };
 }
 
-/** The page that a query asks for. */
+/** Returns the page that a query asks for. */
 export function pageOf({ cursor, limit }: { cursor?: string | undefined; limit?: number | undefined }) {
   return { cursor: cursor ?? null, limit: limit ?? 50 };
 }
 
-/** Limits as the rest of the service has them. */
+/** Converts the limits of a body to settings. */
 export function limitSettingsOf(limits: Limits | null | undefined): Partial<LimitSettings> | null {
   if (limits === null || limits === undefined) return null;
   const { requests_per_minute, tokens_per_minute, concurrent_requests } = limits;
@@ -26,7 +27,7 @@ export function limitSettingsOf(limits: Limits | null | undefined): Partial<Limi
   };
 }
 
-/** An amount of a body in micro-credits, null where there is none. Throws invalid_value for one finer than the books take. */
+/** Converts an amount of a body to micro-credits; null where there is none. Throws invalid_value for more than 6 decimals. */
 export function amountOf(param: string, credits: number): bigint;
 export function amountOf(param: string, credits: number | null | undefined): bigint | null;
 export function amountOf(param: string, credits: number | null | undefined): bigint | null {
@@ -36,7 +37,7 @@ export function amountOf(param: string, credits: number | null | undefined): big
   throw new ApiError("invalid_value", `Invalid '${param}': at most 6 decimals are allowed.`, { param });
 }
 
-/** A time of a body in milliseconds since 1970, null where there is none. Throws invalid_value for one that is no time. */
+/** Converts a time of a body to milliseconds since 1970; null where there is none. Throws invalid_value. */
 export function timeOf(param: string, text: string | null | undefined): number | null {
   if (text === null || text === undefined) return null;
   const timeMs = parseTime(text);
@@ -45,13 +46,12 @@ export function timeOf(param: string, text: string | null | undefined): number |
   return timeMs;
 }
 
-/** Runs a change; what an operator is told at the command line (`name: found …; allowed: …`) is told to the caller. */
-export async function orRefuse<T>(change: Promise<T>): Promise<T> {
+/** Awaits a use case. Throws invalid_value where it refuses a value or a cursor. */
+export async function withApiErrors<T>(useCase: Promise<T>): Promise<T> {
   try {
-    return await change;
+    return await useCase;
   } catch (error) {
-    if (!(error instanceof OperatorError)) throw error;
-    const param = /^([a-z]\w*): /i.exec(error.message)?.[1];
-    throw new ApiError("invalid_value", error.message, { param });
+    if (!(error instanceof InvalidValueError)) throw error;
+    throw new ApiError("invalid_value", error.message, { param: error.param });
   }
 }

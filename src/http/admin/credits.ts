@@ -21,10 +21,10 @@ import { creditsFromMicro, creditsOf } from "../../credits/amount.ts";
 import { ApiError } from "../../errors.ts";
 import type { StatementSelection } from "../../reports/statement.ts";
 import { streamText } from "../connection.ts";
-import { amountOf, listOf, orRefuse, pageOf, timeOf } from "./conversions.ts";
+import { amountOf, listOf, pageOf, timeOf, withApiErrors } from "./conversions.ts";
 import { type AdminCall, type AdminServices, actorOf, adminEndpoint, notFound, requireOwn } from "./endpoint.ts";
 
-/** Number of statement exports of one organization that may run at once in this process, whoever asked for them. */
+/** Number of statement exports of one organization that may run at once in this process, for all callers together. */
 const EXPORTS_AT_ONCE_MAX = 2;
 
 const listGrants = adminEndpoint({
@@ -39,7 +39,7 @@ const listGrants = adminEndpoint({
     requireOwn(who, params.id);
     await requireOrganization(services, params.id);
     const { cursor, limit } = pageOf(query);
-    return listOf(await orRefuse(services.directory.grants({ organizationId: params.id, cursor, limit })));
+    return listOf(await withApiErrors(services.directory.grants({ organizationId: params.id, cursor, limit })));
   },
 });
 
@@ -48,7 +48,7 @@ const createGrant = adminEndpoint({
   path: "/organizations/:id/grants",
   access: "operator",
   operationId: "createGrant",
-  summary: "Grant credits; the same reference twice grants once",
+  summary: "Grant credits; a duplicate reference is ignored",
   body: NewGrant,
   response: { status: 201, description: "The grant.", schema: Booking },
   async handle(services, call) {
@@ -70,22 +70,21 @@ const createRevocation = adminEndpoint({
   path: "/organizations/:id/revocations",
   access: "operator",
   operationId: "createRevocation",
-  summary:
-    "Revoke credits that are neither spent nor held: an `amount` of them, or `all`; the same reference twice revokes once",
+  summary: "Revoke credits that are neither spent nor held: an `amount`, or `all`; a duplicate reference is ignored",
   body: NewRevocation,
-  response: { status: 201, description: "What was revoked.", schema: Booking },
+  response: { status: 201, description: "The revocation.", schema: Booking },
   async handle(services, call) {
     const { grant_id = null, reference = null, note = null } = call.body;
     const amount = amountToRevoke(call.body);
     const request = { organizationId: call.params.id, amount, grantId: grant_id, reference, note };
     const booked = acceptedOf(await services.creditAdjustments.revoke(request, requesterOf(call)));
     if (booked.outcome === "unknown_grant") {
-      throw new ApiError("invalid_value", "The organization has no grant of this id.", { param: "grant_id" });
+      throw new ApiError("invalid_value", "The organization has no grant with this id.", { param: "grant_id" });
     }
     if (booked.outcome === "excessive") {
       const most = creditsFromMicro(booked.most);
       const where = grant_id === null ? "are available" : "are left of this grant";
-      const message = `Invalid 'amount': ${most} credits ${where}. Revoke at most as many, or send \`"all": true\`.`;
+      const message = `Invalid 'amount': ${most} credits ${where}. Revoke at most that many, or send \`"all": true\`.`;
       throw new ApiError("invalid_value", message, { param: "amount" });
     }
     return answerOf(call, booked);
@@ -97,9 +96,9 @@ const createCredit = adminEndpoint({
   path: "/organizations/:id/credits",
   access: "operator",
   operationId: "createCredit",
-  summary: "Give back credits that were spent, as goodwill or to correct a charge; the same reference twice books once",
+  summary: "Refund credits that were spent, as goodwill or to correct a charge; a duplicate reference is ignored",
   body: NewCredit,
-  response: { status: 201, description: "What was given back.", schema: Booking },
+  response: { status: 201, description: "The refund.", schema: Booking },
   async handle(services, call) {
     const { amount, hold_id = null, expires_at, reference = null, note = null } = call.body;
     const request = {
@@ -112,10 +111,10 @@ const createCredit = adminEndpoint({
     };
     const booked = acceptedOf(await services.creditAdjustments.credit(request, requesterOf(call)));
     if (booked.outcome === "missing") {
-      throw new ApiError("invalid_value", "The organization has no request of this id.", { param: "hold_id" });
+      throw new ApiError("invalid_value", "The organization has no request with this id.", { param: "hold_id" });
     }
     if (booked.outcome === "excessive") {
-      const message = `Invalid 'amount': at most ${creditsFromMicro(booked.most)} were charged and not given back yet.`;
+      const message = `Invalid 'amount': at most ${creditsFromMicro(booked.most)} were charged and not refunded yet.`;
       throw new ApiError("invalid_value", message, { param: "amount" });
     }
     return answerOf(call, booked);
@@ -127,7 +126,7 @@ const listAllowances = adminEndpoint({
   path: "/organizations/:id/allowances",
   access: "member",
   operationId: "listAllowances",
-  summary: "List an organization's allowances, those that have ended too",
+  summary: "List an organization's allowances, including those that have ended",
   query: AllowanceQuery,
   response: { status: 200, description: "A page.", schema: AllowancePage },
   async handle(services, { who, params, query }) {
@@ -145,7 +144,7 @@ const createAllowance = adminEndpoint({
   path: "/organizations/:id/allowances",
   access: "operator",
   operationId: "createAllowance",
-  summary: "Grant credits every month from a time on; the same reference twice makes one allowance",
+  summary: "Grant credits every month from a given time; a duplicate reference is ignored",
   body: NewAllowance,
   response: { status: 201, description: "The allowance.", schema: Allowance },
   async handle(services, call): Promise<Allowance> {
@@ -170,7 +169,7 @@ const endAllowance = adminEndpoint({
   path: "/organizations/:id/allowances/:allowance_id",
   access: "operator",
   operationId: "endAllowance",
-  summary: "End an allowance; what was granted for the current month stays",
+  summary: "End an allowance; the current month's grant stays",
   response: { status: 200, description: "The allowance as it is now.", schema: Allowance },
   async handle(services, call): Promise<Allowance> {
     const { id, allowance_id = "" } = call.params;
@@ -191,7 +190,7 @@ const showStatement = adminEndpoint({
   async handle(services, call) {
     requireOwn(call.who, call.params.id);
     await requireOrganization(services, call.params.id);
-    return orRefuse(services.statements.page({ ...selectionOf(call), ...pageOf(call.query) }));
+    return withApiErrors(services.statements.page({ ...selectionOf(call), ...pageOf(call.query) }));
   },
 });
 
@@ -200,7 +199,7 @@ const exportStatement = adminEndpoint({
   path: "/organizations/:id/statement.csv",
   access: "member",
   operationId: "exportStatement",
-  summary: "The same as comma-separated values, whole",
+  summary: "Export the whole statement as comma-separated values",
   query: StatementCsvQuery,
   response: { status: 200, description: "The lines.", schema: Type.String(), contentType: "text/csv" },
   async handle(services, call) {
@@ -252,7 +251,7 @@ function acceptedOf<Outcome extends { outcome: string }>(
   return outcome as Exclude<Outcome, AdjustmentRefusal>;
 }
 
-/** The amount of a revocation in micro-credits; null for all that is available, which has to be asked for. */
+/** Returns the amount of a revocation in micro-credits; null for `"all": true`, which must be explicit. */
 function amountToRevoke({ amount, all = false }: NewRevocation): bigint | null {
   const asked = amountOf("amount", amount);
   if (all && asked !== null) {
@@ -260,14 +259,14 @@ function amountToRevoke({ amount, all = false }: NewRevocation): bigint | null {
     throw new ApiError("invalid_value", message, { param: "all" });
   }
   if (all || asked !== null) return asked;
-  const message = "Missing required parameter: 'amount'. To revoke everything that is available, send `\"all\": true`.";
+  const message = "Missing required parameter: 'amount'. To revoke all available credits, send `\"all\": true`.";
   throw new ApiError("missing_required_parameter", message, { param: "amount" });
 }
 
 function timeToCome({ clock }: AdminServices, param: string, text: string | null | undefined): number | null {
   const timeMs = timeOf(param, text);
   if (timeMs === null || timeMs > clock()) return timeMs;
-  throw new ApiError("invalid_value", `Invalid '${param}': expected a time to come.`, { param });
+  throw new ApiError("invalid_value", `Invalid '${param}': expected a time in the future.`, { param });
 }
 
 /** The audit log shows the body as it was sent. */

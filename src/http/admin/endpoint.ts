@@ -16,7 +16,7 @@ import type { Overviews } from "../../reports/overview.ts";
 import type { Requests } from "../../reports/requests.ts";
 import type { Statements } from "../../reports/statement.ts";
 
-/** What the endpoints of `/admin/v1` need of the rest of the service. */
+/** Services that the endpoints of `/admin/v1` call. */
 export interface AdminServices {
   gateway: Pick<Gateway, "catalog" | "circuits" | "limits">;
   sessions: Sessions;
@@ -35,16 +35,16 @@ export interface AdminServices {
   facts: ServiceFacts;
 }
 
-/** Public: whoever asks. Member: members, for what belongs to their organization, and the operator. */
+/** Required role. Public: none. Member: members, for their own organization, and operators. */
 export type Access = "public" | "member" | "operator";
 
-/** What stands in the path, by name. */
+/** Parameters of the path. */
 interface Params {
   id: string;
   allowance_id?: string;
 }
 
-/** One request, its caller and its input checked. */
+/** One request, after the checks of its caller and its input. */
 export interface AdminCall<Query = unknown, Body = unknown> {
   /** Null only where the access is public. */
   who: Administrator | null;
@@ -55,12 +55,12 @@ export interface AdminCall<Query = unknown, Body = unknown> {
   reply: FastifyReply;
 }
 
-/** An operation of the admin API. It declares itself; the server adds the check of who may call, and documentation. */
+/** An operation of the admin API. The server checks the caller and documents the operation from this declaration. */
 export interface AdminEndpoint {
   method: "GET" | "POST" | "PATCH" | "DELETE";
   /** Runs before the body is read, and throws where the caller has made too many attempts. */
   countAttempt?(services: AdminServices, call: { who: Administrator | null; request: FastifyRequest }): void;
-  /** Under `/admin/v1`, as Fastify writes it: `/tokens/:id`. */
+  /** Path under `/admin/v1` in Fastify's notation: `/tokens/:id`. */
   path: string;
   access: Access;
   operationId: string;
@@ -69,18 +69,18 @@ export interface AdminEndpoint {
   body?: TSchema;
   response: { status: 200 | 201 | 204; description: string; schema?: TSchema; contentType?: string };
   /**
-   * The field of the answer that shows a secret once. Under an Idempotency-Key the answer is given again with null in its
-   * place, and a hint what to do where the secret was lost.
+   * The field of the response that contains a secret once. A replay under an Idempotency-Key has null in its place, and a
+   * hint what to do if the secret was lost.
    */
   secret?: { field: string; hint(answer: Record<string, unknown>): string };
-  /** False: a POST that sets a cookie, which no repetition could set again. It takes no Idempotency-Key. Default true. */
+  /** False for a POST that sets a cookie, which a replay could not set again. It takes no Idempotency-Key. Default true. */
   isRepeatable?: boolean;
   handle(services: AdminServices, call: AdminCall): Promise<unknown>;
 }
 
 type InputOf<Schema extends TSchema | undefined> = Schema extends TSchema ? Static<Schema> : undefined;
 
-/** An endpoint whose handler's input is typed by its schemas. */
+/** Declares an endpoint; its schemas are the types of its handler's input. */
 export function adminEndpoint<
   Query extends TSchema | undefined = undefined,
   Body extends TSchema | undefined = undefined,
@@ -94,30 +94,30 @@ export function adminEndpoint<
   return endpoint as AdminEndpoint;
 }
 
-/** Origin of a request, for the audit record. */
+/** Returns the origin of a request, for the audit log. */
 export function originOf({ ip, id }: FastifyRequest): Origin {
   return { address: ip, requestId: id };
 }
 
-/** Who makes a change, for the record. */
+/** Returns who makes a change, for the audit log. */
 export function actorOf({ who, request }: Pick<AdminCall, "who" | "request">): Actor {
   if (who === null) return { kind: "anonymous", id: null, ...originOf(request) };
   const id = who.role === "operator" ? who.adminToken.id : who.token.id;
   return { kind: who.role, id, ...originOf(request) };
 }
 
-/** What is not there and what is another organization's: the same answer. */
+/** Returns the error for a resource that does not exist, and for one of another organization. */
 export function notFound(): ApiError {
   return new ApiError("not_found", "The resource does not exist or you do not have access to it.");
 }
 
-/** Throws not_found where a member asks for another organization than their own. */
+/** Throws not_found where a member names another organization than their own. */
 export function requireOwn(who: Administrator | null, organizationId: string): void {
   if (who?.role === "operator") return;
   if (who?.role !== "member" || who.token.organizationId !== organizationId) throw notFound();
 }
 
-/** The organization that a list is about: a member's own, or the one that the operator names; null for all. */
+/** Returns the organization to list: a member's own, or the one that an operator names; null for all. */
 export function organizationIn(who: Administrator | null, named: string | null | undefined): string | null {
   if (named !== null && named !== undefined) requireOwn(who, named);
   if (who?.role === "member") return who.token.organizationId;

@@ -4,8 +4,8 @@ import { fingerprintOf, IDEMPOTENCY_HEADER, idempotencyKeyOf } from "../idempote
 import type { AdminCall, AdminEndpoint, AdminServices } from "./endpoint.ts";
 
 /**
- * Runs an operation. A POST with an Idempotency-Key runs once: its repetitions get the first answer again, without the
- * secret that it may have shown. Throws idempotency_mismatch, idempotency_in_progress or idempotency_interrupted.
+ * Runs an operation. A POST with an Idempotency-Key runs once: repetitions get the first response again, without a secret
+ * that it contained. Throws idempotency_mismatch, idempotency_in_progress or idempotency_interrupted.
  */
 export async function handleOnce(services: AdminServices, endpoint: AdminEndpoint, call: AdminCall): Promise<unknown> {
   const key = endpoint.method === "POST" ? idempotencyKeyOf(call.request) : null;
@@ -30,7 +30,7 @@ export async function handleOnce(services: AdminServices, endpoint: AdminEndpoin
   }
 }
 
-/** Whose keys they are: all operators share theirs, and so do the members of an organization. */
+/** Returns the scope of a key: all operators share one, and so do the members of an organization. */
 function scopeOf({ isRepeatable = true }: AdminEndpoint, { who }: AdminCall): string {
   if (!isRepeatable) refuseHeader("this operation takes none; send the request without it.");
   if (who === null) refuseHeader("sign in first; keys belong to the operator or to an organization.");
@@ -46,7 +46,7 @@ function fingerprintOfCall({ operationId }: AdminEndpoint, { params, query, body
   return fingerprintOf({ operationId, params, query, body });
 }
 
-/** Stored parts of an answer. */
+/** Returns the parts of a response that may be stored. */
 function withoutSecret({ secret }: AdminEndpoint, answer: unknown): unknown {
   if (secret === undefined) return answer;
   const shown = answer as Record<string, unknown>;
@@ -63,6 +63,6 @@ function refusalOf(outcome: Exclude<AdminKeyOutcome["outcome"], "claimed" | "rep
     return new ApiError("idempotency_mismatch", message, { headers });
   }
   const message =
-    "The first request with this Idempotency-Key did not end, so it is not known whether it changed anything. Look that up, then use a new key.";
+    "The first request with this Idempotency-Key did not complete, so it is not known whether it changed anything. Check that, then use a new key.";
   return new ApiError("idempotency_interrupted", message, { headers });
 }

@@ -36,7 +36,7 @@ export const adminEndpoints: readonly AdminEndpoint[] = [
   ...playgroundEndpoints,
 ];
 
-/** The admin API: same origin only, and never kept by a cache. */
+/** Registers the admin API: same origin only, and never cached. */
 export async function serveAdmin(api: FastifyInstance, services: AdminServices): Promise<void> {
   api.decorateRequest("administrator", null);
   for (const endpoint of adminEndpoints) {
@@ -73,8 +73,8 @@ function handlerOf(services: AdminServices, endpoint: AdminEndpoint) {
 }
 
 /**
- * Checks an input against its schema; throws the catalog's error for the first thing that is wrong with it. The schema is
- * compiled at the first check: a service whose console nobody uses keeps no memory for it.
+ * Returns a check of an input against its schema, which throws the error of the first violation. The schema is compiled at
+ * the first check: a service whose console is not used needs no memory for it.
  */
 function checker(schema: TSchema): (value: unknown) => void {
   let check: ReturnType<typeof compileCheck> | undefined;
@@ -88,7 +88,7 @@ function checker(schema: TSchema): (value: unknown) => void {
 
 const INTEGER = /^\d{1,15}$/;
 
-/** A query's texts as the types that its schema asks for, where they read as such; the check refuses what does not. */
+/** Converts the integers of a query to numbers. The check refuses values that are not integers. */
 function queryOf(schema: TSchema, query: Record<string, unknown>): Record<string, unknown> {
   const { properties } = schema as TSchema & { properties: Record<string, { type?: string }> };
   return Object.fromEntries(
@@ -99,10 +99,10 @@ function queryOf(schema: TSchema, query: Record<string, unknown>): Record<string
   );
 }
 
-/** Throws invalid_value where a text holds the character NUL, which no store keeps in every place. */
+/** Throws invalid_value for text with the NUL character, which PostgreSQL cannot store. */
 function refuseNul(value: unknown): void {
   if (typeof value === "string" && value.includes("\0")) {
-    throw new ApiError("invalid_value", "The character NUL is allowed nowhere.");
+    throw new ApiError("invalid_value", "Text must not contain the NUL character.");
   }
   if (typeof value === "object" && value !== null) for (const member of Object.values(value)) refuseNul(member);
 }

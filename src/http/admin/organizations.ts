@@ -5,7 +5,7 @@ import {
   OrganizationPage,
   OrganizationQuery,
 } from "../../api/admin/organization.ts";
-import { limitSettingsOf, listOf, orRefuse, pageOf } from "./conversions.ts";
+import { limitSettingsOf, listOf, pageOf, withApiErrors } from "./conversions.ts";
 import { type AdminServices, actorOf, adminEndpoint, notFound, requireOwn } from "./endpoint.ts";
 
 const listOrganizations = adminEndpoint({
@@ -13,7 +13,7 @@ const listOrganizations = adminEndpoint({
   path: "/organizations",
   access: "member",
   operationId: "listOrganizations",
-  summary: "List organizations, the newest first; a member finds their own",
+  summary: "List organizations, the newest first; members see their own",
   query: OrganizationQuery,
   response: { status: 200, description: "A page.", schema: OrganizationPage },
   async handle({ directory }, { who, query }) {
@@ -22,7 +22,7 @@ const listOrganizations = adminEndpoint({
       return listOf({ data: own === undefined ? [] : [own], nextCursor: null });
     }
     const filter = { search: query.search ?? null, status: query.status ?? null };
-    return listOf(await orRefuse(directory.organizations({ ...filter, ...pageOf(query) })));
+    return listOf(await withApiErrors(directory.organizations({ ...filter, ...pageOf(query) })));
   },
 });
 
@@ -31,13 +31,13 @@ const createOrganization = adminEndpoint({
   path: "/organizations",
   access: "operator",
   operationId: "createOrganization",
-  summary: "Make an organization",
+  summary: "Create an organization",
   body: NewOrganization,
   response: { status: 201, description: "The organization.", schema: Organization },
   async handle(services, call) {
     const { name, limits } = call.body;
     const accounts = services.accounts.as(actorOf(call));
-    const { id } = await orRefuse(accounts.createOrganization(name, limitSettingsOf(limits)));
+    const { id } = await withApiErrors(accounts.createOrganization(name, limitSettingsOf(limits)));
     return show(services, id);
   },
 });
@@ -60,7 +60,8 @@ const changeOrganization = adminEndpoint({
   path: "/organizations/:id",
   access: "operator",
   operationId: "changeOrganization",
-  summary: "Change an organization's name or limits, pause it or resume it, have its prompts and answers kept or not",
+  summary:
+    "Change an organization's name or limits, pause or resume it, turn the storage of its conversations on or off",
   body: OrganizationChange,
   response: { status: 200, description: "The organization as it is now.", schema: Organization },
   async handle(services, call) {
@@ -72,7 +73,7 @@ const changeOrganization = adminEndpoint({
       ...(keeps_conversations !== undefined && { keepsConversations: keeps_conversations }),
     };
     const accounts = services.accounts.as(actorOf(call));
-    const changed = await orRefuse(accounts.changeOrganization(call.params.id, change));
+    const changed = await withApiErrors(accounts.changeOrganization(call.params.id, change));
     if (changed === undefined) throw notFound();
     return show(services, changed.id);
   },

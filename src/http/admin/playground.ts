@@ -10,13 +10,13 @@ const createPlaygroundToken = adminEndpoint({
   path: "/playground/token",
   access: "public",
   operationId: "createPlaygroundToken",
-  summary: "Get an access token for `/v1` that lives for minutes; guests get one where the playground is open to them",
+  summary: "Create a short-lived access token for `/v1`; guests get one if the playground is open to them",
   body: PlaygroundTokenRequest,
   response: { status: 201, description: "The token.", schema: PlaygroundToken },
   secret: {
     field: "token",
     hint: () =>
-      "The token was shown in the first answer and is not stored. Ask for another one with a new Idempotency-Key.",
+      "The token was shown in the first response and is not stored. Ask for another one with a new Idempotency-Key.",
   },
   countAttempt(services, { who, request }) {
     if (who === null) countGuest(services, request.ip);
@@ -42,7 +42,7 @@ function countGuest({ gateway, facts }: AdminServices, address: string): void {
   gateway.limits.countRequest([{ key: `guest:${clientAddressKey(address)}`, limit }]);
 }
 
-/** A member's stands for the token that they signed in with, so it may do no more than that one. */
+/** A member's short-lived token has the rights of the token that they signed in with. */
 async function shortTokenFor(
   { shortTokens, facts }: AdminServices,
   call: AdminCall<unknown, PlaygroundTokenRequest>,
@@ -54,7 +54,7 @@ async function shortTokenFor(
   if (who?.role === "member") {
     if (named !== null) requireOwn(who, named);
     if (who.token.scopes.includes("chat.completions:write")) return shortTokens.standFor(who.token, holder);
-    throw new ApiError("insufficient_scope", "To complete, your token needs the scope `chat.completions:write`.");
+    throw new ApiError("insufficient_scope", "Your token needs the scope `chat.completions:write`.");
   }
   const organizationId = who === null ? guestsOrganization(facts, named) : named;
   if (organizationId === null) {

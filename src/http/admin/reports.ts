@@ -29,7 +29,7 @@ const showOverview = adminEndpoint({
     const toDay = timeOf("to", query.to) ?? dayOf(clock());
     const fromDay = timeOf("from", query.from) ?? toDay - (DAYS_DEFAULT - 1) * DAY_MS;
     if (fromDay > toDay || toDay - fromDay >= DAYS_MAX * DAY_MS) {
-      const message = `Invalid 'from': expected a day at or before 'to', and at most ${DAYS_MAX} days in all.`;
+      const message = `Invalid 'from': expected a day at or before 'to', and at most ${DAYS_MAX} days in total.`;
       throw new ApiError("invalid_value", message, { param: "from" });
     }
     return overviews.overview({ organizationId, fromDay, toDay });
@@ -41,7 +41,7 @@ const listModels = adminEndpoint({
   path: "/models",
   access: "member",
   operationId: "listModelsWithRoutes",
-  summary: "List models with their facts and prices, and for the operator with their routes and how these fare",
+  summary: "List models with their facts and prices; operators also see their routes and the health of each",
   response: { status: 200, description: "The models.", schema: AdminModelList },
   async handle({ gateway, clock }, { who }): Promise<AdminModelList> {
     const models = gateway.catalog.list();
@@ -59,7 +59,7 @@ const listAudit = adminEndpoint({
   path: "/audit",
   access: "operator",
   operationId: "listAudit",
-  summary: "List what was changed and by whom, the newest first",
+  summary: "List the audit log, the newest entries first",
   query: AuditQuery,
   response: { status: 200, description: "A page.", schema: AuditPage },
   async handle({ audit }, { query }) {

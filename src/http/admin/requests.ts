@@ -6,7 +6,7 @@ import {
   RequestQuery,
 } from "../../api/admin/request.ts";
 import { ApiError } from "../../errors.ts";
-import { listOf, orRefuse, pageOf, timeOf } from "./conversions.ts";
+import { listOf, pageOf, timeOf, withApiErrors } from "./conversions.ts";
 import { actorOf, adminEndpoint, notFound, organizationIn, requireOwn } from "./endpoint.ts";
 
 const listRequests = adminEndpoint({
@@ -14,9 +14,9 @@ const listRequests = adminEndpoint({
   path: "/requests",
   access: "member",
   operationId: "listRequests",
-  summary: "List requests for completions, the newest first",
+  summary: "List completion requests, the newest first",
   query: RequestQuery,
-  response: { status: 200, description: "A page. One that was searched long for may be short.", schema: RequestPage },
+  response: { status: 200, description: "A page. It may be short if the search took long.", schema: RequestPage },
   async handle({ requests }, { who, query }) {
     const filter = {
       organizationId: organizationIn(who, query.organization_id),
@@ -27,7 +27,7 @@ const listRequests = adminEndpoint({
       fromMs: timeOf("from", query.from),
       toMs: timeOf("to", query.to),
     };
-    return listOf(await orRefuse(requests.list({ ...filter, ...pageOf(query) })));
+    return listOf(await withApiErrors(requests.list({ ...filter, ...pageOf(query) })));
   },
 });
 
@@ -52,14 +52,14 @@ const showConversation = adminEndpoint({
   path: "/requests/:id/conversation",
   access: "operator",
   operationId: "showConversation",
-  summary: "Show what was asked and answered, where it is kept; whoever reads it is recorded",
+  summary: "Show a stored conversation; the audit log records who reads it",
   response: { status: 200, description: "The conversation.", schema: Conversation },
   async handle({ requests, conversations, audit }, call): Promise<Conversation> {
     const request = await requests.find(call.params.id);
     if (request === undefined) throw notFound();
     const { organization_id: organizationId, id: subjectId } = request;
     const conversation = await conversations.find(organizationId, subjectId);
-    if (conversation === undefined) throw new ApiError("not_found", "Nothing is kept of this request.");
+    if (conversation === undefined) throw new ApiError("not_found", "No conversation is stored for this request.");
     await audit.record(actorOf(call), { action: "conversation.read", organizationId, subjectId });
     return conversation;
   },
@@ -70,12 +70,12 @@ const removeConversations = adminEndpoint({
   path: "/organizations/:id/conversations",
   access: "operator",
   operationId: "removeConversations",
-  summary: "Remove now what is kept of an organization's prompts and answers",
-  response: { status: 200, description: "How many were removed.", schema: ConversationRemoval },
+  summary: "Delete the stored conversations of an organization now",
+  response: { status: 200, description: "The number of conversations that were deleted.", schema: ConversationRemoval },
   async handle({ directory, conversations, audit }, call): Promise<ConversationRemoval> {
     const { id: organizationId } = call.params;
     if ((await directory.organization(organizationId)) === undefined) throw notFound();
-    // Recorded first: nothing is gone that nobody is known to have removed.
+    // Recorded first, so that no deletion can go unrecorded.
     const before = { kept: await conversations.count(organizationId) };
     const change = { action: "conversations.remove" as const, organizationId, subjectId: organizationId };
     await audit.record(actorOf(call), { ...change, before });

@@ -39,10 +39,10 @@ const showSession = adminEndpoint({
   path: "/session",
   access: "public",
   operationId: "showSession",
-  summary: "Who is signed in",
-  response: { status: 200, description: "The session; without a role where nobody is signed in.", schema: Session },
+  summary: "Show who is signed in",
+  response: { status: 200, description: "The session; without a role if there is none.", schema: Session },
   async handle(services, { who }): Promise<Session> {
-    return who === null ? NOBODY : answerOf(services, who);
+    return who === null ? NO_SESSION : answerOf(services, who);
   },
 });
 
@@ -52,7 +52,7 @@ const signOut = adminEndpoint({
   access: "public",
   operationId: "signOut",
   summary: "Sign out",
-  response: { status: 204, description: "The session is over, and its cookie taken back." },
+  response: { status: 204, description: "The session has ended, and its cookie is cleared." },
   async handle({ sessions }, { request, reply }) {
     const secret = sessionSecret(request);
     if (secret !== undefined) await sessions.end(secret, originOf(request));
@@ -65,7 +65,7 @@ const showService = adminEndpoint({
   path: "/service",
   access: "public",
   operationId: "showService",
-  summary: "What may be known of the service before anyone has signed in",
+  summary: "Show the facts of the service that need no sign-in",
   response: { status: 200, description: "The facts.", schema: ServiceFacts },
   async handle({ facts }): Promise<ServiceFacts> {
     return facts;
@@ -74,7 +74,7 @@ const showService = adminEndpoint({
 
 export const sessionEndpoints = [showService, signIn, showSession, signOut];
 
-const NOBODY: Session = {
+const NO_SESSION: Session = {
   object: "session",
   role: null,
   organization: null,

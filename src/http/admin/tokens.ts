@@ -9,14 +9,14 @@ import {
   TokenWithSecret,
 } from "../../api/admin/token.ts";
 import { ApiError } from "../../errors.ts";
-import { amountOf, limitSettingsOf, listOf, orRefuse, pageOf, timeOf } from "./conversions.ts";
+import { amountOf, limitSettingsOf, listOf, pageOf, timeOf, withApiErrors } from "./conversions.ts";
 import { type AdminServices, actorOf, adminEndpoint, notFound, organizationIn, requireOwn } from "./endpoint.ts";
 
 const OVERLAP_SECONDS = 3600;
 const SECRET = {
   field: "secret",
   hint: ({ id }: Record<string, unknown>) =>
-    `The secret of ${id} was shown in the first answer and is not stored. If it is lost, revoke ${id} and create another token.`,
+    `The secret of ${id} was shown in the first response and is not stored. If it is lost, revoke ${id} and create another token.`,
 };
 
 const listTokens = adminEndpoint({
@@ -30,7 +30,7 @@ const listTokens = adminEndpoint({
   async handle({ directory }, { who, query }) {
     const organizationId = organizationIn(who, query.organization_id);
     const filter = { organizationId, search: query.search ?? null, status: query.status ?? null };
-    return listOf(await orRefuse(directory.tokens({ ...filter, ...pageOf(query) })));
+    return listOf(await withApiErrors(directory.tokens({ ...filter, ...pageOf(query) })));
   },
 });
 
@@ -39,7 +39,7 @@ const createToken = adminEndpoint({
   path: "/tokens",
   access: "operator",
   operationId: "createToken",
-  summary: "Make an access token; its secret is in this answer and never again",
+  summary: "Create an access token; only this response contains its secret",
   body: NewToken,
   response: { status: 201, description: "The token with its secret.", schema: TokenWithSecret },
   secret: SECRET,
@@ -54,9 +54,9 @@ const createToken = adminEndpoint({
       cap: amountOf("cap", cap),
       expiresAtMs: timeOf("expires_at", expires_at),
     };
-    const made = await orRefuse(services.accounts.as(actorOf(call)).createToken(draft));
+    const made = await withApiErrors(services.accounts.as(actorOf(call)).createToken(draft));
     if (made.outcome === "unknown_organization") {
-      throw new ApiError("invalid_value", "There is no organization of this id.", { param: "organization_id" });
+      throw new ApiError("invalid_value", "There is no organization with this id.", { param: "organization_id" });
     }
     return { ...(await show(services, made.row.id)), secret: made.token };
   },
@@ -81,7 +81,7 @@ const rotateToken = adminEndpoint({
   path: "/tokens/:id/rotate",
   access: "operator",
   operationId: "rotateToken",
-  summary: "Replace an access token by a new one with the same rights and lifetime, once",
+  summary: "Replace an access token with a new one of the same rights and lifetime, once",
   body: TokenRotation,
   response: { status: 201, description: "The new token with its secret, and the old one.", schema: RotatedToken },
   secret: SECRET,
@@ -102,7 +102,7 @@ const revokeToken = adminEndpoint({
   path: "/tokens/:id/revoke",
   access: "operator",
   operationId: "revokeToken",
-  summary: "End an access token, within 1 s on one node and within 5 s on every node",
+  summary: "Revoke an access token, within 1 s on one node and within 5 s on every node",
   response: { status: 200, description: "The token as it is now.", schema: Token },
   async handle(services, call) {
     const { outcome } = await services.accounts.as(actorOf(call)).revokeToken(call.params.id);
