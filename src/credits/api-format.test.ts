@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { usageReport } from "./api-format.ts";
 
-test("a balance is told in credits, without what has lapsed", () => {
+test("a usage report states the balance in credits, without expired credits", () => {
   const balance = {
     organizationId: "org_1",
     granted: 100_000_000n,

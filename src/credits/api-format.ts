@@ -5,7 +5,7 @@ import { creditsFromMicro, type MicroCredits, parseCredits } from "./amount.ts";
 import type { BalanceRow } from "./books.ts";
 import { pricePerMillion, type TokenCounts, type UnitPrices } from "./price.ts";
 
-/** An organization's balance as `GET /v1/usage` tells it: amounts in credits, what has lapsed not counted. */
+/** Formats a balance for `GET /v1/usage`: amounts in credits; the total excludes expired credits. */
 export function usageReport(balance: BalanceRow): UsageReport {
   return {
     object: "usage",
@@ -17,7 +17,7 @@ export function usageReport(balance: BalanceRow): UsageReport {
   };
 }
 
-/** An amount of credits as a caller states it; undefined where it is finer or larger than the books take. */
+/** Converts a requested amount of credits; undefined if it is more precise or larger than the books allow. */
 export function microCreditsOf(credits: number): MicroCredits | undefined {
   return parseCredits(String(credits));
 }
