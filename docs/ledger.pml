@@ -271,7 +271,7 @@ inline endRequest(r, seen) {
   request[0].phase == ENDED && request[1].phase == ENDED && \
   committed.hold[0].state != OPEN && committed.hold[1].state != OPEN)
 
-/* What waits for the lock does nothing else, so a lane takes up a transition when it can have the lock. Only an expiry is
+/* What waits for the lock does nothing else, so a queue takes up a transition when it can have the lock. Only an expiry is
  * looked for before. */
 #ifdef NO_LOCK
 #define IS_FREE 1

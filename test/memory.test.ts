@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, type ExpectStatic, test } from "vitest";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "./support/postgres.ts";
 import { makeDirectory, type RunningService, startService } from "./support/service.ts";
 
-/** Memory that the process keeps resident, in MiB; only Linux tells it. */
+/** Returns the resident memory of the process in MiB; only Linux reports it. */
 function residentMebibytes({ child }: RunningService): number {
   const status = readFileSync(`/proc/${child.pid}/status`, "utf8");
   const line = status.split("\n").find((one) => one.startsWith("VmRSS")) ?? "";
@@ -12,21 +12,21 @@ function residentMebibytes({ child }: RunningService): number {
 }
 
 /**
- * Run from source, whose types are stripped by a part of Node that takes some 15 MiB more than the compiled package does:
- * docs/performance.md has the figures of both.
+ * Limit for a service run from source, which needs about 15 MiB more than the compiled package because Node strips the types.
+ * docs/performance.md lists both figures.
  */
 const RESIDENT_MEBIBYTES_MAX = 170;
-/** Memory is given back when no request has come for a minute; on a busy machine the collection itself takes longer. */
+/** Memory is released a minute after the last request; on a busy machine the collection takes longer. */
 const RELEASED_WITHIN_MS = 180_000;
 
-describe.skipIf(process.platform !== "linux")("an idle service gives its memory back", { concurrent: true }, () => {
+describe.skipIf(process.platform !== "linux")("an idle service releases its memory", { concurrent: true }, () => {
   let database: TestDatabase | undefined;
   beforeAll(async () => {
     if (hasPostgres) database = await createTestDatabase();
   });
   afterAll(() => database?.drop());
 
-  /** `expect` is that of the test: tests that run at once share no other. */
+  /** Takes the test's own `expect`, because the tests run concurrently. */
   async function settlesAt(expect: ExpectStatic, databaseUrl?: string): Promise<void> {
     const dataDir = await makeDirectory();
     const options = { dataDir, ...(databaseUrl !== undefined && { databaseUrl }) };

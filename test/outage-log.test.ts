@@ -7,7 +7,7 @@ const CLIENTS = 50;
 const REQUESTS_OF_EACH = 20;
 const CHARACTERS_MAX = 64 * 1024;
 
-describe.skipIf(!hasPostgres)("a PostgreSQL that is away", () => {
+describe.skipIf(!hasPostgres)("an unavailable PostgreSQL", () => {
   let database: TestDatabase;
   let proxy: PostgresProxy;
   let service: RunningService;
@@ -32,7 +32,7 @@ describe.skipIf(!hasPostgres)("a PostgreSQL that is away", () => {
   }
   const withMessage = (message: string) => logLines().filter(({ msg }) => msg === message);
 
-  test("is logged once when it is gone and once when it is back, however many requests meet it, without a stack", async () => {
+  test("is logged once when it begins and once when it is over, for any number of requests, without a stack", async () => {
     const token = /sk-tg-[0-9A-Za-z]+/.exec(service.output())?.[0] ?? "";
     const body = { model: "sandbox/echo", messages: [{ role: "user", content: "hello" }] };
     const complete = async () => {

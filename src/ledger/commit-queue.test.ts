@@ -7,7 +7,7 @@ import { FREE } from "../credits/price.ts";
 import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
 import { CommitQueue, type CommitQueueOptions } from "./commit-queue.ts";
 
-/** How long was slept each time, which no clock of a busy machine tells. */
+/** Durations passed to `setTimeout`, which do not depend on the speed of the machine. */
 const sleptMs = vi.hoisted((): number[] => []);
 vi.mock("node:timers/promises", async (original) => {
   const timers = await original<typeof import("node:timers/promises")>();
@@ -58,8 +58,8 @@ const names = (transitions: Transition[], number: number) =>
   transitions.some((transition) => ("facts" in transition ? transition.facts.holdId : "") === `hold_${number}`);
 const away = () => new StoreUnavailableError("the store is away");
 
-describe("batching", () => {
-  test("sends what comes within one turn as one batch, in the order of arrival", async () => {
+describe("a commit queue", () => {
+  test("sends transitions that arrive within one turn as one batch, in their order of arrival", async () => {
     const queue = createQueue();
     const outcomes = await Promise.all(numbers(50).map((number) => queue.push(holding(number))));
     expect(books.sizes("durable")).toEqual([50]);
@@ -85,13 +85,13 @@ describe("batching", () => {
     expect(books.inFlightMost.durable).toBe(1);
   });
 
-  test("sends at most 1,000 transitions at once", async () => {
+  test("sends at most 1,000 transitions in one batch", async () => {
     const queue = createQueue();
     await Promise.all(numbers(2_500).map((number) => queue.push(holding(number))));
     expect(books.sizes("durable")).toEqual([1_000, 1_000, 500]);
   });
 
-  test("takes its share of what waits, where that pays", async () => {
+  test("takes its share of the waiting transitions, unless the share is too small", async () => {
     const queue = createQueue({ batchShare: 1 / 2 });
     const outcomes = await Promise.all(numbers(100).map((number) => queue.push(holding(number))));
     expect(books.sizes("durable")).toEqual([50, 25, 13, 8, 4]);
@@ -100,7 +100,7 @@ describe("batching", () => {
     );
   });
 
-  test("never names a hold twice in a batch, and keeps the order of what concerns it", async () => {
+  test("never names a hold twice in a batch, and keeps the order of its transitions", async () => {
     const queue = createQueue();
     const pushed = [holding(1), releasing(1), holding(2), holding(1), releasing(2)].map((each) => queue.push(each));
     const outcomes = await Promise.all(pushed);
@@ -108,7 +108,7 @@ describe("batching", () => {
     expect(books.sizes("durable")).toEqual([2, 2, 1]);
   });
 
-  test("sends what had to wait for a batch before what came after it", async () => {
+  test("sends a transition that had to wait for the next batch before later ones", async () => {
     const queue = createQueue();
     const pushed = [queue.push(holding(0)), queue.push(releasing(0))];
     for (const number of numbers(1_200)) pushed.push(queue.push(holding(number + 1)));
@@ -126,7 +126,7 @@ describe("batching", () => {
     expect(books.sizes("durable")).toEqual([1, 1]);
   });
 
-  test("is idle only when all that waits is booked", async () => {
+  test("is idle only when all waiting transitions are booked", async () => {
     const queue = createQueue();
     const booked: number[] = [];
     for (const number of numbers(1_200)) void queue.push(holding(number)).then(() => booked.push(number));
@@ -136,13 +136,13 @@ describe("batching", () => {
   });
 });
 
-describe("a transition that no retry cures", () => {
-  test("is rejected alone, and named in the log without an amount", async () => {
+describe("a transition that no retry can book", () => {
+  test("is rejected alone, and logged without an amount", async () => {
     books.failWith = (transitions) => (names(transitions, 3) ? new Error("constraint failed") : undefined);
     const queue = createQueue();
     const results = await Promise.allSettled(numbers(6).map((number) => queue.push(holding(number, 77n))));
     expect(results.map(({ status }) => status)).toEqual(numbers(6).map((n) => (n === 3 ? "rejected" : "fulfilled")));
-    // The transitions behind it wait apart with their organization, and are booked there together.
+    // The transitions after it move to their organization's own queue, and are booked there together.
     expect(books.sizes("durable")).toEqual([6, 1, 1, 1, 1, 2]);
     expect(log.lines).toHaveLength(1);
     expect(log.lines[0]).toMatchObject({ level: "error", fields: { kind: "hold", holdId: "hold_3" } });
@@ -153,7 +153,7 @@ describe("a transition that no retry cures", () => {
     ).not.toContain("77");
   });
 
-  test("is tried once when it came alone, and holds up nothing", async () => {
+  test("is tried once when it arrived alone, and does not delay later transitions", async () => {
     books.failWith = (transitions) => (names(transitions, 1) ? new Error("constraint failed") : undefined);
     const queue = createQueue({ retryMs: 1_000 });
     await expect(queue.push(holding(1))).rejects.toThrow("constraint failed");
@@ -161,7 +161,7 @@ describe("a transition that no retry cures", () => {
     expect(books.sizes("durable")).toEqual([1, 1]);
   });
 
-  test("leaves those after it to a retry when the store goes away behind it", async () => {
+  test("leaves later transitions to a retry when the store becomes unavailable", async () => {
     let isAway = false;
     books.failWith = (transitions) => {
       if (transitions.length > 1 && names(transitions, 1)) return new Error("constraint failed");
@@ -176,13 +176,13 @@ describe("a transition that no retry cures", () => {
     const queue = createQueue({ retryMs: 5_000 });
     const results = await Promise.allSettled(numbers(4).map((number) => queue.push(holding(number))));
     expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled", "fulfilled"]);
-    // All, the first two singly, then the two that are left together, apart and again from the queue.
+    // All; the first two one by one; then the remaining two together, from their own queue and from the common one.
     expect(books.sizes("durable")).toEqual([4, 1, 1, 2, 2]);
   });
 });
 
-describe("a store that is away", () => {
-  test("rejects at once where nothing is tried again", async () => {
+describe("an unavailable store", () => {
+  test("rejects transitions immediately if the queue does not retry", async () => {
     books.failWith = away;
     const queue = createQueue({ durability: "holds" });
     const results = await Promise.allSettled([queue.push(holding(1)), queue.push(holding(2))]);
@@ -194,7 +194,7 @@ describe("a store that is away", () => {
     expect(log.lines).toEqual([]);
   });
 
-  test("is tried again until it is back, together with what came meanwhile", async () => {
+  test("is retried until it is available, together with newer transitions", async () => {
     let failures = 2;
     books.failWith = () => (failures-- > 0 ? away() : undefined);
     const queue = createQueue({ retryMs: 5_000 });
@@ -207,7 +207,7 @@ describe("a store that is away", () => {
     expect(log.lines).toEqual([]);
   });
 
-  test("is given up after a bounded time, by what came meanwhile as well", async () => {
+  test("is retried for a limited time, also for newer transitions", async () => {
     let nowMs = 0;
     books.failWith = () => {
       nowMs += 40;
@@ -225,7 +225,7 @@ describe("a store that is away", () => {
     expect(log.lines).toEqual([]);
   });
 
-  test("is given up as well where the clock is set back meanwhile", async () => {
+  test("is given up when the clock is set back", async () => {
     let nowMs = 3_600_000;
     books.failWith = () => {
       // An end for the test itself, where nothing is ever given up.
@@ -238,7 +238,7 @@ describe("a store that is away", () => {
     expect(books.batches).toHaveLength(2);
   });
 
-  test("is left alone for longer after each failure", async () => {
+  test("is retried after a longer pause each time", async () => {
     let failures = 3;
     books.failWith = () => (failures-- > 0 ? away() : undefined);
     sleptMs.length = 0;
@@ -247,7 +247,7 @@ describe("a store that is away", () => {
     expect(sleptMs).toEqual([25, 50, 100]);
   });
 
-  test("is not told of for each hold that the sweeper could not expire", async () => {
+  test("is not logged for each hold that the sweeper could not expire", async () => {
     let nowMs = 0;
     books.failWith = () => {
       nowMs += 60;
@@ -260,7 +260,7 @@ describe("a store that is away", () => {
     expect(log.lines).toEqual([]);
   });
 
-  test("is not asked twice for a look", async () => {
+  test("is not retried for a refresh", async () => {
     books.failWith = away;
     const queue = createQueue({ retryMs: 5_000 });
     await expect(queue.push({ kind: "refresh", organizationId: ORGANIZATION })).rejects.toBeInstanceOf(
@@ -293,10 +293,10 @@ describe("locked organizations", () => {
     return { ...rest, facts: { ...facts, organizationId: OTHER } };
   };
 
-  test("wait apart: others are booked meanwhile, and they themselves in their order when they are free", async () => {
+  test("wait in queues of their own: others are booked meanwhile, and they follow in their order once unlocked", async () => {
     const queue = createQueue({ retryMs: 0 });
     const order: number[] = [];
-    const apart = numbers(30).map((number) => queue.push(holding(number)).then(() => order.push(number)));
+    const locked = numbers(30).map((number) => queue.push(holding(number)).then(() => order.push(number)));
     for (const round of [1, 2, 3]) {
       const others = numbers(20).map((number) => queue.push(ofOther(100 * round + number)));
       for (const { outcome } of await Promise.all(others)) expect(outcome).toBe("held");
@@ -304,7 +304,7 @@ describe("locked organizations", () => {
     expect(order).toEqual([]);
     const later = queue.push(releasing(0));
     isLocked = false;
-    await Promise.all(apart);
+    await Promise.all(locked);
     expect(order).toEqual(numbers(30));
     expect(await later).toMatchObject({ outcome: "released" });
     await queue.idle();
@@ -313,7 +313,7 @@ describe("locked organizations", () => {
     ]);
   });
 
-  test("are refused when they stay locked, and tried again with the next transition", async () => {
+  test("are refused when they stay locked, and retried with the next transition", async () => {
     let nowMs = 0;
     const queue = createQueue({ clock: () => nowMs });
     const first = queue.push(holding(1));
@@ -325,7 +325,7 @@ describe("locked organizations", () => {
     expect(await queue.push(holding(2))).toMatchObject({ outcome: "held" });
   });
 
-  test("go back to the others when their batch fails for another reason", async () => {
+  test("return to the common queue when their batch fails for another reason", async () => {
     const queue = createQueue();
     const defect = new Error("a defect");
     const first = queue.push(holding(1));
@@ -371,7 +371,7 @@ describe("an organization whose rows are broken", () => {
     books.failWith = (transitions) => (isBroken && transitions.some(isOfBroken) ? new Error("broken rows") : undefined);
   });
 
-  test("fails no batch of others after its first one, and is booked with them again when it is mended", async () => {
+  test("fails one batch with others at most, and shares batches again once its rows are repaired", async () => {
     const queue = createQueue();
     await expect(queue.push(ofBroken(0))).rejects.toThrow("broken rows");
     const failing: Promise<unknown>[] = [];

@@ -8,9 +8,9 @@ import { StoreUnavailableError } from "../errors.ts";
 import type { ConversationRow } from "../stores/queries/conversations.ts";
 import { ConversationLog, type ConversationLogOptions, toRecord } from "./conversation-log.ts";
 
-const AWAY = new StoreUnavailableError("away");
+const UNAVAILABLE = new StoreUnavailableError("away");
 
-/** A conversationLog over rows of the test's own: `insert` says what becomes of each batch. */
+/** Creates a conversation log over rows in memory. `state.insert` decides the outcome of each write. */
 function setUp(options: Partial<ConversationLogOptions> = {}) {
   const log = keepLog();
   const written: ConversationRow[] = [];
@@ -46,7 +46,7 @@ function setUp(options: Partial<ConversationLogOptions> = {}) {
   return { conversationLog, add, state, written, batches, ids, dropped, log };
 }
 
-test("nothing is made of a conversation in the turn in which it is handed over, and what comes together is written so", async () => {
+test("a conversation is serialized in a later turn, and conversations that arrive together are written together", async () => {
   const { conversationLog, add, written, batches, ids } = setUp();
   const asked: string[] = [];
   for (const id of ["a", "b"])
@@ -65,7 +65,7 @@ test("nothing is made of a conversation in the turn in which it is handed over, 
   await conversationLog.stop();
 });
 
-test("many are written a chunk at a time, by their number and by their length", async () => {
+test("many conversations are written in chunks, limited by number and by size", async () => {
   const short = setUp();
   for (let index = 0; index < 120; index += 1) short.add(`${index}`);
   await expect.poll(() => short.ids().length).toBe(120);
@@ -77,9 +77,9 @@ test("many are written a chunk at a time, by their number and by their length", 
   await Promise.all([short.conversationLog.stop(), long.conversationLog.stop()]);
 });
 
-test("while the store is away they wait, as far as there is room: the rest is dropped, and counted once", async () => {
+test("conversations wait while the store is unavailable; those that do not fit are dropped and logged once", async () => {
   const { conversationLog, add, state, ids, dropped } = setUp({ queueBytesMax: 10_000 });
-  state.insert = () => Promise.reject(AWAY);
+  state.insert = () => Promise.reject(UNAVAILABLE);
   for (let index = 0; index < 20; index += 1) add(`${index}`, "x".repeat(900));
   await nextTurn();
   expect(dropped()).toEqual([10]);
@@ -94,7 +94,7 @@ test("while the store is away they wait, as far as there is room: the rest is dr
   expect(dropped()).toEqual([10, 1]);
 });
 
-test("one that cannot be written keeps no other from it, and nothing of it is in the log", async () => {
+test("a conversation that cannot be written does not prevent others, and its content is not logged", async () => {
   const { conversationLog, add, state, ids, dropped, log } = setUp();
   state.insert = async (rows) => {
     if (rows.some(({ holdId }) => holdId === "bad")) throw Object.assign(new Error("no"), { detail: "canary" });
@@ -107,7 +107,7 @@ test("one that cannot be written keeps no other from it, and nothing of it is in
   expect(JSON.stringify(log.lines)).not.toContain("canary");
 });
 
-test("what cannot even be put into JSON is dropped, and harms nobody", async () => {
+test("a conversation that cannot be serialized is dropped without affecting others", async () => {
   const { conversationLog, add, ids, dropped } = setUp();
   const deep = () => {
     throw new RangeError("Maximum call stack size exceeded");
@@ -119,7 +119,7 @@ test("what cannot even be put into JSON is dropped, and harms nobody", async () 
   expect(dropped()).toEqual([1]);
 });
 
-test("a stop writes what waits, and what was handed over last", async () => {
+test("a stop writes all queued conversations", async () => {
   const { conversationLog, add, ids } = setUp({ gatherMs: 60_000 });
   add("a");
   await nextTurn();
@@ -128,16 +128,16 @@ test("a stop writes what waits, and what was handed over last", async () => {
   expect(ids()).toEqual(["a", "b"]);
 });
 
-test("a stop waits for no store that is away, and says how many were lost", async () => {
+test("a stop does not wait for an unavailable store, and logs how many conversations were dropped", async () => {
   const { conversationLog, add, state, ids, dropped } = setUp({ retryMs: 60_000 });
-  state.insert = () => Promise.reject(AWAY);
+  state.insert = () => Promise.reject(UNAVAILABLE);
   for (let index = 0; index < 60; index += 1) add(`${index}`);
   await conversationLog.stop();
   expect(ids()).toEqual([]);
   expect(dropped()).toEqual([60]);
 });
 
-test("removes what is past its time from its start on, until nothing is left, and says where it cannot", async () => {
+test("expired conversations are removed from the start on, and a failure is logged", async () => {
   const asked: [number, number][] = [];
   const left = [50, 50, 3];
   const removeOld = async (retentionMs: number, limit: number) => {
@@ -155,7 +155,7 @@ test("removes what is past its time from its start on, until nothing is left, an
       [1_000, 50],
     ]);
   await conversationLog.stop();
-  const broken = setUp({ rows: { insert: async () => {}, removeOld: () => Promise.reject(AWAY) } });
+  const broken = setUp({ rows: { insert: async () => {}, removeOld: () => Promise.reject(UNAVAILABLE) } });
   broken.conversationLog.start();
   await expect.poll(() => broken.log.messages("warn")).toHaveLength(1);
   await broken.conversationLog.stop();
@@ -178,14 +178,14 @@ const kept = (request: ChatCompletionRequest, answer: KeptAnswer | null = null, 
   };
 };
 
-test("what fits is kept whole", () => {
+test("a conversation within the limit is stored completely", () => {
   const tools = [{ type: "function" as const, function: { name: "weather", parameters: { type: "object" } } }];
   const request = { model: "m", messages: [user("Hé\0\ud800 🦊")], temperature: 0, instructions: "Be brief.", tools };
   const answer = answering({ tool_calls: [{ id: "c", type: "function", function: { name: "f", arguments: "{}" } }] });
   expect(kept(request, answer)).toMatchObject({ request, answer, isTruncated: false });
 });
 
-test("of a long conversation the latest messages are kept, and of the one before them the beginning", () => {
+test("a long conversation is stored with its latest messages and the beginning of the one before them", () => {
   const messages = Array.from({ length: 60 }, (_, index) => user(`${index} ${"x".repeat(100)}`));
   const { request, isTruncated } = kept({ model: "m", temperature: 0.5, messages });
   expect(isTruncated).toBe(true);
@@ -197,7 +197,7 @@ test("of a long conversation the latest messages are kept, and of the one before
   expect(`${whole?.content}`.startsWith(`${first?.content}`)).toBe(true);
 });
 
-test("of a single long text the beginning is kept, of characters in whole", () => {
+test("a long text is truncated without splitting characters", () => {
   for (const text of ["a".repeat(9_000), "🦊".repeat(9_000), "\n".repeat(9_000), "\0".repeat(9_000)]) {
     const { request, answer } = kept({ model: "m", messages: [user(text)] }, answering({ content: text }));
     for (const content of [`${request.messages[0]?.content}`, `${answer?.message.content}`]) {
@@ -208,7 +208,7 @@ test("of a single long text the beginning is kept, of characters in whole", () =
   }
 });
 
-test("of fields that are too long the shorter ones are kept, and instructions are cut", () => {
+test("long fields are omitted, and instructions are truncated", () => {
   const tool = { type: "function" as const, function: { name: "weather", description: "d".repeat(3_000) } };
   const long = { model: "m", seed: 7, tools: [tool], instructions: "i".repeat(3_000), messages: [user("Hello")] };
   const { request } = kept(long);
@@ -217,7 +217,7 @@ test("of fields that are too long the shorter ones are kept, and instructions ar
   expect(request.instructions).toMatch(/^i{500,}$/);
 });
 
-test("a message of many small pieces is kept without them", () => {
+test("a message with many tool calls is stored without them", () => {
   const calls = Array.from({ length: 300 }, (_, index) => {
     return { id: `call_${index}`, type: "function" as const, function: { name: "f", arguments: "{}" } };
   });
@@ -226,20 +226,20 @@ test("a message of many small pieces is kept without them", () => {
   expect(request.messages).toEqual([user("Hello")]);
 });
 
-test("an image that was sent as bytes is left out, one by its address is not", () => {
+test("an image sent as a data URL is omitted, and one sent by its address is stored", () => {
   const image = (url: string) => ({ type: "image_url" as const, image_url: { url } });
   const bytes = `data:image/png;base64,${"A".repeat(100_000)}`;
   const address = "https://example.com/a.png";
   const asked = [user([{ type: "text", text: "What is it?" }, image(bytes), image(address), image("DATA:x")])];
   const { request, isTruncated } = kept({ model: "m", messages: asked });
-  const told = `data:image/png;base64,[${bytes.length} characters, not kept]`;
-  const parts = [image(told), image(address), image("data:[6 characters, not kept]")];
+  const placeholder = `data:image/png;base64,[${bytes.length} characters, not kept]`;
+  const parts = [image(placeholder), image(address), image("data:[6 characters, not kept]")];
   expect(request.messages[0]?.content).toEqual([{ type: "text", text: "What is it?" }, ...parts]);
   expect(isTruncated).toBe(false);
   expect(asked[0]?.content).toContainEqual(image(bytes));
 });
 
-test("whatever is asked and answered, what is kept is JSON within its bounds", () => {
+test("every stored conversation is JSON within the size limit", () => {
   const text = fc.string({ unit: "binary", maxLength: 3_000 });
   const message = fc.record(
     { role: fc.constant("user" as const), content: text, name: text },

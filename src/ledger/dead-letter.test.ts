@@ -6,7 +6,7 @@ import { keepLog } from "../../test/support/log.ts";
 import { factsOf } from "../../test/support/open-ledger.ts";
 import { DeadLetters, deadLetterFileOf } from "./dead-letter.ts";
 
-test("a line torn anywhere, by a full disk or a crash, is counted and spoils none after it", async () => {
+test("an incomplete line, left by a full disk or a crash, is counted and does not damage later lines", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "tollgate-dead-letters-"));
   const file = deadLetterFileOf(dataDir);
   const deadLetters = new DeadLetters({ file, clock: () => 0, log: keepLog() });
@@ -29,7 +29,7 @@ test("a line torn anywhere, by a full disk or a crash, is counted and spoils non
   await rm(dataDir, { recursive: true });
 });
 
-test("entries that were counted once are not read again", async () => {
+test("counted entries are not read again", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "tollgate-dead-letters-"));
   const file = deadLetterFileOf(dataDir);
   const deadLetters = new DeadLetters({ file, clock: () => 0, log: keepLog() });

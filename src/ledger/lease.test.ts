@@ -18,7 +18,7 @@ const pass = (ms: number) => {
 };
 
 describe("a lease", () => {
-  test("lets its owner read and send for half its life, and only send until 90 % of it", () => {
+  test("allows reading and sending for half its life, and only sending until 90 %", () => {
     pass(499);
     expect(lease.ready()).toBeUndefined();
     pass(1);
@@ -40,7 +40,7 @@ describe("a lease", () => {
     expect(() => lease.require()).toThrow(StoreUnavailableError);
   });
 
-  test("goes on with a renewal, from the moment when that was queued", async () => {
+  test("is extended by a renewal, from the moment when the renewal was queued", async () => {
     pass(600);
     const queuedAt = { ...now };
     const ready = lease.ready();
@@ -53,7 +53,7 @@ describe("a lease", () => {
     expect(lease.ready()).toBeInstanceOf(Promise);
   });
 
-  test("that was found over is not revived by a renewal: its answer is being cut", () => {
+  test("that has ended is not extended by a renewal, because its answer is being aborted", () => {
     pass(900);
     const queuedAt = { ...now };
     expect(() => lease.require()).toThrow(StoreUnavailableError);
@@ -66,7 +66,7 @@ describe("a lease", () => {
     expect(() => checked.require()).toThrow(StoreUnavailableError);
   });
 
-  test("is not shortened by the answer to an earlier renewal", () => {
+  test("is not shortened by a late answer to an earlier renewal", () => {
     const early = { ...now };
     pass(600);
     lease.renew({ ...now });
@@ -74,7 +74,7 @@ describe("a lease", () => {
     expect(lease.ready()).toBeUndefined();
   });
 
-  test("that is renewed too late for more to be read keeps the reader waiting", async () => {
+  test("keeps the reader waiting if the renewal is too old to continue reading", async () => {
     pass(300);
     const queuedAt = { ...now };
     pass(500);
@@ -86,7 +86,7 @@ describe("a lease", () => {
     await ready;
   });
 
-  test("rejects the reader and calls its listener once when a check finds it over", async () => {
+  test("rejects the reader and calls its listener once when a check finds that it has ended", async () => {
     const listener = vi.fn();
     lease.onOver(listener);
     pass(600);
@@ -100,7 +100,7 @@ describe("a lease", () => {
     expect(listener).toHaveBeenCalledExactlyOnceWith(expect.any(StoreUnavailableError));
   });
 
-  test("is over at once when another process has ended the hold, whatever is renewed later", () => {
+  test("ends when another process has ended the hold, despite later renewals", () => {
     const listener = vi.fn();
     lease.onOver(listener);
     lease.end();
@@ -109,7 +109,7 @@ describe("a lease", () => {
     expect(listener).toHaveBeenCalledOnce();
   });
 
-  test("without an end is never over by its age", () => {
+  test("with an infinite life never ends by age", () => {
     const endless = leaseOf(Number.POSITIVE_INFINITY);
     pass(1e12);
     expect(endless.ready()).toBeUndefined();

@@ -31,7 +31,7 @@ afterEach(async () => {
   await rm(dataDir, { recursive: true });
 });
 
-const away = () => new StoreUnavailableError("away");
+const unavailable = () => new StoreUnavailableError("unavailable");
 const hold = (holdId: string, by = ledger) => by.hold({ facts: factsOf(holdId), least: 10n, most: 10n });
 const settle = (holdId: string, input: number, by = ledger) =>
   by.settle({ facts: factsOf(holdId), tokens: { ...NO_TOKENS, input }, basis: "reported", end: "complete" });
@@ -45,11 +45,11 @@ const deadLetters = async () => {
     .map((line) => JSON.parse(line));
 };
 
-describe("while the store is away", () => {
-  test("a settlement is charged by its price, kept, and booked when the store is back", async () => {
+describe("while the store is unavailable", () => {
+  test("a settlement is priced, spooled, and booked when the store is available again", async () => {
     await hold("a");
     await hold("b");
-    books.failWith = away;
+    books.failWith = unavailable;
     expect(await settle("a", 7)).toEqual({ outcome: "spooled", charged: 7n });
     expect(await ledger.release({ facts: factsOf("b") })).toEqual({
       outcome: "spooled",
@@ -65,13 +65,13 @@ describe("while the store is away", () => {
     expect(books.balances.get(ORGANIZATION)).toMatchObject({ held: 0n, spent: 7n, available: 993n });
   });
 
-  test("it is refusing from the first hold that fails, for seconds or until one is taken", async () => {
+  test("the ledger reports itself as refusing after a failed hold, for seconds or until a hold is booked", async () => {
     let nowMs = 1_000;
     const elsewhere = join(dataDir, "elsewhere");
     const other = await openLedger({ books, dataDir: elsewhere, log, settleRetryMs: 0, clock: () => nowMs });
     await hold("a", other);
     expect(other.isRefusing).toBe(false);
-    books.failWith = away;
+    books.failWith = unavailable;
     await expect(hold("b", other)).rejects.toThrow(StoreUnavailableError);
     expect(other.isRefusing).toBe(true);
     nowMs += 5_000;
@@ -83,10 +83,10 @@ describe("while the store is away", () => {
     await other.stop();
   });
 
-  test("only the first settlement asks the store; the others go to the spool at once", async () => {
+  test("only the first settlement tries the store; the others go to the spool immediately", async () => {
     const ids = Array.from({ length: 20 }, (_, index) => `hold_${index}`);
     await Promise.all(ids.map((id) => hold(id)));
-    books.failWith = away;
+    books.failWith = unavailable;
     await settle("hold_0", 1);
     books.close();
     for (const id of ids.slice(1)) expect(await settle(id, 1)).toMatchObject({ outcome: "spooled" });
@@ -96,22 +96,22 @@ describe("while the store is away", () => {
     expect(books.balances.get(ORGANIZATION)).toMatchObject({ held: 0n, spent: 20n });
   });
 
-  test("after it, settlements go to the store again", async () => {
+  test("settlements go to the store again when it is available", async () => {
     await hold("a");
     await hold("b");
-    books.failWith = away;
+    books.failWith = unavailable;
     await settle("a", 1);
     books.failWith = () => undefined;
     await until(async () => (await entries()) === 0);
     expect(await settle("b", 2)).toMatchObject({ outcome: "charged", charged: 2n });
   });
 
-  test("a hold that is admitted shows that the store is back: what waits is booked without delay", async () => {
+  test("a booked hold shows that the store is available, and the spool is booked without delay", async () => {
     await ledger.stop();
     ledger = await openLedger({ books, dataDir, log, settleRetryMs: 0, random: () => 1 });
     await hold("a");
     ledger.start();
-    books.failWith = away;
+    books.failWith = unavailable;
     await settle("a", 1);
     await sleep(10);
     books.failWith = () => undefined;
@@ -120,21 +120,21 @@ describe("while the store is away", () => {
     expect(row("a")?.state).toBe("charged");
   });
 
-  test("a commit whose answer was lost is charged once", async () => {
+  test("a settlement whose commit was not confirmed is charged once", async () => {
     await hold("a");
     books.failWith = (transitions) => {
       if (transitions[0]?.kind !== "settle" || row("a")?.state === "charged") return undefined;
       books.book(transitions);
-      return away();
+      return unavailable();
     };
     expect(await settle("a", 7)).toEqual({ outcome: "spooled", charged: 7n });
     await until(async () => (await entries()) === 0);
     expect([books.events.size, books.balances.get(ORGANIZATION)?.spent]).toEqual([1, 7n]);
   });
 
-  test("a hold that another process expired meanwhile is charged the difference", async () => {
+  test("a settlement after another process expired its hold charges the difference", async () => {
     await hold("a");
-    books.failWith = away;
+    books.failWith = unavailable;
     await settle("a", 7);
     books.nowMs += HOLD_LIFE_MS;
     books.bookOne({ kind: "expire", organizationId: ORGANIZATION, holdId: "a" });
@@ -143,13 +143,13 @@ describe("while the store is away", () => {
     expect([row("a")?.state, books.events.size, books.balances.get(ORGANIZATION)?.spent]).toEqual(["recovered", 2, 7n]);
   });
 
-  test("this process does not expire what its own spool will settle", async () => {
+  test("holds with a spooled settlement are not expired by their own process", async () => {
     await hold("a");
-    books.failWith = away;
+    books.failWith = unavailable;
     await settle("a", 7);
     books.nowMs += HOLD_LIFE_MS;
     // Renewals and expiries succeed before the spool is tried again.
-    books.failWith = (transitions) => (transitions[0]?.kind === "settle" ? away() : undefined);
+    books.failWith = (transitions) => (transitions[0]?.kind === "settle" ? unavailable() : undefined);
     await sleep(50);
     expect(row("a")?.state).toBe("open");
     books.failWith = () => undefined;
@@ -157,11 +157,11 @@ describe("while the store is away", () => {
     expect(books.events.size).toBe(1);
   });
 
-  test("what runs and what waits is at most 10,000 together: the next request is refused before anything is held", async () => {
+  test("a request is refused while 10,000 requests are running or spooled", async () => {
     await grantTo(ledger, "grant_2", 1_000_000n);
     const ids = Array.from({ length: 10_000 }, (_, index) => `hold_${index}`);
     await Promise.all(ids.map((id) => hold(id)));
-    books.failWith = (transitions) => (transitions[0]?.kind === "settle" ? away() : undefined);
+    books.failWith = (transitions) => (transitions[0]?.kind === "settle" ? unavailable() : undefined);
     const asked = books.batches.filter(({ durability }) => durability === "holds").length;
     await settle("hold_0", 1);
     await expect(hold("more")).rejects.toBeInstanceOf(StoreUnavailableError);
@@ -175,17 +175,17 @@ describe("while the store is away", () => {
   });
 });
 
-describe("a stop while the store is away", () => {
-  test("says once how many settlements stay, and the next start books them", async () => {
+describe("a stop while the store is unavailable", () => {
+  test("logs once how many settlements stay in the spool, and the next start books them", async () => {
     await hold("a");
     await hold("b");
-    books.failWith = away;
+    books.failWith = unavailable;
     const ending = settle("a", 7);
     await settle("b", 5);
     await ending;
     await ledger.stop();
-    const kept = log.lines.filter(({ message }) => message.includes("stay in the spool"));
-    expect(kept).toMatchObject([{ level: "warn", fields: { entries: 2 } }]);
+    const warnings = log.lines.filter(({ message }) => message.includes("stay in the spool"));
+    expect(warnings).toMatchObject([{ level: "warn", fields: { entries: 2 } }]);
     books.failWith = () => undefined;
     ledger = await openLedger({ books, dataDir, log });
     ledger.start();
@@ -196,7 +196,7 @@ describe("a stop while the store is away", () => {
     await until(async () => (await readdir(join(dataDir, "spool"))).length === 2);
   });
 
-  test("leaves nothing behind where nothing waits", async () => {
+  test("leaves no spool file behind if the spool is empty", async () => {
     await hold("a");
     await settle("a", 7);
     await ledger.stop();
@@ -206,10 +206,10 @@ describe("a stop while the store is away", () => {
 });
 
 describe("two processes on one directory", () => {
-  test("leave each other's spool alone while both live", async () => {
+  test("do not touch each other's spool while both are running", async () => {
     const other = await openLedger({ books, dataDir, log: keepLog(), settleRetryMs: 0 });
     await hold("a");
-    books.failWith = away;
+    books.failWith = unavailable;
     await settle("a", 7);
     other.start();
     await sleep(20);
@@ -227,7 +227,7 @@ describe("a settlement that no retry can book", () => {
       ? new Error("constraint failed")
       : undefined;
 
-  test("is rejected, put into quarantine and told of; the others of its batch are booked", async () => {
+  test("is rejected, stored as a dead letter and logged; the others of its batch are booked", async () => {
     for (const id of ["a", "b", "c"]) await hold(id);
     books.failWith = refuse('"b"');
     const results = await Promise.allSettled(["a", "b", "c"].map((id) => settle(id, 3)));
@@ -239,9 +239,9 @@ describe("a settlement that no retry can book", () => {
     expect(log.messages("error")).toContainEqual(expect.stringContaining("dead-letter file"));
   });
 
-  test("is taken out of the spool, and holds up nothing behind it", async () => {
+  test("leaves the spool as a dead letter, and does not delay later settlements", async () => {
     for (const id of ["a", "b", "c"]) await hold(id);
-    books.failWith = away;
+    books.failWith = unavailable;
     for (const id of ["a", "b", "c"]) await settle(id, 3);
     books.failWith = refuse('"b"');
     await until(async () => (await entries()) === 0);
@@ -249,8 +249,8 @@ describe("a settlement that no retry can book", () => {
     expect(await deadLetters()).toMatchObject([{ transition: { facts: { holdId: "b" } } }]);
   });
 
-  test("of an organization that the store does not know, too", async () => {
-    books.failWith = away;
+  test("becomes a dead letter if the store does not know its organization", async () => {
+    books.failWith = unavailable;
     const facts = { ...factsOf("x"), organizationId: "org_gone", prices: FREE };
     await ledger.settle({ facts, tokens: NO_TOKENS, basis: "counted", end: "complete" });
     books.failWith = () => undefined;

@@ -5,7 +5,7 @@ import { Recovery, type RecoveryOptions } from "./recovery.ts";
 const LIFE_MS = 120_000;
 const RECOVERY_MS = 480_000;
 const RENEW_MS = 10_000;
-/** By the store's clock. */
+/** On the store's clock. */
 const EXPIRES_AT_MS = 1_000_000_000;
 
 let monotonicMs: number;
@@ -30,7 +30,7 @@ function recoveryOf(options: Partial<RecoveryOptions> = {}): Recovery {
 const holdOf = (changes: Partial<SeenHold> = {}): SeenHold => {
   return { organizationId: "org_1", holdId: "hold_1", owner: "other", expiresAtMs: EXPIRES_AT_MS, ...changes };
 };
-/** The `afterExpiryMs` of the claim; undefined where the hold is left alone. */
+/** Returns the `afterExpiryMs` of the claim; undefined if the hold stays open. */
 function claimOf(recovery: Recovery, hold: SeenHold, nowMs: number): number | null | undefined {
   const [claimed] = recovery.claims([hold], nowMs);
   if (claimed !== undefined) expect(claimed).toMatchObject({ kind: "expire", holdId: hold.holdId });
@@ -38,7 +38,7 @@ function claimOf(recovery: Recovery, hold: SeenHold, nowMs: number): number | nu
 }
 
 describe("a hold of this process", () => {
-  test("is ended when it is overdue and no request runs", () => {
+  test("is expired when it is overdue and its request has ended", () => {
     const recovery = recoveryOf();
     const own = holdOf({ owner: "own" });
     expect(claimOf(recovery, own, EXPIRES_AT_MS - 1)).toBeUndefined();
@@ -49,7 +49,7 @@ describe("a hold of this process", () => {
 });
 
 describe("a hold of another process", () => {
-  test("is ended when it was seen unchanged for a life, and its life ended long enough ago by the store's clock", () => {
+  test("is expired when it was unchanged for a life, and is overdue by the recovery time on the store's clock", () => {
     const recovery = recoveryOf();
     expect(claimOf(recovery, holdOf(), EXPIRES_AT_MS + RECOVERY_MS)).toBeUndefined();
     monotonicMs = LIFE_MS - 1;
@@ -59,7 +59,7 @@ describe("a hold of another process", () => {
     expect(claimOf(recovery, holdOf(), EXPIRES_AT_MS + RECOVERY_MS)).toBe(RECOVERY_MS);
   });
 
-  test("is left alone for another life when it was renewed, or changed its owner", () => {
+  test("stays open for another life when it was renewed or changed its owner", () => {
     const recovery = recoveryOf();
     const late = EXPIRES_AT_MS + 10 * RECOVERY_MS;
     claimOf(recovery, holdOf(), late);
@@ -70,7 +70,7 @@ describe("a hold of another process", () => {
     expect(claimOf(recovery, holdOf({ expiresAtMs: EXPIRES_AT_MS + 1, owner: "third" }), late)).toBeUndefined();
   });
 
-  test("is left alone until the store could be reached for a life without interruption", () => {
+  test("stays open until the store was available for a life without interruption", () => {
     const recovery = recoveryOf();
     const late = EXPIRES_AT_MS + 10 * RECOVERY_MS;
     claimOf(recovery, holdOf(), late);
@@ -83,14 +83,14 @@ describe("a hold of another process", () => {
     expect(claimOf(recovery, holdOf(), late)).toBe(RECOVERY_MS);
   });
 
-  test("is not ended by a jump of the store's clock alone", () => {
+  test("is not expired because the store's clock jumped", () => {
     const recovery = recoveryOf();
     claimOf(recovery, holdOf(), EXPIRES_AT_MS);
     monotonicMs = RENEW_MS;
     expect(claimOf(recovery, holdOf(), EXPIRES_AT_MS + 1_000 * RECOVERY_MS)).toBeUndefined();
   });
 
-  test("that expires in the far future is ended when it was seen unchanged for a life and the time of recovery", () => {
+  test("with an expiry in the far future is expired when it was unchanged for a life and the recovery time", () => {
     const recovery = recoveryOf();
     const nowMs = EXPIRES_AT_MS - LIFE_MS - 1;
     claimOf(recovery, holdOf(), nowMs);
@@ -101,8 +101,8 @@ describe("a hold of another process", () => {
   });
 });
 
-describe("a hold of a process that has ended", () => {
-  test("is ended after two renewals that did not come, before its expiry too", () => {
+describe("a hold of an ended process", () => {
+  test("is expired after two missing renewals, even before its expiry", () => {
     const recovery = recoveryOf();
     recovery.endOwner("other");
     expect(recovery.owners).toEqual({ only: ["other"] });
@@ -113,7 +113,7 @@ describe("a hold of a process that has ended", () => {
     expect(claimOf(recovery, holdOf(), EXPIRES_AT_MS - LIFE_MS)).toBeNull();
   });
 
-  test("that is renewed after all is left alone", () => {
+  test("stays open if it is renewed after all", () => {
     const recovery = recoveryOf();
     recovery.endOwner("other");
     claimOf(recovery, holdOf(), EXPIRES_AT_MS - LIFE_MS);
@@ -121,7 +121,7 @@ describe("a hold of a process that has ended", () => {
     expect(claimOf(recovery, holdOf({ expiresAtMs: EXPIRES_AT_MS + 1 }), EXPIRES_AT_MS - LIFE_MS)).toBeUndefined();
   });
 
-  test("is looked for until none is left", () => {
+  test("is searched for until none is left", () => {
     const recovery = recoveryOf();
     recovery.endOwner("other");
     recovery.claims([], 0);
@@ -132,7 +132,7 @@ describe("a hold of a process that has ended", () => {
   });
 });
 
-test("where no other process can work on the store, a hold of another process is ended at once", () => {
+test("a hold of another process is expired immediately if the store is not shared", () => {
   const recovery = recoveryOf({ isShared: false });
   expect(claimOf(recovery, holdOf(), EXPIRES_AT_MS - LIFE_MS)).toBeNull();
 });

@@ -37,7 +37,7 @@ async function found(bytes: Buffer): Promise<SpoolPage & { entries: number }> {
   return { ...all, entries };
 }
 
-test("a record is read as it was written", () => {
+test("a record is parsed to the transition that was written", () => {
   fc.assert(
     fc.property(spooledTransitions, (transition) => {
       const record = toRecord(transition);
@@ -52,8 +52,8 @@ const files = fc
   .map((transitions) => ({ transitions, records: transitions.map(toRecord) }));
 const endsOf = (records: Buffer[]) => records.map((_, index) => Buffer.concat(records.slice(0, index + 1)).length);
 
-describe("what a crash or a disk does to a file", () => {
-  test("cut anywhere, it gives every record that was whole, and nothing else", async () => {
+describe("a damaged file", () => {
+  test("that is truncated anywhere contains every complete record and nothing else", async () => {
     await fc.assert(
       fc.asyncProperty(files, fc.nat(), async ({ transitions, records }, at) => {
         const whole = Buffer.concat(records);
@@ -68,7 +68,7 @@ describe("what a crash or a disk does to a file", () => {
     );
   });
 
-  test("with anything behind its records, a torn one too, it gives all of them", async () => {
+  test("with garbage or an incomplete record at its end contains all complete records", async () => {
     await fc.assert(
       fc.asyncProperty(files, fc.uint8Array({ maxLength: 64 }), async ({ transitions, records }, rest) => {
         const read = await found(Buffer.concat([...records, rest]));
@@ -78,7 +78,7 @@ describe("what a crash or a disk does to a file", () => {
     );
   });
 
-  test("with a piece written over, it loses the records that were hit, tells of each, and no other", async () => {
+  test("with an overwritten range loses and reports only the records in that range", async () => {
     await fc.assert(
       fc.asyncProperty(files, fc.nat(), fc.uint8Array({ minLength: 1, maxLength: 40 }), async (file, at, garbage) => {
         const bytes = Buffer.concat(file.records);
@@ -100,7 +100,7 @@ describe("what a crash or a disk does to a file", () => {
     );
   });
 
-  test("of zeros at its end, as a loss of power leaves them, nothing is read", async () => {
+  test("with zeros at its end, left by a power failure, contains only the records", async () => {
     const read = await found(Buffer.concat([toRecord(releaseOf("a")), Buffer.alloc(5_000)]));
     expect(read).toMatchObject({ transitions: [releaseOf("a")], damaged: [], isIncomplete: false, entries: 1 });
   });
@@ -112,7 +112,7 @@ function hitsBreaksAlone(records: Buffer[], start: number, end: number): boolean
 }
 
 describe("a file in use", () => {
-  test("gives records in their order, page by page, and is emptied when all were passed", async () => {
+  test("returns records in their order, page by page, and is emptied when all are passed", async () => {
     const file = await SpoolFile.create(path);
     const names = Array.from({ length: 30_000 }, (_, index) => `hold_${index}`);
     await Promise.all(names.map((name) => file.append(toRecord(releaseOf(name)))));
@@ -131,7 +131,7 @@ describe("a file in use", () => {
     await next.close();
   });
 
-  test("loses nothing that is appended while it is being emptied", async () => {
+  test("loses no record that is appended while it is being emptied", async () => {
     const file = await SpoolFile.create(path);
     const read: string[] = [];
     const names = Array.from({ length: 500 }, (_, index) => `hold_${index}`);
@@ -162,7 +162,7 @@ describe("a file in use", () => {
     await expect(sizeOf()).rejects.toThrow("ENOENT");
   });
 
-  test("has its room on the disk from the start, keeps it when it is emptied, and leaves none behind", async () => {
+  test("allocates its disk space at the start, keeps it when it is emptied, and frees it when it is closed", async () => {
     const file = await SpoolFile.create(path);
     const reserved = await stat(path);
     expect(reserved.blocks * 512).toBeGreaterThanOrEqual(reserved.size);
@@ -177,7 +177,7 @@ describe("a file in use", () => {
     await file.close();
   });
 
-  test("is never made over one that is there", async () => {
+  test("never replaces an existing file", async () => {
     await writeFile(path, toRecord(releaseOf("a")));
     await expect(SpoolFile.create(path)).rejects.toThrow("EEXIST");
   });

@@ -24,7 +24,7 @@ afterEach(async () => {
   await rm(directory, { recursive: true });
 });
 
-/** Runs a module in a process of its own, by a launcher where one is given; gives the lines that it prints. */
+/** Runs a module in a process of its own, through a launcher if one is given. Returns the lines that it prints. */
 function start(body: string, launcher: string[] = []): { child: ChildProcess; lines: AsyncIterator<string> } {
   const source = `
     import { SpoolFile, toRecord } from ${JSON.stringify(new URL("./spool-file.ts", import.meta.url).href)};
@@ -62,7 +62,7 @@ async function openSpool(name: string = uuid()) {
 }
 
 describe("a process that is killed", () => {
-  test("leaves everything that it was told is on the disk, to the one that finds it; not before", async () => {
+  test("leaves every confirmed record to the process that takes its spool over, and not before it has ended", async () => {
     const { child, lines } = start(`${OPEN}
       for (let index = 0; ; index += 8) {
         await Promise.all(Array.from({ length: 8 }, (_, of) => spool.append(release("hold_" + (index + of)))));
@@ -70,19 +70,19 @@ describe("a process that is killed", () => {
       }`);
     const { spool, start: book, booked, log } = await openSpool();
     book();
-    let told = 0;
-    while (told < 400) {
-      told = Number((await lines.next()).value);
-      if (told % 80 === 0) await spool.replay();
+    let confirmed = 0;
+    while (confirmed < 400) {
+      confirmed = Number((await lines.next()).value);
+      if (confirmed % 80 === 0) await spool.replay();
     }
     expect(booked).toEqual([]);
     child.kill("SIGKILL");
     await once(child, "exit");
-    for (let line = await lines.next(); !line.done; line = await lines.next()) told = Number(line.value);
+    for (let line = await lines.next(); !line.done; line = await lines.next()) confirmed = Number(line.value);
     expect(await spool.replay()).toBe(true);
-    expect(booked.length).toBeGreaterThanOrEqual(told);
+    expect(booked.length).toBeGreaterThanOrEqual(confirmed);
     expect(booked).toEqual(Array.from({ length: booked.length }, (_, index) => releaseOf(`hold_${index}`)));
-    // The file tells that its process has ended, for as long as its holds may be open.
+    // The file shows that its process has ended for as long as its holds may be open.
     expect(spool.endedOwners).toEqual(["child"]);
     const leftOf = async () => (await readdir(directory)).filter((name) => name.startsWith("child"));
     expect(await leftOf()).toContain("child.jsonl");
@@ -92,7 +92,7 @@ describe("a process that is killed", () => {
     expect(log.messages("warn")).toEqual([expect.stringContaining("taken over")]);
   });
 
-  test("is followed by one of two that look at the same time", async () => {
+  test("has its spool taken over by only one of two processes", async () => {
     const { child, lines } = start(`${OPEN}
       await spool.append(release("hold_0"));
       say("kept");
@@ -112,8 +112,8 @@ describe("a process that is killed", () => {
   });
 });
 
-describe.skipIf(process.platform === "win32")("a disk that is full", () => {
-  test("refuses what does not fit, keeps what it took, and takes again what fits", async () => {
+describe.skipIf(process.platform === "win32")("a spool on a full disk", () => {
+  test("refuses records that do not fit, keeps confirmed ones, and accepts smaller ones", async () => {
     // Blocks are of 512 or of 1,024 bytes, as the shell has it.
     const { child, lines } = start(
       `const file = await SpoolFile.create(directory + "/full.jsonl");
@@ -149,7 +149,7 @@ describe.skipIf(process.platform === "win32")("a disk that is full", () => {
   });
 });
 
-/** Runs a command where the directory is a disk of 12 MiB that nobody else sees. */
+/** Runs a command with the directory on a 12 MiB disk that only this command sees. */
 const onSmallDisk = (): string[] => {
   const script = 'mount -t tmpfs -o size=12m tmpfs "$1" && shift && exec "$@"';
   return ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", directory];
@@ -165,12 +165,15 @@ function hasSmallDisks(): boolean {
     "tmpfs",
     "/mnt",
   ]);
-  if (status !== 0) process.stderr.write("No test of a spool on a full disk: this machine lets nobody mount one.\n");
+  if (status !== 0)
+    process.stderr.write(
+      "The tests of a spool on a full disk were skipped: this machine does not allow mounting one.\n",
+    );
   return status === 0;
 }
 
-describe.skipIf(!hasSmallDisks())("a disk that others fill", () => {
-  test("leaves the spool the room that it keeps, also after a record that does not fit", async () => {
+describe.skipIf(!hasSmallDisks())("a spool on a disk that others fill", () => {
+  test("keeps its allocated space, also after a record that does not fit", async () => {
     const { lines } = start(
       `import { appendFileSync } from "node:fs";
       const path = directory + "/spool.jsonl";
@@ -205,7 +208,7 @@ describe.skipIf(!hasSmallDisks())("a disk that others fill", () => {
   });
 });
 
-test("a damaged line of a spool is kept aside, and what stands around it is booked", async () => {
+test("a damaged line of a spool is stored separately, and the records around it are booked", async () => {
   const { spool: left } = await openSpool("left");
   for (const id of ["a", "b", "c"]) await left.append(releaseOf(id));
   await left.stop();

@@ -17,7 +17,7 @@ function books(violationsOf: (organizationId: string) => number) {
   };
 }
 
-test("adds up what was checked", async () => {
+test("a verification counts the holds and events that were checked", async () => {
   const verification = await verifyBooks(
     books(() => 0),
     organizations(4),
@@ -25,7 +25,7 @@ test("adds up what was checked", async () => {
   expect(verification).toEqual({ ok: true, organizations: 4, holds: 12, events: 8, violations: [] });
 });
 
-test("tells the first violations, and goes on to the end", async () => {
+test("a verification reports the first violations, and checks all organizations", async () => {
   const broken = books((organizationId) => (organizationId === "org_0" ? 0 : 60));
   const verification = await verifyBooks(broken, organizations(5));
   expect(verification).toMatchObject({ ok: false, organizations: 5, holds: 15 });
@@ -34,12 +34,12 @@ test("tells the first violations, and goes on to the end", async () => {
   expect(verification.violations[60]).toMatchObject({ organizationId: "org_2", message: "number 0" });
 });
 
-test("is not ok when nothing but the last organization is broken", async () => {
+test("a verification fails if only the last organization is broken", async () => {
   const broken = books((organizationId) => (organizationId === "org_2" ? 1 : 0));
   expect(await verifyBooks(broken, organizations(3))).toMatchObject({ ok: false, violations: [{ holdId: null }] });
 });
 
-test("of no organization at all is ok", async () => {
+test("a verification without organizations succeeds", async () => {
   expect(
     await verifyBooks(
       books(() => 1),

@@ -21,12 +21,12 @@ const refusal: Refusal = {
 
 function open() {
   const written: RefusalRow[] = [];
-  const store = { isAway: false };
+  const store = { isUnavailable: false };
   const log = keepLog();
   let made = 0;
   const rows = {
     insert: async (given: readonly RefusalRow[]) => {
-      if (store.isAway) throw new StoreUnavailableError("away");
+      if (store.isUnavailable) throw new StoreUnavailableError("unavailable");
       written.push(...given);
     },
     removeBefore: async () => 0,
@@ -39,7 +39,7 @@ function open() {
   return { refusals, written, store, log };
 }
 
-test("the same refusal is counted on one row until it is written", async () => {
+test("equal refusals are counted on one row until it is written", async () => {
   const { refusals, written } = open();
   for (let sent = 0; sent < 500; sent += 1) refusals.note({ ...refusal, requestId: `req_${sent}` });
   refusals.note({ ...refusal, model: "other" });
@@ -50,7 +50,7 @@ test("the same refusal is counted on one row until it is written", async () => {
   ]);
 });
 
-test("an organization that is refused all day writes a bounded number of rows, and takes no room from another", async () => {
+test("an organization with many refusals writes a limited number of rows, and does not displace others", async () => {
   const { refusals, written } = open();
   let sent = 0;
   for (let second = 0; second < 3_600; second += 1) {
@@ -67,12 +67,12 @@ test("an organization that is refused all day writes a bounded number of rows, a
   expect(written.at(-1)?.organizationId).toBe("org_2");
 });
 
-test("what the store does not take is dropped and counted, and a stop writes the rest", async () => {
+test("refusals that cannot be written are dropped and logged, and a stop writes the rest", async () => {
   const { refusals, written, store, log } = open();
-  store.isAway = true;
+  store.isUnavailable = true;
   for (let sent = 0; sent < 7; sent += 1) refusals.note(refusal);
   await refusals.write();
-  store.isAway = false;
+  store.isUnavailable = false;
   refusals.note(refusal);
   await refusals.stop();
   expect(written).toMatchObject([{ count: 1 }]);

@@ -65,7 +65,7 @@ async function charged(organizationId: string, fromDay: number, toDay: number, f
 
 const TODAY = Date.UTC(2030, 0, 10);
 
-test("the running day is told as it goes, of one organization and of all", async () => {
+test("the usage of the current day is up to date, for one organization and for all", async () => {
   await request("org_a", TODAY + HOUR_MS, 1);
   await request("org_a", START - 60_000, 2);
   await request("org_b", START - 60_000, 4);
@@ -76,7 +76,7 @@ test("the running day is told as it goes, of one organization and of all", async
   expect(await charged(ALL_ORGANIZATIONS, TODAY - 5 * DAY_MS, TODAY)).toEqual({ charged: 15, pendingDays: 0 });
 });
 
-test("a request that runs into the next hour is told there too, once it has ended", async () => {
+test("a request that runs into the next hour is included once it has ended", async () => {
   const facts = factsOf("org_a", nowMs);
   await hold(facts);
   nowMs += 3 * HOUR_MS;
@@ -86,7 +86,7 @@ test("a request that runs into the next hour is told there too, once it has ende
   expect((await charged("org_a", TODAY, TODAY)).charged).toBe(8);
 });
 
-test("a day that is over is summed up once nothing of it runs, and then told from what was kept", async () => {
+test("a finished day is summed up once none of its requests is running, and then read from the stored sums", async () => {
   const facts = factsOf("org_b", TODAY + DAY_MS - 1);
   nowMs = TODAY + DAY_MS - 1;
   await hold(facts);
@@ -104,7 +104,7 @@ test("a day that is over is summed up once nothing of it runs, and then told fro
   expect((await charged("org_a", TODAY, TODAY + DAY_MS)).charged).toBe(108);
 });
 
-test("days that nobody has summed up yet are counted as pending, and summed up in time", async () => {
+test("days that are not summed up yet are pending until they are", async () => {
   nowMs = TODAY + 10 * DAY_MS;
   const late = newDays();
   expect(await charged(ALL_ORGANIZATIONS, TODAY - 90 * DAY_MS, TODAY + 10 * DAY_MS, late)).toEqual({
@@ -118,7 +118,7 @@ test("days that nobody has summed up yet are counted as pending, and summed up i
   });
 });
 
-test("a store that fails is asked again the next time", async () => {
+test("a failed query is not cached", async () => {
   let fails = true;
   const rows = Object.create(store.usage, {
     byDay: {

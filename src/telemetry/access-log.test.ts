@@ -53,7 +53,7 @@ test("lines are written within a tenth of a second, together", () => {
   expect(text().match(/\n/g)).toHaveLength(2);
 });
 
-test("requests that succeed are sampled, and those that fail are not", () => {
+test("successful requests are sampled, and failed requests are not", () => {
   const { log, lines } = open({ sampleRate: 0.4 });
   log.record(entry);
   log.record({ ...entry, status: 402, code: "insufficient_credits" });
@@ -62,7 +62,7 @@ test("requests that succeed are sampled, and those that fail are not", () => {
   expect(lines()).toMatchObject([{ status: 402 }, { status: 200, code: "upstream_error", level: "warn" }]);
 });
 
-test("a flood of failures is bounded, each organization and code by itself, and counted", () => {
+test("failed requests are limited for each organization and code, and the rest is counted", () => {
   const { log, lines } = open({ failuresPerMinute: 100 });
   const flood = { ...entry, status: 429, code: "rate_limit_exceeded" };
   for (let sent = 0; sent < 10_000; sent += 1) log.record(flood);
@@ -81,7 +81,7 @@ test("a flood of failures is bounded, each organization and code by itself, and 
   expect(lines().at(-1)).toMatchObject({ code: "rate_limit_exceeded" });
 });
 
-test("nothing that a caller wrote breaks a line, and no token stands in one", () => {
+test("no input of a caller breaks a line, and no line contains a token", () => {
   const { log, lines, text } = open();
   const model = "sk-tg-abcdefSECRET\r\n{}";
   log.record({ ...entry, model, status: 404, code: "model_not_found" });

@@ -12,7 +12,7 @@ test("a line is JSON with its time, level, fields and message", () => {
   expect(line).toEqual({ level: "info", time: expect.stringMatching(/^\d{4}-.*Z$/), holdId: "h", msg: "hold expired" });
 });
 
-test("what is below the level is not written", () => {
+test("lines below the level are not written", () => {
   const lines = logged("warn", (log) => {
     log.debug({}, "a");
     log.info({}, "b");
@@ -49,7 +49,7 @@ test("a known failure is logged with its causes, without a stack and without oth
   });
 });
 
-test("a defect is logged with the positions in the code, and with nothing that a message repeats of a request", () => {
+test("a defect is logged with its code positions, without any content of the request", () => {
   const quoting = new Error("broken\n    at SECRET (file:///x.ts:1:2)");
   const [line] = logged("info", (log) => log.error({ defect: quoting }, "m"));
   const { stack } = (line?.defect ?? {}) as { stack: string[] };
@@ -64,7 +64,7 @@ test("a defect is logged with the positions in the code, and with nothing that a
   expect(JSON.stringify(logged("info", (log) => log.error({ defect: thrown }, "m")))).not.toContain("SECRET");
 });
 
-test("of a warning or error that repeats the first 20 in a minute are written, and the rest is counted", () => {
+test("the first 20 equal warnings or errors in a minute are written, and the rest is counted", () => {
   vi.useFakeTimers();
   const lines: string[] = [];
   const log = createLog("info", (line) => lines.push(line));

@@ -7,7 +7,7 @@ afterEach(() => void vi.useRealTimers());
 
 function start() {
   const log = keepLog();
-  const texts = { begins: "it is away", lasts: "it is still away", ends: "it is back" };
+  const texts = { begins: "it is unavailable", lasts: "it is still unavailable", ends: "it is available again" };
   return { log, outage: new Outage({ log, level: "error", texts, clock: Date.now }) };
 }
 
@@ -21,14 +21,14 @@ test("an outage is logged once when it begins, once a minute with a count, and o
   outage.succeeded();
   vi.advanceTimersByTime(60_000);
   expect(log.lines).toEqual([
-    { level: "error", message: "it is away", fields: { client: 0 } },
-    { level: "error", message: "it is still away", fields: { failures: 3_000, seconds: 60 } },
-    { level: "error", message: "it is still away", fields: { failures: 3_000, seconds: 60 } },
-    { level: "info", message: "it is back", fields: { failures: 7_500, durationMs: 150_000 } },
+    { level: "error", message: "it is unavailable", fields: { client: 0 } },
+    { level: "error", message: "it is still unavailable", fields: { failures: 3_000, seconds: 60 } },
+    { level: "error", message: "it is still unavailable", fields: { failures: 3_000, seconds: 60 } },
+    { level: "info", message: "it is available again", fields: { failures: 7_500, durationMs: 150_000 } },
   ]);
 });
 
-test("failures and successes that alternate are one outage", () => {
+test("alternating failures and successes are one outage", () => {
   const { log, outage } = start();
   for (let round = 0; round < 100; round += 1) {
     outage.failed({});
@@ -36,12 +36,12 @@ test("failures and successes that alternate are one outage", () => {
     outage.succeeded();
     vi.advanceTimersByTime(100);
   }
-  expect(log.lines.map(({ message }) => message)).toEqual(["it is away"]);
+  expect(log.lines.map(({ message }) => message)).toEqual(["it is unavailable"]);
   vi.advanceTimersByTime(2_000);
-  expect(log.lines.map(({ message }) => message)).toEqual(["it is away", "it is back"]);
+  expect(log.lines.map(({ message }) => message)).toEqual(["it is unavailable", "it is available again"]);
 });
 
-test("a minute without a failure has no line", () => {
+test("a minute without a failure writes no line", () => {
   const { log, outage } = start();
   outage.failed({});
   vi.advanceTimersByTime(600_000);

@@ -12,7 +12,7 @@ import type { Store } from "../../src/stores/store.ts";
 import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
 
 const DAY_MS = 86_400_000;
-/** Less than the minute that grants are made ahead of their time. */
+/** Less than the minute by which grants are booked ahead. */
 const SOON_MS = 55_000;
 
 describe("months are granted", () => {
@@ -38,8 +38,8 @@ describe("months are granted", () => {
   });
 });
 
-/** Runs a node's periodic work once. */
-const upkeep = ({ allowances, books }: Store) =>
+/** The part of a node's sweep that concerns grants. */
+const sweep = ({ allowances, books }: Store) =>
   grantAllowances({ allowances, grant: (grant) => books.apply("durable", [grant]) });
 
 async function grantsOf({ books }: Store, organizationId: string) {
@@ -65,18 +65,18 @@ async function play(first: Store, second: Store): Promise<void> {
   const ended = await organization({});
   await first.allowances.end(ended, Date.now());
 
-  // A node that died between the grant and the move: the others come to the same.
+  // A node died after the grant and before the allowance advanced: the others reach the same result.
   const { allowances, books } = first;
   const advance = () => Promise.reject(new Error("died"));
   const dying = { allowances: { due: allowances.due, advance }, grant: () => books.apply("durable", []) };
   await expect(grantAllowances(dying)).rejects.toThrow("died");
-  await Promise.all([first, second, first, second].map(upkeep));
+  await Promise.all([first, second, first, second].map(sweep));
 
   const current = periodAt(lapsing.anchorAtMs, Date.now());
   expect(await grantsOf(first, lapsing.organizationId)).toMatchObject([
     { amount: 10n, remaining: 10n, effectiveAtMs: current.startMs, expiresAtMs: current.endMs },
   ]);
-  // Grants that do not expire are made for every month: this is the fourth in 100 days.
+  // Without expiry no month is skipped: this is the fourth that has begun in 100 days.
   const stayed = await grantsOf(first, staying.organizationId);
   expect(stayed.map(({ remaining, expiresAtMs }) => [remaining, expiresAtMs])).toEqual(Array(4).fill([10n, null]));
   expect(await grantsOf(first, soon.organizationId)).toMatchObject([
@@ -88,7 +88,7 @@ async function play(first: Store, second: Store): Promise<void> {
     expect((await books.verify(organizationId)).violations).toEqual([]);
   }
 
-  // Ended while another node is about to make the next month's grant.
+  // The allowance ends while another node is about to book the next month's grant.
   const late = await organization({ anchorAtMs: Date.now() + SOON_MS });
   const due: typeof allowances.due = async (options) => {
     const found = await allowances.due(options);
@@ -108,12 +108,12 @@ async function play(first: Store, second: Store): Promise<void> {
 
   await refuseOne(first, await organization({ anchorAtMs: 0 }), await organization({}));
 
-  // The months that the store's clock has not come to are left for later.
+  // Months that have not begun on the store's clock are granted later.
   const { rows } = await first.allowances.due({ aheadMs: 60_000, limit: 10 });
   expect(rows).toEqual([]);
 }
 
-/** One whose grant the books refuse, overdue the longest, keeps no other waiting. */
+/** Checks that an allowance whose grant is refused does not delay the others. */
 async function refuseOne(store: Store, refused: AllowanceRow, other: AllowanceRow): Promise<void> {
   const { allowances, books } = store;
   const grant = (next: GrantTransition) =>

@@ -37,7 +37,7 @@ describe("a booking whose answer is lost after the commit has one audit entry", 
   });
 });
 
-/** Books that commit a batch and lose its answer, as often as it says. */
+/** Creates books that commit a batch and lose its answer, a given number of times. */
 function losing(books: Books, loss: { batches: number }): Books {
   return {
     ...books,

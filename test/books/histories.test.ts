@@ -24,14 +24,14 @@ import {
 import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
 
 /**
- * The random histories against the real stores. A store's clock cannot be moved, so a date of a history lies an hour or
- * more away, behind or ahead, and a hold's life has passed at once or does not pass; what changes with time alone is for
- * the histories of `decide`.
+ * Runs the random histories against the real stores. A store's clock cannot be set, so the dates of a history are at least
+ * an hour in the past or the future, and a hold expires immediately or never. The property test of `decide` covers the
+ * passing of time.
  */
 /** `HISTORIES=100000` for a long run, `HISTORIES_SEED` for the same ones again. */
 const RUNS = Number(process.env.HISTORIES ?? 1_000);
 const SEED = Number(process.env.HISTORIES_SEED ?? randomInt(1_000_000_000));
-/** Histories that are played at once. */
+/** Number of histories that run concurrently. */
 const PLAYERS = 16;
 const FAR_MS = 3_600_000;
 const LONG_LIFE_MS = 30;
@@ -62,7 +62,7 @@ describe("a random history equals a heap of coins", () => {
   );
 });
 
-/** Fails with a seed, which is then that of the first player, and the shortest history found that shows it. */
+/** Fails with the seed of the first player and the shortest failing history found. */
 async function playAll(store: Store): Promise<void> {
   const numRuns = Math.ceil(RUNS / PLAYERS);
   const limits = { interruptAfterTimeLimit: LONGEST_MS / 2, markInterruptAsFailure: true };
@@ -71,7 +71,7 @@ async function playAll(store: Store): Promise<void> {
   let loser: number | undefined;
   const players = Array.from({ length: PLAYERS }, (_, player) => {
     const property = fc.asyncProperty(histories({ minMs: 0, maxMs: 0 }), async (steps) => {
-      // The store's time is for whoever looks for its shortest history then.
+      // The store is needed to shrink the failing history of another player.
       if (loser !== undefined && loser !== player) return;
       run += 1;
       await play(store, books, steps, run).catch((error: unknown) => {
@@ -89,7 +89,7 @@ interface QueuedStep {
   outcomes: PromiseWithResolvers<Outcome[]>;
 }
 
-/** Books what several players wait for in one batch, as a service books what several clients wait for. */
+/** Books the steps of several players in one batch, as a service does for several clients. */
 class Together {
   readonly #books: Books;
   readonly #durability: Durability;
@@ -113,7 +113,7 @@ class Together {
     this.#isRunning = true;
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0);
-      // The batch of one that fails is booked by none of them: alone, each has its own failure.
+      // A failed batch books nothing. Booked alone, each step gets its own failure.
       await this.#book(batch).catch(() =>
         Promise.all(batch.map((one) => this.#book([one]).catch(one.outcomes.reject))),
       );
@@ -128,7 +128,7 @@ class Together {
   }
 }
 
-/** Every run has organizations of its own, so that all of them share one database. */
+/** Gives every run its own organizations, so that all runs share one database. */
 async function play(store: Store, books: Record<Durability, Together>, steps: Step[], run: number): Promise<void> {
   const baseMs = Date.now();
   const model = new CoinModel();
@@ -152,7 +152,7 @@ async function play(store: Store, books: Record<Durability, Together>, steps: St
   for (const id of ids) await expectSame(store.books, model, id);
 }
 
-/** A transition of a run, its organization renamed and its times moved to where the clock does not come. */
+/** Renames the organization of a transition, and moves its times out of reach of the clock. */
 function settled(transition: Transition, run: number, baseMs: number): Transition {
   const away = (ms: number | null) => (ms === null ? null : baseMs + ms * 1_000 + (ms > 0 ? FAR_MS : -FAR_MS));
   const lifeMs = (ms: number) => (ms < LONG_LIFE_MS ? -1_000 : FAR_MS);
@@ -186,7 +186,7 @@ function settled(transition: Transition, run: number, baseMs: number): Transitio
   }
 }
 
-/** The store's clock is not the model's. */
+/** Removes times, because the store's clock differs from the model's. */
 function withoutTimes(outcome: Outcome): unknown {
   if (!("balance" in outcome)) return outcome;
   const balance = { ...outcome.balance, nextChangeAtMs: null };
@@ -203,7 +203,7 @@ function tokenOf(organizationId: string, name: string): TokenRow {
   return { id, organizationId, name, hash, ...rights, ...times };
 }
 
-/** Balance, grants and charges as they can be read, and books that the store itself finds sound. */
+/** Compares balance, grants and charges with the model, and verifies the books. */
 async function expectSame(books: Books, model: CoinModel, organizationId: string): Promise<void> {
   const expected = model.picture(organizationId);
   const balance = await books.balance(organizationId);
@@ -214,7 +214,7 @@ async function expectSame(books: Books, model: CoinModel, organizationId: string
     const { id, state, remaining } = entry.grant;
     return [{ id, pending: state === "pending", remaining }];
   });
-  // A credit is an entry of its own, not the grant that was made for it.
+  // A refund is an entry of its own, not the grant that it created.
   expect(byId(grants)).toEqual(byId(expected.grants.filter(({ id }) => !id.startsWith("credited_"))));
   const { available = 0n, held = 0n } = balance ?? {};
   const pending = await books.pendingCredits(organizationId);

@@ -15,14 +15,14 @@ import { runTollgate } from "../support/command-line.ts";
 import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
 
 const EVENTS = 100_000;
-/** More than a day of them, a second apart. */
+/** Number of charges at intervals of one second: more than a day of them. */
 const FROM_MS = Date.UTC(2026, 9, 30);
 const NOON = "2026-10-30T12:00:00Z";
 const ORGANIZATION = "org_statement";
 
 interface Subject {
   store: Store;
-  /** Environment with which the command finds the store. */
+  /** Options with which the command finds the store. */
   environment: Record<string, string>;
   cwd: string;
   run(statements: string[]): Promise<void>;
@@ -71,7 +71,7 @@ async function openPostgres(): Promise<Subject> {
   };
 }
 
-/** A hundred thousand charges of two days, then today a bit of everything else. */
+/** Books a hundred thousand charges of two days, and some entries of each other kind today. */
 async function fill({ store, run }: Subject): Promise<void> {
   const { books, accounts } = store;
   const id = ORGANIZATION;
@@ -99,7 +99,7 @@ async function fill({ store, run }: Subject): Promise<void> {
   await one(books, { kind: "credit", adjustmentId: "adjustment_2", amount: 7n, ...asked, ...terms }, "durable");
 }
 
-/** A decimal of credits, as the statement prints it, in micro-credits. */
+/** Converts credits, as the statement prints them, to micro-credits. */
 function micro(text: string): bigint {
   const [, sign = "", whole = "", fraction = ""] = /^([-+]?)(\d+)(?:\.(\d{1,6}))?$/.exec(text) ?? [];
   const amount = BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, "0"));
@@ -164,7 +164,7 @@ describe.each([
       if (micro(row.balance ?? "") !== sum) expect(row).toMatchObject({ balance: `${sum}` });
     }
     expect(sum).toBe(await balance());
-    // Text that a spreadsheet would run as a formula is escaped.
+    // A text that a spreadsheet would read as a formula is escaped.
     expect(rows[0]).toMatchObject({ kind: "grant", reference: `'=HYPERLINK("http://x")` });
     expect(rows.find(({ kind }) => kind === "revoke")).toMatchObject({ credits: "-0.000005", note: "'-1+1" });
     expect(rows[18]).toMatchObject({ kind: "charge", request: "req_17", token: "tok_bulk", model: "sandbox/echo" });
@@ -208,7 +208,7 @@ describe.each([
         `UPDATE statement_balance SET balance = balance + ${amount} WHERE organization_id = '${ORGANIZATION}'`,
       ]);
     await damage(1);
-    // A balance is recorded after each 10,000 of the charges; those before the first are added up.
+    // A balance is recorded after every 10,000 charges; charges before the first record are summed up.
     const isAfterRecord = (atMs: number) => atMs > FROM_MS + 10_000 * 1_000;
     expect(await openings()).toEqual(before.map((sum, index) => sum + (isAfterRecord(moments[index] ?? 0) ? 1n : 0n)));
     expect((await books.verify(ORGANIZATION)).violations).toMatchObject([{ invariant: 3 }]);

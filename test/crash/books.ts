@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import pg from "pg";
 
-/** The books as the tables hold them, read in one snapshot. Amounts are micro-credits, times milliseconds since 1970. */
+/** Contents of the tables, read in one snapshot. Amounts are micro-credits, times milliseconds since 1970. */
 export interface Books {
   now: number;
   balances: Balance[];
@@ -43,7 +43,7 @@ export interface Hold extends Tokens {
   metadata: string | null;
   amount: bigint;
   made_at: bigint;
-  /** Only of an open one. */
+  /** Only of an open hold. */
   expires_at: bigint;
   state: string;
   charged: bigint;
@@ -65,7 +65,7 @@ export interface Event extends Tokens {
   charged_at: bigint;
 }
 
-/** A store as the checker reads it, beside the service. */
+/** A store that the checker reads while the service uses it. */
 export type Source =
   /** `launcher`: a command that runs another one where the file can be seen. */
   { kind: "sqlite"; path: string; launcher: string[] | undefined } | { kind: "postgres"; url: string };
@@ -114,7 +114,7 @@ type Tables = Pick<Books, "balances" | "grants"> & {
   adjustments: AdjustmentRow[];
 };
 
-/** Requests, open and ended, as holds with a state, and their charges as events: what the checker judges. */
+/** Converts requests to holds with a state, and their charges to events, as the checker expects them. */
 function toBooks({ balances, grants, open, requests, adjustments }: Tables): Books {
   const late = new Map(
     adjustments.filter(({ kind }) => kind === "late_settlement").map((row) => [row.hold_id ?? "", row]),
@@ -182,7 +182,7 @@ function lateEventOf(request: RequestRow, late: AdjustmentRow): Event {
   return { ...row, ...booked, ...rest, organization_id, hold_id: hold_id ?? "", sequence: 1n };
 }
 
-/** Reads what belongs to these organizations. Only while a service has the store open: a reader must not repair it. */
+/** Reads the rows of these organizations. Only while a service has the store open, because a reader must not repair it. */
 export async function readBooks(source: Source, organizationIds: string[]): Promise<Books> {
   if (source.kind === "postgres") return readServer(source.url, organizationIds);
   const { path, launcher } = source;
@@ -195,7 +195,7 @@ export async function readBooks(source: Source, organizationIds: string[]): Prom
   });
 }
 
-/** As JSON, which knows no large integers: `12n`. */
+/** Serializes books as JSON, with large integers as `12n`. */
 export function toText(books: Books): string {
   return JSON.stringify(books, (_key, value) => (typeof value === "bigint" ? `${value}n` : value));
 }

@@ -2,10 +2,10 @@ import { Random } from "./random.ts";
 import { Site, type SiteOptions } from "./site.ts";
 import type { Trial } from "./trials.ts";
 
-/** After so many trials new organizations are made. */
+/** Number of trials after which new organizations are created. */
 const TRIALS_AN_ERA = 20;
 
-/** A trial that was not passed: what was wrong, how to try it again, and where its logs lie. */
+/** A failed trial: the failures, how to repeat it, and the location of its logs. */
 export class TrialError extends Error {
   constructor(message: string, options: { cause: unknown }) {
     super(message, options);
@@ -13,15 +13,15 @@ export class TrialError extends Error {
   }
 }
 
-/** Results of the trials of a campaign. */
+/** Results of a campaign's trials. */
 export interface Tally {
   runs: number;
   tookMs: number;
-  /** Results of the clients' requests, with their counts. */
+  /** Outcomes of requests as clients saw them, with counts. */
   answers: Map<string, number>;
 }
 
-/** Trials one after another on the same site, so that each finds what those before it left behind. */
+/** Runs trials one after another on the same site, so that each starts with what earlier trials left behind. */
 export class Campaign {
   readonly seed: number;
   readonly tallies = new Map<string, Tally>();
@@ -35,7 +35,7 @@ export class Campaign {
     this.#options = options;
   }
 
-  /** Runs a trial once. Rejects with TrialError; what follows begins on a new site then. */
+  /** Runs a trial once. Rejects with TrialError; the next trial then starts on a new site. */
   async run(trial: Trial): Promise<void> {
     const tally = this.tallies.get(trial.key) ?? { runs: 0, tookMs: 0, answers: new Map<string, number>() };
     this.tallies.set(trial.key, tally);
@@ -56,7 +56,7 @@ export class Campaign {
     place.site.answers.clear();
   }
 
-  /** Judges what is still open. Rejects with TrialError. */
+  /** Checks the trials that are still pending. Rejects with TrialError. */
   async finish(trial: Trial): Promise<void> {
     const place = this.#sites.get(this.#keyOf(trial));
     if (place !== undefined) await this.#guard(place.site, trial, () => place.site.judge({ all: true }));
@@ -107,7 +107,7 @@ async function beginEra(site: Site): Promise<void> {
   await site.makeOrganizations();
 }
 
-/** FNV-1a. */
+/** FNV-1a hash of a text. */
 function hashOf(text: string): number {
   let hash = 0x811c9dc5;
   for (const byte of Buffer.from(text)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;

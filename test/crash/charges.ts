@@ -1,5 +1,5 @@
+import { type Limits, sumOfTokens, type TrialActions } from "./actions.ts";
 import type { Event, Hold, Tokens } from "./books.ts";
-import { type Doings, type Limits, sumOfTokens } from "./doings.ts";
 import { priceOf } from "./prices.ts";
 import type { Record } from "./records.ts";
 import type { Usage } from "./script.ts";
@@ -7,20 +7,20 @@ import type { Usage } from "./script.ts";
 interface Case {
   record: Record;
   hold: Hold | undefined;
-  /** The last look at the hold while it was open; undefined where nobody looked. */
+  /** The hold as it was last read while it was open; undefined if it never was. */
   seen: SeenHold | undefined;
   events: Event[];
-  doings: Doings;
+  actions: TrialActions;
   limits: Limits;
 }
 
-/** An open hold as it was seen, with the times of its expiry and of the look. */
+/** An open hold as it was read, with its expiry and the time of reading. */
 export interface SeenHold {
   expiresAt: number;
   seenAt: number;
 }
 
-/** Lists the faults of one request's charge: invariants 5 and 6, and the charging rule. */
+/** Returns the faults in the charge of one request: invariants 5 and 6, and the charging rule. */
 export function checkCharge(one: Case): string[] {
   const { record, hold } = one;
   const { client, upstream } = record;
@@ -29,23 +29,24 @@ export function checkCharge(one: Case): string[] {
   if (upstream.asked > 1) faults.push(`the upstream was asked ${upstream.asked} times`);
   const got = client.status === 200 && client.end !== "error";
   if (hold === undefined) {
-    if (got || upstream.asked > 0) faults.push(`it has no hold: ${toldBy(record)}`);
+    if (got || upstream.asked > 0) faults.push(`it has no hold: ${describe(record)}`);
     return faults;
   }
   if (hold.state === "open") return [...faults, "its hold is open"];
   return [...faults, ...chargeFaults(one, hold)];
 }
 
-/** Lists errors that no client may get: about its rights or credits, or internal ones. */
-function answerFaults({ record: { client }, doings }: Case): string[] {
+/** Returns the answers that no client may receive: missing permission, missing credits, or an internal error. */
+function answerFaults({ record: { client }, actions }: Case): string[] {
   const { status = 200, end, code } = client;
   const isRefused = status === 402 || (status === 429 && code === "credits_held");
-  if ((isRefused && doings.lacksCredits) || (status === 408 && doings.wasSuspended)) return [];
-  if (status !== 200 && !(doings.storeWasAway && status === 503)) return [`it was answered ${status} ${code ?? ""}`];
-  if (end === "error" && status === 200 && !(doings.storeWasAway && code === "store_unavailable")) {
+  if ((isRefused && actions.lacksCredits) || (status === 408 && actions.wasSuspended)) return [];
+  if (status !== 200 && !(actions.storeWasUnavailable && status === 503))
+    return [`it was answered ${status} ${code ?? ""}`];
+  if (end === "error" && status === 200 && !(actions.storeWasUnavailable && code === "store_unavailable")) {
     return [`its stream ended with the error ${code}`];
   }
-  if (end === "cut" && doings.killedAt === undefined) return ["its answer was cut off, and nobody was killed"];
+  if (end === "cut" && actions.killedAt === undefined) return ["its answer was cut off, and no service was killed"];
   return [];
 }
 
@@ -54,16 +55,16 @@ function chargeFaults(one: Case, hold: Hold): string[] {
   const { client, upstream, script } = record;
   const tokens = sumOfTokens(events);
   const total = events.reduce((sum, { cost, shortfall }) => sum + cost + shortfall, 0n);
-  const told = `charged ${total} (${hold.state}, ${events.map(({ ending }) => ending).join()}): ${toldBy(record)}`;
-  if (client.end === "all") return completeFaults(one, hold, tokens, total).map((fault) => `${fault}; ${told}`);
-  if ((client.status ?? 200) >= 400) return total === 0n ? [] : [`an error was charged; ${told}`];
-  if (upstream.asked === 0 && total > 0n) return [`charged, and no upstream was asked; ${told}`];
+  const charge = `charged ${total} (${hold.state}, ${events.map(({ ending }) => ending).join()}): ${describe(record)}`;
+  if (client.end === "all") return completeFaults(one, hold, tokens, total).map((fault) => `${fault}; ${charge}`);
+  if ((client.status ?? 200) >= 400) return total === 0n ? [] : [`an error was charged; ${charge}`];
+  if (upstream.asked === 0 && total > 0n) return [`charged, and no upstream was asked; ${charge}`];
   if (script.usage !== null && upstream.sentUsage && isUsage(tokens, script.usage)) return [];
   if (upstream.sentAll && script.usage === null && events[0]?.ending === "complete") return [];
-  return partialFaults(one, hold, tokens).map((fault) => `${fault}; ${told}`);
+  return partialFaults(one, hold, tokens).map((fault) => `${fault}; ${charge}`);
 }
 
-/** Invariant 5: whoever has a complete answer was charged the price of its usage, which is what the upstream reported. */
+/** Invariant 5: a complete answer is charged by the usage that the upstream reported. */
 function completeFaults({ record }: Case, hold: Hold, tokens: Tokens, total: bigint): string[] {
   const { client, upstream, script, streamed } = record;
   const { usage } = client;
@@ -73,18 +74,18 @@ function completeFaults({ record }: Case, hold: Hold, tokens: Tokens, total: big
   if (client.wordsAt.length !== script.words) faults.push(`${client.wordsAt.length} of ${script.words} words came`);
   if (usage === undefined) return [...faults, "a complete answer has no usage"];
   if (!isUsage(tokens, { ...usage, prompt_tokens_details: cachedOf(usage) }))
-    faults.push("the usage told is not booked");
+    faults.push("the reported usage is not booked");
   if (script.usage !== null && !isUsage(tokens, script.usage)) faults.push("the usage reported is not booked");
   if (script.usage === null && streamed && tokens.output_tokens !== BigInt(script.words)) {
     faults.push("the words that passed were counted otherwise");
   }
   if (total !== priceOf(tokens)) faults.push(`the usage costs ${priceOf(tokens)}`);
-  if (BigInt(Math.round(usage.cost * 1e6)) !== total) faults.push(`the client was told ${usage.cost}`);
+  if (BigInt(Math.round(usage.cost * 1e6)) !== total) faults.push(`the client received the cost ${usage.cost}`);
   return faults;
 }
 
-/** A part of a stream: the input, and at least what was delivered when it was last known, at most what was produced. */
-function partialFaults({ record, seen, events, doings, limits }: Case, hold: Hold, tokens: Tokens): string[] {
+/** A partial stream is charged its input, at least what was last known to be delivered, and at most what was produced. */
+function partialFaults({ record, seen, events, actions, limits }: Case, hold: Hold, tokens: Tokens): string[] {
   const { client, upstream, streamed } = record;
   const output = Number(tokens.output_tokens + tokens.reasoning_tokens);
   if (!streamed) {
@@ -92,14 +93,14 @@ function partialFaults({ record, seen, events, doings, limits }: Case, hold: Hol
   }
   const faults: string[] = [];
   if (output > upstream.words) faults.push(`${output} tokens are charged of ${upstream.words} that were produced`);
-  // The last sign of life of a hold that nobody settled; a settlement knows all that was delivered.
+  // The last renewal of a hold that was never settled. A settlement covers everything that was delivered.
   const isRecovered = events[0]?.ending === "recovered";
   const renewedAt = seen === undefined ? Number.NEGATIVE_INFINITY : seen.expiresAt - limits.holdLifeMs;
-  const knownAt = isRecovered ? Math.max(renewedAt - limits.slackMs, doings.bookedAt ?? 0) : client.endedAt;
+  const knownAt = isRecovered ? Math.max(renewedAt - limits.slackMs, actions.bookedAt ?? 0) : client.endedAt;
   const known = hold.state === "released" ? client.wordsAt.length : countUntil(client.wordsAt, knownAt);
   if (output < known) faults.push(`${output} tokens are charged of ${known} that were delivered`);
   if (known > 0 && tokens.input_tokens + tokens.cached_input_tokens === 0n) faults.push("its input is not charged");
-  const { killedAt = Number.POSITIVE_INFINITY } = doings;
+  const { killedAt = Number.POSITIVE_INFINITY } = actions;
   if (isRecovered && seen !== undefined && seen.seenAt >= killedAt && client.end === "cut") {
     const lateMs = killedAt - limits.renewEveryMs - limits.slackMs - renewedAt;
     if (lateMs > 0) faults.push(`its hold was renewed last ${lateMs} ms too long before the kill`);
@@ -120,12 +121,12 @@ function isUsage(tokens: Tokens, usage: Usage): boolean {
   );
 }
 
-/** The service leaves the detail out where it is 0. */
+/** The service omits the detail if it is 0. */
 function cachedOf(usage: Partial<Usage>): Usage["prompt_tokens_details"] {
   return usage.prompt_tokens_details ?? { cached_tokens: 0 };
 }
 
-function toldBy({ streamed, client, upstream }: Record): string {
+function describe({ streamed, client, upstream }: Record): string {
   const { status, end, code, wordsAt } = client;
   const kind = streamed ? "streamed" : "whole";
   const produced = `${upstream.words} words${upstream.sentUsage ? ", usage" : ""}${upstream.sentAll ? ", all" : ""}`;

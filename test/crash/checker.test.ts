@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
+import type { TrialActions } from "./actions.ts";
 import type { Balance, Books, Event, Hold } from "./books.ts";
 import { Checker } from "./checker.ts";
-import type { Doings } from "./doings.ts";
 import { scriptOf } from "./load.ts";
 import { PRICES, priceOf, toPico } from "./prices.ts";
 import type { Record } from "./records.ts";
 
-/** A judge that finds nothing could be one that sees nothing: here it is shown each thing that it must find. */
+/** Shows the checker each fault that it must find. */
 const LIMITS = { holdLifeMs: 3_000, renewEveryMs: 250, recoveryMs: 480_000, slackMs: 100 };
 const KILLED_AT = 10_000;
 
@@ -44,7 +44,7 @@ function recordOf(id: string, client: Partial<Record["client"]>, upstream: Parti
   };
 }
 
-/** One request that was answered whole, one that the kill cut off, one that was refused, one that was whole and cut off. */
+/** Creates four requests: one complete, one cut off by the kill, one refused, one completed by the upstream and cut off. */
 function world() {
   const [whole, cut, refused, document] = ["t-whole", "t-cut", "t-refused", "t-document"];
   const holds = [
@@ -80,40 +80,46 @@ function world() {
     recordOf(refused, { status: 503, end: "error", code: "store_unavailable" }, { asked: 0, words: 0 }),
     { ...recordOf(document, { status: undefined, end: "cut", endedAt: KILLED_AT }, { words: 0 }), streamed: false },
   ];
-  const doings: Doings = {
+  const actions: TrialActions = {
     records: new Map(records.map((record) => [record.id, record])),
     repeated: new Map([[whole, structuredClone(records[0] as Record)]]),
-    ...{ killedAt: KILLED_AT, bookedAt: undefined, storeWasAway: true, wasSuspended: false, lacksCredits: false },
+    ...{
+      killedAt: KILLED_AT,
+      bookedAt: undefined,
+      storeWasUnavailable: true,
+      wasSuspended: false,
+      lacksCredits: false,
+    },
   };
-  return { books, doings, balance, whole: records[0] as Record, cut: records[1] as Record };
+  return { books, actions, balance, whole: records[0] as Record, cut: records[1] as Record };
 }
 
-function judge({ books, doings }: ReturnType<typeof world>, limits = LIMITS): string[] {
+function judge({ books, actions }: ReturnType<typeof world>, limits = LIMITS): string[] {
   const checker = new Checker(limits);
-  // The look at the moment of the kill.
+  // The checker reads the books at the moment of the kill.
   const cut = books.holds.filter(({ id }) => id === "t-cut").map((hold) => ({ ...hold, state: "open" }));
   checker.noteOpenHolds({ ...books, now: KILLED_AT, holds: cut });
-  return [...checker.checkBooks(books), ...checker.checkCharges(books, doings)];
+  return [...checker.checkBooks(books), ...checker.checkCharges(books, actions)];
 }
 
-test("the judge finds nothing wrong where all is right", () => {
+test("the checker finds no fault in correct books", () => {
   expect(judge(world())).toEqual([]);
 });
 
-test("without a clock, the judge asks for what was found in the books and for no more", () => {
+test("without a clock, the checker requires only what was found in the books", () => {
   const limits = { ...LIMITS, slackMs: Number.POSITIVE_INFINITY };
   const late = world();
   for (const hold of late.books.holds) hold.expires_at = 4_000n;
   Object.assign(late.books.events[1] ?? {}, tokens(12n, 0n, 3n));
   const own = (faults: string[]) => faults.filter((fault) => fault.startsWith("t-cut"));
   expect(own(judge(late, limits))).toEqual([]);
-  late.doings.bookedAt = 9_250;
+  late.actions.bookedAt = 9_250;
   expect(own(judge(late, limits))).toEqual([]);
-  late.doings.bookedAt = 9_300;
+  late.actions.bookedAt = 9_300;
   expect(own(judge(late, limits)).join()).toMatch(/3 tokens are charged of 4 that were delivered/);
 });
 
-describe("the judge finds", () => {
+describe("the checker finds", () => {
   const [WHOLE, CUT, REFUSED, DOCUMENT, OTHER] = [0, 1, 2, 3, 4] as const;
   const hold = ({ books }: ReturnType<typeof world>, index: number) => books.holds[index] as Hold;
   const event = ({ books }: ReturnType<typeof world>, index: number) => books.events[index] as Event;
@@ -124,7 +130,11 @@ describe("the judge finds", () => {
       ({ balance }) => Object.assign(balance, { available: -1n, granted: 99n + balance.spent }),
       /below 0/,
     ],
-    ["credits held for nobody", (all) => (hold(all, OTHER).state = "released"), /held 100, and its open holds are 0/],
+    [
+      "held credits without an open hold",
+      (all) => (hold(all, OTHER).state = "released"),
+      /held 100, and its open holds are 0/,
+    ],
     ["spent credits without an event", (all) => all.books.events.splice(WHOLE, 1), /spent .* its events cost/],
     [
       "a charged hold without its event",
@@ -143,11 +153,11 @@ describe("the judge finds", () => {
     ["an answer without a hold", (all) => all.books.holds.splice(WHOLE, 1), /t-whole: it has no hold/],
     ["a free answer", (all) => (hold(all, WHOLE).state = "released"), /a complete answer is not charged/],
     ["an answer that costs what no upstream reported", (all) => (all.whole.script.usage = null), /counted otherwise/],
-    ["a client that is told another usage", ({ whole }) => (whole.client.usage = undefined), /has no usage/],
+    ["a client that received another usage", ({ whole }) => (whole.client.usage = undefined), /has no usage/],
     [
-      "a client that is told another cost",
+      "a client that received another cost",
       ({ whole }) => Object.assign(whole.client.usage ?? {}, { cost: 1 }),
-      /was told 1/,
+      /received the cost 1/,
     ],
     ["words that were lost", ({ whole }) => whole.client.wordsAt.pop(), /9 of 10 words came/],
     ["an upstream that was asked twice", ({ whole }) => (whole.upstream.asked = 2), /asked 2 times/],
@@ -158,8 +168,8 @@ describe("the judge finds", () => {
       ({ whole }) => Object.assign(whole.client, { status: 503, end: "error" }),
       /an error was charged/,
     ],
-    ["a 503 while the store was there", ({ doings }) => (doings.storeWasAway = false), /answered 503/],
-    ["a cut without a kill", ({ doings }) => (doings.killedAt = undefined), /nobody was killed/],
+    ["a 503 while the store was available", ({ actions }) => (actions.storeWasUnavailable = false), /answered 503/],
+    ["a cut without a kill", ({ actions }) => (actions.killedAt = undefined), /no service was killed/],
     [
       "less than was delivered",
       (all) => Object.assign(event(all, CUT), tokens(12n, 0n, 3n)),
@@ -187,12 +197,12 @@ describe("the judge finds", () => {
     ["a hold that is still open", (all) => (hold(all, REFUSED).state = "open"), /t-refused: its hold is open/],
     [
       "a key that is answered with an error after a complete answer",
-      ({ doings }) => Object.assign(doings.repeated.get("t-whole")?.client ?? {}, { status: 409, end: "error" }),
+      ({ actions }) => Object.assign(actions.repeated.get("t-whole")?.client ?? {}, { status: 409, end: "error" }),
       /answered 409 error .*after a complete answer/,
     ],
     [
       "a key that is answered with another answer",
-      ({ doings }) => doings.repeated.get("t-whole")?.client.wordsAt.pop(),
+      ({ actions }) => actions.repeated.get("t-whole")?.client.wordsAt.pop(),
       /repeated, it has 9 words/,
     ],
     [
@@ -210,7 +220,7 @@ describe("the judge finds", () => {
     expect(judge(tampered).join("\n")).toMatch(fault);
   });
 
-  test("a hold that goes back, and what is changed or gone afterwards", () => {
+  test("a hold that returns to an earlier state, and rows that are changed or deleted", () => {
     const checker = new Checker(LIMITS);
     checker.checkBooks(world().books);
     const reopened = world();

@@ -1,27 +1,27 @@
+import { type Limits, sum, sumOfTokens, type TrialActions } from "./actions.ts";
 import type { Balance, Books, Event, Hold } from "./books.ts";
 import { checkCharge, type SeenHold } from "./charges.ts";
-import { type Doings, type Limits, sum, sumOfTokens } from "./doings.ts";
 import { PRICES, priceOf, toPico } from "./prices.ts";
 import { checkRepetition } from "./repetitions.ts";
 
 /**
- * The judge of the trials. It knows the nine invariants of the books, the rule of what is charged and the tables, and
- * shares no code with the service. It remembers what it has seen: what is charged once must stay.
+ * Checks the trials. It knows the nine invariants of the books, the charging rule and the tables, and shares no code with
+ * the service. It remembers what it has read: a booked charge must never change.
  */
 export class Checker {
   readonly #limits: Limits;
   readonly #states = new Map<string, string>();
   readonly #events = new Map<string, string>();
-  /** Highest known delivery of each open hold. */
+  /** Delivered tokens of each open hold, as last known. */
   readonly #delivered = new Map<string, bigint>();
-  /** The last look at each hold while it was open. */
+  /** Each hold as it was last read while it was open. */
   readonly #seen = new Map<string, SeenHold>();
 
   constructor(limits: Limits) {
     this.#limits = limits;
   }
 
-  /** Lists the faults of the books as a whole. `mayForgetOpenHolds`: the store crashed since the last check. */
+  /** Returns the faults of the books as a whole. `mayForget`: true if the store crashed since they were last read. */
   checkBooks(books: Books, { mayForgetOpenHolds = false } = {}): string[] {
     this.noteOpenHolds(books);
     const holds = groupBy(books.holds, (hold) => hold.organization_id);
@@ -38,36 +38,36 @@ export class Checker {
     ];
   }
 
-  /** Remembers when open holds expire: the row of an ended request does not tell. */
+  /** Remembers when open holds expire, because the row of an ended request does not contain it. */
   noteOpenHolds({ holds, now }: Books): void {
     for (const { id, state, expires_at } of holds) {
       if (state === "open") this.#seen.set(id, { expiresAt: Number(expires_at), seenAt: now });
     }
   }
 
-  /** Requests whose holds are still open; the charges of a trial can be judged once there are none. */
-  openHolds(books: Books, { records }: Doings): Hold[] {
+  /** Returns the requests whose holds are still open. The charges of a trial can be checked once there are none. */
+  openHolds(books: Books, { records }: TrialActions): Hold[] {
     return books.holds.filter((hold) => hold.state === "open" && records.has(requestOf(hold)));
   }
 
-  /** Lists the faults in the charges of a trial that has ended. */
-  checkCharges(books: Books, doings: Doings): string[] {
+  /** Returns the faults in the charges of a finished trial. */
+  checkCharges(books: Books, actions: TrialActions): string[] {
     const holds = groupBy(books.holds, requestOf);
     const events = groupBy(books.events, requestOf);
-    return [...doings.records.values()].flatMap((record) => {
+    return [...actions.records.values()].flatMap((record) => {
       const [hold, ...others] = holds.get(record.id) ?? [];
       if (others.length > 0) return [`${record.id}: ${others.length + 1} holds`];
       const seen = hold && this.#seen.get(hold.id);
       const ofRecord = { record, hold, seen, events: events.get(record.id) ?? [] };
       const faults = [
-        ...checkCharge({ ...ofRecord, doings, limits: this.#limits }),
-        ...checkRepetition(record, doings.repeated.get(record.id), hold),
+        ...checkCharge({ ...ofRecord, actions, limits: this.#limits }),
+        ...checkRepetition(record, actions.repeated.get(record.id), hold),
       ];
       return faults.map((fault) => `${record.id}: ${fault}`);
     });
   }
 
-  /** Invariant 4, and that nothing which was booked is changed or forgotten. */
+  /** Checks invariant 4, and that no booked row is changed or deleted. */
   #changes(books: Books, mayForgetOpenHolds: boolean): string[] {
     const faults: string[] = [];
     const states = new Map(books.holds.map((hold) => [hold.id, hold.state]));
@@ -85,7 +85,7 @@ export class Checker {
     return faults;
   }
 
-  /** Lists holds whose recorded delivery has decreased, by a renewal or by an expiry. */
+  /** Checks that neither a renewal nor an expiry reduces the delivered tokens of a hold. */
   #forgotten({ holds, events }: Books, mayForgetOpenHolds: boolean): string[] {
     const faults: string[] = [];
     const recovered = new Map(
@@ -94,9 +94,9 @@ export class Checker {
     for (const hold of holds) {
       const known = mayForgetOpenHolds ? 0n : (this.#delivered.get(hold.id) ?? 0n);
       this.#delivered.delete(hold.id);
-      const told = hold.state === "open" ? hold : recovered.get(hold.id);
-      if (told === undefined) continue;
-      const delivered = told.output_tokens + told.reasoning_tokens;
+      const last = hold.state === "open" ? hold : recovered.get(hold.id);
+      if (last === undefined) continue;
+      const delivered = last.output_tokens + last.reasoning_tokens;
       if (delivered < known)
         faults.push(`hold ${hold.id} had delivered ${known} tokens, and has ${delivered} as ${hold.state}`);
       if (hold.state === "open") this.#delivered.set(hold.id, delivered);
@@ -105,7 +105,7 @@ export class Checker {
   }
 }
 
-/** States that can follow a state of a hold. */
+/** Possible states of a hold after each state. */
 const FOLLOWS: { [state: string]: string[] } = {
   open: ["open", "charged", "released", "expired"],
   charged: ["charged"],
@@ -168,7 +168,7 @@ function repetitions({ grants }: Books): string[] {
   return repeated.map((reference) => `the reference ${reference} granted twice`);
 }
 
-/** The client's own name of a request, which it sent as metadata. */
+/** Returns the name of a request that the client sent as metadata. */
 export function requestOf({ metadata }: { metadata: string | null }): string {
   return metadata === null ? "" : JSON.parse(metadata).request;
 }

@@ -9,33 +9,33 @@ export interface Call {
   script: Script;
   streamed: boolean;
   organization: { id: string; token: string };
-  /** The client goes away after so many pieces of a stream. */
+  /** Number of pieces after which the client disconnects. */
   leavesAfterWords?: number;
-  /** The client reads nothing of the answer's body before it is told to. */
+  /** True if the client does not read the body until it is released. */
   readsLater?: Promise<unknown>;
   idempotencyKey?: string;
-  /** True for a repetition of a request, which has its own log. */
+  /** True for a repeated request, which has a log of its own. */
   isRepeated?: boolean;
 }
 
-/** The trial under which a request that is sent once more is logged. */
+/** Returns the trial name under which a repeated request is logged. */
 export function repeatedOf(trial: string): string {
   return `${trial}.repeated`;
 }
 
-/** A request under way. */
+/** A running request. */
 export interface Sent {
   call: Call;
-  /** Resolves when there is nothing more to come, however it ended; never rejects. */
+  /** Resolves when the request has ended in any way; never rejects. */
   ended: Promise<ClientLine["got"]>;
-  /** Resolves with the status, or with undefined when none came. */
+  /** Resolves with the status, or with undefined if there was none. */
   status: Promise<number | undefined>;
   /** Pieces received so far. */
   words(): number;
   leave(): void;
 }
 
-/** Sends completions, each on a connection of its own, and appends to a file what came back and when. */
+/** Sends completions, each on its own connection, and logs the responses with their times to a file. */
 export class Clients {
   readonly #directory: string;
   readonly #agent = new Agent({ keepAlive: false, maxSockets: Number.POSITIVE_INFINITY });
@@ -72,7 +72,7 @@ function bodyOf({ script, streamed }: Call): string {
     messages: [{ role: "user", content: JSON.stringify(script) }],
     max_tokens: 4096,
     stream: streamed,
-    // It stands in the books beside the hold and its events.
+    // The books contain it with the hold and its events.
     metadata: { request: script.id },
   });
 }

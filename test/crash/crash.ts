@@ -6,14 +6,14 @@ import type { StoreKind } from "./site.ts";
 import { type TrialGroup, trialsOf } from "./trials.ts";
 
 /**
- * Lives of holds are a fortieth of their default. How long anything takes is judged in a soak alone: here the machine may be
+ * Holds live for a fortieth of their default. Durations are checked only in a soak test, because here the machine may be
  * busy with other tests.
  */
 const OPTIONS = { shortenedBy: 40, streamShare: 0.5, slackMs: Number.POSITIVE_INFINITY, patienceMs: 60_000 };
-/** Only a trial that hangs takes as long. */
+/** Only a hanging trial takes this long. */
 const TRIAL_TIMEOUT_MS = 900_000;
 
-/** The trials of a store, each as often as the tests have time for. */
+/** Runs the trials of a store, each as often as the tests have time for. */
 export function crashTrials(store: StoreKind, group: TrialGroup = "crashes"): void {
   describe(`${group} on ${store}`, () => {
     let campaign: Campaign;

@@ -2,13 +2,13 @@ import type { Call, Sent } from "./client.ts";
 import type { Random } from "./random.ts";
 import type { Script } from "./script.ts";
 
-/** Who sends, and how long that lasts. */
+/** The sender of requests, and their duration. */
 export interface Senders {
   organizations: Call["organization"][];
   options: { streamShare: number };
 }
 
-/** A request's script with nothing odd about it. */
+/** Creates the script of an ordinary request. */
 export function scriptOf(id: string, fields: Partial<Script> = {}): Script {
   const words = fields.words ?? 10;
   const usage = {
@@ -19,7 +19,7 @@ export function scriptOf(id: string, fields: Partial<Script> = {}): Script {
   return { id, words, paceMs: 10, usage, silence: null, waitsAfterWords: null, paddingBytes: 0, ...fields };
 }
 
-/** Requests as they come to a service: streamed and not, short and long, some whose clients leave. */
+/** Creates typical requests: streamed and unstreamed, short and long, some with clients that disconnect. */
 export function mixedCalls(random: Random, trial: string, count: number, senders: Senders): Call[] {
   return Array.from({ length: count }, (_, index) => mixedCall(random, trial, index, senders));
 }
@@ -36,7 +36,7 @@ function mixedCall(random: Random, trial: string, index: number, { organizations
   return { script, streamed: random.chance(0.7), organization, ...leaves, ...key };
 }
 
-/** Streams that stop somewhere between their first and their last word, until their trial is let go. */
+/** Creates streams that pause between their first and their last word until their trial is released. */
 export function waitingStreams(random: Random, trial: string, count: number, senders: Senders): Call[] {
   return mixedCalls(random, trial, count, senders).map(({ script, organization }) => {
     const words = random.between(10, 30);
@@ -45,15 +45,15 @@ export function waitingStreams(random: Random, trial: string, count: number, sen
   });
 }
 
-/** A stream that costs nearly what is held for it, however little text it has. */
+/** Creates a stream with little text that costs nearly the amount held for it. */
 export function dearStream(id: string, organization: Call["organization"], fields: Partial<Script> = {}): Call {
   const usage = { prompt_tokens: 100, completion_tokens: 4000, prompt_tokens_details: { cached_tokens: 0 } };
   return { script: scriptOf(id, { words: 10, usage, waitsAfterWords: 5, ...fields }), streamed: true, organization };
 }
 
 /**
- * Keeps so many requests under way, each that ends followed by another, until the function that it gives is called, which
- * resolves when all have ended.
+ * Keeps this many requests running, replacing each that ends. Returns a function that stops this and resolves when all
+ * requests have ended.
  */
 export function keepCalling(
   site: Senders & { send(calls: Call[]): Sent[] },

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ClientLine, ReportedUsage, Script, UpstreamLine } from "./script.ts";
 
-/** Events of one request, as the client and the upstream logged them. Times are milliseconds since 1970. */
+/** The course of one request, as its client and the upstream logged it. Times are milliseconds since 1970. */
 export interface Record {
   id: string;
   script: Script;
@@ -10,11 +10,11 @@ export interface Record {
   organizationId: string;
   client: {
     status: number | undefined;
-    /** Undefined while it is under way. */
+    /** Undefined while the request is running. */
     end: ClientLine["got"] | undefined;
     code: string | undefined;
     usage: ReportedUsage | undefined;
-    /** When each piece came. */
+    /** When each piece arrived. */
     wordsAt: number[];
     endedAt: number;
   };
@@ -27,7 +27,7 @@ export interface Record {
   };
 }
 
-/** Reads what the logs of a directory tell of one trial. */
+/** Reads the records of one trial from the logs of a directory. */
 export function readRecords(directory: string, trial: string): Map<string, Record> {
   const records = new Map<string, Record>();
   for (const line of linesOf<ClientLine>(join(directory, `${trial}.clients.jsonl`))) addClientLine(records, line);
@@ -72,7 +72,7 @@ function addUpstreamLine({ upstream, script }: Record, { at, did }: UpstreamLine
   else if (did === "sent usage") upstream.sentUsage = true;
   else if (did === "sent all") {
     upstream.sentAll = true;
-    // An answer in one piece is not counted word by word.
+    // An unstreamed answer is not counted word by word.
     upstream.words = script.words;
   }
 }

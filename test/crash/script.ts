@@ -1,21 +1,21 @@
 /**
- * Instructions of one request to the upstream. It travels to it as the text of the prompt, so that the service between them
- * has no part in it.
+ * Instructions of one request for the upstream. They are the text of the prompt, so that the service does not take part
+ * in them.
  */
 export interface Script {
   /** `TRIAL-NUMBER`, unique in a run. */
   id: string;
   /** Pieces of the answer; each is one token. */
   words: number;
-  /** Between two pieces; an answer in one piece takes as long in all. */
+  /** Time between two pieces; an unstreamed answer takes as long in total. */
   paceMs: number;
-  /** Usage that the upstream reports; null: none. */
+  /** Usage that the upstream reports; null for none. */
   usage: Usage | null;
-  /** Point at which the upstream stops sending: before it answers, after half of its chunks, or after its usage. */
+  /** When the upstream stops responding: before it answers, after half of its pieces, or after its usage. */
   silence: "start" | "middle" | "usage" | null;
-  /** After so many pieces of a stream the upstream waits until the trial is let go; null: it does not. */
+  /** Number of pieces after which the upstream waits until the trial is released; null if it does not wait. */
   waitsAfterWords: number | null;
-  /** Bytes that an unstreamed answer has in addition to its text. */
+  /** Additional length of an unstreamed answer besides its text. */
   paddingBytes: number;
 }
 
@@ -33,14 +33,14 @@ export function trialOf(id: string): string {
   return id.slice(0, id.lastIndexOf("-"));
 }
 
-/** One line of the upstream's log: what it did for a request, and when (milliseconds since 1970). */
+/** A line of the upstream's log: an action for a request, and its time (milliseconds since 1970). */
 export interface UpstreamLine {
   id: string;
   at: number;
   did: "was asked" | "sent a word" | "sent usage" | "sent all" | "was left";
 }
 
-/** One line of the clients' log. */
+/** A line of the clients' log. */
 export interface ClientLine {
   id: string;
   at: number;
@@ -51,7 +51,7 @@ export interface ClientLine {
   /** Code of an error in the answer, streamed or not. */
   code?: string;
   usage?: ReportedUsage;
-  /** Pieces that came at once. */
+  /** Number of pieces that arrived together. */
   words?: number;
 }
 

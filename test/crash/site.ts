@@ -6,10 +6,10 @@ import { PostgresProxy } from "../support/postgres-proxy.ts";
 import { makePostgresServer, type PostgresServer } from "../support/postgres-server.ts";
 import { makeOrganization, type RunningService, type ServiceOptions, startService } from "../support/service.ts";
 import { mountSmallDisk, type SmallDisk } from "../support/small-disk.ts";
+import type { Limits, TrialActions } from "./actions.ts";
 import { type Books, readBooks, readFile, type Source } from "./books.ts";
 import { Checker } from "./checker.ts";
 import { type Call, Clients, MODEL, repeatedOf, type Sent } from "./client.ts";
-import type { Doings, Limits } from "./doings.ts";
 import { PRICES } from "./prices.ts";
 import { readRecords } from "./records.ts";
 import { lockBalances, lockFile, slowFile } from "./stores.ts";
@@ -19,41 +19,41 @@ export type StoreKind = "sqlite" | "postgres";
 
 export interface SiteOptions {
   store: StoreKind;
-  /** By how much the lives of holds, their renewals and sweeps are shorter than by default. */
+  /** Factor by which the lives of holds, their renewals and sweeps are shorter than by default. */
   shortenedBy: number;
-  /** Duration of requests, as a share of that in a soak. */
+  /** Duration of requests as a share of their duration in a soak test. */
   streamShare: number;
-  /** Tolerance between an event and its log entry on a busy machine; Infinity disables checks by time. */
+  /** Maximum delay between an event and its record on a busy machine; Infinity to check nothing by the clock. */
   slackMs: number;
-  /** Timeout for any step of the service. */
+  /** How long the service may take for any action. */
   patienceMs: number;
-  /** Puts the store on a disk of so many megabytes. */
+  /** Size of the disk for the store, in megabytes. */
   diskMegabytes?: number;
-  /** Recovery time after a hold's life; by default shortened like all other times. */
+  /** How long past its expiry other nodes leave a hold open; shortened like the other times by default. */
   recoveryMs?: number;
 }
 
-/** By default, in seconds. */
+/** Default times, in seconds. */
 const HOLD_LIFE = 120;
 const RECOVERY = 480;
 const RENEW_EVERY = 10;
-/** A credit may stay locked for so long after a restart on the same directory, by default. */
+/** Default time for which credits may stay held after a restart on the same directory. */
 const LOCKED_LONGEST = 30;
-/** The same where nobody comes back to the directory: a life, the recovery time, and a life in which others saw the hold. */
+/** The same without a restart on the directory: a life, the recovery time, and a life in which the hold is unchanged. */
 const LOCKED_LONGEST_ALONE = HOLD_LIFE + RECOVERY + HOLD_LIFE + 30;
 const CREDITS = "1000000";
 const ORGANIZATIONS = 2;
 
-/** A trial whose requests have ended, and whose holds perhaps have not. */
-interface Pending extends Doings {
+/** A trial whose requests have ended, and whose holds may still be open. */
+interface Pending extends TrialActions {
   trial: string;
-  /** For how long credits may stay locked from now, or from a later restart on. */
+  /** How long credits may stay held from now, or from a later restart on. */
   lockedLongestMs: number;
-  /** When the last hold must have ended. */
+  /** Time at which all holds must have ended. */
   dueAt: number;
 }
 
-/** Everything of a trial's: directory, upstream, clients, store, and the service that is killed over and over. */
+/** The environment of trials: directory, upstream, clients, store, and the service that is killed repeatedly. */
 export class Site {
   readonly directory: string;
   readonly options: SiteOptions;
@@ -62,11 +62,11 @@ export class Site {
   readonly postgres: { server: PostgresServer; proxy: PostgresProxy } | undefined;
   readonly disk: SmallDisk | undefined;
   organizations: Call["organization"][] = [];
-  /** Those that a trial made for itself. */
+  /** Organizations that a trial created for itself. */
   #otherOrganizations: Call["organization"][] = [];
   /** Time to readiness after each kill. */
   readonly readyAfterMs: number[] = [];
-  /** Results of the requests of all trials, as their clients saw them. */
+  /** Outcomes of the requests of all trials, as their clients saw them. */
   readonly answers = new Map<string, number>();
   readonly #upstream: UpstreamProcess;
   #service: RunningService | undefined;
@@ -119,7 +119,7 @@ export class Site {
     return join(this.directory, "data");
   }
 
-  /** Runs a program where it sees the data directory, if that is not everywhere. */
+  /** Command that runs a program with access to the data directory, if it needs one. */
   get #launcher(): string[] | undefined {
     return this.postgres === undefined ? this.disk?.launcher : undefined;
   }
@@ -129,12 +129,12 @@ export class Site {
     return join(this.directory, "other");
   }
 
-  /** Lets a command find the store. */
+  /** Environment with which a command finds the store. */
   get commandWords(): string[] {
     return ["--data-dir", this.dataDir, "--config", join(this.directory, "tollgate.yaml")];
   }
 
-  /** Makes new organizations for the trials to come, so that the books of each stay small. */
+  /** Creates new organizations for the next trials, so that the books of each stay small. */
   async makeOrganizations(): Promise<void> {
     this.#checker = new Checker(this.limits);
     this.#otherOrganizations = [];
@@ -143,7 +143,7 @@ export class Site {
     );
   }
 
-  /** Makes an organization for one trial, whose books are judged too. `credits` is a decimal text. */
+  /** Creates an organization for one trial; its books are checked too. `credits` is a decimal text. */
   async makeOrganization(credits: string): Promise<Call["organization"]> {
     const organization = await makeOrganization(this.service, credits);
     this.#otherOrganizations.push(organization);
@@ -151,8 +151,8 @@ export class Site {
   }
 
   /**
-   * Starts a second service on the same PostgreSQL, with a data directory of its own. `isProxied`: it reaches the store the
-   * way that the first one does.
+   * Starts a second service on the same PostgreSQL, with its own data directory. `isProxied`: it uses the same proxy as the
+   * first one.
    */
   startNeighbor({ isProxied = false } = {}): Promise<RunningService> {
     const { postgres, otherDataDir: dataDir } = this;
@@ -162,16 +162,16 @@ export class Site {
     return startService({ ...this.serviceOptions, dataDir, configDir: dataDir, config });
   }
 
-  /** Starts the service on what is there; resolves when it is ready, with how long that took. */
+  /** Starts the service on the existing data. Resolves when it is ready, with the time that took. */
   async start(options: Partial<ServiceOptions> = {}): Promise<number> {
     const startedAt = performance.now();
     this.#service = await startService({ ...this.serviceOptions, ...options });
-    // Each restart on the directory begins anew to end what earlier ones have left.
+    // Each restart on the directory starts the wait for the holds of earlier ones again.
     for (const pending of this.#pending) pending.dueAt = Date.now() + pending.lockedLongestMs;
     return performance.now() - startedAt;
   }
 
-  /** Options with which the service is started. */
+  /** Options for starting the service. */
   get serviceOptions(): ServiceOptions {
     return {
       dataDir: this.dataDir,
@@ -182,7 +182,7 @@ export class Site {
     };
   }
 
-  /** Ends the service at once, and looks at the holds that it leaves open; gives the time of it. */
+  /** Kills the service, and reads the holds that it leaves open. Returns the time of the kill. */
   async kill(): Promise<number> {
     const killedAt = Date.now();
     await this.#end("SIGKILL");
@@ -207,7 +207,7 @@ export class Site {
     }
   }
 
-  /** Asks the service to stop; gives the code that it ended with. */
+  /** Stops the service gracefully. Returns its exit code. */
   terminate(): Promise<number | null> {
     return this.#end("SIGTERM");
   }
@@ -225,7 +225,7 @@ export class Site {
     this.readyAfterMs.push(await this.start());
   }
 
-  /** Lets the streams of a trial go on that wait. */
+  /** Releases the waiting streams of a trial. */
   letGo(trial: string): Promise<void> {
     return this.#upstream.letGo(trial);
   }
@@ -234,26 +234,26 @@ export class Site {
     return calls.map((call) => this.clients.send(this.service.baseUrl, call));
   }
 
-  /** Sends those of the requests once more that carry a key, as a client does that was cut off; resolves when all have ended. */
+  /** Repeats the requests that carry a key, as a disconnected client does. Resolves when all have ended. */
   async repeat(sent: Sent[]): Promise<void> {
     const keyed = sent.map(({ call }) => call).filter((call) => call.idempotencyKey !== undefined);
     const calls = keyed.map(({ leavesAfterWords: _left, ...call }) => ({ ...call, isRepeated: true }));
     await Promise.all(this.send(calls).map(({ ended }) => ended));
   }
 
-  /** Resolves when the service says that it is ready, and that nothing waits to be booked. */
+  /** Resolves when the service is ready and its spool is empty. */
   async untilReady(): Promise<void> {
     const until = Date.now() + this.options.patienceMs;
     for (;;) {
       const answer = await fetch(`${this.service.url}/readyz`);
-      const told = (await answer.json()) as { spool?: { entries: number } };
-      if (answer.status === 200 && (told.spool?.entries ?? 0) === 0) return;
-      if (Date.now() > until) throw new Error(`/readyz still says ${answer.status} ${JSON.stringify(told)}`);
+      const ready = (await answer.json()) as { spool?: { entries: number } };
+      if (answer.status === 200 && (ready.spool?.entries ?? 0) === 0) return;
+      if (Date.now() > until) throw new Error(`/readyz still says ${answer.status} ${JSON.stringify(ready)}`);
       await sleep(50);
     }
   }
 
-  /** Keeps the service from writing to the store; gives how to let it go. */
+  /** Blocks the service's writes to the store. Returns the release. */
   async lockStore(): Promise<() => Promise<void>> {
     const source = this.#source();
     if (source.kind === "sqlite") {
@@ -266,7 +266,7 @@ export class Site {
     );
   }
 
-  /** Makes each use of the store so much slower; gives how to end that. */
+  /** Delays each use of the store by this time. Returns the function that ends the delay. */
   slowStore(eachMs: number): () => Promise<void> {
     const { proxy } = this.postgres ?? {};
     if (proxy === undefined) return slowFile(join(this.dataDir, "tollgate.db"), eachMs);
@@ -285,19 +285,19 @@ export class Site {
   }
 
   /**
-   * Hands a trial to the checker; its charges are judged when its holds have ended. `isAbandoned`: nobody came back to the
-   * data directory of the service that served it.
+   * Hands a trial to the checker; its charges are checked when its holds have ended. `isAbandoned`: no service was started
+   * again on the data directory of the service that was used.
    */
   addTrial(
     trial: string,
     {
       killedAt,
       bookedAt,
-      storeWasAway = false,
+      storeWasUnavailable = false,
       wasSuspended = false,
       lacksCredits = false,
       isAbandoned = false,
-    }: Partial<Omit<Doings, "records" | "repeated">> & { isAbandoned?: boolean },
+    }: Partial<Omit<TrialActions, "records" | "repeated">> & { isAbandoned?: boolean },
   ): void {
     const records = readRecords(this.directory, trial);
     const repeated = readRecords(this.directory, repeatedOf(trial));
@@ -307,13 +307,13 @@ export class Site {
     }
     const lockedLongest = isAbandoned ? LOCKED_LONGEST_ALONE : LOCKED_LONGEST;
     const lockedLongestMs = (lockedLongest * 1000) / this.options.shortenedBy + this.options.patienceMs;
-    const doings = { records, repeated, killedAt, bookedAt, storeWasAway, wasSuspended, lacksCredits };
-    this.#pending.push({ trial, ...doings, lockedLongestMs, dueAt: Date.now() + lockedLongestMs });
+    const actions = { records, repeated, killedAt, bookedAt, storeWasUnavailable, wasSuspended, lacksCredits };
+    this.#pending.push({ trial, ...actions, lockedLongestMs, dueAt: Date.now() + lockedLongestMs });
   }
 
   /**
-   * Judges the books and every trial whose holds have ended. Rejects with all that is wrong. `all`: waits for the holds
-   * of every trial, as long as they may be open.
+   * Checks the books and every trial whose holds have ended. Rejects with all faults. `all`: waits for the holds of every
+   * trial for as long as they may be open.
    */
   async judge({ all = false, mayForgetOpenHolds = false } = {}): Promise<void> {
     for (;;) {
@@ -335,7 +335,7 @@ export class Site {
     return this.#checker.checkCharges(books, pending);
   }
 
-  /** Ends everything. The directory stays where something was wrong. */
+  /** Ends all processes. The directory is kept after a fault. */
   async close({ keepsLogs }: { keepsLogs: boolean }): Promise<void> {
     if (this.#service !== undefined) await this.#end("SIGKILL");
     if (keepsLogs) await writeFile(join(this.directory, "service.log"), this.#printed);
@@ -369,7 +369,7 @@ export class Site {
   }
 }
 
-/** Opens the disk, the database or the proxy that the data directory needs. */
+/** Upstream, disk and proxy of a site. */
 async function openPlace(
   directory: string,
   { store, diskMegabytes }: SiteOptions,
@@ -385,7 +385,7 @@ async function openPlace(
   };
 }
 
-/** Violations that the checker found. */
+/** Faults found by the checker. */
 export class ViolationError extends Error {
   readonly violations: string[];
 

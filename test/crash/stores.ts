@@ -2,14 +2,14 @@ import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 
-/** Takes SQLite's write lock from another process's side; gives how to let it go. */
+/** Takes SQLite's write lock as another process would. Returns its release. */
 export function lockFile(path: string): () => void {
   const database = new DatabaseSync(path, { timeout: 30_000 });
   database.exec("BEGIN IMMEDIATE");
   return () => database.close();
 }
 
-/** Locks the balances of organizations from a session of its own; gives how to let them go. */
+/** Locks the balances of organizations in a separate session. Returns the release. */
 export async function lockBalances(url: string, organizationIds: string[]): Promise<() => Promise<void>> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
@@ -23,7 +23,7 @@ export async function lockBalances(url: string, organizationIds: string[]): Prom
 /** SQLite polls for a lock at most every 100 ms. */
 const OPEN_MS = 150;
 
-/** Keeps SQLite's write lock most of the time, `eachMs` at once, until it is told to stop. */
+/** Holds SQLite's write lock most of the time, for `eachMs` at a time, until it is stopped. */
 export function slowFile(path: string, eachMs: number): () => Promise<void> {
   let isOver = false;
   const work = async () => {

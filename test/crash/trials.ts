@@ -17,16 +17,16 @@ export interface Trial {
   /** Name on the command line. */
   key: string;
   name: string;
-  /** Runs with the tests, for each store that it is for; 0: only in a soak. */
+  /** Number of runs within the tests, for each supported store; 0 to run it in a soak test only. */
   runs: { [store in StoreKind]?: number };
-  /** Maximum runs in a soak, and its share of the time. */
+  /** Maximum number of runs in a soak test, and its share of the time. */
   soak: { runs: number; share: number };
-  /** Options of the site that it needs. */
+  /** Options of its site. */
   site?: (store: StoreKind) => Partial<SiteOptions>;
   run(site: Site, random: Random, trial: string): Promise<void>;
 }
 
-/** However slow the machine is, no answer that runs meanwhile is cut because its hold could not be renewed. */
+/** On a slow machine too, no running answer is aborted because its hold could not be renewed. */
 const DEFAULT_LIVES = { shortenedBy: 1 };
 
 const CRASHES: readonly Trial[] = [
@@ -60,7 +60,7 @@ const CRASHES: readonly Trial[] = [
   },
   {
     key: "first-start",
-    name: "kill -9 of two services at once that start on an empty store, three times",
+    name: "kill -9 of two services that start together on an empty store, three times",
     runs: { sqlite: 1, postgres: 1 },
     soak: { runs: 20, share: 1 },
     run: killFirstStarts,
@@ -88,14 +88,14 @@ const CRASHES: readonly Trial[] = [
   })),
   {
     key: "absent",
-    name: "a store that goes away under 50 streams, and is absent at the next start",
+    name: "a store that becomes unavailable under 50 streams, and at the next start",
     runs: { postgres: 1 },
     soak: { runs: 10, share: 2 },
     site: () => DEFAULT_LIVES,
     run: absentStore,
   },
   {
-    // On SQLite the lives of holds pass meanwhile, and no answer is cut: nobody else can end them.
+    // On SQLite no answer is aborted when the lives of holds pass, because no other process can end them.
     key: "full-disk",
     name: "a disk that is full under 250 requests",
     runs: { sqlite: 1, postgres: 1 },
@@ -120,10 +120,10 @@ const CRASHES: readonly Trial[] = [
   },
 ];
 
-/** However slow the machine is, these trials end before it has passed. */
+/** On a slow machine too, these trials end before it has passed. */
 const LONG_RECOVERY = { recoveryMs: 480_000 };
 
-/** Trials of nodes that cannot reach the store, or stand still. They mostly wait, so they run beside the others. */
+/** Trials of nodes that are cut off from the store or suspended. They mostly wait, so they run beside the others. */
 const PARTITIONS: readonly Trial[] = [
   {
     key: "cut-off",
@@ -142,7 +142,7 @@ const PARTITIONS: readonly Trial[] = [
   },
   {
     key: "outage",
-    name: "a store that is away from two nodes for longer than a hold's life",
+    name: "a store that is unavailable for two nodes for longer than a hold's life",
     runs: { postgres: 5 },
     soak: { runs: 200, share: 6 },
     site: () => LONG_RECOVERY,

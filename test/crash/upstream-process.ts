@@ -1,7 +1,6 @@
 /**
- * An upstream of its own process that speaks OpenAI's protocol and does what each prompt's script says. What it did is
- * appended to a file of the request's trial in the directory that it is given, before anything else happens.
- * It prints its port, and ends with its standard input.
+ * An upstream process that speaks OpenAI's protocol and follows the script in each prompt. It first logs each action to a
+ * file of the request's trial in the given directory. It prints its port, and exits when its standard input ends.
  */
 import { closeSync, openSync, writeSync } from "node:fs";
 import { createServer, type ServerResponse } from "node:http";
@@ -72,7 +71,7 @@ async function answerWhole(script: Script, response: ServerResponse): Promise<vo
   await sleep(script.words * script.paceMs);
   if (response.destroyed || script.silence !== null) return;
   const message = { role: "assistant", content: WORD.repeat(script.words) };
-  // Log probabilities make an answer longer without more text, whose tokens would have to be reported.
+  // Log probabilities make an answer longer without more text, which would need more tokens in the usage.
   const token = "x".repeat(script.paddingBytes);
   const logprobs = token === "" ? null : { content: [{ token, logprob: 0, bytes: null, top_logprobs: [] }] };
   const choices = [{ index: 0, message, logprobs, finish_reason: "stop" }];
@@ -102,7 +101,7 @@ const server = createServer(async (request, response) => {
   if (body.stream === true) await stream(script, response);
   else await answerWhole(script, response);
 });
-// Node would end the connections of requests that it takes to be too slow.
+// Without this, Node closes the connections of slow requests.
 server.requestTimeout = 0;
 server.listen(0, "127.0.0.1", () => console.log((server.address() as AddressInfo).port));
 process.stdin.resume().on("end", () => process.exit());

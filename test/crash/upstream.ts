@@ -7,12 +7,12 @@ const PROGRAM = fileURLToPath(new URL("upstream-process.ts", import.meta.url));
 
 export interface UpstreamProcess {
   baseUrl: string;
-  /** Lets the streams of a trial go on that wait. */
+  /** Releases the waiting streams of a trial. */
   letGo(trial: string): Promise<void>;
   end(): Promise<void>;
 }
 
-/** Starts the upstream's process, which logs to a directory; it ends with this one at the latest. */
+/** Starts the upstream process, which logs to a directory and exits with this process at the latest. */
 export async function startUpstreamProcess(directory: string): Promise<UpstreamProcess> {
   const child = spawn(process.execPath, [PROGRAM, directory], { stdio: ["pipe", "pipe", "inherit"] });
   const [port] = await once(child.stdout, "data");

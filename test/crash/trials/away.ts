@@ -7,8 +7,7 @@ import type { Site } from "../site.ts";
 const STREAMS = 50;
 
 /**
- * Slows the store down while streams run and requests come, and lets it go again when the streams and half of the requests
- * have ended.
+ * Slows the store down while streams run and requests arrive, until the streams and half of the requests have ended.
  */
 export function slowStore(eachMs: number) {
   return async (site: Site, random: Random, trial: string): Promise<void> => {
@@ -21,13 +20,13 @@ export function slowStore(eachMs: number) {
     await makeFast();
     await Promise.all(sent.map(({ ended }) => ended));
     await site.untilReady();
-    site.addTrial(trial, { storeWasAway: false });
-    site.addTrial(`${trial}.slow`, { storeWasAway: true });
+    site.addTrial(trial, { storeWasUnavailable: false });
+    site.addTrial(`${trial}.slow`, { storeWasUnavailable: true });
     await site.judge();
   };
 }
 
-/** Resolves when so many of the requests have ended, whichever they are. */
+/** Resolves when this number of requests has ended. */
 function ended(sent: Sent[], count: number): Promise<void> {
   const enough = Promise.withResolvers<void>();
   let found = 0;
@@ -40,7 +39,7 @@ function ended(sent: Sent[], count: number): Promise<void> {
   return enough.promise;
 }
 
-/** Takes PostgreSQL away while streams run; kills the service then, and starts it while the store is still away. */
+/** Makes PostgreSQL unavailable while streams run, kills the service, and starts it while the store is still unavailable. */
 export async function absentStore(site: Site, random: Random, trial: string): Promise<void> {
   const { proxy } = site.postgres ?? {};
   if (proxy === undefined) throw new Error("this trial is for PostgreSQL");
@@ -59,23 +58,24 @@ export async function absentStore(site: Site, random: Random, trial: string): Pr
   await site.judge();
 }
 
-/** The service says that it cannot work, and refuses requests with 503. */
+/** Checks that the service reports itself as not ready, and refuses requests with 503. */
 async function refuses(site: Site, random: Random, trial: string): Promise<void> {
   await untilNotReady(site);
   const sent = site.send(mixedCalls(random, trial, 10, site));
   const statuses = await Promise.all(sent.map(({ status }) => status));
-  if (statuses.some((status) => status !== 503)) throw new Error(`answered ${statuses.join()} while the store is away`);
+  if (statuses.some((status) => status !== 503))
+    throw new Error(`answered ${statuses.join()} while the store is unavailable`);
   await Promise.all(sent.map(({ ended }) => ended));
-  site.addTrial(trial, { storeWasAway: true });
+  site.addTrial(trial, { storeWasUnavailable: true });
 }
 
-/** Waits until /readyz reports the outage, which takes a moment. */
+/** The result of /readyz may be a moment old. */
 async function untilNotReady({ service, options }: Site): Promise<void> {
   const until = Date.now() + options.patienceMs;
   for (;;) {
     const { status } = await fetch(`${service.url}/readyz`);
     if (status === 503) return;
-    if (Date.now() > until) throw new Error(`/readyz is ${status} while the store is away`);
+    if (Date.now() > until) throw new Error(`/readyz is ${status} while the store is unavailable`);
     await sleep(20);
   }
 }

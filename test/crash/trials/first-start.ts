@@ -8,10 +8,10 @@ import type { Random } from "../random.ts";
 import type { Site } from "../site.ts";
 
 const KILLS = 3;
-/** A start takes about a second, of which the tables take the middle. */
+/** A start takes about a second; the tables are created in the middle of it. */
 const KILL_WITHIN_MS = 1_500;
 
-/** Kills services with SIGKILL, two at once, while they start on an empty store: the next one starts on a whole one. */
+/** Kills two services with SIGKILL while they start together on an empty store: the next start must succeed. */
 export async function killFirstStarts(site: Site, random: Random, trial: string): Promise<void> {
   const dataDir = join(site.directory, trial);
   await mkdir(dataDir);

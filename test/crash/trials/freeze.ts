@@ -15,14 +15,14 @@ const OPEN_FOR_MS = 100;
 const IDLE_TRANSACTIONS = `SELECT FROM pg_stat_activity WHERE state = 'idle in transaction'
   AND state_change < clock_timestamp() - $1 * interval '1 millisecond'`;
 
-/** Stops a node where it stands, in the middle of a transaction, under load; the other node serves everybody meanwhile. */
+/** Suspends a node in the middle of a transaction, under load. Meanwhile the other node serves all requests. */
 export function freeze(lasts: "for a moment" | "for longer than the life of a hold") {
   return async (site: Site, random: Random, trial: string): Promise<void> => {
     const other = await site.startNeighbor();
     try {
       const running = site.send(waitingStreams(random, `${trial}.waiting`, STREAMS, site));
       await Promise.all(running.map(({ status }) => status));
-      const apart = await site.makeOrganization("1");
+      const unaffected = await site.makeOrganization("1");
       const stopCalling = keepCalling(site, random, trial, 3 * STREAMS);
       await stopInTransaction(site, random);
       const called = stopCalling();
@@ -31,14 +31,15 @@ export function freeze(lasts: "for a moment" | "for longer than the life of a ho
       const served = mixedCalls(random, `${trial}.other`, 4 * STREAMS, site).map((call) => {
         return site.clients.send(other.baseUrl, call);
       });
-      await serveAlone(site, other, `${trial}.alone`, apart);
+      await serveAlone(site, other, `${trial}.alone`, unaffected);
       await over;
       site.service.child.kill("SIGCONT");
       await site.letGo(`${trial}.waiting`);
       await Promise.all([all(running), called, all(served)]);
       await site.untilReady();
       if (lasts !== "for a moment") mustBeCut(site, `${trial}.waiting`);
-      for (const name of [trial, `${trial}.waiting`]) site.addTrial(name, { storeWasAway: true, wasSuspended: true });
+      for (const name of [trial, `${trial}.waiting`])
+        site.addTrial(name, { storeWasUnavailable: true, wasSuspended: true });
       for (const name of [`${trial}.other`, `${trial}.alone`]) site.addTrial(name, {});
       await site.judge({ all: true });
     } finally {
@@ -48,7 +49,7 @@ export function freeze(lasts: "for a moment" | "for longer than the life of a ho
   };
 }
 
-/** An organization of which the frozen node knows nothing is served as if there were none. */
+/** Checks that an organization that the suspended node did not serve is not affected. */
 async function serveAlone(
   site: Site,
   other: RunningService,
@@ -66,7 +67,7 @@ async function serveAlone(
   }
 }
 
-/** Stops the service again and again until it has a transaction open. */
+/** Suspends the service repeatedly until it has a transaction open. */
 async function stopInTransaction({ service, postgres }: Site, random: Random): Promise<void> {
   if (postgres === undefined) throw new Error("this trial is for PostgreSQL");
   const client = new pg.Client({ connectionString: postgres.server.url });
@@ -74,7 +75,7 @@ async function stopInTransaction({ service, postgres }: Site, random: Random): P
   try {
     for (let stops = 0; stops < STOPS_MAX; stops += 1) {
       service.child.kill("SIGSTOP");
-      // Those that the other node has open pass within that time.
+      // Transactions of the other node end within that time.
       await sleep(OPEN_FOR_MS);
       const { rows } = await client.query(IDLE_TRANSACTIONS, [OPEN_FOR_MS / 2]);
       if (rows.length > 0) return;

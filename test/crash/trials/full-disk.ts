@@ -7,19 +7,19 @@ import type { Site } from "../site.ts";
 
 const STREAMS = 50;
 const REQUESTS = 200;
-/** Rounds after which the free space inside files is used up. */
+/** By then, the free space inside existing files is used up. */
 const ROUNDS_MAX = 10;
 const LOG_FILES_MAX = 100;
 
 /**
- * Fills the disk under the store while streams run, lets requests come until one of them is refused, and makes room again.
- * PostgreSQL refuses first, and ends when its log has no room either. Every one of the streams ends whole.
+ * Fills the disk of the store while streams run, sends requests until one of them is refused, and frees the disk again.
+ * PostgreSQL refuses first, and exits when its log has no space either. All streams must complete.
  */
 export async function fillDisk(site: Site, random: Random, trial: string): Promise<void> {
   const { disk, postgres } = site;
   if (disk === undefined) throw new Error("this trial needs a disk that can be filled");
   if (postgres === undefined) {
-    // Its log begins anew: on a disk that is full, SQLite writes on as long as there is room in an old one.
+    // A new log file is needed: SQLite can write on a full disk as long as its old log file has space.
     await site.terminate();
     await site.start();
   }
@@ -32,16 +32,16 @@ export async function fillDisk(site: Site, random: Random, trial: string): Promi
   await Promise.all([...running, ...sent].map(({ ended }) => ended));
   await tellsTheTruth(site, random, `${trial}.after`);
   await disk.free();
-  // A PostgreSQL that could not write its log may not have restarted.
+  // A server that could not write its log may not have started again.
   await postgres?.server.stop();
   await postgres?.server.start();
   await site.untilReady();
   site.addTrial(trial, {});
-  for (const round of rounds) site.addTrial(round, { storeWasAway: true });
+  for (const round of rounds) site.addTrial(round, { storeWasUnavailable: true });
   await site.judge({ mayForgetOpenHolds: postgres !== undefined });
 }
 
-/** The requests, and the trials that they belong to. */
+/** Requests and their trials. */
 async function sendUntilRefused(site: Site, random: Random, trial: string): Promise<[Sent[], string[]]> {
   const all: Sent[] = [];
   const rounds: string[] = [];
@@ -53,10 +53,10 @@ async function sendUntilRefused(site: Site, random: Random, trial: string): Prom
     const statuses = await Promise.all(sent.map(({ status }) => status));
     if (statuses.includes(503)) return [all, rounds];
   }
-  throw new Error("the disk was full, and nobody noticed");
+  throw new Error("the disk was full, and no request was refused");
 }
 
-/** Lets PostgreSQL begin files of its log until it finds no room for one. */
+/** Makes PostgreSQL create log files until there is no space for one. */
 async function exhaustLog({ url }: PostgresServer): Promise<void> {
   const client = new pg.Client({ connectionString: url });
   const lost = new Promise<"lost">((resolve) => client.on("error", () => resolve("lost")));
@@ -76,7 +76,7 @@ async function exhaustLog({ url }: PostgresServer): Promise<void> {
   throw new Error("the disk was full, and PostgreSQL wrote its log on");
 }
 
-/** Checks that /readyz reports the outage to which a 503 refers, shortly before or after it. */
+/** When a request is answered 503, /readyz must report it too, a moment before or after. */
 async function tellsTheTruth(site: Site, random: Random, trial: string): Promise<void> {
   const readiness = async () => (await fetch(`${site.service.url}/readyz`)).status;
   const before = await readiness();
@@ -84,6 +84,6 @@ async function tellsTheTruth(site: Site, random: Random, trial: string): Promise
   const status = await sent?.status;
   const after = await readiness();
   await sent?.ended;
-  site.addTrial(trial, { storeWasAway: true });
+  site.addTrial(trial, { storeWasUnavailable: true });
   if (status === 503 && before === 200 && after === 200) throw new Error("/readyz says ready, and requests get 503");
 }

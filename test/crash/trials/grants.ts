@@ -9,7 +9,7 @@ const GRANTS = 3;
 /** Commands take about a second to start. */
 const KILL_WITHIN_MS = 2_000;
 
-/** Kills commands that grant credits with SIGKILL, and gives each order again: every reference grants once. */
+/** Kills commands that grant credits with SIGKILL, and repeats each: every reference must grant once. */
 export async function killCommands(site: Site, random: Random, trial: string): Promise<void> {
   const sent = site.send(mixedCalls(random, trial, REQUESTS, site));
   const references = Array.from({ length: GRANTS }, (_, index) => `${trial}-${index}`);

@@ -7,13 +7,13 @@ const REQUESTS = 200;
 const KILL_WITHIN_MS = 3_000;
 
 /**
- * Kills the service with SIGKILL at a random moment under 200 requests, streamed and not, and starts it again. In half of
- * all trials whoever sent a key comes again.
+ * Kills the service with SIGKILL at a random moment under 200 requests, streamed and unstreamed, and starts it again. In
+ * half of the trials, the requests with a key are repeated.
  */
 export async function killAtRandomMoment(site: Site, random: Random, trial: string): Promise<void> {
   const sent = site.send(mixedCalls(random, trial, REQUESTS, site));
   await sleep(random.between(0, KILL_WITHIN_MS * site.options.streamShare));
-  // The books must keep their present state.
+  // The charges in the books now must not change later.
   await site.judge();
   const killedAt = await site.kill();
   await Promise.all(sent.map(({ ended }) => ended));

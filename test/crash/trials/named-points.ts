@@ -8,14 +8,14 @@ import { type Record, readRecords } from "../records.ts";
 import type { Site } from "../site.ts";
 
 const REQUESTS_A_POINT = 5;
-/** More than a connection holds between two processes: the rest waits in the one that sends. */
+/** More than the buffers of a connection between two processes hold, so that the sender must wait. */
 const UNREAD_BYTES = 12_000_000;
 
 type Point = "before the hold" | "after the hold" | "mid-stream" | "usage seen" | "settled, not answered";
 
 /**
- * Kills the service while requests stand at each of five points at once: it is brought there by what the upstream and the
- * client do, and by a lock on the store.
+ * Kills the service while requests are at each of five points. The upstream, the client and a lock on the store bring the
+ * requests there.
  */
 export async function killAtNamedPoints(site: Site, random: Random, trial: string): Promise<void> {
   const killed = Promise.withResolvers<void>();
@@ -36,8 +36,8 @@ export async function killAtNamedPoints(site: Site, random: Random, trial: strin
   if (strayed.length > 0) throw new Error(`${strayed.join()} got past a locked store`);
   await site.restart();
   site.addTrial(trial, { killedAt, bookedAt });
-  // Nobody waits for a lock for ever.
-  site.addTrial(early, { killedAt, storeWasAway: true });
+  // No transaction waits for a lock forever.
+  site.addTrial(early, { killedAt, storeWasUnavailable: true });
   await site.judge();
 }
 
@@ -65,7 +65,7 @@ function callsAt(point: Point, { site, random, trial, killed }: Place): Call[] {
   });
 }
 
-/** Waits until every request stands at its point, with all in the books that was delivered to it. */
+/** Waits until every request is at its point, and all its delivered tokens are in the books. */
 async function reached(site: Site, trial: string, points: Point[]): Promise<void> {
   const until = Date.now() + site.options.patienceMs;
   for (;;) {
@@ -78,7 +78,7 @@ async function reached(site: Site, trial: string, points: Point[]): Promise<void
   }
 }
 
-/** The requests that do not stand at their point. */
+/** Returns the requests that are not at their point. */
 function strayedFrom(point: Point, records: Map<string, Record>, holds: Hold[]): string[] {
   const byRequest = new Map(holds.map((hold) => [requestOf(hold), hold]));
   const own = [...records.values()].filter(({ id }) => id.includes(`-${point.replaceAll(/\W+/g, "_")}_`));
@@ -95,7 +95,7 @@ const STANDS_AT: { [point in Point]: (record: Record, hold: Hold | undefined) =>
   "settled, not answered": ({ client }, hold) => client.end === undefined && hold?.state === "charged",
 };
 
-/** Reports whether a renewal has recorded every word that was delivered. */
+/** Returns true if a renewal has stored every delivered word in the books. */
 function knowsAll(words: number, hold: Hold | undefined): boolean {
   return hold?.state === "open" && hold.output_tokens >= words;
 }

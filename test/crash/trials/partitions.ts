@@ -6,15 +6,15 @@ import type { Random } from "../random.ts";
 import { readRecords } from "../records.ts";
 import type { Site } from "../site.ts";
 
-/** Enough for the holds of ten requests of up to 4,096 tokens, and not for eleven. */
+/** Enough credits for the holds of ten requests of up to 4,096 tokens, but not for eleven. */
 const CREDITS_FOR_TEN = "0.1";
 const STREAMS = 5;
 const ASK_EVERY_MS = 100;
 
 /**
  * Cuts one of two nodes off from PostgreSQL while its requests hold all credits of an organization, for longer than the life
- * of a hold. Half of its answers end at once, the others are cut by the node before their holds can be ended. The other
- * node asks for the same credits all the while: it gets none before the recovery time has passed.
+ * of a hold. Half of its answers end immediately; the node aborts the others before their holds can be expired. The other
+ * node requests the same credits continuously, and gets none before the recovery time has passed.
  */
 export function cutOff(lasts: "within the recovery time" | "beyond the recovery time") {
   return async (site: Site, random: Random, trial: string): Promise<void> => {
@@ -36,9 +36,9 @@ export function cutOff(lasts: "within the recovery time" | "beyond the recovery 
       await reconnect();
       await site.untilReady();
       mustBeCut(site, `${trial}.waiting`);
-      site.addTrial(trial, { storeWasAway: true });
-      site.addTrial(`${trial}.waiting`, { storeWasAway: true });
-      site.addTrial(asking.trial, { storeWasAway: false, lacksCredits: true });
+      site.addTrial(trial, { storeWasUnavailable: true });
+      site.addTrial(`${trial}.waiting`, { storeWasUnavailable: true });
+      site.addTrial(asking.trial, { storeWasUnavailable: false, lacksCredits: true });
       await site.judge({ all: true });
       await checkShortfall(site, organization, lasts === "beyond the recovery time");
     } finally {
@@ -47,7 +47,7 @@ export function cutOff(lasts: "within the recovery time" | "beyond the recovery 
   };
 }
 
-/** Takes PostgreSQL away from two nodes for longer than the life of a hold, while streams of both hold all credits. */
+/** Cuts two nodes off from PostgreSQL for longer than the life of a hold, while streams of both hold all credits. */
 export async function outliveHolds(site: Site, random: Random, trial: string): Promise<void> {
   const { proxy } = site.postgres ?? {};
   if (proxy === undefined) throw new Error("this trial is for PostgreSQL");
@@ -55,8 +55,8 @@ export async function outliveHolds(site: Site, random: Random, trial: string): P
   try {
     const organization = await site.makeOrganization(CREDITS_FOR_TEN);
     const [finishing, waiting] = await hold(site, trial, organization);
-    const apart = `${trial}.apart`;
-    const others = waitingStreams(random, apart, STREAMS, site).map((call) => site.clients.send(other.baseUrl, call));
+    const second = `${trial}.apart`;
+    const others = waitingStreams(random, second, STREAMS, site).map((call) => site.clients.send(other.baseUrl, call));
     await Promise.all(others.map(({ status }) => status));
     const reconnect = await partition(site, random);
     await site.letGo(trial);
@@ -66,9 +66,9 @@ export async function outliveHolds(site: Site, random: Random, trial: string): P
     const asking = new Asking(site, other, `${trial}.other`, organization);
     await asking.untilSpent();
     await asking.stop();
-    for (const cut of [`${trial}.waiting`, apart]) mustBeCut(site, cut);
-    for (const name of [trial, `${trial}.waiting`, apart]) site.addTrial(name, { storeWasAway: true });
-    site.addTrial(asking.trial, { storeWasAway: true, lacksCredits: true });
+    for (const cut of [`${trial}.waiting`, second]) mustBeCut(site, cut);
+    for (const name of [trial, `${trial}.waiting`, second]) site.addTrial(name, { storeWasUnavailable: true });
+    site.addTrial(asking.trial, { storeWasUnavailable: true, lacksCredits: true });
     await site.judge({ all: true });
     await checkShortfall(site, organization, false);
   } finally {
@@ -76,7 +76,7 @@ export async function outliveHolds(site: Site, random: Random, trial: string): P
   }
 }
 
-/** Sends streams that hold all credits together: half of them wait until the trial is let go, half of them for ever. */
+/** Sends streams that together hold all credits: half of them wait until the trial is released, half of them forever. */
 async function hold(site: Site, trial: string, organization: Call["organization"]): Promise<[Sent[], Sent[]]> {
   const sent = [trial, `${trial}.waiting`].map((name) => {
     const calls = Array.from({ length: STREAMS }, (_, index) => dearStream(`${name}-${index}`, organization));
@@ -87,7 +87,7 @@ async function hold(site: Site, trial: string, organization: Call["organization"
   return sent as [Sent[], Sent[]];
 }
 
-/** When the first of an organization's open holds expires. */
+/** Returns when the first of an organization's open holds expires. */
 async function firstExpiry(site: Site, { id }: Call["organization"]): Promise<number> {
   const { holds } = await site.readBooks();
   const open = holds.filter(({ organization_id, state }) => organization_id === id && state === "open");
@@ -95,7 +95,7 @@ async function firstExpiry(site: Site, { id }: Call["organization"]): Promise<nu
   return Math.min(...open.map(({ expires_at }) => Number(expires_at)));
 }
 
-/** Refuses the service's connections, or lets everything on them get lost; gives how to end that. */
+/** Refuses the service's connections, or drops all their data. Returns the function that ends this. */
 async function partition({ postgres }: Site, random: Random): Promise<() => Promise<void>> {
   const { proxy } = postgres ?? {};
   if (proxy === undefined) throw new Error("this trial is for PostgreSQL");
@@ -108,7 +108,7 @@ async function partition({ postgres }: Site, random: Random): Promise<() => Prom
   };
 }
 
-/** Asks for an organization's credits again and again, one request at a time. */
+/** Requests an organization's credits continuously, one request at a time. */
 class Asking {
   readonly trial: string;
   answered = 0;
@@ -139,7 +139,7 @@ class Asking {
     }
   }
 
-  /** Resolves when the credits have come back and all are spent. */
+  /** Resolves when the credits are available again and all are spent. */
   async untilSpent(): Promise<void> {
     const { limits, options } = this.#site;
     const until = Date.now() + 2 * limits.holdLifeMs + limits.recoveryMs + options.patienceMs;
@@ -159,7 +159,7 @@ async function all(sent: Sent[]): Promise<void> {
   await Promise.all(sent.map(({ ended }) => ended));
 }
 
-/** No answer outlives its hold. */
+/** Checks that no answer outlives its hold. */
 export function mustBeCut(site: Site, trial: string): void {
   const ends = [...readRecords(site.directory, trial).values()].map(({ client }) => client.code ?? client.end);
   if (ends.some((end) => end !== "store_unavailable")) throw new Error(`streams without holds ended ${ends.join()}`);

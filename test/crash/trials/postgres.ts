@@ -16,8 +16,8 @@ function serverOf(site: Site): NonNullable<Site["postgres"]> {
 }
 
 /**
- * Kills PostgreSQL with SIGKILL under 200 requests: the whole server, which is started again a moment later, or one of its
- * sessions, after which it starts again by itself.
+ * Kills PostgreSQL with SIGKILL under 200 requests: the whole server, which is then started again, or one of its sessions,
+ * after which it restarts by itself.
  */
 export async function killPostgres(site: Site, random: Random, trial: string): Promise<void> {
   const { server } = serverOf(site);
@@ -35,8 +35,8 @@ export async function killPostgres(site: Site, random: Random, trial: string): P
   }
   await Promise.all(sent.map(({ ended }) => ended));
   await site.untilReady();
-  site.addTrial(trial, { storeWasAway: true });
-  site.addTrial(`${trial}.away`, { storeWasAway: true });
+  site.addTrial(trial, { storeWasUnavailable: true });
+  site.addTrial(`${trial}.away`, { storeWasUnavailable: true });
   await site.judge({ mayForgetOpenHolds: true });
 }
 
@@ -61,8 +61,8 @@ function killIfThere(pid: number): void {
 }
 
 /**
- * Cuts the service's connection at twenty COMMITs, under streams that wait and requests that follow one another. None is cut
- * twice in a row: five times would be an outage.
+ * Cuts the service's connection at twenty COMMITs, under waiting streams and successive requests. No transaction is cut twice
+ * in a row, because five times would be an outage.
  */
 export function cutCommits(cuts: "before" | "during" | "after") {
   return async (site: Site, random: Random, trial: string): Promise<void> => {

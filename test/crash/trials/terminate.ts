@@ -7,8 +7,7 @@ const STREAMS = 200;
 const LET_GO_WITHIN_MS = 500;
 
 /**
- * Asks the service to stop while 200 streams are in their middle: every one of them comes to its end, and the service ends
- * with 0.
+ * Stops the service gracefully during 200 streams: all of them must complete, and the service must exit with 0.
  */
 export async function terminateUnderStreams(site: Site, random: Random, trial: string): Promise<void> {
   const sent = site.send(waitingStreams(random, trial, STREAMS, site));
@@ -28,7 +27,7 @@ export async function terminateUnderStreams(site: Site, random: Random, trial: s
   await site.judge();
 }
 
-/** Resolves when the service is ready for nothing new, or no longer heard. */
+/** Resolves when the service is draining or unreachable. */
 async function untilStopping(url: string): Promise<void> {
   for (;;) {
     const answer = await fetch(`${url}/readyz`).catch(() => undefined);

@@ -7,11 +7,11 @@ import type { Site } from "../site.ts";
 const REQUESTS = 100;
 const KILL_WITHIN_MS = 3_000;
 
-/** Kills one of two services on the same PostgreSQL: the other one ends its holds, and its own requests notice nothing. */
+/** Kills one of two services on the same PostgreSQL. The other expires its holds, and its own requests are not affected. */
 export async function killOneOfTwo(site: Site, random: Random, trial: string): Promise<void> {
   const other = await startService({ ...site.serviceOptions, dataDir: site.otherDataDir });
   try {
-    // The service that is about to be killed ends the holds that earlier trials left.
+    // The service that will be killed expires the holds of earlier trials first.
     await site.judge({ all: true });
     const living = mixedCalls(random, `${trial}.living`, REQUESTS, site);
     const notice = living.map((call) => site.clients.send(other.baseUrl, call));
@@ -21,7 +21,7 @@ export async function killOneOfTwo(site: Site, random: Random, trial: string): P
     await Promise.all([...sent, ...notice].map(({ ended }) => ended));
     site.addTrial(trial, { killedAt, isAbandoned: true });
     site.addTrial(`${trial}.living`, {});
-    // While nobody has started the dead one again.
+    // Before the killed service is started again.
     await site.judge({ all: true });
   } finally {
     await other.end("SIGTERM");
