@@ -8,10 +8,8 @@ import {
   type UpstreamRequest,
 } from "./provider.ts";
 import { type Fault, readFault } from "./sandbox/fault.ts";
-import { countPromptTokens, lastUserText } from "./sandbox/messages.ts";
 import { followsSchema, type Script, toRefusal, toScript } from "./sandbox/script.ts";
-import { story } from "./sandbox/story.ts";
-import { tokensOf } from "./sandbox/tokens.ts";
+import { countPromptTokens, lastUserText, story, tokensOf } from "./sandbox/text.ts";
 import { Work } from "./sandbox/work.ts";
 import type { Environment, ProviderSettings, ProviderTimeouts } from "./settings.ts";
 
@@ -23,7 +21,7 @@ const MODELS = ["echo", "story", "fault"] as const;
 /**
  * Makes the provider of the sandbox models: deterministic, without a network, with honest usage. `echo` answers with the
  * last user message, `story` writes until `max_tokens`, `fault` does what its message says (sandbox/fault.ts). All three
- * call tools (sandbox/tools.ts) and answer in JSON where a `response_format` asks for it. What they make is bounded by a
+ * call tools (sandbox/script.ts) and answer in JSON where a `response_format` asks for it. What they make is bounded by a
  * work budget (sandbox/work.ts).
  */
 export function createSandbox({ id, timeouts }: ProviderSettings, _environment: Environment): Provider {

@@ -282,7 +282,7 @@ describe("Unusual bodies", () => {
       400,
     ],
     ["a billion properties", () => schema('{"type":"object","minProperties":1e9}'), 400],
-    ["a pattern that backtracks", () => schema('{"type":"string","pattern":"^(a+)+$","minLength":40}'), 200],
+    ["a pattern that backtracks", () => schema('{"type":"string","pattern":"^(a+){40}$"}'), 200],
   ];
   test.each(cases)("%s", async (_name, body, status, code) => {
     const before = await creditsUsed();

@@ -1,29 +1,30 @@
-import { InstanceChecker, itemSchemas } from "./instance-check.ts";
-import { merge, sizeOf } from "./instance-merge.ts";
-import { minimalNumber } from "./instance-number.ts";
-import { TextWriter } from "./instance-string.ts";
+import { InstanceChecker, isNumberValid, refuseUnsupported } from "./instance-check.ts";
 import { isSchema, textOf } from "./json.ts";
+import { TEXT_LENGTH_MAX, textMatching } from "./pattern.ts";
 import { type Schema, STEPS, UnsupportedSchemaError, type Work, WorkExceededError } from "./work.ts";
 
 const DEPTH_MAX = 64;
 const PATH_STEP_LENGTH_MAX = 40;
 const PLACE_LENGTH_MAX = 160;
 
-/** Keywords whose rule the sandbox does not follow: it refuses rather than answer with what may not be valid. */
-const NOT_FOLLOWED = [
-  "not",
-  "if",
-  "contains",
-  "dependencies",
-  "dependentRequired",
-  "dependentSchemas",
-  "$dynamicRef",
-] as const;
+/** One value of each format that structured outputs support, and of `uri`. */
+const FORMATS: Readonly<Record<string, string>> = {
+  date: "2000-01-01",
+  "date-time": "2000-01-01T00:00:00.000Z",
+  time: "00:00:00Z",
+  duration: "PT0S",
+  email: "person@example.com",
+  hostname: "host.example.com",
+  ipv4: "192.0.2.0",
+  ipv6: "2001:db8::",
+  uri: "https://example.com/",
+  uuid: "00000000-0000-4000-8000-000000000000",
+};
 
 /**
- * Makes a small value that a JSON schema allows: required properties only, the shortest arrays and texts, the numbers
- * nearest to 0, the first of alternatives that works. The value is valid, or this throws UnsupportedSchemaError, which
- * names the place in the schema; WorkExceededError where it would cost more than the work budget.
+ * Makes a small value that a JSON schema allows: required properties only, the shortest arrays and texts, numbers near 0,
+ * the first alternative that works. The value is valid, or this throws UnsupportedSchemaError, which names the place in
+ * the schema; WorkExceededError if it would cost more than the work budget.
  */
 export function minimalInstance(schema: unknown, work: Work): unknown {
   const maker = new InstanceMaker(schema, work);
@@ -38,142 +39,130 @@ export function minimalInstance(schema: unknown, work: Work): unknown {
 class InstanceMaker {
   readonly #root: unknown;
   readonly #work: Work;
-  readonly #texts: TextWriter;
+  readonly #textsOfPatterns = new Map<string, string>();
   readonly #checker: InstanceChecker;
-  /** Steps from the root to the schema at work; after a failure, to the schema that failed. */
+  /** Steps from the root to the current schema; after a failure, to the schema that failed. */
   readonly #path: (string | number)[] = [];
 
   constructor(root: unknown, work: Work) {
     this.#root = root;
     this.#work = work;
-    this.#texts = new TextWriter(work);
-    this.#checker = new InstanceChecker((reference) => this.#resolve(reference), this.#texts, work);
+    this.#checker = new InstanceChecker(
+      (reference) => this.#resolve(reference),
+      (pattern) => this.#textOfPattern(pattern),
+      work,
+    );
   }
 
   makeValid(): unknown {
-    const made = this.#make(this.#root, 0, 0);
-    if (this.#checker.check(made, this.#root) === true) return made;
-    throw new UnsupportedSchemaError("the example that it leads to is not surely valid");
+    const made = this.#make(this.#root, 0);
+    if (this.#checker.check(made, this.#root)) return made;
+    throw new UnsupportedSchemaError("the smallest example is not valid");
   }
 
-  /** The schema at work, as a JSON pointer in a URI fragment; cut where it is long. */
+  /** The current schema as a JSON pointer in a URI fragment, shortened if it is long. */
   place(): string {
     const place = ["#", ...this.#path].join("/");
     return place.length <= PLACE_LENGTH_MAX ? place : `${place.slice(0, PLACE_LENGTH_MAX - 1)}…`;
   }
 
-  #makeAt(path: readonly (string | number)[], given: unknown, variant: number, depth: number): unknown {
+  #makeAt(path: readonly (string | number)[], given: unknown, depth: number): unknown {
     for (const step of path) this.#path.push(pathStep(step));
-    const made = this.#make(given, variant, depth);
+    const made = this.#make(given, depth);
     this.#path.length -= path.length;
     return made;
   }
 
-  /** `variant` tells apart the items of an array that must be unique. */
-  #make(given: unknown, variant: number, depth: number): unknown {
+  #make(given: unknown, depth: number): unknown {
     this.#work.spend(STEPS.value);
-    if (depth > DEPTH_MAX) throw new UnsupportedSchemaError("it is nested too deeply, or without an end");
     const schema = this.#flatten(given === true ? {} : given, depth);
-    const keyword = NOT_FOLLOWED.find((name) => schema[name] !== undefined);
-    if (keyword !== undefined) throw new UnsupportedSchemaError(`the keyword '${keyword}' is not supported`);
-    if (Array.isArray(schema.anyOf)) return this.#makeFirst(schema, "anyOf", schema.anyOf, variant, depth);
-    if (Array.isArray(schema.oneOf)) return this.#makeFirst(schema, "oneOf", schema.oneOf, variant, depth);
-    if (schema.const !== undefined) return this.#given([schema.const], schema, variant);
-    if (Array.isArray(schema.enum)) return this.#given(schema.enum, schema, variant);
-    return this.#makeTyped(schema, variant, depth);
-  }
-
-  #makeTyped(schema: Schema, variant: number, depth: number): unknown {
+    refuseUnsupported(schema);
+    if (Array.isArray(schema.anyOf)) return this.#makeFirst(schema, "anyOf", schema.anyOf, depth);
+    if (Array.isArray(schema.oneOf)) return this.#makeFirst(schema, "oneOf", schema.oneOf, depth);
+    if (schema.const !== undefined) return this.#choose([schema.const], schema);
+    if (Array.isArray(schema.enum)) return this.#choose(schema.enum, schema);
     switch (typeOf(schema)) {
       case "object":
-        return this.#makeObject(schema, variant, depth);
+        return this.#makeObject(schema, depth);
       case "array":
-        return this.#makeArray(schema, variant, depth);
+        return this.#makeArray(schema, depth);
       case "string":
-        return this.#texts.write(schema, variant);
+        return this.#makeText(schema);
       case "number":
       case "integer":
-        return minimalNumber(schema, variant);
+        return smallNumber(schema);
       case "boolean":
-        return this.#given([false, true], schema, variant);
+        return false;
       case "null":
-        return this.#given([null], schema, variant);
+        return null;
       default:
         throw new UnsupportedSchemaError("its type is not known");
     }
   }
 
-  /** One of the values that the schema itself lists. It costs its length: it is written as often as it is used. */
-  #given(values: readonly unknown[], schema: Schema, variant: number): unknown {
+  /** The first value that fits, of those that the schema lists. It costs its length: it is written as often as it is used. */
+  #choose(values: readonly unknown[], schema: Schema): unknown {
     this.#work.spend(sizeOf(schema) * STEPS.key);
     const { enum: _values, ...rest } = schema;
-    let left = variant;
-    for (const value of values) {
-      if (this.#checker.check(value, rest) === false) continue;
-      if (left === 0) {
-        this.#work.spend(textOf(value, this.#work).length);
-        return value;
-      }
-      left -= 1;
-    }
-    throw new UnsupportedSchemaError(
-      variant === 0 ? "it allows no value in one place" : "it allows fewer different values than an array must have",
-    );
+    const fit = values.findIndex((value) => this.#checker.check(value, rest));
+    if (fit < 0) throw new UnsupportedSchemaError("it allows no value in one place");
+    this.#work.spend(textOf(values[fit], this.#work).length);
+    return values[fit];
   }
 
-  #makeObject(schema: Schema, variant: number, depth: number): unknown {
+  #makeObject(schema: Schema, depth: number): unknown {
     const properties = isSchema(schema.properties) ? schema.properties : {};
-    // Without a prototype, so that a property named __proto__ is one like any other.
+    const required = Array.isArray(schema.required) ? schema.required : [];
+    // Without a prototype, so that a property named __proto__ is like any other.
     const made: Record<string, unknown> = Object.create(null);
-    for (const name of this.#namesOf(schema, properties)) {
+    if (required.length === 0) return made;
+    this.#work.spend((sizeOf(properties) + required.length) * STEPS.key);
+    const missing = new Set(required.filter((name) => typeof name === "string"));
+    const known = Object.keys(properties).filter((name) => missing.delete(name));
+    for (const name of known) {
       this.#work.spend(name.length);
-      const isKnown = Object.hasOwn(properties, name);
-      const known = isKnown ? properties[name] : (schema.additionalProperties ?? true);
-      const path = isKnown ? ["properties", name] : ["additionalProperties"];
-      made[name] = this.#makeAt(path, known, variant, depth + 1);
+      made[name] = this.#makeAt(["properties", name], properties[name], depth + 1);
+    }
+    for (const name of missing) {
+      this.#work.spend(name.length);
+      made[name] = this.#makeAt(["additionalProperties"], schema.additionalProperties ?? true, depth + 1);
     }
     return made;
   }
 
-  /** The properties of an object: the required ones, and others until there are enough. */
-  #namesOf(schema: Schema, properties: Schema): readonly string[] {
-    const least = countOf(schema.minProperties);
-    const listed = Array.isArray(schema.required) ? schema.required : [];
-    if (listed.length + least === 0) return [];
-    this.#work.spend((sizeOf(properties) + listed.length + least) * STEPS.key);
-    const required = new Set(listed.filter((name) => typeof name === "string"));
-    const names = Object.keys(properties).filter((name) => required.has(name));
-    for (const name of required) if (!Object.hasOwn(properties, name)) names.push(name);
-    for (const name of Object.keys(properties)) {
-      if (names.length < least && !required.has(name)) names.push(name);
-    }
-    for (let number = 1; names.length < least; number += 1) {
-      const name = `property${number}`;
-      if (!Object.hasOwn(properties, name) && !required.has(name)) names.push(name);
-    }
-    return names;
-  }
-
-  #makeArray(schema: Schema, variant: number, depth: number): unknown[] {
-    const { tuple, rest } = itemSchemas(schema);
+  #makeArray({ minItems, items = true }: Schema, depth: number): unknown[] {
     const made: unknown[] = [];
-    for (let index = 0; index < countOf(schema.minItems); index += 1) {
-      const itemVariant = variant + (schema.uniqueItems === true ? index : 0);
-      const path = index < tuple.length ? ["prefixItems", index] : ["items"];
-      made.push(this.#makeAt(path, index < tuple.length ? tuple[index] : rest, itemVariant, depth + 1));
-    }
-    if (variant > 0 && made.length === 0) throw new UnsupportedSchemaError("an array must be unique, but may be empty");
+    for (let left = countOf(minItems); left > 0; left -= 1) made.push(this.#makeAt(["items"], items, depth + 1));
     return made;
   }
 
-  #makeFirst(schema: Schema, keyword: string, options: readonly unknown[], variant: number, depth: number): unknown {
+  #makeText({ pattern, format, minLength }: Schema): string {
+    if (typeof pattern === "string") return this.#textOfPattern(pattern);
+    const known = typeof format === "string" && Object.hasOwn(FORMATS, format) ? FORMATS[format] : undefined;
+    const length = countOf(minLength);
+    if (length > TEXT_LENGTH_MAX) throw new UnsupportedSchemaError("a text must be too long");
+    this.#work.spend(length);
+    return known ?? "a".repeat(length);
+  }
+
+  /** The text for a pattern, always the same one. */
+  #textOfPattern(pattern: string): string {
+    const text = this.#textsOfPatterns.get(pattern) ?? textMatching(pattern, this.#work);
+    this.#textsOfPatterns.set(pattern, text);
+    this.#work.spend(text.length);
+    return text;
+  }
+
+  #makeFirst(schema: Schema, keyword: string, options: readonly unknown[], depth: number): unknown {
     this.#work.spend(sizeOf(schema) * STEPS.key);
     const { [keyword]: _options, ...rest } = schema;
     const { length } = this.#path;
     let reason = new UnsupportedSchemaError("a list of alternatives is empty");
     for (const [index, option] of options.entries()) {
       try {
-        return this.#makeAt([keyword, index], { allOf: [rest, option] }, variant, depth + 1);
+        const made = this.#makeAt([keyword, index], { allOf: [rest, option] }, depth + 1);
+        if (this.#checker.check(made, option)) return made;
+        throw new UnsupportedSchemaError("the smallest example of an alternative is not valid");
       } catch (error) {
         if (!(error instanceof UnsupportedSchemaError) || error instanceof WorkExceededError) throw error;
         this.#work.spend(STEPS.failure + this.#path.length * STEPS.key);
@@ -185,7 +174,7 @@ class InstanceMaker {
     throw reason;
   }
 
-  /** One schema without `$ref` and `allOf`. */
+  /** Merges a schema with those of its `$ref` and `allOf`. */
   #flatten(schema: unknown, depth: number): Schema {
     if (!isSchema(schema)) throw new UnsupportedSchemaError("it allows no value in one place");
     if (depth > DEPTH_MAX) throw new UnsupportedSchemaError("it is nested too deeply, or without an end");
@@ -220,12 +209,64 @@ class InstanceMaker {
   }
 }
 
+/** A number near 0 that a schema allows. Throws UnsupportedSchemaError. */
+function smallNumber(schema: Schema): number {
+  const { minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf } = schema;
+  const step = typeof multipleOf === "number" && multipleOf > 0 ? multipleOf : 1;
+  const bound = (value: unknown, none: number) => (typeof value === "number" ? value : none);
+  const low = Math.max(bound(minimum, Number.NEGATIVE_INFINITY), bound(exclusiveMinimum, Number.NEGATIVE_INFINITY));
+  const high = Math.min(bound(maximum, Number.POSITIVE_INFINITY), bound(exclusiveMaximum, Number.POSITIVE_INFINITY));
+  const above = Math.ceil(low / step) * step;
+  const below = Math.floor(high / step) * step;
+  const nearest = low > 0 || (low === 0 && exclusiveMinimum === 0) ? [above, above + step] : [below, below - step];
+  const isWhole = typeOf(schema) === "integer";
+  const found = [0, ...nearest, (low + high) / 2].find(
+    (value) => (isWhole ? Number.isInteger(value) : Number.isFinite(value)) && isNumberValid(value, schema),
+  );
+  if (found === undefined) throw new UnsupportedSchemaError("it allows no number in one place");
+  // Not the negative zero.
+  return found + 0;
+}
+
+/**
+ * Merges two schemas. Where both have a keyword, the other one's counts, except that properties and required properties
+ * are those of both: the check of the finished value finds what that misses.
+ */
+function merge(one: Schema, other: Schema, work: Work): Schema {
+  work.spend((sizeOf(one) + sizeOf(other)) * STEPS.key);
+  const merged: Record<string, unknown> = { ...one, ...other };
+  if (Array.isArray(one.required) && Array.isArray(other.required)) {
+    work.spend((one.required.length + other.required.length) * STEPS.key);
+    merged.required = [...one.required, ...other.required];
+  }
+  if (isSchema(one.properties) && isSchema(other.properties)) {
+    work.spend((sizeOf(one.properties) + sizeOf(other.properties)) * STEPS.key);
+    const properties = new Map(Object.entries(one.properties));
+    for (const [name, schema] of Object.entries(other.properties)) {
+      properties.set(name, properties.has(name) ? { allOf: [properties.get(name), schema] } : schema);
+    }
+    merged.properties = Object.fromEntries(properties);
+  }
+  return merged;
+}
+
+/** Returns the number of entries, counted once per object: looking at a large one again costs nothing. */
+function sizeOf(value: object): number {
+  const known = sizes.get(value);
+  if (known !== undefined) return known;
+  const size = Array.isArray(value) ? value.length : Object.keys(value).length;
+  sizes.set(value, size);
+  return size;
+}
+
+const sizes = new WeakMap<object, number>();
+
 function typeOf(schema: Schema): unknown {
   const { type } = schema;
   if (Array.isArray(type)) return type[0];
   if (type !== undefined) return type;
   if (schema.properties !== undefined || schema.required !== undefined) return "object";
-  if (schema.items !== undefined || schema.minItems !== undefined || schema.prefixItems !== undefined) return "array";
+  if (schema.items !== undefined || schema.minItems !== undefined) return "array";
   if (schema.minimum !== undefined || schema.maximum !== undefined || schema.multipleOf !== undefined) return "integer";
   return "string";
 }

@@ -1,10 +1,9 @@
 import type { Delta, FinishReason } from "../../api/completion.ts";
+import type { RequestMessage, Tool } from "../../api/request.ts";
 import { UpstreamError, type UpstreamRequest } from "../provider.ts";
-import { indexOfFirst } from "./find-text.ts";
 import { minimalInstance } from "./instance.ts";
 import { toJson } from "./json.ts";
-import { tokensOf } from "./tokens.ts";
-import { calledTool, callId } from "./tools.ts";
+import { indexOfFirst, lastUserText, tokensOf } from "./text.ts";
 import { UnsupportedSchemaError, type Work, WorkExceededError } from "./work.ts";
 
 /** An answer that the sandbox will give: one piece a token. */
@@ -95,4 +94,33 @@ function jsonOf(schema: unknown, param: string, work: Work): string {
     const reason = `The sandbox cannot make an example of the JSON schema in '${param}': ${error.message}${place}.`;
     throw new UpstreamError("rejected", reason, { publicReason: reason, param, cause: error });
   }
+}
+
+/** A word that may be the name of a function, by OpenAI's rules. */
+const NAME = /[\w.-]{1,64}/g;
+
+/**
+ * Chooses the tool that the sandbox calls, if any. After a tool's result it answers with text, so that an agent's loop
+ * ends. Otherwise `tool_choice` decides: a named tool is called; with "required" or "auto", or without a choice, the first
+ * tool whose name appears in the last user message, else the first one; with "none" no tool.
+ */
+function calledTool({ messages, tools, tool_choice }: UpstreamRequest): Tool | undefined {
+  if (tools === undefined || tool_choice === "none" || messages.at(-1)?.role === "tool") return undefined;
+  if (typeof tool_choice === "object") {
+    return tools.find((tool) => tool.function.name === tool_choice.function.name) ?? tools[0];
+  }
+  // Reads the text once, not once per tool.
+  const names = new Set(lastUserText(messages).match(NAME)?.flatMap(spellingsOf));
+  return tools.find((tool) => names.has(tool.function.name)) ?? tools[0];
+}
+
+/** Returns a word with and without the punctuation around it. */
+function spellingsOf(name: string): string[] {
+  return [name, name.replace(/^[.-]{1,64}/, "").replace(/[.-]{1,64}$/, "")];
+}
+
+/** Returns the id of the next tool call: calls are numbered through a conversation. */
+function callId(messages: readonly RequestMessage[]): string {
+  const calls = messages.reduce((count, message) => count + (message.tool_calls?.length ?? 0), 0);
+  return `call_sandbox_${calls + 1}`;
 }

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { indexOfFirst } from "./find-text.ts";
+import { indexOfFirst } from "./text.ts";
 
 test("the first occurrence is found where indexOf finds it", () => {
   // Few different characters, so that texts nearly match at many places.
