@@ -17,9 +17,9 @@ import {
   type Transition,
 } from "../../src/credits/books.ts";
 import { decide } from "../../src/credits/decide.ts";
+import { mergeDraws } from "../../src/credits/funds.ts";
 import { budgetsOf, grantsOf, holdsOf, keysOf, type Name, namesOf, tokensOf } from "../../src/credits/names.ts";
 import { TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
-import { mergeDraws } from "../../src/credits/funds.ts";
 import { chargeEvent, lateEvent } from "../../src/stores/queries/statement.ts";
 import type { Books, HoldSearch, Lane, OutcomesOf, UsageEvent } from "../../src/stores/store.ts";
 
