@@ -86,7 +86,8 @@ async function fill({ store, run }: Subject): Promise<void> {
     ...bulkStatements(store.kind, { organizationId: id, grantId: "grant_large", count: EVENTS, fromMs: FROM_MS }),
   ]);
   const nowMs = Date.now();
-  const [kept, lapsing] = [holdOf(id, 70n), holdOf(id, 30n)];
+  // Stays open: a slow machine must not make it overdue.
+  const [kept, lapsing] = [holdOf(id, 70n, 12 * HOUR_MS), holdOf(id, 30n)];
   const expiresAtMs = nowMs + HOUR_MS / 2;
   await one(books, grantOf(id, 100n, { grantId: "grant_short", expiresAtMs, priority: 0 }), "durable");
   await books.apply("holds", [kept, lapsing]);
