@@ -16,15 +16,15 @@ export interface CatalogSources {
   /** Every provider that is set up, by the configuration or by a key in the environment; the sandbox's need not be among them. */
   providers: readonly ProviderIdentity[];
   credits: CreditSettings;
-  /** Whether the built-in models and their provider are there; true where it is not stated. */
+  /** Enables the built-in models and their provider; the default is true. */
   sandbox?: { enabled: boolean };
   /** Local servers that answered. */
   found?: readonly FoundServer[];
 }
 
-/** A catalog as it stood at one moment. */
+/** An immutable catalog. */
 export class FixedCatalog implements Catalog {
-  /** What an operator may want to know of it, a line each. */
+  /** Notes for the operator, one line each: for example models that are not offered because they have no price per token. */
   readonly notes: readonly string[];
   readonly #models: ReadonlyMap<string, CatalogModel>;
   readonly #list: readonly CatalogModel[];

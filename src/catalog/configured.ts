@@ -22,7 +22,7 @@ import { type PriceSettings, statedPrices } from "./stated-prices.ts";
 export interface ModelSettings {
   id: string;
   routes: readonly RouteSettings[];
-  /** Of every route that states none of its own. */
+  /** Price of each route that has no price of its own. */
   price?: PriceSettings;
   name?: string;
   category?: Category;
@@ -41,7 +41,7 @@ interface RouteSettings {
   price?: PriceSettings;
 }
 
-/** What the models of the configuration are seen against. */
+/** Providers, credit settings and time, which the configured models are checked and priced with. */
 export interface Surroundings {
   providers: readonly ProviderIdentity[];
   credits: CreditSettings;
@@ -106,7 +106,7 @@ interface FoundRoute {
   stated: UnitPrices | undefined;
 }
 
-/** What is known of the first route's model, as far as every route bears it out; of context windows the largest. */
+/** Returns the facts of the first route's model, reduced to what holds on every route, with the largest context window. */
 function factsOfAll({ facts }: FoundRoute, others: readonly FoundRoute[]): ModelFacts | undefined {
   const known = others.flatMap((other) => other.facts ?? []);
   return facts && known.reduce(common, facts);
@@ -146,7 +146,7 @@ function pricedRoute(key: string, found: FoundRoute): Route {
   return { ...route, prices, ...(shortPrompt && { shortPrompt }) };
 }
 
-/** What a model costs at a provider, or why that is not known. */
+/** Returns the known price of a provider's model, or why it has none. */
 export function priceOfRoute(
   provider: ProviderIdentity,
   model: string,

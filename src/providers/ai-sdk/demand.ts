@@ -1,9 +1,9 @@
 /**
- * Whether the reader of an answer waits for more than the package has. The pipes of a package take all that they can get,
- * each keeps a piece for as long as nobody reads, and none says how much: so they are fed only while there is a demand.
+ * Tracks whether the reader of an answer is waiting for more than the package has buffered. Each pipe of a package takes
+ * and buffers a piece even while its reader is not reading, so the pipes are fed only while there is demand.
  */
 export class Demand {
-  /** From the beginning: some packages look at what comes first before they give anything to read. */
+  /** True at first: some packages read the beginning of an answer before they return a stream. */
   #isThere = true;
   #arise = () => {};
   readonly #meet = <T>(value: T): T => {
@@ -11,14 +11,14 @@ export class Demand {
     return value;
   };
 
-  /** Waits for what the package gives; there is a demand until it comes. Not an async function: this is done for every part. */
+  /** Waits for a read from the package; there is demand until it resolves. Not async, because it runs for every part. */
   during<T>(read: Promise<T>): Promise<T> {
     this.#isThere = true;
     this.#arise();
     return read.then(this.#meet);
   }
 
-  /** Resolves when there is a demand, and the pipes have had a turn of the event loop to meet it with what they keep. */
+  /** Resolves when there is demand that the pipes could not meet from their buffers within a turn of the event loop. */
   async unmet(): Promise<void> {
     do {
       await new Promise<void>((resolve) => {

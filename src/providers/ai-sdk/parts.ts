@@ -5,15 +5,15 @@ import type { AnswerReader } from "./answer.ts";
 export interface PartsOptions {
   read(): ReturnType<ReadableStreamDefaultReader<LanguageModelV4StreamPart>["read"]>;
   reader: AnswerReader;
-  /** What broke the connection, if it broke. */
+  /** Returns the failure of the connection; undefined if it has not failed. */
   failure(): unknown;
-  /** What a failure is in the service's terms. */
+  /** Converts an error to the one that the reader receives. */
   fail(error: unknown): unknown;
   /** Closes the connection. */
   end(): void;
 }
 
-/** A streamed answer as chunks: all that came before a failure, then the failure. Ending it early closes the connection. */
+/** Reads a streamed answer as chunks. Yields all chunks before a failure, then throws it. Ending early closes the connection. */
 export async function* readParts(options: PartsOptions): AsyncGenerator<readonly UpstreamChunk[]> {
   const { read, reader, failure, fail, end } = options;
   try {
@@ -32,7 +32,7 @@ export async function* readParts(options: PartsOptions): AsyncGenerator<readonly
   }
 }
 
-/** Whether the upstream itself said how the answer ended: then a connection that breaks takes nothing from it. */
+/** True if the upstream itself gave the finish reason: the answer is then complete even if the connection breaks. */
 function hasEnded({ unified, raw }: LanguageModelV4FinishReason): boolean {
   return raw !== undefined && unified !== "error" && unified !== "interrupted";
 }

@@ -5,7 +5,7 @@ import { connectionFailure } from "./failures.ts";
 
 /** Bytes that wait for their reader before the connection is paused; the socket's own buffers come on top. */
 const WAITING_BYTES_MAX = 32 * 1024;
-/** What may follow an answer that its reader has had enough of, so that the connection can serve again. */
+/** Bytes that are still read after `finish`, so that the connection can be used again. */
 const REMAINDER_BYTES_MAX = 64 * 1024;
 const REMAINDER_TIME_MS = 1_000;
 /** Answers such as 103 Early Hints, before the one that counts. */

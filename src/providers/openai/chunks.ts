@@ -14,7 +14,7 @@ type ReadCalls = (calls: readonly unknown[]) => ToolCallDelta[];
  * values of a wrong type are passed over. It keeps what one answer needs to know of its earlier chunks.
  */
 export class ChunkReader {
-  /** Whether the answer has told why it ended: without that it is not complete. */
+  /** True once the finish reason has arrived. An answer without one is incomplete. */
   isFinished = false;
   /** True once an event was read: the first one has the id of all. */
   #hasTold = false;

@@ -2,14 +2,14 @@ import type { IncomingHttpHeaders } from "node:http";
 import { isObject, type JsonObject, textOf } from "./json.ts";
 import { retryAfterSeconds } from "./retry-after.ts";
 
-/** What an upstream said of a failure, in whichever of the usual shapes. */
+/** An upstream's error, read from any of the usual shapes. */
 export interface Complaint {
   message: string;
-  /** Every code, type and reason that was given, in small letters, joined by spaces. */
+  /** All codes, types and reasons of the error in lower case, joined by spaces. */
   words: string;
-  /** A status that stands in the body, as gateways in front of upstreams write it. */
+  /** The status in the body, which gateways in front of upstreams write there. */
   status: number | undefined;
-  /** How long to wait, where the body or a header says so. */
+  /** Seconds to wait before the next attempt, if the body or a header states them. */
   retryAfterSeconds: number | undefined;
 }
 
