@@ -1,20 +1,20 @@
 import { expect, test } from "vitest";
-import { toUsage } from "./usage.ts";
+import { toUsage } from "./chunks.ts";
 
 test.each([
   ["OpenAI", { completion_tokens: 30, total_tokens: 130, completion_tokens_details: { reasoning_tokens: 12 } }, 30, 12],
   ["xAI", { completion_tokens: 18, total_tokens: 130, completion_tokens_details: { reasoning_tokens: 12 } }, 30, 12],
   ["Gemini", { completion_tokens: 18, total_tokens: 130 }, 30, 12],
-  ["no total", { completion_tokens: 30 }, 30, undefined],
-  ["a total that is too small", { completion_tokens: 30, total_tokens: 7 }, 30, undefined],
+  ["an upstream without a total", { completion_tokens: 30 }, 30, undefined],
+  ["an upstream whose total is too small", { completion_tokens: 30, total_tokens: 7 }, 30, undefined],
   [
-    "a total that fits nothing",
+    "an upstream whose total does not add up",
     { completion_tokens: 30, total_tokens: 999, completion_tokens_details: { reasoning_tokens: 12 } },
     30,
     12,
   ],
-  ["a total that is no number", { completion_tokens: 30, total_tokens: "130" }, 30, undefined],
-])("%s: reasoning is part of the completion", (_who, counters, completion, reasoning) => {
+  ["an upstream whose total is not a number", { completion_tokens: 30, total_tokens: "130" }, 30, undefined],
+])("Usage of %s counts reasoning in the completion.", (_who, counters, completion, reasoning) => {
   const usage = toUsage({ prompt_tokens: 100, ...counters });
   expect(usage).toMatchObject({ prompt_tokens: 100, completion_tokens: completion });
   expect(usage?.reasoning_tokens).toBe(reasoning);
@@ -24,7 +24,7 @@ test.each([
   ["OpenAI", { prompt_tokens_details: { cached_tokens: 80 } }],
   ["DeepSeek", { prompt_cache_hit_tokens: 80 }],
   ["Moonshot", { cached_tokens: 80 }],
-])("%s: cached tokens are found where it tells them", (_who, counters) => {
+])("Cached tokens in the usage of %s are found.", (_who, counters) => {
   const usage = toUsage({ prompt_tokens: 100, completion_tokens: 30, ...counters });
   expect(usage).toEqual({ prompt_tokens: 100, completion_tokens: 30, cached_tokens: 80 });
 });
