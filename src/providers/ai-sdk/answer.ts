@@ -7,7 +7,7 @@ import type {
   SharedV4ProviderMetadata,
 } from "@ai-sdk/provider";
 import type { Delta, FinishReason, ToolCallDelta } from "../../api/completion.ts";
-import { toFinishReason } from "../openai/finish-reason.ts";
+import { toFinishReason } from "../openai/chunks.ts";
 import { isObject } from "../openai/json.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import { pickTexts, type SignedReasoning, writeExtraContent } from "./extra-content.ts";

@@ -1,5 +1,4 @@
-import { readComplaint, toComplaint } from "../openai/complaint.ts";
-import { complaintFailure, type Scrub } from "../openai/errors.ts";
+import { complaintFailure, readComplaint, type Scrub, toComplaint } from "../openai/errors.ts";
 import { isObject } from "../openai/json.ts";
 import { UpstreamError } from "../provider.ts";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { toUsage } from "./chunks.ts";
+import { toFinishReason, toUsage } from "./chunks.ts";
 
 test.each([
   ["OpenAI", { completion_tokens: 30, total_tokens: 130, completion_tokens_details: { reasoning_tokens: 12 } }, 30, 12],
@@ -27,4 +27,23 @@ test.each([
 ])("Cached tokens in the usage of %s are found.", (_who, counters) => {
   const usage = toUsage({ prompt_tokens: 100, completion_tokens: 30, ...counters });
   expect(usage).toEqual({ prompt_tokens: 100, completion_tokens: 30, cached_tokens: 80 });
+});
+
+test.each([
+  ["stop", false, "stop"],
+  ["stop", true, "stop"],
+  ["length", false, "length"],
+  ["tool_calls", true, "tool_calls"],
+  ["content_filter", false, "content_filter"],
+  ["function_call", true, "tool_calls"],
+  ["MAX_TOKENS", false, "length"],
+  ["safety", false, "content_filter"],
+  ["error", false, "failed"],
+  ["insufficient_system_resource", true, "failed"],
+  ["eos", false, "stop"],
+  ["eos", true, "tool_calls"],
+  ["constructor", false, "stop"],
+  ["__proto__", false, "stop"],
+])("The finish reason %s becomes, with tool calls %s, %s.", (word, hasToolCalls, expected) => {
+  expect(toFinishReason(word, hasToolCalls)).toBe(expected);
 });

@@ -1,6 +1,5 @@
-import type { Delta, ToolCallDelta } from "../../api/completion.ts";
+import type { Delta, FinishReason, ToolCallDelta } from "../../api/completion.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
-import { toFinishReason } from "./finish-reason.ts";
 import { isObject, type JsonObject, textOf } from "./json.ts";
 import { ReasoningDetails } from "./reasoning-details.ts";
 import { ToolCallReader } from "./tool-calls.ts";
@@ -131,4 +130,34 @@ function withReasoningBeside(usage: UpstreamUsage, total: unknown): UpstreamUsag
   const beside = total - prompt - completion;
   if (beside <= 0 || (reasoning !== undefined && reasoning !== 0 && reasoning !== beside)) return usage;
   return { ...usage, completion_tokens: completion + beside, reasoning_tokens: beside };
+}
+
+/** Finish reasons that upstreams of this wire are known to use, OpenAI's own four first. */
+const FINISH_REASONS: Readonly<Record<string, FinishReason | "failed">> = {
+  stop: "stop",
+  length: "length",
+  tool_calls: "tool_calls",
+  content_filter: "content_filter",
+  function_call: "tool_calls",
+  tool_call: "tool_calls",
+  tool_use: "tool_calls",
+  max_tokens: "length",
+  model_length: "length",
+  safety: "content_filter",
+  sensitive: "content_filter",
+  refusal: "content_filter",
+  recitation: "content_filter",
+  error: "failed",
+  abort: "failed",
+  insufficient_system_resource: "failed",
+};
+
+/**
+ * Converts an upstream's finish reason to the API's; `failed` if it says that the answer broke off. An unknown finish
+ * reason becomes `tool_calls` after tool calls, otherwise `stop`.
+ */
+export function toFinishReason(value: string, hasToolCalls: boolean): FinishReason | "failed" {
+  const word = value.toLowerCase();
+  const known = Object.hasOwn(FINISH_REASONS, word) ? FINISH_REASONS[word] : undefined;
+  return known ?? (hasToolCalls ? "tool_calls" : "stop");
 }
