@@ -8,7 +8,7 @@ import { buildCatalog, type CatalogSources } from "./build.ts";
 import type { ModelSettings } from "./configured.ts";
 import { providersOfKeys } from "./known-providers.ts";
 import type { CatalogModel } from "./model.ts";
-import { toContractModel } from "./to-contract.ts";
+import { toApiModel } from "./to-api.ts";
 
 const NOW = Date.parse("2026-11-21T12:00:00Z");
 const OPENAI = { id: "openai", kind: "openai-compatible", baseUrl: "https://api.openai.com/v1" };
@@ -290,16 +290,19 @@ describe("without configured models", () => {
     expect(ids(build({ providers: keysOf("GEMINI_API_KEY") }).list())).toContain("gemini-2.5-flash");
   });
 
-  test.each(all.list().map((model) => [model.id, model] as const))("%s is a model of the contract", (_id, model) => {
-    const shown = toContractModel(model);
-    expect(isModel(shown), JSON.stringify(isModel.errors)).toBe(true);
-    expect(shown.description).toMatch(/^\S.{20,300}\.$/);
-    expect(new Date(shown.cutoff_date).toISOString().slice(0, 10)).toBe(shown.cutoff_date);
-    expect(Date.parse(shown.cutoff_date)).toBeLessThanOrEqual(NOW);
-    expect(shown.capabilities.slice(0, 3)).toEqual(["chat", "streaming", "instructions"]);
-    expect(shown.pricing_details.input).toBeGreaterThan(0);
-    expect(model.prices.cachedInput).toBeLessThanOrEqual(model.prices.input);
-  });
+  test.each(all.list().map((model) => [model.id, model] as const))(
+    "The model %s matches the schema of the API.",
+    (_id, model) => {
+      const shown = toApiModel(model);
+      expect(isModel(shown), JSON.stringify(isModel.errors)).toBe(true);
+      expect(shown.description).toMatch(/^\S.{20,300}\.$/);
+      expect(new Date(shown.cutoff_date).toISOString().slice(0, 10)).toBe(shown.cutoff_date);
+      expect(Date.parse(shown.cutoff_date)).toBeLessThanOrEqual(NOW);
+      expect(shown.capabilities.slice(0, 3)).toEqual(["chat", "streaming", "instructions"]);
+      expect(shown.pricing_details.input).toBeGreaterThan(0);
+      expect(model.prices.cachedInput).toBeLessThanOrEqual(model.prices.input);
+    },
+  );
 
   test("are several hundred, sorted, each id once, with a route to a provider at hand", () => {
     const list = all.list();
@@ -367,7 +370,7 @@ describe("without configured models", () => {
     });
     expect(catalog.find("ollama/gpt-oss:20b")).toMatchObject({ cutoffBasis: "stated", ownedBy: "ollama" });
     expect(catalog.find("ollama/odd")?.cutoffBasis).toBe("assumed");
-    for (const model of catalog.list()) expect(isModel(toContractModel(model))).toBe(true);
+    for (const model of catalog.list()) expect(isModel(toApiModel(model))).toBe(true);
   });
 });
 

@@ -2,7 +2,7 @@ import { FREE } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import { KNOWN_PROVIDERS, type KnownProvider } from "../providers/registry.ts";
 import { compose } from "./compose.ts";
-import { configuredModels, type ModelSettings, priceOfRoute, type Surroundings } from "./configured.ts";
+import { type CatalogContext, configuredModels, type ModelSettings, priceOfRoute } from "./configured.ts";
 import { findFacts, offeredBy } from "./facts.ts";
 import { type CreditSettings, creditSettingsFault } from "./known-prices.ts";
 import { chargingOf, identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
@@ -16,15 +16,15 @@ export interface CatalogSources {
   /** Every provider that is set up, by the configuration or by a key in the environment; the sandbox's need not be among them. */
   providers: readonly ProviderIdentity[];
   credits: CreditSettings;
-  /** Whether the built-in models and their provider are there; true where it is not stated. */
+  /** Enables the built-in models and their provider; the default is true. */
   sandbox?: { enabled: boolean };
   /** Local servers that answered. */
   found?: readonly FoundServer[];
 }
 
-/** A catalog as it stood at one moment. */
+/** An immutable catalog. */
 export class FixedCatalog implements Catalog {
-  /** What an operator may want to know of it, a line each. */
+  /** Notes for the operator, one line each: for example models that are not offered because they have no price per token. */
   readonly notes: readonly string[];
   readonly #models: ReadonlyMap<string, CatalogModel>;
   readonly #list: readonly CatalogModel[];
@@ -50,12 +50,12 @@ export class FixedCatalog implements Catalog {
  */
 export function buildCatalog(sources: CatalogSources, nowMs: number): FixedCatalog {
   const hasSandbox = sources.sandbox?.enabled !== false;
-  const surroundings = { ...sources, providers: withSandbox(sources.providers, hasSandbox), nowMs };
+  const context = { ...sources, providers: withSandbox(sources.providers, hasSandbox), nowMs };
   const fault = creditSettingsFault(sources.credits);
   if (fault !== undefined) throw new OperatorError(fault);
-  const models = new Map(configuredModels(sources.models, surroundings).map((model) => [model.id, model]));
+  const models = new Map(configuredModels(sources.models, context).map((model) => [model.id, model]));
   const notes: string[] = [];
-  if (sources.models.length === 0) addKnownModels(models, surroundings, notes);
+  if (sources.models.length === 0) addKnownModels(models, context, notes);
   const builtIn = hasSandbox ? sandboxModels() : [];
   for (const model of [...(sources.found ?? []).flatMap(foundModels), ...builtIn]) {
     if (!models.has(model.id)) models.set(model.id, model);
@@ -95,14 +95,14 @@ function withSandbox(providers: readonly ProviderIdentity[], hasSandbox: boolean
 }
 
 /** Adds what known providers offer today: under a model's plain id for the first that has it, under `provider/model` for the others. */
-function addKnownModels(models: Map<string, CatalogModel>, surroundings: Surroundings, notes: string[]): void {
-  const present = surroundings.providers.map((provider) => ({ provider, known: identify(provider) }));
+function addKnownModels(models: Map<string, CatalogModel>, context: CatalogContext, notes: string[]): void {
+  const present = context.providers.map((provider) => ({ provider, known: identify(provider) }));
   for (const known of KNOWN_PROVIDERS) {
     for (const { provider } of present.filter((candidate) => candidate.known === known)) {
       const unpriced: string[] = [];
       for (const name of offeredBy(known.id)) {
         const id = models.has(name) ? `${provider.id}/${name}` : name;
-        const model = knownModel(id, name, provider, known, surroundings);
+        const model = knownModel(id, name, provider, known, context);
         if (model === "charged by the request") unpriced.push(name);
         else if (model !== undefined && !models.has(id)) models.set(id, model);
       }
@@ -116,11 +116,11 @@ function knownModel(
   name: string,
   provider: ProviderIdentity,
   known: KnownProvider,
-  surroundings: Surroundings,
+  context: CatalogContext,
 ): CatalogModel | "charged by the request" | undefined {
   const facts = findFacts(known.id, name);
-  if (facts === undefined || hasPassed(facts.shutdownDate, surroundings.nowMs)) return undefined;
-  const priced = priceOfRoute(provider, name, surroundings);
+  if (facts === undefined || hasPassed(facts.shutdownDate, context.nowMs)) return undefined;
+  const priced = priceOfRoute(provider, name, context);
   if (typeof priced === "string") return priced === "unknown" ? undefined : priced;
   const { prices, shortPrompt, deprecated } = priced;
   return compose({

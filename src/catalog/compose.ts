@@ -9,7 +9,7 @@ export interface Knowledge {
   id: string;
   routes: readonly [Route, ...Route[]];
   facts?: ModelFacts | undefined;
-  /** What was stated for this service, which wins over what is known. */
+  /** Settings from the configuration. They take precedence over the facts. */
   stated?: Stated;
   /** A display name, where the facts have none. */
   knownName?: string | undefined;
@@ -17,7 +17,7 @@ export interface Knowledge {
   knownContextWindow?: number | undefined;
   /** Date of a local model's file, YYYY-MM-DD. */
   fileDate?: string | undefined;
-  /** What its provider does not pass on. */
+  /** Capabilities that the provider does not support, although the model has them. */
   lacks?: readonly Capability[];
   refuses?: readonly string[] | undefined;
   isDeprecated?: boolean;
@@ -36,14 +36,14 @@ export interface Stated {
   playground?: boolean;
 }
 
-/** Output limit of a model of which none is known: nearly every model takes that much. */
+/** Output limit of a model without facts; nearly every model accepts it. */
 const ASSUMED_MAX_OUTPUT_TOKENS = 4_096;
-/** Of a model of which nothing is known: most take that much, and an upstream that takes less says so itself. */
+/** Context window of a model without facts. Most models have at least this; an upstream with less refuses the request. */
 const ASSUMED_CONTEXT_WINDOW_TOKENS = 32_768;
-/** Of a model of which nothing is known: old enough to be true of nearly every one in use. */
+/** Cutoff date of a model without facts: nearly every model in use knows events up to it. */
 const ASSUMED_CUTOFF_DATE = "2023-12-31";
 const ALWAYS: readonly Capability[] = ["chat", "streaming", "instructions"];
-/** Of a model of which nothing is known: parts of the protocol that an upstream without them refuses itself. */
+/** Capabilities of a model without facts. An upstream that lacks one of them refuses the request. */
 const ASSUMED: readonly Capability[] = ["tools", "structured_output"];
 
 /** Makers tell that a model is on its way out, seldom since when: it was so by the day the facts were gathered. */
@@ -84,7 +84,7 @@ export function compose(knowledge: Knowledge): CatalogModel {
   };
 }
 
-/** Where the prices of a short prompt hold on every route: the dearest of them, up to the least bound. */
+/** Returns the highest short-prompt prices of all routes, valid up to the lowest bound; undefined if no route has any. */
 function dearestShortPrompt(routes: readonly Route[]): ShortPromptPrices | undefined {
   const bounds = routes.flatMap(({ shortPrompt }) => (shortPrompt === undefined ? [] : [shortPrompt.promptTokensMax]));
   if (bounds.length === 0) return undefined;

@@ -1,5 +1,6 @@
 import type { Capability, Category } from "../api/model.ts";
-import type { UnitPrices } from "../credits/price.ts";
+import { parsePrice, type UnitPrices } from "../credits/price.ts";
+import { OperatorError } from "../errors.ts";
 import type { KnownProvider } from "../providers/registry.ts";
 import { compose } from "./compose.ts";
 import { findFacts, type ModelFacts, offeredDollars } from "./facts.ts";
@@ -14,15 +15,28 @@ import {
 } from "./known-prices.ts";
 import { chargingOf, identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
 import type { CatalogModel, Route } from "./model.ts";
-import { quote, refuse } from "./refuse.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
-import { type PriceSettings, statedPrices } from "./stated-prices.ts";
+
+/** A configured price: decimal texts, in credits per million tokens. */
+interface StatedPrice {
+  input: string;
+  cachedInput?: string;
+  cacheWrite?: string;
+  output: string;
+  reasoning?: string;
+}
+
+/** A price that takes effect on a day, YYYY-MM-DD in UTC. The first price of a list may have no day. */
+type DatedPrice = StatedPrice & { from?: string };
+
+/** One price, or a list in which each price is in force from its day until the next price's day. */
+type PriceSettings = StatedPrice | readonly DatedPrice[];
 
 /** A model as the configuration states it. */
 export interface ModelSettings {
   id: string;
   routes: readonly RouteSettings[];
-  /** Of every route that states none of its own. */
+  /** Price of each route that has no price of its own. */
   price?: PriceSettings;
   name?: string;
   category?: Category;
@@ -41,8 +55,8 @@ interface RouteSettings {
   price?: PriceSettings;
 }
 
-/** What the models of the configuration are seen against. */
-export interface Surroundings {
+/** Providers, credit settings and time, which the configured models are checked and priced with. */
+export interface CatalogContext {
   providers: readonly ProviderIdentity[];
   credits: CreditSettings;
   nowMs: number;
@@ -52,25 +66,25 @@ const PRICE_WORDS =
   "input and output, in credits per million tokens, such as { input: 0.25, output: 2 }, or a model of a known provider whose price is known";
 
 /** The models of the configuration. Throws OperatorError with one line that names the key, what was found, and what is allowed. */
-export function configuredModels(settings: readonly ModelSettings[], surroundings: Surroundings): CatalogModel[] {
+export function configuredModels(settings: readonly ModelSettings[], context: CatalogContext): CatalogModel[] {
   const seen = new Set<string>();
   return settings.map((model, index) => {
     const key = `models[${index}]`;
     checkName(`${key}.id`, model.id);
     if (seen.has(model.id)) refuse(`${key}.id`, `found ${quote(model.id)} a second time`, "each id once");
     seen.add(model.id);
-    return configuredModel(key, model, surroundings);
+    return configuredModel(key, model, context);
   });
 }
 
-function configuredModel(key: string, settings: ModelSettings, surroundings: Surroundings): CatalogModel {
+function configuredModel(key: string, settings: ModelSettings, context: CatalogContext): CatalogModel {
   const priceOf = (place: string, price: PriceSettings | undefined) =>
-    price === undefined ? undefined : statedPrices(`${place}.price`, price, surroundings.nowMs);
+    price === undefined ? undefined : statedPrices(`${place}.price`, price, context.nowMs);
   const stated = priceOf(key, settings.price);
   const found = settings.routes.map((route, index): FoundRoute => {
     const place = `${key}.routes[${index}]`;
-    const provider = providerOf(place, route, surroundings.providers);
-    const priced = priceOfRoute(provider, route.model, surroundings);
+    const provider = providerOf(place, route, context.providers);
+    const priced = priceOfRoute(provider, route.model, context);
     const known = identify(provider);
     const facts = findFacts(known?.id, route.model);
     return { ...route, provider, known, facts, priced, stated: priceOf(place, route.price) ?? stated };
@@ -106,7 +120,7 @@ interface FoundRoute {
   stated: UnitPrices | undefined;
 }
 
-/** What is known of the first route's model, as far as every route bears it out; of context windows the largest. */
+/** Returns the facts of the first route's model, reduced to what holds on every route, with the largest context window. */
 function factsOfAll({ facts }: FoundRoute, others: readonly FoundRoute[]): ModelFacts | undefined {
   const known = others.flatMap((other) => other.facts ?? []);
   return facts && known.reduce(common, facts);
@@ -146,11 +160,11 @@ function pricedRoute(key: string, found: FoundRoute): Route {
   return { ...route, prices, ...(shortPrompt && { shortPrompt }) };
 }
 
-/** What a model costs at a provider, or why that is not known. */
+/** Returns the known price of a provider's model, or why it has none. */
 export function priceOfRoute(
   provider: ProviderIdentity,
   model: string,
-  { credits, nowMs }: Surroundings,
+  { credits, nowMs }: CatalogContext,
 ): PricedModel | Unpriced {
   if (provider.kind === SANDBOX_PROVIDER.kind) {
     const sandbox = sandboxModels().find(({ routes }) => routes[0]?.model === model);
@@ -186,4 +200,59 @@ const SPACE_OR_CONTROL = /[\s\p{Cc}]/u;
 function checkName(key: string, name: string): void {
   if (name.length >= 1 && name.length <= 200 && !SPACE_OR_CONTROL.test(name)) return;
   refuse(key, `found ${quote(name)}`, "1 to 200 characters without spaces and control characters");
+}
+
+const DAY_WORDS = "a later date than the one before it, as YYYY-MM-DD";
+
+/**
+ * Returns the price in force at a time. Throws OperatorError with one line that names the key if any of the prices is
+ * invalid, or if none is in force yet.
+ */
+function statedPrices(key: string, settings: PriceSettings, nowMs: number): UnitPrices {
+  if (!isList(settings)) return readPrice(key, settings);
+  let before = Number.NEGATIVE_INFINITY;
+  let inForce: UnitPrices | undefined;
+  for (const [index, price] of settings.entries()) {
+    const fromMs = startOf(`${key}[${index}].from`, price, index, before);
+    const prices = readPrice(`${key}[${index}]`, price);
+    if (fromMs <= nowMs) inForce = prices;
+    before = fromMs;
+  }
+  const first = settings[0]?.from ?? "nothing";
+  return inForce ?? refuse(`${key}[0].from`, `found ${quote(first)}`, "a date that is not in the future, or no date");
+}
+
+function isList(settings: PriceSettings): settings is readonly DatedPrice[] {
+  return Array.isArray(settings);
+}
+
+function startOf(key: string, { from }: DatedPrice, index: number, before: number): number {
+  if (from === undefined) return index === 0 ? Number.NEGATIVE_INFINITY : refuse(key, "missing", DAY_WORDS);
+  const fromMs = Date.parse(`${from}T00:00:00Z`);
+  return fromMs > before || index === 0 ? fromMs : refuse(key, `found ${quote(from)}`, DAY_WORDS);
+}
+
+function readPrice(key: string, price: StatedPrice): UnitPrices {
+  const read = (name: keyof StatedPrice, text: string) =>
+    parsePrice(text) ?? refuse(`${key}.${name}`, `found ${quote(text)}`, "a decimal number, 0 or more, such as 0.25");
+  const input = read("input", price.input);
+  const output = read("output", price.output);
+  return {
+    input,
+    cachedInput: read("cachedInput", price.cachedInput ?? price.input),
+    cacheWrite: read("cacheWrite", price.cacheWrite ?? price.input),
+    output,
+    reasoning: read("reasoning", price.reasoning ?? price.output),
+  };
+}
+
+/** Quotes a configured value for an error message: on one line, at most 80 characters. */
+function quote(text: string): string {
+  const quoted = JSON.stringify(text);
+  return quoted.length > 80 ? `${quoted.slice(0, 77)}…"` : quoted;
+}
+
+/** Throws OperatorError with one line about a mistake in the configuration. */
+function refuse(key: string, found: string, allowed: string): never {
+  throw new OperatorError(`${key}: ${found}; allowed: ${allowed}`);
 }

@@ -2,8 +2,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import type { Capability } from "../api/model.ts";
 
 /**
- * What is known of a model whoever serves it. `facts/makers/` has one file for each maker; a cut-off known to the month
- * alone is written as the month.
+ * Facts about a model that hold at every provider. `facts/makers/` has one file per maker. A cutoff of which only the
+ * month is known is written as the month.
  */
 export interface ModelFacts {
   /** The maker's short name, for `owned_by`. */
@@ -18,7 +18,7 @@ export interface ModelFacts {
   contextWindow: number;
   maxOutputTokens: number;
   can: readonly Capability[];
-  /** Whether it was made for writing programs. */
+  /** True if the model was trained for writing code. */
   isForCode: boolean;
   refuses: readonly string[];
   imageTokensMax: number;
@@ -48,7 +48,7 @@ interface MakerFile {
   models: Record<string, WrittenFacts>;
 }
 
-/** How a provider offers a model: the key of its facts, and where they differ here. */
+/** A provider's offer of a model: the key of the model's facts, and the values that differ at this provider. */
 interface WrittenOffer {
   model: string;
   context?: number;
@@ -120,7 +120,7 @@ function offeredFacts(providerId: string | undefined, offer: WrittenOffer): Mode
   };
 }
 
-/** What the table says that a provider takes for a model; only where the price data has none, or a lower one. */
+/** Returns a provider's price of a model from `offers.json`, which lists only prices that the price data lacks or has too low. */
 export function offeredDollars(providerId: string, model: string): DollarPrice | undefined {
   const offer = offers[providerId]?.[model];
   return typeof offer === "object" ? offer.dollars : undefined;

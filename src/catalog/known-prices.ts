@@ -3,7 +3,7 @@ import { dearer, parseDollarPrice, type UnitPrices } from "../credits/price.ts";
 import type { DollarPrice } from "./facts.ts";
 import type { ShortPromptPrices } from "./model.ts";
 
-/** How dollars become credits, as decimal texts. */
+/** Conversion of dollars to credits, as decimal texts. */
 export interface CreditSettings {
   perDollar: string;
   markup: string;
@@ -25,7 +25,7 @@ export type Unpriced = "unknown" | "charged by the request";
 type ModelPrice = Exclude<ModelInfo["prices"], unknown[]>;
 type ConditionalPrice = Extract<ModelInfo["prices"], unknown[]>[number];
 
-/** What a request costs beside its tokens, where no caller can ask for it or leave it out: searches that are always made. */
+/** Fees for each request, in addition to its tokens, that a caller cannot avoid: such a model searches on every request. */
 const REQUEST_FEES = ["requests_kcount", "output_citation_mtok"];
 /** Search is part of what these do, and is charged by the call, which the price data does not list with them. */
 const ALWAYS_SEARCHES = /search-preview|deep-research|sonar/;

@@ -11,7 +11,7 @@ export interface LiveCatalogOptions {
   clock: () => number;
   log: Log;
   everyMs?: number;
-  /** How long a server that does not answer stays listed: it may be busy loading a model. */
+  /** Time for which a server that does not answer stays listed: it may be busy loading a model. */
   keepMs?: number;
 }
 
@@ -41,7 +41,7 @@ export class LiveCatalog implements Catalog {
     this.#goodUntilMs = nextMidnight(nowMs);
   }
 
-  /** What an operator may want to know of the catalog, a line each. */
+  /** Notes of the current catalog for the operator, one line each. */
   get notes(): readonly string[] {
     return this.#catalog.notes;
   }

@@ -10,18 +10,18 @@ export interface FoundServer extends LocalServer {
 export interface FoundModel {
   /** The server's own name of the model. */
   name: string;
-  /** Tokens, where the server tells. */
+  /** Tokens, if the server reports it. */
   contextWindow?: number;
-  /** Date of the model's file, YYYY-MM-DD, where the server tells. */
+  /** Date of the model's file, YYYY-MM-DD, if the server reports it. */
   fileDate?: string;
-  /** Where the server tells. */
+  /** Capabilities, if the server reports them. */
   can?: readonly Capability[];
 }
 
 /** Gets a JSON document of a server, or undefined where there is none in time. */
 export type Fetch = (url: string, body?: unknown) => Promise<unknown>;
 
-/** What tells more of the models than the list does, by server. */
+/** Requests for model details that the model list does not contain, by server. */
 const DETAILS: Record<string, (origin: string, names: string[], fetch: Fetch) => Promise<Map<string, Detail>>> = {
   ollama: ollamaDetails,
   lmstudio: lmStudioDetails,

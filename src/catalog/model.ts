@@ -22,17 +22,17 @@ export interface CatalogModel {
   deprecatedSince: number | null;
   shutdownDate: string | null;
   replacement: string | null;
-  /** Whether the playground organization may use it. */
+  /** True if the playground organization may use the model. */
   playground: boolean;
   /** Request fields that the model's upstream refuses though its kind takes them, e.g. `temperature`. */
   refusedParameters: ReadonlySet<string>;
   /** Bound of the tokens that one image may count. */
   imageTokensMax: number;
-  /** What a hold covers and a listing shows at most: the dearest of all routes, at their dearest. */
+  /** The highest prices of all routes. Holds are computed from them, and no listing shows more. */
   prices: UnitPrices;
-  /** What a short prompt pays on the dearest route, where long prompts are dearer. */
+  /** The highest short-prompt prices of all routes; absent if long prompts cost the same. */
   shortPrompt?: ShortPromptPrices;
-  /** Tried in this order, or by their weights; at least one. */
+  /** Routes in the order in which they are tried, unless they have weights; at least one. */
   routes: readonly Route[];
 }
 
@@ -40,11 +40,11 @@ export interface Route {
   providerId: string;
   /** The upstream's own name of the model. */
   model: string;
-  /** The dearest that a token of each class can cost here. */
+  /** The highest price of each token class on this route. */
   prices: UnitPrices;
-  /** What a short prompt pays, where long prompts are dearer. */
+  /** Prices of a short prompt; absent if long prompts cost the same. */
   shortPrompt?: ShortPromptPrices;
-  /** How often it comes first beside the other routes of its model, which then have weights too. */
+  /** Share of requests that try this route first, relative to the model's other routes. Either all routes have a weight or none. */
   weight?: number;
   /** Tokens, where it is known. */
   contextWindow?: number;
@@ -65,13 +65,13 @@ export interface ShortPromptPrices {
   prices: UnitPrices;
 }
 
-/** What a request with this prompt pays on a route: the prices of a short prompt where they apply, else the dearest. */
+/** Returns the prices of a route for a prompt of this length: the short-prompt prices if they apply, else the highest. */
 export function pricesAt(route: Pick<Route, "prices" | "shortPrompt">, promptTokens: number): UnitPrices {
   const { shortPrompt, prices } = route;
   return shortPrompt !== undefined && promptTokens <= shortPrompt.promptTokensMax ? shortPrompt.prices : prices;
 }
 
-/** What the rest of the service sees of the catalog; the content may change while it runs. */
+/** The models that callers may name. The content may change while the service runs. */
 export interface Catalog {
   find(id: string): CatalogModel | undefined;
   list(): readonly CatalogModel[];

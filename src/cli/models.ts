@@ -58,13 +58,13 @@ async function withCatalog(
 
 async function list(terminal: Terminal, flags: CommonFlags): Promise<void> {
   const work = async ({ config, catalog }: CatalogAndUpstreams) => {
-    const [{ readHealth, reportRoutes }, { toContractModel }] = await Promise.all([
+    const [{ readHealth, reportRoutes }, { toApiModel }] = await Promise.all([
       import("../gateway/route-health.ts"),
-      import("../catalog/to-contract.ts"),
+      import("../catalog/to-api.ts"),
     ]);
     const health = readHealth(config.dataDir, terminal.clock());
     const json = catalog.list().map((model) => {
-      return { ...toContractModel(model), routes: reportRoutes(model, health ?? []) };
+      return { ...toApiModel(model), routes: reportRoutes(model, health ?? []) };
     });
     const rows = json.flatMap(({ id, category, context_window, cutoff_date, routes }) =>
       routes.map((route, index) => {

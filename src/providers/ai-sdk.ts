@@ -1,11 +1,11 @@
 import { createRequire } from "node:module";
+import type { LanguageModelV4FinishReason, LanguageModelV4StreamPart } from "@ai-sdk/provider";
 import packageJson from "../../package.json" with { type: "json" };
 import { OperatorError } from "../errors.ts";
 import { AnswerReader } from "./ai-sdk/answer.ts";
 import { CallFetch, Connections } from "./ai-sdk/call-fetch.ts";
 import { leftOut, toCall } from "./ai-sdk/call-options.ts";
 import { toUpstreamError } from "./ai-sdk/failure.ts";
-import { readParts } from "./ai-sdk/parts.ts";
 import type { Conversation } from "./ai-sdk/prompt.ts";
 import type { Connect, Fetch, Wire } from "./ai-sdk/wire.ts";
 import { refuseOwnHeaders } from "./http/own-headers.ts";
@@ -153,4 +153,39 @@ function departure(signal: AbortSignal): Promise<never> {
 
 async function* once(chunks: readonly UpstreamChunk[]): AsyncGenerator<readonly UpstreamChunk[]> {
   yield chunks;
+}
+
+interface PartsOptions {
+  read(): ReturnType<ReadableStreamDefaultReader<LanguageModelV4StreamPart>["read"]>;
+  reader: AnswerReader;
+  /** Returns the failure of the connection; undefined if it has not failed. */
+  failure(): unknown;
+  /** Converts an error to the one that the reader receives. */
+  fail(error: unknown): unknown;
+  /** Closes the connection. */
+  end(): void;
+}
+
+/** Reads a streamed answer as chunks. Yields all chunks before a failure, then throws it. Ending early closes the connection. */
+async function* readParts(options: PartsOptions): AsyncGenerator<readonly UpstreamChunk[]> {
+  const { read, reader, failure, fail, end } = options;
+  try {
+    for (let next = await read(); !next.done; next = await read()) {
+      const part = next.value;
+      if (part.type === "error") throw part.error;
+      if (part.type === "finish" && failure() !== undefined && !hasEnded(part.finishReason)) break;
+      const chunk = reader.readPart(part);
+      if (chunk !== undefined) yield [chunk];
+    }
+    if (!reader.isFinished) throw failure() ?? new UpstreamError("failed", "The stream ended without a finish reason");
+  } catch (error) {
+    throw fail(error);
+  } finally {
+    end();
+  }
+}
+
+/** True if the upstream itself gave the finish reason: the answer is then complete even if the connection breaks. */
+function hasEnded({ unified, raw }: LanguageModelV4FinishReason): boolean {
+  return raw !== undefined && unified !== "error" && unified !== "interrupted";
 }

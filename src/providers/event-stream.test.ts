@@ -2,13 +2,13 @@ import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { EVENT_LENGTH_MAX, EventStreamReader, EventTooLongError } from "./event-stream.ts";
 
-/** Reads a whole stream as the standard words it, one character after another: slow, and easy to hold against it. */
+/** Reads a whole stream as the standard words it: slow, but easy to compare with the standard. */
 function reference(bytes: Uint8Array): string[] {
   const text = new TextDecoder("utf-8").decode(bytes);
   const events: string[] = [];
   let data = "";
   const lines = text.split(/\r\n|\r|\n/);
-  // What follows the last line's end is not a line.
+  // The text after the last line end is not a line.
   for (const line of lines.slice(0, -1)) {
     if (line === "") {
       if (data !== "" && data !== "\n") events.push(data.slice(0, -1));

@@ -65,7 +65,7 @@ class OpenAiCompatible implements Provider {
     const headers = request.stream ? this.#headers.streamed : this.#headers.unstreamed;
     const body = toRequestBody(request, this.#requestFormat);
     const answer = await this.#send("POST", "/chat/completions", { headers, body, signal, scrub });
-    // What was sent decides, not what was asked: some upstreams stream never, or always.
+    // The content type decides, not the request: some upstreams never stream, others always do.
     const type = mediaType(answer) || (request.stream ? EVENT_STREAM : JSON_TYPE);
     const ignored = refusedHints(request, this.#requestFormat);
     const told = ignored === undefined ? {} : { ignored };

@@ -10,7 +10,7 @@ export { UpstreamError, type UpstreamFailure } from "../errors.ts";
  */
 export interface Provider {
   readonly id: string;
-  /** Whether it fails because a request says so: a failure then tells nothing of the next request. */
+  /** True if a request itself can ask for a failure, which then predicts nothing about the next request. */
   readonly isScripted?: boolean;
   /** True for an upstream in a private network: it is sent no image addresses, which it would fetch from there. */
   readonly isPrivate?: boolean;

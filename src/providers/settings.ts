@@ -15,31 +15,31 @@ export const KIND_KEYS = [
 ] as const;
 export type KindKey = (typeof KIND_KEYS)[number];
 
-/** What a kind of provider is configured with. */
+/** Settings of one configured provider. */
 export interface ProviderSettings {
-  /** As routes name it. */
+  /** The id by which routes name the provider. */
   id: string;
   /** One of `PROVIDER_KINDS`. */
   kind: string;
   baseUrl: string | null;
   apiKey: string | null;
-  /** Sent with every request, over the kind's own. */
+  /** Headers of every request. They override those of the kind. */
   headers: Readonly<Record<string, string>>;
   timeouts: ProviderTimeouts;
   /** Differences from the default format, for an OpenAI-compatible API. */
   requestFormat?: Partial<RequestFormat>;
-  /** Of Amazon Web Services. */
+  /** AWS region. */
   region?: string;
   accessKeyId?: string;
   secretAccessKey?: string;
-  /** Of temporary credentials. */
+  /** AWS session token of temporary credentials. */
   sessionToken?: string;
-  /** Of Google Cloud. */
+  /** Google Cloud project. */
   project?: string;
   location?: string;
-  /** Path of a file with credentials of Google Cloud; absent: those of the surroundings. */
+  /** Path of a Google Cloud credentials file; absent: the application default credentials. */
   credentialsFile?: string;
-  /** Of Azure. */
+  /** Azure resource name. */
   resourceName?: string;
 }
 

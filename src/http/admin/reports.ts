@@ -3,7 +3,7 @@ import { AuditPage, AuditQuery } from "../../api/admin/audit.ts";
 import { type AdminModel, AdminModelList, type ModelRoute } from "../../api/admin/model.ts";
 import { Overview, OverviewQuery } from "../../api/admin/overview.ts";
 import type { CatalogModel } from "../../catalog/model.ts";
-import { toContractModel } from "../../catalog/to-contract.ts";
+import { toApiModel } from "../../catalog/to-api.ts";
 import { pricesByClass } from "../../credits/price.ts";
 import { ApiError } from "../../errors.ts";
 import { mayUse } from "../../gateway/plan.ts";
@@ -75,5 +75,5 @@ function principalOf({ token }: Member) {
 }
 
 function toModel(model: CatalogModel, routes: ModelRoute[] | null): AdminModel {
-  return { ...toContractModel(model), playground: model.playground, prices: pricesByClass(model.prices), routes };
+  return { ...toApiModel(model), playground: model.playground, prices: pricesByClass(model.prices), routes };
 }

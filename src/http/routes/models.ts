@@ -1,5 +1,5 @@
 import { Model, ModelList } from "../../api/model.ts";
-import { toContractModel } from "../../catalog/to-contract.ts";
+import { toApiModel } from "../../catalog/to-api.ts";
 import { mayUse, modelNotFound } from "../../gateway/plan.ts";
 import { principalOf } from "../authentication.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -15,7 +15,7 @@ export const listModels: Endpoint = {
   async handle({ gateway }, request): Promise<ModelList> {
     const principal = principalOf(request);
     const models = gateway.catalog.list().filter((model) => mayUse(principal, model));
-    return { object: "list", data: models.map(toContractModel) };
+    return { object: "list", data: models.map(toApiModel) };
   },
 };
 
@@ -33,6 +33,6 @@ export const retrieveModel: Endpoint = {
     request.modelName = id;
     const model = gateway.catalog.find(id);
     if (model === undefined || !mayUse(principalOf(request), model)) throw modelNotFound(id);
-    return toContractModel(model);
+    return toApiModel(model);
   },
 };

@@ -7,7 +7,7 @@ import type {
   SharedV4ProviderMetadata,
 } from "@ai-sdk/provider";
 import type { Delta, FinishReason, ToolCallDelta } from "../../api/completion.ts";
-import { toFinishReason } from "../openai/finish-reason.ts";
+import { toFinishReason } from "../openai/chunks.ts";
 import { isObject } from "../openai/json.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import { pickTexts, type SignedReasoning, writeExtraContent } from "./extra-content.ts";
@@ -16,13 +16,13 @@ import type { Wire } from "./wire.ts";
 interface OpenCall {
   id: string;
   index: number;
-  /** Whether its arguments have begun to come. */
+  /** True once a piece of the arguments has arrived. */
   hasArguments: boolean;
 }
 
 /** Turns what a package says into chunks of OpenAI's shape; keeps what one answer needs to know of what came before. */
 export class AnswerReader {
-  /** Whether the answer has told why it ended: without that it is not complete. */
+  /** True once the finish reason has arrived. An answer without one is incomplete. */
   isFinished = false;
   readonly #wire: Pick<Wire, "metadataKey" | "reasoningFields" | "logprobsOf">;
   /** Calls that have begun and not ended; several may have the same id, or an empty one. */

@@ -67,7 +67,7 @@ function toldBy(data: string | undefined, scrub: Scrub): UpstreamError | undefin
   }
 }
 
-/** What small events may come to that a package is given at once: its pipes keep that much while nobody reads. */
+/** Size at which a group of small events is passed to the package. Its pipes buffer that much while the reader is not reading. */
 export const PIECE_BYTES = 4 * 1024;
 /** Small buffers share one of 64 KiB, which any of them keeps; what this makes keeps itself alone. */
 const encoder = new TextEncoder();
@@ -101,7 +101,7 @@ function wholeFrames(): Bounds {
   };
 }
 
-/** Where the frame ends that begins at a place; nowhere while its length is not there to read. */
+/** Returns the end of the frame that begins at `start`; infinity while its length has not arrived. */
 function endOfFrame(bytes: Buffer, start: number): number {
   if (bytes.length - start < 4) return Number.POSITIVE_INFINITY;
   const length = bytes.readUInt32BE(start);

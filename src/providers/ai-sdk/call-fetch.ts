@@ -8,7 +8,6 @@ import { type Scrub, statusFailure } from "../openai/errors.ts";
 import { UpstreamError } from "../provider.ts";
 import type { Environment, ProviderTimeouts } from "../settings.ts";
 import { boundsOf, PIECE_BYTES } from "./bounds.ts";
-import { Demand } from "./demand.ts";
 import type { Fetch } from "./wire.ts";
 
 /** Connections of one provider, to each origin that its package talks to. */
@@ -54,7 +53,7 @@ export class Connections {
  */
 export class CallFetch {
   failure: unknown;
-  /** Who reads the package's answer piece by piece tells it of every read. */
+  /** Tracks the reads of a streamed answer. The reader wraps each read in `demand.during`. */
   readonly demand = new Demand();
   readonly #connections: Connections;
   readonly #scrub: Scrub;
@@ -122,6 +121,37 @@ export class CallFetch {
       },
       { highWaterMark: 0 },
     );
+  }
+}
+
+/**
+ * Tracks whether the reader of an answer is waiting for more than the package has buffered. Each pipe of a package takes
+ * and buffers a piece even while its reader is not reading, so the pipes are fed only while there is demand.
+ */
+export class Demand {
+  /** True at first: some packages read the beginning of an answer before they return a stream. */
+  #isThere = true;
+  #arise = () => {};
+  readonly #meet = <T>(value: T): T => {
+    this.#isThere = false;
+    return value;
+  };
+
+  /** Waits for a read from the package; there is demand until it resolves. Not async, because it runs for every part. */
+  during<T>(read: Promise<T>): Promise<T> {
+    this.#isThere = true;
+    this.#arise();
+    return read.then(this.#meet);
+  }
+
+  /** Resolves when there is demand that the pipes could not meet from their buffers within a turn of the event loop. */
+  async unmet(): Promise<void> {
+    do {
+      await new Promise<void>((resolve) => {
+        if (this.#isThere) setImmediate(resolve);
+        else this.#arise = resolve;
+      });
+    } while (!this.#isThere);
   }
 }
 

@@ -80,7 +80,7 @@ const HINTS: Readonly<Record<string, string>> = {
   temperature: "temperature",
   topP: "top_p",
 };
-/** What changes the answer, and so is refused where a package leaves it out. */
+/** Fields that change the answer, by their names in warnings. A request is refused if the package leaves one of them out. */
 const DEMANDS: Readonly<Record<string, string>> = {
   logprobs: "logprobs",
   responseFormat: "response_format",

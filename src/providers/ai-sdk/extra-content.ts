@@ -7,9 +7,9 @@ export interface SignedReasoning {
 }
 
 /**
- * What a tool call carries for its provider. `google.thought_signature` is as Google's own OpenAI-compatible endpoint has
- * it ("Thought signatures" of the Gemini API's guide); `<provider>.reasoning` is this service's own, because OpenAI's wire
- * has no place for signed reasoning.
+ * Builds the `extra_content` of a tool call; undefined if there is nothing to carry. `google.thought_signature` has the
+ * form of Google's OpenAI-compatible endpoint ("Thought signatures" in the Gemini API guide). `<provider>.reasoning` is
+ * this service's own field, because OpenAI's wire has none for signed reasoning.
  */
 export function writeExtraContent(
   key: string,

@@ -1,14 +1,14 @@
-import { readComplaint, toComplaint } from "../openai/complaint.ts";
-import { complaintFailure, type Scrub } from "../openai/errors.ts";
+import { complaintFailure, readComplaint, type Scrub, toComplaint } from "../openai/errors.ts";
 import { isObject } from "../openai/json.ts";
 import { UpstreamError } from "../provider.ts";
 
-/** How deep packages wrap what they were thrown. */
+/** Number of nested `cause` errors that are searched, because packages wrap the errors of their fetch function. */
 const CAUSES_MAX = 8;
 
 /**
- * What a package threw, or told in the middle of a stream, in the service's terms. What happened to the connection says
- * more than what the package makes of it. Nothing of the package's own messages is kept: they quote the answer.
+ * Converts an error that a package threw, or sent within a stream, to an UpstreamError; returns the signal's reason if it
+ * was aborted. `failure` is the failure of the connection, if there was one, and takes precedence over the package's error.
+ * The package's own messages are dropped, because they quote the answer.
  */
 export function toUpstreamError(error: unknown, failure: unknown, signal: AbortSignal, scrub: Scrub): unknown {
   if (signal.aborted) return signal.reason;
@@ -27,7 +27,7 @@ export function toUpstreamError(error: unknown, failure: unknown, signal: AbortS
 /** Errors of the packages for a request that they cannot put into words. */
 const UNTELLABLE = new Set(["AI_UnsupportedFunctionalityError", "AI_InvalidPromptError", "AI_InvalidArgumentError"]);
 
-/** What the upstream said in the first event of a stream: some packages make of that an error answer, with a status of their own. */
+/** Returns the error that an upstream sent in the first event of a stream; some packages report it as an error answer with a status. */
 function toldAtOnce(error: Error): string | undefined {
   if (error.name !== "AI_APICallError" || !("statusCode" in error) || !("responseBody" in error)) return undefined;
   const { statusCode, responseBody } = error;

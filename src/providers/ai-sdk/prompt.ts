@@ -98,7 +98,7 @@ class ConversationReader {
       ...this.#signedReasoning(call),
       this.#call(call, `${at}.tool_calls[${index}]`),
     ]);
-    // Where the text stood is not told: it mostly stands between what was thought first and the first call.
+    // The request does not give the position of the text. It is usually between the first reasoning and the first call.
     const thought = parts.slice(
       0,
       Math.max(
@@ -113,7 +113,7 @@ class ConversationReader {
     return [...thought, ...said, ...parts.slice(thought.length)];
   }
 
-  /** What was thought before a call, in its place: providers refuse it in another order. */
+  /** Returns the signed reasoning before a call. Providers refuse it at any other place. */
   #signedReasoning({ extra_content: extra }: ToolCall): AssistantPart[] {
     const { metadataKey, reasoningFields } = this.#wire;
     return readExtraContent(extra, metadataKey, reasoningFields).reasoning.map(({ text, fields }) => ({
@@ -186,7 +186,7 @@ function toInput(given: string, at: string): unknown {
   throw refusal(`${at}.function.arguments`, "these are not the JSON object that this model needs");
 }
 
-/** What a type of image is by the end of its address: some wires want to be told, and nobody here looks. */
+/** Media types by file extension, for wires that require the media type of an image address. The image is not fetched. */
 const TYPES_OF_ENDINGS: Readonly<Record<string, string>> = {
   gif: "image/gif",
   heic: "image/heic",

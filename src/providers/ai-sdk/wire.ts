@@ -2,36 +2,39 @@ import type { LanguageModelV4, LanguageModelV4CallOptions, SharedV4ProviderMetad
 import type { UpstreamRequest } from "../provider.ts";
 import type { KindKey, ProviderSettings } from "../settings.ts";
 
-/** What the packages take for fetch: only what they use of it. */
+/** The part of `fetch` that the packages use. */
 export type Fetch = (address: string | URL | Request, init?: RequestInit) => Promise<Response>;
 
 /** Makes models of a package for one call, whose requests go through the call's own fetch. */
 export type Connect = (fetch: Fetch) => Promise<(model: string) => Pick<LanguageModelV4, "doGenerate" | "doStream">>;
 
-/** What a wire asks for beside what all wires take alike. */
+/** Additions of one wire to the options that are the same on every wire. */
 export interface Fit {
-  /** Over those that are the same on every wire. */
+  /** Options that override the common ones. */
   options: Partial<LanguageModelV4CallOptions>;
-  /** Hints that this wire cannot take with this request. */
+  /** Names of request hints that this wire cannot express for this request. */
   ignored: string[];
 }
 
 /**
- * One provider's wire, spoken by its AI SDK package. What stands here is only what the package cannot know: where keys
- * come from, how OpenAI's fields are called in its options, and what has to come back in the next turn.
+ * One provider's wire, implemented by its AI SDK package. A wire adds only what the package cannot know: the source of the
+ * keys, the names of OpenAI's fields in the package's options, and the fields that the next turn must send back.
  */
 export interface Wire {
   /** The npm package: an optional dependency, loaded when a provider of the kind is first called. */
   package: string;
   /** Keys of the configuration that this kind takes. */
   keys: readonly KindKey[];
-  /** What is wrong with the settings, after "the kind … "; undefined where nothing is. */
+  /** Returns the fault of the settings, worded to follow "the kind … "; undefined if they are valid. */
   fault(settings: ProviderSettings): string | undefined;
-  /** Called once per provider, so that it may keep credentials. `settings.baseUrl` is the registry's where none is configured. `fetchToken` is for whatever tells who we are. */
+  /**
+   * Called once per provider, so that it may keep credentials. `settings.baseUrl` is the registry's if none is configured.
+   * `fetchToken` sends requests for access tokens.
+   */
   connect(settings: ProviderSettings, fetchToken: Fetch): Connect;
-  /** Those of OpenAI's own fields that this wire has too, under whatever name. */
+  /** Fields of `OWN_FIELDS` that this wire supports, under any name. */
   takes: readonly OwnField[];
-  /** What becomes of fields whose names or bounds are the wire's own. */
+  /** Converts fields whose names or bounds are specific to this wire. */
   fit(request: UpstreamRequest): Fit;
   prompt: PromptRules;
   /** Metadata by which the package names this wire, and the fields of it that signed reasoning needs in the next turn. */
@@ -48,21 +51,21 @@ export const OWN_FIELDS = ["user", "logit_bias", "parallel_tool_calls", "logprob
 type OwnField = (typeof OWN_FIELDS)[number];
 
 export interface PromptRules {
-  /** Whether system messages may stand first alone: later ones are then moved there. */
+  /** True if system messages must come first: later ones are moved there. */
   isSystemFirst: boolean;
-  /** Whether reasoning goes back as plain text; else only what is signed does. */
+  /** True if reasoning is sent back as plain text; otherwise only signed reasoning is sent back. */
   takesPlainReasoning: boolean;
-  /** Whether the provider fetches an image from its address. */
+  /** True if the provider fetches images from their addresses. */
   takesImageAddresses: boolean;
-  /** Whether a tool's result may hold images. */
+  /** True if a tool's result may contain images. */
   takesToolImages: boolean;
-  /** Whether text that stands beside tool calls goes back. */
+  /** True if the text of a message with tool calls is sent back. */
   takesTextWithCalls: boolean;
-  /** An image's `detail` in the package's options; absent: the wire has no such thing. */
+  /** Converts an image's `detail` to the package's options; absent if the wire has no such option. */
   imageDetail?(detail: string): SharedV4ProviderMetadata;
 }
 
-/** What most wires do. */
+/** Rules of most wires. */
 export const USUAL_PROMPT: PromptRules = {
   isSystemFirst: false,
   takesPlainReasoning: false,

@@ -47,7 +47,7 @@ export async function readErrorText(body: HttpBody): Promise<string> {
       if (length > ERROR_BYTES_MAX) break;
     }
   } catch {
-    // What came before the break may still say why.
+    // The bytes before the break may contain the reason.
   } finally {
     clearTimeout(timer);
     body.destroy();

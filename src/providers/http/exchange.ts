@@ -1,11 +1,10 @@
 import type { IncomingHttpHeaders } from "node:http";
-import type { Dispatcher } from "undici";
-import { UpstreamError } from "../provider.ts";
-import { connectionFailure } from "./failures.ts";
+import { type Dispatcher, errors } from "undici";
+import { UpstreamError, type UpstreamFailure } from "../provider.ts";
 
 /** Bytes that wait for their reader before the connection is paused; the socket's own buffers come on top. */
 const WAITING_BYTES_MAX = 32 * 1024;
-/** What may follow an answer that its reader has had enough of, so that the connection can serve again. */
+/** Bytes that are still read after `finish`, so that the connection can be used again. */
 const REMAINDER_BYTES_MAX = 64 * 1024;
 const REMAINDER_TIME_MS = 1_000;
 /** Answers such as 103 Early Hints, before the one that counts. */
@@ -211,4 +210,34 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
     this.#discard();
     return taken;
   }
+}
+
+const TIMEOUTS = new Set(["UND_ERR_CONNECT_TIMEOUT", "UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT", "ETIMEDOUT"]);
+
+/**
+ * A failure of the connection in the service's terms: a timeout; `malformed` where what came is not HTTP; otherwise
+ * `unavailable` before the answer's headers and `failed` after them.
+ */
+function connectionFailure(error: unknown, hasHeaders: boolean): UpstreamError {
+  if (error instanceof UpstreamError) return error;
+  const message = error instanceof Error ? error.message : String(error);
+  return new UpstreamError(kindOf(error, hasHeaders), `The connection to the upstream failed: ${message}`, {
+    cause: error,
+  });
+}
+
+function kindOf(error: unknown, hasHeaders: boolean): UpstreamFailure {
+  if (TIMEOUTS.has(codeOf(error))) return "timeout";
+  if (error instanceof errors.HeadersOverflowError || isNotHttp(error)) return "malformed";
+  return hasHeaders ? "failed" : "unavailable";
+}
+
+/** The parser complains too where a connection ended inside an answer; that is a reset like any other. */
+function isNotHttp(error: unknown): boolean {
+  return error instanceof errors.HTTPParserError && !/\bEOF\b/i.test(error.message);
+}
+
+function codeOf(error: unknown): string {
+  if (typeof error !== "object" || error === null || !("code" in error)) return "";
+  return typeof error.code === "string" ? error.code : "";
 }

@@ -1,11 +1,8 @@
-import type { Delta, ToolCallDelta } from "../../api/completion.ts";
-import type { UpstreamChunk } from "../provider.ts";
-import { UpstreamError } from "../provider.ts";
-import { toFinishReason } from "./finish-reason.ts";
+import type { Delta, FinishReason, ToolCallDelta } from "../../api/completion.ts";
+import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import { isObject, type JsonObject, textOf } from "./json.ts";
 import { ReasoningDetails } from "./reasoning-details.ts";
 import { ToolCallReader } from "./tool-calls.ts";
-import { toUsage } from "./usage.ts";
 
 type ReadCalls = (calls: readonly unknown[]) => ToolCallDelta[];
 
@@ -14,7 +11,7 @@ type ReadCalls = (calls: readonly unknown[]) => ToolCallDelta[];
  * values of a wrong type are passed over. It keeps what one answer needs to know of its earlier chunks.
  */
 export class ChunkReader {
-  /** Whether the answer has told why it ended: without that it is not complete. */
+  /** True once the finish reason has arrived. An answer without one is incomplete. */
   isFinished = false;
   /** True once an event was read: the first one has the id of all. */
   #hasTold = false;
@@ -102,4 +99,65 @@ function toText(content: unknown): string | null | undefined {
   if (typeof content === "string" || content === null) return content;
   if (!Array.isArray(content)) return undefined;
   return content.map((part) => (isObject(part) && part.type === "text" ? (textOf(part.text) ?? "") : "")).join("");
+}
+
+/**
+ * The counters of an upstream's `usage`, as they came: whoever charges them checks them. Undefined where there is no
+ * usage object.
+ */
+export function toUsage(value: unknown): UpstreamUsage | undefined {
+  if (!isObject(value)) return undefined;
+  const usage: UpstreamUsage = { prompt_tokens: value.prompt_tokens, completion_tokens: value.completion_tokens };
+  const prompt = isObject(value.prompt_tokens_details) ? value.prompt_tokens_details : {};
+  const completion = isObject(value.completion_tokens_details) ? value.completion_tokens_details : {};
+  const cached = prompt.cached_tokens ?? value.prompt_cache_hit_tokens ?? value.cached_tokens;
+  if (cached !== undefined && cached !== null) usage.cached_tokens = cached;
+  const written = prompt.cache_write_tokens;
+  if (written !== undefined && written !== null) usage.cache_write_tokens = written;
+  const reasoning = completion.reasoning_tokens;
+  if (reasoning !== undefined && reasoning !== null) usage.reasoning_tokens = reasoning;
+  if (value.cost !== undefined && value.cost !== null) usage.cost = value.cost;
+  return withReasoningBeside(usage, value.total_tokens);
+}
+
+/**
+ * Some count reasoning beside the completion, and tell so by their total alone: xAI with its count, Gemini without. What a
+ * total has beyond its two parts is reasoning.
+ */
+function withReasoningBeside(usage: UpstreamUsage, total: unknown): UpstreamUsage {
+  const { prompt_tokens: prompt, completion_tokens: completion, reasoning_tokens: reasoning } = usage;
+  if (typeof prompt !== "number" || typeof completion !== "number" || typeof total !== "number") return usage;
+  const beside = total - prompt - completion;
+  if (beside <= 0 || (reasoning !== undefined && reasoning !== 0 && reasoning !== beside)) return usage;
+  return { ...usage, completion_tokens: completion + beside, reasoning_tokens: beside };
+}
+
+/** Finish reasons that upstreams of this wire are known to use, OpenAI's own four first. */
+const FINISH_REASONS: Readonly<Record<string, FinishReason | "failed">> = {
+  stop: "stop",
+  length: "length",
+  tool_calls: "tool_calls",
+  content_filter: "content_filter",
+  function_call: "tool_calls",
+  tool_call: "tool_calls",
+  tool_use: "tool_calls",
+  max_tokens: "length",
+  model_length: "length",
+  safety: "content_filter",
+  sensitive: "content_filter",
+  refusal: "content_filter",
+  recitation: "content_filter",
+  error: "failed",
+  abort: "failed",
+  insufficient_system_resource: "failed",
+};
+
+/**
+ * Converts an upstream's finish reason to the API's; `failed` if it says that the answer broke off. An unknown finish
+ * reason becomes `tool_calls` after tool calls, otherwise `stop`.
+ */
+export function toFinishReason(value: string, hasToolCalls: boolean): FinishReason | "failed" {
+  const word = value.toLowerCase();
+  const known = Object.hasOwn(FINISH_REASONS, word) ? FINISH_REASONS[word] : undefined;
+  return known ?? (hasToolCalls ? "tool_calls" : "stop");
 }

@@ -38,12 +38,12 @@ export class EventTemplate {
   }
 }
 
-/** Whether a text stands between the quotes of a JSON string as it is. */
+/** True if the text is the same in a JSON string, without escapes. */
 function isPlain(text: string): boolean {
   return !text.includes('"') && !text.includes("\\");
 }
 
-/** Whether the probe stands where the content of the only choice does, and the event says nothing beside it. */
+/** True if the probe is the content of the only choice and the event contains nothing else to read. */
 function saysContentAlone(data: string): boolean {
   const event: unknown = JSON.parse(data);
   if (!isObject(event) || !Array.isArray(event.choices) || event.choices.length !== 1) return false;

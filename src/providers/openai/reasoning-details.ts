@@ -5,8 +5,8 @@ import { isObject, type JsonObject, textOf } from "./json.ts";
 const GROWING = ["text", "summary", "data"];
 
 /**
- * What OpenRouter calls `reasoning_details`: reasoning with what proves it, in pieces where it is streamed, which the
- * makers of some models want back with the results of tool calls ("Preserving reasoning" of its guide).
+ * Collects OpenRouter's `reasoning_details`: signed reasoning, streamed in pieces. Some models require it back with the
+ * results of tool calls ("Preserving reasoning" in OpenRouter's guide).
  */
 export class ReasoningDetails {
   readonly #details = new Map<string, Record<string, unknown>>();

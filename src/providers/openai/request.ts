@@ -3,7 +3,7 @@ import type { UpstreamRequest } from "../provider.ts";
 import type { JsonObject } from "./json.ts";
 import { detailsOf } from "./reasoning-details.ts";
 
-/** How an OpenAI-compatible API takes requests, where such APIs differ. */
+/** Differences between OpenAI-compatible APIs in the requests that they accept. */
 export interface RequestFormat {
   /** The name of the field that limits the tokens of an answer. */
   maxTokensField: "max_tokens" | "max_completion_tokens";

@@ -3,7 +3,7 @@ const READ_MAX = 1_000;
 const SHOWN_MAX = 300;
 const REMOVED = "[removed]";
 
-/** What stands between an upstream's private words and the caller; each replaced by a mark. */
+/** Patterns of private text. Each match is replaced by a mark before a caller sees an upstream's reason. */
 const PRIVATE: readonly RegExp[] = [
   // Addresses: of the web, of people, of machines.
   /\b[a-z][a-z0-9+.-]{1,20}:\/\/[^\s"'`<>)\]}]+/gi,

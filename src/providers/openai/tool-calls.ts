@@ -48,7 +48,7 @@ export class ToolCallReader {
     return id === undefined ? this.#last : undefined;
   }
 
-  /** Whether a piece begins another call, though one is open at its place. */
+  /** True if a piece begins another call although a call is open at its place. */
   #beginsAnother(call: JsonObject, open: OpenCall): boolean {
     const id = idOf(call);
     if (id !== undefined && open.id !== undefined) return id !== open.id;
@@ -121,14 +121,14 @@ function nameOf({ function: called }: JsonObject): string {
   return isObject(called) ? (textOf(called.name) ?? "") : "";
 }
 
-/** How far the JSON of a call's arguments has come. Each character is looked at once, however many pieces there are. */
+/** Tracks the nesting of the JSON of a call's arguments as pieces arrive. Reads each character once. */
 class ArgumentsProgress {
   hasBegun = false;
   #depth = 0;
   #isInString = false;
   #isEscaped = false;
 
-  /** Whether an object or a list has begun and not ended. */
+  /** True while an object or an array is open. */
   get isWithin(): boolean {
     return this.#depth > 0;
   }

@@ -2,19 +2,19 @@ import type { FinishReason } from "../../api/completion.ts";
 import { statusFailure } from "../openai/errors.ts";
 import { UpstreamError } from "../provider.ts";
 
-/** What the message to `fault` asks for. */
+/** The behaviour that a message to the model `fault` asks for. */
 export interface Fault {
-  /** Before the answer begins. */
+  /** Wait before the answer begins. */
   delayMs: number;
-  /** Instead of an answer. */
+  /** Failure that replaces the answer. */
   failure: UpstreamError | undefined;
-  /** Length of the answer, where it is stated. */
+  /** Length of the answer, if the message states it. */
   tokens: number | undefined;
-  /** What happens in the middle of the answer, in the order of the tokens after which it does. */
+  /** Events in the middle of the answer, ordered by the number of tokens before them. */
   events: FaultEvent[];
   isWithoutUsage: boolean;
   isRefusal: boolean;
-  /** Instead of the answer's own. */
+  /** Finish reason that replaces the answer's own. */
   finishReason: FinishReason | undefined;
 }
 

@@ -39,7 +39,7 @@ export function textOf(value: unknown, work: Work): string {
 const texts = new WeakMap<object, string>();
 const CHARACTERS_COMPARED_A_STEP = 16;
 
-/** Whether a value is an object that is no array: as a schema, one with keywords. */
+/** True if a value is an object and not an array: as a schema, one with keywords. */
 export function isSchema(value: unknown): value is Schema {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

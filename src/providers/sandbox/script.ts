@@ -14,7 +14,7 @@ export interface Script {
 
 const STEPS_A_TOKEN = 8;
 
-/** Whether the answer to a request may follow a schema of the caller's, which takes more work than other answers do. */
+/** True if the answer may have to follow the caller's schema, which takes more work than other answers. */
 export function followsSchema(request: UpstreamRequest): boolean {
   return request.tools !== undefined || request.response_format?.type === "json_schema";
 }

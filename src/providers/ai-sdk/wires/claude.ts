@@ -15,9 +15,9 @@ interface ClaudeFit extends Fit {
 }
 
 /**
- * How much Claude thinks. What was held covers `max_tokens` and no more, so a budget is a part of that; where it would be
- * too small, or the conversation does not allow it, the effort is left out and named. `key` is the provider's in
- * `extra_content`. Throws UpstreamError where a tool is forced on a model that cannot be forced.
+ * Sets how much Claude thinks. A hold covers no more than `max_tokens`, so the budget is a share of it. If the budget would
+ * be too small, or the conversation does not allow one, `reasoning_effort` is ignored. `key` is the provider's key in
+ * `extra_content`. Throws UpstreamError if `tool_choice` forces a tool on a model that does not support that.
  */
 export function claudeFit(request: UpstreamRequest, key: string): ClaudeFit {
   if (forcesTool(request) && NEVER_FORCED.test(request.model)) {
@@ -39,7 +39,7 @@ function forcesTool({ tool_choice: choice }: UpstreamRequest): boolean {
   return choice === "required" || typeof choice === "object";
 }
 
-/** Whether the turn goes on after tool calls whose thinking was not sent back: a budget is refused then. */
+/** True if the turn continues after tool calls without their signed thinking. Claude refuses a budget then. */
 function isUnsignedTurn({ messages }: UpstreamRequest, key: string): boolean {
   const lastUser = messages.findLastIndex(({ role }) => role === "user");
   const first = messages.slice(lastUser + 1).find(({ role, tool_calls }) => role === "assistant" && tool_calls);

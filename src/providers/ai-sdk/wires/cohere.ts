@@ -12,7 +12,7 @@ export const cohere: Wire = {
   takes: [],
   fit({ reasoning_effort: effort, max_tokens: maxTokens }): Fit {
     if (effort === undefined || effort === "none") return { options: {}, ignored: [] };
-    // Whether the bound of the answer covers the thinking is not documented: apart, both together keep within it.
+    // Cohere does not document whether its output limit includes thinking. Splitting `max_tokens` keeps the sum within it.
     const tokenBudget = Math.max(1, Math.floor(maxTokens * REASONING_SHARES[effort]));
     const options = { reasoning: "provider-default" as const, maxOutputTokens: Math.max(1, maxTokens - tokenBudget) };
     return {

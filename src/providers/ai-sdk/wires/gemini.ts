@@ -9,7 +9,10 @@ const LEAST_BUDGETS: readonly [RegExp, number][] = [
   [/gemini-2\.5-flash-lite/, 512],
 ];
 
-/** How much Gemini thinks, of what `max_tokens` allows: its thoughts count to its output, and the larger part is the answer's. */
+/**
+ * Sets how much Gemini thinks. Thoughts count towards `max_tokens`, so a budget takes at most half of it. If the minimum
+ * does not fit, the model answers without thinking, or with the minimum where thinking cannot be turned off.
+ */
 export function geminiFit(request: UpstreamRequest, key: string): Fit {
   const { reasoning_effort: effort, max_tokens: maxTokens, model } = request;
   if (effort === undefined) return { options: {}, ignored: [] };

@@ -3,8 +3,8 @@ import { PICO_PER_MICRO, type PicoCredits } from "../credits/amount.ts";
 import { pricePerMillion } from "../credits/price.ts";
 import type { CatalogModel } from "./model.ts";
 
-/** A model as `GET /v1/models` shows it. `pricing_details` are the prices of a short prompt; `pricing` tells of others. */
-export function toContractModel(model: CatalogModel): Model {
+/** Converts a model to its form in `GET /v1/models`. `pricing_details` has the prices of a short prompt; `pricing` adds those of a long one. */
+export function toApiModel(model: CatalogModel): Model {
   const usual = model.shortPrompt?.prices ?? model.prices;
   return {
     id: model.id,

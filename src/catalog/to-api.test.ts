@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { parsePrice } from "../credits/price.ts";
 import type { CatalogModel } from "./model.ts";
 import { sandboxModels } from "./sandbox.ts";
-import { toContractModel } from "./to-contract.ts";
+import { toApiModel } from "./to-api.ts";
 
 function priced(input: string, cachedInput: string, output: string, more: Partial<CatalogModel> = {}) {
   const [echo] = sandboxModels();
@@ -15,20 +15,20 @@ function priced(input: string, cachedInput: string, output: string, more: Partia
     output: read(output),
     reasoning: read(output),
   };
-  return toContractModel({ ...echo, prices, ...more });
+  return toApiModel({ ...echo, prices, ...more });
 }
 
-describe("pricing", () => {
+describe("The pricing", () => {
   test.each([
     ["0.25", "2", "0.25 credits per million input tokens, 2.00 per million output tokens"],
     ["0.0375", "0.15", "0.0375 credits per million input tokens, 0.15 per million output tokens"],
     ["0", "0", "0.00 credits per million input tokens, 0.00 per million output tokens"],
     ["0.000001", "1234.5", "0.000001 credits per million input tokens, 1234.50 per million output tokens"],
-  ])("of %s and %s", (input, output, text) => {
+  ])("of %s for input and %s for output names both prices.", (input, output, text) => {
     expect(priced(input, input, output).pricing).toBe(text);
   });
 
-  test("has its figures as numbers too", () => {
+  test("is also given as numbers.", () => {
     expect(priced("0.25", "0.025", "2").pricing_details).toEqual({
       unit: "credits_per_million_tokens",
       input: 0.25,
@@ -37,7 +37,7 @@ describe("pricing", () => {
     });
   });
 
-  test("of a model with dearer long prompts shows the usual price, and tells of the other", () => {
+  test("of a model with dearer long prompts gives the usual prices first, then those of long prompts.", () => {
     const usual = {
       input: 2_500_000n,
       cachedInput: 250_000n,
@@ -53,7 +53,7 @@ describe("pricing", () => {
   });
 });
 
-test("capabilities stand in the contract's order", () => {
+test("Capabilities are listed in the order of the API.", () => {
   const capabilities = new Set(["vision", "tools", "instructions", "streaming", "chat"] as const);
   expect(priced("1", "1", "1", { capabilities }).capabilities).toEqual([
     "chat",
@@ -64,7 +64,7 @@ test("capabilities stand in the contract's order", () => {
   ]);
 });
 
-test("a model on its way out says so", () => {
+test("A deprecated model shows its shutdown date and replacement.", () => {
   const shown = priced("1", "1", "1", { deprecatedSince: 1, shutdownDate: "2026-12-01", replacement: "b" });
   expect(shown).toMatchObject({ deprecated: true, shutdown_date: "2026-12-01", replacement: "b" });
 });

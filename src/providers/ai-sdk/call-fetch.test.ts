@@ -1,8 +1,8 @@
 import { setImmediate as turn } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { Demand } from "./demand.ts";
+import { Demand } from "./call-fetch.ts";
 
-test("pipes are fed a piece when their reader waits for one, and no piece ahead", async () => {
+test("Pipes are fed one piece when their reader waits for it, and no piece ahead.", async () => {
   const demand = new Demand();
   let fed = 0;
   let piped: ReadableStream<number> = new ReadableStream(
@@ -24,7 +24,7 @@ test("pipes are fed a piece when their reader waits for one, and no piece ahead"
   }
 });
 
-test("a package may look at what comes first before it gives anything to read", async () => {
+test("A package may read the first piece of an answer before it returns a stream.", async () => {
   const demand = new Demand();
   await demand.unmet();
   await demand.during(Promise.resolve());
