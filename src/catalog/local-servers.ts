@@ -19,7 +19,7 @@ export interface FoundModel {
 }
 
 /** Gets a JSON document of a server, or undefined where there is none in time. */
-export type Fetch = (url: string, body?: unknown) => Promise<unknown>;
+type Fetch = (url: string, body?: unknown) => Promise<unknown>;
 
 /** What tells more of the models than the list does, by server. */
 const DETAILS: Record<string, (origin: string, names: string[], fetch: Fetch) => Promise<Map<string, Detail>>> = {

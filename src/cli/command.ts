@@ -27,7 +27,7 @@ export interface CommonFlags {
 }
 
 /** Result of a command: one document for programs, a few lines for people. */
-export interface Report {
+export interface CommandOutput {
   json: unknown;
   text: string;
 }
@@ -54,7 +54,7 @@ export function addCommand(parent: Command, usage: string, description: string):
 }
 
 /** Prints a report as JSON or as text. */
-export function print(terminal: Terminal, flags: CommonFlags, report: Report): void {
+export function print(terminal: Terminal, flags: CommonFlags, report: CommandOutput): void {
   terminal.out(flags.json === true ? JSON.stringify(report.json) : report.text);
 }
 
