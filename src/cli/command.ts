@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import type { RandomBytes } from "../admin/token.ts";
 import { OperatorError } from "../errors.ts";
 
-/** What a command needs of the process that runs it. */
+/** Interface of a command to the process that runs it. */
 export interface Terminal {
   out(text: string): void;
   /** Resolves when the reader has taken what was printed. Long output waits for it, so that it is not buffered. */

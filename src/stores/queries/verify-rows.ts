@@ -15,9 +15,9 @@ import { isBookedLate } from "../../credits/request-id.ts";
 /** Reports a violation, with the number of the invariant in docs/ledger.md. */
 export type ReportViolation = (invariant: number, message: string, holdId?: string | null) => void;
 
-/** How long after its expiry an open hold may still wait for the sweeper. */
+/** Time after its expiry for which an open hold may still wait for the sweeper. */
 const SWEEP_GRACE_MS = 30_000;
-/** No hold lives this long: a later expiry comes from a wrong clock. */
+/** Maximum life of a hold; a later expiry comes from a wrong clock. */
 const LIFE_MS_MAX = 86_400_000;
 
 export function checkRequest(request: RequestRow, late: readonly AdjustmentRow[], report: ReportViolation): void {
