@@ -6,6 +6,3 @@ export const EXCEPTIONS: readonly string[] = [
   "small file: src/providers/openai/retry-after.ts",
   "small file: src/providers/openai/usage.ts",
 ];
-
-/** Comments per folder that may break the rule today. The numbers only shrink. */
-export const COMMENT_EXCEPTIONS: Readonly<Record<string, number>> = {};
