@@ -19,7 +19,7 @@ import { usageReport } from "./credits/amount.ts";
 import { OperatorError, StoreUnavailableError } from "./errors.ts";
 import { OutputRates } from "./gateway/charge.ts";
 import { Circuits } from "./gateway/circuit.ts";
-import { Limits } from "./gateway/limits.ts";
+import { RateLimiter } from "./gateway/limits.ts";
 import { RetryBudget } from "./gateway/retry-budget.ts";
 import { HealthFile } from "./gateway/route-health.ts";
 import { TokenCounter } from "./gateway/token-counter.ts";
@@ -254,7 +254,7 @@ interface Services {
 function createHttp(config: Config, options: StartOptions, services: Services): Promise<Server> {
   const { clock, log, version } = options;
   const { store, ledger, conversationLog, tokenCounter, catalog, upstreams, circuits, lastUses } = services;
-  const limits = new Limits(clock);
+  const limits = new RateLimiter(clock);
   const { providers } = upstreams;
   const { limits: limitSettings, playground, completions } = config;
   const settings = { limits, limitSettings, playground, completionMaxTokens: completions.maxTokens };

@@ -1,21 +1,12 @@
 import type { ValidateFunction } from "ajv";
-import {
-  type ConfigFile,
-  type Environment,
-  keyText,
-  type ParseOptions,
-  type Path,
-  parseFile,
-  valueOfText,
-} from "./config/file.ts";
+import { type ConfigFile, keyText, type ParseOptions, type Path, parseFile, valueOfText } from "./config/file.ts";
 import { firstMistake, foundText, SECRETS } from "./config/mistake.ts";
 import { absolute, readConfigText } from "./config/read-file.ts";
 import { ConfigSchema, compile, type Settings, schemaAt } from "./config/schema.ts";
 import { OperatorError } from "./errors.ts";
 
 type ProviderEntry = Settings["providers"][number];
-export type ModelSettings = Settings["models"][number];
-export type ProviderSettings = Omit<ProviderEntry, "baseUrl" | "apiKey"> & {
+export type ConfiguredProvider = Omit<ProviderEntry, "baseUrl" | "apiKey"> & {
   baseUrl: string | null;
   apiKey: string | null;
 };
@@ -24,7 +15,7 @@ export type ProviderSettings = Omit<ProviderEntry, "baseUrl" | "apiKey"> & {
 export type Config = Omit<Settings, "database" | "providers"> & {
   /** Null: SQLite in `dataDir`. */
   database: string | null;
-  providers: ProviderSettings[];
+  providers: ConfiguredProvider[];
   /** The configuration file that was read. */
   file: string | null;
   /** Keys of known providers in the environment. */
@@ -43,7 +34,7 @@ export interface Flags {
 
 export interface ConfigSources {
   flags?: Flags;
-  environment?: Environment;
+  environment?: NodeJS.ProcessEnv;
   /** Throws as `readFileSync` does. */
   readFile?: (path: string) => string;
   /** Variables that hold keys of known providers. */

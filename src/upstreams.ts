@@ -4,7 +4,7 @@ import { LiveCatalog } from "./catalog/live.ts";
 import { findServers } from "./catalog/local-servers.ts";
 import { SANDBOX_PROVIDER } from "./catalog/sandbox.ts";
 import { PROVIDER_TIMEOUTS } from "./config/upstream-schema.ts";
-import type { Config, ProviderSettings } from "./config.ts";
+import type { Config, ConfiguredProvider } from "./config.ts";
 import { createProvider } from "./providers/index.ts";
 import type { Provider } from "./providers/provider.ts";
 import { LOCAL_SERVERS } from "./providers/registry.ts";
@@ -21,7 +21,7 @@ export interface Upstreams {
   /** By id, including every local server, whether or not it runs. */
   providers: ReadonlyMap<string, Provider>;
   /** Providers that the configuration or a key in the environment sets up. */
-  settings: ProviderSettings[];
+  settings: ConfiguredProvider[];
   close(): Promise<void>;
 }
 

@@ -253,7 +253,7 @@ test("books that do not balance are told by the first violation, with exit code 
   expect(JSON.parse(stdout)).toMatchObject({ ok: false, violations: [{ organizationId: id }, {}] });
 });
 
-test("a check of sound books ends with 1 while entries wait in quarantine", async () => {
+test("a check of sound books ends with 1 while there are dead letters", async () => {
   const dataDir = join(directory, "quarantined");
   await json("org", "create", "Sound", "--data-dir", dataDir);
   mkdirSync(join(dataDir, "quarantine"));
@@ -261,7 +261,7 @@ test("a check of sound books ends with 1 while entries wait in quarantine", asyn
   writeFileSync(file, "{}\n{}\n");
   const { code, stdout, stderr } = await run("ledger", "verify", "--data-dir", dataDir);
   expect([code, stdout]).toEqual([1, expect.stringContaining("The books balance")]);
-  expect(stderr).toBe(`tollgate: entries in quarantine, which could not be booked: 2 (${file})\n`);
+  expect(stderr).toBe(`tollgate: dead letters, which could not be booked: 2 (${file})\n`);
   const inJson = await run("ledger", "verify", "--data-dir", dataDir, "--json");
   expect([inJson.code, JSON.parse(inJson.stdout)]).toMatchObject([1, { ok: true, quarantined: 2 }]);
 });

@@ -3,27 +3,20 @@ import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { checkFiles, toException, toLine } from "./tidy/check.ts";
-import { COMMENT_EXCEPTIONS, EXCEPTIONS } from "./tidy/exceptions.ts";
+import { EXCEPTIONS } from "./tidy/exceptions.ts";
 import { projectFiles } from "./tidy/files.ts";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const violations = checkFiles(projectFiles(root));
 
 test("The project keeps its own rules.", () => {
-  const unexpected = violations.filter((one) => one.rule !== "comments" && !EXCEPTIONS.includes(toException(one)));
+  const unexpected = violations.filter((violation) => !EXCEPTIONS.includes(toException(violation)));
   expect(unexpected.map(toLine)).toEqual([]);
 });
 
 test("Every exception is still needed.", () => {
   const found = new Set(violations.map(toException));
   expect(EXCEPTIONS.filter((exception) => !found.has(exception))).toEqual([]);
-});
-
-test("No folder has more comments that break the rule than its exception allows.", () => {
-  const comments = violations.filter(({ rule }) => rule === "comments");
-  const folders = Map.groupBy(comments, ({ path }) => path.split("/").slice(0, 2).join("/"));
-  const excess = [...folders].filter(([folder, found]) => found.length > (COMMENT_EXCEPTIONS[folder] ?? 0));
-  expect(excess.flatMap(([, found]) => found.map(toLine))).toEqual([]);
 });
 
 test("Both stores have the same migrations, each with a number of its own.", () => {

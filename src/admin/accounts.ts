@@ -35,7 +35,9 @@ export interface NewToken {
 }
 
 export type CreateTokenOutcome = ({ outcome: "created" } & NewToken) | { outcome: "unknown_organization" };
-export type RevokeOutcome = { outcome: "revoked"; row: TokenRow; repeated: boolean } | { outcome: "unknown_token" };
+export type RevokeTokenOutcome =
+  | { outcome: "revoked"; row: TokenRow; repeated: boolean }
+  | { outcome: "unknown_token" };
 export type RotateOutcome =
   | ({ outcome: "rotated"; predecessor: TokenRow } & NewToken)
   | { outcome: "unknown_token" }
@@ -141,7 +143,7 @@ export class Accounts {
   }
 
   /** Revokes a token at once. A repetition returns the first revocation. */
-  async revokeToken(id: string): Promise<RevokeOutcome> {
+  async revokeToken(id: string): Promise<RevokeTokenOutcome> {
     const old = await this.#rows.token(id);
     if (old === undefined) return { outcome: "unknown_token" };
     if (old.revokedAtMs !== null) return { outcome: "revoked", row: old, repeated: true };

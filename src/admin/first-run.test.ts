@@ -16,7 +16,7 @@ import { COMMAND_ACTOR, SERVICE_ACTOR } from "./audit.ts";
 import { ensureFirstOrganization, FIRST_CREDITS, type FirstRunServices } from "./first-run.ts";
 import { parseToken } from "./token.ts";
 
-/** Where a process is killed: before it makes the token, before it grants the credits, and after that. */
+/** Points at which a process is killed: before it makes the token, before it grants the credits, and after that. */
 const DEATHS = ["token", "grant", "answer"] as const;
 
 describe.each(DEATHS)("a first run that dies before its %s", (death) => {

@@ -1,4 +1,9 @@
-import { KNOWN_PROVIDERS, type KnownProvider, type Limits, OPENAI_COMPATIBLE } from "../providers/registry.ts";
+import {
+  KNOWN_PROVIDERS,
+  type KnownProvider,
+  OPENAI_COMPATIBLE,
+  type UnsupportedFeatures,
+} from "../providers/registry.ts";
 import type { Route } from "./model.ts";
 
 /** The settings by which a provider is recognized. */
@@ -32,7 +37,7 @@ export function chargingOf(known: KnownProvider | undefined): Pick<Route, "runsT
 }
 
 /** Returns the limits of a known provider on the wire that a configured kind uses. */
-export function limitsOf(known: KnownProvider, { kind }: Pick<ProviderIdentity, "kind">): Limits {
+export function limitsOf(known: KnownProvider, { kind }: Pick<ProviderIdentity, "kind">): UnsupportedFeatures {
   const compatible = kind === OPENAI_COMPATIBLE ? known.compatible : undefined;
   const { lacks, refuses } = (known.kind === kind ? known : compatible) ?? { lacks: [], refuses: [] };
   return { lacks, refuses };

@@ -19,7 +19,7 @@ export interface FoundModel {
 }
 
 /** Gets a JSON document of a server, or undefined where there is none in time. */
-export type Fetch = (url: string, body?: unknown) => Promise<unknown>;
+type Fetch = (url: string, body?: unknown) => Promise<unknown>;
 
 /** Requests for model details that the model list does not contain, by server. */
 const DETAILS: Record<string, (origin: string, names: string[], fetch: Fetch) => Promise<Map<string, Detail>>> = {

@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import type { RandomBytes } from "../admin/token.ts";
 import { OperatorError } from "../errors.ts";
 
-/** What a command needs of the process that runs it. */
+/** Interface of a command to the process that runs it. */
 export interface Terminal {
   out(text: string): void;
   /** Resolves when the reader has taken what was printed. Long output waits for it, so that it is not buffered. */
@@ -27,7 +27,7 @@ export interface CommonFlags {
 }
 
 /** Result of a command: one document for programs, a few lines for people. */
-export interface Report {
+export interface CommandOutput {
   json: unknown;
   text: string;
 }
@@ -54,7 +54,7 @@ export function addCommand(parent: Command, usage: string, description: string):
 }
 
 /** Prints a report as JSON or as text. */
-export function print(terminal: Terminal, flags: CommonFlags, report: Report): void {
+export function print(terminal: Terminal, flags: CommonFlags, report: CommandOutput): void {
   terminal.out(flags.json === true ? JSON.stringify(report.json) : report.text);
 }
 

@@ -17,13 +17,16 @@ export function addLedger(program: Command, terminal: Terminal): void {
         const checked = `${organizations} organizations, ${holds} holds and ${events} charges checked`;
         const [first] = violations;
         const file = deadLetterFileOf(workspace.config.dataDir);
-        const quarantined = await countDeadLetters(file);
-        if (!found.ok || quarantined > 0) terminal.exitWith(1);
+        const deadLetters = await countDeadLetters(file);
+        if (!found.ok || deadLetters > 0) terminal.exitWith(1);
         if (first === undefined || flags.json === true) {
-          print(terminal, flags, { json: { ...found, quarantined }, text: `The books balance: ${checked}.` });
+          print(terminal, flags, {
+            json: { ...found, quarantined: deadLetters },
+            text: `The books balance: ${checked}.`,
+          });
         }
-        if (quarantined > 0 && flags.json !== true) {
-          terminal.error(`tollgate: entries in quarantine, which could not be booked: ${quarantined} (${file})`);
+        if (deadLetters > 0 && flags.json !== true) {
+          terminal.error(`tollgate: dead letters, which could not be booked: ${deadLetters} (${file})`);
         }
         if (first !== undefined) {
           const where = first.holdId === null ? first.organizationId : `${first.organizationId}, hold ${first.holdId}`;

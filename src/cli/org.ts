@@ -3,7 +3,7 @@ import { COMMAND_ACTOR } from "../admin/audit.ts";
 import { usageReport } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import type { OrganizationRow } from "../stores/queries/organizations.ts";
-import { addCommand, type CommonFlags, facts, print, type Report, type Terminal, table } from "./command.ts";
+import { addCommand, type CommandOutput, type CommonFlags, facts, print, type Terminal, table } from "./command.ts";
 import { creditsFlag } from "./flags.ts";
 import { acceptedOf, freshBalance, unknownOrganization, type Workspace, withWorkspace } from "./workspace.ts";
 
@@ -56,7 +56,7 @@ async function show(terminal: Terminal, id: string, flags: CommonFlags): Promise
   });
 }
 
-function reportOf({ id, name, kind }: OrganizationRow, balance: BalanceRow): Report {
+function reportOf({ id, name, kind }: OrganizationRow, balance: BalanceRow): CommandOutput {
   const { creditsTotal, creditsAvailable } = usageReport(balance);
   return {
     json: { id, name, kind, creditsTotal, creditsAvailable },

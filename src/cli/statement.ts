@@ -4,7 +4,7 @@ import type { BalanceRow } from "../credits/books.ts";
 import { pricePerMillion, TOKEN_CLASSES, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import { CSV_HEADINGS, csvLine, csvOfEntry, entriesOf, type Period } from "../reports/statement.ts";
-import type { StatementEntry } from "../stores/queries/statement.ts";
+import type { LedgerEntry } from "../stores/queries/statement.ts";
 import { addCommand, type CommonFlags, isoTime, type Terminal } from "./command.ts";
 import { timeFlag } from "./flags.ts";
 import { freshBalance, withWorkspace } from "./workspace.ts";
@@ -57,14 +57,14 @@ interface Statement {
   pending: MicroCredits;
   /** Sum of the entries before the period. */
   opening: MicroCredits;
-  entries: AsyncIterable<StatementEntry>;
+  entries: AsyncIterable<LedgerEntry>;
 }
 
 /** Prints entries as they are read, since a statement may be larger than memory. Returns the closing balance. */
 async function forEach(
   terminal: Terminal,
   { opening, entries }: Statement,
-  print: (entry: StatementEntry, balance: MicroCredits) => void,
+  print: (entry: LedgerEntry, balance: MicroCredits) => void,
 ): Promise<MicroCredits> {
   let [balance, printed] = [opening, 0];
   for await (const entry of entries) {
@@ -129,13 +129,13 @@ function textLine([time, kind, credits, balance, what]: [string, string, string,
   return `${time.padEnd(24)}  ${kind.padEnd(7)}  ${credits.padStart(18)}  ${balance.padStart(18)}  ${what}`.trimEnd();
 }
 
-function textOfEntry(entry: StatementEntry, balance: MicroCredits): string {
+function textOfEntry(entry: LedgerEntry, balance: MicroCredits): string {
   const sign = entry.amount > 0n ? "+" : "";
   const credits = `${sign}${formatCredits(entry.amount)}`;
   return textLine([isoTime(entry.atMs), entry.kind, credits, formatCredits(balance), whatOf(entry)]);
 }
 
-function whatOf(entry: StatementEntry): string {
+function whatOf(entry: LedgerEntry): string {
   switch (entry.kind) {
     case "grant": {
       const { id, reference } = entry.grant;
@@ -155,7 +155,7 @@ function whatOf(entry: StatementEntry): string {
   }
 }
 
-function entryJson(entry: StatementEntry, balance: MicroCredits) {
+function entryJson(entry: LedgerEntry, balance: MicroCredits) {
   const { kind, atMs, amount } = entry;
   const line = {
     kind,

@@ -3,7 +3,6 @@ import { OperatorError } from "../errors.ts";
 import type { SchemaNode } from "./schema.ts";
 
 export type Path = (string | number)[];
-export type Environment = Record<string, string | undefined>;
 
 /** A parsed configuration file: its values and their lines. */
 export interface ConfigFile {
@@ -21,7 +20,7 @@ export function keyText(path: readonly (string | number)[]): string {
 }
 
 export interface ParseOptions {
-  environment: Environment;
+  environment: NodeJS.ProcessEnv;
   /** The part of the schema at a path. Absent: every value stays as it was written. */
   schemaAt?: (path: Path) => SchemaNode | undefined;
   /** The keys of the top level to read. Absent: all of them. */

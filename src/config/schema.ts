@@ -148,7 +148,7 @@ export const ConfigSchema = Group({
     minLength: 1,
     format: "path",
     description:
-      "Directory of the embedded store, the spool and the quarantine. Also TOLLGATE_DATA_DIR and --data-dir.",
+      "Directory of the embedded store, the spool and the dead letters. Also TOLLGATE_DATA_DIR and --data-dir.",
   }),
   database: Type.Optional(
     Type.String({

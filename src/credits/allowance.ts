@@ -19,13 +19,13 @@ export interface AllowanceRow {
   endedAtMs: number | null;
 }
 
-export interface Period {
+interface AllowancePeriod {
   startMs: number;
   endMs: number;
 }
 
 /** Returns the month that contains a time, counted from the anchor; the first one for an earlier time. */
-export function periodAt(anchorAtMs: number, atMs: number): Period {
+export function periodAt(anchorAtMs: number, atMs: number): AllowancePeriod {
   const [anchor, at] = [new Date(anchorAtMs), new Date(Math.max(atMs, anchorAtMs))];
   const years = at.getUTCFullYear() - anchor.getUTCFullYear();
   let months = years * 12 + at.getUTCMonth() - anchor.getUTCMonth();
@@ -34,7 +34,7 @@ export function periodAt(anchorAtMs: number, atMs: number): Period {
 }
 
 /** Makes the grant of a month. Its id is fixed, so it is booked once, even by several processes. */
-export function grantOfPeriod(allowance: AllowanceRow, { startMs, endMs }: Period): GrantTransition {
+export function grantOfPeriod(allowance: AllowanceRow, { startMs, endMs }: AllowancePeriod): GrantTransition {
   const { organizationId, id, amount, priority, lapses } = allowance;
   const day = new Date(startMs).toISOString().slice(0, 10);
   return {

@@ -3,7 +3,7 @@ import { type CatalogModel, pricesAt, type Route, upstreamOf } from "../catalog/
 import type { EventBasis, HoldFacts } from "../credits/books.ts";
 import { type PromptEstimate, promptTexts } from "../credits/estimate.ts";
 import { FREE, NO_TOKENS, TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../credits/price.ts";
-import type { MeterReading, Report } from "./meter.ts";
+import type { MeterReading, ReportedTokens } from "./meter.ts";
 import type { TokenCounter } from "./token-counter.ts";
 
 /** The parts of an admission that a charge depends on. */
@@ -196,7 +196,11 @@ async function countAll(
 }
 
 /** Charges the reported prompt, or the counted one without a report, and the larger completion of count and report. */
-function countedCharge(report: Report | undefined, { answer, prompt }: Counts, { estimate, bounds }: Charged): Charge {
+function countedCharge(
+  report: ReportedTokens | undefined,
+  { answer, prompt }: Counts,
+  { estimate, bounds }: Charged,
+): Charge {
   const tokens =
     report === undefined
       ? { ...NO_TOKENS, input: estimate.likelyBesideText + prompt, ...answer }

@@ -19,9 +19,8 @@ const CODES = {
 
 interface Consequence {
   /**
-   * Where the request may go next while the client has received nothing: to another route; also to the same route again
-   * where there is no other; only to a route with a larger context window; or nowhere, because every upstream would refuse
-   * it, or should.
+   * Next destination of the request while the client has received nothing: another route; the same route again if there
+   * is no other; only a route with a larger context window; or none, because every upstream would or should refuse it.
    */
   next: "elsewhere" | "elsewhere or again" | "larger" | "nowhere";
   /** True where the upstream is at fault, rather than the request. */

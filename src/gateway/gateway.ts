@@ -8,7 +8,7 @@ import type { Provider } from "../providers/provider.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { OutputRates } from "./charge.ts";
 import type { Circuits } from "./circuit.ts";
-import type { Limits, Standing } from "./limits.ts";
+import type { RateLimiter, Standing } from "./limits.ts";
 import type { RetryBudget } from "./retry-budget.ts";
 import type { TokenCounter } from "./token-counter.ts";
 
@@ -28,7 +28,7 @@ export interface Gateway {
   providers: ReadonlyMap<string, Provider>;
   circuits: Circuits;
   retryBudget: RetryBudget;
-  limits: Limits;
+  limits: RateLimiter;
   tokenCounter: Pick<TokenCounter, "count">;
   outputRates: OutputRates;
   limitSettings: LimitSettings;

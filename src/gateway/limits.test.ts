@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { ApiError } from "../errors.ts";
-import { Limits, rateLimitHeaders } from "./limits.ts";
+import { RateLimiter, rateLimitHeaders } from "./limits.ts";
 
 const clock = () => Date.now();
 
@@ -14,7 +14,7 @@ function thrownBy(work: () => unknown): unknown {
 }
 
 test("The request above the limit of requests per minute is refused with Retry-After.", () => {
-  const limits = new Limits(clock);
+  const limits = new RateLimiter(clock);
   const keys = [
     { key: "token:a", limit: 3 },
     { key: "organization:o", limit: 10 },
@@ -32,7 +32,7 @@ test("The request above the limit of requests per minute is refused with Retry-A
 });
 
 test("The tighter limit of a token and its organization is reported and enforced.", () => {
-  const limits = new Limits(clock);
+  const limits = new RateLimiter(clock);
   const of = (token: string) => [
     { key: token, limit: 5 },
     { key: "organization", limit: 2 },
@@ -43,7 +43,7 @@ test("The tighter limit of a token and its organization is reported and enforced
 });
 
 test("Refused and unused tokens of a minute are returned.", () => {
-  const limits = new Limits(clock);
+  const limits = new RateLimiter(clock);
   const keys = [{ key: "token:a", limit: 100 }];
   const taken = limits.takeTokens("minute", keys, 80);
   expect(taken.standing.remaining).toBe(20);
@@ -54,7 +54,7 @@ test("Refused and unused tokens of a minute are returned.", () => {
 
 test("Unused tokens are not returned to a later window.", () => {
   let now = Date.now();
-  const limits = new Limits(() => now);
+  const limits = new RateLimiter(() => now);
   const keys = [{ key: "token:a", limit: 100 }];
   const taken = limits.takeTokens("minute", keys, 50);
   now += 60_000;
@@ -65,7 +65,7 @@ test("Unused tokens are not returned to a later window.", () => {
 
 test("A window lasts a minute from its first use, and a clock that is set back does not extend it.", () => {
   let now = 1_000_000;
-  const limits = new Limits(() => now);
+  const limits = new RateLimiter(() => now);
   const use = (key: string) => limits.countRequest([{ key, limit: 10 }]);
   use("a");
   now += 30_000;
@@ -80,13 +80,13 @@ test("A window lasts a minute from its first use, and a clock that is set back d
 });
 
 test("A request that exceeds the limit by itself is refused with x-should-retry: false.", () => {
-  const limits = new Limits(clock);
+  const limits = new RateLimiter(clock);
   const refused = thrownBy(() => limits.takeTokens("minute", [{ key: "token:a", limit: 100 }], 101));
   expect(refused).toMatchObject({ headers: { "x-should-retry": "false" } });
 });
 
 test("A daily limit is refused with the longest Retry-After and x-should-retry: false.", () => {
-  const limits = new Limits(clock);
+  const limits = new RateLimiter(clock);
   const keys = [{ key: "playground", limit: 100 }];
   limits.takeTokens("day", keys, 90);
   expect(thrownBy(() => limits.takeTokens("day", keys, 20))).toMatchObject({
@@ -95,7 +95,7 @@ test("A daily limit is refused with the longest Retry-After and x-should-retry: 
 });
 
 test("A concurrent request above the limit is refused until another one has ended.", () => {
-  const limits = new Limits(clock);
+  const limits = new RateLimiter(clock);
   const keys = [{ key: "token:a", limit: 2 }];
   const leave = limits.enter(keys);
   limits.enter(keys);

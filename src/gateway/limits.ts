@@ -37,7 +37,7 @@ interface Count extends Standing {
  * Counts requests and tokens in windows of a minute (tokens of the playground in a day), and concurrent requests. All
  * methods are synchronous: every request calls them several times.
  */
-export class Limits {
+export class RateLimiter {
   readonly #clock: () => number;
   readonly #requests = new Windows(SECONDS_A_MINUTE);
   readonly #tokens = new Windows(SECONDS_A_MINUTE);

@@ -21,7 +21,7 @@ const RECENT_PIECES_MAX = 64;
 const RECENT_CHARACTERS_MAX = 4096;
 
 /** The newest report of an upstream, and whether it covers everything that has arrived. */
-export interface Report {
+export interface ReportedTokens {
   tokens: TokenCounts;
   isFinal: boolean;
 }
@@ -89,7 +89,7 @@ export class Meter {
    * Returns the newest report; undefined where it is not plausible. Some upstreams report from the first event on: text
    * after the report of an answer that has not ended is not part of the report.
    */
-  report(): Report | undefined {
+  report(): ReportedTokens | undefined {
     const tokens = this.#usage === undefined ? undefined : reportedTokens(this.#usage);
     if (tokens === undefined) return undefined;
     return { tokens, isFinal: this.finishReason !== undefined || this.#bytesBefore === this.bytes };

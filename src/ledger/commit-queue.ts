@@ -16,7 +16,7 @@ const LOCKED_MS_MAX = 2_000;
 export interface CommitQueueOptions {
   books: Pick<Books, "apply">;
   durability: Durability;
-  /** How long an unavailable store is retried before all waiting transitions are rejected; 0 for no retry. */
+  /** Time for which an unavailable store is retried before all waiting transitions are rejected; 0 for no retry. */
   retryMs: number;
   /** Share of the waiting transitions that one batch takes. */
   batchShare: number;

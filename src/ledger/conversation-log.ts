@@ -7,7 +7,7 @@ import type { Log } from "../telemetry/logger.ts";
 
 export interface ConversationLogOptions {
   rows: Pick<ConversationRows, "insert" | "removeOld">;
-  /** How long a conversation is stored. */
+  /** Time for which a conversation is stored. */
   retentionMs: number;
   /** Maximum size of one record. */
   limitBytes: number;

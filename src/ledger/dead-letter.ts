@@ -3,7 +3,7 @@ import { type FileHandle, open, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { isoTime } from "../api/time.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { makeDirectory, syncDirectory } from "./directory.ts";
+import { createDurableDirectory, syncDirectory } from "./directory.ts";
 import { type SpooledTransition, toPlain } from "./spool-file.ts";
 
 const LINE_END = 0x0a;
@@ -93,7 +93,7 @@ export class DeadLetters {
   }
 
   async #write(entry: object): Promise<void> {
-    await makeDirectory(dirname(this.#file));
+    await createDurableDirectory(dirname(this.#file));
     const handle = await open(this.#file, "a+", 0o600);
     try {
       const at = isoTime(this.#clock());

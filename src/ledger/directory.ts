@@ -2,7 +2,7 @@ import { mkdir, open, stat } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 
 /** Creates a directory that only its owner can read, durably. An existing directory is left as it is. */
-export async function makeDirectory(path: string): Promise<void> {
+export async function createDurableDirectory(path: string): Promise<void> {
   const whole = resolve(path);
   try {
     // Not `recursive`: Node never returns where a file system such as /proc refuses directories with ENOENT.
@@ -11,8 +11,8 @@ export async function makeDirectory(path: string): Promise<void> {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "EEXIST" && (await stat(whole)).isDirectory()) return;
     if (code !== "ENOENT" || (await exists(dirname(whole)))) throw error;
-    await makeDirectory(dirname(whole));
-    return makeDirectory(whole);
+    await createDurableDirectory(dirname(whole));
+    return createDurableDirectory(whole);
   }
   await syncDirectory(dirname(whole));
 }

@@ -33,15 +33,15 @@ export interface LedgerOptions {
   allowances: AllowanceRows;
   spool: Spool;
   deadLetters: DeadLetters;
-  /** How long a hold lives without a renewal. */
+  /** Time after which a hold expires without a renewal. */
   holdLifeMs: number;
-  /** How long past its expiry a hold is left open when its owner is unknown to this process. */
+  /** Time past its expiry for which a hold is left open when its owner is unknown to this process. */
   recoveryMs: number;
   /** True where other processes use the same store and may end a hold that this one cannot renew. */
   isShared: boolean;
   renewEveryMs: number;
   sweepEveryMs: number;
-  /** How long an unavailable store is retried before a transition goes to the spool. */
+  /** Time for which an unavailable store is retried before a transition goes to the spool. */
   settleRetryMs?: number;
   /**
    * Share of the waiting transitions that goes into one batch; 1 by default. A smaller share suits a store that books on

@@ -5,7 +5,7 @@ import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
 /** Organizations tried concurrently: each uses a connection while it waits for its lock. */
 const CONCURRENT_MAX = 2;
 const PAUSE_MS = 20;
-/** How long an organization keeps its own queue after a defect, unless a batch of it is booked earlier. */
+/** Time for which an organization keeps its own queue after a defect, unless a batch of it is booked earlier. */
 const BROKEN_MS = 60_000;
 
 export interface LockedOrganizationsOptions {
@@ -15,7 +15,7 @@ export interface LockedOrganizationsOptions {
   giveBack(entries: QueuedTransition[]): void;
   /** Rejects a transition that can never be booked. */
   refuse(entry: QueuedTransition, error: unknown): void;
-  /** How long a locked organization is retried before its transitions are rejected. */
+  /** Time for which a locked organization is retried before its transitions are rejected. */
   retryMsMax: number;
   clock: () => number;
 }

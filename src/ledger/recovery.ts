@@ -7,7 +7,7 @@ export interface RecoveryOptions {
   /** True where other processes use the same store. */
   isShared: boolean;
   holdLifeMs: number;
-  /** How long past its expiry a hold of another process is left open. */
+  /** Time past its expiry for which a hold of another process is left open. */
   recoveryMs: number;
   renewEveryMs: number;
   /** Returns true if a request of this process is still running. */
@@ -103,7 +103,7 @@ export class Recovery {
     return left.length === 0 ? undefined : Math.min(...left);
   }
 
-  /** Where no other process uses the store, an ended process has no transaction in flight. */
+  /** Time for which a transaction of an ended process may be in flight; none if no other process uses the store. */
   get #awaitedMs(): number {
     const { isShared, renewEveryMs } = this.#options;
     return isShared ? RENEWALS_AWAITED * renewEveryMs : 0;

@@ -27,7 +27,7 @@ async function readAll(file: SpoolFile): Promise<SpoolPage> {
   return all;
 }
 
-/** What the next process finds in a file of these bytes. */
+/** Returns the contents that the next process finds in a file of these bytes. */
 async function found(bytes: Buffer): Promise<SpoolPage & { entries: number }> {
   await writeFile(path, bytes);
   const file = await SpoolFile.open(path);
@@ -106,7 +106,7 @@ describe("a damaged file", () => {
   });
 });
 
-/** Whether a record could vanish without a trace: only where all of it was written over with ends of lines. */
+/** Returns true if a record could vanish without a trace: only if all of it was overwritten with line breaks. */
 function hitsBreaksAlone(records: Buffer[], start: number, end: number): boolean {
   return records.some((record) => record.length <= end - start);
 }

@@ -2,7 +2,7 @@ import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { StoreUnavailableError } from "../errors.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { exists, makeDirectory, syncDirectory } from "./directory.ts";
+import { createDurableDirectory, exists, syncDirectory } from "./directory.ts";
 import { type SpooledTransition, SpoolFile, type SpoolPage, toRecord } from "./spool-file.ts";
 
 const RECORDS = ".jsonl";
@@ -258,7 +258,7 @@ export class SpoolDirectory {
 
   /** Opens the directory, and creates it if it does not exist. Rejects with errors of node:fs. */
   static async open(path: string, takeLock: TakeLock): Promise<SpoolDirectory> {
-    await makeDirectory(path);
+    await createDurableDirectory(path);
     return new SpoolDirectory(path, takeLock);
   }
 

@@ -6,7 +6,7 @@ import { AnswerReader } from "./ai-sdk/answer.ts";
 import { CallFetch, Connections } from "./ai-sdk/call-fetch.ts";
 import { leftOut, toCall } from "./ai-sdk/call-options.ts";
 import { toUpstreamError } from "./ai-sdk/failure.ts";
-import type { Conversation } from "./ai-sdk/prompt.ts";
+import type { AiSdkPrompt } from "./ai-sdk/prompt.ts";
 import type { Connect, Fetch, Wire } from "./ai-sdk/wire.ts";
 import { refuseOwnHeaders } from "./http/own-headers.ts";
 import { isPrivateUpstream, scrubFor } from "./images.ts";
@@ -75,7 +75,7 @@ class AiSdk implements Provider {
     this.#connect = wire.connect({ ...settings, baseUrl: baseUrl ?? defaultBaseUrl }, this.#fetchToken);
   }
 
-  convert(request: UpstreamRequest): Conversation | UpstreamError {
+  convert(request: UpstreamRequest): AiSdkPrompt | UpstreamError {
     try {
       return toCall(this.#wire, request).conversation;
     } catch (error) {
@@ -86,7 +86,7 @@ class AiSdk implements Provider {
 
   async complete({ request, prompt, signal }: ProviderCall): Promise<ProviderAnswer> {
     signal.throwIfAborted();
-    const { options, ignored } = toCall(this.#wire, request, prompt as Conversation | undefined);
+    const { options, ignored } = toCall(this.#wire, request, prompt as AiSdkPrompt | undefined);
     // Ends the connection, however deep in a package's pipes it is.
     const ended = new AbortController();
     const abortSignal = AbortSignal.any([signal, ended.signal]);

@@ -11,7 +11,7 @@ import { xai } from "./ai-sdk/wires/xai.ts";
 import type { RequestFormat } from "./openai/request.ts";
 
 /** Features that a provider does not support. */
-export interface Limits {
+export interface UnsupportedFeatures {
   /** Capabilities that its models have, but that are not available through this provider. */
   lacks: readonly Capability[];
   /**
@@ -22,7 +22,7 @@ export interface Limits {
 }
 
 /** A provider that is recognized by its kind or its address, so that the facts and prices of its models are known. */
-export interface KnownProvider extends Limits {
+export interface KnownProvider extends UnsupportedFeatures {
   /** Also the name under which `src/catalog/facts/offers.json` lists its models. */
   id: string;
   /** Display name. */
@@ -50,7 +50,7 @@ export interface KnownProvider extends Limits {
   /** True if it counts reasoning tokens outside `max_tokens`. */
   countsReasoningBeside?: boolean;
   /** The limits of the provider's OpenAI-compatible API, where the provider also has a wire of its own. */
-  compatible?: Limits;
+  compatible?: UnsupportedFeatures;
 }
 
 type Row = Pick<KnownProvider, "id" | "name" | "documentation"> &

@@ -5,7 +5,7 @@ import type { ConversationRows } from "../stores/queries/conversations.ts";
 
 export interface ConversationsOptions {
   rows: ConversationRows;
-  /** How long a conversation is stored. */
+  /** Time for which a conversation is stored. */
   retentionMs: number;
   /** Milliseconds since 1970. */
   clock: () => number;

@@ -1,11 +1,11 @@
 import { setImmediate as eventLoopTurn } from "node:timers/promises";
-import type { StatementPage, StatementEntry as WireEntry } from "../api/admin/credits.ts";
+import type { StatementEntry, StatementPage } from "../api/admin/credits.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { TOKEN_CLASSES, tokensByClass } from "../credits/price.ts";
 import { invalidCursor } from "../errors.ts";
 import type { Books } from "../stores/queries/books.ts";
-import type { StatementEntry } from "../stores/queries/statement.ts";
+import type { LedgerEntry } from "../stores/queries/statement.ts";
 
 const PAGE_ENTRIES = 500;
 /** Entries in one page of an export. Reading and formatting a page takes about 3 ms on the event loop. */
@@ -25,7 +25,7 @@ export async function* entriesOf(
   organizationId: string,
   period: Partial<Period> = {},
   position: string | null = null,
-): AsyncGenerator<StatementEntry> {
+): AsyncGenerator<LedgerEntry> {
   const pages = pagesOf(books, organizationId, { ...period, position, limit: PAGE_ENTRIES });
   for await (const page of pages) yield* page;
 }
@@ -41,10 +41,10 @@ async function* pagesOf(
   books: Pick<Books, "statement">,
   organizationId: string,
   { fromMs = 0, toMs = Number.POSITIVE_INFINITY, position, limit }: Pages,
-): AsyncGenerator<StatementEntry[]> {
+): AsyncGenerator<LedgerEntry[]> {
   let after = position;
   for (;;) {
-    const page: StatementEntry[] = await books.statement(organizationId, { after, fromMs, limit });
+    const page: LedgerEntry[] = await books.statement(organizationId, { after, fromMs, limit });
     const inPeriod = page.filter(({ atMs }) => atMs < toMs);
     yield inPeriod;
     if (inPeriod.length < limit) return;
@@ -55,7 +55,7 @@ async function* pagesOf(
 export interface StatementSelection extends Period {
   organizationId: string;
   /** Null for every kind. */
-  kind: WireEntry["kind"] | null;
+  kind: StatementEntry["kind"] | null;
 }
 
 export interface StatementRequest extends StatementSelection {
@@ -79,7 +79,7 @@ export class Statements {
     const from = cursor === null ? await this.#opening(organizationId, period) : placeOf(cursor);
     let { balance, position } = from;
     let readEntries = 0;
-    const data: WireEntry[] = [];
+    const data: StatementEntry[] = [];
     const page = (next_cursor: string | null) => {
       return { object: "list" as const, data, next_cursor, opening: creditsFromMicro(from.balance) };
     };
@@ -177,7 +177,7 @@ const EMPTY_FIELDS = {
   note: null,
 };
 
-function toWire(entry: StatementEntry, balance: MicroCredits): WireEntry {
+function toWire(entry: LedgerEntry, balance: MicroCredits): StatementEntry {
   const line = {
     object: "statement_entry" as const,
     kind: entry.kind,
@@ -240,7 +240,7 @@ function csvCell(text: string): string {
 }
 
 /** Formats a statement entry as a line, without the line feed. `balance` is the balance after it. */
-export function csvOfEntry(entry: StatementEntry, balance: MicroCredits): string {
+export function csvOfEntry(entry: LedgerEntry, balance: MicroCredits): string {
   const { kind, atMs, amount } = entry;
   const line = {
     time: isoTime(atMs),
@@ -255,7 +255,7 @@ export function csvOfEntry(entry: StatementEntry, balance: MicroCredits): string
   return csvLine({ ...line, id, hold: holdId, reference, note: about });
 }
 
-function csvOfCharge(event: Extract<StatementEntry, { kind: "charge" }>["event"]): CsvCells {
+function csvOfCharge(event: Extract<LedgerEntry, { kind: "charge" }>["event"]): CsvCells {
   const cells: CsvCells = {
     request: event.requestId,
     token: event.tokenId,

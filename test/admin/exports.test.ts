@@ -7,7 +7,7 @@ import { StoreUnavailableError } from "../../src/errors.ts";
 import type { Server, ServerOptions } from "../../src/http/server.ts";
 import { Statements } from "../../src/reports/statement.ts";
 import type { Books } from "../../src/stores/queries/books.ts";
-import type { StatementEntry } from "../../src/stores/queries/statement.ts";
+import type { LedgerEntry } from "../../src/stores/queries/statement.ts";
 import type { AccessEntry } from "../../src/telemetry/logger.ts";
 import { startTestServer } from "../support/server.ts";
 
@@ -35,10 +35,10 @@ class EndlessBooks implements Pick<Books, "statement" | "openingBalance"> {
   }
 }
 
-function entryOf(organizationId: string, number: number): StatementEntry {
+function entryOf(organizationId: string, number: number): LedgerEntry {
   const id = `adjustment_${number}`;
   const adjustment = { id, organizationId, holdId: null, reference: null, note: NOTE, draws: [] };
-  return { ...ENTRY, position: `${number}`, adjustment } as unknown as StatementEntry;
+  return { ...ENTRY, position: `${number}`, adjustment } as unknown as LedgerEntry;
 }
 
 let server: Server;

@@ -5,7 +5,7 @@ import type { Record } from "./records.ts";
 export interface Limits {
   holdLifeMs: number;
   renewEveryMs: number;
-  /** How long past its expiry a hold is left open by nodes that do not know its owner. */
+  /** Time past its expiry for which a hold is left open by nodes that do not know its owner. */
   recoveryMs: number;
   /** Maximum delay between an event and its record in a log or the store; Infinity to check nothing by the clock. */
   slackMs: number;

@@ -25,11 +25,11 @@ export interface SiteOptions {
   streamShare: number;
   /** Maximum delay between an event and its record on a busy machine; Infinity to check nothing by the clock. */
   slackMs: number;
-  /** How long the service may take for any action. */
+  /** Time that the service may take for any action. */
   patienceMs: number;
   /** Size of the disk for the store, in megabytes. */
   diskMegabytes?: number;
-  /** How long past its expiry other nodes leave a hold open; shortened like the other times by default. */
+  /** Time past its expiry for which other nodes leave a hold open; shortened like the other times by default. */
   recoveryMs?: number;
 }
 
@@ -47,7 +47,7 @@ const ORGANIZATIONS = 2;
 /** A trial whose requests have ended, and whose holds may still be open. */
 interface Pending extends TrialActions {
   trial: string;
-  /** How long credits may stay held from now, or from a later restart on. */
+  /** Time for which credits may stay held from now, or from a later restart on. */
   lockedLongestMs: number;
   /** Time at which all holds must have ended. */
   dueAt: number;

@@ -109,7 +109,7 @@ async function expectWhole({ streams, others }: Awaited<ReturnType<typeof run>>)
   for (const stream of streams) expect(eventsOf(await stream.text()).at(-1)).toBe("[DONE]");
   for (const other of await Promise.all(others)) {
     expect([other.status, other.headers.get("x-credits-charged")]).toEqual([200, String(COST)]);
-    // What was available when the request was admitted: only the store knows more.
+    // The header reports the balance at admission: only the store knows more.
     expect(Number(other.headers.get("x-credits-available"))).toBeLessThan(1_000);
     expect(await other.json()).toMatchObject({ usage: { cost: COST } });
   }
@@ -151,7 +151,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
       expect([refused.status, error.code]).toEqual([503, "store_unavailable"]);
       await proxy.comeBack();
       await expectBooked(service, organization);
-      // What has been logged comes a moment later.
+      // The log lines arrive a moment later.
       const countOf = (text: string) => service.output().split(text).length - 1;
       await expect.poll(() => countOf("the spool is empty")).toBe(1);
       expect(countOf("settlements go to the spool")).toBe(1);

@@ -2,7 +2,7 @@ import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import type { BookingAudit } from "../../src/credits/audit.ts";
 import type { CreditTransition, RevokeTransition } from "../../src/credits/books.ts";
-import type { StatementEntry } from "../../src/stores/queries/statement.ts";
+import type { LedgerEntry } from "../../src/stores/queries/statement.ts";
 import {
   factsOf,
   grantOf,
@@ -247,7 +247,7 @@ function auditCases(subject: Subject): void {
       const { amountAs: _, after, ...actor } = audit;
       return { ...actor, organizationId, subjectId, madeAtMs, before: null, after: { ...after, amount } };
     };
-    const idOf = (entry: StatementEntry) =>
+    const idOf = (entry: LedgerEntry) =>
       entry.kind === "grant" ? entry.grant.id : "adjustment" in entry && entry.adjustment.id;
     const atMs = (id: string) => statement.find((entry) => idOf(entry) === id)?.atMs;
     expect(entries).toEqual([

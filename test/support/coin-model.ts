@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { AdjustmentRow, Draw, Outcome, Transition } from "../../src/credits/books.ts";
 import {
+  availableCoins,
   balanceOf,
   billed,
   type Coin,
@@ -11,7 +12,6 @@ import {
   hasLapsed,
   leftOf,
   priceInMicro,
-  purseOf,
   spentOf,
   tally,
   usedBy,
@@ -139,7 +139,7 @@ function hold(organization: CoinOrganization, transition: Of<"hold">, nowMs: num
   const [least, most] = [Number(transition.least), Number(transition.most)];
   const earlier = organization.holds.get(facts.holdId);
   if (earlier !== undefined && earlier.state !== "open") return { outcome: "ended", state: earlier.state };
-  const there = purseOf(organization).length;
+  const there = availableCoins(organization).length;
   if (earlier !== undefined) return { outcome: "held", amount: BigInt(earlier.amount), available: BigInt(there) };
   const key = idempotency ? organization.keys.get(idempotency.key) : undefined;
   if (idempotency && key !== undefined && key.endsAtMs > nowMs) {
@@ -168,7 +168,7 @@ function hold(organization: CoinOrganization, transition: Of<"hold">, nowMs: num
 
 /** Returns why a hold is refused: for lack of the organization's credits first, then of the token's cap. */
 function shortage(organization: CoinOrganization, tokenId: string, least: number): Outcome {
-  const there = purseOf(organization).length;
+  const there = availableCoins(organization).length;
   const heldByAll = organization.grants.reduce((sum, { coins }) => sum + count(coins, "held"), 0);
   const { held: heldByToken, spent } = usedBy(organization, tokenId);
   const unspent = capOf(organization, tokenId) - spent;
@@ -183,7 +183,7 @@ function renew(organization: CoinOrganization, transition: Of<"renew">, nowMs: n
   const { facts, amount, tokens, lifeMs } = transition;
   const earlier = organization.holds.get(facts.holdId);
   if (earlier !== undefined && earlier.state !== "open") return { outcome: "ended", state: earlier.state };
-  const reach = Math.min(purseOf(organization).length, leftOf(organization, facts.tokenId));
+  const reach = Math.min(availableCoins(organization).length, leftOf(organization, facts.tokenId));
   const hold = earlier ?? setAside(organization, facts, Math.min(Number(amount), reach), 0);
   Object.assign(hold, { prices: facts.prices, delivered: tokens, expiresAtMs: nowMs + lifeMs });
   return { outcome: "renewed", remade: earlier === undefined };
@@ -195,7 +195,7 @@ function setAside(
   amount: number,
   expiresAtMs: number,
 ): CoinHold {
-  const coins = purseOf(organization).slice(0, amount);
+  const coins = availableCoins(organization).slice(0, amount);
   for (const coin of coins) coin.place = "held";
   const delivered = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
   const recovered = { charged: 0, shortfall: 0 };
@@ -222,7 +222,7 @@ function settle(organization: CoinOrganization, transition: Of<"settle">, nowMs:
     outcome: "charged",
     charged: BigInt(hold.coins.length),
     shortfall: BigInt(hold.shortfall),
-    available: BigInt(purseOf(organization).length),
+    available: BigInt(availableCoins(organization).length),
   };
 }
 
@@ -236,7 +236,7 @@ function end(organization: CoinOrganization, transition: Of<"release" | "expire"
       for (const [id, key] of organization.keys) if (key.holdId === facts.holdId) organization.keys.delete(id);
       Object.assign(hold, { state: "released", trace: transition.trace });
     }
-    return { outcome: "released", available: BigInt(purseOf(organization).length) };
+    return { outcome: "released", available: BigInt(availableCoins(organization).length) };
   }
   const hold = organization.holds.get(transition.holdId);
   if (hold === undefined) return { outcome: "missing" };
@@ -267,7 +267,7 @@ function revoke(
   const adjustment = first ?? { ...emptyAdjustment(organizationId, transition, nowMs) };
   if (first === undefined) {
     const free = named?.coins.filter(({ place }) => place === "pending" || place === "available");
-    const there = free ?? purseOf(organization);
+    const there = free ?? availableCoins(organization);
     const asked = Number(transition.amount ?? there.length);
     if (asked > there.length) return { outcome: "excessive", most: BigInt(there.length) };
     const coins = there.slice(0, asked);
@@ -335,7 +335,7 @@ function pay(organization: CoinOrganization, hold: CoinHold, price: number, nowM
   const isLate = hold.bills.length > 0;
   const cost = isLate ? Math.max(price, hold.credited, before - spentOf(organization)) : price;
   giveBack(organization, hold, cost, nowMs);
-  hold.coins.push(...purseOf(organization).slice(0, cost - hold.coins.length));
+  hold.coins.push(...availableCoins(organization).slice(0, cost - hold.coins.length));
   for (const coin of hold.coins) coin.place = "spent";
   // Every grant is named once, where it was first drawn on.
   const order = [...new Set(hold.coins.map(({ grantId }) => grantId))];

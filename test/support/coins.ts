@@ -52,8 +52,8 @@ export interface CoinOrganization {
   adjustments: AdjustmentRow[];
 }
 
-/** The coins that can be taken, in the order in which they are. */
-export function purseOf({ grants }: CoinOrganization): Coin[] {
+/** Returns the available coins in the order in which they are spent. */
+export function availableCoins({ grants }: CoinOrganization): Coin[] {
   const rank = ({ priority, expiresAtMs }: CoinGrant) => [priority, expiresAtMs ?? Infinity] as const;
   return grants
     .toSorted((a, b) => (a.id < b.id ? -1 : 1))

@@ -36,10 +36,10 @@ interface User {
 }
 
 /**
- * A shell between this process and PostgreSQL: when this process ends, in any way, the shell stops the server and removes its
- * directory. Signals of the terminal are left to this process.
+ * Script of a shell between this process and PostgreSQL. When this process ends, in any way, the shell stops the server and
+ * removes its directory. Signals of the terminal are left to this process.
  */
-const KEEPER = `
+const SHELL_SCRIPT = `
 trap "" INT TERM HUP
 directory=$1
 shift
@@ -109,7 +109,7 @@ interface Place {
 }
 
 function serverOf(command: string[], { directory, port, user, disk }: Place): PostgresServer {
-  let keeper: ChildProcess | undefined;
+  let shell: ChildProcess | undefined;
   const signal = async (name: NodeJS.Signals) => {
     const place = disk?.outside ?? join(directory, "disk");
     const [pid] = (await readFile(join(place, "data", "postmaster.pid"), "utf8")).split("\n");
@@ -117,8 +117,8 @@ function serverOf(command: string[], { directory, port, user, disk }: Place): Po
     await stop("keep");
   };
   const stop = async (order: string) => {
-    const running = keeper;
-    keeper = undefined;
+    const running = shell;
+    shell = undefined;
     if (running === undefined) return;
     const ended = new Promise((resolve) => running.once("exit", resolve));
     running.stdin?.end(order);
@@ -130,7 +130,7 @@ function serverOf(command: string[], { directory, port, user, disk }: Place): Po
     disk,
     async start() {
       for (let attempts = 1; ; attempts += 1) {
-        keeper = spawn("sh", ["-c", KEEPER, "sh", directory, ...command], {
+        shell = spawn("sh", ["-c", SHELL_SCRIPT, "sh", directory, ...command], {
           ...user,
           cwd: directory,
           stdio: ["pipe", "ignore", "pipe"],
@@ -138,7 +138,7 @@ function serverOf(command: string[], { directory, port, user, disk }: Place): Po
           detached: true,
         });
         try {
-          return await ready(keeper);
+          return await ready(shell);
         } catch (error) {
           if (attempts === START_ATTEMPTS || !ORPHANS.test(String(error))) throw error;
           await sleep(100);
@@ -156,16 +156,16 @@ function serverOf(command: string[], { directory, port, user, disk }: Place): Po
   };
 }
 
-function ready(keeper: ChildProcess): Promise<void> {
+function ready(shell: ChildProcess): Promise<void> {
   return new Promise((resolve, reject) => {
     let output = "";
     const fail = () => {
-      keeper.stdin?.end("keep");
+      shell.stdin?.end("keep");
       reject(new Error(`PostgreSQL did not start: ${output.trim()}`));
     };
     const timer = setTimeout(fail, START_TIMEOUT_MS);
-    keeper.once("exit", fail);
-    keeper.stderr?.on("data", (chunk: Buffer) => {
+    shell.once("exit", fail);
+    shell.stderr?.on("data", (chunk: Buffer) => {
       if (output.includes("ready to accept connections")) return;
       output += chunk;
       if (!output.includes("ready to accept connections")) {
@@ -173,7 +173,7 @@ function ready(keeper: ChildProcess): Promise<void> {
         return;
       }
       clearTimeout(timer);
-      keeper.off("exit", fail);
+      shell.off("exit", fail);
       resolve();
     });
   });

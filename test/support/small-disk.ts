@@ -22,7 +22,7 @@ export class NoSmallDiskError extends Error {
   }
 }
 
-const KEEPER = `mount -t tmpfs -o "size=$2" tmpfs "$1" && echo mounted && cat`;
+const MOUNT_SCRIPT = `mount -t tmpfs -o "size=$2" tmpfs "$1" && echo mounted && cat`;
 /** It ends with the first byte that finds no room, which is what it is for. */
 const FILL = `cat /dev/zero > "$1" 2> /dev/null || true`;
 
@@ -35,21 +35,21 @@ export async function mountSmallDisk(
   megabytes: number,
   user?: { uid: number; gid: number },
 ): Promise<SmallDisk> {
-  const words = ["--user", "--map-root-user", "--mount", "sh", "-c", KEEPER, "sh", directory, `${megabytes}m`];
-  const keeper = spawn("unshare", words, { ...user, stdio: ["pipe", "pipe", "ignore"] });
-  const exited = once(keeper, "exit").catch(() => undefined);
-  const first = await Promise.race([once(keeper.stdout, "data"), exited]);
+  const words = ["--user", "--map-root-user", "--mount", "sh", "-c", MOUNT_SCRIPT, "sh", directory, `${megabytes}m`];
+  const mount = spawn("unshare", words, { ...user, stdio: ["pipe", "pipe", "ignore"] });
+  const exited = once(mount, "exit").catch(() => undefined);
+  const first = await Promise.race([once(mount.stdout, "data"), exited]);
   if (first === undefined || String(first[0]).trim() !== "mounted") throw new NoSmallDiskError();
-  const enter = ["--user", "--mount", "--preserve-credentials", "--target", String(keeper.pid)];
+  const enter = ["--user", "--mount", "--preserve-credentials", "--target", String(mount.pid)];
   const filler = `${directory}/filler`;
   const inside = (...command: string[]) => promisify(execFile)("nsenter", [...enter, "--", ...command], { ...user });
   return {
     launcher: ["nsenter", ...enter, "--"],
-    outside: `/proc/${keeper.pid}/root${directory}`,
+    outside: `/proc/${mount.pid}/root${directory}`,
     fill: () => inside("sh", "-c", FILL, "sh", filler).then(() => {}),
     free: () => inside("rm", "-f", filler).then(() => {}),
     async remove() {
-      keeper.stdin.end();
+      mount.stdin.end();
       await exited;
     },
   };

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Administrator, Sessions } from "../../admin/sessions.ts";
 import { ApiError } from "../../errors.ts";
-import type { Limits } from "../../gateway/limits.ts";
+import type { RateLimiter } from "../../gateway/limits.ts";
 import { bearerToken, withChallenge } from "../authentication.ts";
 import { clientAddressKey } from "../connection.ts";
 import { type Access, originOf } from "./endpoint.ts";
@@ -22,7 +22,7 @@ const COOKIE_VALUE = /^[0-9A-Za-z]{43}$/;
 
 export interface GuardServices {
   sessions: Sessions;
-  limits: Limits;
+  limits: RateLimiter;
 }
 
 /**
@@ -54,12 +54,12 @@ export async function administratorOf(
 }
 
 /** Counts an attempt to sign in; throws rate_limit_exceeded after too many from one address (of IPv6: one /64). */
-export function countGuess(limits: Limits, request: FastifyRequest): void {
+export function countGuess(limits: RateLimiter, request: FastifyRequest): void {
   limits.countRequest([{ key: guessKey(request), limit: GUESSES_A_MINUTE }]);
 }
 
 /** Removes an attempt with a valid token from the count. */
-export function uncountGuess(limits: Limits, request: FastifyRequest): void {
+export function uncountGuess(limits: RateLimiter, request: FastifyRequest): void {
   limits.uncountRequest(guessKey(request));
 }
 

@@ -1,21 +1,21 @@
 import type { LanguageModelV4CallOptions, LanguageModelV4FunctionTool, SharedV4Warning } from "@ai-sdk/provider";
 import type { Tool } from "../../api/request.ts";
 import { UpstreamError, type UpstreamRequest } from "../provider.ts";
-import { type Conversation, toPrompt } from "./prompt.ts";
+import { type AiSdkPrompt, toPrompt } from "./prompt.ts";
 import { OWN_FIELDS, type Wire } from "./wire.ts";
 
 /** A request as a package takes it, and the hints that this wire has no place for. */
 export interface Call {
   options: LanguageModelV4CallOptions;
   ignored: Set<string>;
-  conversation: Conversation;
+  conversation: AiSdkPrompt;
 }
 
 /**
  * Converts a request of OpenAI's shape to a call; `converted` is the conversation of its last messages, where they are
  * converted already. Throws UpstreamError where the wire cannot express the request.
  */
-export function toCall(wire: Wire, request: UpstreamRequest, converted?: Conversation): Call {
+export function toCall(wire: Wire, request: UpstreamRequest, converted?: AiSdkPrompt): Call {
   const absent = OWN_FIELDS.filter((field) => request[field] !== undefined && !wire.takes.includes(field));
   if (request.logprobs === true && absent.includes("logprobs")) throw untellable("logprobs");
   const conversation = toPrompt(wire, request.messages, converted);

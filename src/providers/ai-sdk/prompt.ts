@@ -9,7 +9,7 @@ type Message<Role> = Extract<LanguageModelV4Prompt[number], { role: Role }>;
 type AssistantPart = Message<"assistant">["content"][number];
 
 /** A conversation as the packages take it, and the fields that this wire does not have. */
-export interface Conversation extends ConvertedPrompt {
+export interface AiSdkPrompt extends ConvertedPrompt {
   prompt: LanguageModelV4Prompt;
   ignored: Set<string>;
 }
@@ -18,7 +18,7 @@ export interface Conversation extends ConvertedPrompt {
  * Converts messages of OpenAI's shape to a prompt. `converted` is the conversation of the last messages, where they are
  * converted already. Throws UpstreamError where the wire cannot express a message.
  */
-export function toPrompt(wire: Wire, messages: readonly RequestMessage[], converted?: Conversation): Conversation {
+export function toPrompt(wire: Wire, messages: readonly RequestMessage[], converted?: AiSdkPrompt): AiSdkPrompt {
   const messageCount = messages.length;
   if (converted?.messageCount === messageCount) return converted;
   const reader = new ConversationReader(wire);
@@ -44,7 +44,7 @@ class ConversationReader {
     this.#wire = wire;
   }
 
-  conversation(): Pick<Conversation, "prompt" | "ignored"> {
+  conversation(): Pick<AiSdkPrompt, "prompt" | "ignored"> {
     return { prompt: [...this.#system, ...this.#rest], ignored: this.#ignored };
   }
 

@@ -140,13 +140,13 @@ test("a session that the server ends as it begins does no harm", async () => {
     return Buffer.concat([head, Buffer.from(body)]);
   };
   const welcome = [message("R", "\0\0\0\0"), message("Z", "I")];
-  const farewell = message("E", "SFATAL\0C57P01\0Mterminating connection due to administrator command\0\0");
+  const shutdownMessage = message("E", "SFATAL\0C57P01\0Mterminating connection due to administrator command\0\0");
   let sessions = 0;
   const server = createServer((socket) => {
     socket.on("error", () => {});
     socket.once("data", () => {
       sessions += 1;
-      socket.end(Buffer.concat([...welcome, farewell]));
+      socket.end(Buffer.concat([...welcome, shutdownMessage]));
     });
   }).listen(0, "127.0.0.1");
   await new Promise((resolve) => server.once("listening", resolve));

@@ -37,9 +37,9 @@ const types = {
 } as pg.CustomTypesConfig;
 
 export interface PoolTimeouts {
-  /** How long a query waits for a connection. Absent: 5 s, after which the store counts as unavailable. */
+  /** Time for which a query waits for a connection. Absent: 5 s, after which the store counts as unavailable. */
   connectMs?: number;
-  /** How long a statement waits for a lock. Absent: 250 ms. */
+  /** Time for which a statement waits for a lock. Absent: 250 ms. */
   lockMs?: number;
 }
 

@@ -5,7 +5,7 @@ import { type Database, read } from "../database.ts";
 import type { Durability, StoreDriver } from "../driver.ts";
 import { BALANCE } from "../schema.ts";
 import { openingBalance, recordBalances } from "./opening-balances.ts";
-import { type StatementPage, statementPage } from "./statement.ts";
+import { type StatementRange, statementPage } from "./statement.ts";
 import { verifyOrganization, verifyOwners } from "./verify.ts";
 
 export type OutcomesOf<T extends Transition[]> = { [I in keyof T]: Outcomes[T[I]["kind"]] };
@@ -71,7 +71,7 @@ export function bookRows(database: Database, driver: StoreDriver) {
      * Returns everything that changed an organization's balance, oldest first: grants, also those not yet in force,
      * charges, and adjustments. Their sum is what is available, held and pending.
      */
-    statement: (organizationId: string, page: StatementPage) => statementPage(database, organizationId, page),
+    statement: (organizationId: string, page: StatementRange) => statementPage(database, organizationId, page),
     openingBalance: (organizationId: string, beforeMs: number) => openingBalance(database, organizationId, beforeMs),
     recordBalances: (organizationId: string) => recordBalances(database, organizationId),
     /** Returns the sum of the grants that have not taken effect. */

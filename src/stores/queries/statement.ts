@@ -8,8 +8,8 @@ import { type Database, read } from "../database.ts";
 import { ADJUSTMENT, GRANT, REQUEST } from "../schema.ts";
 import type { Tables } from "../tables.ts";
 
-export interface StatementPage {
-  /** Position of the last entry seen, from `StatementEntry.position`. */
+export interface StatementRange {
+  /** Position of the last entry seen, from `LedgerEntry.position`. */
   after: string | null;
   /** Entries at this time or later. */
   fromMs?: number;
@@ -17,7 +17,7 @@ export interface StatementPage {
 }
 
 /** `amount` is what the entry adds to the balance, negative where it takes from it. */
-export type StatementEntry = { position: string; atMs: number; amount: MicroCredits } & (
+export type LedgerEntry = { position: string; atMs: number; amount: MicroCredits } & (
   | { kind: "grant"; grant: GrantRow }
   | { kind: "charge"; event: UsageEvent }
   | { kind: Exclude<AdjustmentRow["kind"], "late_settlement">; adjustment: AdjustmentRow }
@@ -54,14 +54,14 @@ interface Position {
 
 const POSITION = new RegExp(`^(\\d{1,16}):(${SOURCES.join("|")}):([01]):(.*)$`, "s");
 
-type Placed = { place: Position; entry: StatementEntry };
+type Placed = { place: Position; entry: LedgerEntry };
 
 /** Reads one page of an organization's statement: the entries that follow a position, from a time on. */
 export async function statementPage(
   database: Database,
   organizationId: string,
-  { after, fromMs = 0, limit }: StatementPage,
-): Promise<StatementEntry[]> {
+  { after, fromMs = 0, limit }: StatementRange,
+): Promise<LedgerEntry[]> {
   const from = after === null ? undefined : parsePosition(after);
   const query = { organizationId, from, fromMs, limit };
   const pages = await Promise.all([

@@ -13,14 +13,14 @@ import { priceOf, TOKEN_CLASSES } from "../../credits/price.ts";
 import { isBookedLate } from "../../credits/request-id.ts";
 
 /** Reports a violation, with the number of the invariant in docs/ledger.md. */
-export type Report = (invariant: number, message: string, holdId?: string | null) => void;
+export type ReportViolation = (invariant: number, message: string, holdId?: string | null) => void;
 
-/** How long after its expiry an open hold may still wait for the sweeper. */
+/** Time after its expiry for which an open hold may still wait for the sweeper. */
 const SWEEP_GRACE_MS = 30_000;
-/** No hold lives this long: a later expiry comes from a wrong clock. */
+/** Maximum life of a hold; a later expiry comes from a wrong clock. */
 const LIFE_MS_MAX = 86_400_000;
 
-export function checkRequest(request: RequestRow, late: readonly AdjustmentRow[], report: Report): void {
+export function checkRequest(request: RequestRow, late: readonly AdjustmentRow[], report: ReportViolation): void {
   const { holdId, cost, shortfall, amount, tokens, prices, draws, basis, end, endedAtMs, isLate } = request;
   const price = priceOf(tokens, prices);
   if (cost + shortfall !== price) {
@@ -39,7 +39,7 @@ export function checkRequest(request: RequestRow, late: readonly AdjustmentRow[]
   for (const row of late) checkLateSettlement(request, row, report);
 }
 
-function checkLateSettlement(request: RequestRow, late: AdjustmentRow, report: Report): void {
+function checkLateSettlement(request: RequestRow, late: AdjustmentRow, report: ReportViolation): void {
   const { holdId, end } = request;
   const { settlement, amount, draws } = late;
   if (end !== "recovered") report(7, `The request ended as ${end}, but has a late settlement.`, holdId);
@@ -64,7 +64,7 @@ function checkLateSettlement(request: RequestRow, late: AdjustmentRow, report: R
   if (sumOf(draws) !== amount) report(2, `It draws ${sumOf(draws)} on grants instead of ${amount}.`, holdId);
 }
 
-export function checkHold(hold: HoldRow, nowMs: number, report: Report): void {
+export function checkHold(hold: HoldRow, nowMs: number, report: ReportViolation): void {
   const { holdId, amount, draws, expiresAtMs } = hold;
   if (amount < 0n) report(6, "The hold has an amount below 0.", holdId);
   if (sumOf(draws) !== amount) report(2, `The hold draws ${sumOf(draws)} on grants instead of ${amount}.`, holdId);
@@ -74,12 +74,12 @@ export function checkHold(hold: HoldRow, nowMs: number, report: Report): void {
   if (-overdueMs > LIFE_MS_MAX) report(8, `The hold expires only in ${-overdueMs} ms.`, holdId);
 }
 
-function checkDraws(draws: readonly Draw[], holdId: string, report: Report): void {
+function checkDraws(draws: readonly Draw[], holdId: string, report: ReportViolation): void {
   if (draws.some(({ amount }) => amount <= 0n)) report(2, "A draw on a grant is not above 0.", holdId);
 }
 
 /** `taken`: what holds, requests, late settlements, revocations and expiries took from the grant. */
-export function checkGrant(grant: GrantRow, taken: Taken, report: Report): void {
+export function checkGrant(grant: GrantRow, taken: Taken, report: ReportViolation): void {
   const { id, amount, revoked, remaining, state } = grant;
   const { drawn = 0n, lapsed = 0n, revoked: adjusted = 0n } = taken;
   if (revoked !== adjusted) report(1, `Of the grant ${id} ${revoked} are revoked, but revocations say ${adjusted}.`);
@@ -103,7 +103,7 @@ export interface Taken {
 export function checkBalance(
   balance: BalanceRow,
   totals: Omit<BalanceRow, "organizationId" | "nextChangeAtMs">,
-  report: Report,
+  report: ReportViolation,
 ): void {
   const { granted, available, held, spent, expired } = balance;
   const sum = available + held + spent + expired;
@@ -121,7 +121,11 @@ export function checkBalance(
 }
 
 /** Checks that the next change of a balance is no later than that of any of its grants. */
-export function checkNextChange({ nextChangeAtMs }: BalanceRow, grants: readonly GrantRow[], report: Report): void {
+export function checkNextChange(
+  { nextChangeAtMs }: BalanceRow,
+  grants: readonly GrantRow[],
+  report: ReportViolation,
+): void {
   const changes = grants.flatMap(({ state, effectiveAtMs, expiresAtMs, remaining }) => {
     if (state === "pending") return [effectiveAtMs];
     return remaining > 0n && expiresAtMs !== null ? [expiresAtMs] : [];
@@ -132,7 +136,11 @@ export function checkNextChange({ nextChangeAtMs }: BalanceRow, grants: readonly
   }
 }
 
-export function checkTokenBalance(row: TokenBalanceRow, sums: { held: bigint; spent: bigint }, report: Report): void {
+export function checkTokenBalance(
+  row: TokenBalanceRow,
+  sums: { held: bigint; spent: bigint },
+  report: ReportViolation,
+): void {
   const { tokenId, cap, held, spent } = row;
   if (cap < 0n || held < 0n || spent < 0n) report(6, `The balance of the token ${tokenId} is below 0.`);
   if (held !== sums.held) report(2, `The token ${tokenId} holds ${held}, but its open holds add up to ${sums.held}.`);
@@ -145,7 +153,7 @@ export function checkTokenBalance(row: TokenBalanceRow, sums: { held: bigint; sp
 export function checkKey(
   row: IdempotencyKeyRow,
   of: { hold?: HoldRow | undefined; request?: RequestRow | undefined; isSettledLate: boolean },
-  report: Report,
+  report: ReportViolation,
 ): void {
   const { key, holdId, answer } = row;
   const { hold, request, isSettledLate } = of;
@@ -162,7 +170,7 @@ export function checkKey(
 }
 
 /** Checks that an adjustment refers to existing rows and draws its amount. */
-export function checkAdjustment(row: AdjustmentRow, request: RequestRow | undefined, report: Report): void {
+export function checkAdjustment(row: AdjustmentRow, request: RequestRow | undefined, report: ReportViolation): void {
   const { id, kind, amount, draws, holdId, tokenId } = row;
   if (sumOf(draws) !== amount) report(2, `The adjustment ${id} of ${amount} draws ${sumOf(draws)} on grants.`, holdId);
   if (kind !== "late_settlement" && amount < 0n) report(6, `The adjustment ${id} has an amount below 0.`, holdId);

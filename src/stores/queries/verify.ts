@@ -11,7 +11,7 @@ import {
   checkNextChange,
   checkRequest,
   checkTokenBalance,
-  type Report,
+  type ReportViolation,
   type Taken,
 } from "./verify-rows.ts";
 
@@ -124,7 +124,7 @@ class RecordedBalances {
   }
 
   /** Compares the differences between recorded balances, so that one wrong entry is reported once. */
-  check(report: Report): void {
+  check(report: ReportViolation): void {
     let previous = 0n;
     for (const [index, { before_at, balance }] of this.#rows.entries()) {
       const expected = previous + (this.#sums[index] ?? 0n);

@@ -21,7 +21,7 @@ const REASONS: Record<string, string> = {
 /** Creates the data directory and the database's file, for their owner only; returns the path of the file. */
 export function prepareDirectory(dataDir: string): string {
   return inDirectory(dataDir, () => {
-    makeDirectory(dataDir);
+    createDirectorySync(dataDir);
     return makeFile(join(dataDir, DATABASE_FILE));
   });
 }
@@ -39,15 +39,15 @@ export function findDatabase(dataDir: string): string | undefined {
 }
 
 /** Not `recursive`: Node never returns if a file system such as /proc refuses folders with ENOENT. */
-function makeDirectory(path: string): void {
+function createDirectorySync(path: string): void {
   try {
     mkdirSync(path, { mode: 0o700 });
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "EEXIST" && statSync(path).isDirectory()) return;
     if (code !== "ENOENT" || existsSync(dirname(path))) throw error;
-    makeDirectory(dirname(path));
-    makeDirectory(path);
+    createDirectorySync(dirname(path));
+    createDirectorySync(path);
   }
 }
 

@@ -4,12 +4,12 @@ import { Worker } from "node:worker_threads";
 import { StoreUnavailableError } from "../../errors.ts";
 import {
   fromWorkerError,
-  type ReplyMessage,
   type RequestKind,
-  type RequestMessage,
   type RequestOf,
   type ResultOf,
   type WorkerOptions,
+  type WorkerReply,
+  type WorkerRequest,
 } from "./messages.ts";
 
 const WORKER = new URL(import.meta.url.endsWith(".ts") ? "./worker.ts" : "./worker.js", import.meta.url);
@@ -49,7 +49,7 @@ export class WorkerLink {
       const worker = this.#start();
       this.#waiting.set(id, { resolve, reject });
       try {
-        worker.postMessage({ id, request } as unknown as RequestMessage);
+        worker.postMessage({ id, request } as unknown as WorkerRequest);
       } catch (error) {
         this.#waiting.delete(id);
         reject(error);
@@ -85,7 +85,7 @@ export class WorkerLink {
     const options = { name: this.#name, workerData: this.#options, execArgv: [], env: environmentOfWorker() };
     const worker = new Worker(WORKER, options);
     let failure: unknown;
-    worker.on("message", (reply: ReplyMessage) => this.#receive(reply));
+    worker.on("message", (reply: WorkerReply) => this.#receive(reply));
     worker.on("error", (error) => {
       failure = error;
     });
@@ -94,7 +94,7 @@ export class WorkerLink {
     return worker;
   }
 
-  #receive(reply: ReplyMessage): void {
+  #receive(reply: WorkerReply): void {
     const waiting = this.#waiting.get(reply.id);
     if (waiting === undefined) return;
     this.#waiting.delete(reply.id);

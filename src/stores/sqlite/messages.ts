@@ -43,12 +43,12 @@ export interface WorkerOptions {
   busyTimeoutMs: number;
 }
 
-export interface RequestMessage {
+export interface WorkerRequest {
   id: number;
   request: Request;
 }
 
-export type ReplyMessage = { id: number; result: ResultOf<RequestKind> } | { id: number; error: WorkerError };
+export type WorkerReply = { id: number; result: ResultOf<RequestKind> } | { id: number; error: WorkerError };
 
 /** An error between threads, where classes are lost. */
 export interface WorkerError {

@@ -24,7 +24,7 @@ export interface SqliteOptions {
   creates?: boolean;
   /** Milliseconds since 1970. */
   clock?: () => number;
-  /** How long a transaction waits for one of another process. */
+  /** Time for which a transaction waits for one of another process. */
   busyTimeoutMs?: number;
   /** Droppable writes are refused if the disk has less room than this. */
   droppableRoomLeastBytes?: number;

@@ -5,14 +5,14 @@ import { readRows, writeRows } from "./book-rows.ts";
 import { Connection, lengthenLog } from "./connection.ts";
 import { unavailableReason } from "./failure.ts";
 import {
-  type ReplyMessage,
   type Request,
   type RequestKind,
-  type RequestMessage,
   type RequestOf,
   type ResultOf,
   toWorkerError,
   type WorkerOptions,
+  type WorkerReply,
+  type WorkerRequest,
 } from "./messages.ts";
 import { expectSchema, migrate, sqliteMigrations } from "./migrate.ts";
 import { unpackTransitions } from "./packed-transitions.ts";
@@ -24,8 +24,8 @@ const connection = new Connection(options);
 if (parentPort !== null) listen(parentPort);
 
 function listen(port: MessagePort): void {
-  port.on("message", ({ id, request }: RequestMessage) => {
-    let reply: ReplyMessage;
+  port.on("message", ({ id, request }: WorkerRequest) => {
+    let reply: WorkerReply;
     try {
       reply = { id, result: answer(request) };
     } catch (error) {
