@@ -40,7 +40,7 @@ export function aiSdk(
   };
 }
 
-/** Looks for the package without loading it: that waits for the first call. */
+/** Throws OperatorError if the package is not installed. Does not load it; the first call does. */
 function refuseWithoutPackage(wire: Wire, { id, kind }: ProviderSettings): void {
   const versions: Record<string, string> = packageJson.optionalDependencies;
   try {
@@ -105,7 +105,7 @@ class AiSdk implements Provider {
       const { stream } = await model.doStream({ ...options, abortSignal });
       const parts = stream.getReader();
       const read = () => http.demand.during(parts.read());
-      // The package's account of what it left out comes first, before anything of the upstream's.
+      // The package's warnings come first, before any part of the upstream's answer.
       const { value: first } = await read();
       const left = first?.type === "stream-start" ? leftOut(first.warnings) : [];
       const chunks = readParts({ read, reader, failure: () => http.failure, fail, end: () => ended.abort() });
@@ -121,7 +121,7 @@ class AiSdk implements Provider {
     await this.#connections.close();
   }
 
-  /** Who we are is told by others than the upstream, and is the operator's affair. */
+  /** Fetches access tokens. These come from other servers than the upstream, so a refusal is reported as `credentials`. */
   readonly #fetchToken: Fetch = async (address, init) => {
     const http = new CallFetch(this.#connections, this.#scrub, this.#closing.signal);
     try {
@@ -133,7 +133,7 @@ class AiSdk implements Provider {
   };
 }
 
-/** Lets a package send requests to its upstream and nothing else: some packages would fetch what a prompt names. */
+/** Restricts a package to POST requests, because some packages would fetch addresses that a prompt contains. */
 function postOnly(fetch: Fetch): Fetch {
   return async (address, init) => {
     if (init?.method !== "POST") throw new UpstreamError("unsupported", "A package tried to fetch an address");
@@ -141,10 +141,10 @@ function postOnly(fetch: Fetch): Fetch {
   };
 }
 
-/** Failures of a token's request that lie in what the operator set up. */
+/** Failures of a token request that the operator's settings cause. */
 const OPERATORS: ReadonlySet<UpstreamFailure> = new Set(["rejected", "credentials", "malformed"]);
 
-/** Rejects when a call is given up: whoever is asked for a token first may take its time. */
+/** Rejects when the signal aborts: fetching a token before the request may take long. */
 function departure(signal: AbortSignal): Promise<never> {
   return new Promise((_resolve, reject) => {
     signal.addEventListener("abort", () => reject(signal.reason), { once: true });

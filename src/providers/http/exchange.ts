@@ -2,12 +2,12 @@ import type { IncomingHttpHeaders } from "node:http";
 import { type Dispatcher, errors } from "undici";
 import { UpstreamError, type UpstreamFailure } from "../provider.ts";
 
-/** Bytes that wait for their reader before the connection is paused; the socket's own buffers come on top. */
+/** Unread bytes at which the connection is paused, in addition to the socket's own buffers. */
 const WAITING_BYTES_MAX = 32 * 1024;
 /** Bytes that are still read after `finish`, so that the connection can be used again. */
 const REMAINDER_BYTES_MAX = 64 * 1024;
 const REMAINDER_TIME_MS = 1_000;
-/** Answers such as 103 Early Hints, before the one that counts. */
+/** Limit of interim answers, such as 103 Early Hints, before the final one. */
 const INTERIM_ANSWERS_MAX = 8;
 const NO_FINAL_ANSWER = "The upstream sent interim answers and none that counts";
 
@@ -28,14 +28,14 @@ export interface HttpAnswer {
   body: HttpBody;
 }
 
-/** An answer's body, for one reader. What is not read is not taken from the connection. */
+/** An answer's body, for one reader. Unread bytes stay in the connection. */
 export interface HttpBody {
   /**
    * The bytes that came since the last read, or undefined at the end. Rejects with UpstreamError when the connection
    * breaks, with the signal's reason when that aborted, and waits for no second reader.
    */
   read(): Promise<Buffer[] | undefined>;
-  /** No more will be read, but the little that is left may come, so that the connection can serve again. */
+  /** Ends reading, but lets a short rest of the answer arrive, so that the connection can be used again. */
   finish(): void;
   /** Closes the connection at once, unless the answer is complete. */
   destroy(): void;
@@ -109,7 +109,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
     // They would hold on to all that was read together with them for as long as the answer lasts.
     controller.rawHeaders = null;
     if (status < 200) {
-      // Each sets undici's timeout anew.
+      // Each one restarts undici's timeout.
       this.#interimAnswers += 1;
       if (this.#interimAnswers > INTERIM_ANSWERS_MAX) this.#break(new UpstreamError("malformed", NO_FINAL_ANSWER));
       return;
@@ -148,7 +148,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
     return new Promise((resolve, reject) => {
       this.#reader = { resolve, reject };
       this.#wake();
-      // Not before: what is read ahead waits for as long as the reader does.
+      // Resumes only for a waiting reader, so that bytes read ahead stay bounded.
       if (this.#reader !== undefined) this.#controller?.resume();
     });
   }
@@ -156,7 +156,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
   finish(): void {
     if (this.#state !== "answering" || this.#remainderTimer !== undefined) return;
     this.#discard();
-    // The answer is told by now: the caller's leaving must not cost the connection.
+    // The answer is complete for the caller, so a caller that disconnects must not close the connection.
     this.#signal.removeEventListener("abort", this.#abort);
     this.#remainderTimer = setTimeout(() => this.destroy(), REMAINDER_TIME_MS).unref();
     this.#controller?.resume();
@@ -189,7 +189,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
     if (this.#controller?.aborted === false) this.#controller.abort(new Error("The exchange has ended"));
   }
 
-  /** Gives the waiting reader what there is; after a break, first what had come before it. */
+  /** Gives the waiting reader the bytes that have arrived, then the end or the failure. */
   #wake(): void {
     const reader = this.#reader;
     if (reader === undefined) return;
@@ -215,7 +215,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
 const TIMEOUTS = new Set(["UND_ERR_CONNECT_TIMEOUT", "UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT", "ETIMEDOUT"]);
 
 /**
- * A failure of the connection in the service's terms: a timeout; `malformed` where what came is not HTTP; otherwise
+ * Converts a failure of the connection to an UpstreamError: `timeout`; `malformed` if the answer is not HTTP; otherwise
  * `unavailable` before the answer's headers and `failed` after them.
  */
 function connectionFailure(error: unknown, hasHeaders: boolean): UpstreamError {
@@ -232,7 +232,7 @@ function kindOf(error: unknown, hasHeaders: boolean): UpstreamFailure {
   return hasHeaders ? "failed" : "unavailable";
 }
 
-/** The parser complains too where a connection ended inside an answer; that is a reset like any other. */
+/** True for an answer that is not HTTP. The parser also reports a connection that ends within an answer, which is a reset. */
 function isNotHttp(error: unknown): boolean {
   return error instanceof errors.HTTPParserError && !/\bEOF\b/i.test(error.message);
 }

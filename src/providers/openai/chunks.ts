@@ -13,7 +13,7 @@ type ReadCalls = (calls: readonly unknown[]) => ToolCallDelta[];
 export class ChunkReader {
   /** True once the finish reason has arrived. An answer without one is incomplete. */
   isFinished = false;
-  /** True once an event was read: the first one has the id of all. */
+  /** True once an event was read. All events have the same id, so only the first one's is passed on. */
   #hasTold = false;
   readonly #toolCalls = new ToolCallReader();
   #details: ReasoningDetails | undefined;
@@ -61,7 +61,7 @@ export class ChunkReader {
     return chunk;
   }
 
-  /** They go out with the first call, since OpenAI's wire has no other place for them. */
+  /** Adds the reasoning details to the first tool call, because OpenAI's wire has no field for them. */
   #addDetails(chunk: UpstreamChunk): void {
     const details = this.#toolCalls.count === 0 ? undefined : this.#details?.all();
     if (details === undefined) return;
@@ -88,13 +88,13 @@ export class ChunkReader {
   }
 }
 
-/** The choice with index 0, where a choice without an index counts as the first. */
+/** Returns the choice with index 0. A choice without an index counts as the first. */
 function firstChoice(choices: unknown): JsonObject | undefined {
   if (!Array.isArray(choices)) return undefined;
   return choices.find((choice): choice is JsonObject => isObject(choice) && (choice.index ?? 0) === 0);
 }
 
-/** Content as text; of an array of parts, the text of those that are text. */
+/** Returns content as text; for an array of parts, the text of the text parts. */
 function toText(content: unknown): string | null | undefined {
   if (typeof content === "string" || content === null) return content;
   if (!Array.isArray(content)) return undefined;
@@ -102,8 +102,7 @@ function toText(content: unknown): string | null | undefined {
 }
 
 /**
- * The counters of an upstream's `usage`, as they came: whoever charges them checks them. Undefined where there is no
- * usage object.
+ * Returns the counters of an upstream's `usage` unchecked; the charge checks them. Undefined if there is no usage object.
  */
 export function toUsage(value: unknown): UpstreamUsage | undefined {
   if (!isObject(value)) return undefined;
@@ -121,8 +120,8 @@ export function toUsage(value: unknown): UpstreamUsage | undefined {
 }
 
 /**
- * Some count reasoning beside the completion, and tell so by their total alone: xAI with its count, Gemini without. What a
- * total has beyond its two parts is reasoning.
+ * Adds reasoning tokens to the completion tokens if the upstream counts them separately. Only the total shows that: it is
+ * larger than prompt and completion together. xAI also reports the reasoning tokens, Gemini does not.
  */
 function withReasoningBeside(usage: UpstreamUsage, total: unknown): UpstreamUsage {
   const { prompt_tokens: prompt, completion_tokens: completion, reasoning_tokens: reasoning } = usage;

@@ -2,26 +2,26 @@ import type { IncomingHttpHeaders } from "node:http";
 import { UpstreamError, type UpstreamFailure } from "../provider.ts";
 import { isObject, type JsonObject, textOf } from "./json.ts";
 
-/** Takes out of an upstream's words what must not be shown. */
+/** Removes private text from an upstream's error message. */
 export interface Scrub {
   (text: string): string;
   /** Message that replaces an upstream's reasons where none of them may be shown. */
   readonly reason?: string;
 }
 
-/** The failure of an answer whose status is not 200. `text` is its body. */
+/** Returns the failure of an answer whose status is not 200. `text` is its body. */
 export function statusFailure(status: number, headers: IncomingHttpHeaders, text: string, scrub: Scrub): UpstreamError {
   return toError(status, `The upstream answered ${status}`, readComplaint(text, headers), scrub);
 }
 
-/** The failure that an error object inside an answer with status 200 tells; undefined where there is none. */
+/** Returns the failure that an answer with status 200 contains as an error object; undefined if there is none. */
 export function failureInside(answer: JsonObject, scrub: Scrub): UpstreamError | undefined {
   const isError = answer.error !== undefined && answer.error !== null;
   if (!isError && answer.object !== "error") return undefined;
   return complaintFailure(toComplaint(answer), scrub);
 }
 
-/** The failure that an error object tells, wherever it stood. */
+/** Returns the failure for an error object from any place of an answer. */
 export function complaintFailure(complaint: Complaint, scrub: Scrub): UpstreamError {
   const status = complaint.status ?? statusOfWords(complaint.words);
   return toError(status, "The upstream answered with an error", complaint, scrub);
@@ -33,7 +33,7 @@ function toError(status: number, what: string, complaint: Complaint, scrub: Scru
   const seconds = failure === "overloaded" ? complaint.retryAfterSeconds : undefined;
   const said = scrub.reason ?? scrub(message);
   const isCallers = failure === "rejected" || failure === "context_length" || failure === "content_filter";
-  // The message goes to the log, so it holds no words of the upstream's but a code.
+  // The message goes to the log, so it contains no text of the upstream except a code.
   return new UpstreamError(failure, CODE.test(words) ? `${what} (${scrub(words)})` : what, {
     ...(said !== "" && { said }),
     ...(seconds !== undefined && { retryAfterSeconds: seconds }),
@@ -47,7 +47,7 @@ const REJECTING = new Set([400, 413, 422]);
 const UNKNOWN_MODEL_WORDS = /model_not_found|invalid_model|model_not_available|model_decommissioned|deploymentnotfound/;
 const UNKNOWN_MODEL =
   /^the provided model identifier is invalid|^(the )?model\b.{0,120}\b(does not exist|not exist|not found|not available|been (deprecated|decommissioned|removed|retired))\b/;
-/** Words that say that our key or account, not the caller's request, is at fault, though their status is another's. */
+/** Words for a fault of the operator's key or account, which some upstreams send with the status of a bad request. */
 const ACCOUNT = new RegExp(
   [
     "insufficient_quota",
@@ -87,7 +87,7 @@ const CONTEXT_LENGTH = new RegExp(
 
 function failureOf(status: number, { message, words }: Complaint): UpstreamFailure {
   const said = message.toLowerCase();
-  // OpenRouter and xAI refuse what was asked with the status of a key that may not ask it.
+  // OpenRouter and xAI refuse flagged content with 403, the status of a key without permission.
   if (status === 403 && FLAGGED.test(said)) return "content_filter";
   if (status === 401 || status === 402 || status === 403) return "credentials";
   if (ACCOUNT.test(words) || (REJECTING.has(status) && ACCOUNT.test(said))) return "credentials";
@@ -103,7 +103,7 @@ function failureOf(status: number, { message, words }: Complaint): UpstreamFailu
   return "rejected";
 }
 
-/** The status that an error object would have come with, by its code and type: those of OpenAI's error guide. */
+/** Returns the status that fits the code and type of an error object, as in OpenAI's error guide. */
 function statusOfWords(words: string): number {
   if (/rate_limit|overloaded|too_?many_?requests|resource_exhausted|unavailable|throttling/.test(words)) return 429;
   if (/authentication|permission|api_key|unauthori[sz]ed|forbidden|accessdenied/.test(words)) return 401;
@@ -160,7 +160,7 @@ export function toComplaint(answer: unknown): Complaint {
   };
 }
 
-/** FastAPI's shape, which Mistral and many servers of one's own have. */
+/** Reads FastAPI's shape, which Mistral and many self-hosted servers use. */
 function detailOf({ detail }: JsonObject): string {
   if (!Array.isArray(detail)) return textOf(detail) ?? "";
   return detail.map((one) => (isObject(one) ? (textOf(one.msg) ?? "") : "")).join("; ");
@@ -200,7 +200,7 @@ function retryAfterSeconds(headers: IncomingHttpHeaders): number | undefined {
 }
 
 function secondsUntil(date: string, answered: string | undefined): number {
-  // The parser of dates takes much that is none, such as "-5".
+  // Date.parse accepts much that is not a date, such as "-5".
   if (!date.endsWith(" GMT")) return Number.NaN;
   return (Date.parse(date) - Date.parse(answered ?? "")) / 1000;
 }

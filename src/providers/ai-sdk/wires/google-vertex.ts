@@ -40,7 +40,7 @@ export const googleVertex: Wire = {
 
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
 
-/** Who the service is on Google Cloud: one client for all calls, since it keeps its token for as long as that is good. */
+/** The service's identity on Google Cloud. All calls share one client, because it caches its token. */
 class Identity {
   readonly #settings: ProviderSettings;
   readonly #fetchToken: Fetch;
@@ -52,7 +52,7 @@ class Identity {
     this.#fetchToken = fetchToken;
   }
 
-  /** A client that has a token. Rejects with UpstreamError. */
+  /** Returns a client that has a token. Rejects with UpstreamError. */
   async client(): Promise<AuthClient> {
     this.#client ??= this.#create();
     this.#failure = undefined;
@@ -72,7 +72,7 @@ class Identity {
     const { credentialsFile } = this.#settings;
     if (!credentialsFile) return new GoogleAuth({ scopes: [SCOPE], clientOptions: common }).getClient();
     const written = JSON.parse(await readFile(credentialsFile, "utf8"));
-    // This one alone exchanges its proof over connections of the library's own.
+    // Only this client exchanges its token over the library's own connections.
     if (written.type === "external_account") return new IdentityPoolClient({ ...written, ...common, scopes: [SCOPE] });
     const isPerson = written.type === "authorized_user";
     const client = isPerson ? new UserRefreshClient(common) : new JWT({ ...common, scopes: [SCOPE] });
@@ -80,7 +80,7 @@ class Identity {
     return client;
   }
 
-  /** Keeps what went wrong, which the library does not pass on. */
+  /** Records the failure of a token request, which the library does not pass on. */
   readonly #fetch: Fetch = async (address, init) => {
     try {
       return await this.#fetchToken(address, init);
