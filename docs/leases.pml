@@ -79,7 +79,7 @@
 #define SPOOLED 4 /* its settlement is in the spool, and its last byte has not left */
 #define ENDED 5
 
-/* A message to the store. An orphan is one that nobody waits for any more. It may still be booked. */
+/* A message to the store. An orphan is one for which no process waits any more. It may still be booked. */
 #define EMPTY 0
 #define SENT 1
 #define BOOKED 2
@@ -304,7 +304,7 @@ inline grow(ticks, most) {
   fi
 }
 inline tick() {
-  /* 6: whoever runs and is connected has its hold, or what credits could make of it after a crash. */
+  /* 6: every connected, running process has its hold, or what credits could make of it after a crash. */
   assert(!IS_CONNECTED || phase != RUNNING || (books.state == OPEN && (books.amount == promised || isLost)));
   flush();
   if

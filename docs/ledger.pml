@@ -7,7 +7,7 @@
  * answer to the commit are steps of their own. Between any two steps anything else may happen: a step of another queue, the
  * death of a node or of the store, the end of a hold's life.
  *
- * This model has no time. It assumes that nobody can end a hold before its owner has stopped writing to the client, however
+ * This model has no time. It assumes that no process can end a hold before its owner has stopped writing to the client, however
  * long the owner is cut off. docs/leases.pml shows that.
  *
  * Broken on purpose: -DSETTLE_WITHOUT_STATE, -DREAD_BEFORE_LOCK, -DNO_LOCK, -DEXPIRE_UNTESTED, -DREPLAY_UNGUARDED,
@@ -334,7 +334,7 @@ choose:
     :: LOOKS(0) && IS_OVERDUE(0) -> kind = EXPIRE; r = 0; born = life[node]; goto begin
     :: MAY_BEGIN && isDurable && !LOOKS(0) && IS_OVERDUE(0) -> kind = EXPIRE; r = 0
     :: MAY_BEGIN && isDurable && IS_OVERDUE(1) -> kind = EXPIRE; r = 1
-    /* The store cannot be reached for so long that whoever waits is told. */
+    /* The store cannot be reached for so long that the waiting requests fail. */
     :: !isDurable && request[node].phase == NEW && faults > 0 ->
       faults = faults - 1; kind = HOLD; r = node; born = life[node]; goto failed
     :: isDurable && request[node].phase == RUNNING && faults > 0 ->
@@ -365,7 +365,7 @@ lock:
   };
   /* src/stores/postgres/book-rows.ts: HOLDS, a later statement whose snapshot is younger than the locks. Then
    * src/credits/decide.ts: decide; src/stores/postgres/book-rows.ts: writeRows; src/stores/postgres/transact.ts: commit. They
-   * are one step: nobody else writes the rows under the lock, and nobody sees a write before its commit. A death in between
+   * are one step: no one else writes the rows under the lock, and no one sees a write before its commit. A death in between
    * is the same as one before, and a commit may still be carried out when its node has died. */
   atomic {
     if
@@ -422,7 +422,7 @@ lock:
     fi;
     check()
   };
-  /* The answer to the commit. It may be lost, and whoever waits may die before it comes. */
+  /* The answer to the commit. It may be lost, and the waiting process may die before it comes. */
   atomic {
     if
     :: WAS_KILLED || !IS_AWAITED -> idle(); goto choose
@@ -528,7 +528,7 @@ inline kill(node) {
 #define MAY_PASS(r) (committed.hold[r].state == OPEN && !committed.hold[r].overdue && \
   (request[r].phase == ENDING || request[r].phase == ENDED))
 
-/* Everything that nobody decides: time passes, processes die. */
+/* Events that no process decides: time passes, processes die. */
 proctype World() {
   do
   :: d_step { MAY_PASS(0) -> letLifePass(0) }
@@ -542,7 +542,7 @@ proctype World() {
   :: d_step { kills < KILLS -> kill(0) }
   :: d_step { kills < KILLS -> kill(1) }
   :: d_step { laneEnded[2] && laneEnded[3] ->
-      /* No credit stays locked, no entry stays in the spool, and whoever saw a complete answer is in the books. */
+      /* No credit stays locked, no entry stays in the spool, and every complete answer that was seen is in the books. */
       assert(committed.held == 0 && request[0].spooled == 0 && request[1].spooled == 0);
       check() } -> break
   od

@@ -67,7 +67,7 @@ const Server = Group({
     default: 600,
     minimum: 0,
     maximum: 86_400,
-    description: "How long running answers may finish after the service was told to stop.",
+    description: "Time for which running answers may continue after the service is asked to stop.",
   }),
   storeWaitSeconds: Type.Number({
     default: 30,
@@ -118,7 +118,7 @@ const Ledger = Group({
     default: 120,
     minimum: 0.1,
     maximum: 3600,
-    description: "Life of a hold that nobody renews.",
+    description: "Time after which a hold expires if it is not renewed.",
   }),
   renewSeconds: Type.Number({
     default: 10,
@@ -161,7 +161,7 @@ export const ConfigSchema = Group({
       default: "1",
       format: "decimal-above-0",
       allowed: "a decimal number above 0, such as 1",
-      description: "Credits that a dollar of a provider's known price stands for.",
+      description: "Credits per dollar of a provider's known price.",
     }),
     markup: Decimal({ default: "0", description: "Put on known prices: 0.2 makes them a fifth dearer." }),
   }),

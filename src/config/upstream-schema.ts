@@ -57,7 +57,10 @@ export const Provider = Type.Object(
       description: "Further headers of every request to this provider.",
     }),
     timeouts: Group({
-      connectMs: Milliseconds({ default: PROVIDER_TIMEOUTS.connectMs, description: "Until the connection stands." }),
+      connectMs: Milliseconds({
+        default: PROVIDER_TIMEOUTS.connectMs,
+        description: "Until the connection is established.",
+      }),
       firstByteMs: Milliseconds({ default: PROVIDER_TIMEOUTS.firstByteMs, description: "Until the answer begins." }),
       idleMs: Milliseconds({
         default: PROVIDER_TIMEOUTS.idleMs,

@@ -94,7 +94,7 @@ export const connectionAttacks: readonly Attack[] = [
   },
   {
     title:
-      "Connections that break off at any byte of CONNECT, Upgrade, HTTP/2, chunked and pipelined requests harm nobody.",
+      "Connections that break off at any byte of CONNECT, Upgrade, HTTP/2, chunked and pipelined requests do no harm.",
     needs: "nothing",
     play: (target) => fuzzConnections(target, { connections: 200, seed: Date.now() % 1_000_000 }),
   },
