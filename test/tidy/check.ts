@@ -22,12 +22,7 @@ export function checkFiles(files: readonly TextFile[]): Violation[] {
   ];
 }
 
-/** Names a violation as `exceptions.ts` does: its rule and its subject. */
-export function toException({ path, rule, subject = path }: Violation): string {
-  return `${rule}: ${subject}`;
-}
-
-/** One line a violation: where it is, which rule, and what is wrong. */
+/** Formats a violation as one line: its place, its rule, and what is wrong. */
 export function toLine({ path, line, rule, message }: Violation): string {
   return `${path}:${line} [${rule}] ${message}`;
 }

@@ -77,7 +77,6 @@ export function checkTypeNames(sources: Map<string, Source>): Violation[] {
           line: lineOf(node.start),
           rule: "type name",
           message: `${first} exports another ${name}`,
-          subject: name,
         },
       ];
     }),

@@ -12,8 +12,6 @@ export interface Violation {
   line: number;
   rule: string;
   message: string;
-  /** Name by which `exceptions.ts` lists it; by default its path. */
-  subject?: string;
 }
 
 export interface AstNode {

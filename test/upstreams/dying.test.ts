@@ -129,7 +129,7 @@ test("killed under a hundred requests: none fails that had not begun; while it i
   for (let count = 0; count < 60; count += 1) {
     expect(await ask("two", count % 2 === 0)).toMatchObject({ status: 200, route: "healthy/spare" });
   }
-  await expect.poll(() => service.output()).toContain('"route":"mortal/m","msg":"an upstream fails again and again');
+  await expect.poll(() => service.output()).toContain('"route":"mortal/m","msg":"an upstream fails repeatedly');
   await mortal.live();
   let route: string | null = null;
   while (route !== "mortal/m") {
