@@ -19,7 +19,9 @@ function isDay(text: string): boolean {
 describe("the table", () => {
   test("covers the providers that can be used by a key alone", () => {
     const byKey = KNOWN_PROVIDERS.filter(({ keyVariable }) => keyVariable !== null);
-    expect(byKey.filter(({ id }) => offeredBy(id).length > 2).length).toBeGreaterThanOrEqual(14);
+    // A provider whose models are not in the table yet is added here by name; its models need a configured price.
+    const withoutModels: string[] = [];
+    expect(byKey.filter(({ id }) => offeredBy(id).length <= 2).map(({ id }) => id)).toEqual(withoutModels);
     expect(offered.length).toBeGreaterThan(300);
   });
 

@@ -283,6 +283,11 @@ describe("Unusual bodies", () => {
     ],
     ["a billion properties", () => schema('{"type":"object","minProperties":1e9}'), 400],
     ["a pattern that backtracks", () => schema('{"type":"string","pattern":"^(a+){40}$"}'), 200],
+    [
+      "a pattern that backtracks, with a minimum length",
+      () => schema('{"type":"string","pattern":"^(a+)+$","minLength":40}'),
+      400,
+    ],
   ];
   test.each(cases)("%s", async (_name, body, status, code) => {
     const before = await creditsUsed();
