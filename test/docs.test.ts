@@ -9,7 +9,7 @@ import type { Command } from "commander";
 import { describe, expect, test } from "vitest";
 import packageJson from "../package.json" with { type: "json" };
 import { withTables } from "../scripts/providers-table.ts";
-import { ChatCompletion } from "../src/api/completion.ts";
+import { ChatCompletion } from "../src/api/chat/completion.ts";
 import { Model } from "../src/api/model.ts";
 import { UsageReport } from "../src/api/usage.ts";
 import { createProgram } from "../src/cli/program.ts";

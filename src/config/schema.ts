@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { Ajv, type ValidateFunction } from "ajv";
 import { type Static, Type } from "typebox";
-import { MAX_TOKENS_DEFAULT } from "../api/request.ts";
+import { MAX_TOKENS_DEFAULT } from "../api/chat/request.ts";
 import { parseDecimal } from "../credits/amount.ts";
 import { Count, DECIMAL_WORDS, Decimal, Group, Model, ONE_BILLION, Provider } from "./upstream-schema.ts";
 

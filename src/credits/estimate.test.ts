@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { ChatCompletionRequest, RequestMessage, Tool } from "../api/request.ts";
+import type { ChatCompletionRequest, RequestMessage, Tool } from "../api/chat/request.ts";
 import {
   affordableOutputTokens,
   estimatePrompt,

@@ -1,4 +1,4 @@
-import type { ChatCompletionRequest, RequestMessage } from "../api/request.ts";
+import type { ChatCompletionRequest, RequestMessage } from "../api/chat/request.ts";
 import { ceilDivide, type MicroCredits, PICO_PER_MICRO, type PicoCredits } from "./amount.ts";
 import type { UnitPrices } from "./price.ts";
 

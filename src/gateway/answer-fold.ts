@@ -1,5 +1,5 @@
-import type { Delta, FinishReason, ReplyMessage, ToolCallDelta } from "../api/completion.ts";
-import type { ToolCall } from "../api/request.ts";
+import type { Delta, FinishReason, ReplyMessage, ToolCallDelta } from "../api/chat/completion.ts";
+import type { ToolCall } from "../api/chat/request.ts";
 import type { TokenCounts } from "../credits/price.ts";
 import type { AnswerHead, AnswerPiece } from "./answer.ts";
 

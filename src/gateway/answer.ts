@@ -1,4 +1,4 @@
-import type { CompletionUsage, FinishReason } from "../api/completion.ts";
+import type { CompletionUsage, FinishReason } from "../api/chat/completion.ts";
 import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
 import { formatCredits } from "../credits/amount.ts";
 import type { ApiError } from "../errors.ts";

@@ -1,4 +1,4 @@
-import type { ChatCompletionRequest } from "../api/request.ts";
+import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import { type CatalogModel, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import type { EventBasis, HoldFacts } from "../credits/books.ts";
 import { type PromptEstimate, promptTexts } from "../credits/estimate.ts";

@@ -1,4 +1,4 @@
-import type { Delta, ToolCallDelta } from "../api/completion.ts";
+import type { Delta, ToolCallDelta } from "../api/chat/completion.ts";
 import type { EventEnd } from "../credits/books.ts";
 import { isOwnCut, UpstreamError } from "../errors.ts";
 import type { UpstreamChunk } from "../providers/provider.ts";

@@ -1,5 +1,5 @@
+import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import type { LimitSettings, Principal } from "../api/principal.ts";
-import type { ChatCompletionRequest } from "../api/request.ts";
 import type { Catalog } from "../catalog/model.ts";
 import type { StoreUnavailableError } from "../errors.ts";
 import type { ConversationLog } from "../ledger/conversation-log.ts";

@@ -1,4 +1,4 @@
-import type { CompletionUsage, Delta, FinishReason } from "../api/completion.ts";
+import type { CompletionUsage, Delta, FinishReason } from "../api/chat/completion.ts";
 import { printable } from "../api/wording.ts";
 import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
 import { tokensOfPiece } from "../credits/estimate.ts";

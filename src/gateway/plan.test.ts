@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { type ChatCompletionRequest, MAX_TOKENS_DEFAULT } from "../api/chat/request.ts";
 import type { Capability } from "../api/model.ts";
-import { type ChatCompletionRequest, MAX_TOKENS_DEFAULT } from "../api/request.ts";
 import type { CatalogModel } from "../catalog/model.ts";
 import { FREE } from "../credits/price.ts";
 import type { Provider } from "../providers/provider.ts";

@@ -1,12 +1,12 @@
-import { firstImageAddress } from "../api/image-address.ts";
-import type { Capability } from "../api/model.ts";
-import type { Principal } from "../api/principal.ts";
+import { firstImageAddress } from "../api/chat/image-address.ts";
 import {
   type ChatCompletionRequest,
   type ContentPart,
   MAX_TOKENS_DEFAULT,
   type RequestMessage,
-} from "../api/request.ts";
+} from "../api/chat/request.ts";
+import type { Capability } from "../api/model.ts";
+import type { Principal } from "../api/principal.ts";
 import { printable } from "../api/wording.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
 import type { PromptEstimate } from "../credits/estimate.ts";

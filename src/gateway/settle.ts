@@ -1,4 +1,4 @@
-import type { FinishReason } from "../api/completion.ts";
+import type { FinishReason } from "../api/chat/completion.ts";
 import { upstreamOf } from "../catalog/model.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { Attempt, Trace } from "../credits/books.ts";

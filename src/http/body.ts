@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import type { IncomingMessage } from "node:http";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from "../api/request.ts";
+import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from "../api/chat/request.ts";
 import { ApiError } from "../errors.ts";
 
 declare module "fastify" {

@@ -1,5 +1,5 @@
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
-import type { Delta } from "../api/completion.ts";
+import type { Delta } from "../api/chat/completion.ts";
 import type { ApiError } from "../errors.ts";
 import type { AnswerEnd, AnswerHead, AnswerPiece, AnswerSink } from "../gateway/answer.ts";
 import { SLOW_CLIENT_MS } from "./connection.ts";

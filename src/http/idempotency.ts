@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { FastifyRequest } from "fastify";
-import type { ChatCompletionRequest } from "../api/request.ts";
+import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import { ApiError } from "../errors.ts";
 
 export const IDEMPOTENCY_HEADER = "Idempotency-Key";

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { keepLog } from "../../test/support/log.ts";
 import type { KeptAnswer } from "../api/admin/request.ts";
-import type { ChatCompletionRequest, RequestMessage } from "../api/request.ts";
+import type { ChatCompletionRequest, RequestMessage } from "../api/chat/request.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { ConversationRow } from "../stores/queries/conversations.ts";
 import { ConversationLog, type ConversationLogOptions, toRecord } from "./conversation-log.ts";

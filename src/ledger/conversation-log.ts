@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { KeptAnswer } from "../api/admin/request.ts";
-import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../api/request.ts";
+import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../api/chat/request.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { ConversationRow, ConversationRows } from "../stores/queries/conversations.ts";
 import type { Log } from "../telemetry/logger.ts";

@@ -9,7 +9,7 @@ import {
   type Wire,
   whole,
 } from "../../test/support/wire.ts";
-import type { RequestMessage } from "../api/request.ts";
+import type { RequestMessage } from "../api/chat/request.ts";
 import { isPrivateUpstream } from "./images.ts";
 import { createProvider } from "./index.ts";
 import { UpstreamError } from "./provider.ts";

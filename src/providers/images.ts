@@ -1,4 +1,4 @@
-import { firstImageAddress, isPublicHost } from "../api/image-address.ts";
+import { firstImageAddress, isPublicHost } from "../api/chat/image-address.ts";
 import type { Scrub } from "./openai/errors.ts";
 import type { UpstreamRequest } from "./provider.ts";
 

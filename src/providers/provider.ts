@@ -1,5 +1,5 @@
-import type { Delta, FinishReason } from "../api/completion.ts";
-import type { ChatCompletionRequest } from "../api/request.ts";
+import type { Delta, FinishReason } from "../api/chat/completion.ts";
+import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import type { UpstreamError } from "../errors.ts";
 
 export { UpstreamError, type UpstreamFailure } from "../errors.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { hear, requestOf, settingsOf } from "../../test/support/wire.ts";
-import type { RequestMessage, Tool } from "../api/request.ts";
+import type { RequestMessage, Tool } from "../api/chat/request.ts";
 import { createProvider } from "./index.ts";
 import type { UpstreamChunk, UpstreamRequest } from "./provider.ts";
 import { WORK_STEPS_MAX } from "./sandbox/work.ts";

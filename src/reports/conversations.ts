@@ -1,5 +1,5 @@
 import type { Conversation, KeptAnswer } from "../api/admin/request.ts";
-import type { ChatCompletionRequest } from "../api/request.ts";
+import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import { isoTime } from "../api/time.ts";
 import type { ConversationRows } from "../stores/queries/conversations.ts";
 

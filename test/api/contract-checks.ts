@@ -2,7 +2,7 @@ import { fileURLToPath } from "node:url";
 import { Ajv, type ErrorObject } from "ajv";
 import { createGenerator } from "ts-json-schema-generator";
 import { expect } from "vitest";
-import { ChatCompletion, ChatCompletionChunk } from "../../src/api/completion.ts";
+import { ChatCompletion, ChatCompletionChunk } from "../../src/api/chat/completion.ts";
 import { Model, ModelList } from "../../src/api/model.ts";
 import { UsageReport } from "../../src/api/usage.ts";
 import { compileCheck } from "../../src/api/validation.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { JSON_DEPTH_MAX, JSON_VALUES_MAX, MESSAGES_MAX, TOOLS_MAX } from "../../src/api/request.ts";
+import { JSON_DEPTH_MAX, JSON_VALUES_MAX, MESSAGES_MAX, TOOLS_MAX } from "../../src/api/chat/request.ts";
 import { JsonScanner } from "../../src/http/body.ts";
 import { WORST_BODIES, type WorstBody } from "./worst-bodies.ts";
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { RequestMessage } from "../../src/api/request.ts";
+import type { RequestMessage } from "../../src/api/chat/request.ts";
 import { FoldingSink } from "../../src/http/routes/create-chat-completion.ts";
 import { createProvider } from "../../src/providers/index.ts";
 import type { Provider, ProviderAnswer, UpstreamChunk, UpstreamRequest } from "../../src/providers/provider.ts";

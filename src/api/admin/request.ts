@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
-import { FinishReason, ReplyMessage } from "../completion.ts";
-import { ChatCompletionRequest } from "../request.ts";
+import { FinishReason, ReplyMessage } from "../chat/completion.ts";
+import { ChatCompletionRequest } from "../chat/request.ts";
 import { Amount, Id, Nullable, PageOf, PageQuery, PricesByClass, Strict, Time, TokensByClass } from "./common.ts";
 
 export const REQUEST_STATUSES = ["running", "complete", "client_left", "failed", "recovered", "refused"] as const;

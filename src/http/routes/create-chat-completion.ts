@@ -1,9 +1,9 @@
 import type { OutgoingHttpHeaders } from "node:http";
 import type { FastifyReply } from "fastify";
 import { Type } from "typebox";
-import { checkRequest } from "../../api/check-request.ts";
-import { ChatCompletion, ChatCompletionChunk, type ResultingMessage } from "../../api/completion.ts";
-import { ChatCompletionRequest, type RequestMessage } from "../../api/request.ts";
+import { checkRequest } from "../../api/chat/check-request.ts";
+import { ChatCompletion, ChatCompletionChunk, type ResultingMessage } from "../../api/chat/completion.ts";
+import { ChatCompletionRequest, type RequestMessage } from "../../api/chat/request.ts";
 import { ApiError, StoppedError } from "../../errors.ts";
 import type { AnswerEnd, AnswerHead, AnswerPiece, AnswerSink } from "../../gateway/answer.ts";
 import { AnswerFold } from "../../gateway/answer-fold.ts";

@@ -6,7 +6,7 @@ import type {
   LanguageModelV4Usage,
   SharedV4ProviderMetadata,
 } from "@ai-sdk/provider";
-import type { Delta, FinishReason, ToolCallDelta } from "../../api/completion.ts";
+import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
 import { toFinishReason } from "../openai/chunks.ts";
 import { isObject } from "../openai/json.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";

@@ -1,5 +1,5 @@
 import type { LanguageModelV4CallOptions, LanguageModelV4FunctionTool, SharedV4Warning } from "@ai-sdk/provider";
-import type { Tool } from "../../api/request.ts";
+import type { Tool } from "../../api/chat/request.ts";
 import { UpstreamError, type UpstreamRequest } from "../provider.ts";
 import { type AiSdkPrompt, toPrompt } from "./prompt.ts";
 import { OWN_FIELDS, type Wire } from "./wire.ts";

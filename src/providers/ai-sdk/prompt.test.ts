@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { RequestMessage } from "../../api/request.ts";
+import type { RequestMessage } from "../../api/chat/request.ts";
 import { toPrompt } from "./prompt.ts";
 import { anthropic } from "./wires/anthropic.ts";
 import { azure } from "./wires/azure.ts";

@@ -1,5 +1,5 @@
 import type { LanguageModelV4FilePart, LanguageModelV4Prompt, LanguageModelV4ToolResultPart } from "@ai-sdk/provider";
-import type { ContentPart, RequestMessage, ToolCall } from "../../api/request.ts";
+import type { ContentPart, RequestMessage, ToolCall } from "../../api/chat/request.ts";
 import { isObject } from "../openai/json.ts";
 import { type ConvertedPrompt, UpstreamError } from "../provider.ts";
 import { readExtraContent } from "./extra-content.ts";

@@ -1,4 +1,4 @@
-import type { Delta, FinishReason, ToolCallDelta } from "../../api/completion.ts";
+import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import { isObject, type JsonObject, textOf } from "./json.ts";
 import { ReasoningDetails } from "./reasoning-details.ts";

@@ -1,4 +1,4 @@
-import type { RequestMessage } from "../../api/request.ts";
+import type { RequestMessage } from "../../api/chat/request.ts";
 import type { UpstreamRequest } from "../provider.ts";
 import type { JsonObject } from "./json.ts";
 import { detailsOf } from "./reasoning-details.ts";

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { ToolCallDelta } from "../../api/completion.ts";
+import type { ToolCallDelta } from "../../api/chat/completion.ts";
 import { AnswerFold } from "../../gateway/answer-fold.ts";
 import { ToolCallCompleter } from "../../gateway/deliver.ts";
 import { ToolCallReader } from "./tool-calls.ts";

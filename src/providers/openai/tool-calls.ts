@@ -1,4 +1,4 @@
-import type { ToolCallDelta } from "../../api/completion.ts";
+import type { ToolCallDelta } from "../../api/chat/completion.ts";
 import { isObject, type JsonObject, textOf } from "./json.ts";
 
 interface OpenCall {

@@ -1,4 +1,4 @@
-import type { FinishReason } from "../../api/completion.ts";
+import type { FinishReason } from "../../api/chat/completion.ts";
 import { statusFailure } from "../openai/errors.ts";
 import { UpstreamError } from "../provider.ts";
 

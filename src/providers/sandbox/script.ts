@@ -1,5 +1,5 @@
-import type { Delta, FinishReason } from "../../api/completion.ts";
-import type { RequestMessage, Tool } from "../../api/request.ts";
+import type { Delta, FinishReason } from "../../api/chat/completion.ts";
+import type { RequestMessage, Tool } from "../../api/chat/request.ts";
 import { UpstreamError, type UpstreamRequest } from "../provider.ts";
 import { minimalInstance } from "./instance.ts";
 import { toJson } from "./json.ts";

@@ -1,4 +1,4 @@
-import type { RequestMessage } from "../../api/request.ts";
+import type { RequestMessage } from "../../api/chat/request.ts";
 
 /**
  * Splits a text into sandbox tokens: a word with the white space after it. White space before the first word belongs to

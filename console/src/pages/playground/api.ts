@@ -1,7 +1,7 @@
 import { skipToken, useQuery, useQueryClient } from "@tanstack/react-query";
 import { EventSourceParserStream } from "eventsource-parser/stream";
 import { useCallback } from "react";
-import type { ChatCompletionChunk, CompletionUsage } from "../../../../src/api/completion.ts";
+import type { ChatCompletionChunk, CompletionUsage } from "../../../../src/api/chat/completion.ts";
 import type { ModelList } from "../../../../src/api/model.ts";
 import { ApiFailure, failureOf, send } from "../../api/client.ts";
 import { models, organization } from "../../api/queries.ts";

@@ -1,4 +1,4 @@
-import type { CompletionUsage } from "../../../../src/api/completion.ts";
+import type { CompletionUsage } from "../../../../src/api/chat/completion.ts";
 import { countOf, formatDuration, formatExactCredits, formatSpeed } from "../../format/numbers.ts";
 
 /** Figures of an answer. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { requestOf } from "../../../../test/support/wire.ts";
-import type { RequestMessage } from "../../../api/request.ts";
+import type { RequestMessage } from "../../../api/chat/request.ts";
 import type { UpstreamRequest } from "../../provider.ts";
 import { claudeFit } from "./claude.ts";
 

@@ -1,3 +1,5 @@
+import { compileCheck, type ValidationIssue } from "../validation.ts";
+import { typeOf } from "../wording.ts";
 import { imageAddressFault } from "./image-address.ts";
 import {
   ChatCompletionRequest,
@@ -8,8 +10,6 @@ import {
   type Tool,
   type ToolCall,
 } from "./request.ts";
-import { compileCheck, type ValidationIssue } from "./validation.ts";
-import { typeOf } from "./wording.ts";
 
 const checkSchema = compileCheck(ChatCompletionRequest);
 const REQUEST_FIELDS = new Set(Object.keys(ChatCompletionRequest.properties));
