@@ -106,6 +106,7 @@ export interface ApiErrorOptions {
 export class ApiError extends Error {
   readonly code: ErrorCode;
   readonly status: number;
+  readonly type: string;
   readonly param: string | null;
   readonly fields: Record<string, number | string>;
   readonly headers: Record<string, string>;
@@ -117,16 +118,11 @@ export class ApiError extends Error {
     this.name = "ApiError";
     this.code = code;
     this.status = errorCatalog[code].status;
+    this.type = errorCatalog[code].type;
     this.param = options.param ?? null;
     this.fields = options.fields ?? {};
     this.headers = options.headers ?? {};
     this.loggedMessage = options.loggedMessage ?? message;
-  }
-
-  /** Returns the body of the error response. */
-  toEnvelope() {
-    const { type } = errorCatalog[this.code];
-    return { error: { message: this.message, type, param: this.param, code: this.code, ...this.fields } };
   }
 }
 

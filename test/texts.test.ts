@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { type TSchema, Type } from "typebox";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { checkRequest } from "../src/api/chat/check-request.ts";
+import { checkRequest } from "../src/api/chat/decode.ts";
 import { MESSAGES_MAX, TOOLS_MAX } from "../src/api/chat/request.ts";
 import { compileCheck } from "../src/api/validation.ts";
 import { createProgram } from "../src/cli/program.ts";

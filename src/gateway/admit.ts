@@ -1,4 +1,5 @@
 import type { Principal } from "../api/principal.ts";
+import type { StatedOutput } from "../api/wire.ts";
 import { type CatalogModel, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { HoldFacts, Outcomes } from "../credits/books.ts";
@@ -16,7 +17,7 @@ import type { Lease } from "../ledger/lease.ts";
 import { boundsOf } from "./charge.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
 import type { LimitKey, Standing, TakenTokens } from "./limits.ts";
-import { defaultOutputTokens, type Plan, type StatedOutput } from "./plan.ts";
+import { defaultOutputTokens, type Plan } from "./plan.ts";
 
 /** Time for which a repeated request with the same idempotency key gets the first answer. */
 const KEY_KEPT_MS = 24 * 60 * 60 * 1000;

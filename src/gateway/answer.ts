@@ -1,34 +1,10 @@
-import type { CompletionUsage, FinishReason } from "../api/chat/completion.ts";
+import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
 import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
 import { formatCredits } from "../credits/amount.ts";
 import type { ApiError } from "../errors.ts";
-import type { UpstreamChunk } from "../providers/provider.ts";
 import type { Admission } from "./admit.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
 import { rateLimitHeaders } from "./limits.ts";
-
-/** A piece of an answer, as the upstream sent it. */
-export type AnswerPiece = UpstreamChunk;
-
-/** The part of an answer that is known when the upstream has begun it. */
-export interface AnswerHead {
-  /** `chatcmpl-…` */
-  id: string;
-  /** Unix seconds. */
-  created: number;
-  /** The catalog's id. */
-  model: string;
-  organizationId: string;
-  headers: Record<string, string>;
-}
-
-/** The part of an answer that is known when its charge is committed. */
-export interface AnswerEnd {
-  finishReason: FinishReason;
-  usage: CompletionUsage;
-  /** The charge and the available credits; for answers whose headers have not been sent. */
-  headers: Record<string, string>;
-}
 
 /** Receives an answer. One implementation writes a stream, one a document; the gateway knows no more of HTTP than this. */
 export interface AnswerSink {
@@ -72,7 +48,7 @@ export function headOf(
   if (isShortened) headers["x-tollgate-max-tokens"] = String(maxTokens);
   Object.assign(headers, deprecationHeaders(model));
   return {
-    id: `chatcmpl-${facts.holdId.replaceAll("-", "")}`,
+    id: facts.holdId.replaceAll("-", ""),
     created: Math.floor(gateway.clock() / 1000),
     model: model.id,
     organizationId: facts.organizationId,

@@ -2,13 +2,13 @@ import type { CatalogModel } from "../catalog/model.ts";
 import { type ApiError, StoreUnavailableError } from "../errors.ts";
 import { admit, type Replay } from "./admit.ts";
 import { type AnswerSink, headOfReplay } from "./answer.ts";
-import { pieceOf, type StoredAnswer } from "./answer-fold.ts";
 import { attempt } from "./attempt.ts";
 import { deliver, undelivered } from "./deliver.ts";
 import { publicError } from "./failures.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
 import { planFor } from "./plan.ts";
 import { type Completed, endOfAnswer, type Settlement, settle, totalTokens } from "./settle.ts";
+import { pieceOf, type StoredAnswer } from "./stored-answer.ts";
 
 /**
  * Runs one completion, from a checked request to a committed charge. Each step takes the values of the steps before it

@@ -1,10 +1,11 @@
+import type { AnswerHead, AnswerPiece } from "../api/answer.ts";
+import { AnswerFold } from "../api/answer-fold.ts";
 import type { Delta, ToolCallDelta } from "../api/chat/completion.ts";
 import type { EventEnd } from "../credits/books.ts";
 import { isOwnCut, UpstreamError } from "../errors.ts";
 import type { UpstreamChunk } from "../providers/provider.ts";
 import type { Admission } from "./admit.ts";
-import { type AnswerHead, type AnswerPiece, type AnswerSink, headOf } from "./answer.ts";
-import { AnswerFold } from "./answer-fold.ts";
+import { type AnswerSink, headOf } from "./answer.ts";
 import { type Answered, noteEnd, type Unanswered } from "./attempt.ts";
 import { checkpointOf } from "./charge.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";

@@ -1,5 +1,6 @@
 import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import type { LimitSettings, Principal } from "../api/principal.ts";
+import type { NativeRequest, StatedOutput } from "../api/wire.ts";
 import type { Catalog } from "../catalog/model.ts";
 import type { StoreUnavailableError } from "../errors.ts";
 import type { ConversationLog } from "../ledger/conversation-log.ts";
@@ -48,6 +49,9 @@ export interface Gateway {
 export interface CompletionCall {
   principal: Principal;
   request: ChatCompletionRequest;
+  output: StatedOutput;
+  /** The request on its own wire, if that is not chat completions. */
+  native: NativeRequest | undefined;
   requestId: string;
   requestStanding: Standing;
   /** Identifies a repetition of an earlier request of the organization; null without an idempotency key. */

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { statedOutput } from "../api/chat/decode.ts";
 import { type ChatCompletionRequest, MAX_TOKENS_DEFAULT } from "../api/chat/request.ts";
 import type { Capability } from "../api/model.ts";
 import type { CatalogModel } from "../catalog/model.ts";
@@ -13,7 +14,6 @@ import {
   refuseAboveModel,
   refuseAboveSetting,
   routesFor,
-  statedOutput,
 } from "./plan.ts";
 
 const route = { providerId: "p", model: "upstream-name", prices: FREE };

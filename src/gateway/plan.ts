@@ -7,6 +7,7 @@ import {
 } from "../api/chat/request.ts";
 import type { Capability } from "../api/model.ts";
 import type { Principal } from "../api/principal.ts";
+import type { StatedOutput } from "../api/wire.ts";
 import { printable } from "../api/wording.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
 import type { PromptEstimate } from "../credits/estimate.ts";
@@ -29,13 +30,6 @@ export interface Plan {
   output: StatedOutput;
 }
 
-/** The bound that a request states for its answer, and the field that states it. */
-export interface StatedOutput {
-  param: "max_tokens" | "max_completion_tokens";
-  /** Undefined: the request states no bound. */
-  tokens: number | undefined;
-}
-
 const MODEL_ID_SHOWN_CHARACTERS_MAX = 128;
 
 /**
@@ -44,9 +38,8 @@ const MODEL_ID_SHOWN_CHARACTERS_MAX = 128;
  */
 export function planFor(
   gateway: Pick<Gateway, "catalog" | "providers" | "completionMaxTokens">,
-  { principal, request }: Pick<CompletionCall, "principal" | "request">,
+  { principal, request, output }: Pick<CompletionCall, "principal" | "request" | "output">,
 ): Plan {
-  const output = statedOutput(request);
   refuseAboveSetting(gateway, output);
   const model = modelFor(gateway.catalog, principal, request.model);
   refuseAboveModel(output, model);
@@ -78,18 +71,12 @@ export function modelNotFound(modelId: string): ApiError {
   return new ApiError("model_not_found", message, { param: "model" });
 }
 
-/** Reads the bound that a request states for its answer; `max_tokens` names it where there is none. */
-export function statedOutput({ max_tokens, max_completion_tokens }: ChatCompletionRequest): StatedOutput {
-  if (max_completion_tokens === undefined) return { param: "max_tokens", tokens: max_tokens };
-  return { param: "max_completion_tokens", tokens: max_completion_tokens };
-}
-
 /** Refuses a `max_tokens` above the setting `completions.maxTokens`, whatever the model. Throws invalid_value. */
 export function refuseAboveSetting(
   { completionMaxTokens: bound }: OutputSetting,
-  { param, tokens }: StatedOutput,
+  { param, tokens, isLimitedBySetting }: StatedOutput,
 ): void {
-  if (bound === "model" || param !== "max_tokens" || tokens === undefined || tokens <= bound) return;
+  if (bound === "model" || !isLimitedBySetting || tokens === undefined || tokens <= bound) return;
   const message = `max_tokens is too large: ${tokens}. This service allows at most ${bound} (its setting completions.maxTokens). Use max_completion_tokens to ask for up to the model's own maximum.`;
   throw new ApiError("invalid_value", message, { param });
 }

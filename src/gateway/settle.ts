@@ -1,11 +1,10 @@
+import type { AnswerEnd } from "../api/answer.ts";
 import type { FinishReason } from "../api/chat/completion.ts";
 import { upstreamOf } from "../catalog/model.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { Attempt, Trace } from "../credits/books.ts";
 import { TOKEN_CLASSES, type TokenCounts } from "../credits/price.ts";
 import type { Admission } from "./admit.ts";
-import type { AnswerEnd } from "./answer.ts";
-import { storedText } from "./answer-fold.ts";
 import type { Answered, Unanswered } from "./attempt.ts";
 import { boundsOf, type Charge, chargeOf, factsAt, roughTokens } from "./charge.ts";
 import type { Delivery } from "./deliver.ts";
@@ -13,6 +12,7 @@ import { publicError } from "./failures.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
 import { usageOf } from "./meter.ts";
 import type { Plan } from "./plan.ts";
+import { storedText } from "./stored-answer.ts";
 
 /** A request that has run, as the results of its steps. */
 export interface Completed {

@@ -3,6 +3,7 @@ import { isIP, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { FastifyReply } from "fastify";
 import { LRUCache } from "lru-cache";
+import { toErrorEnvelope } from "../api/chat/encode.ts";
 import { ApiError } from "../errors.ts";
 
 /** Time limit for the headers of a request; Node checks it four times in this period. */
@@ -71,7 +72,7 @@ function rawErrorFor(parserCode: string | undefined): RawError {
 
 /** Writes an error response to a socket without an HTTP response object, and closes the connection. */
 function respondAndClose(socket: Socket, { status, phrase, message }: RawError, requestId: string): void {
-  const body = JSON.stringify(new ApiError("invalid_value", message).toEnvelope());
+  const body = JSON.stringify(toErrorEnvelope(new ApiError("invalid_value", message)));
   const lines = [
     `HTTP/1.1 ${status} ${phrase}`,
     `x-request-id: ${requestId}`,

@@ -1,4 +1,6 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
+import { toErrorEnvelope } from "../api/chat/encode.ts";
+import type { PublicError } from "../api/wire.ts";
 import { ApiError, type ErrorCode, StoreUnavailableError } from "../errors.ts";
 import { rateLimitHeaders } from "../gateway/limits.ts";
 import type { Log } from "../telemetry/logger.ts";
@@ -71,9 +73,17 @@ function discardBody({ raw: request }: FastifyRequest, reply: FastifyReply): voi
   request.resume();
 }
 
-/** Sends an error with its status, headers and envelope. */
+declare module "fastify" {
+  interface FastifyContextConfig {
+    /** Returns the body of an error response of the route; default: OpenAI's format. */
+    errorBody?: ((error: PublicError) => object) | undefined;
+  }
+}
+
+/** Sends an error with its status, its headers and the body of its route's format. */
 export function sendError(reply: FastifyReply, error: ApiError) {
   discardBody(reply.request, reply);
   reply.request.failure = error;
-  return reply.code(error.status).headers(error.headers).send(error.toEnvelope());
+  const toBody = reply.request.routeOptions.config.errorBody ?? toErrorEnvelope;
+  return reply.code(error.status).headers(error.headers).send(toBody(error));
 }

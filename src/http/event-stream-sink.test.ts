@@ -2,6 +2,7 @@ import { createServer, type ServerResponse } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import { ChatEventEncoder } from "../api/chat/encode.ts";
 import { closeWhenUnread } from "./connection.ts";
 import { EventStreamSink } from "./event-stream-sink.ts";
 
@@ -10,7 +11,7 @@ const SLOW_CLIENT_MS = 200;
 /** For clients that are not disconnected, also on a busy machine. */
 const LONG_MS = 1_500;
 const MEBIBYTE = 1024 * 1024;
-const HEAD = { id: "chatcmpl-a", created: 1, model: "m", organizationId: "org_a", headers: {} };
+const HEAD = { id: "a", created: 1, model: "m", organizationId: "org_a", headers: {} };
 const PIECE = [{ delta: { content: "x".repeat(16 * 1024) } }];
 
 const closings: (() => void)[] = [];
@@ -41,7 +42,7 @@ function sinkOn(response: ServerResponse, slowClientMs = SLOW_CLIENT_MS) {
   const sink = new EventStreamSink({
     response,
     headers: {},
-    includeUsage: false,
+    encoder: new ChatEventEncoder(false),
     slowClientMs,
     onStalled: () => {
       stalls += 1;

@@ -1,7 +1,8 @@
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
-import type { Delta } from "../api/chat/completion.ts";
+import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
+import type { AddEvent, EventEncoder } from "../api/wire.ts";
 import type { ApiError } from "../errors.ts";
-import type { AnswerEnd, AnswerHead, AnswerPiece, AnswerSink } from "../gateway/answer.ts";
+import type { AnswerSink } from "../gateway/answer.ts";
 import { SLOW_CLIENT_MS } from "./connection.ts";
 
 const KEEP_ALIVE_MS = 10_000;
@@ -10,7 +11,7 @@ export interface EventStreamOptions {
   response: ServerResponse;
   /** Response headers in addition to those of every event stream. */
   headers: OutgoingHttpHeaders;
-  includeUsage: boolean;
+  encoder: EventEncoder;
   /** Called with the error that ends the stream. */
   onFailed?: (error: ApiError) => void;
   /** Called when the client reads too slowly to go on. */
@@ -19,109 +20,66 @@ export interface EventStreamOptions {
   slowClientMs?: number;
 }
 
-/** Writes an answer as server-sent events in the format of OpenAI. */
+/** Writes an answer as server-sent events, in the format of its encoder. */
 export class EventStreamSink implements AnswerSink {
   readonly streams = true;
   readonly #options: EventStreamOptions;
+  readonly #encoder: EventEncoder;
   readonly #response: ServerResponse;
   readonly #events: EventWriter;
-  /** Beginning of every event, before its choice. */
-  #prefix = "";
-  /** Text around the content of an event with only content, which most events are. */
-  #beforeContent = "";
-  #afterContent = "";
-  #aroundContentBytes = 0;
-  /** True when any text, refusal or tool call was sent. */
-  #hasContent = false;
+  readonly #add: AddEvent;
   /** True after the finish reason: only the usage and the end follow. */
   #isFinished = false;
   #keepAlive: NodeJS.Timeout | undefined;
 
   constructor(options: EventStreamOptions) {
     this.#options = options;
+    this.#encoder = options.encoder;
     this.#response = options.response;
-    this.#events = new EventWriter(options.response);
+    const events = new EventWriter(options.response);
+    this.#events = events;
+    this.#add = (event, byteLength) => events.add(event, byteLength);
   }
 
-  open({ id, created, model, organizationId, headers }: AnswerHead): void {
+  open(head: AnswerHead): void {
     this.#events.begin({
       ...this.#options.headers,
-      ...headers,
+      ...head.headers,
       "content-type": "text/event-stream; charset=utf-8",
       "cache-control": "no-cache",
       "x-accel-buffering": "no",
     });
-    const common = { id, object: "chat.completion.chunk", created, model, organization_id: organizationId };
-    this.#prefix = `data: ${JSON.stringify(common).slice(0, -1)},"choices":[`;
-    this.#beforeContent = `${this.#prefix}{"index":0,"delta":{"content":`;
-    this.#afterContent = `},"finish_reason":null}${this.#suffix}`;
-    this.#aroundContentBytes = Buffer.byteLength(this.#beforeContent + this.#afterContent);
-    // Without content, because only text has content, and tool calls or a refusal may follow.
-    this.#addChoice({ role: "assistant" }, null);
+    this.#encoder.open(head, this.#add);
     this.#events.flush();
     // A destroyed response emits no further close event that would end the interval.
     if (this.#response.destroyed) return;
     this.#keepAlive = setInterval(() => {
-      this.#events.add(": keep-alive\n\n");
+      this.#events.add(this.#encoder.keepAlive);
       this.#events.flush();
     }, KEEP_ALIVE_MS);
     this.#response.once("close", () => clearInterval(this.#keepAlive));
   }
 
-  push(chunks: readonly AnswerPiece[]): Promise<void> | undefined {
-    for (const { delta, logprobs, finish_reason: reason } of chunks) {
-      if (reason !== undefined) this.#isFinished = true;
-      const content = delta === undefined || logprobs !== undefined ? undefined : onlyContentOf(delta);
-      if (content !== undefined) this.#addContent(content);
-      else this.#addDelta(delta, logprobs);
-    }
+  push(pieces: readonly AnswerPiece[]): Promise<void> | undefined {
+    this.#encoder.push(pieces, this.#add);
+    if (pieces.some(({ finish_reason }) => finish_reason !== undefined)) this.#isFinished = true;
     if (this.#isFinished) this.#events.flushWithEnd();
     else this.#events.flush();
     this.#keepAlive?.refresh();
     return this.#response.writableNeedDrain ? this.#drained() : undefined;
   }
 
-  close({ finishReason, usage }: AnswerEnd): void {
+  close(end: AnswerEnd): void {
     clearInterval(this.#keepAlive);
-    // An empty answer has empty content, as in a response that is not streamed.
-    if (!this.#hasContent) this.#addContent("");
-    if (this.#options.includeUsage) {
-      this.#addChoice({}, finishReason);
-      this.#events.add(`${this.#prefix}],"usage":${JSON.stringify(usage)}}\n\n`);
-    } else {
-      this.#events.add(`${this.#prefix}${choiceOf({}, finishReason)}],"usage":${JSON.stringify(usage)}}\n\n`);
-    }
-    this.#events.add("data: [DONE]\n\n");
+    this.#encoder.close(end, this.#add);
     this.#events.end();
   }
 
   fail(error: ApiError): void {
     this.#options.onFailed?.(error);
     clearInterval(this.#keepAlive);
-    this.#events.add(`data: ${JSON.stringify(error.toEnvelope())}\n\n`);
+    this.#encoder.fail(error, this.#add);
     this.#events.end();
-  }
-
-  #addContent(content: string): void {
-    this.#hasContent = true;
-    const text = JSON.stringify(content);
-    const byteLength = this.#aroundContentBytes + Buffer.byteLength(text);
-    this.#events.add(this.#beforeContent + text + this.#afterContent, byteLength);
-  }
-
-  #addDelta(delta: Delta | undefined, logprobs: unknown): void {
-    const sent = delta === undefined ? undefined : withoutRole(delta);
-    if (sent === undefined && (logprobs === undefined || logprobs === null)) return;
-    if (sent?.content || sent?.refusal || sent?.tool_calls) this.#hasContent = true;
-    this.#addChoice(sent ?? {}, null, logprobs);
-  }
-
-  #addChoice(delta: Delta, finishReason: string | null, logprobs?: unknown): void {
-    this.#events.add(`${this.#prefix}${choiceOf(delta, finishReason, logprobs)}${this.#suffix}`);
-  }
-
-  get #suffix(): string {
-    return this.#options.includeUsage ? '],"usage":null}\n\n' : "]}\n\n";
   }
 
   #drained(): Promise<void> {
@@ -140,27 +98,6 @@ export class EventStreamSink implements AnswerSink {
       this.#response.on("close", settled);
     });
   }
-}
-
-function choiceOf(delta: Delta, finishReason: string | null, logprobs?: unknown): string {
-  const logprobsField = logprobs === undefined || logprobs === null ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
-  const reason = finishReason === null ? "null" : `"${finishReason}"`;
-  return `{"index":0,"delta":${JSON.stringify(delta)}${logprobsField},"finish_reason":${reason}}`;
-}
-
-/** Returns the content of a delta with no other field, else undefined. */
-function onlyContentOf(delta: Delta): string | undefined {
-  for (const field in delta) if (field !== "content") return undefined;
-  return delta.content || undefined;
-}
-
-/**
- * Removes from a delta the role, which was sent when the stream opened, and empty content, which would turn the `null` of
- * a tool call or a refusal into an empty text. Returns undefined when nothing is left.
- */
-function withoutRole({ role: _sent, content, ...rest }: Delta): Delta | undefined {
-  if (!content && !rest.reasoning_content && !rest.refusal && rest.tool_calls === undefined) return undefined;
-  return content ? { content, ...rest } : rest;
 }
 
 /** Longer pending text is written at once, so that a slow reader is noticed. */

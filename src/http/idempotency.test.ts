@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { checkRequest } from "../api/chat/check-request.ts";
+import { checkRequest } from "../api/chat/decode.ts";
 import { fingerprintOf } from "./idempotency.ts";
 
 function fingerprint(body: object): string {

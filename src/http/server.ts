@@ -191,6 +191,7 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
     api.route({
       method: endpoint.method,
       url: endpoint.path,
+      config: { errorBody: endpoint.errorBody },
       schema: documentationOf(endpoint, options.gateway.completionMaxTokens),
       onRequest: authenticate(options.gateway, options.authenticator, endpoint.scope),
       handler: (request, reply) => endpoint.handle(options, request, reply),

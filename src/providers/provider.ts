@@ -1,5 +1,6 @@
-import type { Delta, FinishReason } from "../api/chat/completion.ts";
+import type { AnswerPiece, ReportedUsage } from "../api/answer.ts";
 import type { ChatCompletionRequest } from "../api/chat/request.ts";
+import type { NativeRequest } from "../api/wire.ts";
 import type { UpstreamError } from "../errors.ts";
 
 export { UpstreamError, type UpstreamFailure } from "../errors.ts";
@@ -14,6 +15,8 @@ export interface Provider {
   readonly isScripted?: boolean;
   /** True for an upstream in a private network: it is sent no image addresses, which it would fetch from there. */
   readonly isPrivate?: boolean;
+  /** The wire besides chat completions on which requests pass to this upstream unchanged. */
+  readonly nativeWire?: NativeRequest["wire"];
   /**
    * Converts the messages of a request to the wire's own form, for `complete`. Returns UpstreamError where the wire cannot
    * express the request. Absent on wires that send messages as they are.
@@ -53,6 +56,8 @@ export interface ProviderCall {
   request: UpstreamRequest;
   /** Result of `convert` for the messages of the request, without instructions before them. */
   prompt?: ConvertedPrompt | undefined;
+  /** The request on the wire of `nativeWire`; the model and the output bound of `request` replace its own. */
+  native?: NativeRequest | undefined;
   signal: AbortSignal;
 }
 
@@ -63,25 +68,8 @@ export interface ProviderAnswer {
   ignored?: readonly string[];
 }
 
-/** A piece of an answer. The internal chunk is the wire's own, so that compatible upstreams pass through. */
-export interface UpstreamChunk {
-  /** The upstream's own name of the model, where it tells. */
-  model?: string;
-  /** The upstream's own id of the answer, as its invoices and its support know it. */
-  responseId?: string;
-  delta?: Delta;
-  logprobs?: unknown;
-  finish_reason?: FinishReason;
-  usage?: UpstreamUsage;
-}
+/** A piece of an answer, as an upstream sent it. */
+export type UpstreamChunk = AnswerPiece;
 
-/** Counters as the upstream reported them: untrusted, checked by whoever charges them. */
-export interface UpstreamUsage {
-  prompt_tokens?: unknown;
-  completion_tokens?: unknown;
-  cached_tokens?: unknown;
-  cache_write_tokens?: unknown;
-  reasoning_tokens?: unknown;
-  /** The upstream's own cost of the answer, in its own unit (OpenRouter's documentation, "Usage Accounting": `cost`). */
-  cost?: unknown;
-}
+/** Counters as an upstream reported them. */
+export type UpstreamUsage = ReportedUsage;

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { AnswerFold } from "../../src/api/answer-fold.ts";
+import { toChatCompletion } from "../../src/api/chat/encode.ts";
 import type { RequestMessage } from "../../src/api/chat/request.ts";
-import { FoldingSink } from "../../src/http/routes/create-chat-completion.ts";
 import { createProvider } from "../../src/providers/index.ts";
 import type { Provider, ProviderAnswer, UpstreamChunk, UpstreamRequest } from "../../src/providers/provider.ts";
 import { settingsOf } from "../support/wire.ts";
@@ -54,12 +55,11 @@ async function ask(provider: Provider, fields: Partial<UpstreamRequest>, signal 
 }
 
 function folded(chunks: UpstreamChunk[]) {
-  const sink = new FoldingSink([]);
-  sink.open({ id: "", created: 0, model: "", organizationId: "", headers: {} });
-  sink.push(chunks);
+  const fold = new AnswerFold();
+  fold.add(chunks);
+  const head = { id: "", created: 0, model: "", organizationId: "", headers: {} };
   const usage = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
-  sink.close({ finishReason: "stop", usage, headers: {} });
-  const [choice] = sink.response?.body.choices ?? [];
+  const [choice] = toChatCompletion(head, fold, { finishReason: "stop", usage, headers: {} }, []).choices;
   if (choice === undefined) throw new Error("There is no choice");
   const last = <Name extends keyof UpstreamChunk>(name: Name) =>
     chunks.findLast((chunk) => chunk[name] !== undefined)?.[name];

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { AnswerFold } from "../../api/answer-fold.ts";
 import type { ToolCallDelta } from "../../api/chat/completion.ts";
-import { AnswerFold } from "../../gateway/answer-fold.ts";
 import { ToolCallCompleter } from "../../gateway/deliver.ts";
 import { ToolCallReader } from "./tool-calls.ts";
 

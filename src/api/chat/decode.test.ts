@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { checkRequest } from "./check-request.ts";
+import { checkRequest } from "./decode.ts";
 
 const messages = [{ role: "user", content: "hello" }];
 const check = (fields: object) => checkRequest({ model: "m", messages, ...fields });

@@ -1,5 +1,7 @@
 import { compileCheck, type ValidationIssue } from "../validation.ts";
+import type { DecodedRequest, StatedOutput } from "../wire.ts";
 import { typeOf } from "../wording.ts";
+import { ChatEventEncoder, toChatCompletion } from "./encode.ts";
 import { imageAddressFault } from "./image-address.ts";
 import {
   ChatCompletionRequest,
@@ -16,6 +18,32 @@ const REQUEST_FIELDS = new Set(Object.keys(ChatCompletionRequest.properties));
 const MESSAGE_FIELDS = new Set(Object.keys(RequestMessage.properties));
 const IMAGE_FIELDS = new Set(["url", "detail"]);
 const FUNCTION_FIELDS = new Set(["name", "description", "parameters", "strict"]);
+
+/**
+ * Reads the body of a chat completion, which it may change. `responseMessages` is the content of `messages` in the
+ * response: only the reply, or the conversation with it. Returns the first issue of an invalid body.
+ */
+export function decodeChatCompletion(
+  body: unknown,
+  responseMessages: "reply" | "conversation",
+): DecodedRequest | { issue: ValidationIssue } {
+  const checked = checkRequest(body);
+  if ("issue" in checked) return checked;
+  const { request } = checked;
+  const conversation = responseMessages === "conversation" ? request.messages : [];
+  return {
+    request,
+    output: statedOutput(request),
+    events: () => new ChatEventEncoder(request.stream_options?.include_usage === true),
+    document: (head, answer, end) => toChatCompletion(head, answer, end, conversation),
+  };
+}
+
+/** Reads the bound that a request states for its answer; `max_tokens` names it if there is none. */
+export function statedOutput({ max_tokens, max_completion_tokens }: ChatCompletionRequest): StatedOutput {
+  if (max_completion_tokens === undefined) return { param: "max_tokens", tokens: max_tokens, isLimitedBySetting: true };
+  return { param: "max_completion_tokens", tokens: max_completion_tokens, isLimitedBySetting: false };
+}
 
 /**
  * Validates a parsed body against the schema and the rules beyond it. Returns the request with only the fields of the

@@ -1,0 +1,56 @@
+import type { CompletionUsage, Delta, FinishReason } from "./chat/completion.ts";
+
+/**
+ * A piece of an answer. The internal form is the chunk of the chat completions wire, so that compatible upstreams are
+ * passed through.
+ */
+export interface AnswerPiece {
+  /** The upstream's own name of the model, if it reports one. */
+  model?: string;
+  /** The upstream's own id of the answer, as its invoices and its support know it. */
+  responseId?: string;
+  delta?: Delta;
+  logprobs?: unknown;
+  finish_reason?: FinishReason;
+  usage?: ReportedUsage;
+  /** Events of the upstream's own wire that this piece was read from, if the request went out on that wire unchanged. */
+  native?: readonly NativeEvent[];
+}
+
+/** An event of a wire other than chat completions, as the upstream sent it. */
+export interface NativeEvent {
+  /** Value of its `event:` line. */
+  type: string;
+  data: Record<string, unknown>;
+}
+
+/** Counters as the upstream reported them: untrusted, checked by whoever charges them. */
+export interface ReportedUsage {
+  prompt_tokens?: unknown;
+  completion_tokens?: unknown;
+  cached_tokens?: unknown;
+  cache_write_tokens?: unknown;
+  reasoning_tokens?: unknown;
+  /** The upstream's own cost of the answer, in its own unit (OpenRouter's documentation, "Usage Accounting": `cost`). */
+  cost?: unknown;
+}
+
+/** The part of an answer that is known when the upstream has begun it. */
+export interface AnswerHead {
+  /** 32 hexadecimal digits; each wire puts its own prefix before them. */
+  id: string;
+  /** Unix seconds. */
+  created: number;
+  /** The catalog's id. */
+  model: string;
+  organizationId: string;
+  headers: Record<string, string>;
+}
+
+/** The part of an answer that is known when its charge is committed. */
+export interface AnswerEnd {
+  finishReason: FinishReason;
+  usage: CompletionUsage;
+  /** The charge and the available credits; for answers whose headers have not been sent. */
+  headers: Record<string, string>;
+}

@@ -1,0 +1,62 @@
+import type { AnswerEnd, AnswerHead, AnswerPiece } from "./answer.ts";
+import type { AnswerFold } from "./answer-fold.ts";
+import type { ChatCompletionRequest } from "./chat/request.ts";
+
+/** An error as the wires encode it. */
+export interface PublicError {
+  status: number;
+  code: string;
+  type: string;
+  message: string;
+  param: string | null;
+  /** Additional fields, such as `credits_available`. */
+  fields: Record<string, number | string>;
+}
+
+/** A request of any inbound wire in the internal form, and the encoders of its answer. */
+export interface DecodedRequest {
+  request: ChatCompletionRequest;
+  output: StatedOutput;
+  /** The request on its own wire, for upstreams that speak it too; absent on the chat completions wire. */
+  native?: NativeRequest;
+  /** Returns the wire's name of a field that an error names in the internal form; absent if the names are the same. */
+  paramOf?(param: string): string;
+  /** Creates the encoder of a streamed answer. */
+  events(): EventEncoder;
+  /** Returns the body of a complete answer that is not streamed. */
+  document(head: AnswerHead, answer: AnswerFold, end: AnswerEnd): object;
+}
+
+/** The bound that a request states for its answer, and the field that states it. */
+export interface StatedOutput {
+  /** The wire's name of the field. */
+  param: string;
+  /** Undefined if the request states no bound. */
+  tokens: number | undefined;
+  /** True if the setting `completions.maxTokens` limits it. */
+  isLimitedBySetting: boolean;
+}
+
+/** A request on a wire other than chat completions, as its client sent it. */
+export interface NativeRequest {
+  wire: "responses" | "messages";
+  body: Readonly<Record<string, unknown>>;
+  /** Headers of the wire that the upstream receives too, such as `anthropic-beta`. */
+  headers: Readonly<Record<string, string>>;
+}
+
+/**
+ * Adds one server-sent event to the response: whole lines with the empty line at its end. A caller that knows the length
+ * in bytes avoids the cost of computing it.
+ */
+export type AddEvent = (event: string, byteLength?: number) => void;
+
+/** Writes one streamed answer as server-sent events. Called in this order; `close` or `fail` ends the answer. */
+export interface EventEncoder {
+  /** Event that is sent while nothing else is, so that proxies keep the connection open. */
+  readonly keepAlive: string;
+  open(head: AnswerHead, add: AddEvent): void;
+  push(pieces: readonly AnswerPiece[], add: AddEvent): void;
+  close(end: AnswerEnd, add: AddEvent): void;
+  fail(error: PublicError, add: AddEvent): void;
+}

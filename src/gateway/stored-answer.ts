@@ -1,0 +1,48 @@
+import type { AnswerHead, AnswerPiece } from "../api/answer.ts";
+import type { AnswerFold } from "../api/answer-fold.ts";
+import type { FinishReason, ReplyMessage } from "../api/chat/completion.ts";
+import type { TokenCounts } from "../credits/price.ts";
+
+/** A longer answer is not stored: its idempotency key then counts as interrupted. */
+const STORED_CHARACTERS_MAX = 1024 * 1024;
+
+/** An answer as it is stored under its idempotency key. The conversation before it is in the request. */
+export interface StoredAnswer {
+  id: string;
+  created: number;
+  /** The headers `x-tollgate-…` of the answer. */
+  headers: Record<string, string>;
+  message: ReplyMessage;
+  logprobs: unknown;
+  finishReason: FinishReason;
+  tokens: TokenCounts;
+}
+
+/** Returns the JSON text of a complete answer to store under its idempotency key; null where it is too long. */
+export function storedText(
+  { id, created, headers }: AnswerHead,
+  fold: Pick<AnswerFold, "message" | "logprobs">,
+  tokens: TokenCounts,
+  finishReason: FinishReason = "stop",
+): string | null {
+  const stored: StoredAnswer = {
+    id,
+    created,
+    headers: Object.fromEntries(Object.entries(headers).filter(([name]) => name.startsWith("x-tollgate-"))),
+    message: fold.message(),
+    logprobs: fold.logprobs,
+    finishReason,
+    tokens,
+  };
+  const text = JSON.stringify(stored);
+  return text.length > STORED_CHARACTERS_MAX ? null : text;
+}
+
+/** Returns a whole message as one piece; the fold of that piece is the message again. */
+export function pieceOf(
+  { content, refusal, reasoning_content, tool_calls }: ReplyMessage,
+  logprobs: unknown,
+): AnswerPiece {
+  const calls = tool_calls?.map((call, index) => ({ index, ...call }));
+  return { delta: { content, refusal, reasoning_content, ...(calls && { tool_calls: calls }) }, logprobs };
+}

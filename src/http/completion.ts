@@ -1,0 +1,131 @@
+import type { OutgoingHttpHeaders } from "node:http";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
+import { AnswerFold } from "../api/answer-fold.ts";
+import type { ValidationIssue } from "../api/validation.ts";
+import type { DecodedRequest } from "../api/wire.ts";
+import { ApiError, StoppedError } from "../errors.ts";
+import type { AnswerSink } from "../gateway/answer.ts";
+import { complete } from "../gateway/complete.ts";
+import type { CompletionCall } from "../gateway/gateway.ts";
+import { modelIn } from "./access.ts";
+import { callerOf } from "./authentication.ts";
+import { EventStreamSink } from "./event-stream-sink.ts";
+import { idempotencyOf } from "./idempotency.ts";
+import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
+import type { RunningCompletions } from "./shutdown.ts";
+
+type Decode = (request: FastifyRequest, services: EndpointServices) => DecodedRequest | { issue: ValidationIssue };
+
+/** Returns the handler of an inbound wire of completions. `decode` reads the body of a request on this wire. */
+export function completionHandler(decode: Decode): Endpoint["handle"] {
+  return async (services, request, reply) => {
+    request.modelName = modelIn(request.body);
+    const decoded = decode(request, services);
+    if ("issue" in decoded) {
+      const { code, message, param, loggedMessage } = decoded.issue;
+      throw new ApiError(code, message, { param: param ?? undefined, loggedMessage });
+    }
+    const idempotency = idempotencyOf(request, decoded.request);
+    const onHeld = () => {
+      request.isHeld = true;
+    };
+    const { request: asked, output, native } = decoded;
+    const facts = { request: asked, output, native, requestId: request.id, idempotency, onHeld };
+    const call = { ...callerOf(request), ...facts, ...abortOnClose(reply, services.running) };
+    const isStreamed = asked.stream === true;
+    try {
+      return await (isStreamed ? stream(services, call, decoded, reply) : respond(services, call, decoded, reply));
+    } catch (error) {
+      throw decoded.paramOf !== undefined && error instanceof ApiError ? renamed(error, decoded.paramOf) : error;
+    }
+  };
+}
+
+/** Returns an error whose `param`, and the message that quotes it, have the wire's own name of the field. */
+function renamed(error: ApiError, paramOf: (param: string) => string): ApiError {
+  const { code, message, param, loggedMessage, fields, headers, cause } = error;
+  if (param === null) return error;
+  const name = paramOf(param);
+  if (name === param) return error;
+  const rename = (text: string) => text.replaceAll(`'${param}'`, `'${name}'`);
+  const options = { param: name, loggedMessage: rename(loggedMessage), fields, headers, cause };
+  return new ApiError(code, rename(message), options);
+}
+
+interface Abort extends Pick<CompletionCall, "signal" | "cut"> {
+  /** Aborts the completion because the client has disconnected. */
+  abort: () => void;
+}
+
+/** Aborts the completion when its connection closes before the response is complete. */
+function abortOnClose(reply: FastifyReply, running: RunningCompletions): Abort {
+  const controller = new AbortController();
+  const abort = () => controller.abort(running.isCut ? new StoppedError() : new Error("The client disconnected"));
+  reply.raw.once("close", () => {
+    if (!reply.raw.writableFinished) abort();
+  });
+  return { signal: controller.signal, abort, cut: (reason) => controller.abort(reason) };
+}
+
+async function respond(services: EndpointServices, call: CompletionCall, decoded: DecodedRequest, reply: FastifyReply) {
+  const sink = new DocumentSink(decoded);
+  await services.running.follow(complete(services.gateway, call, sink));
+  if (sink.response === undefined) return reply.hijack();
+  return reply.headers(sink.response.headers).send(sink.response.body);
+}
+
+async function stream(
+  services: EndpointServices,
+  call: CompletionCall & Abort,
+  decoded: DecodedRequest,
+  reply: FastifyReply,
+) {
+  const sink = new EventStreamSink({
+    response: reply.raw,
+    headers: reply.getHeaders() as OutgoingHttpHeaders,
+    encoder: decoded.events(),
+    onFailed: (error) => {
+      reply.request.failure = error;
+    },
+    onStalled: () => {
+      call.abort();
+      reply.raw.destroy();
+    },
+  });
+  await services.running.follow(complete(services.gateway, call, sink));
+  return reply.hijack();
+}
+
+/** Folds the pieces of an answer into one response body. */
+export class DocumentSink implements AnswerSink {
+  readonly streams = false;
+  readonly #wire: Pick<DecodedRequest, "document">;
+  readonly #fold = new AnswerFold();
+  #head: AnswerHead | undefined;
+  /** The response, once the answer is complete and charged. */
+  response: { body: object; headers: Record<string, string> } | undefined;
+
+  constructor(wire: Pick<DecodedRequest, "document">) {
+    this.#wire = wire;
+  }
+
+  open(head: AnswerHead): void {
+    this.#head = head;
+  }
+
+  push(pieces: readonly AnswerPiece[]): undefined {
+    this.#fold.add(pieces);
+  }
+
+  close(end: AnswerEnd): void {
+    const head = this.#head;
+    if (head === undefined) throw new Error("An answer was closed before it was opened");
+    const body = this.#wire.document(head, this.#fold, end);
+    this.response = { body, headers: { ...head.headers, ...end.headers } };
+  }
+
+  fail(): void {
+    throw new Error("A response that is not streamed fails with its status");
+  }
+}
