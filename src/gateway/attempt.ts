@@ -6,7 +6,7 @@ import type { Admission } from "./admit.ts";
 import type { Circuit, CircuitChange } from "./circuit.ts";
 import { CONSEQUENCES } from "./failures.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
-import { forUpstream, inOrder, type Plan } from "./plan.ts";
+import { forUpstream, inOrder, nativeFor, type Plan } from "./plan.ts";
 
 /** The upstream calls of a request. */
 interface Calls {
@@ -64,7 +64,8 @@ export async function attempt(
       }
       if (failure !== undefined && !gateway.retryBudget.takes(plan.model.id, startedMs)) throw failure;
       const request = forUpstream(plan.request, route, admission.maxTokens);
-      const upstreamCall = { request, prompt: plan.prompts.get(route), signal: call.signal };
+      const native = nativeFor(provider, call.native);
+      const upstreamCall = { request, prompt: plan.prompts.get(route), native, signal: call.signal };
       const result = await callUpstream(provider, upstreamCall, turn + 1 < routes.length);
       const nowMs = gateway.clock();
       const outcome = outcomeOf(result, call.signal);

@@ -123,6 +123,7 @@ describe("an image that is sent by its address", () => {
         { role: "user", content: [{ type: "image_url", image_url: { url } }] },
       ],
     });
+  const callOf = (url: string) => ({ request: at(url), output: NO_BOUND, native: undefined });
   const route = (providerId: string) => ({ providerId, model: "upstream-name", prices: FREE });
   const model = modelOf({ routes: [route("private"), route("public")] });
   const providerOf = (id: string, isPrivate: boolean): Provider => ({
@@ -137,14 +138,14 @@ describe("an image that is sent by its address", () => {
   ]);
 
   test("An image address is sent to public upstreams only.", () => {
-    const routesOf = (url: string) => routesFor({ providers }, model, at(url), NO_BOUND).routes;
+    const routesOf = (url: string) => routesFor({ providers }, model, callOf(url)).routes;
     expect(routesOf("https://example.com/a.png")).toEqual([route("public")]);
     expect(routesOf("data:image/png;base64,AAAA")).toEqual(model.routes);
   });
 
   test("An image address is refused where every upstream is private.", () => {
     const privateModel = modelOf({ routes: [route("private")] });
-    expect(() => routesFor({ providers }, privateModel, at("https://example.com/a.png"), NO_BOUND)).toThrow(
+    expect(() => routesFor({ providers }, privateModel, callOf("https://example.com/a.png"))).toThrow(
       expect.objectContaining({
         param: "messages[1].content[0].image_url.url",
         message: expect.stringContaining("data:image/…;base64,…"),

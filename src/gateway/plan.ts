@@ -7,7 +7,7 @@ import {
 } from "../api/chat/request.ts";
 import type { Capability } from "../api/model.ts";
 import type { Principal } from "../api/principal.ts";
-import type { StatedOutput } from "../api/wire.ts";
+import type { NativeRequest, StatedOutput } from "../api/wire.ts";
 import { printable } from "../api/wording.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
 import type { PromptEstimate } from "../credits/estimate.ts";
@@ -38,13 +38,13 @@ const MODEL_ID_SHOWN_CHARACTERS_MAX = 128;
  */
 export function planFor(
   gateway: Pick<Gateway, "catalog" | "providers" | "completionMaxTokens">,
-  { principal, request, output }: Pick<CompletionCall, "principal" | "request" | "output">,
+  { principal, request, output, native }: Pick<CompletionCall, "principal" | "request" | "output" | "native">,
 ): Plan {
   refuseAboveSetting(gateway, output);
   const model = modelFor(gateway.catalog, principal, request.model);
   refuseAboveModel(output, model);
   const fitted = fitToModel(request, model);
-  return { model, ...routesFor(gateway, model, fitted.request, output), ...fitted, output };
+  return { model, ...routesFor(gateway, model, { request: fitted.request, output, native }), ...fitted, output };
 }
 
 /** Tells whether a principal may use and see a model. */
@@ -215,8 +215,7 @@ function unsupported(param: string, model: CatalogModel, value?: string): ApiErr
 export function routesFor(
   { providers }: Pick<Gateway, "providers">,
   model: CatalogModel,
-  request: ChatCompletionRequest,
-  output: StatedOutput,
+  { request, output, native }: Pick<CompletionCall, "request" | "output" | "native">,
 ): Pick<Plan, "routes" | "prompts"> {
   const imageAddress = firstImageAddress(request.messages);
   const maxTokens = output.tokens ?? model.maxOutputTokens;
@@ -225,7 +224,9 @@ export function routesFor(
   const [first, ...others] = model.routes.filter((route) => {
     const provider = providers.get(route.providerId);
     const isForeign = provider?.isPrivate === true && imageAddress !== undefined;
-    const prompt = isForeign ? refuseImageAddress(imageAddress) : convertFor(provider, route, request, maxTokens);
+    const isNative = nativeFor(provider, native) !== undefined;
+    const converted = isNative ? undefined : convertFor(provider, route, request, maxTokens);
+    const prompt = isForeign ? refuseImageAddress(imageAddress) : converted;
     if (prompt instanceof UpstreamError) {
       refusal ??= prompt;
       return false;
@@ -235,6 +236,14 @@ export function routesFor(
   });
   if (first !== undefined) return { routes: [first, ...others], prompts };
   throw refusal === undefined ? new Error(`${model.id} has no route`) : toApiError(refusal);
+}
+
+/** Returns the request on its own wire if the upstream speaks it, so that it passes unchanged. */
+export function nativeFor(
+  provider: Pick<Provider, "nativeWire"> | undefined,
+  native: NativeRequest | undefined,
+): NativeRequest | undefined {
+  return native !== undefined && provider?.nativeWire === native.wire ? native : undefined;
 }
 
 function convertFor(
