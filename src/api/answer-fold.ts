@@ -1,6 +1,6 @@
 import type { AnswerPiece } from "./answer.ts";
 import type { Delta, ReplyMessage, ToolCallDelta } from "./chat/completion.ts";
-import type { ToolCall } from "./chat/request.ts";
+import type { ReasoningDetail, ToolCall } from "./chat/request.ts";
 
 interface Logprobs {
   content: unknown[] | null;
@@ -12,6 +12,7 @@ export class AnswerFold {
   #content: string | undefined;
   #refusal: string | undefined;
   #reasoning: string | undefined;
+  readonly #details: ReasoningDetail[] = [];
   #logprobs: Logprobs | null = null;
   readonly #calls = new Map<number, ToolCall>();
 
@@ -36,6 +37,7 @@ export class AnswerFold {
       refusal: this.#refusal ?? null,
       ...(calls.length > 0 && { tool_calls: calls }),
       ...(this.#reasoning !== undefined && { reasoning_content: this.#reasoning }),
+      ...(this.#details.length > 0 && { reasoning_details: this.#details }),
     };
   }
 
@@ -43,6 +45,7 @@ export class AnswerFold {
     if (delta.content) this.#content = (this.#content ?? "") + delta.content;
     if (delta.refusal) this.#refusal = (this.#refusal ?? "") + delta.refusal;
     if (delta.reasoning_content) this.#reasoning = (this.#reasoning ?? "") + delta.reasoning_content;
+    if (delta.reasoning_details) this.#details.push(...delta.reasoning_details);
     for (const call of delta.tool_calls ?? []) this.#addCall(call);
   }
 

@@ -40,9 +40,10 @@ export function storedText(
 
 /** Returns a whole message as one piece; the fold of that piece is the message again. */
 export function pieceOf(
-  { content, refusal, reasoning_content, tool_calls }: ReplyMessage,
+  { content, refusal, reasoning_content, reasoning_details, tool_calls }: ReplyMessage,
   logprobs: unknown,
 ): AnswerPiece {
   const calls = tool_calls?.map((call, index) => ({ index, ...call }));
-  return { delta: { content, refusal, reasoning_content, ...(calls && { tool_calls: calls }) }, logprobs };
+  const reasoning = { reasoning_content, ...(reasoning_details && { reasoning_details }) };
+  return { delta: { content, refusal, ...reasoning, ...(calls && { tool_calls: calls }) }, logprobs };
 }

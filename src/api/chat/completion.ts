@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { ToolCall } from "./request.ts";
+import { ReasoningDetail, ToolCall } from "./request.ts";
 
 export const FinishReason = Type.Enum(["stop", "length", "tool_calls", "content_filter"]);
 const Nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()]);
@@ -25,6 +25,7 @@ export const ResultingMessage = Type.Object({
   tool_calls: Type.Optional(Type.Array(ToolCall)),
   tool_call_id: Type.Optional(Type.String()),
   reasoning_content: Type.Optional(Type.String()),
+  reasoning_details: Type.Optional(Type.Array(ReasoningDetail)),
 });
 
 export const ReplyMessage = Type.Object({
@@ -33,6 +34,7 @@ export const ReplyMessage = Type.Object({
   refusal: Nullable(Type.String()),
   tool_calls: Type.Optional(Type.Array(ToolCall)),
   reasoning_content: Type.Optional(Type.String()),
+  reasoning_details: Type.Optional(Type.Array(ReasoningDetail)),
 });
 
 export const ChatCompletion = Type.Object({
@@ -67,6 +69,7 @@ export const Delta = Type.Object({
   content: Type.Optional(Nullable(Type.String())),
   refusal: Type.Optional(Nullable(Type.String())),
   reasoning_content: Type.Optional(Nullable(Type.String())),
+  reasoning_details: Type.Optional(Type.Array(ReasoningDetail)),
   tool_calls: Type.Optional(Type.Array(ToolCallDelta)),
 });
 

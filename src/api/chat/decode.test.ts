@@ -40,7 +40,7 @@ describe("An invalid request is rejected with the code, the field and a message"
       { messages: [{ role: "user", content: [{ type: "sound" }] }] },
       "invalid_value",
       "messages[0].content[0].type",
-      /'text' and 'image_url'/,
+      /'text', 'image_url', 'file'/,
     ],
     [
       "part without text",

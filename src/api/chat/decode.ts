@@ -17,6 +17,17 @@ const checkSchema = compileCheck(ChatCompletionRequest);
 const REQUEST_FIELDS = new Set(Object.keys(ChatCompletionRequest.properties));
 const MESSAGE_FIELDS = new Set(Object.keys(RequestMessage.properties));
 const IMAGE_FIELDS = new Set(["url", "detail"]);
+const FILE_FIELDS = new Set(["filename", "file_data", "file_url", "file_id"]);
+const PART_FIELDS = new Set([
+  "type",
+  "text",
+  "image_url",
+  "file",
+  "input_audio",
+  "video_url",
+  "refusal",
+  "cache_control",
+]);
 const FUNCTION_FIELDS = new Set(["name", "description", "parameters", "strict"]);
 
 /**
@@ -78,12 +89,19 @@ function knownRequest(request: ChatCompletionRequest): ChatCompletionRequest {
 }
 
 function knownPart(part: ContentPart): ContentPart {
-  if (part.type === "text") return { type: "text", text: part.text };
-  return { type: "image_url", image_url: pick(part.image_url, IMAGE_FIELDS) };
+  switch (part.type) {
+    case "image_url":
+      return { ...pick(part, PART_FIELDS), image_url: pick(part.image_url, IMAGE_FIELDS) };
+    case "file":
+      return { ...pick(part, PART_FIELDS), file: pick(part.file, FILE_FIELDS) };
+    default:
+      return pick(part, PART_FIELDS);
+  }
 }
 
-function knownTool({ function: named }: Tool): Tool {
-  return { type: "function", function: pick(named, FUNCTION_FIELDS) };
+function knownTool({ function: named, cache_control }: Tool): Tool {
+  const tool: Tool = { type: "function", function: pick(named, FUNCTION_FIELDS) };
+  return cache_control === undefined ? tool : { ...tool, cache_control };
 }
 
 function knownCall({ id, type, function: { name, arguments: text }, extra_content }: ToolCall): ToolCall {

@@ -128,6 +128,7 @@ function onlyContentOf(delta: Delta): string | undefined {
  * a tool call or a refusal into an empty text. Returns undefined when nothing is left.
  */
 function withoutRole({ role: _sent, content, ...rest }: Delta): Delta | undefined {
-  if (!content && !rest.reasoning_content && !rest.refusal && rest.tool_calls === undefined) return undefined;
+  const hasOther = rest.reasoning_content || rest.refusal || rest.reasoning_details || rest.tool_calls;
+  if (!content && !hasOther) return undefined;
   return content ? { content, ...rest } : rest;
 }

@@ -21,21 +21,64 @@ function taggedUnion<T extends TSchema[]>(tag: string, schemas: [...T]) {
   });
 }
 
-const TextPart = Type.Object({ type: Type.Literal("text"), text: Type.String() });
+/** Marks the end of a prompt's part that the upstream may cache (Anthropic's documentation, "Prompt caching"). */
+export const CacheControl = Type.Object({
+  type: Type.Literal("ephemeral"),
+  ttl: Type.Optional(Type.Enum(["5m", "1h"])),
+});
+const cacheControl = Type.Optional(CacheControl);
+
+const TextPart = Type.Object({ type: Type.Literal("text"), text: Type.String(), cache_control: cacheControl });
 const ImagePart = Type.Object({
   type: Type.Literal("image_url"),
   image_url: Type.Object({
     url: Type.String({ minLength: 1 }),
     detail: Type.Optional(Type.Enum(["auto", "low", "high"])),
   }),
+  cache_control: cacheControl,
 });
-export const ContentPart = taggedUnion("type", [TextPart, ImagePart]);
+/** `file_data` is a data URL, `file_url` an https address. */
+const FilePart = Type.Object({
+  type: Type.Literal("file"),
+  file: Type.Object({
+    filename: Type.Optional(Type.String()),
+    file_data: Type.Optional(Type.String()),
+    file_url: Type.Optional(Type.String()),
+    file_id: Type.Optional(Type.String()),
+  }),
+  cache_control: cacheControl,
+});
+const AudioPart = Type.Object({
+  type: Type.Literal("input_audio"),
+  input_audio: Type.Object({ data: Type.String({ minLength: 1 }), format: Type.String({ minLength: 1 }) }),
+});
+const VideoPart = Type.Object({
+  type: Type.Literal("video_url"),
+  video_url: Type.Object({ url: Type.String({ minLength: 1 }) }),
+});
+const RefusalPart = Type.Object({ type: Type.Literal("refusal"), refusal: Type.String() });
+export const ContentPart = taggedUnion("type", [TextPart, ImagePart, FilePart, AudioPart, VideoPart, RefusalPart]);
 
 export const ToolCall = Type.Object({
   id: Type.String(),
   type: Type.Literal("function"),
   function: Type.Object({ name: Type.String(), arguments: Type.String() }),
   extra_content: Type.Optional(Type.Unknown()),
+});
+
+/**
+ * A block of a model's reasoning, as its provider wants it back: text with a signature, a summary, or encrypted data.
+ * `format` names the providers that can read it (OpenRouter's documentation, "Reasoning Tokens": `reasoning_details`).
+ */
+export const ReasoningDetail = Type.Object({
+  type: Type.Enum(["reasoning.text", "reasoning.summary", "reasoning.encrypted"]),
+  format: Type.Optional(Type.String()),
+  id: Type.Optional(Type.String()),
+  index: Type.Optional(Type.Integer({ minimum: 0 })),
+  text: Type.Optional(Type.String()),
+  summary: Type.Optional(Type.String()),
+  data: Type.Optional(Type.String()),
+  signature: Type.Optional(Type.String()),
 });
 
 export const RequestMessage = Type.Object({
@@ -50,6 +93,7 @@ export const RequestMessage = Type.Object({
   tool_call_id: Type.Optional(Type.String()),
   refusal: Type.Optional(Type.String()),
   reasoning_content: Type.Optional(Type.String()),
+  reasoning_details: Type.Optional(Type.Array(ReasoningDetail)),
 });
 
 export const Tool = Type.Object({
@@ -60,6 +104,7 @@ export const Tool = Type.Object({
     parameters: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
     strict: Type.Optional(Type.Boolean()),
   }),
+  cache_control: cacheControl,
 });
 
 const ToolChoice = Type.Union([
@@ -139,6 +184,8 @@ export const ChatCompletionRequest = Type.Object({
 
 export type ChatCompletionRequest = Static<typeof ChatCompletionRequest>;
 export type RequestMessage = Static<typeof RequestMessage>;
+export type CacheControl = Static<typeof CacheControl>;
+export type ReasoningDetail = Static<typeof ReasoningDetail>;
 export type ContentPart = Static<typeof ContentPart>;
 export type ToolCall = Static<typeof ToolCall>;
 export type Tool = Static<typeof Tool>;

@@ -73,9 +73,12 @@ class ConversationReader {
 
   #userParts(content: RequestMessage["content"], at: string): Message<"user">["content"] {
     if (typeof content === "string") return [{ type: "text", text: content }];
-    return (content ?? []).map((part, index) =>
-      part.type === "text" ? part : this.#image(part, `${at}.content[${index}]`),
-    );
+    return (content ?? []).map((part, index) => {
+      if (part.type === "text") return { type: "text", text: part.text };
+      const place = `${at}.content[${index}]`;
+      if (part.type === "image_url") return this.#image(part, place);
+      throw refusal(`${place}.type`, "this model takes text and images");
+    });
   }
 
   #image({ image_url: { url, detail } }: Extract<ContentPart, { type: "image_url" }>, at: string) {

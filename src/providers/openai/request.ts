@@ -53,19 +53,20 @@ export function refusedHints({ messages }: UpstreamRequest, { acceptsNames }: Re
   return ["messages.name"];
 }
 
-type ToldMessage = Omit<RequestMessage, "content"> & {
+type ToldMessage = Omit<RequestMessage, "content" | "reasoning_details"> & {
   content?: RequestMessage["content"] | null;
   reasoning?: string;
-  reasoning_details?: JsonObject[];
+  reasoning_details?: readonly JsonObject[];
 };
 
 function toMessage(message: RequestMessage, format: RequestFormat): ToldMessage {
   const { role, content, name, refusal, reasoning_content: reasoning, tool_calls: calls } = message;
-  const others = [name, refusal, reasoning, calls];
+  const others = [name, refusal, reasoning, calls, message.reasoning_details];
   const isPlain = content !== undefined && others.every((field) => field === undefined);
   if (isPlain && (role !== "developer" || format.acceptsDeveloperRole)) return message;
   // OpenAI's clients send the key also where there is no text, and some upstreams need it.
-  const told: ToldMessage = { ...message, content: content ?? null };
+  const { reasoning_details: _signed, ...sent } = message;
+  const told: ToldMessage = { ...sent, content: content ?? null };
   if (role === "developer" && !format.acceptsDeveloperRole) told.role = "system";
   if (!format.acceptsNames) delete told.name;
   if (refusal !== undefined && !format.acceptsRefusals) {
@@ -76,7 +77,7 @@ function toMessage(message: RequestMessage, format: RequestFormat): ToldMessage 
     delete told.reasoning_content;
     if (format.reasoningField !== null) told[format.reasoningField] = reasoning;
   }
-  const details = format.acceptsReasoningDetails ? detailsOf(calls) : undefined;
+  const details = format.acceptsReasoningDetails ? (message.reasoning_details ?? detailsOf(calls)) : undefined;
   if (details !== undefined) told.reasoning_details = details;
   if (calls !== undefined && !format.acceptsExtraContent) {
     told.tool_calls = calls.map(({ id, type, function: called }) => ({ id, type, function: called }));
