@@ -8,7 +8,7 @@ import { buildCatalog, type CatalogSources } from "./build.ts";
 import type { ModelSettings } from "./configured.ts";
 import { providersOfKeys } from "./known-providers.ts";
 import type { CatalogModel } from "./model.ts";
-import { toApiModel } from "./to-api.ts";
+import { toApiModel } from "./model.ts";
 
 const NOW = Date.parse("2026-11-21T12:00:00Z");
 const OPENAI = { id: "openai", kind: "openai-compatible", baseUrl: "https://api.openai.com/v1" };
