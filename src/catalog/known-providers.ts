@@ -21,7 +21,7 @@ export interface ProviderOfKey extends ProviderIdentity {
 
 /** Returns the known provider with a kind or an address; undefined for any other server. */
 export function identify({ kind, baseUrl }: Pick<ProviderIdentity, "kind" | "baseUrl">): KnownProvider | undefined {
-  // A wire of its own belongs to one provider, at whichever address it is reached.
+  // A wire of its own belongs to one provider at any address.
   if (kind !== OPENAI_COMPATIBLE) return KNOWN_PROVIDERS.find((provider) => provider.kind === kind);
   const host = hostOf(baseUrl);
   if (host === undefined) return undefined;
@@ -45,7 +45,7 @@ export function limitsOf(known: KnownProvider, { kind }: Pick<ProviderIdentity, 
 
 /**
  * Returns the request format of an OpenAI-compatible API at a known host or at a subdomain of one, such as
- * `eu.api.openai.com`; undefined where it is the default.
+ * `eu.api.openai.com`; undefined if it is the default.
  */
 export function requestFormatOf({
   kind,

@@ -60,7 +60,7 @@ async function list(terminal: Terminal, flags: CommonFlags): Promise<void> {
   const work = async ({ config, catalog }: CatalogAndUpstreams) => {
     const [{ readHealth, reportRoutes }, { toApiModel }] = await Promise.all([
       import("../gateway/route-health.ts"),
-      import("../catalog/to-api.ts"),
+      import("../catalog/model.ts"),
     ]);
     const health = readHealth(config.dataDir, terminal.clock());
     const json = catalog.list().map((model) => {

@@ -10,7 +10,7 @@ import { type Environment, KIND_KEYS, type KindKey, type ProviderSettings } from
 interface Kind {
   kind: string;
   create(settings: ProviderSettings, environment: Environment): Provider;
-  /** The configuration keys that it accepts, out of those that only some kinds have. */
+  /** Those of `KIND_KEYS` that it accepts. */
   keys: readonly KindKey[];
   /** The wire that an AI SDK package speaks; absent for this service's own adapters. */
   wire?: Wire;
@@ -26,8 +26,8 @@ export const PROVIDER_KINDS: readonly Kind[] = [
 ];
 
 /**
- * Creates the provider that the settings describe. `environment` holds the process's variables, for HTTPS_PROXY, HTTP_PROXY
- * and NO_PROXY. Throws OperatorError if a setting is wrong.
+ * Creates the provider that the settings describe. `environment` contains the process's variables, for HTTPS_PROXY,
+ * HTTP_PROXY and NO_PROXY. Throws OperatorError if a setting is wrong.
  */
 export function createProvider(settings: ProviderSettings, environment: Environment): Provider {
   const { id, kind: name } = settings;

@@ -1,25 +1,18 @@
 import type { Dispatcher } from "undici";
 import { OperatorError } from "../errors.ts";
-import { readErrorText, readText } from "./http/body.ts";
-import { createDispatcher } from "./http/dispatcher.ts";
-import { exchange, type HttpAnswer } from "./http/exchange.ts";
-import { refuseOwnHeaders } from "./http/own-headers.ts";
-import { isPrivateUpstream, scrubFor } from "./images.ts";
+import { createScrub, type Scrub, scrubFor } from "./errors.ts";
+import { EVENT_STREAM, JSON_TYPE, mediaTypeOf, readText, refuseFailure, unknownType } from "./http/answer.ts";
+import { createDispatcher, exchange, type HttpAnswer } from "./http/exchange.ts";
+import { isObject, parseJson } from "./json.ts";
 import { readAnswer, StreamedAnswer } from "./openai/answer.ts";
-import { type Scrub, statusFailure } from "./openai/errors.ts";
-import { isObject } from "./openai/json.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
-import { createScrub } from "./openai/scrub.ts";
-import {
-  type Provider,
-  type ProviderAnswer,
-  type ProviderCall,
-  type UpstreamChunk,
-  UpstreamError,
-} from "./provider.ts";
-import type { Environment, ProviderSettings } from "./settings.ts";
+import { once, type Provider, type ProviderAnswer, type ProviderCall, UpstreamError } from "./provider.ts";
+import { type Environment, isPrivateUpstream, type ProviderSettings, refuseOwnHeaders } from "./settings.ts";
 
-/** Makes a provider for an upstream that speaks OpenAI's wire, chat completions. Throws OperatorError. */
+/**
+ * Creates a provider for an upstream that speaks OpenAI's chat completions. `environment` names proxies. Throws
+ * OperatorError if a setting is wrong.
+ */
 export function createOpenAiCompatible(settings: ProviderSettings, environment: Environment): Provider {
   return new OpenAiCompatible(settings, environment);
 }
@@ -29,7 +22,7 @@ class OpenAiCompatible implements Provider {
   readonly isPrivate: boolean;
   readonly #dispatcher: Dispatcher;
   readonly #base: URL;
-  /** Parts of the address, taken out once: URL makes them anew at every look. */
+  /** Parts of the address, read once, because URL computes them at every access. */
   readonly #origin: string;
   readonly #path: string;
   readonly #search: string;
@@ -55,8 +48,8 @@ class OpenAiCompatible implements Provider {
       this.#base.hostname,
     ]);
     this.#headers = {
-      streamed: toHeaders(settings, "text/event-stream"),
-      unstreamed: toHeaders(settings, "application/json"),
+      streamed: toHeaders(settings, EVENT_STREAM),
+      unstreamed: toHeaders(settings, JSON_TYPE),
     };
   }
 
@@ -66,12 +59,11 @@ class OpenAiCompatible implements Provider {
     const body = toRequestBody(request, this.#requestFormat);
     const answer = await this.#send("POST", "/chat/completions", { headers, body, signal, scrub });
     // The content type decides, not the request: some upstreams never stream, others always do.
-    const type = mediaType(answer) || (request.stream ? EVENT_STREAM : JSON_TYPE);
+    const type = mediaTypeOf(answer.headers) || (request.stream ? EVENT_STREAM : JSON_TYPE);
     const ignored = refusedHints(request, this.#requestFormat);
-    const told = ignored === undefined ? {} : { ignored };
-    if (type === EVENT_STREAM) return { ...told, chunks: new StreamedAnswer(answer.body, scrub) };
-    refuseUnless(type === JSON_TYPE, answer, `The upstream answered with the content type '${type.slice(0, 80)}'`);
-    return { ...told, chunks: once(await readAnswer(answer.body, scrub)) };
+    if (type === EVENT_STREAM) return { ignored, chunks: new StreamedAnswer(answer.body, scrub) };
+    if (type !== JSON_TYPE) throw unknownType(answer);
+    return { ignored, chunks: once([await readAnswer(answer.body, scrub)]) };
   }
 
   async listModels(signal: AbortSignal): Promise<string[]> {
@@ -81,13 +73,8 @@ class OpenAiCompatible implements Provider {
       signal,
       scrub: this.#scrub,
     });
-    const text = await readText(answer.body);
-    let list: unknown;
-    try {
-      list = JSON.parse(text);
-    } catch {
-      throw new UpstreamError("malformed", "The list of models is not JSON");
-    }
+    const list = parseJson(await readText(answer.body));
+    if (list === undefined) throw new UpstreamError("malformed", "The list of models is not JSON");
     if (!isObject(list) || !Array.isArray(list.data)) {
       throw new UpstreamError("malformed", "The list of models has no `data`");
     }
@@ -114,30 +101,9 @@ class OpenAiCompatible implements Provider {
       idleMs,
       signal,
     });
-    if (answer.status !== 200) {
-      throw statusFailure(answer.status, answer.headers, await readErrorText(answer.body), scrub);
-    }
-    const encoding = answer.headers["content-encoding"] ?? "identity";
-    refuseUnless(encoding.toLowerCase() === "identity", answer, "The upstream encoded its answer, unasked");
+    await refuseFailure(answer, scrub);
     return answer;
   }
-}
-
-const EVENT_STREAM = "text/event-stream";
-const JSON_TYPE = "application/json";
-
-function mediaType({ headers }: HttpAnswer): string {
-  return (headers["content-type"] ?? "").split(";", 1).join("").trim().toLowerCase();
-}
-
-function refuseUnless(isFit: boolean, answer: HttpAnswer, message: string): void {
-  if (isFit) return;
-  answer.body.destroy();
-  throw new UpstreamError("malformed", message);
-}
-
-async function* once(chunk: UpstreamChunk): AsyncGenerator<readonly UpstreamChunk[]> {
-  yield [chunk];
 }
 
 function toBase({ id, kind, baseUrl }: ProviderSettings): URL {
@@ -147,7 +113,7 @@ function toBase({ id, kind, baseUrl }: ProviderSettings): URL {
   if (url === null || !/^https?:$/.test(url.protocol)) {
     throw new OperatorError(`providers '${id}': baseUrl must be ${allowed}`);
   }
-  // Not repeated in the message: what stands there is a password.
+  // The message does not repeat the address, because it contains a password.
   if (url.username !== "" || url.password !== "") {
     throw new OperatorError(`providers '${id}': baseUrl must not hold a user name or password; use apiKey or headers`);
   }

@@ -1,6 +1,8 @@
+import { isPublicHost } from "../api/chat/image-address.ts";
+import { OperatorError } from "../errors.ts";
 import type { RequestFormat } from "./openai/request.ts";
 
-/** Keys that only some kinds have; each kind says which of them it takes. */
+/** Configuration keys that only some kinds have. Each kind lists those that it takes. */
 export const KIND_KEYS = [
   "apiKey",
   "baseUrl",
@@ -53,3 +55,19 @@ export interface ProviderTimeouts {
 
 /** Variables of the process; only those that name proxies are read. */
 export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Headers that belong to the connection, or would change how the answer is read. */
+export const OWN_HEADERS =
+  /^(accept-encoding|connection|content-length|expect|host|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade)$/;
+
+/** Throws OperatorError if the settings of a provider contain one of `OWN_HEADERS`. */
+export function refuseOwnHeaders({ id, headers }: Pick<ProviderSettings, "id" | "headers">): void {
+  const own = Object.keys(headers).find((name) => OWN_HEADERS.test(name.toLowerCase()));
+  if (own !== undefined) throw new OperatorError(`providers '${id}': headers must not set '${own}'`);
+}
+
+/** Tests whether an upstream is in a private network. `baseUrl` is null for a provider that has its own address. */
+export function isPrivateUpstream(baseUrl: string | null): boolean {
+  const host = baseUrl === null ? undefined : URL.parse(baseUrl)?.hostname;
+  return host !== undefined && !isPublicHost(host);
+}

@@ -3,7 +3,7 @@ import { AuditPage, AuditQuery } from "../../api/admin/audit.ts";
 import { type AdminModel, AdminModelList, type ModelRoute } from "../../api/admin/model.ts";
 import { Overview, OverviewQuery } from "../../api/admin/overview.ts";
 import type { CatalogModel } from "../../catalog/model.ts";
-import { toApiModel } from "../../catalog/to-api.ts";
+import { toApiModel } from "../../catalog/model.ts";
 import { pricesByClass } from "../../credits/price.ts";
 import { ApiError } from "../../errors.ts";
 import { mayUse } from "../../gateway/plan.ts";

@@ -1,5 +1,5 @@
 import { Model, ModelList } from "../../api/model.ts";
-import { toApiModel } from "../../catalog/to-api.ts";
+import { toApiModel } from "../../catalog/model.ts";
 import { mayUse, modelNotFound } from "../../gateway/plan.ts";
 import { principalOf } from "../authentication.ts";
 import type { Endpoint } from "./endpoint.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { requestOf } from "../../../../test/support/wire.ts";
-import { geminiFit } from "./gemini.ts";
+import { geminiFit } from "./google.ts";
 
 test.each([
   ["gemini-3-flash-preview", "low", 100, { includeThoughts: true }, []],

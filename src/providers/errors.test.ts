@@ -1,10 +1,10 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createScrub } from "./scrub.ts";
+import { createScrub } from "./errors.ts";
 
 const scrub = createScrub(["the-provider-key", "models.corner.example"]);
 
-describe("takes out what is private", () => {
+describe("Private text is removed:", () => {
   test.each([
     ["the provider's own key", "bad key the-provider-key.", "the-provider-key"],
     ["the provider's own host", "at models.corner.example now", "models.corner.example"],
@@ -37,7 +37,7 @@ describe("takes out what is private", () => {
   });
 });
 
-describe("leaves what helps", () => {
+describe("Helpful text is kept:", () => {
   test.each([
     "Invalid value for 'messages[0].content': expected a string, but got an integer instead.",
     "max_tokens is too large: 5000. This model supports at most 4096 completion tokens.",
@@ -52,7 +52,7 @@ describe("leaves what helps", () => {
   });
 });
 
-test("gives one line of at most 300 characters, without control characters, whatever it is given", () => {
+test("Any text becomes one line of at most 300 characters without control characters.", () => {
   const nasty = fc.stringMatching(/^[\s\S]{0,80}$/).map((text) => text.repeat(40));
   fc.assert(
     fc.property(nasty, (text) => {
@@ -66,7 +66,7 @@ test("gives one line of at most 300 characters, without control characters, what
 });
 
 test.each(["a", ":", "-", ".", "/a", "a.", "a:", "0:", "a-", "*", "A ", "a@", "account ", "a1-"])(
-  "is not slowed down by many of '%s'",
+  "A text of many '%s' is scrubbed in linear time.",
   (text) => {
     // Each rule looks at one place once or twice: what takes longer than the test's own time limit would stop the service.
     for (let count = 0; count < 20; count += 1) scrub(text.repeat(2_000));

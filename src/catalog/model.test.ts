@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { parsePrice } from "../credits/price.ts";
 import type { CatalogModel } from "./model.ts";
+import { toApiModel } from "./model.ts";
 import { sandboxModels } from "./sandbox.ts";
-import { toApiModel } from "./to-api.ts";
 
 function priced(input: string, cachedInput: string, output: string, more: Partial<CatalogModel> = {}) {
   const [echo] = sandboxModels();

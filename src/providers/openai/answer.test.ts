@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { EventTemplate } from "./event-template.ts";
+import { EventTemplate } from "./answer.ts";
 
 const eventOf = (content: unknown, delta: object = {}, choice: object = {}, event: object = {}) =>
   JSON.stringify({
@@ -17,14 +17,14 @@ function learned(first = eventOf("one ")): EventTemplate {
   return template;
 }
 
-describe("a template", () => {
-  test("reads the content of events that differ in it alone", () => {
+describe("An event template", () => {
+  test("reads the content of events that differ only in their content.", () => {
     const template = learned();
     for (const content of ["two ", "é 日本 \u{1F600}", "{}", ":", " "])
       expect(template.read(eventOf(content))).toBe(content);
   });
 
-  test("gives up where anything else differs, or the text is escaped", () => {
+  test("does not read events that differ otherwise or have escaped text.", () => {
     const template = learned();
     for (const data of [
       eventOf('a "quoted" word'),
@@ -43,7 +43,7 @@ describe("a template", () => {
     }
   });
 
-  test("is not learned from an event that says more, or says its content elsewhere", () => {
+  test("is not learned from an event with other fields or with its content elsewhere.", () => {
     for (const first of [
       eventOf("one", { role: "assistant" }),
       eventOf("one", {}, { finish_reason: "stop" }),
@@ -57,7 +57,7 @@ describe("a template", () => {
     }
   });
 
-  test("never reads what parsing would read otherwise", () => {
+  test("never differs from the parser.", () => {
     const text = fc.oneof(fc.string({ unit: "binary", maxLength: 12 }), fc.constantFrom('","x":"', '\\"', "}", '"}}]'));
     fc.assert(
       fc.property(text, fc.array(text, { maxLength: 8 }), (first, others) => {

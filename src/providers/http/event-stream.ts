@@ -1,12 +1,12 @@
 import { StringDecoder } from "node:string_decoder";
 
-/** Characters that one event's data, or one line, may have at most: 256 KiB where each takes two bytes. */
+/** Limit of the characters of one event's data, and of one line: at two bytes each, 256 KiB. */
 export const EVENT_LENGTH_MAX = 128 * 1024;
 
 const BYTE_ORDER_MARK = "\uFEFF";
 const FIELD = "data";
 
-/** An event, or a line, is longer than it may be. */
+/** An event or a line exceeds `EVENT_LENGTH_MAX`. */
 export class EventTooLongError extends Error {
   constructor() {
     super(`An event is longer than ${EVENT_LENGTH_MAX} characters`);
@@ -15,21 +15,21 @@ export class EventTooLongError extends Error {
 }
 
 /**
- * Reads a stream of server-sent events piece by piece, however it was split, and gives the data of each event; the
- * rules are those of the WHATWG HTML standard, section 9.2.6, "Interpreting an event stream". Names, ids and retry
- * times are not kept, and an event without data is not given: nobody here has a use for them.
+ * Reads a stream of server-sent events in pieces of any size and returns the data of each event, by the rules of the
+ * WHATWG HTML standard, section 9.2.6, "Interpreting an event stream". Names, ids, retry times and events without data are
+ * dropped, because no upstream's answer depends on them.
  */
 export class EventStreamReader {
   readonly #decoder = new StringDecoder("utf8");
   #isStarted = false;
-  /** The last piece ended in CR: a line feed at the start of the next belongs to it. */
+  /** True if the last piece ended in CR. A line feed at the start of the next piece then belongs to it. */
   #isAfterCarriageReturn = false;
   /** The unfinished line, joined only when it is complete. */
   #line = "";
   /** Data of the unfinished event; undefined while it has none. */
   #data: string | undefined;
 
-  /** Takes the next bytes and appends the data of each event that they complete. Throws EventTooLongError. */
+  /** Reads the next bytes and appends the data of each event that they complete to `events`. Throws EventTooLongError. */
   push(bytes: Buffer, events: string[]): void {
     let text = this.#decoder.write(bytes);
     if (text === "") return;
@@ -47,7 +47,7 @@ export class EventStreamReader {
       this.#isAfterCarriageReturn = false;
       if (text.startsWith("\n")) start = 1;
     }
-    // Each is looked for again only when it was passed, so that a text without one of them is searched once for it.
+    // Each is searched again only once it has been passed, so that a text without one of them is searched once.
     let carriageReturn = text.indexOf("\r", start);
     let lineFeed = text.indexOf("\n", start);
     for (;;) {
@@ -96,7 +96,7 @@ export class EventStreamReader {
   }
 }
 
-/** A part of a text holds on to the whole of it: this is for parts that stay longer. */
+/** Copies a part of a text. A slice keeps the whole text in memory, which matters if it is stored. */
 export function copied(part: string): string {
   return Buffer.from(part, "utf16le").toString("utf16le");
 }

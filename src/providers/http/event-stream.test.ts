@@ -36,7 +36,7 @@ function splitAt(bytes: Uint8Array, cuts: readonly number[]): Uint8Array[] {
 
 const bytesOf = (text: string) => new TextEncoder().encode(text);
 
-describe("reads each form that the standard allows", () => {
+describe("The reader accepts each form that the standard allows:", () => {
   test.each([
     ["line feeds", "data: a\n\ndata: b\n\n", ["a", "b"]],
     ["carriage returns", "data: a\r\rdata: b\r\r", ["a", "b"]],
@@ -57,7 +57,7 @@ describe("reads each form that the standard allows", () => {
   });
 });
 
-test("a character of four bytes survives every split", () => {
+test("A character of four bytes is read at every split.", () => {
   const bytes = bytesOf("data: a€😀\n\n");
   for (let cut = 0; cut <= bytes.length; cut += 1) {
     for (let second = cut; second <= bytes.length; second += 1) {
@@ -66,12 +66,12 @@ test("a character of four bytes survives every split", () => {
   }
 });
 
-test("invalid UTF-8 becomes replacement characters", () => {
+test("Invalid UTF-8 becomes replacement characters.", () => {
   const bytes = Uint8Array.of(...bytesOf("data: a"), 0xff, 0xe2, 0x82, ...bytesOf("b\n\n"));
   expect(read([bytes])).toEqual(["a\uFFFD\uFFFDb"]);
 });
 
-test("any split of any stream gives the events of the reference", () => {
+test("Any split of any stream results in the events of the reference.", () => {
   const token = fc.constantFrom(
     "data",
     "data: ",
@@ -98,10 +98,10 @@ test("any split of any stream gives the events of the reference", () => {
   );
 });
 
-describe("bounds what it keeps", () => {
+describe("The reader's buffer is bounded:", () => {
   const longest = "x".repeat(EVENT_LENGTH_MAX - "data: ".length);
 
-  test("takes an event of the greatest length", () => {
+  test("an event of the maximum length is accepted.", () => {
     expect(read([bytesOf(`data: ${longest}\n\n`)])).toEqual([longest]);
   });
 
@@ -110,18 +110,18 @@ describe("bounds what it keeps", () => {
     ["a comment too long", [`: ${longest}xxxxx`]],
     ["too many lines of data", [`data: ${longest}\n`, `data: ${longest}\n`]],
     ["a long line in many pieces", Array.from({ length: 17 }, () => "x".repeat(65_536))],
-  ])("refuses %s", (_name, texts) => {
+  ])("%s is refused.", (_name, texts) => {
     expect(() => read(texts.map(bytesOf))).toThrow(EventTooLongError);
   });
 
-  test("gives the events before the one that is too long", () => {
+  test("the events before one that is too long are returned.", () => {
     const reader = new EventStreamReader();
     const events: string[] = [];
     expect(() => reader.push(Buffer.from(`data: a\n\ndata: ${longest}x\n\n`), events)).toThrow(EventTooLongError);
     expect(events).toEqual(["a"]);
   });
 
-  test("a million empty lines and events are no events", () => {
+  test("a million empty lines and events result in no events.", () => {
     expect(
       read([bytesOf("\n".repeat(1_000_000)), bytesOf("data:\r\n\r\n".repeat(200_000)), bytesOf("\r".repeat(1e6))]),
     ).toEqual([]);

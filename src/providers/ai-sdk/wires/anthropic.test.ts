@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { requestOf } from "../../../../test/support/wire.ts";
 import type { RequestMessage } from "../../../api/chat/request.ts";
 import type { UpstreamRequest } from "../../provider.ts";
-import { claudeFit } from "./claude.ts";
+import { claudeFit } from "./anthropic.ts";
 
 const OLDER = "claude-haiku-4-5-20251001";
 const fitted = (fields: Partial<UpstreamRequest>) => {
@@ -10,8 +10,8 @@ const fitted = (fields: Partial<UpstreamRequest>) => {
 };
 const named = { type: "function" as const, function: { name: "f" } };
 
-describe("a budget of thinking", () => {
-  test("is a part of max_tokens, and leaves the larger part to the answer", () => {
+describe("A thinking budget", () => {
+  test("is a part of max_tokens and leaves the larger part to the answer.", () => {
     const { options, budget, ignored } = fitted({});
     expect(budget).toBe(1_433);
     expect(options).toEqual({ reasoning: "provider-default", maxOutputTokens: 4_096 - 1_433 });
@@ -29,11 +29,11 @@ describe("a budget of thinking", () => {
     ["a tool is forced", { tool_choice: "required" as const }],
     ["a certain tool is forced", { tool_choice: named }],
     ["the turn began without signed thinking", { messages: unsigned }],
-  ])("is left out and named where %s", (_why, fields) => {
+  ])("is left out and named if %s.", (_why, fields) => {
     expect(fitted(fields)).toMatchObject({ budget: undefined, ignored: ["reasoning_effort"] });
   });
 
-  test("is given again where signed thinking came back, and in the turn after", () => {
+  test("is set if signed thinking was sent back, and in the next turn.", () => {
     const signed = structuredClone(unsigned);
     const [call] = signed[1]?.tool_calls ?? [];
     if (call !== undefined) call.extra_content = { anthropic: { reasoning: [{ text: "hm", signature: "s" }] } };
@@ -52,7 +52,7 @@ test.each([
   "claude-opus-4-5-20251101",
   "eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
   "claude-opus-4@20250514",
-])("%s wants a budget", (model) => {
+])("%s needs a thinking budget.", (model) => {
   expect(fitted({ model }).budget).toBeDefined();
 });
 
@@ -63,11 +63,11 @@ test.each([
   "claude-sonnet-5-5",
   "eu.anthropic.claude-sonnet-4-6",
   "my-model",
-])("%s takes the effort as it is", (model) => {
+])("%s takes the effort unchanged.", (model) => {
   expect(fitted({ model })).toEqual({ options: {}, budget: undefined, ignored: [] });
 });
 
-test("a tool cannot be forced on a model that refuses it", () => {
+test("A forced tool is refused on a model that does not support it.", () => {
   expect(() => fitted({ model: "claude-opus-5-5", tool_choice: "required" })).toThrow(
     expect.objectContaining({ failure: "unsupported" }),
   );

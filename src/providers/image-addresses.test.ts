@@ -10,9 +10,9 @@ import {
   whole,
 } from "../../test/support/wire.ts";
 import type { RequestMessage } from "../api/chat/request.ts";
-import { isPrivateUpstream } from "./images.ts";
 import { createProvider } from "./index.ts";
 import { UpstreamError } from "./provider.ts";
+import { isPrivateUpstream } from "./settings.ts";
 
 const imageAt = (url: string): RequestMessage[] => [
   { role: "user", content: "look" },
@@ -29,7 +29,7 @@ const GENERIC =
 const ADDRESS = imageAt("https://example.com/a.png");
 const DATA = imageAt("data:image/png;base64,AAAA");
 
-describe("an upstream is in a private network", () => {
+describe("An upstream", () => {
   test.each([
     "http://127.0.0.1:11434/v1",
     "http://localhost:8000/v1",
@@ -39,28 +39,34 @@ describe("an upstream is in a private network", () => {
     "http://vllm:8000/v1",
     "https://models.internal/v1",
     "http://2130706433/v1",
-  ])("at %s", (baseUrl) => {
+  ])("at %s is in a private network.", (baseUrl) => {
     expect(isPrivateUpstream(baseUrl)).toBe(true);
   });
 
-  test.each([null, "https://api.example.com/v1", "https://8.8.8.8/v1"])("but not at %s", (baseUrl) => {
-    expect(isPrivateUpstream(baseUrl)).toBe(false);
-  });
+  test.each([null, "https://api.example.com/v1", "https://8.8.8.8/v1"])(
+    "at %s is not in a private network.",
+    (baseUrl) => {
+      expect(isPrivateUpstream(baseUrl)).toBe(false);
+    },
+  );
 
-  test.each(["openai-compatible", "mistral", "azure"])("where its base URL says so: kind %s", async (kind) => {
-    const providerAt = (baseUrl: string) => createProvider(settingsOf(baseUrl, { kind, apiKey: "key" }), {});
-    for (const [baseUrl, isPrivate] of [
-      ["http://127.0.0.1:9/v1", true],
-      ["https://api.example.com/v1", false],
-    ] as const) {
-      const provider = providerAt(baseUrl);
-      expect(provider.isPrivate).toBe(isPrivate);
-      await provider.close();
-    }
-  });
+  test.each(["openai-compatible", "mistral", "azure"])(
+    "of the kind %s is in a private network if its base URL is.",
+    async (kind) => {
+      const providerAt = (baseUrl: string) => createProvider(settingsOf(baseUrl, { kind, apiKey: "key" }), {});
+      for (const [baseUrl, isPrivate] of [
+        ["http://127.0.0.1:9/v1", true],
+        ["https://api.example.com/v1", false],
+      ] as const) {
+        const provider = providerAt(baseUrl);
+        expect(provider.isPrivate).toBe(isPrivate);
+        await provider.close();
+      }
+    },
+  );
 });
 
-describe("what an upstream says of a request with an image address is not shown", () => {
+describe("The upstream's reason for refusing an image address is hidden:", () => {
   let wire: Wire | undefined;
   afterEach(async () => {
     await wire?.end();
@@ -78,7 +84,7 @@ describe("what an upstream says of a request with an image address is not shown"
   ];
 
   test.each(answers.flatMap(([name, bytes]) => ["openai-compatible", "azure"].map((kind) => ({ name, kind, bytes }))))(
-    "$name, from $kind",
+    "$name, from $kind.",
     async ({ name, kind, bytes }) => {
       wire = await startWire((socket) => void socket.end(bytes));
       const provider = createProvider(settingsOf(wire.baseUrl, { kind, apiKey: "key" }), {});
@@ -98,7 +104,7 @@ describe("what an upstream says of a request with an image address is not shown"
   );
 });
 
-test("an image address in a tool's result is refused, because packages would fetch it", async () => {
+test("An image address in a tool's result is refused, because packages would fetch it.", async () => {
   const settings = settingsOf("https://api.example.com/v1", { kind: "anthropic", apiKey: "key" });
   const provider = createProvider(settings, {});
   const call = { id: "call_1", type: "function" as const, function: { name: "look", arguments: "{}" } };
