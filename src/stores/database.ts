@@ -1,6 +1,6 @@
 import { type CompiledQuery, type DatabaseConnection, type Driver, Kysely, type QueryResult } from "kysely";
 import type { SqlDialect, StoreDriver, Writes } from "./driver.ts";
-import type { Tables } from "./tables.ts";
+import type { Tables } from "./schema.ts";
 
 /** The database as the queries use it. */
 export interface Database extends Pick<SqlDialect, "now" | "sharedLock" | "idsWithin">, Pick<StoreDriver, "snapshot"> {

@@ -21,18 +21,8 @@ import {
   tokensOf,
   without,
 } from "../../credits/names.ts";
-import {
-  ADJUSTMENT,
-  AUDIT_ENTRY,
-  BALANCE,
-  type BookTable,
-  GRANT,
-  HOLD,
-  KEY,
-  REQUEST,
-  TOKEN_BALANCE,
-  WRITES,
-} from "../schema.ts";
+import { ADJUSTMENT, AUDIT_ENTRY, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE, WRITES } from "../schema.ts";
+import type { Table } from "../table.ts";
 import type { Transaction } from "./transact.ts";
 import { arrayText, give, insert, put, update, type Write } from "./writes.ts";
 
@@ -66,13 +56,13 @@ const DELETE_HOLDS = `
   DELETE FROM hold USING unnest($1::text[], $2::text[]) AS named (organization_id, id)
   WHERE hold.organization_id = named.organization_id AND hold.id = named.id`;
 
-function namedRows<Row extends object>(table: BookTable<Row>, column: string): string {
+function namedRows<Row extends object>(table: Table<Row>, column: string): string {
   const { name } = table;
   return `SELECT ${columnsIn(table)} FROM unnest($1::text[], $2::text[]) AS named (organization_id, name)
   JOIN ${name} ON ${name}.organization_id = named.organization_id AND ${name}.${column} = named.name`;
 }
 
-function columnsIn<Row extends object>({ name, columns }: BookTable<Row>): string {
+function columnsIn<Row extends object>({ name, columns }: Table<Row>): string {
   return columns.map((column) => `${name}.${column}`).join(", ");
 }
 
@@ -126,12 +116,12 @@ class Reader {
     this.#transaction = transaction;
   }
 
-  async rows<Row extends object>(table: BookTable<Row>, text: string, values: unknown[]): Promise<Row[]> {
+  async rows<Row extends object>(table: Table<Row>, text: string, values: unknown[]): Promise<Row[]> {
     const rows = await this.#transaction.cells(text, values);
     return rows.map((cells) => table.fromCells(cells));
   }
 
-  async named<Row extends object>(table: BookTable<Row>, text: string, names: readonly Name[]): Promise<Row[]> {
+  async named<Row extends object>(table: Table<Row>, text: string, names: readonly Name[]): Promise<Row[]> {
     return names.length === 0 ? [] : this.rows(table, text, columnsOf(names));
   }
 }

@@ -1,5 +1,4 @@
-import type { BookTable, TablePart } from "../schema.ts";
-import type { Cell } from "../schema-fields.ts";
+import type { Cell, Table, TablePart } from "../table.ts";
 
 const ESCAPED = /["\\]/;
 const ESCAPED_ALL = /["\\]/g;
@@ -28,7 +27,8 @@ export interface Given {
 /** Makes the parameters of rows. Most columns of the requests of a batch have the same value, which is sent once. */
 export function give<Row>(part: TablePart<Row>, kinds: Write<Row>["kinds"], rows: readonly Row[]): Given {
   const names = part.columns;
-  const cells = rows.map((row) => part.toCells(row));
+  // No table of the books has binary columns.
+  const cells = rows.map((row) => part.toCells(row) as Exclude<Cell, Uint8Array>[]);
   const isShared = (index: number) => cells.every((row) => row[index] === cells[0]?.[index]);
   // At least one column is an array, because the number of rows comes from it.
   const arrays = new Set(names.filter((_, index) => !isShared(index)));
@@ -48,7 +48,7 @@ export function give<Row>(part: TablePart<Row>, kinds: Write<Row>["kinds"], rows
  * Returns an array in PostgreSQL's input syntax (section 8.15.2 of its manual). The client would search each text twice for
  * characters to escape.
  */
-export function arrayText(cells: readonly Cell[]): string {
+export function arrayText(cells: readonly Exclude<Cell, Uint8Array>[]): string {
   let text = "{";
   for (const cell of cells) {
     if (text.length > 1) text += ",";
@@ -59,7 +59,7 @@ export function arrayText(cells: readonly Cell[]): string {
 }
 
 /** Inserts rows. */
-export function insert<Row extends object>({ name, kinds }: BookTable<Row>, part: TablePart<Row>): Write<Row> {
+export function insert<Row extends object>({ name, kinds }: Table<Row>, part: TablePart<Row>): Write<Row> {
   const names = part.columns;
   const text = ({ terms, from }: Given) =>
     `INSERT INTO ${name} (${names.join(", ")}) SELECT ${names.map((column) => terms[column]).join(", ")} FROM ${from}`;
@@ -67,7 +67,7 @@ export function insert<Row extends object>({ name, kinds }: BookTable<Row>, part
 }
 
 /** Inserts rows or replaces existing rows with the same key. */
-export function put<Row extends object>(table: BookTable<Row>, part: TablePart<Row>): Write<Row> {
+export function put<Row extends object>(table: Table<Row>, part: TablePart<Row>): Write<Row> {
   const inserted = insert(table, part);
   const changed = part.columns.filter((column) => !table.key.includes(column));
   const assignments = changed.map((column) => `${column} = excluded.${column}`).join(", ");
@@ -76,7 +76,7 @@ export function put<Row extends object>(table: BookTable<Row>, part: TablePart<R
 }
 
 /** Updates the rows with the same key. */
-export function update<Row extends object>({ name, key, kinds }: BookTable<Row>, part: TablePart<Row>): Write<Row> {
+export function update<Row extends object>({ name, key, kinds }: Table<Row>, part: TablePart<Row>): Write<Row> {
   const changed = part.columns.filter((column) => !key.includes(column));
   const text = ({ terms, from }: Given) => {
     const set = changed.map((column) => `${column} = ${terms[column]}`).join(", ");

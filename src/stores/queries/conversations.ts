@@ -1,20 +1,9 @@
-import { type RawBuilder, type Selectable, sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { type Database, read } from "../database.ts";
-import type { ConversationTable } from "../tables.ts";
+import { CONVERSATION } from "../schema.ts";
+import type { RowOf } from "../table.ts";
 
-/** Prompt and answer of a request of an organization that keeps them. The books do not depend on it. */
-export interface ConversationRow {
-  organizationId: string;
-  holdId: string;
-  endedAtMs: number;
-  /** True if a part was too long to be stored. */
-  isTruncated: boolean;
-  /** JSON of the request. */
-  request: string;
-  /** JSON of the delivered part of the answer; null if nothing was delivered. */
-  answer: string | null;
-}
-
+export type ConversationRow = RowOf<typeof CONVERSATION>;
 type ConversationKey = Pick<ConversationRow, "organizationId" | "holdId">;
 
 export type ConversationRows = ReturnType<typeof conversationRows>;
@@ -41,8 +30,8 @@ export function conversationRows(database: Database) {
     },
     async find({ organizationId, holdId }: ConversationKey, retentionMs: number): Promise<ConversationRow | undefined> {
       const query = find(organizationId, holdId, retentionMs).selectAll();
-      const [row] = await read<Selectable<ConversationTable>>(database, query);
-      return row && conversationFromTable(row);
+      const [row] = await read<object>(database, query);
+      return row && CONVERSATION.fromRecord(row);
     },
     /** Tells if the organization keeps conversations now, and if this one is kept. */
     async status({ organizationId, holdId }: ConversationKey, retentionMs: number) {
@@ -93,10 +82,4 @@ async function remove({ write, kysely }: Database, condition: RawBuilder<unknown
 
 function since(database: Database, retentionMs: number) {
   return sql<bigint>`${database.now()} - cast(${retentionMs} as bigint)`;
-}
-
-function conversationFromTable(row: Selectable<ConversationTable>): ConversationRow {
-  const { organization_id, hold_id, ended_at, is_truncated, request, answer } = row;
-  const times = { endedAtMs: Number(ended_at), isTruncated: is_truncated === 1n };
-  return { organizationId: organization_id, holdId: hold_id, ...times, request, answer };
 }

@@ -5,8 +5,7 @@ import type { TokenCounts } from "../../credits/price.ts";
 import { idAt, LATE_AFTER_MS } from "../../credits/request-id.ts";
 import { invalidCursor } from "../../errors.ts";
 import { type Database, read } from "../database.ts";
-import { ADJUSTMENT, GRANT, REQUEST } from "../schema.ts";
-import type { Tables } from "../tables.ts";
+import { ADJUSTMENT, GRANT, REQUEST, type Tables } from "../schema.ts";
 
 export interface StatementRange {
   /** Position of the last entry seen, from `LedgerEntry.position`. */

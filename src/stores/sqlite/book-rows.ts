@@ -14,19 +14,8 @@ import {
   tokensOf,
   without,
 } from "../../credits/names.ts";
-import {
-  ADJUSTMENT,
-  AUDIT_ENTRY,
-  BALANCE,
-  type BookTable,
-  GRANT,
-  HOLD,
-  KEY,
-  REQUEST,
-  type TablePart,
-  TOKEN_BALANCE,
-  WRITES,
-} from "../schema.ts";
+import { ADJUSTMENT, AUDIT_ENTRY, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE, WRITES } from "../schema.ts";
+import type { Table, TablePart } from "../table.ts";
 import type { Connection } from "./connection.ts";
 
 const SELECT_BALANCE = select(BALANCE, "organization_id = ?");
@@ -59,15 +48,15 @@ const DELETE_KEY = "DELETE FROM idempotency_key WHERE organization_id = ? AND ke
 const INSERT_ADJUSTMENT = insert(ADJUSTMENT, WRITES.newAdjustment);
 const INSERT_AUDIT_ENTRY = insert(AUDIT_ENTRY, WRITES.newAuditEntry);
 
-function select<Row extends object>({ name, columns }: BookTable<Row>, where: string, index = ""): string {
+function select<Row extends object>({ name, columns }: Table<Row>, where: string, index = ""): string {
   return `SELECT ${columns.join(", ")} FROM ${name} ${index} WHERE ${where}`;
 }
 
-function insert<Row extends object>({ name }: BookTable<Row>, { columns }: TablePart<Row>, verb = "INSERT"): string {
+function insert<Row extends object>({ name }: Table<Row>, { columns }: TablePart<Row>, verb = "INSERT"): string {
   return `${verb} INTO ${name} (${columns.join(", ")}) VALUES (${columns.map(() => "?").join(", ")})`;
 }
 
-function update<Row extends object>({ name, key }: BookTable<Row>, { columns }: TablePart<Row>): string {
+function update<Row extends object>({ name, key }: Table<Row>, { columns }: TablePart<Row>): string {
   const assign = (column: string) => `${column} = ?`;
   const values = columns.slice(0, -key.length).map(assign).join(", ");
   return `UPDATE ${name} SET ${values} WHERE ${columns.slice(-key.length).map(assign).join(" AND ")}`;
@@ -110,13 +99,13 @@ class Reader {
     this.#connection = connection;
   }
 
-  all<Row extends object>(table: BookTable<Row>, sql: string, parameters: SQLInputValue[]): Row[] {
+  all<Row extends object>(table: Table<Row>, sql: string, parameters: SQLInputValue[]): Row[] {
     const rows = this.#connection.prepare(sql, "arrays").all(...parameters) as unknown as unknown[][];
     return rows.map((cells) => table.fromCells(cells));
   }
 
   /** Reads at most one row per name. */
-  each<Row extends object>(table: BookTable<Row>, sql: string, names: readonly Name[]): Row[] {
+  each<Row extends object>(table: Table<Row>, sql: string, names: readonly Name[]): Row[] {
     const rows: Row[] = [];
     if (names.length === 0) return rows;
     const statement = this.#connection.prepare(sql, "arrays");
