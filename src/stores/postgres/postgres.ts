@@ -9,8 +9,7 @@ import { readMigrations } from "../migrations.ts";
 import { type Store, storeOver } from "../store.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { LOCK_NOT_AVAILABLE, openingFailure, PostgresFailure, sqlStateOf } from "./failure.ts";
-import { expectSchema, migrate } from "./migrate.ts";
-import { keepPartitions } from "./partitions.ts";
+import { expectSchema, keepPartitions, migrate } from "./migrate.ts";
 import { closePools, openPools, type Pools, type PoolTimeouts } from "./pools.ts";
 import { query, transact } from "./transact.ts";
 
@@ -66,7 +65,7 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Stor
   try {
     await checkServer(pools);
     const migrations = readMigrations(MIGRATIONS);
-    if (creates) await migrate(pools.durable, migrations);
+    if (creates) await migrate(pools, migrations);
     else await expectSchema(pools, migrations);
     return driverOver(pools, role === "service" ? await keepPartitions(pools.durable) : () => {});
   } catch (error) {

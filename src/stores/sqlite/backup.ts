@@ -2,9 +2,8 @@ import { existsSync, linkSync, mkdtempSync, renameSync, rmSync, statSync } from 
 import { basename, join } from "node:path";
 import { backup, DatabaseSync } from "node:sqlite";
 import { OperatorError } from "../../errors.ts";
-import { findDatabase } from "./directory.ts";
-import { unavailableReason } from "./failure.ts";
-import { makeFile } from "./lock.ts";
+import { unavailableReason } from "./connection.ts";
+import { findDatabase, makeFile } from "./directory.ts";
 
 /** All pages in one step: SQLite starts over if another process writes between two steps. */
 const PAGES_A_STEP = 2 ** 31 - 1;
