@@ -11,13 +11,12 @@ import type {
 import {
   budgetsOf,
   grantsOf,
-  holdsOf,
+  holdNamesOf,
   keysOf,
   type Name,
   NameMap,
   type Names,
   namesOf,
-  requestNamesOf,
   tokensOf,
   without,
 } from "../../credits/names.ts";
@@ -105,7 +104,7 @@ export async function readRows(transaction: Transaction, transitions: readonly T
     requests,
     keys,
     grants: grants.values(),
-    adjustments: unique(adjustments),
+    adjustments: without(adjustments, []),
   };
 }
 
@@ -131,20 +130,14 @@ function columnsOf(names: readonly Name[]): [string, string] {
   return [arrayText(names.map(({ organizationId }) => organizationId)), arrayText(names.map(({ id }) => id))];
 }
 
-function unique(rows: readonly AdjustmentRow[]): AdjustmentRow[] {
-  const found = new NameMap<AdjustmentRow>();
-  for (const row of rows) found.set(row.organizationId, row.id, row);
-  return found.values();
-}
-
 async function readTokenBalances(
   reader: Reader,
   names: readonly Name[],
   known: readonly TokenBalanceRow[],
 ): Promise<TokenBalanceRow[]> {
-  const knownNames = known.map(({ organizationId, tokenId }) => ({ organizationId, id: tokenId }));
-  const rows = await reader.named(TOKEN_BALANCE, LOCK_TOKEN_BALANCES, without(names, knownNames));
-  const read = [...known, ...rows].map(({ organizationId, tokenId }) => ({ organizationId, id: tokenId }));
+  const nameOf = ({ organizationId, tokenId }: TokenBalanceRow) => ({ organizationId, id: tokenId });
+  const rows = await reader.named(TOKEN_BALANCE, LOCK_TOKEN_BALANCES, without(names, known.map(nameOf)));
+  const read = [...known, ...rows].map(nameOf);
   // Not locked in the order of ids, but under the lock of the balance, which every transaction takes first.
   const shared = without(budgetsOf(rows), read);
   return [...rows, ...(await reader.named(TOKEN_BALANCE, LOCK_TOKEN_BALANCES, shared))];
@@ -191,10 +184,10 @@ interface Read {
 /** Adds the rows that other rows name: the request of a key; the token, key, grants and adjustments of a request. */
 async function readNamedByRows(reader: Reader, names: Names, read: Read): Promise<void> {
   const { holds, requests, keys, tokenBalances, grants, adjustments } = read;
-  const open = holds.map(({ organizationId, holdId: id }) => ({ organizationId, id }));
+  const open = holdNamesOf(holds);
   // Usually every request that ends now has an open hold.
   requests.push(...(await reader.named(REQUEST, REQUESTS, without(names.holds, [...names.newHolds, ...open]))));
-  const ofKeys = without(holdsOf(keys), [...requestNamesOf(requests), ...open, ...names.holds]);
+  const ofKeys = without(holdNamesOf(keys), [...holdNamesOf(requests), ...open, ...names.holds]);
   const isUnread = ({ organizationId, id }: Name) => !grants.has(organizationId, id);
   const drawnOn = without([...grantsOf(holds), ...grantsOf(requests)].filter(isUnread), []);
   const tokens = without(tokensOf(holds, requests), names.tokens);
@@ -210,7 +203,7 @@ async function readNamedByRows(reader: Reader, names: Names, read: Read): Promis
   keys.push(...ownKeys);
   addGrants(grants, drawn);
   tokenBalances.push(...more);
-  adjustments.push(...(await reader.named(ADJUSTMENT, ADJUSTMENTS_OF_REQUESTS, requestNamesOf(requests))));
+  adjustments.push(...(await reader.named(ADJUSTMENT, ADJUSTMENTS_OF_REQUESTS, holdNamesOf(requests))));
 }
 
 /** Writes the decision over a batch: one statement per table and kind of write, all sent at once. */
@@ -225,7 +218,7 @@ export async function writeRows(transaction: Transaction, writes: BookWrites): P
     expectAll(table, (await transaction.query(text(given), given.values)).rowCount, rows.length);
   };
   const removedKeys = writes.removedKeys.map(({ organizationId, key }) => ({ organizationId, id: key }));
-  const removedHolds = writes.removedHolds.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
+  const removedHolds = holdNamesOf(writes.removedHolds);
   const removeHolds = async () => {
     if (removedHolds.length === 0) return;
     const { rowCount } = await transaction.query(DELETE_HOLDS, columnsOf(removedHolds));

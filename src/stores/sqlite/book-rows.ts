@@ -4,13 +4,12 @@ import type { AdjustmentRow, GrantRow, HoldRow, RequestRow, Transition } from ".
 import {
   budgetsOf,
   grantsOf,
-  holdsOf,
+  holdNamesOf,
   keysOf,
   type Name,
   NameMap,
   type Names,
   namesOf,
-  requestNamesOf,
   tokensOf,
   without,
 } from "../../credits/names.ts";
@@ -71,11 +70,11 @@ export function readRows(connection: Connection, transitions: readonly Transitio
   const reader = new Reader(connection);
   const balances = names.organizationIds.flatMap((id) => reader.all(BALANCE, SELECT_BALANCE, [id]));
   const keys = reader.each(KEY, SELECT_KEY, names.keys);
-  const ids = keys.length === 0 ? names.holds : without([...names.holds, ...holdsOf(keys)], []);
+  const ids = keys.length === 0 ? names.holds : without([...names.holds, ...holdNamesOf(keys)], []);
   const holds = reader.each(HOLD, SELECT_HOLD, ids);
   // Most batches find a hold for every id, or for none.
   const isEachFound = holds.length === ids.length;
-  const ended = isEachFound ? [] : without(ids, requestNames(holds));
+  const ended = isEachFound ? [] : without(ids, holdNamesOf(holds));
   const requests = reader.each(REQUEST, SELECT_REQUEST, ended);
   keys.push(...reader.each(KEY, SELECT_KEY, without(keysOf(holds, requests), names.keys)));
   const tokens = without([...names.tokens, ...tokensOf(holds, requests)], []);
@@ -85,10 +84,6 @@ export function readRows(connection: Connection, transitions: readonly Transitio
   const grants = readGrants(reader, names, [...holds, ...requests]);
   const adjustments = readAdjustments(reader, names, requests);
   return { nowMs, balances, tokenBalances, holds, requests, keys, grants, adjustments };
-}
-
-function requestNames(holds: readonly HoldRow[]): Name[] {
-  return holds.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
 }
 
 /** Reads rows as arrays: the objects of node:sqlite cost twice as much. */
@@ -130,17 +125,15 @@ function readGrants(reader: Reader, names: Names, drawing: readonly (HoldRow | R
   return found.values();
 }
 
-function readAdjustments(reader: Reader, names: Names, requests: readonly RequestRow[]) {
+function readAdjustments(reader: Reader, names: Names, requests: readonly RequestRow[]): AdjustmentRow[] {
   const found = reader.each(ADJUSTMENT, SELECT_ADJUSTMENT, names.adjustments);
   for (const { organizationId, kind, id } of names.adjustmentReferences) {
     found.push(...reader.all(ADJUSTMENT, SELECT_ADJUSTMENT_BY_REFERENCE, [organizationId, kind, id]));
   }
-  for (const { organizationId, id } of requestNamesOf(requests)) {
+  for (const { organizationId, id } of holdNamesOf(requests)) {
     found.push(...reader.all(ADJUSTMENT, SELECT_ADJUSTMENTS_OF_REQUEST, [organizationId, id]));
   }
-  const rows = new NameMap<AdjustmentRow>();
-  for (const row of found) rows.set(row.organizationId, row.id, row);
-  return rows.values();
+  return without(found, []);
 }
 
 export function writeRows(connection: Connection, writes: BookWrites): void {
