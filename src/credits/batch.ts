@@ -103,7 +103,7 @@ export function openBatch(rows: BookRows): Batch {
   return batch;
 }
 
-/** Returns the funds of an organization; undefined where it does not exist. */
+/** Returns the funds of an organization; undefined if it does not exist. */
 export function fundsOf(batch: Batch, organizationId: string): Funds | undefined {
   const open = batch.funds.get(organizationId);
   if (open !== undefined) return open;

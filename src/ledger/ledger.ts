@@ -37,7 +37,7 @@ export interface LedgerOptions {
   holdLifeMs: number;
   /** Time past its expiry for which a hold is left open when its owner is unknown to this process. */
   recoveryMs: number;
-  /** True where other processes use the same store and may end a hold that this one cannot renew. */
+  /** True if other processes use the same store and may end a hold that this one cannot renew. */
   isShared: boolean;
   renewEveryMs: number;
   sweepEveryMs: number;

@@ -9,7 +9,7 @@ const PAUSE_MS = 20;
 const BROKEN_MS = 60_000;
 
 export interface LockedOrganizationsOptions {
-  /** Books a batch of one organization. Returns the failure where it was not booked. */
+  /** Books a batch of one organization. Returns the failure if it was not booked. */
   attempt(batch: QueuedTransition[]): Promise<{ error: unknown } | undefined>;
   /** Returns transitions to the common queue. */
   giveBack(entries: QueuedTransition[]): void;

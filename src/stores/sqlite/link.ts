@@ -53,7 +53,7 @@ export interface WorkerRequest {
 
 export type WorkerReply = { id: number; result: ResultOf<RequestKind> } | { id: number; error: WorkerError };
 
-/** An error between threads, where classes are lost. */
+/** An error as it is sent between threads, which lose its class. */
 export interface WorkerError {
   kind: "unavailable" | "operator" | "defect";
   message: string;
