@@ -114,6 +114,7 @@ export function fundsOf(batch: Batch, organizationId: string): Funds | undefined
   return funds;
 }
 
+/** Returns an open hold. */
 export function holdOf(batch: Batch, name: { organizationId: string; holdId: string }): HoldRow | undefined {
   return batch.holds.get(name.organizationId, name.holdId);
 }
@@ -130,6 +131,7 @@ export function endRequest(batch: Batch, row: RequestRow): void {
   batch.newRequests.push(row);
 }
 
+/** Returns a request that has ended. */
 export function requestOf(batch: Batch, name: { organizationId: string; holdId: string }): RequestRow | undefined {
   return batch.requests.get(name.organizationId, name.holdId);
 }

@@ -246,6 +246,7 @@ export function mergeDraws(draws: readonly Draw[], more: readonly Draw[]): Draw[
   return [...amounts].map(([grantId, amount]) => ({ grantId, amount }));
 }
 
+/** Returns the sum of draws, in micro-credits. */
 export function sumOf(draws: readonly Draw[]): MicroCredits {
   return draws.reduce((sum, draw) => sum + draw.amount, 0n);
 }

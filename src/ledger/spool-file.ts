@@ -304,6 +304,7 @@ export async function syncDirectory(path: string): Promise<void> {
   }
 }
 
+/** Returns true if a file or directory exists and can be reached. */
 export async function exists(path: string): Promise<boolean> {
   return stat(path).then(
     () => true,

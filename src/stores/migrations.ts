@@ -32,7 +32,7 @@ export function missingMigrations(
   return migrations.filter(({ version, name, checksum }) => {
     const earlier = checksums.get(version);
     if (earlier !== undefined && earlier !== checksum) {
-      throw new OperatorError(`${database} was made with another text of the migration ${name}.`);
+      throw new OperatorError(`${database} was created with another version of the migration ${name}.`);
     }
     return earlier === undefined;
   });
@@ -46,7 +46,7 @@ export function schemaRefusal(place: string, found: number | undefined, migratio
   }
   if (found > known) return newer(place, found, known);
   if (found === known) return undefined;
-  return `${place} was written by an older Tollgate: its schema is ${found}, this one needs ${known}. The next start of the service brings it up to date.`;
+  return `${place} was written by an older Tollgate: its schema is ${found}, this one needs ${known}. The next start of the service migrates it.`;
 }
 
 function newestOf(migrations: Migration[]): number {

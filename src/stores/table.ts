@@ -146,10 +146,12 @@ export function optionalText<const Name extends string, Value extends string = s
   return field<Name, Value | null, Value | null>(name, "text", same, (cell) => cell as Value | null);
 }
 
+/** An exact integer, such as an amount of micro-credits. */
 export function amount<const Name extends string>(name: Name) {
   return field<Name, bigint, Integer>(name, "bigint", same, (cell) => cell as bigint);
 }
 
+/** An integer of at most 2^53, such as a time in milliseconds. */
 export function number<const Name extends string>(name: Name) {
   return field<Name, number, Integer>(name, "bigint", same, Number);
 }
@@ -167,6 +169,7 @@ export function optionalBytes<const Name extends string>(name: Name) {
   return field<Name, Uint8Array | null, Uint8Array | null>(name, "bytea", same, (cell) => cell as Uint8Array | null);
 }
 
+/** A boolean, stored as 0 or 1. */
 export function flag<const Name extends string>(name: Name) {
   return field<Name, boolean, Integer>(name, "bigint", Number, (cell) => Number(cell) === 1);
 }
@@ -187,6 +190,7 @@ export function optionalJson<const Name extends string, Value>(name: Name) {
   return field<Name, Value | null, string | null>(name, "text", encode, decode);
 }
 
+/** A list of draws, stored as JSON text with amounts in decimal. */
 export function draws<const Name extends string>(name: Name) {
   return json<Name, Draw[]>(name, encodeDraws, decodeDraws);
 }
@@ -199,6 +203,7 @@ const PRICE_COLUMNS = {
   reasoning_price: "bigint",
 } as const;
 
+/** The prices of all classes of tokens, a column each. */
 export function prices(): Field<UnitPrices, Record<keyof typeof PRICE_COLUMNS, Integer>> {
   return {
     columns: PRICE_COLUMNS,
@@ -215,6 +220,7 @@ const TOKEN_COLUMNS = {
   reasoning_tokens: "bigint",
 } as const;
 
+/** The counts of all classes of tokens, a column each. */
 export function tokens(): Field<TokenCounts, Record<keyof typeof TOKEN_COLUMNS, Integer>> {
   return {
     columns: TOKEN_COLUMNS,
@@ -263,6 +269,7 @@ interface TraceColumns {
   provider_cost: string | null;
 }
 
+/** The trace of a request, a column for each property; all are null if there is none. */
 export function trace(): Field<Trace | null, TraceColumns> {
   return {
     columns: {
@@ -320,11 +327,12 @@ function pricesFromPlain({ input, cachedInput, cacheWrite, output, reasoning }: 
   };
 }
 
+/** The facts of an open hold, stored as JSON text. */
 export function details<const Name extends string>(name: Name) {
   return json<Name, HoldDetails>(name, encodeDetails, decodeDetails);
 }
 
-/** Encodes a list, because the names of so many properties would be most of the text. */
+/** Encodes a list: with their names, the properties would take several times the space. */
 function encodeDetails(hold: HoldDetails): string {
   const { tokenId, requestId, model, upstream, prices: unitPrices, metadata, idempotencyKey, tokens: counts } = hold;
   const list: unknown[] = [tokenId, requestId, model, upstream, metadata, idempotencyKey];

@@ -23,7 +23,7 @@ import {
 import { ADJUSTMENT, AUDIT_ENTRY, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE, WRITES } from "../schema.ts";
 import type { Table } from "../table.ts";
 import type { Transaction } from "./transact.ts";
-import { arrayText, give, insert, put, update, type Write } from "./writes.ts";
+import { arrayText, insert, parametersOf, update, upsert, type Write } from "./writes.ts";
 
 const LOCK_BALANCES = `
   SELECT ${columnsIn(BALANCE)} FROM balance WHERE organization_id = ANY ($1) ORDER BY organization_id FOR UPDATE`;
@@ -72,7 +72,7 @@ const UPDATE_GRANTS = update(GRANT, WRITES.changedGrant);
 const INSERT_HOLDS = insert(HOLD, WRITES.newHold);
 const RENEW_HOLDS = update(HOLD, WRITES.renewedHold);
 const INSERT_REQUESTS = insert(REQUEST, WRITES.newRequest);
-const PUT_KEYS = put(KEY, WRITES.key);
+const UPSERT_KEYS = upsert(KEY, WRITES.key);
 const INSERT_ADJUSTMENTS = insert(ADJUSTMENT, WRITES.newAdjustment);
 const INSERT_AUDIT_ENTRIES = insert(AUDIT_ENTRY, WRITES.newAuditEntry);
 
@@ -125,7 +125,7 @@ class Reader {
   }
 }
 
-/** An array of organizations, and one of what is named of each. */
+/** Returns an array of the organizations and one of the ids, in PostgreSQL's input syntax. */
 function columnsOf(names: readonly Name[]): [string, string] {
   return [arrayText(names.map(({ organizationId }) => organizationId)), arrayText(names.map(({ id }) => id))];
 }
@@ -214,8 +214,8 @@ export async function writeRows(transaction: Transaction, writes: BookWrites): P
   };
   const write = async <Row>({ table, part, kinds, text }: Write<Row>, rows: readonly Row[]) => {
     if (rows.length === 0) return;
-    const given = give(part, kinds, rows);
-    expectAll(table, (await transaction.query(text(given), given.values)).rowCount, rows.length);
+    const parameters = parametersOf(part, kinds, rows);
+    expectAll(table, (await transaction.query(text(parameters), parameters.values)).rowCount, rows.length);
   };
   const removedKeys = writes.removedKeys.map(({ organizationId, key }) => ({ organizationId, id: key }));
   const removedHolds = holdNamesOf(writes.removedHolds);
@@ -233,7 +233,7 @@ export async function writeRows(transaction: Transaction, writes: BookWrites): P
     write(RENEW_HOLDS, writes.renewedHolds),
     removeHolds(),
     write(INSERT_REQUESTS, writes.newRequests),
-    write(PUT_KEYS, writes.keys),
+    write(UPSERT_KEYS, writes.keys),
     // An expired key may have been removed already.
     removedKeys.length > 0 && transaction.query(DELETE_KEYS, columnsOf(removedKeys)),
     write(INSERT_ADJUSTMENTS, writes.newAdjustments),

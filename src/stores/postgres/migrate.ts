@@ -16,13 +16,13 @@ const SCHEMA_MIGRATION = `
 /** A migration locks this row, so that processes that start together take turns. */
 const TURN = "INSERT INTO schema_migration VALUES (0, 'turn', '', 0) ON CONFLICT (version) DO NOTHING";
 const TAKE_TURN = "SELECT version FROM schema_migration WHERE version = 0 FOR UPDATE";
-const IS_THERE = "SELECT to_regclass('schema_migration') IS NOT NULL AS made";
+const SCHEMA_EXISTS = "SELECT to_regclass('schema_migration') IS NOT NULL AS exists";
 const APPLIED = "SELECT version, checksum FROM schema_migration WHERE version > 0";
 const APPLY = `
   INSERT INTO schema_migration (version, name, checksum, applied_at)
   VALUES ($1, $2, $3, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)`;
 /** Two processes that find no table may both try to create it; the second one fails with one of these. */
-const MADE_BY_ANOTHER = new Set(["23505", "42710", "42P07"]);
+const CREATED_BY_ANOTHER = new Set(["23505", "42710", "42P07"]);
 const TURN_TIMEOUT_MS = 60_000;
 const MIGRATION_TIMEOUT_MS = 3_600_000;
 const MONTHS_AHEAD = 2;
@@ -46,14 +46,14 @@ export async function migrate({ durable: pool, place }: Pools, migrations: Migra
   if (before !== undefined && missingOf(before).length === 0) return;
   for (const text of [SCHEMA_MIGRATION, TURN]) {
     await query(pool, { text, isRepeatable: true }).catch((error: unknown) => {
-      if (!MADE_BY_ANOTHER.has(sqlStateOf(error))) throw error;
+      if (!CREATED_BY_ANOTHER.has(sqlStateOf(error))) throw error;
     });
   }
   await transact(pool, { kind: "booking", isRepeatable: true }, async (transaction) => {
     await takeTurn(transaction);
     const { rows } = await transaction.query<AppliedRow>(APPLIED);
     for (const { version, name, sql, checksum } of missingOf(rows)) {
-      await transaction.query(patient(sql, MIGRATION_TIMEOUT_MS));
+      await transaction.query(withTimeout(sql, MIGRATION_TIMEOUT_MS));
       await transaction.query(APPLY, [version, name, checksum]);
     }
   });
@@ -61,8 +61,8 @@ export async function migrate({ durable: pool, place }: Pools, migrations: Migra
 
 /** Returns the migrations that were applied; undefined if the database has no schema. */
 async function appliedRows(pool: pg.Pool): Promise<AppliedRow[] | undefined> {
-  const found = await query<{ made: boolean }>(pool, { text: IS_THERE, isRepeatable: true });
-  if (found.rows[0]?.made !== true) return undefined;
+  const found = await query<{ exists: boolean }>(pool, { text: SCHEMA_EXISTS, isRepeatable: true });
+  if (found.rows[0]?.exists !== true) return undefined;
   return (await query<AppliedRow>(pool, { text: APPLIED, isRepeatable: true })).rows;
 }
 
@@ -79,23 +79,23 @@ async function takeTurn(transaction: Transaction): Promise<void> {
   await transaction.query(`SET LOCAL statement_timeout = ${MIGRATION_TIMEOUT_MS}`);
   await transaction.query(`SET LOCAL idle_in_transaction_session_timeout = ${TURN_TIMEOUT_MS}`);
   try {
-    await transaction.query(patient(TAKE_TURN, 2 * TURN_TIMEOUT_MS));
+    await transaction.query(withTimeout(TAKE_TURN, 2 * TURN_TIMEOUT_MS));
   } catch (error) {
     if (sqlStateOf(error) !== LOCK_NOT_AVAILABLE) throw error;
     throw new OperatorError("Another process has been changing the database's schema for a minute; try again later.");
   }
 }
 
-/** Returns a statement for which the client also waits longer than for others. */
-function patient(text: string, timeoutMs: number): pg.QueryConfig {
+/** Sets the time for which the client waits for a statement, in milliseconds. */
+function withTimeout(text: string, timeoutMs: number): pg.QueryConfig {
   const config: pg.QueryConfig & { query_timeout: number } = { text, query_timeout: timeoutMs };
   return config;
 }
 
 /**
- * Creates the partitions of this month and of the months to come, now and every hour. Nodes may do it at the same time.
- * If a partition cannot be created, the requests of its month go to the default partition, where they stay; nothing is
- * lost, and that month gets no partition of its own. Returns a function that stops it.
+ * Creates the partitions of this month and of the months to come, now and every hour. Several processes may do
+ * it at the same time. If a partition cannot be created, the requests of its month go to the default partition and stay
+ * there: nothing is lost, and that month gets no partition of its own. Returns a function that stops it.
  */
 export async function keepPartitions(pool: pg.Pool): Promise<() => void> {
   const make = () => makePartitions(pool).catch(() => {});
@@ -115,10 +115,10 @@ export async function makePartitions(pool: pg.Pool): Promise<void> {
   for (let ahead = 0; ahead <= MONTHS_AHEAD; ahead += 1) {
     const month = (more: number) => Date.UTC(today.getUTCFullYear(), today.getUTCMonth() + ahead + more);
     const name = `request_${new Date(month(0)).toISOString().slice(0, 7).replace("-", "")}`;
-    const text = "SELECT to_regclass($1) IS NOT NULL AS made";
-    const found = await query<{ made: boolean }>(pool, { text, values: [name], isRepeatable: true });
+    const text = "SELECT to_regclass($1) IS NOT NULL AS exists";
+    const found = await query<{ exists: boolean }>(pool, { text, values: [name], isRepeatable: true });
     // A failure for one month must not prevent the partitions of later months.
-    if (found.rows[0]?.made === false) await makePartition(pool, name, month(0), month(1)).catch(() => {});
+    if (found.rows[0]?.exists === false) await makePartition(pool, name, month(0), month(1)).catch(() => {});
   }
 }
 

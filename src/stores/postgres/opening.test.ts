@@ -61,13 +61,13 @@ describe.skipIf(!hasPostgres)("opening a PostgreSQL database", () => {
     const name = `${new URL(database.url).pathname.slice(1)}_latin`;
     await beside.query(`CREATE DATABASE ${name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`);
     const latin = addressed((url) => Object.assign(url, { pathname: `/${name}` }));
-    expect(await refusal(latin)).toMatch(/has the encoding LATIN1; allowed: UTF8$/);
+    expect(await refusal(latin)).toMatch(/has the encoding LATIN1; UTF8 is required$/);
     await beside.query(`DROP DATABASE ${name} WITH (FORCE)`);
   });
 
   test("an invalid address is refused, and the message does not contain it", async () => {
     expect(await refusal(`postgres://user:${PASSWORD}@[half/db`)).toBe(
-      "The database's address cannot be read; allowed: postgres://user:password@host:port/name",
+      "The database's address cannot be read; expected postgres://user:password@host:port/name",
     );
   });
 
@@ -110,7 +110,7 @@ describe.skipIf(!hasPostgres)("opening a PostgreSQL database", () => {
     await beside.query("DELETE FROM schema_migration WHERE version = 9999");
     await beside.query("UPDATE schema_migration SET checksum = 'other' WHERE version = 1");
     expect(await refusal(database.url)).toMatch(
-      /^The database at \S+ was made with another text of the migration 0001_schema\.sql\.$/,
+      /^The database at \S+ was created with another version of the migration 0001_schema\.sql\.$/,
     );
   });
 

@@ -72,7 +72,7 @@ function organizations({ kysely, write, writeIf }: Database) {
     },
     /**
      * Writes the fields of a change that differ from the stored ones, and no others, so that concurrent changes of
-     * different fields are all kept. `recordOf` makes the audit record from those fields before and after; if none
+     * different fields are all preserved. `recordOf` makes the audit record from those fields before and after; if none
      * differs, nothing is written. Returns the changed organization, undefined if it does not exist.
      */
     async changeOrganization(
@@ -137,7 +137,7 @@ function tokens({ kysely }: Database) {
     return { ...token, expiresAtMs, scopes: token.scopes.filter((scope) => SHORT_TOKEN_SCOPES.includes(scope)) };
   };
   return {
-    /** Returns the token of this hash, or the token that a short token of this hash stands for. */
+    /** Returns the token of this hash, or the token that a short token of this hash represents. */
     async tokenByHash(hash: Uint8Array): Promise<TokenWithOrganization | undefined> {
       const row = await withOrganization().where("token.hash", "=", hash).executeTakeFirst();
       return row === undefined ? shortToken(hash) : tokenWithOrganization(row);
@@ -301,6 +301,7 @@ export interface BudgetColumns {
   spent: bigint | null;
 }
 
+/** Converts a row of `tokensWithBudget`. */
 export function withBudget(row: BudgetColumns): TokenWithBudget {
   const { cap, held, spent } = row;
   const hasCap = cap !== null && held !== null && spent !== null;

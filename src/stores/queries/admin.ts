@@ -8,7 +8,7 @@ import type { RowOf } from "../table.ts";
 export type AdminTokenRow = RowOf<typeof ADMIN_TOKEN>;
 /** A session of the console: of an operator, or of a member by a token of an organization. */
 export type SessionRow = RowOf<typeof ADMIN_SESSION>;
-/** Stands for a token until it expires, with that token's rights and limits but no other scope than `SHORT_TOKEN_SCOPES`. */
+/** Represents a token until it expires, with that token's rights and limits but no other scope than `SHORT_TOKEN_SCOPES`. */
 export type ShortTokenRow = RowOf<typeof SHORT_TOKEN>;
 
 type AdminKey = RowOf<typeof ADMIN_KEY>;
@@ -194,7 +194,7 @@ export function recordOf(kysely: Database["kysely"], audit: AuditRow | undefined
   return audit === undefined ? [] : [insertAuditQuery(kysely, audit)];
 }
 
-/** Returns the insert of an audit record, which belongs into the transaction of its change. */
+/** Returns the insert of an audit record, which belongs in the transaction of its change. */
 export function insertAuditQuery(kysely: Database["kysely"], entry: AuditRow) {
   return kysely.insertInto("audit_entry").values(AUDIT_ENTRY.toRecord(entry)).compile();
 }

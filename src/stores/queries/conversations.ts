@@ -8,7 +8,7 @@ type ConversationKey = Pick<ConversationRow, "organizationId" | "holdId">;
 
 export type ConversationRows = ReturnType<typeof conversationRows>;
 
-/** Kept conversations. One that ended `retentionMs` ago or earlier, by the store's clock, counts as absent. */
+/** Stored conversations. One that ended `retentionMs` ago or earlier, by the store's clock, counts as absent. */
 export function conversationRows(database: Database) {
   const { kysely, write } = database;
   const find = (organizationId: string, holdId: string, retentionMs: number) =>
@@ -19,8 +19,8 @@ export function conversationRows(database: Database) {
       .where("ended_at", ">", since(database, retentionMs));
   return {
     /**
-     * Writes, in one transaction, the conversations of organizations that keep them when it commits: none is written
-     * after keeping has ended. An existing row stays unchanged.
+     * Writes, in one transaction, the conversations of organizations whose storage is enabled when it commits: none is
+     * written after storage was disabled. An existing row stays unchanged.
      */
     async insert(rows: readonly ConversationRow[]) {
       await write(
@@ -33,14 +33,14 @@ export function conversationRows(database: Database) {
       const [row] = await read<object>(database, query);
       return row && CONVERSATION.fromRecord(row);
     },
-    /** Tells if the organization keeps conversations now, and if this one is kept. */
+    /** Returns whether the organization stores conversations now, and whether this one is stored. */
     async status({ organizationId, holdId }: ConversationKey, retentionMs: number) {
       const flag = kysely.selectFrom("organization").select("keeps_conversations").where("id", "=", organizationId);
-      const [organizations = [], kept = []] = await database.snapshot([
+      const [organizations = [], stored = []] = await database.snapshot([
         flag.compile(),
         find(organizationId, holdId, retentionMs).select("hold_id").compile(),
       ]);
-      return { isEnabled: organizations[0]?.keeps_conversations === 1n, isStored: kept.length > 0 };
+      return { isEnabled: organizations[0]?.keeps_conversations === 1n, isStored: stored.length > 0 };
     },
     async count(organizationId: string): Promise<number> {
       const query = kysely
@@ -61,7 +61,7 @@ export function conversationRows(database: Database) {
   };
 }
 
-/** Locks the row of the organization against changes, so that ending the storage waits for this insert or precedes it. */
+/** Locks the row of the organization against changes, so that disabling storage waits for this insert or precedes it. */
 function insertQuery(database: Database, row: ConversationRow) {
   const text = (value: string | null) => sql`cast(${value} as text)`;
   const integer = (value: number) => sql`cast(${value} as bigint)`;

@@ -33,6 +33,7 @@ interface Names {
 
 export type RefusalRows = ReturnType<typeof refusalRows>;
 
+/** Refused requests. They are removed after some days, and the books do not depend on them. */
 export function refusalRows(database: Database) {
   const { kysely, write } = database;
   return {

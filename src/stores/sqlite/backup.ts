@@ -58,8 +58,7 @@ export async function copyDatabase(dataDir: string, destination: string): Promis
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 function refuseExisting(destination: string): void {
-  if (existsSync(destination))
-    throw new OperatorError(`${destination}: exists already; allowed: the name of a new file`);
+  if (existsSync(destination)) throw new OperatorError(`${destination}: already exists; name a new file`);
 }
 
 function makeFolder(destination: string): string {

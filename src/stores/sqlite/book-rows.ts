@@ -42,7 +42,7 @@ const INSERT_HOLD = insert(HOLD, WRITES.newHold);
 const RENEW_HOLD = update(HOLD, WRITES.renewedHold);
 const DELETE_HOLD = "DELETE FROM hold WHERE organization_id = ? AND id = ?";
 const INSERT_REQUEST = insert(REQUEST, WRITES.newRequest);
-const PUT_KEY = insert(KEY, WRITES.key, "INSERT OR REPLACE");
+const UPSERT_KEY = insert(KEY, WRITES.key, "INSERT OR REPLACE");
 const DELETE_KEY = "DELETE FROM idempotency_key WHERE organization_id = ? AND key = ?";
 const INSERT_ADJUSTMENT = insert(ADJUSTMENT, WRITES.newAdjustment);
 const INSERT_AUDIT_ENTRY = insert(AUDIT_ENTRY, WRITES.newAuditEntry);
@@ -136,6 +136,7 @@ function readAdjustments(reader: Reader, names: Names, requests: readonly Reques
   return without(found, []);
 }
 
+/** Writes the decision over a batch. Throws the errors of SQLite; the caller rolls back. */
 export function writeRows(connection: Connection, writes: BookWrites): void {
   each(connection, UPDATE_BALANCE, WRITES.balance, writes.balances);
   each(connection, UPDATE_TOKEN_BALANCE, WRITES.tokenBalance, writes.tokenBalances);
@@ -146,7 +147,7 @@ export function writeRows(connection: Connection, writes: BookWrites): void {
   const deletion = connection.prepare(DELETE_HOLD);
   for (const { organizationId, holdId } of writes.removedHolds) deletion.run(organizationId, holdId);
   each(connection, INSERT_REQUEST, WRITES.newRequest, writes.newRequests);
-  each(connection, PUT_KEY, WRITES.key, writes.keys);
+  each(connection, UPSERT_KEY, WRITES.key, writes.keys);
   for (const { organizationId, key } of writes.removedKeys) connection.prepare(DELETE_KEY).run(organizationId, key);
   each(connection, INSERT_ADJUSTMENT, WRITES.newAdjustment, writes.newAdjustments);
   each(connection, INSERT_AUDIT_ENTRY, WRITES.newAuditEntry, writes.newAuditEntries);

@@ -114,7 +114,7 @@ export class Connection {
   #recover(error: unknown): void {
     try {
       if (this.#database?.isTransaction) this.#database.exec("ROLLBACK");
-      if (leavesConnectionSound(error)) return;
+      if (leavesConnectionUsable(error)) return;
     } catch {
       // A transaction that cannot be rolled back ends with its connection.
     }
@@ -174,14 +174,14 @@ const UNAVAILABLE = new Map([
   [3, "access was denied"],
   [5, "it is locked by another process"],
   [6, "it is locked"],
-  [7, "there is no memory left"],
+  [7, "out of memory"],
   [8, "it is read-only"],
   [9, "the operation was interrupted"],
   [10, "reading or writing the disk failed"],
   [11, "the file is damaged"],
   [13, "the disk is full"],
   [14, "the file cannot be opened"],
-  [15, "the locks of its log cannot be had"],
+  [15, "its log cannot be locked"],
   [22, "the file is too large for this system"],
   [26, "the file is not a database"],
 ]);
@@ -194,6 +194,7 @@ export function sqliteCode(error: unknown): number | undefined {
   return error.errcode & 0xff;
 }
 
+/** Returns true if another connection has locked the database. */
 export function isBusy(error: unknown): boolean {
   return sqliteCode(error) === BUSY;
 }
@@ -204,8 +205,8 @@ export function unavailableReason(error: unknown): string | undefined {
   return code === undefined ? undefined : UNAVAILABLE.get(code);
 }
 
-/** Tells if the connection can still be used after the error, once its transaction was rolled back. */
-export function leavesConnectionSound(error: unknown): boolean {
+/** Returns true if the connection can still be used after the error, once its transaction was rolled back. */
+export function leavesConnectionUsable(error: unknown): boolean {
   const code = sqliteCode(error);
   return code === undefined || code === BUSY || code === FULL || !UNAVAILABLE.has(code);
 }

@@ -60,6 +60,7 @@ export interface WorkerError {
   stack: string | undefined;
 }
 
+/** Converts an error for its way to another thread. */
 export function toWorkerError(error: unknown): WorkerError {
   if (!(error instanceof Error)) return { kind: "defect", message: String(error), stack: undefined };
   const { message, stack } = error;
@@ -68,6 +69,7 @@ export function toWorkerError(error: unknown): WorkerError {
   return { kind: "defect", message, stack };
 }
 
+/** Restores the class of an error from another thread. */
 export function fromWorkerError({ kind, message, stack }: WorkerError): Error {
   if (kind === "operator") return new OperatorError(message);
   const error = kind === "unavailable" ? new StoreUnavailableError(message) : new Error(message);

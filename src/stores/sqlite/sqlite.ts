@@ -8,9 +8,9 @@ import { findDatabase, lockDirectory, prepareDirectory } from "./directory.ts";
 import { type Statement, WorkerLink } from "./link.ts";
 import { packTransitions } from "./packed-transitions.ts";
 
-/** A batch writes less. */
+/** More free space than a batch needs. */
 const ROOM_LEAST_BYTES = 65_536;
-/** Droppable writes leave so much of the disk to the books. */
+/** Free space that droppable writes leave to the books. */
 const DROPPABLE_ROOM_LEAST_BYTES = 256 * 1024 * 1024;
 const CHECKPOINT_EVERY_MS = 500;
 /** 32 MiB of log: beyond it, the writer copies the last pages itself, so that the log can start over. */
