@@ -3,8 +3,13 @@ import { DEFAULT_SCOPES, type LimitSettings, SCOPES, type Scope } from "../api/p
 import { isoTime } from "../api/time.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
-import type { AccountRows, TokenRow, TokenWithBudget } from "../stores/queries/accounts.ts";
-import type { OrganizationChange, OrganizationRow } from "../stores/queries/organizations.ts";
+import type {
+  AccountRows,
+  OrganizationChange,
+  OrganizationRow,
+  TokenRow,
+  TokenWithBudget,
+} from "../stores/queries/accounts.ts";
 import { type Actor, type AuditTime, auditRow, type Change } from "./audit.ts";
 import { makeId, makeToken, type RandomBytes } from "./token.ts";
 

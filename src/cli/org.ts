@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { COMMAND_ACTOR } from "../admin/audit.ts";
 import { usageReport } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
-import type { OrganizationRow } from "../stores/queries/organizations.ts";
+import type { OrganizationRow } from "../stores/queries/accounts.ts";
 import { addCommand, type CommandOutput, type CommonFlags, facts, print, type Terminal, table } from "./command.ts";
 import { creditsFlag } from "./flags.ts";
 import { acceptedOf, freshBalance, unknownOrganization, type Workspace, withWorkspace } from "./workspace.ts";

@@ -72,7 +72,7 @@ describe("an audit entry", () => {
     expect(entries().map(({ id }) => id)).toEqual(["audit_1", "audit_3", "audit_5"]);
   });
 
-  test("The entry is not written for a refused booking, nor where the transition has none.", () => {
+  test("The entry is not written for a refused booking, nor for a transition without one.", () => {
     books.bookOne({ ...granting("g", auditOf("audit_0")), reference: "other", audit: null });
     const { audit: _, ...unaudited } = granting("g2", auditOf("audit_0"));
     books.bookOne({ ...unaudited, amount: 1n });

@@ -1,15 +1,16 @@
-import type { ColumnType } from "kysely";
+import type { ColumnType, Insertable, Updateable } from "kysely";
 import type { Attempt, Draw, HoldDetails, LateSettlement, Trace } from "../credits/books.ts";
 import type { TokenClass, TokenCounts, UnitPrices } from "../credits/price.ts";
 
 /** The value of a column. */
-export type Cell = string | bigint | number | null;
+export type Cell = string | bigint | number | Uint8Array | null;
 type Integer = ColumnType<bigint, bigint | number, bigint | number>;
 type OptionalInteger = ColumnType<bigint | null, bigint | number | null, bigint | number | null>;
-export type ColumnKind = "text" | "bigint";
+/** PostgreSQL's name of a column's type. */
+type ColumnKind = "text" | "bigint" | "bytea";
 
-/** One property of a row of the books, stored in one or several columns. */
-export interface Field<Value, Columns> {
+/** One property of a row, stored in one or several columns. */
+interface Field<Value, Columns> {
   columns: { [Name in keyof Columns]: ColumnKind };
   /** The types of the columns, for the compiler only. */
   types?: Columns;
@@ -18,13 +19,109 @@ export interface Field<Value, Columns> {
   decode(cells: readonly unknown[], at: number): Value;
 }
 
+/** The fields that store a row type which is declared elsewhere. */
 export type Fields<Row> = { [Property in keyof Row]-?: Field<Row[Property], object> };
+type AnyFields = Record<string, Field<unknown, object>>;
+type ValuesOf<Of extends AnyFields> = { [Property in keyof Of]: ReturnType<Of[Property]["decode"]> };
 type UnionToIntersection<Union> = (Union extends unknown ? (of: Union) => void : never) extends (of: infer All) => void
   ? All
   : never;
-export type ColumnsOf<Of> = UnionToIntersection<
-  { [P in keyof Of]: Of[P] extends { types?: infer C } ? C : never }[keyof Of]
->;
+type TypesOf<Of> = UnionToIntersection<{ [P in keyof Of]: Of[P] extends { types?: infer C } ? C : never }[keyof Of]>;
+
+/**
+ * A table: its columns in their order, and the conversion between its rows and those of the database. Integers are signed
+ * 64-bit integers, which both databases return as bigint.
+ */
+export class Table<Row extends object, Columns = object> {
+  readonly name: string;
+  readonly key: readonly string[];
+  readonly columns: readonly string[];
+  /** By column. */
+  readonly kinds: Readonly<Record<string, ColumnKind>>;
+  /** The types of the columns, for the compiler only. */
+  readonly types?: Columns;
+  readonly #fields: [keyof Row, Field<never, object>, at: number][] = [];
+  readonly #fieldOfKey = new Set<keyof Row>();
+
+  constructor(name: string, key: readonly (keyof Row)[], fields: Fields<Row>) {
+    const kinds: Record<string, ColumnKind> = {};
+    for (const property of Object.keys(fields) as (keyof Row)[]) {
+      this.#fields.push([property, fields[property] as Field<never, object>, Object.keys(kinds).length]);
+      Object.assign(kinds, fields[property].columns);
+    }
+    this.name = name;
+    this.kinds = kinds;
+    this.columns = Object.keys(kinds);
+    for (const property of key) this.#fieldOfKey.add(property);
+    this.key = key.flatMap((property) => Object.keys(fields[property].columns));
+  }
+
+  /** Decodes values in the order of `columns`. */
+  fromCells(cells: readonly unknown[]): Row {
+    const row: Partial<Record<keyof Row, unknown>> = {};
+    for (const [property, { decode }, at] of this.#fields) row[property] = decode(cells, at);
+    return row as Row;
+  }
+
+  /** Decodes values by column. Ignores other columns. */
+  fromRecord = (record: object): Row => {
+    return this.fromCells(this.columns.map((column) => (record as Record<string, unknown>)[column]));
+  };
+
+  /** Encodes a row as values by column. */
+  toRecord(row: Row): Insertable<Columns> {
+    return this.toChange(row) as Insertable<Columns>;
+  }
+
+  /** Encodes the given properties of a row as values by column. */
+  toChange(properties: Partial<Row>): Updateable<Columns> {
+    const record: Record<string, Cell | undefined> = {};
+    for (const [property, { columns, encode }] of this.#fields) {
+      if (properties[property] === undefined) continue;
+      const cells: Cell[] = [];
+      encode(properties[property] as never, cells);
+      for (const [index, column] of Object.keys(columns).entries()) record[column] = cells[index];
+    }
+    return record as Updateable<Columns>;
+  }
+
+  /** Returns the columns that a write of some properties (absent: all) sets, and their values; the key comes last. */
+  partOf(properties?: readonly (keyof Row)[]): TablePart<Row> {
+    const isKey = (property: keyof Row) => this.#fieldOfKey.has(property);
+    const isChanged = (property: keyof Row) => !isKey(property) && (properties?.includes(property) ?? true);
+    const chosen = [
+      ...this.#fields.filter(([property]) => isChanged(property)),
+      ...this.#fields.filter(([property]) => isKey(property)),
+    ];
+    return {
+      columns: chosen.flatMap(([, { columns }]) => Object.keys(columns)),
+      toCells(row) {
+        const cells: Cell[] = [];
+        for (const [property, { encode }] of chosen) encode(row[property] as never, cells);
+        return cells;
+      },
+    };
+  }
+}
+
+export interface TablePart<Row> {
+  columns: string[];
+  toCells(row: Row): Cell[];
+}
+
+/** Declares a table, from which the types of its rows and columns follow. */
+export function table<Of extends AnyFields>(
+  name: string,
+  key: readonly (keyof Of)[],
+  fields: Of,
+): Table<ValuesOf<Of>, TypesOf<Of>> {
+  return new Table<ValuesOf<Of>, TypesOf<Of>>(name, key, fields as unknown as Fields<ValuesOf<Of>>);
+}
+
+/** The row type of a table. */
+export type RowOf<Of extends { fromCells(cells: unknown[]): object }> = ReturnType<Of["fromCells"]>;
+/** The column types of a table, for queries. */
+export type ColumnsOf<Of extends { types?: unknown }> = NonNullable<Of["types"]>;
 
 function field<const Name extends string, Value, Type>(
   name: Name,
@@ -49,10 +146,12 @@ export function optionalText<const Name extends string, Value extends string = s
   return field<Name, Value | null, Value | null>(name, "text", same, (cell) => cell as Value | null);
 }
 
+/** An exact integer, such as an amount of micro-credits. */
 export function amount<const Name extends string>(name: Name) {
   return field<Name, bigint, Integer>(name, "bigint", same, (cell) => cell as bigint);
 }
 
+/** An integer of at most 2^53, such as a time in milliseconds. */
 export function number<const Name extends string>(name: Name) {
   return field<Name, number, Integer>(name, "bigint", same, Number);
 }
@@ -62,27 +161,38 @@ export function optionalNumber<const Name extends string>(name: Name) {
   return field<Name, number | null, OptionalInteger>(name, "bigint", same, decode);
 }
 
+export function bytes<const Name extends string>(name: Name) {
+  return field<Name, Uint8Array, Uint8Array>(name, "bytea", same, (cell) => cell as Uint8Array);
+}
+
+export function optionalBytes<const Name extends string>(name: Name) {
+  return field<Name, Uint8Array | null, Uint8Array | null>(name, "bytea", same, (cell) => cell as Uint8Array | null);
+}
+
+/** A boolean, stored as 0 or 1. */
 export function flag<const Name extends string>(name: Name) {
   return field<Name, boolean, Integer>(name, "bigint", Number, (cell) => Number(cell) === 1);
 }
 
-export function json<Value, const Name extends string>(
+/** JSON text. */
+export function json<const Name extends string, Value>(
   name: Name,
-  encode: (value: Value) => string | null,
-  decode: (text: string | null) => Value,
+  encode: (value: Value) => string = JSON.stringify,
+  decode: (found: string) => Value = JSON.parse,
 ) {
-  return field<Name, Value, string | null>(name, "text", encode, (cell) => decode(cell as string | null));
+  return field<Name, Value, string>(name, "text", encode, (cell) => decode(cell as string));
 }
 
+/** JSON text, or null. */
+export function optionalJson<const Name extends string, Value>(name: Name) {
+  const encode = (value: Value | null) => (value === null ? null : JSON.stringify(value));
+  const decode = (cell: unknown) => (cell === null ? null : (JSON.parse(cell as string) as Value));
+  return field<Name, Value | null, string | null>(name, "text", encode, decode);
+}
+
+/** A list of draws, stored as JSON text with amounts in decimal. */
 export function draws<const Name extends string>(name: Name) {
-  return field<Name, Draw[], string>(name, "text", encodeDraws, (cell) => decodeDraws(cell as string));
-}
-
-/** A JSON object, or null. */
-export function optionalObject<const Name extends string, Value>(name: Name) {
-  type Values = Record<string, Value> | null;
-  const encode = (value: Values) => (value === null ? null : JSON.stringify(value));
-  return json<Values, Name>(name, encode, (found) => (found === null ? null : JSON.parse(found)));
+  return json<Name, Draw[]>(name, encodeDraws, decodeDraws);
 }
 
 const PRICE_COLUMNS = {
@@ -93,6 +203,7 @@ const PRICE_COLUMNS = {
   reasoning_price: "bigint",
 } as const;
 
+/** The prices of all classes of tokens, a column each. */
 export function prices(): Field<UnitPrices, Record<keyof typeof PRICE_COLUMNS, Integer>> {
   return {
     columns: PRICE_COLUMNS,
@@ -109,6 +220,7 @@ const TOKEN_COLUMNS = {
   reasoning_tokens: "bigint",
 } as const;
 
+/** The counts of all classes of tokens, a column each. */
 export function tokens(): Field<TokenCounts, Record<keyof typeof TOKEN_COLUMNS, Integer>> {
   return {
     columns: TOKEN_COLUMNS,
@@ -157,6 +269,7 @@ interface TraceColumns {
   provider_cost: string | null;
 }
 
+/** The trace of a request, a column for each property; all are null if there is none. */
 export function trace(): Field<Trace | null, TraceColumns> {
   return {
     columns: {
@@ -214,17 +327,22 @@ function pricesFromPlain({ input, cachedInput, cacheWrite, output, reasoning }: 
   };
 }
 
-/** Encodes a list, because the names of so many properties would be most of the text. */
-export function encodeDetails(details: HoldDetails): string {
-  const { tokenId, requestId, model, upstream, prices: unitPrices, metadata, idempotencyKey, tokens: counts } = details;
+/** The facts of an open hold, stored as JSON text. */
+export function details<const Name extends string>(name: Name) {
+  return json<Name, HoldDetails>(name, encodeDetails, decodeDetails);
+}
+
+/** Encodes a list: with their names, the properties would take several times the space. */
+function encodeDetails(hold: HoldDetails): string {
+  const { tokenId, requestId, model, upstream, prices: unitPrices, metadata, idempotencyKey, tokens: counts } = hold;
   const list: unknown[] = [tokenId, requestId, model, upstream, metadata, idempotencyKey];
   pushClasses(plainPrices(unitPrices), list);
   pushClasses(counts, list);
   return JSON.stringify(list);
 }
 
-export function decodeDetails(found: string | null): HoldDetails {
-  const list = JSON.parse(found ?? "");
+function decodeDetails(found: string): HoldDetails {
+  const list = JSON.parse(found);
   const [tokenId, requestId, model, upstream, metadata, idempotencyKey] = list;
   const unitPrices = classesFrom(list, 6, (text) => BigInt(text as string));
   const counts = classesFrom(list, 11, Number);
