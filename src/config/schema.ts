@@ -229,7 +229,7 @@ export const configNode = ConfigSchema as unknown as SchemaNode;
 /** First segments of the service's own paths. A base path must not begin with one of them. */
 export const OWN_SEGMENTS: ReadonlySet<string> = new Set([
   ...["v1", "admin", "docs", "openapi.json", "healthz", "readyz"],
-  ...["organizations", "credits", "tokens", "requests", "models", "playground", "changes"],
+  ...["organizations", "credits", "tokens", "requests", "models", "playground", "audit"],
   ...["assets", "index.html", "favicon.svg", "theme.js"],
 ]);
 

@@ -66,7 +66,7 @@ describe.skipIf(!hasBrowser)(
         "/models": ["/models?compare=sandbox%2Fecho%2Csandbox%2Fstory", "/models?search=none"],
         "/models/*": ["/models/sandbox/echo"],
         "/playground": ["/playground"],
-        "/changes": ["/changes"],
+        "/audit": ["/audit"],
       };
     });
     afterAll(async () => {
