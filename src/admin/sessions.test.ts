@@ -8,11 +8,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
 import { Accounts } from "./accounts.ts";
-import { firstAdminToken, replaceAdminToken } from "./admin-tokens.ts";
 import { COMMAND_ACTOR } from "./audit.ts";
-import { Sessions } from "./sessions.ts";
+import { firstAdminToken, replaceAdminToken, Sessions, SignInFailures } from "./sessions.ts";
 import { ShortTokens } from "./short-tokens.ts";
-import { SignInFailures } from "./sign-in-failures.ts";
 import { makeToken as makeTokenSecret } from "./token.ts";
 
 const HOUR_MS = 3_600_000;

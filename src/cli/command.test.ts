@@ -1,5 +1,6 @@
-import { expect, test } from "vitest";
-import { facts, table } from "./command.ts";
+import { describe, expect, test } from "vitest";
+import { OperatorError } from "../errors.ts";
+import { dateFlag, durationFlag, expiryFlag, facts, table } from "./command.ts";
 
 test("texts stand to the left, numbers to the right", () => {
   expect(
@@ -19,4 +20,55 @@ test("without rows the headings stand alone", () => {
 
 test("facts are aligned", () => {
   expect(facts({ id: "org_a", credits: "1 of 2 available" })).toBe("id       org_a\ncredits  1 of 2 available");
+});
+
+const NOW = Date.UTC(2030, 0, 1);
+
+describe("lengths of time", () => {
+  test.each([
+    ["0", 0],
+    ["1s", 1_000],
+    ["90m", 5_400_000],
+    ["12h", 43_200_000],
+    ["30d", 2_592_000_000],
+    ["2w", 1_209_600_000],
+  ])("%s", (text, durationMs) => {
+    expect(durationFlag("--overlap", text)).toBe(durationMs);
+  });
+
+  test.each(["", "1", "1 h", "-1h", "1.5h", "h", "1y", "9999999d"])("%j is none", (text) => {
+    expect(() => durationFlag("--overlap", text)).toThrow(
+      new OperatorError(
+        `--overlap is ${JSON.stringify(text)}, but must be a number with s, m, h, d or w, such as 90m or 30d.`,
+      ),
+    );
+  });
+});
+
+describe("times to come", () => {
+  test.each([
+    ["30d", NOW + 2_592_000_000],
+    ["2030-01-02", NOW + 86_400_000],
+    ["2030-01-01T01:00Z", NOW + 3_600_000],
+    ["2030-01-01T01:00:00.500+01:00", NOW + 500],
+  ])("%s", (text, timeMs) => {
+    expect(expiryFlag("--expires", text, NOW)).toBe(timeMs);
+  });
+
+  test.each(["tomorrow", "", "2030-02-30", "2030-13-01", "2030-01-02 10:00", "2030-01-02T10:00", "1893456000000"])(
+    "%j is none",
+    (text) => {
+      expect(() => expiryFlag("--expires", text, NOW)).toThrow(/^--expires is ".*", but must be a number with s, m/);
+      expect(() => dateFlag("--expires", text, NOW)).toThrow(/^--expires is ".*", but must be a date as YYYY-MM-DD/);
+    },
+  );
+
+  test.each(["2030-01-01", "2029-12-31", "0d"])("%s is none to come", (text) => {
+    expect(() => expiryFlag("--expires", text, NOW)).toThrow(/but must be a time in the future\.$/);
+  });
+
+  test("a date is none of a length of time's flag, nor the other way round", () => {
+    expect(() => durationFlag("--overlap", "2030-01-02")).toThrow(OperatorError);
+    expect(() => dateFlag("--expires", "30d", NOW)).toThrow(OperatorError);
+  });
 });

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { ModelRoute } from "../api/admin/model.ts";
+import type { ModelRoute } from "../api/admin/reports.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
 import type { Config } from "../config.ts";
 import { UpstreamError } from "../errors.ts";
@@ -43,7 +43,7 @@ async function withCatalog(
   const config = await readConfig(flags, use);
   const [{ createCatalog, createUpstreams }, { createLog }] = await Promise.all([
     import("../upstreams.ts"),
-    import("../telemetry/log.ts"),
+    import("../telemetry/logger.ts"),
   ]);
   const upstreams = createUpstreams(config);
   try {

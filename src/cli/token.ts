@@ -1,20 +1,22 @@
 import type { Command } from "commander";
 import type { RotateOutcome } from "../admin/accounts.ts";
 import { SCOPES } from "../api/principal.ts";
+import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
 import {
   addCommand,
   type CommonFlags,
+  creditsFlag,
+  durationFlag,
+  expiryFlag,
   facts,
-  isoTime,
   print,
   type Terminal,
   table,
   UnknownIdError,
 } from "./command.ts";
-import { creditsFlag, durationFlag, expiryFlag } from "./flags.ts";
-import { unknownOrganization, withWorkspace } from "./workspace.ts";
+import { organizationFlag, unknownOrganization, withWorkspace } from "./workspace.ts";
 
 interface CreateFlags extends CommonFlags {
   org: string;
@@ -76,10 +78,8 @@ async function create(terminal: Terminal, flags: CreateFlags): Promise<void> {
 
 async function list(terminal: Terminal, flags: ListFlags): Promise<void> {
   await withWorkspace(terminal, flags, async ({ accounts }) => {
-    if (flags.org !== undefined && (await accounts.organization(flags.org)) === undefined) {
-      throw unknownOrganization(flags.org);
-    }
-    const json = (await accounts.tokens(flags.org ?? null)).map((row) => ({
+    const organizationId = await organizationFlag(accounts, flags.org);
+    const json = (await accounts.tokens(organizationId)).map((row) => ({
       id: row.id,
       organizationId: row.organizationId,
       name: row.name,

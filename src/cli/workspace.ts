@@ -77,6 +77,32 @@ export function acceptedOf<Outcome extends { outcome: string }>(
   return outcome as Exclude<Outcome, AdjustmentRefusal>;
 }
 
+/** Returns the organization that `--org` names; null without the flag. Rejects with UnknownIdError. */
+export async function organizationFlag(accounts: Accounts, id: string | undefined): Promise<string | null> {
+  if (id !== undefined && (await accounts.organization(id)) === undefined) throw unknownOrganization(id);
+  return id ?? null;
+}
+
+/** Position and length of a page of rows, in the order of their ids. */
+export interface PageOfRows {
+  /** Id of the last row of the previous page. */
+  after: string | null;
+  limit: number;
+}
+
+const PAGE_ROWS = 500;
+
+/** Reads all rows, page by page, so that no list has to fit into memory. */
+export async function* allRows<Row extends { id: string }>(
+  read: (page: PageOfRows) => Promise<Row[]>,
+): AsyncGenerator<Row> {
+  let page: Row[] = [];
+  do {
+    page = await read({ after: page.at(-1)?.id ?? null, limit: PAGE_ROWS });
+    yield* page;
+  } while (page.length === PAGE_ROWS);
+}
+
 export function unknownOrganization(id: string): OperatorError {
   return new UnknownIdError("organization", id, "org list");
 }

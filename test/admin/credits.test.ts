@@ -128,9 +128,14 @@ describe("credits", () => {
     const actor = { kind: "command", id: null, address: null };
     expect(audit.data.slice(0, -1)).toMatchObject([
       { action: "allowance.end", actor, subject_id: allowanceId, after: null },
-      { action: "allowance.create", actor, subject_id: allowanceId, after: { amount: "30", lapses: true } },
-      { action: "credits.revoke", actor, subject_id: revocationId, after: { amount: "2.5", note: "a mistake" } },
-      { action: "credits.grant", actor, subject_id: grantId, after: { amount: "2.5", reference: "invoice 8" } },
+      { action: "allowance.create", actor, subject_id: allowanceId, after: { amount: 30, lapses: true } },
+      {
+        action: "credits.revoke",
+        actor,
+        subject_id: revocationId,
+        after: { amount: 2.5, all: true, note: "a mistake" },
+      },
+      { action: "credits.grant", actor, subject_id: grantId, after: { amount: 2.5, reference: "invoice 8" } },
     ]);
   });
 

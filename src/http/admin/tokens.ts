@@ -9,8 +9,20 @@ import {
   TokenWithSecret,
 } from "../../api/admin/token.ts";
 import { ApiError } from "../../errors.ts";
-import { amountOf, limitSettingsOf, listOf, pageOf, timeOf, withApiErrors } from "./conversions.ts";
-import { type AdminServices, actorOf, adminEndpoint, notFound, organizationIn, requireOwn } from "./endpoint.ts";
+import {
+  type AdminServices,
+  actorOf,
+  adminEndpoint,
+  amountOf,
+  limitSettingsOf,
+  listOf,
+  notFound,
+  organizationIn,
+  pageOf,
+  requireOwn,
+  timeOf,
+  withApiErrors,
+} from "./endpoint.ts";
 
 const OVERLAP_SECONDS = 3600;
 const SECRET = {
