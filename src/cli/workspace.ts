@@ -1,7 +1,7 @@
 import { Accounts } from "../admin/accounts.ts";
 import { COMMAND_ACTOR } from "../admin/audit.ts";
 import { type AdjustmentRefusal, CreditAdjustments, PLAYGROUND_HOLDS_NO_CREDITS } from "../admin/credit-adjustments.ts";
-import { loadStoreSettings, type StoreSettings } from "../config/store-settings.ts";
+import { loadStoreSettings, type StoreSettings } from "../config/sources.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
 import { uuidV7 } from "../internals/ids.ts";
