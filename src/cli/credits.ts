@@ -52,22 +52,22 @@ export function addCredits(program: Command, terminal: Terminal): void {
   const credits = program.command("credits").description("credits of an organization");
   addCommand(credits, "grant <amount>", "Grant credits to an organization")
     .requiredOption("--org <id>", "organization to grant them to")
-    .option("--expires <date>", "when the remaining credits expire (default: never)")
-    .option("--reference <reference>", "what the grant is for; a duplicate reference is ignored")
+    .option("--expires <date>", "expiry of the remaining credits (default: never)")
+    .option("--reference <reference>", "purpose, such as an invoice number; a duplicate reference is ignored")
     .action((amount: string, flags: GrantFlags) => grant(terminal, amount, flags));
-  addCommand(credits, "revoke [amount]", "Revoke credits that are neither used nor held")
+  addCommand(credits, "revoke [amount]", "Revoke credits that are neither spent nor held")
     .requiredOption("--org <id>", "organization to revoke them from")
     .option("--all", "revoke all available credits, instead of an amount")
     .option("--grant <id>", "only from this grant (default: in the order in which grants are spent)")
-    .option("--reference <reference>", "what it is for; a duplicate reference is ignored")
-    .option("--note <text>", "why")
+    .option("--reference <reference>", "purpose; a duplicate reference is ignored")
+    .option("--note <text>", "reason, shown in the statement")
     .action((amount: string | undefined, flags: RevokeFlags) => revoke(terminal, amount, flags));
   addCommand(credits, "credit <amount>", "Refund credits that were charged, as goodwill or to correct a charge")
     .requiredOption("--org <id>", "organization that was charged")
     .option("--completion <id>", "the completion whose charge is corrected, by its `id` (chatcmpl-…)")
-    .option("--expires <date>", "when the remaining credits expire (default: never)")
-    .option("--reference <reference>", "what it is for; a duplicate reference is ignored")
-    .option("--note <text>", "why")
+    .option("--expires <date>", "expiry of the remaining credits (default: never)")
+    .option("--reference <reference>", "purpose; a duplicate reference is ignored")
+    .option("--note <text>", "reason, shown in the statement")
     .action((amount: string, flags: CreditFlags) => credit(terminal, amount, flags));
   addAllowance(credits, terminal);
   addCommand(credits, "balance", "Show an organization's total, available, used and held credits")
@@ -206,12 +206,12 @@ async function balance(terminal: Terminal, flags: CommonFlags & { org: string })
 }
 
 function addAllowance(credits: Command, terminal: Terminal): void {
-  const allowance = credits.command("allowance").description("credits that are granted every month");
+  const allowance = credits.command("allowance").description("monthly allowances");
   addCommand(allowance, "create <amount>", "Grant credits every month, starting now")
     .requiredOption("--org <id>", "organization to grant them to")
     .option("--from <date>", "start of the first month; the others start on the same day (default: now)")
     .option("--keep", "keep the remaining credits when the next month begins (default: they expire)")
-    .option("--reference <reference>", "what the allowance is for; a duplicate reference is ignored")
+    .option("--reference <reference>", "purpose; a duplicate reference is ignored")
     .action((amount: string, flags: AllowanceFlags) => createAllowance(terminal, amount, flags));
   addCommand(allowance, "list", "List the allowances, including those that have ended")
     .option("--org <id>", "only those of this organization")

@@ -6,8 +6,8 @@ import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts
 import { allRows, withWorkspace } from "./workspace.ts";
 
 export function addLedger(program: Command, terminal: Terminal): void {
-  const ledger = program.command("ledger").description("the books");
-  addCommand(ledger, "verify", "Check that the books balance, also beside a running service").action(
+  const ledger = program.command("ledger").description("verification of the books");
+  addCommand(ledger, "verify", "Check that the books balance; the service may be running").action(
     async (flags: CommonFlags) => {
       await withWorkspace(terminal, flags, async (workspace) => {
         const found = await verifyBooks(workspace.store.books, organizationIds(workspace.store));

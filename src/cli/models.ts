@@ -22,7 +22,7 @@ export function addModels(program: Command, terminal: Terminal): void {
   addCommand(models, "list", "List the models that a service with this configuration offers, and their routes").action(
     (flags: CommonFlags) => list(terminal, flags),
   );
-  addCommand(models, "check", "Call every route of every model for one token and report which answer").action(
+  addCommand(models, "check", "Request one token from every route of every model and show which routes respond").action(
     (flags: CommonFlags) => check(terminal, flags),
   );
 }

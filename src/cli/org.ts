@@ -18,7 +18,7 @@ import { acceptedOf, freshBalance, unknownOrganization, type Workspace, withWork
 export function addOrg(program: Command, terminal: Terminal): void {
   const org = program.command("org").description("customers and their balances");
   addCommand(org, "create <name>", "Create an organization, optionally with credits")
-    .option("--credits <amount>", "credits to grant it", "0")
+    .option("--credits <amount>", "credits to grant to it", "0")
     .action((name: string, flags: CommonFlags & { credits: string }) => create(terminal, name, flags));
   addCommand(org, "list", "List the organizations, the oldest first").action((flags: CommonFlags) =>
     list(terminal, flags),
