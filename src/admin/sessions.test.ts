@@ -171,12 +171,12 @@ describe("a short token", () => {
   test("a short token lives for 15 minutes, is reused while it is new, and ends with the token that it represents", async () => {
     const tokens = shortTokens();
     const { row } = await makeToken(nowMs + 20 * 60_000);
-    const first = await tokens.standFor(row, guest);
+    const first = await tokens.issueFor(row, guest);
     expect(first.expiresAtMs).toBe(nowMs + 15 * 60_000);
     nowMs += 7 * 60_000;
-    expect(await tokens.standFor(row, guest)).toEqual(first);
+    expect(await tokens.issueFor(row, guest)).toEqual(first);
     nowMs += 2 * 60_000;
-    const next = await tokens.standFor(row, guest);
+    const next = await tokens.issueFor(row, guest);
     expect([next.token === first.token, next.expiresAtMs]).toEqual([false, row.expiresAtMs]);
   });
 
@@ -184,19 +184,19 @@ describe("a short token", () => {
     const tokens = shortTokens();
     const { row } = await makeToken();
     const session = { hash: randomBytes(32), expiresAtMs: nowMs + 60_000 };
-    const first = await tokens.standFor(row, { ...guest, session });
+    const first = await tokens.issueFor(row, { ...guest, session });
     expect(first.expiresAtMs).toBe(session.expiresAtMs);
-    const other = await tokens.standFor(row, { ...guest, session: { ...session, hash: randomBytes(32) } });
+    const other = await tokens.issueFor(row, { ...guest, session: { ...session, hash: randomBytes(32) } });
     expect(other.token).not.toBe(first.token);
-    const byAdminToken = await tokens.standFor(row, { ...guest, adminTokenId: "adm_first" });
-    expect(byAdminToken.token).not.toBe((await tokens.standFor(row, guest)).token);
+    const byAdminToken = await tokens.issueFor(row, { ...guest, adminTokenId: "adm_first" });
+    expect(byAdminToken.token).not.toBe((await tokens.issueFor(row, guest)).token);
   });
 
   test("the creation of a short token is recorded with the token that it represents, and its reuse is not", async () => {
     const tokens = shortTokens();
     const { row } = await makeToken();
-    const { token } = await tokens.standFor(row, guest);
-    await tokens.standFor(row, guest);
+    const { token } = await tokens.issueFor(row, guest);
+    await tokens.issueFor(row, guest);
     const page = { organizationId: row.organizationId, before: null, limit: 10 };
     const records = await store.admin.audit({ ...page, action: "playground_token.create" });
     expect(records).toMatchObject([{ subjectId: row.id, after: { prefix: token.slice(0, 12) } }]);

@@ -232,7 +232,7 @@ async function createAllowance(terminal: Terminal, amountText: string, flags: Al
     const made = acceptedOf(organizationId, await creditAdjustments.createAllowance(request, COMMAND_ACTOR));
     const json = { ...allowanceJson(made.row), repeated: made.repeated };
     const monthly = json.repeated ? `${json.monthly}, made before under this reference` : `${json.monthly}`;
-    const text = facts({ id: json.id, monthly, next: json.nextAt, lapses: String(json.lapses) });
+    const text = facts({ id: json.id, monthly, next: json.nextAt, remainder: json.lapses ? "expires" : "stays" });
     print(terminal, flags, { json, text });
   });
 }
