@@ -10,7 +10,7 @@ import { lacksApiPrefix, pathOf, respondNoRoute } from "./routing.ts";
 const BUILD = fileURLToPath(new URL("../../console/dist", import.meta.url));
 
 /** Paths of the console's pages. The same document serves them all. */
-const PAGES = ["/organizations", "/credits", "/tokens", "/requests", "/models", "/playground", "/changes"];
+const PAGES = ["/organizations", "/credits", "/tokens", "/requests", "/models", "/playground", "/audit"];
 
 /**
  * Content security policy of the console: resources of this service only, no inline scripts or styles, no embedding in

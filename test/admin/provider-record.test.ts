@@ -71,7 +71,7 @@ test.each([true, false])(
   },
 );
 
-test("both are null where the provider states neither", async () => {
+test("the provider's id and cost are null if the provider reports neither", async () => {
   const shown = await operator(service).call("GET", `/requests/${await completed("sandbox/echo", true)}`);
   expect(shown.body).toMatchObject({ provider_response_id: null, provider_cost: null });
 });

@@ -2,6 +2,25 @@ import { closeSync, openSync, readSync } from "node:fs";
 import { resolve } from "node:path";
 import { OperatorError } from "../errors.ts";
 
+/** Values of the command line, as text. */
+export interface Flags {
+  config?: string | undefined;
+  dataDir?: string | undefined;
+  host?: string | undefined;
+  port?: string | undefined;
+}
+
+export interface ConfigSources {
+  flags?: Flags;
+  environment?: NodeJS.ProcessEnv;
+  /** Throws as `readFileSync` does. */
+  readFile?: (path: string) => string;
+  /** Variables that hold keys of known providers. */
+  providerKeyVariables?: readonly string[];
+  /** `unread`: the secrets of providers stay as they are written in the file, for commands that call no provider. */
+  secrets?: "read" | "unread";
+}
+
 export const DEFAULT_FILE = "tollgate.yaml";
 export const DEFAULT_DATA_DIRECTORY = ".tollgate";
 const FILE_BYTES_MAX = 4 * 1024 * 1024;
@@ -79,4 +98,60 @@ export function absolute(path: string): string {
   } catch (error) {
     throw new OperatorError("The working directory does not exist any more.", { cause: error });
   }
+}
+
+/** The settings of commands that only open the store. */
+export interface StoreSettings {
+  dataDir: string;
+  /** Null: SQLite in `dataDir`. */
+  database: string | null;
+}
+
+const SETTINGS = [
+  { key: "dataDir", variable: "TOLLGATE_DATA_DIR", flag: "--data-dir", isFine: isPath },
+  { key: "database", variable: "DATABASE_URL", flag: undefined, isFine: isDatabase },
+] as const;
+
+/**
+ * Reads only the location of the store, by the rules of `loadConfig`, so that a missing provider key does not stop a
+ * command that calls no provider. YAML and the schema are loaded only when they are needed. Rejects with OperatorError.
+ */
+export async function loadStoreSettings(sources: ConfigSources = {}): Promise<StoreSettings> {
+  const { flags = {}, environment = process.env, readFile } = sources;
+  const set = (name: string) => environment[name] || undefined;
+  const read = readConfigText(flags.config ?? set("TOLLGATE_CONFIG"), readFile);
+  const only = SETTINGS.map(({ key }) => key);
+  const file = read && (await import("./file.ts")).parseFile(read.name, read.text, { environment, only });
+  const found: Record<string, string | undefined> = {};
+  for (const { key, variable, flag, isFine } of SETTINGS) {
+    const given: [string, unknown][] = [
+      [`${file?.place([key])}: ${key}`, file?.values[key]],
+      [variable, set(variable)],
+      [flag ?? "", flag && flags.dataDir],
+    ];
+    for (const [source, value] of given) {
+      if (value === undefined) continue;
+      if (!isFine(value)) await refuse(source, key, value);
+      found[key] = String(value);
+    }
+  }
+  return { dataDir: absolute(found.dataDir ?? DEFAULT_DATA_DIRECTORY), database: found.database ?? null };
+}
+
+/** Rejects with the error of the schema for a value. */
+async function refuse(source: string, key: string, value: unknown): Promise<void> {
+  const { checkValue } = await import("./mistake.ts");
+  checkValue(source, [key], value);
+}
+
+function isPath(value: unknown): boolean {
+  return typeof value === "string" && value !== "" && !value.includes("\0");
+}
+
+function isDatabase(value: unknown): boolean {
+  return (
+    typeof value === "string" &&
+    /^postgres(ql)?:\/\//i.test(value) &&
+    URL.parse(value)?.pathname.includes("@") === false
+  );
 }

@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { createLog } from "./log.ts";
+import { createLog } from "./logger.ts";
 
 function logged(level: Parameters<typeof createLog>[0], write: (log: ReturnType<typeof createLog>) => void) {
   const lines: string[] = [];
@@ -53,7 +53,7 @@ test("a defect is logged with its code positions, without any content of the req
   const quoting = new Error("broken\n    at SECRET (file:///x.ts:1:2)");
   const [line] = logged("info", (log) => log.error({ defect: quoting }, "m"));
   const { stack } = (line?.defect ?? {}) as { stack: string[] };
-  expect(stack[0]).toMatch(/^at .*log\.test\.ts:\d+:\d+/);
+  expect(stack[0]).toMatch(/^at .*logger\.test\.ts:\d+:\d+/);
   expect(stack.join()).not.toContain("SECRET");
   let thrown: unknown;
   try {
