@@ -184,7 +184,7 @@ describe("credits", () => {
   });
 
   test("are told in a statement with the balance after each change, in pages, by kind, for a period and as CSV", async () => {
-    const { id, token } = await makeOrganization(service, "5", MEMBER_SCOPES);
+    const { id, token } = await makeOrganization(service, "5", { scopes: MEMBER_SCOPES });
     const { usage } = (await (await complete(token)).json()) as { usage: { cost: number } };
     await book(id, "revocations", { amount: 1, note: "=1+1" });
     const path = `/organizations/${id}/statement`;
@@ -347,7 +347,7 @@ test("models tell the operator of their routes, and a member of what their token
     prices: { input: 1, output: 2 },
     routes: [{ route: "sandbox/echo", prices: { input: 1 }, health: { state: "closed" } }],
   });
-  const { token } = await makeToken(service, owner.id, [...MEMBER_SCOPES, "--model", "sandbox/echo"]);
+  const { token } = await makeToken(service, owner.id, { scopes: MEMBER_SCOPES, models: ["sandbox/echo"] });
   const { body: seen } = await (await signIn(service, token)).call<Listed>("GET", "/models");
   expect(seen.data.map(({ id, routes }) => [id, routes])).toEqual([["sandbox/echo", null]]);
 });

@@ -65,7 +65,7 @@ describe.skipIf(!hasPostgres)("two nodes on one PostgreSQL", () => {
   });
 
   test("a revocation or a sign-out is in force within 1 s where it is made, and within 5 s on the other node", async () => {
-    const organization = await makeOrganization(first, "5", MEMBER_SCOPES);
+    const organization = await makeOrganization(first, "5", { scopes: MEMBER_SCOPES });
     const session = await signIn(first, organization.token);
     const { body } = await session.call("POST", "/playground/token", {});
     const ask = (service: RunningService, token: string) => send(service, "/v1/models", token);
