@@ -262,7 +262,7 @@ describe("GET /v1/models", () => {
   });
 
   test("A model that the token may not use is not listed.", async () => {
-    const { token } = await makeToken(service, organization.id, ["--model", "priced"]);
+    const { token } = await makeToken(service, organization.id, { models: ["priced"] });
     const list = expectModelList(await (await send(service, "/v1/models", token)).json());
     expect(list.data.map((model) => model.id)).toEqual(["priced"]);
     expect((await send(service, "/v1/models/sandbox/echo", token)).status).toBe(404);

@@ -70,7 +70,7 @@ beforeAll(async () => {
     sendJson(response, 400, { error: { message: "no", code: "content_filter" } }),
   );
   upstream.behave("keyless", ({ response }) => sendJson(response, 401, { error: { message: "bad key sk-1234" } }));
-  rich = await makeOrganization(service, "100000", MEMBER_SCOPES);
+  rich = await makeOrganization(service, "100000", { scopes: MEMBER_SCOPES });
   poor = await makeOrganization(service, "0.5");
   hasty = await makeOrganization(service, "0.5");
   await administer("PATCH", `/organizations/${hasty.id}`, { limits: { requests_per_minute: REQUESTS_A_MINUTE } });
@@ -113,11 +113,11 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
   },
   insufficient_credits: () => ask({ max_tokens: 1000 }, poor.token),
   insufficient_scope: async () => {
-    const { token } = await makeToken(service, rich.id, ["--scope", "models:read"]);
+    const { token } = await makeToken(service, rich.id, { scopes: ["models:read"] });
     return ask({}, token);
   },
   model_not_allowed: async () => {
-    const { token } = await makeToken(service, rich.id, ["--model", "plain"]);
+    const { token } = await makeToken(service, rich.id, { models: ["plain"] });
     return ask({}, token);
   },
   organization_paused: async () => {
@@ -228,7 +228,7 @@ describe("Details of errors", () => {
   });
 
   test("403 insufficient_scope names the scope.", async () => {
-    const { token } = await makeToken(service, rich.id, ["--scope", "models:read"]);
+    const { token } = await makeToken(service, rich.id, { scopes: ["models:read"] });
     const answer = await ask({}, token);
     expect(answer.headers.get("www-authenticate")).toContain('scope="chat.completions:write"');
   });
