@@ -26,24 +26,24 @@ export function completionHandler(decode: Decode): Endpoint["handle"] {
       const { code, message, param, loggedMessage } = decoded.issue;
       throw new ApiError(code, message, { param: param ?? undefined, loggedMessage });
     }
-    const idempotency = idempotencyOf(request, decoded.request);
+    const idempotency = idempotencyOf(request, decoded.native?.body ?? decoded.request);
     const onHeld = () => {
       request.isHeld = true;
     };
-    const { request: asked, output, native } = decoded;
-    const facts = { request: asked, output, native, requestId: request.id, idempotency, onHeld };
+    const { request: asked, output, native, ignored = [], paramOf = (param) => param } = decoded;
+    const facts = { request: asked, output, native, ignored, paramOf, requestId: request.id, idempotency, onHeld };
     const call = { ...callerOf(request), ...facts, ...abortOnClose(reply, services.running) };
     const isStreamed = asked.stream === true;
     try {
       return await (isStreamed ? stream(services, call, decoded, reply) : respond(services, call, decoded, reply));
     } catch (error) {
-      throw decoded.paramOf !== undefined && error instanceof ApiError ? renamed(error, decoded.paramOf) : error;
+      throw error instanceof ApiError ? renamed(error, paramOf) : error;
     }
   };
 }
 
 /** Returns an error whose `param`, and the message that quotes it, have the wire's own name of the field. */
-function renamed(error: ApiError, paramOf: (param: string) => string): ApiError {
+export function renamed(error: ApiError, paramOf: (param: string) => string): ApiError {
   const { code, message, param, loggedMessage, fields, headers, cause } = error;
   if (param === null) return error;
   const name = paramOf(param);

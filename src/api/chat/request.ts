@@ -12,7 +12,7 @@ export const MAX_TOKENS_DEFAULT = 4096;
 export const MESSAGE_ROLES = ["system", "developer", "user", "assistant", "tool"] as const;
 
 /** Union of object schemas with a discriminator, in the form that validators and code generators understand. */
-function taggedUnion<T extends TSchema[]>(tag: string, schemas: [...T]) {
+export function taggedUnion<T extends TSchema[]>(tag: string, schemas: [...T]) {
   return Type.Unsafe<Static<T[number]>>({
     type: "object",
     required: [tag],
