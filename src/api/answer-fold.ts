@@ -1,4 +1,4 @@
-import type { AnswerPiece } from "./answer.ts";
+import type { AnswerPiece, NativeEvent } from "./answer.ts";
 import type { Delta, ReplyMessage, ToolCallDelta } from "./chat/completion.ts";
 import type { ReasoningDetail, ToolCall } from "./chat/request.ts";
 
@@ -15,9 +15,11 @@ export class AnswerFold {
   readonly #details: ReasoningDetail[] = [];
   #logprobs: Logprobs | null = null;
   readonly #calls = new Map<number, ToolCall>();
+  #lastNative: NativeEvent | undefined;
 
   add(pieces: readonly AnswerPiece[]): void {
-    for (const { delta, logprobs } of pieces) {
+    for (const { delta, logprobs, native } of pieces) {
+      this.#lastNative = native?.at(-1) ?? this.#lastNative;
       if (delta !== undefined) this.#add(delta);
       if (logprobs !== undefined && logprobs !== null) this.#addLogprobs(logprobs);
     }
@@ -26,6 +28,11 @@ export class AnswerFold {
   /** Null where there are none. */
   get logprobs(): unknown {
     return this.#logprobs;
+  }
+
+  /** The last event of an upstream on its own wire, which usually contains the whole answer. */
+  get lastNative(): NativeEvent | undefined {
+    return this.#lastNative;
   }
 
   message(): ReplyMessage {

@@ -19,6 +19,8 @@ export interface DecodedRequest {
   output: StatedOutput;
   /** The request on its own wire, for upstreams that speak it too; absent on the chat completions wire. */
   native?: NativeRequest;
+  /** Fields that have no effect, listed in the header `x-tollgate-ignored`. */
+  ignored?: readonly string[];
   /** Returns the wire's name of a field that an error names in the internal form; absent if the names are the same. */
   paramOf?(param: string): string;
   /** Creates the encoder of a streamed answer. */
@@ -43,6 +45,8 @@ export interface NativeRequest {
   body: Readonly<Record<string, unknown>>;
   /** Headers of the wire that the upstream receives too, such as `anthropic-beta`. */
   headers: Readonly<Record<string, string>>;
+  /** Hints that only upstreams of this wire receive; elsewhere they are listed in the header `x-tollgate-ignored`. */
+  hints?: readonly string[];
 }
 
 /**

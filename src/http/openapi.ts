@@ -6,7 +6,6 @@ import { ErrorEnvelope } from "../api/validation.ts";
 import { type ErrorCode, errorCatalog } from "../errors.ts";
 import type { AdminEndpoint } from "./admin/endpoint.ts";
 import { IDEMPOTENCY_HEADER } from "./idempotency.ts";
-import { createChatCompletion } from "./routes/create-chat-completion.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 
 /** Returns the parts of the OpenAPI document that do not come from endpoints. */
@@ -167,7 +166,7 @@ const CODES_OF_COMPLETIONS = new Set<ErrorCode>([
 ]);
 
 function errorResponses(endpoint: Endpoint): Record<number, unknown> {
-  const isCompletion = endpoint === createChatCompletion;
+  const isCompletion = endpoint.response.eventSchema !== undefined;
   return responsesOf(
     (code, status) => !CODES_OF_ADMIN.has(code) && (isCompletion || EVERY_OPERATION_STATUSES.has(status)),
   );

@@ -12,8 +12,8 @@ const RANDOM_IMPORTS = new Set(["randomBytes", "randomUUID", "randomInt", "getRa
 const PROVIDERS =
   /^(openai|openai-compatible|anthropic|google|google-vertex|gemini|bedrock|azure|mistral|cohere|xai|groq|deepseek|together|fireworks|openrouter|ollama|lm-?studio|llama\.?cpp|vllm|sandbox)([-_/:.].*)?$/i;
 const MAY_NAME_PROVIDERS = new Set(["providers", "catalog"]);
-/** The category of the test models is a value of the public API. */
-const CATEGORIES_OF_THE_API = new Set(["src/api/model.ts"]);
+/** The category of the test models and the formats of reasoning are values of the public API. */
+const VALUES_OF_THE_API = new Set(["src/api/model.ts", "src/api/responses/reasoning.ts"]);
 
 const SQL =
   /^\s*(select\s[\s\S]*\sfrom\s|insert\s+(or\s+\w+\s+)?into\s|update\s+\w+\s+set\s|delete\s+from\s|create\s+(unique\s+)?(table|index)\s|alter\s+table\s|pragma\s+\w|begin\s+(immediate|isolation))/;
@@ -106,7 +106,7 @@ function checkLiterals(node: AstNode, { source, ancestors, report }: Context): v
   if (typeof text !== "string") return;
   const layer = layerOf(source.path);
   if (layer !== "stores" && isSql(text)) report(node, "sql", "SQL is allowed in src/stores/ only");
-  if (MAY_NAME_PROVIDERS.has(layer) || CATEGORIES_OF_THE_API.has(source.path)) return;
+  if (MAY_NAME_PROVIDERS.has(layer) || VALUES_OF_THE_API.has(source.path)) return;
   if (PROVIDERS.test(text)) {
     report(node, "providers", `"${text}": a provider is named in src/providers/ and src/catalog/ only`);
   }
