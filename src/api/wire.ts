@@ -27,7 +27,7 @@ export interface DecodedRequest {
   output: StatedOutput;
   /** The request on its own wire, for upstreams that speak it too; absent on the chat completions wire. */
   native?: NativeRequest;
-  /** Fields that the service does not know, listed in the header `x-tollgate-ignored`. */
+  /** Fields that have no effect, listed in the header `x-tollgate-ignored`. */
   ignored?: readonly string[];
   /** Returns the wire's name of a field that an error names in the internal form; absent if the names are the same. */
   paramOf?(param: string): string;

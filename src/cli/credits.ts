@@ -171,7 +171,8 @@ async function credit(terminal: Terminal, amountText: string, flags: CreditFlags
 }
 
 /** The prefix of a wire and the 32 digits of a hold's UUID, or the UUID itself. */
-const COMPLETION = /^(?:chatcmpl-|resp_|msg_)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})$/;
+const COMPLETION =
+  /^(?:chatcmpl-|resp_|msg_)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})$/;
 
 function completionFlag(text: string): string {
   const [, ...parts] = COMPLETION.exec(text) ?? [];

@@ -52,7 +52,7 @@ export interface CompletionCall {
   output: StatedOutput;
   /** The request on its own wire, if that is not chat completions. */
   native: NativeRequest | undefined;
-  /** Fields of the wire that the service does not know. */
+  /** Fields of the wire that have no effect. */
   ignored: readonly string[];
   /** Returns the wire's name of a field of the internal request. */
   paramOf(param: string): string;

@@ -1,5 +1,6 @@
 import type { OutgoingHttpHeaders } from "node:http";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { Type } from "typebox";
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
 import { AnswerFold } from "../api/answer-fold.ts";
 import type { ValidationIssue } from "../api/validation.ts";
@@ -11,9 +12,21 @@ import type { CompletionCall } from "../gateway/gateway.ts";
 import { modelIn } from "./access.ts";
 import { callerOf } from "./authentication.ts";
 import { EventStreamSink } from "./event-stream-sink.ts";
-import { idempotencyOf } from "./idempotency.ts";
+import { IDEMPOTENCY_HEADER, idempotencyOf } from "./idempotency.ts";
 import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
 import type { RunningCompletions } from "./shutdown.ts";
+
+/** Headers that every wire of completions reads. */
+export const COMPLETION_HEADERS = Type.Object({
+  [IDEMPOTENCY_HEADER]: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 255,
+      description:
+        "Identifies the request within the organization for 24 hours. A repeated request with the same body returns the first response again, and is charged once.",
+    }),
+  ),
+});
 
 type Decode = (request: FastifyRequest, services: EndpointServices) => DecodedRequest | { issue: ValidationIssue };
 

@@ -5,6 +5,7 @@ import { sendError } from "./errors.ts";
 import { countMessageTokens } from "./routes/count-message-tokens.ts";
 import { createChatCompletion } from "./routes/create-chat-completion.ts";
 import { createMessage } from "./routes/create-message.ts";
+import { createResponse } from "./routes/create-response.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 import { listModels, retrieveModel } from "./routes/models.ts";
 import { reportUsage } from "./routes/report-usage.ts";
@@ -14,6 +15,7 @@ export const endpoints: readonly Endpoint[] = [
   createChatCompletion,
   createMessage,
   countMessageTokens,
+  createResponse,
   listModels,
   retrieveModel,
   reportUsage,

@@ -98,6 +98,10 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
   unsupported_value: () => ask({ model: "plain", tools: [{ type: "function", function: { name: "f" } }] }),
   decimal_above_max_value: () => ask({ temperature: 1.1 }),
   decimal_below_min_value: () => ask({ temperature: -0.1 }),
+  previous_response_not_found: () => {
+    const body = { model: "ok", input: "hello", previous_response_id: "resp_unknown" };
+    return send(service, "/v1/responses", rich.token, body);
+  },
   context_length_exceeded: () => ask({ model: "short", messages: [{ role: "user", content: "word ".repeat(2000) }] }),
   content_filter: () => ask({ model: "filtering" }),
   upstream_rejected: () => ask({ model: "rejecting" }),
@@ -251,7 +255,9 @@ describe("Details of errors", () => {
 
   test("404 for an unknown path lists the available routes, without authentication.", async () => {
     const { error } = (await (await send(service, "/v1/nothing", null)).json()) as { error: { message: string } };
-    expect(error.message).toContain("POST /v1/chat/completions, GET /v1/models, GET /v1/models/{model}, GET /v1/usage");
+    expect(error.message).toContain(
+      "POST /v1/chat/completions, POST /v1/messages, POST /v1/messages/count_tokens, POST /v1/responses, GET /v1/models, GET /v1/models/{model}, GET /v1/usage",
+    );
   });
 
   test("An upstream's Retry-After is forwarded, and the upstream is not called before that time.", async () => {

@@ -159,7 +159,7 @@ function checkTogether(request: ChatCompletionRequest): ValidationIssue | undefi
 }
 
 /** Checks the length of a list before anything iterates over it. */
-function excessIssue(body: Record<string, unknown>, param: string, limit: number): ValidationIssue | undefined {
+export function excessIssue(body: Record<string, unknown>, param: string, limit: number): ValidationIssue | undefined {
   const list = body[param];
   if (!Array.isArray(list) || list.length <= limit) return undefined;
   const message = `Invalid '${param}': array too long. Expected at most ${limit} items, but got ${list.length}.`;

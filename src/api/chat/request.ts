@@ -132,8 +132,8 @@ const LogitBias = Type.Unsafe<Record<string, number>>({
   additionalProperties: { type: "number", minimum: -100, maximum: 100 },
 });
 
-/** Stored with the charge, so it has OpenAI's limits. */
-const Metadata = Type.Unsafe<Record<string, string>>({
+/** Labels of a request. They are stored with the charge, so they have OpenAI's limits. */
+export const Metadata = Type.Unsafe<Record<string, string>>({
   type: "object",
   maxProperties: 16,
   propertyNames: { maxLength: 64 },
