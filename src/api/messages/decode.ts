@@ -65,11 +65,13 @@ function decode(
   if (further !== undefined) return { issue: further };
   const conversation = new MessageConversation(request);
   const { known, ignored } = knownRequest(request);
+  const native = nativeOf(request, known, headers);
   return {
     request: internalRequest(request, conversation),
-    native: nativeOf(request, known, headers),
+    native,
     ignored: [...ignored],
-    paramOf: (param) => PARAMS[param] ?? conversation.paramOf(param),
+    // The needed field is a path of the wire already.
+    paramOf: (param) => (param === native.needed ? param : (PARAMS[param] ?? conversation.paramOf(param))),
   };
 }
 
