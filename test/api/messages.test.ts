@@ -64,6 +64,11 @@ function connect(token = rich.token): Anthropic {
   return new Anthropic({ apiKey: token, authToken: null, baseURL: service.url, maxRetries: 0 });
 }
 
+const CITED = {
+  type: "document",
+  source: { type: "text", media_type: "text/plain", data: "x" },
+  citations: { enabled: true },
+};
 const asking = (content = PROMPT, model = "sandbox/echo") => ({
   model,
   max_tokens: 100,
@@ -232,6 +237,7 @@ describe("Errors", () => {
     ["mcp_servers", { mcp_servers: [{ type: "url", url: "https://a.com", name: "a" }] }],
     ["max_tokens", { max_tokens: 1_000_000 }],
     ["temperature", { temperature: 1.5 }],
+    ["messages[0].content[0].citations", { system: "Rules", messages: [{ role: "user", content: [CITED] }] }],
   ])("An error names the field '%s'.", async (param, fields) => {
     const answer = await send(service, "/v1/messages", rich.token, { ...asking(), ...fields });
     expect(answer.status).toBe(400);
@@ -279,6 +285,13 @@ describe("Usage and charge", () => {
       expect(before - (await creditsOf(rich))).toBeCloseTo(usage.cost ?? 0, 9);
     },
   );
+
+  test("The charge of a message can be refunded by its id.", async () => {
+    const { id } = await connect().messages.create(asking(PROMPT, "plain"));
+    const before = await creditsOf(rich);
+    await service.tollgate("credits", "credit", "0.00001", "--org", rich.id, "--completion", id);
+    expect((await creditsOf(rich)) - before).toBeCloseTo(0.00001, 9);
+  });
 
   test("max_tokens is not limited by completions.maxTokens.", async () => {
     const message = await connect().messages.create({ ...asking(PROMPT, "plain"), max_tokens: 8000 });

@@ -65,11 +65,13 @@ function decode(
   if (further !== undefined) return { issue: further };
   const conversation = new MessageConversation(request);
   const { known, ignored } = knownRequest(request);
+  const native = nativeOf(request, known, headers);
   return {
     request: internalRequest(request, conversation),
-    native: nativeOf(request, known, headers),
+    native,
     ignored: [...ignored],
-    paramOf: (param) => PARAMS[param] ?? conversation.paramOf(param),
+    // The needed field is a path of the wire already.
+    paramOf: (param) => (param === native.needed ? param : (PARAMS[param] ?? conversation.paramOf(param))),
   };
 }
 
@@ -216,7 +218,8 @@ function knownRequest(request: MessagesRequest): { known: MessagesRequest; ignor
   const ignored = new Set<string>();
   const known = <T extends object>(value: T, fields: ReadonlySet<string>, path: string): T => {
     for (const name in value) {
-      if (!fields.has(name) && value[name] !== undefined && NAME.test(name)) ignored.add(path + name);
+      const isUnknown = !fields.has(name) && value[name] !== undefined;
+      if (isUnknown && NAME.test(name) && ignored.size < IGNORED_MAX) ignored.add(path + name);
     }
     return pick(value, fields);
   };
@@ -244,6 +247,8 @@ function knownRequest(request: MessagesRequest): { known: MessagesRequest; ignor
 const OUTPUT_FIELDS = new Set(["effort", "format"]);
 /** Names that can be repeated in a header. */
 const NAME = /^\w{1,64}$/;
+/** Names of unknown fields that are listed. */
+const IGNORED_MAX = 32;
 
 /** Thinking that Claude cannot read is left out of the request for upstreams of this wire, because they would refuse it. */
 function nativeOf(request: MessagesRequest, known: MessagesRequest, { version, beta }: MessagesHeaders): NativeRequest {

@@ -28,6 +28,8 @@ const TYPES: Record<number, string> = {
   529: "overloaded_error",
 };
 const OVERLOADED = 529;
+/** Makes the SDK's tool runner repeat its request with the whole conversation instead of a thread. */
+const THREAD_CODE = "thread_unsupported_request";
 
 /** Errors in the format of Anthropic's API (Anthropic's documentation, "Errors"). */
 export const messagesErrors: ErrorFormat = {
@@ -41,5 +43,6 @@ export function errorEvent(error: PublicError) {
   const { code, message, param, fields } = error;
   const status = messagesErrors.status(error);
   const type = TYPES[status] ?? (status < 500 ? "invalid_request_error" : "api_error");
-  return { type: "error", error: { type, message, details: { error_code: code, param, ...fields } } };
+  const errorCode = param === "thread" ? THREAD_CODE : code;
+  return { type: "error", error: { type, message, details: { error_code: errorCode, param, ...fields } } };
 }
