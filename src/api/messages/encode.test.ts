@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { AnswerPiece, NativeEvent } from "../answer.ts";
+import { type AnswerPiece, NATIVE_DOCUMENT, type NativeEvent } from "../answer.ts";
 import { AnswerFold } from "../answer-fold.ts";
 import { MessageEventEncoder } from "./encode.ts";
 import { toMessage } from "./message.ts";
@@ -207,18 +207,16 @@ describe("Events of an upstream of this wire", () => {
     expect(events.at(-2)).toMatchObject({ delta: ending, usage: { input_tokens: 30, output_tokens: 20 } });
     expect(events.filter(({ type }) => type === "message_stop")).toHaveLength(1);
   });
+});
 
-  test("become a document.", () => {
-    expect(documentOf(pieces)).toMatchObject({
-      id: `msg_${HEAD.id}`,
-      model: "m",
-      content: [
-        { type: "thinking", thinking: "Hm", signature: "sig" },
-        { type: "text", text: "Hello", citations: [citation] },
-        { type: "tool_use", id: "toolu_1", name: "look", input: { a: 1 } },
-      ],
-      ...ending,
-      usage: { input_tokens: 30 },
-    });
-  });
+test("An unstreamed answer of an upstream of this wire keeps its blocks and its stop sequence.", () => {
+  const content = [
+    { type: "thinking", thinking: "Hm", signature: "sig" },
+    { type: "server_block", data: "unknown" },
+    { type: "text", text: "Hello" },
+  ];
+  const data = { id: "msg_up", model: "up", content, stop_reason: "stop_sequence", stop_sequence: "END" };
+  const document = documentOf([{ delta: { content: "Hello" }, native: [{ type: NATIVE_DOCUMENT, data }] }]);
+  const expected = { id: `msg_${HEAD.id}`, model: "m", content, stop_reason: "stop_sequence", stop_sequence: "END" };
+  expect(document).toMatchObject(expected);
 });

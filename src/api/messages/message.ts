@@ -51,13 +51,14 @@ const ID_PREFIX = "msg_";
 const NO_USAGE = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
 
 /** Returns the body of a complete answer. */
-export function toMessage(head: AnswerHead, answer: Pick<AnswerFold, "message" | "native">, end: AnswerEnd) {
+export function toMessage(head: AnswerHead, answer: Pick<AnswerFold, "message" | "document">, end: AnswerEnd) {
   const message = answer.message();
-  const ending = answer.native.reduce(nativeEnding, undefined);
+  const { content, stop_reason, stop_sequence } = answer.document ?? {};
+  const isNative = Array.isArray(content);
   return {
     ...messageStart(head),
-    content: answer.native.length > 0 ? nativeBlocks(answer.native) : blocksOf(message),
-    ...(ending ?? endingOf(end.finishReason, message)),
+    content: isNative ? content : blocksOf(message),
+    ...(isNative ? { stop_reason, stop_sequence } : endingOf(end.finishReason, message)),
     usage: toMessageUsage(end.usage),
   };
 }
@@ -144,33 +145,4 @@ function inputOf(text: string): Record<string, unknown> {
     // The answer ended in the middle of the arguments.
   }
   return { INVALID_JSON: text };
-}
-
-/** Text fields of content blocks, by the deltas that extend them. */
-const TEXT_FIELDS: Record<string, string> = {
-  text_delta: "text",
-  thinking_delta: "thinking",
-  signature_delta: "signature",
-};
-
-/** Folds the events of an upstream of this wire into content blocks. */
-function nativeBlocks(events: readonly NativeEvent[]): OutputBlock[] {
-  const blocks: OutputBlock[] = [];
-  const inputs = new Map<OutputBlock, string>();
-  for (const { type, data } of events) {
-    if (type === "content_block_start" && isRecord(data.content_block)) {
-      blocks[Number(data.index)] = { ...(data.content_block as OutputBlock) };
-    }
-    const block = type === "content_block_delta" ? blocks[Number(data.index)] : undefined;
-    if (block === undefined || !isRecord(data.delta)) continue;
-    const { delta } = data;
-    const field = TEXT_FIELDS[String(delta.type)];
-    if (field !== undefined) block[field] = `${block[field] ?? ""}${delta[field]}`;
-    else if (delta.type === "input_json_delta") inputs.set(block, `${inputs.get(block) ?? ""}${delta.partial_json}`);
-    else if (delta.type === "citations_delta") {
-      block.citations = [...(Array.isArray(block.citations) ? block.citations : []), delta.citation];
-    }
-  }
-  for (const [block, text] of inputs) block.input = inputOf(text);
-  return blocks.filter((block) => block !== undefined);
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { AnswerPiece } from "../answer.ts";
+import { type AnswerPiece, NATIVE_DOCUMENT } from "../answer.ts";
 import { AnswerFold } from "../answer-fold.ts";
 import type { FinishReason } from "../chat/completion.ts";
 import type { DecodedRequest } from "../wire.ts";
@@ -157,5 +157,6 @@ test("Events of an upstream on this wire pass through with the ids, the model an
   ]);
   const expected = { id: `resp_${HEAD.id}`, model: "m", output: [item], usage: { input_tokens: 3 } };
   expect(events.at(-1)?.response).toMatchObject(expected);
-  expect(documentOf(request, pieces, "stop")).toEqual(events.at(-1)?.response);
+  const document = { type: NATIVE_DOCUMENT, data: upstream };
+  expect(documentOf(request, [{ native: [document] }], "stop")).toEqual(events.at(-1)?.response);
 });

@@ -18,10 +18,11 @@ export interface EncoderOptions {
 export function toResponse(
   options: EncoderOptions,
   head: AnswerHead,
-  answer: Pick<AnswerFold, "message" | "logprobs" | "native">,
+  answer: Pick<AnswerFold, "message" | "logprobs" | "document">,
   end: AnswerEnd,
 ): ResponseObject {
-  const items = nativeOutput(answer.native.at(-1)) ?? outputOf(options, head, answer, end);
+  const native = answer.document?.output;
+  const items = Array.isArray(native) ? native : outputOf(options, head, answer, end);
   return responseOf(options, head, items, endFields(end));
 }
 
@@ -37,12 +38,6 @@ function outputOf(
   builder.add({ delta, logprobs: answer.logprobs });
   builder.end(incompleteReason(finishReason) !== undefined);
   return builder.items;
-}
-
-/** Returns the output of an upstream's own terminal event. */
-function nativeOutput(event: NativeEvent | undefined): OutputItem[] | undefined {
-  const output = (event?.data.response as { output?: unknown } | undefined)?.output;
-  return Array.isArray(output) ? output : undefined;
 }
 
 type Lifecycle = Pick<ResponseObject, "status" | "error" | "incomplete_details" | "usage">;
