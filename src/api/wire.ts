@@ -19,6 +19,8 @@ export interface DecodedRequest {
   output: StatedOutput;
   /** The request on its own wire, for upstreams that speak it too; absent on the chat completions wire. */
   native?: NativeRequest;
+  /** Names of fields that were left out and are listed in `x-tollgate-ignored`. */
+  ignored?: readonly string[];
   /** Returns the wire's name of a field that an error names in the internal form; absent if the names are the same. */
   paramOf?(param: string): string;
   /** Creates the encoder of a streamed answer. */

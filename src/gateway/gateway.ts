@@ -52,6 +52,8 @@ export interface CompletionCall {
   output: StatedOutput;
   /** The request on its own wire, if that is not chat completions. */
   native: NativeRequest | undefined;
+  /** Names of fields that the wire left out. */
+  ignored?: readonly string[] | undefined;
   requestId: string;
   requestStanding: Standing;
   /** Identifies a repetition of an earlier request of the organization; null without an idempotency key. */

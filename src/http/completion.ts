@@ -30,8 +30,8 @@ export function completionHandler(decode: Decode): Endpoint["handle"] {
     const onHeld = () => {
       request.isHeld = true;
     };
-    const { request: asked, output, native } = decoded;
-    const facts = { request: asked, output, native, requestId: request.id, idempotency, onHeld };
+    const { request: asked, output, native, ignored } = decoded;
+    const facts = { request: asked, output, native, ignored, requestId: request.id, idempotency, onHeld };
     const call = { ...callerOf(request), ...facts, ...abortOnClose(reply, services.running) };
     const isStreamed = asked.stream === true;
     try {

@@ -1,12 +1,20 @@
 import type { Dispatcher } from "undici";
 import { OperatorError } from "../errors.ts";
 import { createScrub, type Scrub, scrubFor } from "./errors.ts";
+import { fitFields } from "./fields.ts";
 import { EVENT_STREAM, JSON_TYPE, mediaTypeOf, readText, refuseFailure, unknownType } from "./http/answer.ts";
 import { createDispatcher, exchange, type HttpAnswer } from "./http/exchange.ts";
 import { isObject, parseJson } from "./json.ts";
 import { readAnswer, StreamedAnswer } from "./openai/answer.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
-import { once, type Provider, type ProviderAnswer, type ProviderCall, UpstreamError } from "./provider.ts";
+import {
+  once,
+  type Provider,
+  type ProviderAnswer,
+  type ProviderCall,
+  UpstreamError,
+  type UpstreamRequest,
+} from "./provider.ts";
 import { type Environment, isPrivateUpstream, type ProviderSettings, refuseOwnHeaders } from "./settings.ts";
 
 /**
@@ -53,14 +61,25 @@ class OpenAiCompatible implements Provider {
     };
   }
 
-  async complete({ request, signal }: ProviderCall): Promise<ProviderAnswer> {
+  convert(request: UpstreamRequest): undefined | UpstreamError {
+    try {
+      fitFields(request, this.#requestFormat.fields);
+      return undefined;
+    } catch (error) {
+      if (error instanceof UpstreamError) return error;
+      throw error;
+    }
+  }
+
+  async complete({ request: given, signal }: ProviderCall): Promise<ProviderAnswer> {
+    const { request, ignored: left } = fitFields(given, this.#requestFormat.fields);
     const scrub = scrubFor(request, this.#scrub);
     const headers = request.stream ? this.#headers.streamed : this.#headers.unstreamed;
     const body = toRequestBody(request, this.#requestFormat);
     const answer = await this.#send("POST", "/chat/completions", { headers, body, signal, scrub });
     // The content type decides, not the request: some upstreams never stream, others always do.
     const type = mediaTypeOf(answer.headers) || (request.stream ? EVENT_STREAM : JSON_TYPE);
-    const ignored = refusedHints(request, this.#requestFormat);
+    const ignored = [...left, ...refusedHints(request, this.#requestFormat)];
     if (type === EVENT_STREAM) return { ignored, chunks: new StreamedAnswer(answer.body, scrub) };
     if (type !== JSON_TYPE) throw unknownType(answer);
     return { ignored, chunks: once([await readAnswer(answer.body, scrub)]) };

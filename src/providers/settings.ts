@@ -17,6 +17,9 @@ export const KIND_KEYS = [
 ] as const;
 export type KindKey = (typeof KIND_KEYS)[number];
 
+/** Marks for the upstream's cache: set by the service where the caller sets none, only by the caller, or none. */
+export type PromptCaching = "auto" | "caller" | "off";
+
 /** Settings of one configured provider. */
 export interface ProviderSettings {
   /** The id by which routes name the provider. */
@@ -30,6 +33,8 @@ export interface ProviderSettings {
   timeouts: ProviderTimeouts;
   /** Differences from the default format, for an OpenAI-compatible API. */
   requestFormat?: Partial<RequestFormat>;
+  /** Who marks what the provider caches, on wires that need marks; absent: `auto`. */
+  promptCaching?: PromptCaching;
   /** AWS region. */
   region?: string;
   accessKeyId?: string;

@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import { ChatCompletion, ChatCompletionChunk } from "../../api/chat/completion.ts";
 import { decodeChatCompletion } from "../../api/chat/decode.ts";
-import { ChatCompletionRequest } from "../../api/chat/request.ts";
+import { SentRequest } from "../../api/chat/request.ts";
 import { completionHandler } from "../completion.ts";
 import { IDEMPOTENCY_HEADER } from "../idempotency.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -24,7 +24,7 @@ export const createChatCompletion: Endpoint = {
       }),
     ),
   }),
-  body: ChatCompletionRequest,
+  body: SentRequest,
   response: { description: "The completion, or its events.", schema: ChatCompletion, eventSchema: ChatCompletionChunk },
   handle: completionHandler(({ body }, { completionMessages }) => decodeChatCompletion(body, completionMessages)),
 };
