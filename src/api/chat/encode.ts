@@ -204,9 +204,10 @@ interface Beside {
 
 function choiceOf(delta: object, finishReason: string | null, { logprobs, choice }: Beside = {}): string {
   const logprobsField = logprobs === undefined || logprobs === null ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
-  const others = choice === undefined ? "" : `,${JSON.stringify(choice).slice(1, -1)}`;
+  // A reader takes the last of two fields with one name.
+  const others = choice === undefined ? "" : `${JSON.stringify(choice).slice(1, -1)},`;
   const reason = finishReason === null ? "null" : `"${finishReason}"`;
-  return `{"index":0,"delta":${JSON.stringify(delta)}${logprobsField}${others},"finish_reason":${reason}}`;
+  return `{${others}"index":0,"delta":${JSON.stringify(delta)}${logprobsField},"finish_reason":${reason}}`;
 }
 
 /** Returns the content of a delta with no other field, else undefined. */

@@ -19,8 +19,8 @@ export const azure: Wire = {
     return (deployment) => provider.chat(deployment);
   },
   takes: ["user", "logit_bias", "parallel_tool_calls", "logprobs"],
+  // The package leaves service_tier out, because the name of a deployment does not reveal its model.
   fields: {
-    service_tier: "translated",
     verbosity: "translated",
     store: "translated",
     safety_identifier: "translated",
@@ -62,9 +62,8 @@ export const azure: Wire = {
 
 /** Returns the package's options for fields that few providers take. */
 function rareOptions(request: UpstreamRequest) {
-  const { service_tier, verbosity, store, safety_identifier, prompt_cache_key, prompt_cache_retention } = request;
+  const { verbosity, store, safety_identifier, prompt_cache_key, prompt_cache_retention } = request;
   return {
-    ...(service_tier !== undefined && { serviceTier: service_tier }),
     ...(verbosity !== undefined && { textVerbosity: verbosity }),
     ...(store !== undefined && { store }),
     ...(safety_identifier !== undefined && { safetyIdentifier: safety_identifier }),
