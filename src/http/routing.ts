@@ -3,15 +3,17 @@ import { ApiError } from "../errors.ts";
 import { ADMIN_PREFIX, adminEndpoints } from "./admin/index.ts";
 import { sendError } from "./errors.ts";
 import { createChatCompletion } from "./routes/create-chat-completion.ts";
-import { createResponse } from "./routes/create-response.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 import { listModels, retrieveModel } from "./routes/models.ts";
 import { reportUsage } from "./routes/report-usage.ts";
+import { createResponse, deleteResponse, retrieveResponse } from "./routes/responses.ts";
 
 /** All operations of `/v1`. */
 export const endpoints: readonly Endpoint[] = [
   createChatCompletion,
   createResponse,
+  retrieveResponse,
+  deleteResponse,
   listModels,
   retrieveModel,
   reportUsage,

@@ -48,6 +48,11 @@ export class Conversations {
     return this.#options.rows.count(organizationId);
   }
 
+  /** Removes the stored conversation of a request; returns false if there is none. */
+  removeOne(organizationId: string, requestId: string): Promise<boolean> {
+    return this.#options.rows.removeOne({ organizationId, holdId: requestId });
+  }
+
   /** Removes all conversations that have ended, a few at a time. Returns their number. */
   async remove(organizationId: string): Promise<number> {
     const { rows, clock } = this.#options;
