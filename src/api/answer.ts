@@ -13,16 +13,16 @@ export interface AnswerPiece {
   logprobs?: unknown;
   finish_reason?: FinishReason;
   usage?: ReportedUsage;
-  /** Events of the upstream's own wire that this piece was read from, if the request went out on that wire unchanged. */
+  /**
+   * Events of the upstream's own wire that this piece was read from, if the request went out on that wire. An answer that
+   * is not streamed counts as the events that it could be streamed as.
+   */
   native?: readonly NativeEvent[];
 }
 
-/** The type under which a whole answer, which is not streamed, counts as an event. */
-export const NATIVE_DOCUMENT = "document";
-
 /** An event of a wire other than chat completions, as the upstream sent it. */
 export interface NativeEvent {
-  /** Its `type`, or `NATIVE_DOCUMENT`. */
+  /** Its `type`. */
   type: string;
   data: Record<string, unknown>;
 }

@@ -1,4 +1,4 @@
-import { NATIVE_DOCUMENT } from "../../api/answer.ts";
+import type { NativeEvent } from "../../api/answer.ts";
 import type { Delta, FinishReason } from "../../api/chat/completion.ts";
 import { isObject, type JsonObject, textOf } from "../json.ts";
 import type { WireReader } from "../openai/answer.ts";
@@ -38,14 +38,19 @@ export class MessagesReader implements WireReader {
 
   readAnswer(answer: JsonObject): UpstreamChunk {
     if (!Array.isArray(answer.content)) throw new UpstreamError("malformed", "The answer has no content");
-    const chunk: UpstreamChunk = { ...identityOf(answer), native: [{ type: NATIVE_DOCUMENT, data: answer }] };
+    const { content, usage, id: _id, type: _type, role: _role, model: _model, ...ending } = answer;
     const delta: Delta = {};
-    for (const [index, block] of answer.content.filter(isObject).entries()) {
+    const native: NativeEvent[] = [nativeEvent("message_start", { message: { ...answer, content: [] } })];
+    for (const [index, block] of content.filter(isObject).entries()) {
       addTo(delta, this.#begin(index, block));
       addTo(delta, this.#end(index));
+      native.push(nativeEvent("content_block_start", { index, content_block: block }));
+      native.push(nativeEvent("content_block_stop", { index }));
     }
-    chunk.delta = delta;
-    this.#finish(chunk, answer.stop_reason, answer.usage);
+    native.push(nativeEvent("message_delta", { delta: ending, usage }), nativeEvent("message_stop", {}));
+    const chunk: UpstreamChunk = { ...identityOf(answer), delta, native };
+    this.#readUsage(chunk, usage);
+    this.#finish(chunk, answer.stop_reason);
     return chunk;
   }
 
@@ -54,8 +59,9 @@ export class MessagesReader implements WireReader {
     switch (type) {
       case "message_start": {
         const message = isObject(event.message) ? event.message : {};
-        if (isObject(message.usage)) this.#usage = message.usage;
-        return identityOf(message);
+        const chunk = identityOf(message);
+        this.#readUsage(chunk, message.usage);
+        return chunk;
       }
       case "content_block_start":
         return toChunk(isObject(event.content_block) ? this.#begin(index, event.content_block) : {});
@@ -66,7 +72,8 @@ export class MessagesReader implements WireReader {
       case "message_delta": {
         const chunk: UpstreamChunk = {};
         const reason = isObject(event.delta) ? event.delta.stop_reason : undefined;
-        if (reason !== null && reason !== undefined) this.#finish(chunk, reason, event.usage);
+        this.#readUsage(chunk, event.usage);
+        this.#finish(chunk, reason);
         return chunk;
       }
       case "message_stop":
@@ -135,13 +142,23 @@ export class MessagesReader implements WireReader {
     return { reasoning_details: [{ type: "reasoning.text", format: REASONING_FORMAT, text, signature }] };
   }
 
-  #finish(chunk: UpstreamChunk, reason: unknown, usage: unknown): void {
-    this.isFinished = true;
-    chunk.finish_reason = toFinishReason(reason, this.#callCount > 0);
-    if (isObject(usage)) this.#usage = { ...this.#usage, ...withoutNulls(usage) };
+  /** Adds the counters so far to a chunk: those of `message_delta` are cumulative, and may leave out what has not changed. */
+  #readUsage(chunk: UpstreamChunk, usage: unknown): void {
+    if (!isObject(usage)) return;
+    this.#usage = { ...this.#usage, ...withoutNulls(usage) };
     const reported = toUsage(this.#usage);
     if (reported !== undefined) chunk.usage = reported;
   }
+
+  #finish(chunk: UpstreamChunk, reason: unknown): void {
+    if (typeof reason !== "string") return;
+    this.isFinished = true;
+    chunk.finish_reason = toFinishReason(reason, this.#callCount > 0);
+  }
+}
+
+function nativeEvent(type: string, fields: JsonObject): NativeEvent {
+  return { type, data: { type, ...fields } };
 }
 
 function identityOf({ id, model }: JsonObject): UpstreamChunk {
@@ -175,9 +192,8 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
   refusal: "content_filter",
 };
 
-function toFinishReason(reason: unknown, hasToolCalls: boolean): FinishReason {
-  const known =
-    typeof reason === "string" && Object.hasOwn(FINISH_REASONS, reason) ? FINISH_REASONS[reason] : undefined;
+function toFinishReason(reason: string, hasToolCalls: boolean): FinishReason {
+  const known = Object.hasOwn(FINISH_REASONS, reason) ? FINISH_REASONS[reason] : undefined;
   return known ?? (hasToolCalls ? "tool_calls" : "stop");
 }
 
@@ -187,15 +203,17 @@ function withoutNulls(record: JsonObject): JsonObject {
 
 /** Converts the counters: `input_tokens` excludes cached and written tokens ("Prompt caching", "Tracking cache performance"). */
 function toUsage(usage: JsonObject): UpstreamUsage | undefined {
-  const { input_tokens: input, output_tokens: output } = usage;
+  const { input_tokens: input, output_tokens: output, output_tokens_details: details } = usage;
   if (typeof input !== "number" || typeof output !== "number") return undefined;
   const cached = numberOf(usage.cache_read_input_tokens);
   const written = numberOf(usage.cache_creation_input_tokens);
+  const thinking = isObject(details) ? details.thinking_tokens : undefined;
   return {
     prompt_tokens: input + cached + written,
     completion_tokens: output,
     cached_tokens: cached,
     cache_write_tokens: written,
+    ...(typeof thinking === "number" && { reasoning_tokens: thinking }),
   };
 }
 
