@@ -2,7 +2,7 @@ import type { NativeRequest } from "../api/wire.ts";
 import { type Scrub, scrubFor } from "./errors.ts";
 import { EVENT_STREAM, JSON_TYPE, mediaTypeOf, unknownType } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
-import { isObject } from "./json.ts";
+import { detailsOf, isObject } from "./json.ts";
 import { MessagesReader } from "./native/messages.ts";
 import { ResponsesReader } from "./native/responses.ts";
 import { toResponsesBody } from "./native/responses-request.ts";
@@ -52,6 +52,32 @@ const WIRES: Readonly<Record<NativeRequest["wire"], NativeWire>> = {
     reader: (scrub) => new ResponsesReader(scrub, { keepsEvents: true }),
   },
 };
+
+/** Fields by which an upstream does more work than a hold covers, and the values that do not; all others are refused. */
+const COVERED: Readonly<Record<string, readonly unknown[]>> = {
+  background: [false],
+  container: [],
+  mcp_servers: [],
+  "reasoning.mode": ["standard"],
+  service_tier: ["auto", "default", "standard_only"],
+  speed: ["standard"],
+};
+/** Types of tools that the client runs: the results of an upstream's own tools would be prompt tokens without a bound. */
+const CLIENT_TOOLS: readonly unknown[] = [undefined, "custom", "function"];
+
+/** Checks again what the wires check first, because the whole body passes. Throws UpstreamError `unsupported`. */
+function refuseUncovered(body: NativeRequest["body"]): void {
+  const dear = Object.entries(COVERED).find(([path, values]) => {
+    const value = path.split(".").reduce<unknown>((parent, name) => detailsOf(parent)[name], body);
+    return value !== undefined && value !== null && !values.includes(value);
+  });
+  const tools = Array.isArray(body.tools) ? body.tools : [];
+  const tool = tools.findIndex((one) => !CLIENT_TOOLS.includes(detailsOf(one).type));
+  const param = tool < 0 ? dear?.[0] : `tools[${tool}].type`;
+  if (param === undefined) return;
+  const publicReason = `Invalid '${param}': this value is not supported by this service.`;
+  throw new UpstreamError("unsupported", "The request could cost more than its hold", { publicReason, param });
+}
 
 /** "The minimum is 1,024 tokens" ("Extended thinking" in Anthropic's documentation). */
 const THINKING_TOKENS_MIN = 1_024;
@@ -121,6 +147,7 @@ class NativeClient {
 
   /** Sends a request on its own wire. */
   async pass(call: ProviderCall, native: NativeRequest): Promise<ProviderAnswer> {
+    refuseUncovered(native.body);
     const { body, headers, reader } = this.#wire;
     const further = { ...headers, ...native.headers };
     return { chunks: await this.#send(call, body(native, call.request), further, reader) };

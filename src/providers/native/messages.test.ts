@@ -174,6 +174,22 @@ describe("The usage of a streamed message", () => {
     });
   });
 
+  test("names the parts with a price of their own, and the service tier.", async () => {
+    const usage = {
+      input_tokens: 21,
+      cache_creation_input_tokens: 700,
+      cache_creation: { ephemeral_5m_input_tokens: 456, ephemeral_1h_input_tokens: 244 },
+      server_tool_use: { web_search_requests: 2 },
+      output_tokens: 3,
+      service_tier: "standard",
+    };
+    const { chunks } = await hear([start(usage), ...SAY_HELLO, ...end()]);
+    expect(chunks.at(-2)).toMatchObject({
+      usage: { cache_write_tokens: 700, cache_write_1h_tokens: 244, searches: 2, completion_tokens: 89 },
+      service_tier: "standard",
+    });
+  });
+
   test("is known from the first event on, but not final after more text.", async () => {
     expect(await charged([start(), ...SAY_HELLO])).toMatchObject({ tokens: { input: 472, output: 2 }, isFinal: false });
   });

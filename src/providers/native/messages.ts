@@ -1,6 +1,6 @@
 import type { NativeEvent } from "../../api/answer.ts";
 import type { Delta, FinishReason } from "../../api/chat/completion.ts";
-import { isObject, type JsonObject, textOf } from "../json.ts";
+import { detailsOf, isObject, type JsonObject, textOf } from "../json.ts";
 import type { WireReader } from "../openai/answer.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 
@@ -148,6 +148,8 @@ export class MessagesReader implements WireReader {
     this.#usage = { ...this.#usage, ...withoutNulls(usage) };
     const reported = toUsage(this.#usage);
     if (reported !== undefined) chunk.usage = reported;
+    const tier = textOf(this.#usage.service_tier);
+    if (tier !== undefined) chunk.service_tier = tier;
   }
 
   #finish(chunk: UpstreamChunk, reason: unknown): void {
@@ -201,19 +203,26 @@ function withoutNulls(record: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== null));
 }
 
-/** Converts the counters: `input_tokens` excludes cached and written tokens ("Prompt caching", "Tracking cache performance"). */
+/**
+ * Converts the counters: `input_tokens` excludes cached and written tokens ("Prompt caching", "Tracking cache
+ * performance"), and `cache_creation` divides the written ones by the time for which they are kept.
+ */
 function toUsage(usage: JsonObject): UpstreamUsage | undefined {
-  const { input_tokens: input, output_tokens: output, output_tokens_details: details } = usage;
+  const { input_tokens: input, output_tokens: output } = usage;
   if (typeof input !== "number" || typeof output !== "number") return undefined;
   const cached = numberOf(usage.cache_read_input_tokens);
   const written = numberOf(usage.cache_creation_input_tokens);
-  const thinking = isObject(details) ? details.thinking_tokens : undefined;
+  const further: UpstreamUsage = {
+    cache_write_1h_tokens: detailsOf(usage.cache_creation).ephemeral_1h_input_tokens,
+    reasoning_tokens: detailsOf(usage.output_tokens_details).thinking_tokens,
+    searches: detailsOf(usage.server_tool_use).web_search_requests,
+  };
   return {
     prompt_tokens: input + cached + written,
     completion_tokens: output,
     cached_tokens: cached,
     cache_write_tokens: written,
-    ...(typeof thinking === "number" && { reasoning_tokens: thinking }),
+    ...Object.fromEntries(Object.entries(further).filter(([, count]) => typeof count === "number")),
   };
 }
 

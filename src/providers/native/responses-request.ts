@@ -4,22 +4,20 @@ import { RESPONSES_REASONING } from "./responses.ts";
 
 type Item = Record<string, unknown>;
 
-/** Hints that the Responses API does not have. */
-const HINTS = ["frequency_penalty", "logit_bias", "presence_penalty", "seed"] as const;
-
 /** Fields that change the answer and that the Responses API does not have in this form. */
 const UNSUPPORTED = ["stop", "logprobs", "top_logprobs"] as const;
 
 /**
  * Converts a chat completion to a body of the Responses API (https://platform.openai.com/docs/guides/migrate-to-responses),
- * for models that only this API serves. Returns the names of the hints that it cannot express. Throws UpstreamError
+ * for models that only this API serves. Returns the names of the fields that it leaves out, which are hints. Throws UpstreamError
  * `unsupported` if it cannot express the request.
  */
 export function toResponsesBody(request: UpstreamRequest): { body: Item; ignored: string[] } {
   const unsupported = UNSUPPORTED.find((field) => request[field] !== undefined && request[field] !== false);
   if (unsupported !== undefined) throw refusal(unsupported, "this model does not take it");
-  const { model, messages, max_tokens, stream, temperature, top_p, user, parallel_tool_calls, tools } = request;
-  const effort = request.reasoning_effort;
+  const { model, messages, max_tokens, stream, stream_options: _events, temperature, top_p, user, ...others } = request;
+  const { parallel_tool_calls, tools, tool_choice, response_format, reasoning_effort: effort, ...rest } = others;
+  const { stop: _stop, logprobs: _logprobs, top_logprobs: _topLogprobs, ...hints } = rest;
   const body: Item = {
     model,
     input: messages.flatMap(toItems),
@@ -39,14 +37,14 @@ export function toResponsesBody(request: UpstreamRequest): { body: Item; ignored
       parameters: parameters ?? { type: "object", properties: {} },
       strict: strict ?? false,
     })),
-    tool_choice: toChoice(request.tool_choice),
-    text: toTextFormat(request.response_format),
+    tool_choice: toChoice(tool_choice),
+    text: toTextFormat(response_format),
     // Without a summary, which OpenAI refuses to organizations that it has not verified.
     reasoning: effort === undefined ? undefined : { effort },
   };
-  const hints: string[] = HINTS.filter((field) => request[field] !== undefined);
-  if (messages.some(({ name }) => name !== undefined)) hints.push("messages.name");
-  return { body, ignored: hints };
+  const ignored = Object.keys(hints).filter((field) => hints[field as keyof typeof hints] !== undefined);
+  if (messages.some(({ name }) => name !== undefined)) ignored.push("messages.name");
+  return { body, ignored };
 }
 
 function toChoice(choice: UpstreamRequest["tool_choice"]): unknown {

@@ -212,6 +212,11 @@ describe("The usage of a response", () => {
     expect(await tokensOf(beside)).toEqual([{ input: 10, cachedInput: 64, cacheWrite: 0, output: 24, reasoning: 128 }]);
   });
 
+  test("comes with the service tier.", async () => {
+    const { chunks } = await hear([CREATED, completed([MESSAGE], { service_tier: "default" })]);
+    expect(chunks.at(-1)?.service_tier).toBe("default");
+  });
+
   test("is absent where the upstream reports none.", async () => {
     expect(await tokensOf(null)).toEqual([]);
   });

@@ -2,7 +2,7 @@ import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completi
 import type { ReasoningDetail } from "../../api/chat/request.ts";
 import { complaintFailure, type Scrub, toComplaint } from "../errors.ts";
 import { BODY_BYTES_MAX } from "../http/answer.ts";
-import { isObject, type JsonObject, textOf } from "../json.ts";
+import { detailsOf, isObject, type JsonObject, textOf } from "../json.ts";
 import type { WireReader } from "../openai/answer.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 
@@ -145,6 +145,8 @@ export class ResponsesReader implements WireReader {
     chunk.finish_reason = toFinishReason(response, this.#calls.size > 0);
     const usage = isObject(response.usage) ? toUsage(response.usage) : undefined;
     if (usage !== undefined) chunk.usage = usage;
+    const tier = textOf(response.service_tier);
+    if (tier !== undefined) chunk.service_tier = tier;
   }
 }
 
@@ -187,8 +189,4 @@ function toUsage(usage: JsonObject): UpstreamUsage {
     ...(typeof written === "number" && { cache_write_tokens: written }),
     ...(typeof reasoning === "number" && { reasoning_tokens: reasoning }),
   };
-}
-
-function detailsOf(value: unknown): JsonObject {
-  return isObject(value) ? value : {};
 }
