@@ -1,7 +1,7 @@
 import type { Dispatcher } from "undici";
 import { OperatorError } from "../errors.ts";
 import { createScrub, type Scrub, scrubFor } from "./errors.ts";
-import { fitFields } from "./fields.ts";
+import { fitFields, refusalOf } from "./fields.ts";
 import { EVENT_STREAM, JSON_TYPE, mediaTypeOf, readText, refuseFailure, unknownType } from "./http/answer.ts";
 import { createDispatcher, exchange, type HttpAnswer } from "./http/exchange.ts";
 import { isObject, parseJson } from "./json.ts";
@@ -61,14 +61,8 @@ class OpenAiCompatible implements Provider {
     };
   }
 
-  convert(request: UpstreamRequest): undefined | UpstreamError {
-    try {
-      fitFields(request, this.#requestFormat.fields);
-      return undefined;
-    } catch (error) {
-      if (error instanceof UpstreamError) return error;
-      throw error;
-    }
+  convert(request: UpstreamRequest): UpstreamError | undefined {
+    return refusalOf(request, this.#requestFormat.fields);
   }
 
   async complete({ request: given, signal }: ProviderCall): Promise<ProviderAnswer> {
