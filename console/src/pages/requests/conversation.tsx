@@ -74,10 +74,27 @@ function MessageContent({ message }: { message: Message | Reply }) {
   );
 }
 
-/** Returns the text of a message. Images are shown by their URL only and never fetched. */
+/** Returns the text of a message. Images and files are named only, and never fetched. */
 function textOf(content: NonNullable<Message["content"]>): string {
   if (typeof content === "string") return content;
-  return content.map((part) => (part.type === "text" ? part.text : `[image: ${part.image_url.url}]`)).join("\n");
+  return content.map(partText).join("\n");
+}
+
+function partText(part: Exclude<NonNullable<Message["content"]>, string>[number]): string {
+  switch (part.type) {
+    case "text":
+      return part.text;
+    case "refusal":
+      return part.refusal;
+    case "image_url":
+      return `[image: ${part.image_url.url}]`;
+    case "file":
+      return `[file: ${part.file.filename ?? part.file.file_url ?? "unnamed"}]`;
+    case "input_audio":
+      return `[audio: ${part.input_audio.format}]`;
+    case "video_url":
+      return "[video]";
+  }
 }
 
 function Code({ text }: { text: string }) {
