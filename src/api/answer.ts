@@ -13,6 +13,8 @@ export interface AnswerPiece {
   logprobs?: unknown;
   finish_reason?: FinishReason;
   usage?: ReportedUsage;
+  /** The service tier at which the upstream answered, if it reports one. */
+  service_tier?: string;
   /** Events of the upstream's own wire that this piece was read from, if the request went out on that wire unchanged. */
   native?: readonly NativeEvent[];
 }
@@ -29,8 +31,25 @@ export interface ReportedUsage {
   prompt_tokens?: unknown;
   completion_tokens?: unknown;
   cached_tokens?: unknown;
+  /** Cache writes of both kinds. */
   cache_write_tokens?: unknown;
+  /** Part of the cache writes that is kept for an hour. */
+  cache_write_1h_tokens?: unknown;
+  /** Part of the prompt that is audio, cached audio included. */
+  input_audio_tokens?: unknown;
+  /** Part of the audio that was cached. */
+  cached_audio_tokens?: unknown;
+  /** Part of the prompt that is images. */
+  input_image_tokens?: unknown;
   reasoning_tokens?: unknown;
+  /** Part of the completion that is audio. */
+  output_audio_tokens?: unknown;
+  /** Part of the completion that is images. */
+  output_image_tokens?: unknown;
+  /** Searches that the upstream made itself. */
+  searches?: unknown;
+  /** Images that the upstream made and charges by the image. */
+  images?: unknown;
   /** The upstream's own cost of the answer, in its own unit (OpenRouter's documentation, "Usage Accounting": `cost`). */
   cost?: unknown;
 }

@@ -71,14 +71,43 @@ export const Provider = Type.Object(
   { additionalProperties: false },
 );
 
-const PRICE = {
+const part = (description: string) => Type.Optional(Decimal({ description }));
+const CLASSES = {
   input: Decimal({ description: "Prompt tokens." }),
-  cachedInput: Type.Optional(
-    Decimal({ description: "Prompt tokens that the provider had cached; as input if absent." }),
-  ),
-  cacheWrite: Type.Optional(Decimal({ description: "Prompt tokens that it put into its cache; as input if absent." })),
+  cachedInput: part("Prompt tokens that the provider had cached; as input if absent."),
+  cacheWrite: part("Prompt tokens that it put into its cache; as input if absent."),
+  cacheWrite1h: part("Those that it keeps for an hour; as cacheWrite if absent."),
+  inputAudio: part("Audio in the prompt; as input if absent."),
+  cachedAudio: part("Audio that it had cached; as cachedInput if absent."),
+  inputImage: part("Images in the prompt; as input if absent."),
   output: Decimal({ description: "Completion tokens." }),
-  reasoning: Type.Optional(Decimal({ description: "Completion tokens of its reasoning; as output if absent." })),
+  reasoning: part("Completion tokens of its reasoning; as output if absent."),
+  outputAudio: part("Audio in the completion; as output if absent."),
+  outputImage: part("Images in the completion; as output if absent."),
+  perRequest: part("Credits for each request beside its tokens; 0 if absent."),
+  perSearch: part("Credits for each search that the provider reports; 0 if absent."),
+  perImage: part("Credits for each image that the provider reports; 0 if absent."),
+};
+const TIERS = {
+  ...CLASSES,
+  tiers: Type.Optional(
+    Type.Array(
+      Type.Object(
+        { abovePromptTokens: Count(ONE_BILLION, { description: "Where these prices begin." }), ...CLASSES },
+        { additionalProperties: false },
+      ),
+      { minItems: 1, description: "Prices of longer prompts, by their length." },
+    ),
+  ),
+};
+const PRICE = {
+  ...TIERS,
+  serviceTiers: Type.Optional(
+    Type.Record(Type.String(), Type.Object(TIERS, { additionalProperties: false }), {
+      allowed: "names of service tiers, such as flex and priority, and their prices",
+      description: "Prices of answers that the provider reports to have served at another service tier.",
+    }),
+  ),
 };
 const ONE_PRICE = Type.Object(PRICE, { additionalProperties: false });
 const DATED_PRICE = Type.Object(
@@ -114,6 +143,17 @@ export const Model = Type.Object(
           provider: Name({ description: "Id of a provider." }),
           model: Name({ description: "The provider's own name of the model." }),
           price: Type.Optional(Price("Price of this route alone.")),
+          runsTools: Type.Optional(
+            Type.Boolean({
+              description:
+                "Whether the provider runs tools of its own, such as a search: holds then cover the context window.",
+            }),
+          ),
+          callsMost: Type.Optional(
+            Count(1_000, {
+              description: "Searches that one answer is charged for at most, and images, where they have a price: 10.",
+            }),
+          ),
           weight: Type.Optional(
             Count(1_000, {
               description: "How often it comes first beside the others; stated for all routes of a model or for none.",

@@ -26,7 +26,7 @@ import {
 } from "./books.ts";
 import { type Funds, mergeDraws, returnDraws, splitDraws, sumOf, take } from "./funds.ts";
 import { emptyHold, endedRequest, storeAnswer, unreserve } from "./holds.ts";
-import { assertCounts, NO_TOKENS, priceOf, TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "./price.ts";
+import { addTokens, assertCounts, priceOf, type TokenCounts, type UnitPrices } from "./price.ts";
 
 /** Charges a request. Never refused: the part that the credits do not cover is recorded as shortfall. */
 export function settle(batch: Batch, funds: Funds, transition: SettleTransition): SettleOutcome {
@@ -105,7 +105,7 @@ function settleLate(batch: Batch, funds: Funds, request: RequestRow, transition:
   const { taken, returned } = redraw(batch, funds, request.draws, price);
   const amount = sumOf(taken) - sumOf(returned);
   const shortfall = price - request.cost - amount - request.shortfall;
-  const differences = { tokens: differenceOf(tokens, request.tokens), shortfall };
+  const differences = { tokens: addTokens(tokens, request.tokens, -1), shortfall };
   const adjustment: AdjustmentRow = {
     organizationId,
     id: `late_${holdId}`,
@@ -149,10 +149,4 @@ function refunded(batch: Batch, { balance }: Funds, request: RequestRow): MicroC
 
 function atLeast(a: MicroCredits, b: MicroCredits): MicroCredits {
   return a > b ? a : b;
-}
-
-function differenceOf(tokens: TokenCounts, before: TokenCounts): TokenCounts {
-  const difference = { ...NO_TOKENS };
-  for (const tokenClass of TOKEN_CLASSES) difference[tokenClass] = tokens[tokenClass] - before[tokenClass];
-  return difference;
 }

@@ -1,20 +1,22 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { ChatCompletionRequest, RequestMessage, Tool } from "../api/chat/request.ts";
+import type { ChatCompletionRequest, ContentPart, RequestMessage, Tool } from "../api/chat/request.ts";
 import {
   affordableOutputTokens,
   estimatePrompt,
   type HoldNeed,
   holdBounds,
+  possiblePrices,
   promptTexts,
   tokensOfPiece,
 } from "./estimate.ts";
-import { FREE, NO_TOKENS, priceOf } from "./price.ts";
+import { areCounts, FREE, FURTHER_CLASSES, fittingFurther, NO_TOKENS, priceOf } from "./price.ts";
 
 const IMAGE_TOKENS_MAX = 1_600;
+const LIMITS = { imageTokensMax: IMAGE_TOKENS_MAX, contextWindow: 200_000 };
 
 function estimate(messages: RequestMessage[], rest: Partial<ChatCompletionRequest> = {}) {
-  return estimatePrompt({ model: "sandbox/echo", messages, ...rest }, IMAGE_TOKENS_MAX);
+  return estimatePrompt({ model: "sandbox/echo", messages, ...rest }, LIMITS);
 }
 function say(content: string) {
   return estimate([{ role: "user", content }]);
@@ -64,7 +66,7 @@ describe("estimatePrompt", () => {
     fc.assert(
       fc.property(conversation, fc.option(texts), tools, fc.nat(2), (messages, instructions, tools, imageTokensMax) => {
         const request = { model: "m", messages, tools, ...(instructions !== null && { instructions }) };
-        const { least, likely, most } = estimatePrompt(request, imageTokensMax);
+        const { least, likely, most } = estimatePrompt(request, { ...LIMITS, imageTokensMax });
         expect(Number.isSafeInteger(least) && Number.isSafeInteger(likely) && Number.isSafeInteger(most)).toBe(true);
         expect(least >= 0 && least <= likely && likely <= most).toBe(true);
       }),
@@ -89,7 +91,7 @@ describe("estimatePrompt", () => {
       fc.property(fc.array(message, { minLength: 1, maxLength: 5 }), fc.option(texts), (messages, instructions) => {
         const request = { model: "m", messages, ...(instructions !== null && { instructions }) };
         const bytes = promptTexts(request).reduce((sum, text) => sum + Buffer.byteLength(text), 0);
-        const { likely, likelyBesideText, most } = estimatePrompt(request, IMAGE_TOKENS_MAX);
+        const { likely, likelyBesideText, most } = estimatePrompt(request, LIMITS);
         expect(likely - likelyBesideText).toBe(Math.ceil(bytes / 4));
         expect(most).toBeGreaterThanOrEqual(bytes + likelyBesideText);
       }),
@@ -185,9 +187,61 @@ describe("tokensOfPiece", () => {
   });
 });
 
+describe("media", () => {
+  const user = (content: ContentPart[]) => estimate([{ role: "user", content }]);
+  const plain = user([]);
+  const bytes = (count: number) => Buffer.alloc(count).toString("base64");
+
+  test("A file is bounded by its data and one image, and one that is sent by its address by the context window.", () => {
+    const data = `data:application/pdf;base64,${bytes(3_000)}`;
+    const file = user([{ type: "file", file: { file_data: data } }]);
+    expect(file.most - plain.most).toBe(IMAGE_TOKENS_MAX + data.length * 3 + 1);
+    expect(file.least - plain.least).toBe(1);
+    const distant = user([{ type: "file", file: { file_url: "https://example.com/a.pdf" } }]);
+    expect(distant.most - plain.most).toBe(LIMITS.contextWindow);
+  });
+
+  test("Sound and video are bounded by their data, at most by the context window.", () => {
+    const second = user([{ type: "input_audio", input_audio: { data: bytes(750), format: "mp3" } }]);
+    expect(second.most - plain.most).toBeGreaterThan(32);
+    const long = user([{ type: "video_url", video_url: { url: `data:video/mp4;base64,${bytes(3_000_000)}` } }]);
+    expect(long.most - plain.most).toBe(LIMITS.contextWindow);
+    expect(long.likely).toBeLessThan(long.most);
+  });
+
+  test("Only a request with a medium can have audio tokens, and only one with a mark an hour's cache writes.", () => {
+    const text = (ttl: "5m" | "1h") => ({
+      type: "text" as const,
+      text: "a",
+      cache_control: { type: "ephemeral" as const, ttl },
+    });
+    expect(user([text("5m")])).toMatchObject({ hasAudio: false, hasHourCache: false });
+    expect(user([text("1h")])).toMatchObject({ hasAudio: false, hasHourCache: true });
+    const audio = user([{ type: "input_audio", input_audio: { data: "AAAA", format: "wav" } }]);
+    expect(audio).toMatchObject({ hasAudio: true, hasHourCache: false });
+    const tools: Tool[] = [
+      { type: "function", function: { name: "f" }, cache_control: { type: "ephemeral", ttl: "1h" } },
+    ];
+    expect(estimate([], { tools }).hasHourCache).toBe(true);
+  });
+
+  test("Reasoning that comes back is bounded by its bytes.", () => {
+    const details = [{ type: "reasoning.text" as const, format: "anthropic-claude-v1", text: "a".repeat(500) }];
+    const before = estimate([{ role: "assistant", content: "" }]).most;
+    const after = estimate([{ role: "assistant", content: "", reasoning_details: details }]).most;
+    expect(after - before).toBeGreaterThanOrEqual(500);
+  });
+});
+
 const unitPrice = fc.oneof(fc.constant(0n), fc.bigInt({ min: 1n, max: 100_000_000n }));
+const further = fc.option(
+  fc.record(Object.fromEntries(FURTHER_CLASSES.map((name) => [name, unitPrice])), { requiredKeys: [] }),
+  { nil: undefined },
+);
 const needs: fc.Arbitrary<HoldNeed> = fc
   .record({
+    callsMost: fc.nat(20),
+    further,
     promptTokensMost: fc.integer({ min: 0, max: 1_000_000 }),
     a: fc.integer({ min: 1, max: 4_096 }),
     b: fc.integer({ min: 1, max: 4_096 }),
@@ -199,18 +253,27 @@ const needs: fc.Arbitrary<HoldNeed> = fc
       reasoning: unitPrice,
     }),
   })
-  .map(({ a, b, ...need }) => ({ ...need, outputTokensLeast: Math.min(a, b), outputTokensMost: Math.max(a, b) }));
+  .map(({ a, b, further: parts, prices, ...need }) => ({
+    ...need,
+    prices: parts === undefined ? prices : { ...prices, further: parts },
+    outputTokensLeast: Math.min(a, b),
+    outputTokensMost: Math.max(a, b),
+  }));
 const share = fc.integer({ min: 0, max: 1_000_000 });
+const partCounts = fc.record(Object.fromEntries(FURTHER_CLASSES.map((name) => [name, share])));
 
 describe("holdBounds", () => {
   test("The largest amount covers any usage within the need, of any classes.", () => {
     fc.assert(
-      fc.property(needs, share, share, share, (need, cached, written, reasoned) => {
+      fc.property(needs, share, share, share, partCounts, (need, cached, written, reasoned, parts) => {
         const cachedInput = Math.min(cached, need.promptTokensMost);
         const cacheWrite = Math.min(written, need.promptTokensMost - cachedInput);
         const reasoning = Math.min(reasoned, need.outputTokensMost);
         const input = need.promptTokensMost - cachedInput - cacheWrite;
-        const tokens = { input, cachedInput, cacheWrite, reasoning, output: need.outputTokensMost - reasoning };
+        const classes = { input, cachedInput, cacheWrite, reasoning, output: need.outputTokensMost - reasoning };
+        const fitting = fittingFurther({ ...classes, further: parts }, need.callsMost);
+        const tokens = fitting === undefined ? classes : { ...classes, further: fitting };
+        expect(areCounts(tokens)).toBe(true);
         const { least, most } = holdBounds(need);
         expect(priceOf(tokens, need.prices) <= most && least <= most).toBe(true);
       }),
@@ -226,9 +289,30 @@ describe("holdBounds", () => {
       output: 3_000_000n,
       reasoning: 0n,
     };
-    const need = { promptTokensMost: 10, outputTokensLeast: 4, outputTokensMost: 100, prices };
+    const need = { promptTokensMost: 10, outputTokensLeast: 4, outputTokensMost: 100, callsMost: 0, prices };
     expect(holdBounds(need)).toEqual({ least: 32n, most: 320n });
     expect(holdBounds({ ...need, prices: FREE })).toEqual({ least: 0n, most: 0n });
+    const further = { cacheWrite1h: 4_000_000n, outputAudio: 5_000_000n, requests: 7_000_000n, searches: 1_000_000n };
+    const dearer = { ...need, callsMost: 3, prices: { ...prices, further } };
+    expect(holdBounds(dearer)).toEqual({ least: 40n + 20n + 7n + 3n, most: 40n + 500n + 7n + 3n });
+  });
+
+  test("Prices of parts that a request cannot have do not count.", () => {
+    const further = { cacheWrite1h: 4n, inputAudio: 5n, cachedAudio: 6n, searches: 7n, images: 8n, outputAudio: 9n };
+    const prices = { ...FREE, further };
+    const none = { hasAudio: false, hasHourCache: false, callsMost: 0 };
+    expect(possiblePrices(prices, none).further).toEqual({ outputAudio: 9n });
+    expect(possiblePrices(prices, { ...none, hasAudio: true }).further).toEqual({
+      inputAudio: 5n,
+      cachedAudio: 6n,
+      outputAudio: 9n,
+    });
+    expect(possiblePrices(prices, { ...none, hasHourCache: true }).further).toEqual({
+      cacheWrite1h: 4n,
+      outputAudio: 9n,
+    });
+    expect(possiblePrices(prices, { hasAudio: true, hasHourCache: true, callsMost: 1 })).toEqual(prices);
+    expect(possiblePrices(FREE, none)).toBe(FREE);
   });
 });
 
@@ -259,7 +343,7 @@ describe("affordableOutputTokens", () => {
 
   test("The result is 0 where the input is not covered, and everything where output is free.", () => {
     const prices = { ...FREE, input: 1_000_000n };
-    const need = { promptTokensMost: 10, outputTokensLeast: 1, outputTokensMost: 100, prices };
+    const need = { promptTokensMost: 10, outputTokensLeast: 1, outputTokensMost: 100, callsMost: 0, prices };
     expect(affordableOutputTokens(9n, need)).toBe(0);
     expect(affordableOutputTokens(10n, need)).toBe(100);
     expect(priceOf({ ...NO_TOKENS, input: 10, output: 100 }, prices)).toBe(10n);

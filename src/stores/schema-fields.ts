@@ -1,6 +1,6 @@
 import type { ColumnType } from "kysely";
 import type { Attempt, Draw, HoldDetails, LateSettlement, Trace } from "../credits/books.ts";
-import type { TokenClass, TokenCounts, UnitPrices } from "../credits/price.ts";
+import type { Further, TokenClass, TokenCounts, UnitPrices } from "../credits/price.ts";
 
 /** The value of a column. */
 export type Cell = string | bigint | number | null;
@@ -91,30 +91,51 @@ const PRICE_COLUMNS = {
   cache_write_price: "bigint",
   output_price: "bigint",
   reasoning_price: "bigint",
+  further_prices: "text",
 } as const;
-
-export function prices(): Field<UnitPrices, Record<keyof typeof PRICE_COLUMNS, Integer>> {
-  return {
-    columns: PRICE_COLUMNS,
-    encode: pushClasses,
-    decode: (cells, at) => classesFrom(cells, at, (cell) => cell as bigint),
-  };
-}
-
 const TOKEN_COLUMNS = {
   input_tokens: "bigint",
   cached_input_tokens: "bigint",
   cache_write_tokens: "bigint",
   output_tokens: "bigint",
   reasoning_tokens: "bigint",
+  further_tokens: "text",
 } as const;
+const CLASS_COUNT = 5;
 
-export function tokens(): Field<TokenCounts, Record<keyof typeof TOKEN_COLUMNS, Integer>> {
+/** The type of a column: `further_…` are JSON objects, null where they are absent, as they are for nearly every request. */
+type ClassColumns<Columns> = { [Name in keyof Columns]: Columns[Name] extends "text" ? string | null : Integer };
+
+export function prices(): Field<UnitPrices, ClassColumns<typeof PRICE_COLUMNS>> {
+  return {
+    columns: PRICE_COLUMNS,
+    encode: (value, cells) => {
+      pushClasses<Cell>(value, cells);
+      cells.push(value.further === undefined ? null : JSON.stringify(plainFurther(value.further)));
+    },
+    decode: (cells, at) => {
+      const values = classesFrom(cells, at, (cell) => cell as bigint);
+      const further = cells[at + CLASS_COUNT];
+      return typeof further === "string" ? { ...values, further: furtherFromPlain(JSON.parse(further)) } : values;
+    },
+  };
+}
+
+export function tokens(): Field<TokenCounts, ClassColumns<typeof TOKEN_COLUMNS>> {
   return {
     columns: TOKEN_COLUMNS,
-    encode: pushClasses,
-    decode: (cells, at) => classesFrom(cells, at, Number),
+    encode: (value, cells) => {
+      pushClasses<Cell>(value, cells);
+      cells.push(value.further === undefined ? null : JSON.stringify(value.further));
+    },
+    decode: tokensFrom,
   };
+}
+
+function tokensFrom(cells: readonly unknown[], at: number): TokenCounts {
+  const counts = classesFrom(cells, at, Number);
+  const further = cells[at + CLASS_COUNT];
+  return typeof further === "string" ? { ...counts, further: JSON.parse(further) } : counts;
 }
 
 /** Appends a value for each class of tokens, in the order of the columns. */
@@ -192,42 +213,57 @@ export function trace(): Field<Trace | null, TraceColumns> {
 }
 
 /** JSON has no bigint: prices are decimal text. */
-type PlainPrices = Record<TokenClass, string>;
+type PlainPrices = Record<TokenClass, string> & { further?: Further<string> };
 
-function plainPrices({ input, cachedInput, cacheWrite, output, reasoning }: UnitPrices): PlainPrices {
+function plainPrices({ input, cachedInput, cacheWrite, output, reasoning, further }: UnitPrices): PlainPrices {
   return {
     input: input.toString(),
     cachedInput: cachedInput.toString(),
     cacheWrite: cacheWrite.toString(),
     output: output.toString(),
     reasoning: reasoning.toString(),
+    ...(further && { further: plainFurther(further) }),
   };
 }
 
-function pricesFromPlain({ input, cachedInput, cacheWrite, output, reasoning }: PlainPrices): UnitPrices {
+function pricesFromPlain({ input, cachedInput, cacheWrite, output, reasoning, further }: PlainPrices): UnitPrices {
   return {
     input: BigInt(input),
     cachedInput: BigInt(cachedInput),
     cacheWrite: BigInt(cacheWrite),
     output: BigInt(output),
     reasoning: BigInt(reasoning),
+    ...(further && { further: furtherFromPlain(further) }),
   };
+}
+
+function plainFurther(further: Further<bigint>): Further<string> {
+  return Object.fromEntries(Object.entries(further).map(([name, price]) => [name, price.toString()]));
+}
+
+function furtherFromPlain(further: Further<string>): Further<bigint> {
+  return Object.fromEntries(Object.entries(further).map(([name, price]) => [name, BigInt(price)]));
 }
 
 /** Encodes a list, because the names of so many properties would be most of the text. */
 export function encodeDetails(details: HoldDetails): string {
   const { tokenId, requestId, model, upstream, prices: unitPrices, metadata, idempotencyKey, tokens: counts } = details;
   const list: unknown[] = [tokenId, requestId, model, upstream, metadata, idempotencyKey];
-  pushClasses(plainPrices(unitPrices), list);
-  pushClasses(counts, list);
+  const plain = plainPrices(unitPrices);
+  pushClasses<unknown>(plain, list);
+  pushClasses<unknown>(counts, list);
+  if (plain.further !== undefined || counts.further !== undefined) list.push(plain.further ?? null, counts.further);
   return JSON.stringify(list);
 }
 
 export function decodeDetails(found: string | null): HoldDetails {
   const list = JSON.parse(found ?? "");
   const [tokenId, requestId, model, upstream, metadata, idempotencyKey] = list;
-  const unitPrices = classesFrom(list, 6, (text) => BigInt(text as string));
-  const counts = classesFrom(list, 11, Number);
+  const [furtherPrices, furtherCounts] = list.slice(6 + 2 * CLASS_COUNT);
+  const unitPrices: UnitPrices = classesFrom(list, 6, (text) => BigInt(text as string));
+  if (furtherPrices) unitPrices.further = furtherFromPlain(furtherPrices);
+  const counts: TokenCounts = classesFrom(list, 6 + CLASS_COUNT, Number);
+  if (furtherCounts) counts.further = furtherCounts;
   return { tokenId, requestId, model, upstream, prices: unitPrices, metadata, idempotencyKey, tokens: counts };
 }
 
@@ -237,6 +273,7 @@ interface SettlementColumns {
   cache_write_tokens: OptionalInteger;
   output_tokens: OptionalInteger;
   reasoning_tokens: OptionalInteger;
+  further_tokens: string | null;
   shortfall: OptionalInteger;
   /** JSON of the rest of LateSettlement. */
   settlement: string | null;
@@ -247,18 +284,18 @@ export function settlement(): Field<LateSettlement | null, SettlementColumns> {
   return {
     columns: { ...TOKEN_COLUMNS, shortfall: "bigint", settlement: "text" },
     encode: (value, cells) => {
-      if (value === null) return void cells.push(null, null, null, null, null, null, null);
+      if (value === null) return void cells.push(null, null, null, null, null, null, null, null);
       const { tokens: counts, shortfall, prices: unitPrices, ...rest } = value;
       const plain = JSON.stringify({ ...rest, prices: plainPrices(unitPrices) });
-      pushClasses<Cell>(counts, cells);
+      tokens().encode(counts, cells);
       cells.push(shortfall, plain);
     },
     decode: (cells, at) => {
-      const plain = cells[at + 6];
+      const plain = cells[at + CLASS_COUNT + 2];
       if (typeof plain !== "string") return null;
       const rest = JSON.parse(plain);
-      const found = { prices: pricesFromPlain(rest.prices), shortfall: cells[at + 5] as bigint };
-      return { ...rest, ...found, tokens: classesFrom(cells, at, Number) };
+      const found = { prices: pricesFromPlain(rest.prices), shortfall: cells[at + CLASS_COUNT + 1] as bigint };
+      return { ...rest, ...found, tokens: tokensFrom(cells, at) };
     },
   };
 }

@@ -99,6 +99,7 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
   decimal_above_max_value: () => ask({ temperature: 1.1 }),
   decimal_below_min_value: () => ask({ temperature: -0.1 }),
   context_length_exceeded: () => ask({ model: "short", messages: [{ role: "user", content: "word ".repeat(2000) }] }),
+  max_cost_exceeded: () => ask({}, rich.token, { headers: { "x-tollgate-max-cost": "0.000001" } }),
   content_filter: () => ask({ model: "filtering" }),
   upstream_rejected: () => ask({ model: "rejecting" }),
   missing_token: () => ask({}, null),
