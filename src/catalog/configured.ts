@@ -14,7 +14,7 @@ import {
   type Unpriced,
 } from "./known-prices.ts";
 import { chargingOf, identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
-import { CALLS_MOST_DEFAULT, type CatalogModel, type PriceList, type Route } from "./model.ts";
+import { CALLS_MOST_DEFAULT, type CatalogModel, type PriceList, type PromptTier, type Route } from "./model.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
 
 /** Configured prices of the classes: decimal texts, in credits per million tokens; `per…` in credits a call. */
@@ -36,8 +36,8 @@ interface StatedClasses {
 }
 
 interface StatedTiers extends StatedClasses {
-  /** Prices of longer prompts, by their length. */
-  tiers?: readonly (StatedClasses & { abovePromptTokens: number })[];
+  /** Prices of longer prompts, by the number of tokens that they are above. */
+  abovePromptTokens?: Readonly<Record<string, StatedClasses>>;
 }
 
 /** A configured price. */
@@ -269,21 +269,15 @@ function readPrice(key: string, { serviceTiers, ...usual }: StatedPrice): PriceL
   return { ...list, serviceTiers: Object.fromEntries(lists) };
 }
 
-const TIER_WORDS = "a greater number than the one before it";
-
-/** Each stated tier begins where the price before it ends. */
-function readTiers(key: string, { tiers = [], ...first }: StatedTiers): PriceList {
+/** The prices above a number of tokens begin where those before them end. Such keys of an object are in ascending order. */
+function readTiers(key: string, { abovePromptTokens = {}, ...first }: StatedTiers): PriceList {
   let prices = readClasses(key, first);
-  const shorter: { promptTokensMax: number; prices: UnitPrices }[] = [];
-  for (const [index, { abovePromptTokens, ...classes }] of tiers.entries()) {
-    const place = `${key}.tiers[${index}]`;
-    if (abovePromptTokens <= (shorter.at(-1)?.promptTokensMax ?? 0)) {
-      refuse(`${place}.abovePromptTokens`, `found ${abovePromptTokens}`, TIER_WORDS);
-    }
-    shorter.push({ promptTokensMax: abovePromptTokens, prices });
-    prices = readClasses(place, classes);
+  const tiers: PromptTier[] = [];
+  for (const [bound, classes] of Object.entries(abovePromptTokens)) {
+    tiers.push({ promptTokensMax: Number(bound), prices });
+    prices = readClasses(`${key}.abovePromptTokens.${bound}`, classes);
   }
-  return shorter.length === 0 ? { prices } : { prices, tiers: shorter };
+  return tiers.length === 0 ? { prices } : { prices, tiers };
 }
 
 /** The settings of parts and calls. */

@@ -78,8 +78,10 @@ export interface PromptTier {
 
 /** Returns the prices of a prompt of this length, at a service tier where that has prices of its own. */
 export function pricesAt(list: PriceList, promptTokens: number, serviceTier?: string): UnitPrices {
-  const own = serviceTier === undefined ? undefined : list.serviceTiers?.[serviceTier];
-  const { tiers, prices } = own ?? list;
+  const { serviceTiers = {} } = list;
+  // The name comes from the upstream: it must not find what every object inherits.
+  const isStated = serviceTier !== undefined && Object.hasOwn(serviceTiers, serviceTier);
+  const { tiers, prices } = (isStated ? serviceTiers[serviceTier] : undefined) ?? list;
   return tiers?.find(({ promptTokensMax }) => promptTokens <= promptTokensMax)?.prices ?? prices;
 }
 

@@ -90,14 +90,12 @@ const CLASSES = {
 };
 const TIERS = {
   ...CLASSES,
-  tiers: Type.Optional(
-    Type.Array(
-      Type.Object(
-        { abovePromptTokens: Count(ONE_BILLION, { description: "Where these prices begin." }), ...CLASSES },
-        { additionalProperties: false },
-      ),
-      { minItems: 1, description: "Prices of longer prompts, by their length." },
-    ),
+  abovePromptTokens: Type.Optional(
+    Type.Record(Type.String(), Type.Object(CLASSES, { additionalProperties: false }), {
+      propertyNames: { pattern: "^[1-9]\\d{0,8}$" },
+      allowed: "numbers of prompt tokens, such as 200000, and the prices above them",
+      description: "Prices of longer prompts, by the number of tokens that they are above.",
+    }),
   ),
 };
 const PRICE = {
