@@ -16,8 +16,8 @@ export interface TokenCounts {
 }
 
 /**
- * Pico-credits a token, by class; a call of `further` costs pico-credits a call. A part without a price of its own costs
- * what its class costs, a call without one nothing.
+ * Pico-credits per token, by class; the calls of `further` cost pico-credits per call. A part without a price of its own
+ * costs as much as its class, and a call without one costs nothing.
  */
 export interface UnitPrices {
   input: PicoCredits;
@@ -162,17 +162,17 @@ export function fittingFurther(tokens: TokenCounts, callsMost: number): Further<
 }
 
 /**
- * Converts a price in credits per million tokens, as a decimal text, to pico-credits a token, rounded up at the
+ * Converts a price in credits per million tokens, as a decimal text, to pico-credits per token, rounded up at the
  * pico-credit. `markup` is a decimal text too: "0.2" makes the price a fifth dearer, applied before the one rounding.
- * Returns undefined when either is not a non-negative decimal, or the price is above a billion credits.
+ * Returns undefined if either is not a non-negative decimal, or the price is above a billion credits.
  */
 export function parsePrice(creditsPerMillionTokens: string, markup = "0"): PicoCredits | undefined {
   return parseDollarPrice(creditsPerMillionTokens, { perDollar: "1", markup });
 }
 
 /**
- * Converts a price in dollars per million tokens to pico-credits a token, at `perDollar` credits a dollar and with
- * `markup` on top, rounded up once at the pico-credit. All three are decimal texts. Returns undefined when one is not a
+ * Converts a price in dollars per million tokens to pico-credits per token, at `perDollar` credits per dollar and with
+ * `markup` on top, rounded up once at the pico-credit. All three are decimal texts. Returns undefined if one is not a
  * non-negative decimal, or the price is above a billion credits.
  */
 export function parseDollarPrice(
@@ -189,12 +189,12 @@ export function parseDollarPrice(
   return price <= PICO_CREDITS_A_TOKEN_MAX ? price : undefined;
 }
 
-/** Converts pico-credits a token to credits per million tokens. */
+/** Converts pico-credits per token to credits per million tokens. */
 export function pricePerMillion(price: PicoCredits): number {
   return Number(price) / 1e6;
 }
 
-/** Returns the counts. Throws RangeError where one is not a natural number or a part above its class: a defect of the caller. */
+/** Returns the counts. Throws RangeError if one is not a natural number or a part exceeds its class: a defect of the caller. */
 export function assertCounts(tokens: TokenCounts): TokenCounts {
   if (!areCounts(tokens)) throw new RangeError("a count of tokens is not a natural number, or a part above its class");
   return tokens;

@@ -62,7 +62,7 @@ export interface Replay {
 export async function admit(gateway: Gateway, call: CompletionCall, plan: Plan): Promise<Admission | Replay> {
   const { principal } = call;
   const { model, output } = plan;
-  const estimate = estimatePrompt(plan.request, model);
+  const estimate = estimateOf(call, plan);
   const range = outputRange(gateway, principal, model, output, estimate);
   const tokens = estimate.likely + range.most;
   const taken = takeTokens(gateway, principal, tokens);
@@ -102,6 +102,21 @@ export async function admit(gateway: Gateway, call: CompletionCall, plan: Plan):
     leave(0);
     throw error;
   }
+}
+
+/**
+ * Estimates the prompt. The body for upstreams of the inbound wire can have cache marks in places where the internal form
+ * has none, such as tool calls.
+ */
+function estimateOf({ native }: CompletionCall, { request, model }: Plan): PromptEstimate {
+  const estimate = estimatePrompt(request, model);
+  if (estimate.hasHourCache || native?.wire !== "messages" || !canWriteForAnHour(model)) return estimate;
+  return { ...estimate, hasHourCache: JSON.stringify(native.body).includes('"ttl":"1h"') };
+}
+
+function canWriteForAnHour({ routes }: CatalogModel): boolean {
+  const prices = routes.map((route) => highestPricesAt(route, Number.POSITIVE_INFINITY));
+  return prices.some(({ further }) => further?.cacheWrite1h !== undefined);
 }
 
 /** The need of a request on one of its routes. */

@@ -17,37 +17,9 @@ import { IDEMPOTENCY_HEADER, idempotencyOf } from "./idempotency.ts";
 import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
 import type { RunningCompletions } from "./shutdown.ts";
 
-type Decode = (request: FastifyRequest, services: EndpointServices) => DecodedRequest | { issue: ValidationIssue };
-
-/** Returns the handler of an inbound wire of completions. `decode` reads the body of a request on this wire. */
-export function completionHandler(decode: Decode): Endpoint["handle"] {
-  return async (services, request, reply) => {
-    request.modelName = modelIn(request.body);
-    const decoded = decode(request, services);
-    if ("issue" in decoded) {
-      const { code, message, param, loggedMessage } = decoded.issue;
-      throw new ApiError(code, message, { param: param ?? undefined, loggedMessage });
-    }
-    const idempotency = idempotencyOf(request, decoded.request);
-    const onHeld = () => {
-      request.isHeld = true;
-    };
-    const { request: asked, output, native } = decoded;
-    const maxCost = maxCostOf(request);
-    const facts = { request: asked, output, native, requestId: request.id, idempotency, maxCost, onHeld };
-    const call = { ...callerOf(request), ...facts, ...abortOnClose(reply, services.running) };
-    const isStreamed = asked.stream === true;
-    try {
-      return await (isStreamed ? stream(services, call, decoded, reply) : respond(services, call, decoded, reply));
-    } catch (error) {
-      throw decoded.paramOf !== undefined && error instanceof ApiError ? renamed(error, decoded.paramOf) : error;
-    }
-  };
-}
-
 const MAX_COST = "x-tollgate-max-cost";
 
-/** Headers that a request of any wire of completions may have. */
+/** Headers that every wire of completions reads. */
 export const COMPLETION_HEADERS = Type.Object({
   [IDEMPOTENCY_HEADER]: Type.Optional(
     Type.String({
@@ -66,6 +38,34 @@ export const COMPLETION_HEADERS = Type.Object({
   ),
 });
 
+type Decode = (request: FastifyRequest, services: EndpointServices) => DecodedRequest | { issue: ValidationIssue };
+
+/** Returns the handler of an inbound wire of completions. `decode` reads the body of a request on this wire. */
+export function completionHandler(decode: Decode): Endpoint["handle"] {
+  return async (services, request, reply) => {
+    request.modelName = modelIn(request.body);
+    const decoded = decode(request, services);
+    if ("issue" in decoded) {
+      const { code, message, param, loggedMessage } = decoded.issue;
+      throw new ApiError(code, message, { param: param ?? undefined, loggedMessage });
+    }
+    const idempotency = idempotencyOf(request, decoded.native?.body ?? decoded.request);
+    const onHeld = () => {
+      request.isHeld = true;
+    };
+    const { request: asked, output, native, ignored = [], paramOf = (param) => param } = decoded;
+    const limits = { output, maxCost: maxCostOf(request) };
+    const facts = { request: asked, ...limits, native, ignored, paramOf, requestId: request.id, idempotency, onHeld };
+    const call = { ...callerOf(request), ...facts, ...abortOnClose(reply, services.running) };
+    const isStreamed = asked.stream === true;
+    try {
+      return await (isStreamed ? stream(services, call, decoded, reply) : respond(services, call, decoded, reply));
+    } catch (error) {
+      throw error instanceof ApiError ? renamed(error, paramOf) : error;
+    }
+  };
+}
+
 /** Returns the most that a request may cost; null where it does not state it. Throws invalid_value. */
 function maxCostOf({ headers }: FastifyRequest): MicroCredits | null {
   const text = headers[MAX_COST];
@@ -80,7 +80,7 @@ function maxCostOf({ headers }: FastifyRequest): MicroCredits | null {
 }
 
 /** Returns an error whose `param`, and the message that quotes it, have the wire's own name of the field. */
-function renamed(error: ApiError, paramOf: (param: string) => string): ApiError {
+export function renamed(error: ApiError, paramOf: (param: string) => string): ApiError {
   const { code, message, param, loggedMessage, fields, headers, cause } = error;
   if (param === null) return error;
   const name = paramOf(param);

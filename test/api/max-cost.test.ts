@@ -24,10 +24,14 @@ beforeAll(async () => {
     { id: "mixed", routes: [route("dear", DEAR), route("cheap", CHEAP)] },
     { id: "breaking", routes: [route("broken", CHEAP), route("dear", DEAR)] },
     { id: "parts", routes: [{ ...route("parts", PARTS), callsMost: 2 }] },
+    { id: "native", routes: [{ ...route("native", PARTS), provider: "claude", callsMost: 2 }] },
   ];
   const up = { id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" };
+  const claude = { ...up, id: "claude", kind: "anthropic" };
   const limits = { maxOutputTokens: 4_000, contextWindow: 100_000 };
-  service = await startService({ config: { providers: [up], models: models.map((one) => ({ ...one, ...limits })) } });
+  service = await startService({
+    config: { providers: [up, claude], models: models.map((one) => ({ ...one, ...limits })) },
+  });
   ({ token } = await makeOrganization(service, "1000000"));
   report("dear", { prompt_tokens: 10, completion_tokens: 2 });
   report("cheap", { prompt_tokens: 10, completion_tokens: 2 });
@@ -159,6 +163,50 @@ describe("the classes of a charge", () => {
       const usage = { prompt_tokens: Number(prompt), completion_tokens: 10 };
       const cost = (Number(prompt) * input + 10 * output + request) / 1e6;
       expect(await usageFor(usage, {}, { messages })).toMatchObject({ ...usage, cost });
+    }
+  });
+
+  test.each([
+    ["standard", (10 * 10 + 4 * 1 + 2 * 12.5 + 4 * 20 + 10 * 50) / 1e6 + 0.005 + 0.01],
+    ["priority", (20 * 20 + 10 * 100) / 1e6],
+  ])("An answer of the Messages wire is charged by its own report: %s.", async (service_tier, cost) => {
+    const kept = { ephemeral_5m_input_tokens: 2, ephemeral_1h_input_tokens: 4 };
+    const counted = { input_tokens: 10, cache_creation_input_tokens: 6, cache_read_input_tokens: 4, output_tokens: 10 };
+    const usage = { ...counted, cache_creation: kept, server_tool_use: { web_search_requests: 1 }, service_tier };
+    const content = [{ type: "text", text: "a b" }];
+    upstream.behave("native", ({ response, body: { model } }) => {
+      const ending = { stop_reason: "end_turn", stop_sequence: null };
+      sendJson(response, 200, { id: "msg_1", type: "message", role: "assistant", model, content, ...ending, usage });
+    });
+    // The internal form of a tool call has no cache mark.
+    const call = {
+      type: "tool_use",
+      id: "a",
+      name: "look",
+      input: {},
+      cache_control: { type: "ephemeral", ttl: "1h" },
+    };
+    const messages = [
+      { role: "user", content: "go" },
+      { role: "assistant", content: [call] },
+      { role: "user", content: [{ type: "tool_result", tool_use_id: "a", content: "seen" }] },
+    ];
+    const tools = [{ name: "look", input_schema: { type: "object" } }];
+    const body = { model: "native", max_tokens: 500, messages, tools };
+    const answer = await send(service, "/v1/messages", token, body);
+    expect(await answer.json()).toMatchObject({ content, usage: { ...counted, cache_creation: kept, cost } });
+  });
+
+  test("Every wire has the bound of the cost.", async () => {
+    const headers = { "x-tollgate-max-cost": "0.000001" };
+    const message = { model: "native", max_tokens: 500, messages: [{ role: "user", content: "go" }] };
+    const refused = { status: 400, text: expect.stringContaining("x-tollgate-max-cost") };
+    for (const [path, body] of [
+      ["/v1/messages", message],
+      ["/v1/responses", { model: "parts", input: "go" }],
+    ] as const) {
+      const answer = await send(service, path, token, body, { headers });
+      expect({ status: answer.status, text: await answer.text() }).toEqual(refused);
     }
   });
 

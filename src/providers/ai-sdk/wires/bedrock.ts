@@ -1,7 +1,7 @@
 import type { LanguageModelV4CallOptions } from "@ai-sdk/provider";
 import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
 import { missing, USUAL_PROMPT, type Wire } from "../wire.ts";
-import { claudeFit } from "./claude.ts";
+import { claudeFit } from "./anthropic.ts";
 
 /** Amazon Bedrock's Converse API: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html */
 export const bedrock: Wire = {
@@ -18,7 +18,7 @@ export const bedrock: Wire = {
     const { createAmazonBedrock } = await import("@ai-sdk/amazon-bedrock");
     const { apiKey, baseUrl, region = "", accessKeyId = "", secretAccessKey = "", sessionToken, headers } = settings;
     return createAmazonBedrock({
-      // An empty key is none; left out, the package would look for one in the environment.
+      // An empty key counts as none. Without this field, the package would look for a key in the environment.
       apiKey: apiKey ?? "",
       region,
       accessKeyId,
@@ -53,13 +53,16 @@ export const bedrock: Wire = {
   reasoningFields: ["signature", "redactedData", "redactedContent"],
 };
 
-/** Nova takes no bound of its answer with high effort ("Extended thinking" of Nova's guide), and what is held is bounded. */
+/** Limits the effort of Nova, which with high effort refuses a limit of its answer ("Extended thinking" in Nova's guide). A hold needs that limit. */
 function effort({ model, reasoning_effort: effort }: UpstreamRequest): Partial<LanguageModelV4CallOptions> {
   const isHigh = effort === "high" || effort === "xhigh";
   return model.includes("nova") && isHigh ? { reasoning: "medium" } : {};
 }
 
-/** Converse wants the tools named wherever the conversation holds calls of them, also when none are offered any more. */
+/**
+ * Adds the tools that the conversation has calls of. Converse requires them, even if the request offers no tools. Throws
+ * UpstreamError `unsupported` if the request forbids tool calls.
+ */
 function toolsOfConversation({
   messages,
   tools,
@@ -68,8 +71,9 @@ function toolsOfConversation({
   const calls = messages.flatMap(({ tool_calls = [] }) => tool_calls);
   if (calls.length === 0 || (tools !== undefined && choice !== "none")) return {};
   if (choice === "none") {
-    const publicReason = "Amazon Bedrock cannot take 'tool_choice: none' in a conversation that holds tool calls.";
-    throw new UpstreamError("unsupported", "The request cannot be told on this wire", { publicReason });
+    const publicReason =
+      "Amazon Bedrock does not support 'tool_choice: none' in a conversation that contains tool calls.";
+    throw new UpstreamError("unsupported", "The request cannot be expressed on this wire", { publicReason });
   }
   const names = [...new Set(calls.map((call) => call.function.name))];
   const inputSchema = { type: "object" as const, properties: {} };

@@ -1,0 +1,106 @@
+import type { Insertable, Updateable } from "kysely";
+import type { Cell, ColumnKind, Field } from "./fields.ts";
+
+/** The fields that store a row type which is declared elsewhere. */
+export type Fields<Row> = { [Property in keyof Row]-?: Field<Row[Property], object> };
+type AnyFields = Record<string, Field<unknown, object>>;
+type ValuesOf<Of extends AnyFields> = { [Property in keyof Of]: ReturnType<Of[Property]["decode"]> };
+type UnionToIntersection<Union> = (Union extends unknown ? (of: Union) => void : never) extends (of: infer All) => void
+  ? All
+  : never;
+type TypesOf<Of> = UnionToIntersection<{ [P in keyof Of]: Of[P] extends { types?: infer C } ? C : never }[keyof Of]>;
+
+/**
+ * A table: its columns in their order, and the conversion between its rows and those of the database. Integers are signed
+ * 64-bit integers, which both databases return as bigint.
+ */
+export class Table<Row extends object, Columns = object> {
+  readonly name: string;
+  readonly key: readonly string[];
+  readonly columns: readonly string[];
+  /** By column. */
+  readonly kinds: Readonly<Record<string, ColumnKind>>;
+  /** The types of the columns, for the compiler only. */
+  readonly types?: Columns;
+  readonly #fields: [keyof Row, Field<never, object>, at: number][] = [];
+  readonly #fieldOfKey = new Set<keyof Row>();
+
+  constructor(name: string, key: readonly (keyof Row)[], fields: Fields<Row>) {
+    const kinds: Record<string, ColumnKind> = {};
+    for (const property of Object.keys(fields) as (keyof Row)[]) {
+      this.#fields.push([property, fields[property] as Field<never, object>, Object.keys(kinds).length]);
+      Object.assign(kinds, fields[property].columns);
+    }
+    this.name = name;
+    this.kinds = kinds;
+    this.columns = Object.keys(kinds);
+    for (const property of key) this.#fieldOfKey.add(property);
+    this.key = key.flatMap((property) => Object.keys(fields[property].columns));
+  }
+
+  /** Decodes values in the order of `columns`. */
+  fromCells(cells: readonly unknown[]): Row {
+    const row: Partial<Record<keyof Row, unknown>> = {};
+    for (const [property, { decode }, at] of this.#fields) row[property] = decode(cells, at);
+    return row as Row;
+  }
+
+  /** Decodes values by column. Ignores other columns. */
+  fromRecord = (record: object): Row => {
+    return this.fromCells(this.columns.map((column) => (record as Record<string, unknown>)[column]));
+  };
+
+  /** Encodes a row as values by column. */
+  toRecord(row: Row): Insertable<Columns> {
+    return this.toChange(row) as Insertable<Columns>;
+  }
+
+  /** Encodes the given properties of a row as values by column. */
+  toChange(properties: Partial<Row>): Updateable<Columns> {
+    const record: Record<string, Cell | undefined> = {};
+    for (const [property, { columns, encode }] of this.#fields) {
+      if (properties[property] === undefined) continue;
+      const cells: Cell[] = [];
+      encode(properties[property] as never, cells);
+      for (const [index, column] of Object.keys(columns).entries()) record[column] = cells[index];
+    }
+    return record as Updateable<Columns>;
+  }
+
+  /** Returns the columns that a write of some properties (absent: all) sets, and their values; the key comes last. */
+  partOf(properties?: readonly (keyof Row)[]): TablePart<Row> {
+    const isKey = (property: keyof Row) => this.#fieldOfKey.has(property);
+    const isChanged = (property: keyof Row) => !isKey(property) && (properties?.includes(property) ?? true);
+    const chosen = [
+      ...this.#fields.filter(([property]) => isChanged(property)),
+      ...this.#fields.filter(([property]) => isKey(property)),
+    ];
+    return {
+      columns: chosen.flatMap(([, { columns }]) => Object.keys(columns)),
+      toCells(row) {
+        const cells: Cell[] = [];
+        for (const [property, { encode }] of chosen) encode(row[property] as never, cells);
+        return cells;
+      },
+    };
+  }
+}
+
+export interface TablePart<Row> {
+  columns: string[];
+  toCells(row: Row): Cell[];
+}
+
+/** Declares a table, from which the types of its rows and columns follow. */
+export function table<Of extends AnyFields>(
+  name: string,
+  key: readonly (keyof Of)[],
+  fields: Of,
+): Table<ValuesOf<Of>, TypesOf<Of>> {
+  return new Table<ValuesOf<Of>, TypesOf<Of>>(name, key, fields as unknown as Fields<ValuesOf<Of>>);
+}
+
+/** The row type of a table. */
+export type RowOf<Of extends { fromCells(cells: unknown[]): object }> = ReturnType<Of["fromCells"]>;
+/** The column types of a table, for queries. */
+export type ColumnsOf<Of extends { types?: unknown }> = NonNullable<Of["types"]>;
