@@ -28,12 +28,22 @@ export interface CatalogModel {
   refusedParameters: ReadonlySet<string>;
   /** Bound of the tokens that one image may count. */
   imageTokensMax: number;
+  /** Present for models that create embeddings, which do not chat. Their context window bounds each input. */
+  embedding?: EmbeddingSizes;
   /** The highest prices of all routes. Holds are computed from them, and no listing shows more. */
   prices: UnitPrices;
   /** The highest short-prompt prices of all routes; absent if long prompts cost the same. */
   shortPrompt?: ShortPromptPrices;
   /** Routes in the order in which they are tried, unless they have weights; at least one. */
   routes: readonly Route[];
+}
+
+/** Lengths of an embedding model's vectors. */
+export interface EmbeddingSizes {
+  /** Default length; undefined if unknown. */
+  dimensions?: number;
+  /** Lengths that a request may ask for: some, or all up to the default. Undefined if the upstream decides. */
+  choices?: readonly number[] | "shorter";
 }
 
 export interface Route {

@@ -17,6 +17,7 @@ export function toApiModel(model: CatalogModel): Model {
     capabilities: CAPABILITIES.filter((capability) => model.capabilities.has(capability)),
     context_window: model.contextWindow,
     max_output_tokens: model.maxOutputTokens,
+    ...(model.embedding?.dimensions !== undefined && { dimensions: model.embedding.dimensions }),
     cutoff_date: model.cutoffDate,
     cutoff_basis: model.cutoffBasis,
     pricing: pricingText(model),
@@ -32,8 +33,10 @@ export function toApiModel(model: CatalogModel): Model {
   };
 }
 
-function pricingText({ prices, shortPrompt }: CatalogModel): string {
+function pricingText(model: CatalogModel): string {
+  const { prices, shortPrompt } = model;
   const usual = shortPrompt?.prices ?? prices;
+  if (model.embedding !== undefined) return `${figure(usual.input)} credits per million input tokens`;
   const text = `${figure(usual.input)} credits per million input tokens, ${figure(usual.output)} per million output tokens`;
   if (shortPrompt === undefined) return text;
   const bound = shortPrompt.promptTokensMax.toLocaleString("en-US");

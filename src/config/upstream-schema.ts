@@ -133,6 +133,7 @@ export const Model = Type.Object(
     maxOutputTokens: Type.Optional(
       Count(ONE_BILLION, { description: "Longest answer of the model; absent and not known: 4096." }),
     ),
+    dimensions: Type.Optional(Count(ONE_BILLION, { description: "Length of the vectors of an embedding model." })),
     cutoffDate: Type.Optional(Type.String({ format: "date", description: "What the model knows of, YYYY-MM-DD." })),
     playground: Type.Optional(Type.Boolean({ description: "Whether guests may use it." })),
   },

@@ -5,7 +5,6 @@ import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/a
 import type { HoldFacts, Outcomes } from "../credits/books.ts";
 import {
   affordableOutputTokens,
-  estimatePrompt,
   type HoldNeed,
   holdBounds,
   OUTPUT_TOKENS_LEAST,
@@ -15,7 +14,7 @@ import { FREE } from "../credits/price.ts";
 import { ApiError } from "../errors.ts";
 import type { Lease } from "../ledger/lease.ts";
 import { boundsOf } from "./charge.ts";
-import type { CompletionCall, Gateway } from "./gateway.ts";
+import type { Gateway, GatewayCall } from "./gateway.ts";
 import type { LimitKey, Standing, TakenTokens } from "./limits.ts";
 import { defaultOutputTokens, type Plan } from "./plan.ts";
 
@@ -41,6 +40,11 @@ export interface Admission {
   leave(tokensUsed: number): void;
 }
 
+/** The parts of a plan that an admission depends on. */
+interface Admittable extends Pick<Plan, "model" | "routes" | "output"> {
+  estimate: PromptEstimate;
+}
+
 /** A request whose answer is stored under its idempotency key. */
 export interface Replay {
   /** JSON text of a StoredAnswer. */
@@ -52,17 +56,15 @@ export interface Replay {
 }
 
 /**
- * Admits a request, or finds the answer that is stored under its key. Throws context_length_exceeded,
- * rate_limit_exceeded, insufficient_credits, credits_held, idempotency_in_progress, idempotency_interrupted or
- * idempotency_mismatch.
+ * Admits a request, or finds the answer that is stored under its key. Throws rate_limit_exceeded, insufficient_credits,
+ * credits_held, idempotency_in_progress, idempotency_interrupted or idempotency_mismatch.
  */
 export async function admit(
   gateway: Gateway,
-  call: CompletionCall,
-  { model, routes, request, output }: Plan,
+  call: GatewayCall,
+  { model, routes, output, estimate }: Admittable,
 ): Promise<Admission | Replay> {
   const { principal } = call;
-  const estimate = estimatePrompt(request, model.imageTokensMax);
   const range = outputRange(gateway, principal, model, output, estimate);
   const tokens = estimate.likely + range.most;
   const taken = takeTokens(gateway, principal, tokens);
@@ -87,7 +89,7 @@ export async function admit(
     }
     if (outcome.outcome !== "held") throw refusal(outcome, need, range, output.param);
     const affordable = affordableOutputTokens(outcome.amount, need);
-    const maxTokens = Math.max(1, Math.min(affordable, range.most));
+    const maxTokens = Math.max(Math.min(1, range.most), Math.min(affordable, range.most));
     const isShortened = maxTokens < range.requested;
     const { lease, available } = outcome;
     const admittedAtMs = gateway.clock();
@@ -127,7 +129,6 @@ function outputRange(
   { tokens: asked }: StatedOutput,
   estimate: PromptEstimate,
 ): OutputRange {
-  refuseTooLong(model, estimate, asked);
   const requested =
     asked ?? Math.min(defaultOutputTokens(gateway, model, estimate), minuteRoom(gateway, principal, estimate));
   const bound = principal.organizationKind === "playground" ? gateway.playground.maxTokens : requested;
@@ -141,7 +142,8 @@ function minuteRoom(gateway: Gateway, principal: Principal, { likely }: PromptEs
   return Math.max(1, Math.min(...limits) - likely);
 }
 
-function refuseTooLong(model: CatalogModel, { least }: PromptEstimate, asked: number | undefined): void {
+/** Refuses a prompt that cannot fit into the model's context window. Throws context_length_exceeded. */
+export function refuseTooLong({ model, output: { tokens: asked } }: Plan, { least }: PromptEstimate): void {
   if (least + (asked ?? 1) <= model.contextWindow) return;
   const completion = asked === undefined ? "" : `, and ${asked} for the completion`;
   throw new ApiError(
@@ -181,7 +183,7 @@ function takeTokens(gateway: Gateway, principal: Principal, tokens: number): [Ta
 
 function factsOf(
   gateway: Gateway,
-  { principal, request, requestId, idempotency }: CompletionCall,
+  { principal, request, requestId, idempotency }: GatewayCall,
   model: CatalogModel,
   route: Route,
   prices: HoldFacts["prices"],
@@ -233,7 +235,7 @@ function refusal(
   }
   const isBoundByMaxTokens = need.outputTokensMost === range.most;
   const affordable = isBoundByMaxTokens ? affordableOutputTokens(reach, need) : 0;
-  fields.affordable_max_tokens = affordable;
+  if (range.most > 0) fields.affordable_max_tokens = affordable;
   const hint = affordable > 0 ? ` They pay for a ${param} of ${affordable}.` : "";
   const message = `${credits} do not cover this request: ${figures}.${hint}`;
   return new ApiError("insufficient_credits", message, { fields, headers: { ...headers, "x-should-retry": "false" } });

@@ -1,8 +1,9 @@
 import type { CatalogModel } from "../catalog/model.ts";
+import { estimatePrompt } from "../credits/estimate.ts";
 import { type ApiError, StoreUnavailableError } from "../errors.ts";
-import { admit, type Replay } from "./admit.ts";
+import { admit, type Replay, refuseTooLong } from "./admit.ts";
 import { type AnswerSink, headOfReplay } from "./answer.ts";
-import { attempt } from "./attempt.ts";
+import { askForCompletion, attempt } from "./attempt.ts";
 import { deliver, undelivered } from "./deliver.ts";
 import { publicError } from "./failures.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
@@ -17,11 +18,13 @@ import { pieceOf, type StoredAnswer } from "./stored-answer.ts";
  */
 export async function complete(gateway: Gateway, call: CompletionCall, client: AnswerSink): Promise<void> {
   const plan = planFor(gateway, call);
-  const admission = await admit(gateway, call, plan);
+  const estimate = estimatePrompt(plan.request, plan.model.imageTokensMax);
+  refuseTooLong(plan, estimate);
+  const admission = await admit(gateway, call, { ...plan, estimate });
   if ("answer" in admission) return replay(call, plan.model, admission, client);
   call.onHeld();
   admission.lease.onOver(call.cut);
-  const upstream = await attempt(gateway, call, plan, admission);
+  const upstream = await attempt(gateway, call, plan, admission, askForCompletion(call, plan, admission));
   const delivery =
     upstream.answer === null
       ? undelivered(call, admission, upstream)

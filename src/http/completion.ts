@@ -22,10 +22,7 @@ export function completionHandler(decode: Decode): Endpoint["handle"] {
   return async (services, request, reply) => {
     request.modelName = modelIn(request.body);
     const decoded = decode(request, services);
-    if ("issue" in decoded) {
-      const { code, message, param, loggedMessage } = decoded.issue;
-      throw new ApiError(code, message, { param: param ?? undefined, loggedMessage });
-    }
+    if ("issue" in decoded) throw toApiIssue(decoded.issue);
     const idempotency = idempotencyOf(request, decoded.request);
     const onHeld = () => {
       request.isHeld = true;
@@ -40,6 +37,11 @@ export function completionHandler(decode: Decode): Endpoint["handle"] {
       throw decoded.paramOf !== undefined && error instanceof ApiError ? renamed(error, decoded.paramOf) : error;
     }
   };
+}
+
+/** Returns the error for an invalid body. */
+export function toApiIssue({ code, message, param, loggedMessage }: ValidationIssue): ApiError {
+  return new ApiError(code, message, { ...(param !== null && { param }), loggedMessage });
 }
 
 /** Returns an error whose `param`, and the message that quotes it, have the wire's own name of the field. */
@@ -59,7 +61,7 @@ interface Abort extends Pick<CompletionCall, "signal" | "cut"> {
 }
 
 /** Aborts the completion when its connection closes before the response is complete. */
-function abortOnClose(reply: FastifyReply, running: RunningCompletions): Abort {
+export function abortOnClose(reply: FastifyReply, running: RunningCompletions): Abort {
   const controller = new AbortController();
   const abort = () => controller.abort(running.isCut ? new StoppedError() : new Error("The client disconnected"));
   reply.raw.once("close", () => {

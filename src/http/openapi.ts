@@ -7,6 +7,7 @@ import { type ErrorCode, errorCatalog } from "../errors.ts";
 import type { AdminEndpoint } from "./admin/endpoint.ts";
 import { IDEMPOTENCY_HEADER } from "./idempotency.ts";
 import { createChatCompletion } from "./routes/create-chat-completion.ts";
+import { createEmbedding } from "./routes/create-embedding.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 
 /** Returns the parts of the OpenAPI document that do not come from endpoints. */
@@ -167,7 +168,7 @@ const CODES_OF_COMPLETIONS = new Set<ErrorCode>([
 ]);
 
 function errorResponses(endpoint: Endpoint): Record<number, unknown> {
-  const isCompletion = endpoint === createChatCompletion;
+  const isCompletion = endpoint === createChatCompletion || endpoint === createEmbedding;
   return responsesOf(
     (code, status) => !CODES_OF_ADMIN.has(code) && (isCompletion || EVERY_OPERATION_STATUSES.has(status)),
   );

@@ -6,6 +6,7 @@ import { exchange, type HttpAnswer } from "./http/exchange.ts";
 import { refuseOwnHeaders } from "./http/own-headers.ts";
 import { isPrivateUpstream, scrubFor } from "./images.ts";
 import { readAnswer, StreamedAnswer } from "./openai/answer.ts";
+import { EMBEDDINGS_BYTES_MAX, readEmbeddings, toEmbeddingBody } from "./openai/embeddings.ts";
 import { type Scrub, statusFailure } from "./openai/errors.ts";
 import { isObject } from "./openai/json.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
@@ -14,6 +15,8 @@ import {
   type Provider,
   type ProviderAnswer,
   type ProviderCall,
+  type ProviderEmbeddingCall,
+  type ProviderEmbeddings,
   type UpstreamChunk,
   UpstreamError,
 } from "./provider.ts";
@@ -27,6 +30,7 @@ export function createOpenAiCompatible(settings: ProviderSettings, environment: 
 class OpenAiCompatible implements Provider {
   readonly id: string;
   readonly isPrivate: boolean;
+  readonly takesTokenIds = true;
   readonly #dispatcher: Dispatcher;
   readonly #base: URL;
   /** Parts of the address, taken out once: URL makes them anew at every look. */
@@ -72,6 +76,14 @@ class OpenAiCompatible implements Provider {
     if (type === EVENT_STREAM) return { ...told, chunks: new StreamedAnswer(answer.body, scrub) };
     refuseUnless(type === JSON_TYPE, answer, `The upstream answered with the content type '${type.slice(0, 80)}'`);
     return { ...told, chunks: once(await readAnswer(answer.body, scrub)) };
+  }
+
+  async embed(call: ProviderEmbeddingCall): Promise<ProviderEmbeddings> {
+    const body = toEmbeddingBody(call, this.#requestFormat);
+    const headers = this.#headers.unstreamed;
+    const scrub = this.#scrub;
+    const answer = await this.#send("POST", "/embeddings", { headers, body, signal: call.signal, scrub });
+    return readEmbeddings(await readText(answer.body, EMBEDDINGS_BYTES_MAX), call.inputs.length, scrub);
   }
 
   async listModels(signal: AbortSignal): Promise<string[]> {

@@ -1,5 +1,7 @@
 import type { AnswerPiece, ReportedUsage } from "../api/answer.ts";
 import type { ChatCompletionRequest } from "../api/chat/request.ts";
+import type { EmbeddingVector } from "../api/embeddings/answer.ts";
+import type { EmbeddingOrder } from "../api/embeddings/decode.ts";
 import type { NativeRequest } from "../api/wire.ts";
 import type { UpstreamError } from "../errors.ts";
 
@@ -29,6 +31,10 @@ export interface Provider {
    * ends the connection too; not pulling chunks pauses it.
    */
   complete(call: ProviderCall): Promise<ProviderAnswer>;
+  /** Creates embeddings, and rejects as `complete` does; absent where the provider cannot. The caller checks the vectors. */
+  embed?(call: ProviderEmbeddingCall): Promise<ProviderEmbeddings>;
+  /** True if `embed` takes token ids besides texts. */
+  readonly takesTokenIds?: boolean;
   /** Lists the upstream's own model names; only where it serves a model list. */
   listModels?(signal: AbortSignal): Promise<string[]>;
   /** Closes connections. */
@@ -64,6 +70,23 @@ export interface ProviderCall {
 export interface ProviderAnswer {
   /** One item for each read from the wire, so that many small events cost one turn of the loop. */
   chunks: AsyncIterable<readonly UpstreamChunk[]>;
+  /** Hints of the request that could not be told to this upstream, by their names. */
+  ignored?: readonly string[];
+}
+
+export interface ProviderEmbeddingCall extends EmbeddingOrder {
+  /** The upstream's own name of the model. */
+  model: string;
+  signal: AbortSignal;
+}
+
+/** Embeddings as an upstream sent them: untrusted. */
+export interface ProviderEmbeddings {
+  /** Vectors in the order of the inputs. */
+  vectors: readonly (EmbeddingVector | undefined)[];
+  /** Undefined where the upstream reports no usage. */
+  usage: UpstreamUsage | undefined;
+  responseId?: string | undefined;
   /** Hints of the request that could not be told to this upstream, by their names. */
   ignored?: readonly string[];
 }

@@ -77,6 +77,7 @@ const ROWS: readonly Row[] = [
       acceptsDeveloperRole: true,
       reasoningField: null,
       acceptsExtraContent: false,
+      encodesEmbeddings: true,
     },
     remarks: ["Models that only the Responses API serves are not offered."],
   },

@@ -7,6 +7,7 @@ import {
   UpstreamError,
   type UpstreamRequest,
 } from "./provider.ts";
+import { EMBEDDING_MODEL, embedInSandbox } from "./sandbox/embed.ts";
 import { type Fault, readFault } from "./sandbox/fault.ts";
 import { followsSchema, type Script, toRefusal, toScript } from "./sandbox/script.ts";
 import { countPromptTokens, lastUserText, story, tokensOf } from "./sandbox/text.ts";
@@ -30,7 +31,9 @@ export function createSandbox({ id, timeouts }: ProviderSettings, _environment: 
     id,
     isScripted: true,
     complete: (call) => complete(call, timeouts, turns),
-    listModels: async () => [...MODELS],
+    embed: embedInSandbox,
+    takesTokenIds: true,
+    listModels: async () => [...MODELS, EMBEDDING_MODEL],
     close: async () => {},
   };
 }

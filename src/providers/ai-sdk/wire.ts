@@ -1,4 +1,10 @@
-import type { LanguageModelV4, LanguageModelV4CallOptions, SharedV4ProviderMetadata } from "@ai-sdk/provider";
+import type {
+  EmbeddingModelV4,
+  LanguageModelV4,
+  LanguageModelV4CallOptions,
+  SharedV4ProviderMetadata,
+  SharedV4ProviderOptions,
+} from "@ai-sdk/provider";
 import type { UpstreamRequest } from "../provider.ts";
 import type { KindKey, ProviderSettings } from "../settings.ts";
 
@@ -7,6 +13,14 @@ export type Fetch = (address: string | URL | Request, init?: RequestInit) => Pro
 
 /** Makes models of a package for one call, whose requests go through the call's own fetch. */
 export type Connect = (fetch: Fetch) => Promise<(model: string) => Pick<LanguageModelV4, "doGenerate" | "doStream">>;
+
+/** Embeddings on one wire. */
+export interface EmbeddingWire {
+  /** Makes embedding models for one call, as `Connect` makes language models. */
+  connect(settings: ProviderSettings): (fetch: Fetch) => Promise<(model: string) => EmbeddingModelV4>;
+  /** Returns the package's own options, such as its name for `dimensions`; absent if it needs none. */
+  options?(dimensions: number | undefined, model: string): SharedV4ProviderOptions;
+}
 
 /** Additions of one wire to the options that are the same on every wire. */
 export interface Fit {
@@ -32,6 +46,8 @@ export interface Wire {
    * `fetchToken` sends requests for access tokens.
    */
   connect(settings: ProviderSettings, fetchToken: Fetch): Connect;
+  /** Absent where the provider, or its package, has no embeddings. */
+  embedding?: EmbeddingWire;
   /** Fields of `OWN_FIELDS` that this wire supports, under any name. */
   takes: readonly OwnField[];
   /** Converts fields whose names or bounds are specific to this wire. */

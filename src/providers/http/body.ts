@@ -6,23 +6,26 @@ export const BODY_BYTES_MAX = 16 * 1024 * 1024;
 const ERROR_BYTES_MAX = 64 * 1024;
 const ERROR_TIME_MS = 5_000;
 
-/** Reads a whole body as text, invalid UTF-8 as replacement characters. Rejects as `read` does, or with `malformed`. */
-export async function readText(body: HttpBody): Promise<string> {
+/**
+ * Reads a whole body as text, invalid UTF-8 as replacement characters. Rejects as `read` does, or with `malformed` if the
+ * body is longer than `bytesMax`.
+ */
+export async function readText(body: HttpBody, bytesMax = BODY_BYTES_MAX): Promise<string> {
   const pieces: Buffer[] = [];
   let length = 0;
   for (let bytes = await body.read(); bytes !== undefined; bytes = await body.read()) {
     pieces.push(...bytes);
     length += lengthOf(bytes);
-    if (length > BODY_BYTES_MAX) {
+    if (length > bytesMax) {
       body.destroy();
-      throw answerTooLong();
+      throw answerTooLong(bytesMax);
     }
   }
   return joined(pieces, length);
 }
 
-export function answerTooLong(): UpstreamError {
-  return new UpstreamError("malformed", `The answer is longer than ${BODY_BYTES_MAX} bytes`);
+export function answerTooLong(bytesMax = BODY_BYTES_MAX): UpstreamError {
+  return new UpstreamError("malformed", `The answer is longer than ${bytesMax} bytes`);
 }
 
 /** Bytes of all pieces together. */

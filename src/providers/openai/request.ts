@@ -21,6 +21,8 @@ export interface RequestFormat {
   acceptsExtraContent: boolean;
   /** Fields that replace `reasoning_effort: none`; null: it is sent unchanged. */
   reasoningOff: Readonly<Record<string, unknown>> | null;
+  /** True: embeddings may be asked for in base64, which is a third as long. */
+  encodesEmbeddings: boolean;
 }
 
 /** The format that most APIs accept. */
@@ -33,6 +35,7 @@ export const DEFAULT_REQUEST_FORMAT: RequestFormat = {
   acceptsReasoningDetails: false,
   acceptsExtraContent: true,
   reasoningOff: null,
+  encodesEmbeddings: false,
 };
 
 /** Writes the body of a request in the format of an API. It always asks for usage, which the charge is based on. */
