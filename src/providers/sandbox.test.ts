@@ -110,7 +110,7 @@ test("another model is refused", async () => {
 });
 
 test("the models are listed", async () => {
-  expect(await sandbox.listModels?.(new AbortController().signal)).toEqual(["echo", "story", "fault"]);
+  expect(await sandbox.listModels?.(new AbortController().signal)).toEqual(["echo", "story", "fault", "embed"]);
 });
 
 describe("tools", () => {
