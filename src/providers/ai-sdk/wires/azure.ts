@@ -20,6 +20,8 @@ export const azure: Wire = {
   connect: (settings) => async (fetch) => (await open(settings, fetch)).chat,
   embedding: {
     connect: (settings) => async (fetch) => (await open(settings, fetch)).embeddingModel,
+    // The package reads the length from its own options alone.
+    options: (dimensions) => ({ openai: { ...(dimensions !== undefined && { dimensions }) } }),
   },
   takes: ["user", "logit_bias", "parallel_tool_calls", "logprobs"],
   fit(request) {
