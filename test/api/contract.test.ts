@@ -347,7 +347,7 @@ describe("Other endpoints", () => {
       Object.keys(document.paths)
         .filter((path) => path.startsWith("/v1/"))
         .sort(),
-    ).toEqual(["/v1/chat/completions", "/v1/models", "/v1/models/{model}", "/v1/usage"]);
+    ).toEqual(["/v1/chat/completions", "/v1/embeddings", "/v1/models", "/v1/models/{model}", "/v1/usage"]);
     const page = await fetch(`${service.url}/docs/`);
     expect(page.status).toBe(200);
     const html = await page.text();

@@ -251,7 +251,9 @@ describe("Details of errors", () => {
 
   test("404 for an unknown path lists the available routes, without authentication.", async () => {
     const { error } = (await (await send(service, "/v1/nothing", null)).json()) as { error: { message: string } };
-    expect(error.message).toContain("POST /v1/chat/completions, GET /v1/models, GET /v1/models/{model}, GET /v1/usage");
+    expect(error.message).toContain(
+      "POST /v1/chat/completions, POST /v1/embeddings, GET /v1/models, GET /v1/models/{model}, GET /v1/usage",
+    );
   });
 
   test("An upstream's Retry-After is forwarded, and the upstream is not called before that time.", async () => {
