@@ -230,7 +230,7 @@ inline reserve(most) {
   extend()
 }
 
-/* src/credits/charges.ts: charge, and src/credits/charges.ts: settleLate, which books the difference to what was charged */
+/* src/credits/holds.ts: charge, and src/credits/holds.ts: settleLate, which books the difference to what was charged */
 inline charge(cost, ending) {
   if
   :: books.state == OPEN -> books.available = books.available + books.amount
@@ -246,7 +246,7 @@ inline charge(cost, ending) {
   books.state = ending; books.amount = 0; books.checkpoint = 0; books.age = 0;
   flush()
 }
-/* src/credits/charges.ts: settle, src/credits/holds.ts: release */
+/* src/credits/holds.ts: settle, src/credits/holds.ts: release */
 inline end(verb, cost) {
   if
 #ifdef LATE_FORGOTTEN
@@ -382,14 +382,14 @@ inline tick() {
 #else
 #define HAS_WAITED (heirWaits >= AWAITED && watch[HEIR].unchanged >= AWAITED)
 #endif
-/* src/credits/charges.ts: isEnded */
+/* src/credits/holds.ts: isEnded */
 #ifdef CLAIM_IGNORED
 #define IS_CLAIM_TRUE(who) 1
 #else
 #define IS_CLAIM_TRUE(who) (watch[who].sighting == PRESENT && (who == HEIR || IS_DUE))
 #endif
 
-/* src/credits/charges.ts: expire, which charges what the last renewal told of */
+/* src/credits/holds.ts: expire, which charges what the last renewal told of */
 inline expire(who) {
   watch[who].claim = 0;
   if

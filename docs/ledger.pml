@@ -143,7 +143,7 @@ inline check() {
   checkRequest(1)
 }
 
-/* src/credits/charges.ts: charge */
+/* src/credits/holds.ts: charge */
 inline charge(cost, to) {
   base = (row.state == OPEN -> row.amount : row.charged);
   front = MIN(base, cost);
@@ -209,7 +209,7 @@ inline decideRenew() {
 #define UNGUARDED_REPLAY 0
 #endif
 
-/* src/credits/charges.ts: settle. A hold that is not there was lost with the store, and is charged like one of 0. */
+/* src/credits/holds.ts: settle. A hold that is not there was lost with the store, and is charged like one of 0. */
 inline decideSettle() {
   if
 #ifdef SETTLE_NEEDS_HOLD
@@ -237,7 +237,7 @@ inline decideRelease() {
   fi
 }
 
-/* src/credits/charges.ts: expire */
+/* src/credits/holds.ts: expire */
 inline decideExpire() {
   if
 #ifdef EXPIRE_UNTESTED

@@ -7,11 +7,10 @@ import { spawn, spawnSync } from "node:child_process";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createServer } from "vite";
+import { proxyTo } from "../console/vite.config.ts";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const main = join(root, "src", "main.ts");
-/** Paths that the service answers and the console asks for. */
-const API_PATHS = ["/v1", "/admin/v1", "/openapi.json", "/docs", "/healthz", "/readyz"];
 
 /** Reads the address that the service will listen on; a wildcard host is reached over loopback. */
 function readServiceUrl(flags: string[]): string {
@@ -31,13 +30,11 @@ const target = readServiceUrl(flags);
 const watch = [`--watch-path=${join(root, "src")}`, "--watch-preserve-output"];
 const service = spawn(process.execPath, [...watch, main, "serve", ...flags], { stdio: "inherit" });
 
-// The service compares Host with Origin, so that both name Vite's address (changeOrigin: false).
-const proxy = Object.fromEntries(API_PATHS.map((path) => [path, { target, changeOrigin: false }]));
 const consoleServer = await createServer({
   configFile: join(root, "console", "vite.config.ts"),
   mode: "development",
   clearScreen: false,
-  server: { host: "127.0.0.1", proxy, fs: { allow: [root] } },
+  server: { host: "127.0.0.1", proxy: proxyTo(target), fs: { allow: [root] } },
 });
 await consoleServer.listen();
 consoleServer.printUrls();

@@ -115,7 +115,7 @@ async function takeScreenshots(browser: Browser, service: RunningService, admin:
     ["request", {}, showRequest],
     ["models", {}, (page) => show(page, "/models?compare=assistant,assistant-mini,long-reader")],
     ["playground", { colorScheme: "dark" }, conversationAfter],
-    ["audit-log", {}, (page) => show(page, "/changes")],
+    ["audit-log", {}, (page) => show(page, "/audit")],
   ];
   for (const [name, look, open] of shots) {
     const page = await openConsole(browser, service, admin, look);

@@ -8,7 +8,7 @@ import { expect, test } from "vitest";
 import { createTestDatabase, hasPostgres } from "../test/support/postgres.ts";
 import { startService } from "./app.ts";
 import { loadConfig } from "./config.ts";
-import { createLog } from "./telemetry/log.ts";
+import { createLog } from "./telemetry/logger.ts";
 
 const NODES = 3;
 const TIMES = 4;

@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { type ConfigSources, loadConfig } from "./config.ts";
+import type { ConfigSources } from "./config/sources.ts";
+import { loadConfig } from "./config.ts";
 import { OperatorError } from "./errors.ts";
 
 const noFile = () => {
@@ -22,8 +23,8 @@ const lineOf = (sources: () => unknown): string => {
   throw new Error("Nothing was refused.");
 };
 
-describe("what holds", () => {
-  test("without anything, the defaults", () => {
+describe("precedence", () => {
+  test("without any source, the defaults apply", () => {
     expect(loadConfig({ environment: {}, readFile: noFile })).toMatchObject({
       server: {
         host: "127.0.0.1",
@@ -47,7 +48,7 @@ describe("what holds", () => {
     });
   });
 
-  test("flags before environment before file before defaults", () => {
+  test("flags override the environment, which overrides the file, which overrides the defaults", () => {
     const file = "server: { port: 1, host: file.example }\ndataDir: from-file\nlog: { level: warn }";
     const environment = { PORT: "2", HOST: "environment.example" };
     const config = load(file, environment, { port: "3" });
@@ -95,7 +96,7 @@ credits: { perDollar: 1000, markup: 1e-7 }`);
     expect(config.credits.markup).toBe("1e-7");
   });
 
-  test("variables are filled in, also where a number is asked for; $${ stays", () => {
+  test("variables are replaced, also in numbers, and $${ becomes a literal ${", () => {
     const config = load(
       `
 server: { port: "\${P}" }

@@ -1,8 +1,8 @@
 import type { ValidateFunction } from "ajv";
 import { type ConfigFile, keyText, type ParseOptions, type Path, parseFile, valueOfText } from "./config/file.ts";
-import { firstMistake, foundText, SECRETS } from "./config/mistake.ts";
-import { absolute, readConfigText } from "./config/read-file.ts";
+import { checkValue, firstMistake, foundText, SECRETS } from "./config/mistake.ts";
 import { ConfigSchema, compile, type Settings, schemaAt } from "./config/schema.ts";
+import { absolute, type ConfigSources, type Flags, readConfigText } from "./config/sources.ts";
 import { OperatorError } from "./errors.ts";
 
 type ProviderEntry = Settings["providers"][number];
@@ -23,25 +23,6 @@ export type Config = Omit<Settings, "database" | "providers"> & {
   /** Environment variables that name the proxy for upstreams. */
   proxyVariables: Record<string, string>;
 };
-
-/** Values of the command line, as text. */
-export interface Flags {
-  config?: string | undefined;
-  dataDir?: string | undefined;
-  host?: string | undefined;
-  port?: string | undefined;
-}
-
-export interface ConfigSources {
-  flags?: Flags;
-  environment?: NodeJS.ProcessEnv;
-  /** Throws as `readFileSync` does. */
-  readFile?: (path: string) => string;
-  /** Variables that hold keys of known providers. */
-  providerKeyVariables?: readonly string[];
-  /** `unread`: the secrets of providers stay as they are written in the file, for commands that call no provider. */
-  secrets?: "read" | "unread";
-}
 
 const VARIABLES: Record<string, Path> = {
   PORT: ["server", "port"],
@@ -131,14 +112,6 @@ function override(values: Record<string, unknown>, name: string, path: Path, tex
     target = target[step] as Record<string, unknown>;
   }
   target[path.at(-1) ?? ""] = value;
-}
-
-/** Checks a value against the part of the schema that it sets. Throws OperatorError, which begins with its source. */
-export function checkValue(source: string, path: Path, value: unknown): void {
-  const check = compile(schemaAt(path) ?? {});
-  check(value);
-  const mistake = firstMistake(check.errors ?? [], path);
-  if (mistake !== undefined) throw new OperatorError(`${source} ${mistake.text}`);
 }
 
 let compiledCheck: ValidateFunction | undefined;

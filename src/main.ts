@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { existsSync, lstatSync, mkdirSync, readFileSync, type Stats, statSync } from "node:fs";
 import { enableCompileCache } from "node:module";
 import { join } from "node:path";
-import { dataDirectoryOfEnvironment } from "./config/read-file.ts";
+import { dataDirectoryOfEnvironment } from "./config/sources.ts";
 
 /** Names that exist only in a data directory in use: the database, or the spool of a service on PostgreSQL. */
 const MARKS = ["tollgate.db", "spool"];

@@ -106,7 +106,7 @@ test("a backup never replaces a file", async () => {
   writeFileSync(file, "precious");
   const { code, stdout, stderr } = await run("store", "backup", file, "--data-dir", dataDir);
   expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-  expect(stderr).toBe(`tollgate: ${file}: exists already; allowed: the name of a new file\n`);
+  expect(stderr).toBe(`tollgate: ${file}: already exists; name a new file\n`);
   expect(readFileSync(file, "utf8")).toBe("precious");
 });
 

@@ -1,16 +1,36 @@
 import { execFile } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { promisify } from "node:util";
-import { afterAll, expect, test } from "vitest";
-import { runTollgate } from "./support/command-line.ts";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { runCommandLine } from "../src/cli/program.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "tollgate-commands-"));
+const KEPT = new Set(["PATH", "HOME", "TMPDIR"]);
+beforeAll(() => {
+  process.chdir(directory);
+  // Nothing of this process's environment configures the commands.
+  for (const name of Object.keys(process.env)) if (!KEPT.has(name)) vi.stubEnv(name, undefined);
+});
 afterAll(() => rmSync(directory, { recursive: true }));
 
-const run = (...words: string[]) => runTollgate(words, directory);
+/** Runs a command in this process, which is faster than one of its own: those are tested in start.test.ts. */
+async function run(...words: string[]) {
+  let [stdout, stderr] = ["", ""];
+  const terminal = {
+    out: (text: string) => (stdout += `${text}\n`),
+    error: (text: string) => (stderr += `${text}\n`),
+    drained: () => Promise.resolve(),
+    clock: Date.now,
+    random: randomBytes,
+    isInteractive: false,
+  };
+  const code = await runCommandLine(words, terminal, "0.0.0");
+  return { code, stdout, stderr };
+}
 
 /** Runs a command with --json; it must print one document and nothing else. */
 async function json(...words: string[]) {
@@ -27,7 +47,7 @@ async function line(expectedCode: number, ...words: string[]): Promise<string> {
   return stderr.trim();
 }
 
-test("organizations", async () => {
+test("commands create, list and show organizations", async () => {
   const made = await json("org", "create", "Research", "--credits", "100");
   expect(made).toEqual({
     id: expect.stringMatching(/^org_[0-9a-z]+$/),
@@ -54,7 +74,7 @@ test("organizations", async () => {
   );
 });
 
-test("tokens", async () => {
+test("commands create, list, rotate and revoke tokens", async () => {
   const { id: org } = await json("org", "create", "Tokens");
   const made = await json("token", "create", "--org", org);
   expect(made).toEqual({
@@ -115,7 +135,7 @@ test("tokens", async () => {
   expect(await line(1, "token", "revoke", "tok_none")).toContain("/bin/tollgate.js token list");
 });
 
-test("a token with a cap of credits", async () => {
+test("a command creates a token with a spending cap", async () => {
   const { id: org } = await json("org", "create", "Caps");
   const made = await json("token", "create", "--org", org, "--cap", "2.5");
   expect(made).toMatchObject({ cap: 2.5 });
@@ -129,7 +149,7 @@ test("a token with a cap of credits", async () => {
   expect(await line(1, "token", "create", "--org", org, "--cap", "-1")).toContain("--cap is ");
 });
 
-test("credits that are revoked", async () => {
+test("a command revokes credits", async () => {
   const { id: org } = await json("org", "create", "Revoked", "--credits", "10");
   const { id: grant } = await json("credits", "grant", "--org", org, "5");
   const revoke = ["credits", "revoke", "--org", org];
@@ -161,7 +181,7 @@ test("credits that are revoked", async () => {
   expect(await line(1, "credits", "credit", "--org", org, "1", "--completion", "chatcmpl-1")).toContain("--completion");
 });
 
-test("an allowance", async () => {
+test("commands create, list and end an allowance", async () => {
   const { id: org } = await json("org", "create", "Allowance");
   const made = await json("credits", "allowance", "create", "7", "--org", org);
   const nextAt = expect.stringMatching(/^\d{4}-/);
@@ -192,7 +212,7 @@ test("an allowance", async () => {
   );
 });
 
-test("credits", async () => {
+test("commands grant credits and show the balance and the statement", async () => {
   const { id: org } = await json("org", "create", "Credits");
   const grant = ["credits", "grant", "--org", org, "--reference", "invoice 7"];
   const first = await json(...grant, "12.000001", "--expires", "2100-01-01");
@@ -237,7 +257,7 @@ test("the books of a new store balance", async () => {
   );
 });
 
-test("books that do not balance are told by the first violation, with exit code 1", async () => {
+test("books that do not balance are reported with the first violation and exit code 1", async () => {
   const dataDir = join(directory, "broken");
   const { id } = await json("org", "create", "Broken", "--credits", "5", "--data-dir", dataDir);
   const database = new DatabaseSync(join(dataDir, "tollgate.db"));
@@ -253,7 +273,7 @@ test("books that do not balance are told by the first violation, with exit code 
   expect(JSON.parse(stdout)).toMatchObject({ ok: false, violations: [{ organizationId: id }, {}] });
 });
 
-test("a check of sound books ends with 1 while there are dead letters", async () => {
+test("a check of sound books exits with 1 while there are dead letters", async () => {
   const dataDir = join(directory, "quarantined");
   await json("org", "create", "Sound", "--data-dir", dataDir);
   mkdirSync(join(dataDir, "quarantine"));
@@ -266,7 +286,7 @@ test("a check of sound books ends with 1 while there are dead letters", async ()
   expect([inJson.code, JSON.parse(inJson.stdout)]).toMatchObject([1, { ok: true, quarantined: 2 }]);
 });
 
-test("models", async () => {
+test("commands list and check models", async () => {
   const models = await json("models", "list");
   expect(models.map((model: { id: string }) => model.id)).toEqual(
     expect.arrayContaining(["sandbox/echo", "sandbox/fault", "sandbox/story"]),
@@ -298,7 +318,7 @@ models: [{ id: m, routes: [{ provider: dead, model: x }], price: { input: 1, out
   );
 });
 
-test("the configuration", async () => {
+test("a command checks the configuration", async () => {
   const file = join(directory, "own.yaml");
   writeFileSync(file, "server: { port: 9999 }\nmodels:\n  - { id: m, routes: [{ provider: sandbox, model: echo }] }\n");
   expect(await json("config", "check", "--config", file)).toMatchObject({
@@ -318,7 +338,7 @@ test("the configuration", async () => {
   expect(await line(1, "config", "check", "--config", file)).toMatch(/telepathy/);
 });
 
-test("the command that a message names works when it is pasted", async () => {
+test("the command in a message works when it is pasted", async () => {
   const dataDir = join(directory, "it's a folder");
   await json("org", "create", "Pasted", "--data-dir", dataDir);
   const message = await line(1, "token", "create", "--org", "org_none", "--data-dir", dataDir);
@@ -328,13 +348,13 @@ test("the command that a message names works when it is pasted", async () => {
   expect(JSON.parse(pasted.stdout)).toContainEqual(expect.objectContaining({ name: "Pasted" }));
 });
 
-test("wrong usage ends with 2, one line and a hint", async () => {
+test("a usage error exits with 2 and prints one line with a hint", async () => {
   expect(await line(2, "org", "creat")).toBe(
     "tollgate: unknown command 'creat' (Did you mean create?); add --help for the usage",
   );
 });
 
-test("a data directory that cannot be used is told in one line", async () => {
+test("an unusable data directory is reported in one line", async () => {
   writeFileSync(join(directory, "file"), "");
   expect(await line(1, "org", "list", "--data-dir", join(directory, "file"))).toContain(
     "Cannot use the data directory",

@@ -20,5 +20,5 @@ export const PAGE_PATHS = [
   // Model IDs contain slashes.
   { path: "/models", one: "/models/*", roles: everyone },
   { path: "/playground", roles: everyone },
-  { path: "/changes", roles: ["operator"] },
+  { path: "/audit", roles: ["operator"] },
 ] as const satisfies readonly Address[];

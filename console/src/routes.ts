@@ -56,7 +56,7 @@ const PAGES: Record<(typeof PAGE_PATHS)[number]["path"], PageInfo> = {
     icon: MessagesSquare,
     page: lazy(() => import("./pages/playground/playground.tsx")),
   },
-  "/changes": {
+  "/audit": {
     label: "Audit log",
     icon: History,
     page: lazy(() => import("./pages/audit-log/audit-log.tsx")),

@@ -55,7 +55,7 @@ async function codeOf(token: string): Promise<string> {
 }
 
 describe("organizations", () => {
-  test("are found and listed, the oldest first, beside the playground", async () => {
+  test("organizations are found and listed, the oldest first, together with the playground", async () => {
     const first = await accounts.createOrganization("First");
     nowMs += 1;
     const second = await accounts.createOrganization("Zweite Abteilung: Süd & 北");
@@ -66,7 +66,7 @@ describe("organizations", () => {
     expect(ids.indexOf(first.id)).toBeLessThan(ids.indexOf(second.id));
   });
 
-  test("are listed over many pages", async () => {
+  test("organizations are listed over many pages", async () => {
     const before = (await accounts.organizations()).length;
     for (let round = 0; round < 501; round += 1) await accounts.createOrganization(`Page ${round}`);
     expect(await accounts.organizations()).toHaveLength(before + 501);
@@ -76,13 +76,13 @@ describe("organizations", () => {
     await expect(accounts.createOrganization(name)).rejects.toThrow(OperatorError);
   });
 
-  test("may have a name of 200 characters", async () => {
+  test("the name of an organization can have 200 characters", async () => {
     expect((await accounts.createOrganization("🦉".repeat(200))).name).toHaveLength(400);
   });
 });
 
 describe("tokens", () => {
-  test("stand for their organization, with the scopes of the API and every model", async () => {
+  test("a token belongs to its organization and has by default the scopes of the API and all models", async () => {
     const { token, row } = await create();
     expect(await authenticator.authenticate(tokenHashHex(token))).toEqual({
       tokenId: row.id,
@@ -96,7 +96,7 @@ describe("tokens", () => {
     });
   });
 
-  test("have the scopes, models and limits that were asked for", async () => {
+  test("a token has the requested scopes, models and limits", async () => {
     const { token } = await create({
       scopes: ["usage:read", "models:read", "models:read"],
       models: ["a", "b"],
@@ -109,7 +109,7 @@ describe("tokens", () => {
     });
   });
 
-  test("of the playground have every scope by default, like all others", async () => {
+  test("a token of the playground has the default scopes", async () => {
     const { token } = await create({ organizationId: "org_playground" });
     expect(await authenticator.authenticate(tokenHashHex(token))).toMatchObject({
       organizationId: "org_playground",
@@ -118,7 +118,7 @@ describe("tokens", () => {
     });
   });
 
-  test("are not kept: the store's files hold the prefix, and never the secret", async () => {
+  test("the files of the store contain the prefix of a token and not its secret", async () => {
     const { token, row } = await create();
     const files = readdirSync(directory).filter((name) => name.startsWith("tollgate.db"));
     const bytes = Buffer.concat(files.map((name) => readFileSync(join(directory, name))));
@@ -128,7 +128,7 @@ describe("tokens", () => {
     expect(bytes.includes(token.slice(0, row.prefix.length + 1))).toBe(false);
   });
 
-  test("need an organization that exists", async () => {
+  test("a token needs an existing organization", async () => {
     expect(await accounts.createToken(draftOf("org_none"))).toEqual({ outcome: "unknown_organization" });
   });
 
@@ -144,14 +144,14 @@ describe("tokens", () => {
     await expect(create(changes)).rejects.toThrow(line);
   });
 
-  test("end at their expiry", async () => {
+  test("a token ends at its expiry", async () => {
     const { token } = await create({ expiresAtMs: nowMs + DAY_MS });
     expect(await codeOf(token)).toBe("admitted");
     nowMs += DAY_MS;
     expect(await codeOf(token)).toBe("expired_token");
   });
 
-  test("end a second after their revocation at the latest; to revoke again changes nothing", async () => {
+  test("a token ends within a second of its revocation, and a second revocation changes nothing", async () => {
     const { token, row } = await create();
     expect(await codeOf(token)).toBe("admitted");
     const revokedAtMs = nowMs;
@@ -166,7 +166,7 @@ describe("tokens", () => {
     expect(await accounts.revokeToken("tok_none")).toEqual({ outcome: "unknown_token" });
   });
 
-  test("are listed by organization", async () => {
+  test("tokens are listed by organization", async () => {
     const { row } = await create();
     expect(await accounts.tokens(row.organizationId)).toEqual([
       { ...row, budget: null, hash: new Uint8Array(row.hash) },
@@ -176,7 +176,7 @@ describe("tokens", () => {
 });
 
 describe("rotation", () => {
-  test("keeps both tokens working for the overlap", async () => {
+  test("both tokens work during the overlap of a rotation", async () => {
     const old = await create({ scopes: ["models:read"], models: ["a"] });
     const rotated = await accounts.rotateToken(old.row.id, 60_000);
     if (rotated.outcome !== "rotated") throw new Error(rotated.outcome);
@@ -189,7 +189,7 @@ describe("rotation", () => {
     expect(await codeOf(rotated.token)).toBe("admitted");
   });
 
-  test("gives the new token the old one's length of life, and never lengthens the old one's", async () => {
+  test("a rotation gives the new token the lifetime of the old one, and never extends the old one", async () => {
     const old = await create({ expiresAtMs: nowMs + DAY_MS });
     nowMs += DAY_MS - 1000;
     const rotated = await accounts.rotateToken(old.row.id, 3_600_000);
@@ -199,7 +199,7 @@ describe("rotation", () => {
     expect((await store.accounts.token(old.row.id))?.expiresAtMs).toBe(nowMs + 1000);
   });
 
-  test("is refused the second time, names the successor and changes nothing", async () => {
+  test("a second rotation is refused, names the successor and changes nothing", async () => {
     const old = await create({ expiresAtMs: nowMs + 10 * DAY_MS });
     const rotated = await accounts.rotateToken(old.row.id, 3_600_000);
     if (rotated.outcome !== "rotated") throw new Error(rotated.outcome);
@@ -213,7 +213,7 @@ describe("rotation", () => {
     expect(await accounts.tokens(old.row.organizationId)).toHaveLength(2);
   });
 
-  test("with replace makes another successor of an unused one, with the first lifetime", async () => {
+  test("a rotation with replace creates another successor of an unused one, with the same lifetime", async () => {
     const old = await create({ scopes: ["models:read"], expiresAtMs: nowMs + 10 * DAY_MS });
     const first = await accounts.rotateToken(old.row.id, 3_600_000, { replace: true });
     if (first.outcome !== "rotated") throw new Error(first.outcome);
@@ -228,7 +228,7 @@ describe("rotation", () => {
     expect(await accounts.rotateToken(first.row.id, 0)).toMatchObject({ outcome: "ended" });
   });
 
-  test("of a successor that is rotated itself cannot be replaced", async () => {
+  test("a successor that was rotated itself cannot be replaced", async () => {
     const old = await create();
     const first = await accounts.rotateToken(old.row.id, 3_600_000);
     if (first.outcome !== "rotated") throw new Error(first.outcome);
@@ -240,7 +240,7 @@ describe("rotation", () => {
     });
   });
 
-  test("by several at once gives one successor, which the others are told of", async () => {
+  test("concurrent rotations create one successor, which the others name", async () => {
     const old = await create();
     const outcomes = await Promise.all(Array.from({ length: 10 }, () => accounts.rotateToken(old.row.id, 0)));
     const [made, ...more] = outcomes.filter(({ outcome }) => outcome === "rotated");
@@ -249,7 +249,7 @@ describe("rotation", () => {
     expect(told).toEqual(told.map(() => ({ outcome: "already_rotated", successorId: made.row.id, isUsed: false })));
   });
 
-  test("needs a token that still works", async () => {
+  test("a token that has ended cannot be rotated", async () => {
     const revoked = await create();
     await accounts.revokeToken(revoked.row.id);
     expect(await accounts.rotateToken(revoked.row.id, 0)).toMatchObject({ outcome: "ended" });

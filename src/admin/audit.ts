@@ -1,4 +1,4 @@
-import type { AuditAction, AuditEntry } from "../api/admin/audit.ts";
+import type { AuditAction, AuditEntry } from "../api/admin/reports.ts";
 import type { ActorKind, AuditRow } from "../credits/audit.ts";
 import type { AdminRows } from "../stores/queries/admin.ts";
 import type { Page, PageRequest } from "./directory.ts";

@@ -1,6 +1,6 @@
 import { isoTime } from "../api/time.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
-import { formatCredits, type MicroCredits } from "../credits/amount.ts";
+import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { BookingAudit } from "../credits/audit.ts";
 import type {
   AdjustmentRow,
@@ -25,17 +25,10 @@ export interface CreditAdjustmentsOptions extends AuditTime {
   random: RandomBytes;
 }
 
-/** Who asks for a booking, and its terms as they stated them, for the audit log. */
-export interface BookingRequester {
-  actor: Actor;
-  /** Holds no secret. The booked amount replaces its `amount`. */
-  terms: Record<string, unknown>;
-}
-
-type BookingTerms<Transition> = Omit<Transition, "kind" | "grantId" | "adjustmentId" | "priority" | "audit">;
-export type GrantRequest = BookingTerms<GrantTransition> & Pick<GrantTransition, "priority">;
-export type RevocationRequest = BookingTerms<RevokeTransition> & Pick<RevokeTransition, "grantId">;
-export type CreditRequest = BookingTerms<CreditTransition>;
+type RequestOf<Transition> = Omit<Transition, "kind" | "grantId" | "adjustmentId" | "priority" | "audit">;
+export type GrantRequest = RequestOf<GrantTransition> & Pick<GrantTransition, "priority">;
+export type RevocationRequest = RequestOf<RevokeTransition> & Pick<RevokeTransition, "grantId">;
+export type CreditRequest = RequestOf<CreditTransition>;
 export interface AllowanceRequest extends Pick<AllowanceRow, "organizationId" | "amount" | "lapses" | "reference"> {
   /** Null: now. */
   anchorAtMs: number | null;
@@ -78,10 +71,10 @@ export class CreditAdjustments {
     this.#options = options;
   }
 
-  async grant(request: GrantRequest, requester: BookingRequester): Promise<Booked | AdjustmentRefusal> {
+  async grant(request: GrantRequest, actor: Actor): Promise<Booked | AdjustmentRefusal> {
     const refusal = await this.#refusalOf(request.organizationId);
     if (refusal !== undefined) return refusal;
-    const audit = this.#auditOf("credits.grant", requester);
+    const audit = this.#auditOf("credits.grant", request, actor);
     const grantId = makeId("grant", this.#options.random);
     const outcome = await this.#options.bookings.grant({ ...request, grantId, audit });
     if (outcome.outcome === "reference_mismatch") {
@@ -95,9 +88,9 @@ export class CreditAdjustments {
   /** Revokes credits that are neither spent nor held; an amount of null revokes all that are available. */
   async revoke(
     request: RevocationRequest,
-    requester: BookingRequester,
+    actor: Actor,
   ): Promise<Booked | AdjustmentRefusal | ExcessiveAmount | { outcome: "unknown_grant" }> {
-    const audit = this.#auditOf("credits.revoke", requester);
+    const audit = this.#auditOf("credits.revoke", request, actor);
     const adjustmentId = makeId("adjustment", this.#options.random);
     const outcome = await this.#options.bookings.revoke({ ...request, adjustmentId, audit });
     if (outcome.outcome === "reference_mismatch") return mismatchOf(request.reference, outcome.first);
@@ -107,9 +100,9 @@ export class CreditAdjustments {
   /** Refunds credits that were spent, as goodwill or to correct the charge of a hold. */
   async credit(
     request: CreditRequest,
-    requester: BookingRequester,
+    actor: Actor,
   ): Promise<Booked | AdjustmentRefusal | ExcessiveAmount | { outcome: "missing" }> {
-    const audit = this.#auditOf("credits.credit", requester);
+    const audit = this.#auditOf("credits.credit", request, actor);
     const adjustmentId = makeId("credit", this.#options.random);
     const outcome = await this.#options.bookings.credit({ ...request, priority: 0, adjustmentId, audit });
     if (outcome.outcome === "reference_mismatch") return mismatchOf(request.reference, outcome.first);
@@ -121,15 +114,12 @@ export class CreditAdjustments {
     return this.#options.allowances.list({ organizationId, after, limit });
   }
 
-  /**
-   * Grants credits every month from a time on, and at once where that time has come. `termsOf` returns the terms for the
-   * audit log, given the time at which the first month begins.
-   */
+  /** Grants credits every month from a time on, and at once if that time has come. */
   async createAllowance(
     request: AllowanceRequest,
-    { actor, termsOf }: { actor: Actor; termsOf(beginsAt: string): Record<string, unknown> },
+    actor: Actor,
   ): Promise<{ outcome: "created"; row: AllowanceRow; repeated: boolean } | AdjustmentRefusal> {
-    const { organizationId, reference } = request;
+    const { organizationId, amount, lapses, reference } = request;
     const refusal = await this.#refusalOf(organizationId);
     if (refusal !== undefined) return refusal;
     const { allowances, bookings, clock, random } = this.#options;
@@ -137,7 +127,8 @@ export class CreditAdjustments {
     const anchorAtMs = request.anchorAtMs ?? nowMs;
     const wanted = { ...request, id: makeId("allowance", random), anchorAtMs, createdAtMs: nowMs };
     const subject = { organizationId, subjectId: wanted.id };
-    const change = { action: "allowance.create" as const, ...subject, after: termsOf(isoTime(anchorAtMs)) };
+    const after = { amount: creditsFromMicro(amount), lapses, reference, begins_at: isoTime(anchorAtMs) };
+    const change = { action: "allowance.create" as const, ...subject, after };
     const grant = (first: GrantTransition) => bookings.grant(first);
     const made = await createAllowance({ allowances, grant }, wanted, auditRow(actor, change, this.#options));
     if (made.outcome === "created") return made;
@@ -166,12 +157,31 @@ export class CreditAdjustments {
     return organization.kind === "playground" ? { outcome: "playground" } : undefined;
   }
 
-  /** Prepares the audit record of a booking, which the ledger completes. Commands state amounts as decimal text. */
-  #auditOf(action: `credits.${string}`, { actor, terms }: BookingRequester): BookingAudit {
+  /** Prepares the audit record of a booking. The ledger adds the booked amount. */
+  #auditOf(action: `credits.${string}`, request: RecordedRequest, actor: Actor): BookingAudit {
     const { id: actorId, kind: actorKind, address, requestId } = actor;
-    const amountAs = actorKind === "command" ? "text" : "number";
-    return { id: this.#options.newId(), actorKind, actorId, address, requestId, action, after: terms, amountAs };
+    return { id: this.#options.newId(), actorKind, actorId, address, requestId, action, after: termsOf(request) };
   }
+}
+
+type RecordedRequest = { amount: MicroCredits | null } & Partial<
+  Omit<GrantRequest & RevocationRequest & CreditRequest, "amount">
+>;
+
+/** Returns the terms that a request states, named as in the admin API. */
+function termsOf(request: RecordedRequest): Record<string, unknown> {
+  const { amount, grantId, holdId, effectiveAtMs, expiresAtMs, priority, reference, note } = request;
+  const terms = {
+    all: amount === null ? true : null,
+    grant_id: grantId,
+    hold_id: holdId,
+    effective_at: isoTime(effectiveAtMs ?? null),
+    expires_at: isoTime(expiresAtMs ?? null),
+    priority,
+    reference,
+    note,
+  };
+  return Object.fromEntries(Object.entries(terms).filter(([, value]) => value !== null && value !== undefined));
 }
 
 function bookedOf(outcome: { adjustment: AdjustmentRow; balance: BalanceRow; repeated: boolean }): Booked {

@@ -19,14 +19,14 @@ import { parseToken } from "./token.ts";
 /** Points at which a process is killed: before it makes the token, before it grants the credits, and after that. */
 const DEATHS = ["token", "grant", "answer"] as const;
 
-describe.each(DEATHS)("a first run that dies before its %s", (death) => {
+describe.each(DEATHS)("a first run that crashes before its %s", (death) => {
   test("is finished by the next start, on SQLite", () => onSqlite((store) => dieAndStartAgain(store, death)));
   test.skipIf(!hasPostgres)("is finished by the next start, on PostgreSQL", () =>
     onPostgres((store) => dieAndStartAgain(store, death)),
   );
 });
 
-test("an organization that a command has made is not given anything", () =>
+test("an organization that a command created gets no token and no credits", () =>
   onSqlite(async (store) => {
     const { id } = await accountsOf(store).as(COMMAND_ACTOR).createOrganization("default");
     expect(await ensureFirstOrganization(servicesOf(store))).toMatchObject({

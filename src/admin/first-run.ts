@@ -1,6 +1,6 @@
 import { MICRO_PER_CREDIT } from "../credits/amount.ts";
 import type { Ledger } from "../ledger/ledger.ts";
-import type { OrganizationRow } from "../stores/queries/organizations.ts";
+import type { OrganizationRow } from "../stores/queries/accounts.ts";
 import type { Store } from "../stores/store.ts";
 import type { Accounts } from "./accounts.ts";
 import { makeId, type RandomBytes } from "./token.ts";

@@ -1,4 +1,4 @@
-import type { AdminKeyName, AdminKeyRows } from "../stores/queries/idempotency-keys.ts";
+import type { AdminKeyName, AdminKeyRows } from "../stores/queries/admin.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 const KEPT_MS = 24 * 60 * 60 * 1000;

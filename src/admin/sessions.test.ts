@@ -8,11 +8,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
 import { Accounts } from "./accounts.ts";
-import { firstAdminToken, replaceAdminToken } from "./admin-tokens.ts";
 import { COMMAND_ACTOR } from "./audit.ts";
-import { Sessions } from "./sessions.ts";
+import { firstAdminToken, replaceAdminToken, Sessions, SignInFailures } from "./sessions.ts";
 import { ShortTokens } from "./short-tokens.ts";
-import { SignInFailures } from "./sign-in-failures.ts";
 import { makeToken as makeTokenSecret } from "./token.ts";
 
 const HOUR_MS = 3_600_000;
@@ -56,7 +54,7 @@ async function makeToken(expiresAtMs: number | null = null) {
 }
 
 describe("a session", () => {
-  test("ends after 8 hours without a request, and goes on with one", async () => {
+  test("a session ends after 8 hours without a request, and a request extends it", async () => {
     const [used, unused] = [await signIn(adminToken), await signIn(adminToken)];
     for (let hours = 0; hours < 3; hours += 1) {
       nowMs += 7 * HOUR_MS;
@@ -67,7 +65,7 @@ describe("a session", () => {
     expect(await sessions.find(used)).toBeUndefined();
   });
 
-  test("ends after 7 days however busy it is", async () => {
+  test("a session ends after 7 days, even if it is in use", async () => {
     const secret = await signIn(adminToken);
     for (let hours = 0; hours < 7 * 24 - 6; hours += 6) {
       nowMs += 6 * HOUR_MS;
@@ -77,7 +75,7 @@ describe("a session", () => {
     expect(await sessions.find(secret)).toBeUndefined();
   });
 
-  test("lasts no longer than the token that it began with", async () => {
+  test("a session ends with its token", async () => {
     const { token } = await makeToken(nowMs + HOUR_MS);
     const secret = await signIn(token);
     expect((await sessions.find(secret))?.session?.expiresAtMs).toBe(nowMs + HOUR_MS);
@@ -86,7 +84,7 @@ describe("a session", () => {
     expect((await sessions.signIn(token, ORIGIN)).outcome).toBe("expired");
   });
 
-  test("of a member needs a token with console:read, which tokens do not have by default", async () => {
+  test("the session of a member needs a token with console:read, which tokens do not have by default", async () => {
     const { row } = await makeToken();
     const terms = { organizationId: row.organizationId, name: "t", models: null, limits: null, cap: null };
     for (const scopes of [null, ["usage:read"]]) {
@@ -96,7 +94,7 @@ describe("a session", () => {
     }
   });
 
-  test("of the operator ends with the admin token", async () => {
+  test("the session of the operator ends with the admin token", async () => {
     const secret = await signIn(adminToken);
     const options = { rows: store.admin, clock, random: randomBytes, newId: v7 };
     const { token } = await replaceAdminToken(options, COMMAND_ACTOR);
@@ -106,7 +104,7 @@ describe("a session", () => {
     adminToken = token;
   });
 
-  test("is kept by its hash alone", async () => {
+  test("only the hash of a session is stored", async () => {
     const secret = await signIn(adminToken);
     const kept = await store.admin.session(Buffer.from(secret));
     expect(kept).toBeUndefined();
@@ -117,7 +115,7 @@ describe("the record of sign-ins", () => {
   const recorded = (action: string, limit = 50) =>
     store.admin.audit({ organizationId: null, action, before: null, limit });
 
-  test("tells who signed in and out, with which token and from where", async () => {
+  test("the record contains who signed in and out, with which token and from which address", async () => {
     const { row, token } = await makeToken();
     const secret = await signIn(token);
     expect(uses.at(-1)).toEqual([row.id, true]);
@@ -131,7 +129,7 @@ describe("the record of sign-ins", () => {
     expect((await recorded("session.sign_in"))[0]).toMatchObject({ actorKind: "operator", ...ORIGIN });
   });
 
-  test("tells of a refused one the reason and at most the first characters of the token", async () => {
+  test("the record of a refused sign-in contains the reason and at most the first characters of the token", async () => {
     nowMs += HOUR_MS;
     const { row, token } = await makeToken();
     await accounts.revokeToken(row.id);
@@ -151,7 +149,7 @@ describe("the record of sign-ins", () => {
     }
   });
 
-  test("holds at most 20 failures of a minute one by one, and counts the others", async () => {
+  test("at most 20 failures per minute are recorded one by one, and the others are counted", async () => {
     nowMs += HOUR_MS;
     const before = (await recorded("session.sign_in_failed", 200)).length;
     for (let attempt = 0; attempt < 50; attempt += 1) await sessions.signIn("wrong", ORIGIN);
@@ -170,42 +168,42 @@ describe("a short token", () => {
     new ShortTokens({ rows: store.admin, accounts: store.accounts, clock, random: randomBytes, newId: v7 });
   const guest = { actor: COMMAND_ACTOR, session: null, adminTokenId: null };
 
-  test("lives for 15 minutes, is handed out again while it is young, and never outlives the token behind it", async () => {
+  test("a short token lives for 15 minutes, is reused while it is new, and ends with the token that it represents", async () => {
     const tokens = shortTokens();
     const { row } = await makeToken(nowMs + 20 * 60_000);
-    const first = await tokens.standFor(row, guest);
+    const first = await tokens.issueFor(row, guest);
     expect(first.expiresAtMs).toBe(nowMs + 15 * 60_000);
     nowMs += 7 * 60_000;
-    expect(await tokens.standFor(row, guest)).toEqual(first);
+    expect(await tokens.issueFor(row, guest)).toEqual(first);
     nowMs += 2 * 60_000;
-    const next = await tokens.standFor(row, guest);
+    const next = await tokens.issueFor(row, guest);
     expect([next.token === first.token, next.expiresAtMs]).toEqual([false, row.expiresAtMs]);
   });
 
-  test("belongs to one session, and never outlives it", async () => {
+  test("a short token belongs to one session and ends with it", async () => {
     const tokens = shortTokens();
     const { row } = await makeToken();
     const session = { hash: randomBytes(32), expiresAtMs: nowMs + 60_000 };
-    const first = await tokens.standFor(row, { ...guest, session });
+    const first = await tokens.issueFor(row, { ...guest, session });
     expect(first.expiresAtMs).toBe(session.expiresAtMs);
-    const other = await tokens.standFor(row, { ...guest, session: { ...session, hash: randomBytes(32) } });
+    const other = await tokens.issueFor(row, { ...guest, session: { ...session, hash: randomBytes(32) } });
     expect(other.token).not.toBe(first.token);
-    const byAdminToken = await tokens.standFor(row, { ...guest, adminTokenId: "adm_first" });
-    expect(byAdminToken.token).not.toBe((await tokens.standFor(row, guest)).token);
+    const byAdminToken = await tokens.issueFor(row, { ...guest, adminTokenId: "adm_first" });
+    expect(byAdminToken.token).not.toBe((await tokens.issueFor(row, guest)).token);
   });
 
-  test("leaves a record where it is made, with the token that it stands for, and none where it is handed out again", async () => {
+  test("the creation of a short token is recorded with the token that it represents, and its reuse is not", async () => {
     const tokens = shortTokens();
     const { row } = await makeToken();
-    const { token } = await tokens.standFor(row, guest);
-    await tokens.standFor(row, guest);
+    const { token } = await tokens.issueFor(row, guest);
+    await tokens.issueFor(row, guest);
     const page = { organizationId: row.organizationId, before: null, limit: 10 };
     const records = await store.admin.audit({ ...page, action: "playground_token.create" });
     expect(records).toMatchObject([{ subjectId: row.id, after: { prefix: token.slice(0, 12) } }]);
     expect(JSON.stringify(records)).not.toContain(token.slice(12));
   });
 
-  test("is made once for the console of an organization, also by two nodes at once", async () => {
+  test("the console token of an organization is created once, also by two nodes at once", async () => {
     const { row } = await makeToken();
     const made = await Promise.all([
       shortTokens().consoleToken(row.organizationId, COMMAND_ACTOR),

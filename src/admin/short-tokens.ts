@@ -46,7 +46,7 @@ export class ShortTokens {
   }
 
   /** Creates a short token that represents this one, or returns one that was issued recently. */
-  async standFor({ id, organizationId, expiresAtMs }: TokenRow, holder: ShortTokenHolder): Promise<ShortToken> {
+  async issueFor({ id, organizationId, expiresAtMs }: TokenRow, holder: ShortTokenHolder): Promise<ShortToken> {
     const { rows, clock, random } = this.#options;
     const { actor, session, adminTokenId } = holder;
     const nowMs = clock();

@@ -9,8 +9,8 @@ const counting = (start: number) => {
   return (count: number) => Uint8Array.from({ length: count }, () => next++ % 256);
 };
 
-describe("a made token", () => {
-  test("has its mark, 43 characters of its own and a checksum of six", () => {
+describe("a new token", () => {
+  test("a new token has its prefix, 43 random characters and a checksum of six", () => {
     const { token, prefix, hash } = makeToken(counting(0));
     expect(token).toBe("sk-tg-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefg139Yts");
     expect(token.startsWith(prefix)).toBe(true);
@@ -18,14 +18,14 @@ describe("a made token", () => {
     expect(Buffer.from(hash)).toEqual(createHash("sha256").update(token).digest());
   });
 
-  test("is recognized, and by the same hash", () => {
+  test("a new token is recognized by its hash", () => {
     for (let round = 0; round < 1000; round += 1) {
       const made = makeToken(randomBytes);
       expect(parseToken(made.token)).toEqual({ hash: made.hash, prefix: made.prefix });
     }
   });
 
-  test("uses every character as often as any other", () => {
+  test("every character of the alphabet is equally likely", () => {
     const counts = new Map<string, number>();
     for (let start = 0; start < 256; start += 1) {
       const { token } = makeToken(() => Uint8Array.of(start));
@@ -36,17 +36,17 @@ describe("a made token", () => {
     expect([...counts.values()]).toEqual(Array.from({ length: 62 }, () => 4));
   });
 
-  test("throws bytes away that would make some characters likelier", () => {
+  test("bytes that would make some characters more likely are discarded", () => {
     const bytes = [255, 248, 61];
     const { token } = makeToken((count) => Uint8Array.from({ length: count }, () => bytes.shift() ?? 0));
     expect(token.slice(6, 9)).toBe("z00");
   });
 });
 
-describe("a text that is no token", () => {
+describe("text that is not a token", () => {
   const { token } = makeToken(counting(7));
 
-  test("every change of one character, every swap of two neighbours", () => {
+  test("a token with one changed character or two swapped characters is refused", () => {
     for (let place = 0; place < token.length; place += 1) {
       for (const other of `${ALPHABET}-_ `) {
         if (other === token[place]) continue;
@@ -64,7 +64,7 @@ describe("a text that is no token", () => {
     },
   );
 
-  test("any text at all", () => {
+  test("any other text is refused", () => {
     fc.assert(fc.property(fc.string({ unit: "binary" }), (text) => parseToken(text) === undefined));
     fc.assert(fc.property(fc.stringMatching(/^sk-tg-[0-9A-Za-z]{49}$/), (text) => parseToken(text) === undefined));
   });

@@ -8,7 +8,7 @@ import { buildCatalog, type CatalogSources } from "./build.ts";
 import type { ModelSettings } from "./configured.ts";
 import { providersOfKeys } from "./known-providers.ts";
 import type { CatalogModel } from "./model.ts";
-import { toApiModel } from "./to-api.ts";
+import { toApiModel } from "./model.ts";
 
 const NOW = Date.parse("2026-11-21T12:00:00Z");
 const OPENAI = { id: "openai", kind: "openai-compatible", baseUrl: "https://api.openai.com/v1" };
@@ -35,8 +35,8 @@ function ids(list: readonly CatalogModel[]): string[] {
   return list.map(({ id }) => id);
 }
 
-describe("the sandbox", () => {
-  test("is there without anything else", () => {
+describe("The sandbox", () => {
+  test("is in a catalog without other models.", () => {
     const list = build({}).list();
     expect(ids(list)).toEqual(SANDBOX_IDS);
     for (const model of list) {
@@ -48,7 +48,7 @@ describe("the sandbox", () => {
     }
   });
 
-  test("is there beside configured models, which may take its place", () => {
+  test("is in a catalog with configured models, which may replace its models.", () => {
     const models = [
       { id: "sandbox/echo", routes: [{ provider: "sandbox", model: "echo" }], price: { input: "0", output: "9" } },
     ];
@@ -57,11 +57,11 @@ describe("the sandbox", () => {
     expect(catalog.find("sandbox/echo")?.prices).toMatchObject({ input: 0n, output: 9_000_000n });
   });
 
-  test("lends its models to other ids at its own price", () => {
+  test("serves its models under other ids at its own price.", () => {
     expect(configured({ routes: [{ provider: "sandbox", model: "story" }] }).prices.output).toBe(2_000_000n);
   });
 
-  test("is not there where it is turned off, and neither is its provider", () => {
+  test("is absent with its provider if it is disabled.", () => {
     const sandbox = { enabled: false };
     expect(build({ sandbox }).list()).toEqual([]);
     const models = [{ id: "m", routes: [{ provider: "sandbox", model: "echo" }] }];
@@ -72,7 +72,7 @@ describe("the sandbox", () => {
     );
   });
 
-  test("keeps its provider's id to itself", () => {
+  test("reserves its provider's id.", () => {
     const thief = { ...LOCAL, id: "sandbox" };
     expect(() => build({ providers: [thief] })).toThrow(
       'providers: found the id "sandbox" with the kind "openai-compatible"; allowed: any other id, because that one belongs to the built-in models',
@@ -80,8 +80,8 @@ describe("the sandbox", () => {
   });
 });
 
-describe("a configured model", () => {
-  test("takes from the known facts of its first route what is not stated", () => {
+describe("A configured model", () => {
+  test("takes unconfigured values from the known facts of its first route.", () => {
     expect(configured({ routes: [{ provider: "openai", model: "gpt-5-mini-2025-08-07" }] })).toMatchObject({
       name: "GPT-5 Mini",
       ownedBy: "openai",
@@ -98,7 +98,7 @@ describe("a configured model", () => {
     expect(configured({}).capabilities.has("prompt_caching")).toBe(true);
   });
 
-  test("has what is stated before what is known", () => {
+  test("prefers configured values to known facts.", () => {
     const stated = {
       name: "House model",
       category: "chat",
@@ -121,7 +121,7 @@ describe("a configured model", () => {
     });
   });
 
-  test("of which nothing is known says that it is assumed", () => {
+  test("without known facts has assumed values and says so.", () => {
     const model = configured({ routes: [{ provider: "local", model: "tuned" }], price: { input: "0", output: "0" } });
     expect(model).toMatchObject({
       name: "m",
@@ -135,7 +135,7 @@ describe("a configured model", () => {
     });
   });
 
-  test("on a server of one's own has the facts of its name, and no end", () => {
+  test("on another server has the facts of its name and no shutdown date.", () => {
     const model = configured({
       routes: [{ provider: "local", model: "openai/gpt-oss-20b" }],
       price: { input: "0", output: "0" },
@@ -143,13 +143,13 @@ describe("a configured model", () => {
     expect(model).toMatchObject({ name: "gpt-oss-20b", cutoffDate: "2024-06-30", deprecatedSince: null });
   });
 
-  test("gives as many tokens as are stated or known, never more than its context", () => {
+  test("has the configured or known output limit, at most its context window.", () => {
     const price = { input: "1", output: "1" };
     expect(configured({ price, maxOutputTokens: 100_000 }).maxOutputTokens).toBe(100_000);
     expect(configured({ price, contextWindow: 1000 }).maxOutputTokens).toBe(1000);
   });
 
-  test("is held at the dearest of its routes, class by class, and each route keeps its own price", () => {
+  test("has the highest price of its routes for each token class, and each route keeps its own price.", () => {
     const mistral = { id: "mistral", kind: "openai-compatible", baseUrl: "https://api.mistral.ai/v1" };
     const routes = [
       { provider: "openai", model: "gpt-5-mini" },
@@ -160,7 +160,7 @@ describe("a configured model", () => {
     expect(model.routes.map(({ prices }) => prices.input)).toEqual([250_000n, 500_000n]);
   });
 
-  test("with a stated price has that price on every route", () => {
+  test("with a configured price has that price on every route.", () => {
     const routes = [
       { provider: "openai", model: "gpt-5.4" },
       { provider: "local", model: "x" },
@@ -173,13 +173,13 @@ describe("a configured model", () => {
     expect(model.shortPrompt).toBeUndefined();
   });
 
-  test("has the known prices of short prompts beside those of long ones", () => {
+  test("has the known prices of short and long prompts.", () => {
     const model = configured({ routes: [{ provider: "openai", model: "gpt-5.4" }] });
     expect(model.prices.input).toBe(5_000_000n);
     expect(model.shortPrompt).toMatchObject({ promptTokensMax: 271_999, prices: { input: 2_500_000n } });
   });
 
-  test("has the markup on known prices, not on stated ones", () => {
+  test("has the markup on known prices, not on configured ones.", () => {
     const credits = { perDollar: "10", markup: "0.5" };
     const models = [
       { id: "known", routes: [{ provider: "openai", model: "gpt-5-mini" }] },
@@ -190,7 +190,7 @@ describe("a configured model", () => {
     expect(catalog.find("stated")?.prices.input).toBe(250_000n);
   });
 
-  test("lacks what its provider's address does not pass on", () => {
+  test("lacks the capabilities that its provider's address does not support.", () => {
     const [anthropic] = keysOf("ANTHROPIC_API_KEY");
     if (anthropic === undefined) throw new Error("Anthropic is not known");
     const routes = [{ provider: "anthropic", model: "claude-sonnet-4-6" }];
@@ -203,13 +203,13 @@ describe("a configured model", () => {
     expect(native.refusedParameters.has("logprobs")).toBe(true);
   });
 
-  test("shuts out what else the known providers offer", () => {
+  test("replaces the models that known providers offer.", () => {
     const models = [{ id: "m", routes: [{ provider: "openai", model: "gpt-5-mini" }] }];
     expect(ids(build({ models, providers: [OPENAI] }).list())).toEqual(["m", ...SANDBOX_IDS]);
   });
 });
 
-describe("a mistake in a configured model is told in one line", () => {
+describe("A mistake in a configured model is reported in one line:", () => {
   const route = { provider: "openai", model: "gpt-5-mini" };
   const cases: [string, Partial<ModelSettings>, RegExp][] = [
     [
@@ -281,10 +281,10 @@ describe("a mistake in a configured model is told in one line", () => {
   });
 });
 
-describe("without configured models", () => {
+describe("Without configured models,", () => {
   const all = build({ providers: keysOf(...PROVIDER_KEY_VARIABLES) });
 
-  test("every provider with a key offers its known models", () => {
+  test("every provider with a key offers its known models.", () => {
     expect(ids(build({ providers: keysOf("OPENAI_API_KEY") }).list())).toEqual(
       expect.arrayContaining(["gpt-4o-mini", "gpt-5", "gpt-5-mini", ...SANDBOX_IDS]),
     );
@@ -307,7 +307,7 @@ describe("without configured models", () => {
     },
   );
 
-  test("are several hundred, sorted, each id once, with a route to a provider at hand", () => {
+  test("several hundred models are sorted by unique ids and have a route to an available provider.", () => {
     const list = all.list();
     expect(list.length).toBeGreaterThan(200);
     expect(ids(list)).toEqual(ids(list).toSorted((a, b) => (a < b ? -1 : 1)));
@@ -316,7 +316,7 @@ describe("without configured models", () => {
     for (const { routes } of list) expect(present.has(routes[0]?.providerId ?? "")).toBe(true);
   });
 
-  test("an id that two providers have goes to the first in the stated order, the other is named by its provider", () => {
+  test("an id of two providers belongs to the first in the table, and the other id has the provider's name.", () => {
     const catalog = build({ providers: keysOf("OPENROUTER_API_KEY", "GROQ_API_KEY") });
     expect(catalog.find("openai/gpt-oss-120b")?.routes[0]?.providerId).toBe("groq");
     expect(catalog.find("openrouter/openai/gpt-oss-120b")?.routes).toMatchObject([
@@ -324,7 +324,7 @@ describe("without configured models", () => {
     ]);
   });
 
-  test("a model is gone from the day of its shutdown", () => {
+  test("a model is absent from the day of its shutdown.", () => {
     const at = (date: string) => build({ providers: keysOf("OPENAI_API_KEY") }, Date.parse(date)).find("o4-mini");
     expect(at("2026-10-22T23:59:59Z")).toMatchObject({
       deprecatedSince: expect.any(Number),
@@ -334,12 +334,12 @@ describe("without configured models", () => {
     expect(at("2026-10-23T00:00:00Z")).toBeUndefined();
   });
 
-  test("a replacement is named as callers have to name it", () => {
+  test("a replacement has the id that callers use.", () => {
     const catalog = build({ providers: keysOf("OPENROUTER_API_KEY") }, Date.parse("2026-10-01"));
     expect(catalog.find("openai/o4-mini")?.replacement).toBe("openai/gpt-5-mini");
   });
 
-  test("what is charged by the request is left out, and a note says so", () => {
+  test("models with a fee per request are left out, and a note says so.", () => {
     const catalog = build({ providers: keysOf("PERPLEXITY_API_KEY") });
     expect(ids(catalog.list())).toEqual(SANDBOX_IDS);
     expect(catalog.notes).toEqual([
@@ -347,12 +347,12 @@ describe("without configured models", () => {
     ]);
   });
 
-  test("a configured provider of a known address offers its models under its own id", () => {
+  test("a configured provider of a known address offers its models under its own id.", () => {
     const mine = { ...OPENAI, id: "mine" };
     expect(build({ providers: [mine] }).find("gpt-5-mini")?.routes[0]?.providerId).toBe("mine");
   });
 
-  test("found local models cost nothing and are named by their server", () => {
+  test("local models are free and have their server's name.", () => {
     const ollama = { id: "ollama", name: "Ollama", kind: "openai-compatible", baseUrl: "http://127.0.0.1:1/v1" };
     const models = [
       { name: "tuned:7b", contextWindow: 8192, fileDate: "2025-03-04", can: ["tools", "vision"] as const },
@@ -377,6 +377,6 @@ describe("without configured models", () => {
   });
 });
 
-test("a bad rate of credits is refused", () => {
+test("An invalid rate of credits is refused.", () => {
   expect(() => build({ credits: { perDollar: "0", markup: "0" } })).toThrow(OperatorError);
 });

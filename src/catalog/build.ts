@@ -12,14 +12,14 @@ import type { Catalog, CatalogModel } from "./model.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
 
 export interface CatalogSources {
-  /** The models of the configuration; empty: everything that the providers are known to offer. */
+  /** The models of the configuration; empty: all models that the providers are known to offer. */
   models: readonly ModelSettings[];
-  /** Every provider that is set up, by the configuration or by a key in the environment; the sandbox's need not be among them. */
+  /** All providers that the configuration or a key in the environment sets up. The sandbox's provider may be missing. */
   providers: readonly ProviderIdentity[];
   credits: CreditSettings;
   /** Enables the built-in models and their provider; the default is true. */
   sandbox?: { enabled: boolean };
-  /** Local servers that answered. */
+  /** Local servers that were found. */
   found?: readonly FoundServer[];
 }
 
@@ -46,8 +46,9 @@ export class FixedCatalog implements Catalog {
 }
 
 /**
- * The models that exist at a moment: those of the configuration, or else all that are known of the providers at hand;
- * those of local servers; and the sandbox's unless it is turned off. Throws OperatorError with one line for a mistake in the configuration.
+ * Builds the catalog at a time, in milliseconds since 1970: the models of the configuration, or, if it has none, all known
+ * models of the providers; the models of local servers; and those of the sandbox unless it is disabled. Throws
+ * OperatorError with one line for a mistake in the configuration.
  */
 export function buildCatalog(sources: CatalogSources, nowMs: number): FixedCatalog {
   const hasSandbox = sources.sandbox?.enabled !== false;
@@ -67,14 +68,14 @@ export function buildCatalog(sources: CatalogSources, nowMs: number): FixedCatal
   );
 }
 
-/** Names a model's replacement as this catalog does, where it has it. */
+/** Converts a model's replacement to its id in this catalog, if the catalog contains it. */
 function withReplacement(model: CatalogModel, all: readonly CatalogModel[]): CatalogModel {
   const { replacement, routes } = model;
   if (replacement === null) return model;
-  const isIt = ({ routes: [route] }: CatalogModel) =>
+  const isReplacement = ({ routes: [route] }: CatalogModel) =>
     route?.providerId === routes[0]?.providerId &&
     (route?.model === replacement || route?.model.endsWith(`/${replacement}`));
-  const listed = all.find(isIt);
+  const listed = all.find(isReplacement);
   return listed === undefined ? model : { ...model, replacement: listed.id };
 }
 
@@ -95,7 +96,7 @@ function withSandbox(providers: readonly ProviderIdentity[], hasSandbox: boolean
   return providers.some(({ id }) => id === SANDBOX_PROVIDER.id) ? [...providers] : [...providers, SANDBOX_PROVIDER];
 }
 
-/** Adds what known providers offer today: under a model's plain id for the first that has it, under `provider/model` for the others. */
+/** Adds the models that known providers offer. The first provider of a model gets its plain id, the others `provider/model`. */
 function addKnownModels(models: Map<string, CatalogModel>, context: CatalogContext, notes: string[]): void {
   const present = context.providers.map((provider) => ({ provider, known: identify(provider) }));
   for (const known of KNOWN_PROVIDERS) {

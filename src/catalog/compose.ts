@@ -1,19 +1,18 @@
 import type { Capability, Category, CutoffBasis } from "../api/model.ts";
 import { dearer } from "../credits/price.ts";
-import type { ModelFacts } from "./facts.ts";
-import { IMAGE_TOKENS_MAX } from "./facts.ts";
+import { IMAGE_TOKENS_MAX, type ModelFacts } from "./facts.ts";
 import type { CatalogModel, Route, ShortPromptPrices } from "./model.ts";
 
-/** Everything that may be known of a model, of which little has to be. */
+/** Everything that may be known of a model. Most of it is optional. */
 export interface Knowledge {
   id: string;
   routes: readonly [Route, ...Route[]];
   facts?: ModelFacts | undefined;
   /** Settings from the configuration. They take precedence over the facts. */
   stated?: Stated;
-  /** A display name, where the facts have none. */
+  /** Display name, if there are no facts. */
   knownName?: string | undefined;
-  /** Tokens, where the facts have none. */
+  /** Tokens, if there are no facts. */
   knownContextWindow?: number | undefined;
   /** Date of a local model's file, YYYY-MM-DD. */
   fileDate?: string | undefined;
@@ -46,10 +45,10 @@ const ALWAYS: readonly Capability[] = ["chat", "streaming", "instructions"];
 /** Capabilities of a model without facts. An upstream that lacks one of them refuses the request. */
 const ASSUMED: readonly Capability[] = ["tools", "structured_output"];
 
-/** Makers tell that a model is on its way out, seldom since when: it was so by the day the facts were gathered. */
+/** Unix seconds of the day on which the facts were collected. Makers seldom state since when a model is deprecated. */
 const DEPRECATIONS_KNOWN_SINCE = Date.parse("2026-11-21") / 1000;
 
-/** A model of the catalog from what is stated, else known, else assumed. */
+/** Creates a model of the catalog. Configured values take precedence over known ones, and these over assumed ones. */
 export function compose(knowledge: Knowledge): CatalogModel {
   const { id, routes, facts, stated = {}, isDeprecated = false } = knowledge;
   const prices = routes.map((route) => route.prices).reduce(dearer);
@@ -99,7 +98,7 @@ function capabilitiesOf({ facts, stated, routes, lacks = [] }: Knowledge): Reado
   return new Set([...ALWAYS, ...known.filter((capability) => !lacks.includes(capability))]);
 }
 
-/** Made for code; else a model that reasons before it answers; else one that sees; else one that chats. */
+/** Returns the first category that fits: code, reasoning, vision, chat. */
 function categoryOf(capabilities: ReadonlySet<Capability>, facts: ModelFacts | undefined): Category {
   if (facts?.isForCode === true) return "code";
   if (capabilities.has("reasoning")) return "reasoning";

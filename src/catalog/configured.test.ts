@@ -16,14 +16,14 @@ function at(time: string, settings: Partial<ModelSettings>) {
 }
 const configured = (settings: Partial<ModelSettings>) => at(NOW, settings);
 
-describe("a price with its day", () => {
+describe("A dated price", () => {
   const price = [
     { input: "1", output: "4" },
     { from: "2026-12-01", input: "2", cacheWrite: "2.5", output: "8", reasoning: "9" },
     { from: "2027-01-01", input: "3", output: "12" },
   ];
 
-  test("is in force from its first moment in UTC to the next one's", () => {
+  test("is in force from midnight in UTC until the next price's day.", () => {
     expect(at("2026-11-30T23:59:59.999Z", { price }).prices).toMatchObject({ input: 1_000_000n, output: 4_000_000n });
     expect(at("2026-12-01T00:00:00Z", { price }).prices).toEqual({
       input: 2_000_000n,
@@ -36,7 +36,7 @@ describe("a price with its day", () => {
     expect(at("2030-01-01T00:00:00Z", { price }).routes[0]?.prices.input).toBe(3_000_000n);
   });
 
-  test("stands on a route as well, over the model's", () => {
+  test("of a route takes precedence over the model's.", () => {
     const model = at("2026-12-01T00:00:00Z", {
       price: { input: "5", output: "5" },
       routes: [
@@ -65,14 +65,14 @@ describe("a price with its day", () => {
       [price[0], { from: "2027-01-01", input: "x", output: "1" }],
       'models[0].price[1].input: found "x"; allowed: a decimal number, 0 or more, such as 0.25',
     ],
-  ])("%j is refused", (wrong, message) => {
+  ])("%j is refused.", (wrong, message) => {
     expect(() => at("2026-11-21T00:00:00Z", { price: wrong as typeof price })).toThrow(new OperatorError(message));
   });
 });
 
-describe("several routes", () => {
+describe("Several routes", () => {
   const price = { input: "1", output: "1" };
-  test("have weights, all of them or none", () => {
+  test("all have weights, or none has.", () => {
     const routes = [
       { provider: "local", model: "x", weight: 3 },
       { provider: "local", model: "y", weight: 1 },
@@ -86,7 +86,7 @@ describe("several routes", () => {
     );
   });
 
-  test("can together what each of them can, and take the longest prompt that one of them takes", () => {
+  test("have the capabilities that all of them have, and the longest context window.", () => {
     const both = configured({
       routes: [
         { provider: "openai", model: "gpt-3.5-turbo" },

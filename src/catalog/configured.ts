@@ -33,7 +33,7 @@ type DatedPrice = StatedPrice & { from?: string };
 /** One price, or a list in which each price is in force from its day until the next price's day. */
 type PriceSettings = StatedPrice | readonly DatedPrice[];
 
-/** A model as the configuration states it. */
+/** A model of the configuration. */
 export interface ModelSettings {
   id: string;
   routes: readonly RouteSettings[];
@@ -58,7 +58,7 @@ interface RouteSettings {
   price?: PriceSettings;
 }
 
-/** Providers, credit settings and time, which the configured models are checked and priced with. */
+/** Providers, credit settings and time, by which the configured models are checked and priced. */
 export interface CatalogContext {
   providers: readonly ProviderIdentity[];
   credits: CreditSettings;
@@ -68,7 +68,7 @@ export interface CatalogContext {
 const PRICE_WORDS =
   "input and output, in credits per million tokens, such as { input: 0.25, output: 2 }, or a model of a known provider whose price is known";
 
-/** The models of the configuration. Throws OperatorError with one line that names the key, what was found, and what is allowed. */
+/** Creates the models of the configuration. Throws OperatorError with one line that has the key, the value and the allowed values. */
 export function configuredModels(settings: readonly ModelSettings[], context: CatalogContext): CatalogModel[] {
   const seen = new Set<string>();
   return settings.map((model, index) => {
@@ -165,7 +165,7 @@ function common(one: ModelFacts, other: ModelFacts): ModelFacts {
   };
 }
 
-/** Weights stand for all routes of a model or for none: one that is left out could mean anything. */
+/** Throws OperatorError if only some routes of a model have weights, because a missing weight is ambiguous. */
 function checkWeights(key: string, routes: ModelSettings["routes"]): void {
   const without = routes.findIndex(({ weight }) => weight === undefined);
   if (without < 0 || routes.every(({ weight }) => weight === undefined)) return;

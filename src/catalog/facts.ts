@@ -2,8 +2,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import type { Capability } from "../api/model.ts";
 
 /**
- * Facts about a model that hold at every provider. `facts/makers/` has one file per maker. A cutoff of which only the
- * month is known is written as the month.
+ * Facts about a model that hold at every provider. `facts/makers/` has one file per maker. If only the month of a cutoff is
+ * known, the file has the month.
  */
 export interface ModelFacts {
   /** The maker's short name, for `owned_by`. */
@@ -12,7 +12,7 @@ export interface ModelFacts {
   name: string;
   /** YYYY-MM-DD. */
   released: string;
-  /** YYYY-MM-DD; undefined where the maker states none. */
+  /** YYYY-MM-DD; undefined if the maker states none. */
   cutoffDate: string | undefined;
   /** Tokens. */
   contextWindow: number;
@@ -68,7 +68,7 @@ export interface DollarPrice {
   output: string;
 }
 
-/** Bound of the tokens of one image where the model's documentation states none: the largest that most of them state. */
+/** Bound of the tokens of one image if the model's documentation states none: the largest of the usual bounds. */
 export const IMAGE_TOKENS_MAX = 4_800;
 
 const models = new Map<string, ModelFacts>();
@@ -81,15 +81,16 @@ const offers = readJson<Record<string, Record<string, string | WrittenOffer>>>(
   new URL("./facts/offers.json", import.meta.url),
 );
 
-/** The names under which a known provider offers models with known facts. */
+/** Returns the names under which a known provider offers models with known facts. */
 export function offeredBy(providerId: string): string[] {
   return Object.keys(offers[providerId] ?? {});
 }
 
 /**
- * The facts of a model by the name that an upstream has for it. `providerId` is a known provider's, or undefined for a
- * server of one's own. A name is found as it stands, without the date or tag at its end, and without the vendor before
- * it: `openai/gpt-5-mini-2025-08-07` is `gpt-5-mini`, and `gpt-oss:20b` is `gpt-oss-20b`; so are Amazon's names.
+ * Finds the facts of a model by the upstream's name; undefined if there are none. `providerId` is the id of a known
+ * provider, or undefined for another server. A name is also found without the vendor before it and without the date or tag
+ * at its end: `openai/gpt-5-mini-2025-08-07` is `gpt-5-mini`, and `gpt-oss:20b` is `gpt-oss-20b`. Amazon's names are
+ * found, too.
  */
 export function findFacts(providerId: string | undefined, model: string): ModelFacts | undefined {
   const names = spellings(model);
@@ -101,7 +102,7 @@ export function findFacts(providerId: string | undefined, model: string): ModelF
   return names.map((name) => offeredFacts(providerId, { model: name })).find((facts) => facts !== undefined);
 }
 
-/** Passes requests on to each maker's own API, so that a model ends there when it ends at its maker's. */
+/** A provider that passes requests on to each maker's own API, so that the makers' shutdown dates apply there. */
 const PASSES_ON = "openrouter";
 
 function offeredFacts(providerId: string | undefined, offer: WrittenOffer): ModelFacts | undefined {
@@ -128,7 +129,7 @@ export function offeredDollars(providerId: string, model: string): DollarPrice |
 
 const DATE_OR_TAG = /(?:[-@](?:20\d{2}-\d{2}-\d{2}|20\d{6}|latest)|:[a-z0-9.-]+)$/i;
 
-/** As Amazon spells them, after a region and the maker: `eu.anthropic.claude-sonnet-4-5-20250929-v1:0`. */
+/** Amazon's spelling, with a region and the maker: `eu.anthropic.claude-sonnet-4-5-20250929-v1:0`. */
 const AMAZONS = /^(?:[a-z-]{2,6}\.)?[a-z0-9]+\.([a-z0-9.:-]+)$/;
 const AMAZONS_VERSION = /-v\d+(?::\d+)?$|-\d+:\d+$/;
 
@@ -162,7 +163,7 @@ function readFacts(written: WrittenFacts, maker: string, ownedBy: string): Model
   };
 }
 
-/** The last day of a month, `YYYY-MM`; a full date stays as it is. */
+/** Returns the last day of a month, `YYYY-MM`; a full date is returned unchanged. */
 function lastDay(date: string): string {
   if (date.length > "YYYY-MM".length) return date;
   const [year = 0, month = 0] = date.split("-").map(Number);

@@ -15,8 +15,8 @@ function known(pricesId: string, model: string, nowMs = NOW, credits = CREDITS) 
   return priced;
 }
 
-describe("a known price", () => {
-  test("is read exactly, each class of tokens by its own figure or by that of its whole", () => {
+describe("A known price", () => {
+  test("is read exactly, each token class by its own figure or that of input or output.", () => {
     const { prices } = known("openai", "gpt-5-mini");
     expect(prices).toEqual({
       input: 250_000n,
@@ -27,37 +27,37 @@ describe("a known price", () => {
     });
   });
 
-  test("is found by a dated name too", () => {
+  test("is found by a dated name.", () => {
     expect(known("openai", "gpt-5-mini-2025-08-07").prices).toEqual(known("openai", "gpt-5-mini").prices);
   });
 
-  test("finer than a micro-credit a token stays exact", () => {
+  test("below one micro-credit per token is exact.", () => {
     expect(known("cohere", "command-r7b-12-2024").prices.input).toBe(37_500n);
     expect(known("deepseek", "deepseek-v4-flash").prices.cachedInput).toBe(14_000n);
   });
 
-  test("becomes credits at the rate and with the markup, rounded up", () => {
+  test("becomes credits at the rate and with the markup, rounded up.", () => {
     const { prices } = known("openai", "gpt-5-mini", NOW, { perDollar: "100", markup: "0.2" });
     expect(prices.input).toBe(30_000_000n);
     const odd = known("openai", "gpt-5-mini", NOW, { perDollar: "0.0000001", markup: "0" });
     expect(odd.prices.cachedInput).toBe(1n);
   });
 
-  test("that is dated is the one in force on the day", () => {
+  test("with dates is the one in force on the day.", () => {
     const at = (date: string) => known("google", "gemini-3.6-flash", Date.parse(date)).prices.input;
     expect(at("2026-12-31T23:59:59Z")).toBe(750_000n);
     expect(at("2027-01-01T00:00:00Z")).toBe(1_500_000n);
     expect(known("openai", "o3").prices.input).toBe(2_000_000n);
   });
 
-  test("that changes with the time of day is the dearest of the day", () => {
+  test("that depends on the time of day is the highest of the day.", () => {
     const night = known("deepseek", "deepseek-v4-flash", Date.parse("2026-11-21T20:00:00Z")).prices;
     const day = known("deepseek", "deepseek-v4-flash", Date.parse("2026-11-21T02:00:00Z")).prices;
     expect(night).toEqual(day);
     expect(night.input).toBe(440_000n);
   });
 
-  test("that rises with the prompt has its dearest tier, and beside it what a short prompt pays", () => {
+  test("that rises with the prompt has its highest tier and the price of short prompts.", () => {
     const { prices, shortPrompt } = known("google", "gemini-2.5-pro");
     expect(prices.input).toBe(2_500_000n);
     expect(prices.output).toBe(15_000_000n);
@@ -66,27 +66,27 @@ describe("a known price", () => {
     expect(pricesAt({ prices, ...(shortPrompt && { shortPrompt }) }, 200_001).input).toBe(2_500_000n);
   });
 
-  test("is unknown of what is not in the data, and of what it lists without one", () => {
+  test("is unknown for a model that the data lacks or lists without a price.", () => {
     expect(knownPrice("openai", "gpt-99", CREDITS, NOW)).toBe("unknown");
     expect(knownPrice("nobody", "gpt-5-mini", CREDITS, NOW)).toBe("unknown");
     expect(knownPrice("openai", "text-embedding-3-small", CREDITS, NOW)).toBe("unknown");
     expect(knownPrice("cerebras", "qwen-3-coder-480b", CREDITS, NOW)).toBe("unknown");
   });
 
-  test("is none by tokens where each request has a fee", () => {
+  test("does not exist for a model with a fee per request.", () => {
     expect(knownPrice("perplexity", "sonar", CREDITS, NOW)).toBe("charged by the request");
     expect(knownPrice("openai", "gpt-4o-mini-search-preview", CREDITS, NOW)).toBe("charged by the request");
     expect(knownPrice("openai", "o3-deep-research", CREDITS, NOW)).toBe("charged by the request");
   });
 });
 
-describe("against the price data's own arithmetic", () => {
+describe("By the price data's own calculation,", () => {
   const HOURS = [0, 2, 5, 8, 12, 17, 20, 23];
   const PROMPTS = [1_000, 150_000, 250_000, 600_000];
 
   const byKey = KNOWN_PROVIDERS.filter(({ keyVariable }) => keyVariable !== null);
   test.each(byKey.map((provider) => [provider.pricesId, provider.id]))(
-    "%s: no request is charged less than it costs",
+    "no request to %s is charged less than it costs.",
     (pricesId, id) => {
       const provider = findProvider({ providerId: pricesId });
       let compared = 0;
@@ -111,8 +111,8 @@ describe("against the price data's own arithmetic", () => {
   );
 });
 
-describe("the table's own prices", () => {
-  test("are prices, and stand only beside models that need them", () => {
+describe("The table's own prices", () => {
+  test("are valid and belong only to models that need them.", () => {
     for (const { id, pricesId } of KNOWN_PROVIDERS) {
       for (const name of offeredBy(id)) {
         const dollars = offeredDollars(id, name);
@@ -127,7 +127,7 @@ describe("the table's own prices", () => {
     }
   });
 
-  test("make a known price dearer, never cheaper, and never turn a fee by the request into a price", () => {
+  test("raise a known price, never lower it, and never replace a fee per request.", () => {
     const data = known("mistral", "mistral-small-latest");
     const table = tablePrice({ input: "0.15", output: "0.01" }, CREDITS);
     const both = dearerOf(data, table);
@@ -140,13 +140,13 @@ describe("the table's own prices", () => {
   });
 });
 
-test("a provider of the price data is found by its address", () => {
+test("A provider of the price data is found by its address.", () => {
   expect(pricesIdOf("https://api.novita.ai/v3/openai")).toBe("novita");
   expect(pricesIdOf("http://127.0.0.1:11434/v1")).toBeUndefined();
   expect(pricesIdOf(null)).toBeUndefined();
 });
 
-test("what is wrong with how dollars become credits is told in a line", () => {
+test("A fault of the credit settings is reported in one line.", () => {
   expect(creditSettingsFault(CREDITS)).toBeUndefined();
   expect(creditSettingsFault({ perDollar: "0", markup: "0" })).toMatch(/^credits\.perDollar: found "0"; allowed: /);
   expect(creditSettingsFault({ perDollar: "1", markup: "-1" })).toMatch(/^credits\.markup: found "-1"; allowed: /);

@@ -9,7 +9,7 @@ export interface CreditSettings {
   markup: string;
 }
 
-/** A model as the price data knows it. */
+/** A model in the price data. */
 export interface PricedModel {
   prices: UnitPrices;
   shortPrompt?: ShortPromptPrices;
@@ -27,14 +27,14 @@ type ConditionalPrice = Extract<ModelInfo["prices"], unknown[]>[number];
 
 /** Fees for each request, in addition to its tokens, that a caller cannot avoid: such a model searches on every request. */
 const REQUEST_FEES = ["requests_kcount", "output_citation_mtok"];
-/** Search is part of what these do, and is charged by the call, which the price data does not list with them. */
+/** Models that search on every request. Each search has a fee, which the price data does not list with the model. */
 const ALWAYS_SEARCHES = /search-preview|deep-research|sonar/;
 
 /**
- * The known price of a provider's model on a day. Never lower than what the provider can charge for a request: of prices
- * that depend on the time of day, the dearest counts; of dated prices, the one in force; of prices that rise with the
- * length of the prompt, the dearest stands in `prices` and the one of short prompts beside it. A class of tokens without a
- * price of its own costs what its whole costs: cached and written input as input, reasoning as output.
+ * Returns the known price of a provider's model at a time, in milliseconds since 1970, or why there is none. The price is
+ * never lower than the provider's own: the highest of prices that depend on the time of day, and the dated price that is in
+ * force. If the price rises with the length of the prompt, `prices` has the highest one, and `shortPrompt` that of short
+ * prompts. Cached and written input without a price of its own costs as much as input, and reasoning as much as output.
  */
 export function knownPrice(
   pricesId: string,
@@ -58,7 +58,7 @@ export function knownPrice(
   return { prices, ...(shortPrompt && { shortPrompt }), name, contextWindow, deprecated };
 }
 
-/** A price of the service's own table. Undefined where it is not a price. */
+/** Converts a price of the service's own table to credits; undefined if it is not a valid price. */
 export function tablePrice(dollars: DollarPrice, credits: CreditSettings): UnitPrices | undefined {
   const input = parseDollarPrice(dollars.input, credits);
   const output = parseDollarPrice(dollars.output, credits);
@@ -69,7 +69,7 @@ export function tablePrice(dollars: DollarPrice, credits: CreditSettings): UnitP
   return { input, cachedInput, cacheWrite, output, reasoning: output };
 }
 
-/** The dearer of a price of the price data and one of the table, so that an old one of either costs nobody anything. */
+/** Returns the higher of a price of the price data and one of the table, so that an outdated price causes no loss. */
 export function dearerOf(priced: PricedModel | Unpriced, table: UnitPrices | undefined): PricedModel | Unpriced {
   if (table === undefined || priced === "charged by the request") return priced;
   if (priced === "unknown") {
@@ -83,12 +83,12 @@ export function dearerOf(priced: PricedModel | Unpriced, table: UnitPrices | und
   };
 }
 
-/** The name in the price data of the provider at an address. */
+/** Returns the id in the price data of the provider at an address; undefined if it has none. */
 export function pricesIdOf(baseUrl: string | null): string | undefined {
   return baseUrl === null ? undefined : findProvider({ providerApiUrl: baseUrl })?.id;
 }
 
-/** The dated price in force, and every one that comes and goes with the time of day. */
+/** Returns the dated price that is in force, and all prices that depend on the time of day. */
 function pricesNow(prices: ModelInfo["prices"], nowMs: number): ModelPrice[] {
   if (!Array.isArray(prices)) return [prices];
   const isInForce = ({ constraint }: ConditionalPrice) =>
@@ -99,7 +99,7 @@ function pricesNow(prices: ModelInfo["prices"], nowMs: number): ModelPrice[] {
   return [...(dated === undefined ? [] : [dated]), ...daily].map((price) => price.prices);
 }
 
-/** Undefined where input or output has no price. */
+/** Undefined if input or output has no price. */
 type ReadPrice = { prices: UnitPrices; shortPrompt?: ShortPromptPrices } | undefined;
 
 function readPrice(price: ModelPrice, credits: CreditSettings): ReadPrice {
@@ -122,7 +122,7 @@ function unitPrices(
     const value = price[key];
     if (value === undefined) return undefined;
     const dollars = isTiered(value) ? choose(value) : [value];
-    // A JSON number printed back is the decimal that was written: no price passes through arithmetic on floats.
+    // Printing a JSON number restores its decimal text, so that no price is computed with floats.
     const parsed = dollars.map((number) => parseDollarPrice(String(number), credits));
     return parsed.reduce((a, b) => (a === undefined || b === undefined ? undefined : a > b ? a : b));
   };
@@ -152,7 +152,7 @@ function isTiered(value: ModelPrice[string]): value is TieredPrices {
   return typeof value === "object";
 }
 
-/** The line that tells what is wrong with how dollars become credits; undefined when nothing is. */
+/** Returns one line about a fault of the credit settings; undefined if they are valid. */
 export function creditSettingsFault({ perDollar, markup }: CreditSettings): string | undefined {
   if (!parseDollarPrice("1", { perDollar, markup: "0" })) {
     return `credits.perDollar: found ${JSON.stringify(perDollar)}; allowed: a decimal number above 0, such as 1`;

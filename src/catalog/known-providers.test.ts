@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { KNOWN_PROVIDERS, PROVIDER_KEY_VARIABLES } from "../providers/registry.ts";
-import { identify, limitsOf, providersOfKeys, requestFormatOf } from "./known-providers.ts";
+import { deviationsOf, identify, limitsOf, providersOfKeys } from "./known-providers.ts";
 
-describe("a provider is identified", () => {
-  test.each(KNOWN_PROVIDERS)("by its kind or its address: $id", (provider) => {
+describe("A provider is identified", () => {
+  test.each(KNOWN_PROVIDERS)("by its kind or address: $id.", (provider) => {
     expect(identify(provider)).toBe(provider);
     if (provider.baseUrl === null) return;
     expect(identify({ kind: "openai-compatible", baseUrl: `${provider.baseUrl}/` })).toBe(provider);
@@ -26,17 +26,17 @@ describe("a provider is identified", () => {
     ["https://api.openai.com.evil.example/v1"],
     ["https://evil.example/api.openai.com"],
     ["not an address"],
-  ])("not: %s", (baseUrl) => {
+  ])("not by another address: %s.", (baseUrl) => {
     expect(identify({ kind: "openai-compatible", baseUrl })).toBeUndefined();
   });
 
-  test("not by a kind that anyone may speak", () => {
+  test("not by the kind of all compatible APIs.", () => {
     expect(identify({ kind: "openai-compatible", baseUrl: null })).toBeUndefined();
     expect(identify({ kind: "constructor", baseUrl: null })).toBeUndefined();
   });
 });
 
-describe("what an OpenAI-compatible API takes in its own way", () => {
+describe("The request format of an OpenAI-compatible API", () => {
   test.each([
     ["https://api.openai.com/v1", "max_completion_tokens"],
     ["https://eu.api.openai.com/v1", "max_completion_tokens"],
@@ -44,14 +44,14 @@ describe("what an OpenAI-compatible API takes in its own way", () => {
     ["https://fakeapi.openai.com.test/v1", undefined],
     ["http://127.0.0.1:8080/v1", undefined],
   ])("%s", (baseUrl, maxTokens) => {
-    expect(requestFormatOf({ kind: "openai-compatible", baseUrl })?.maxTokensField).toBe(maxTokens);
+    expect(deviationsOf({ kind: "openai-compatible", baseUrl }).requestFormat?.maxTokensField).toBe(maxTokens);
   });
 
-  test("is not looked for where a wire is another", () => {
-    expect(requestFormatOf({ kind: "anthropic", baseUrl: "https://api.openai.com/v1" })).toBeUndefined();
+  test("is absent for another wire.", () => {
+    expect(deviationsOf({ kind: "anthropic", baseUrl: "https://api.openai.com/v1" }).requestFormat).toBeUndefined();
   });
 
-  test("is told apart from what the provider's own wire takes", () => {
+  test("is separate from the limits of the provider's own wire.", () => {
     const kinds = ["anthropic", "openai-compatible"];
     const [own, compatible] = kinds.map((kind) => {
       const identity = { kind, baseUrl: "https://api.anthropic.com/v1" };
@@ -63,8 +63,8 @@ describe("what an OpenAI-compatible API takes in its own way", () => {
   });
 });
 
-describe("keys in the environment", () => {
-  test("make providers, in the order of the table", () => {
+describe("Keys in the environment", () => {
+  test("create providers in the order of the table.", () => {
     const found = providersOfKeys({ GROQ_API_KEY: "b", OPENAI_API_KEY: "a", UNKNOWN_KEY: "c", XAI_API_KEY: "" });
     expect(found.map(({ id, apiKey, baseUrl, kind }) => [id, apiKey, baseUrl, kind])).toEqual([
       ["openai", "a", "https://api.openai.com/v1", "openai-compatible"],
@@ -72,7 +72,7 @@ describe("keys in the environment", () => {
     ]);
   });
 
-  test("stand back behind what is configured, by id or by address", () => {
+  test("are ignored for a provider that is configured by id or address.", () => {
     const keys = { OPENAI_API_KEY: "a", GROQ_API_KEY: "b", MISTRAL_API_KEY: "c" };
     const configured = [
       { id: "mine", kind: "openai-compatible", baseUrl: "https://api.openai.com/v1" },
@@ -81,7 +81,7 @@ describe("keys in the environment", () => {
     expect(providersOfKeys(keys, configured).map(({ id }) => id)).toEqual(["mistral"]);
   });
 
-  test("have names of their own, each with one meaning", () => {
+  test("have unique variables.", () => {
     expect(new Set(PROVIDER_KEY_VARIABLES).size).toBe(PROVIDER_KEY_VARIABLES.length);
     expect(PROVIDER_KEY_VARIABLES).toEqual(
       expect.arrayContaining(["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"]),

@@ -37,15 +37,15 @@ function live(options: Partial<LiveCatalogOptions> = {}) {
   return { catalog, world, warnings, localModels };
 }
 
-describe("the live catalog", () => {
-  test("has the known models before it has looked for local ones", () => {
+describe("The live catalog", () => {
+  test("has the known models before its first search.", () => {
     const { catalog, world } = live();
     expect(catalog.find("sandbox/echo")).toBeDefined();
     expect(catalog.find("gemini-2.5-flash")).toBeDefined();
     expect(world.looks).toBe(0);
   });
 
-  test("lists what is found, and takes out a model that its server has no more", async () => {
+  test("lists local models, and removes a model that its server no longer has.", async () => {
     const { catalog, world, localModels } = live();
     world.answering = [server("ollama", "a", "b"), server("vllm", "c")];
     await catalog.refresh();
@@ -57,7 +57,7 @@ describe("the live catalog", () => {
     expect(catalog.find("ollama/a")).toBeUndefined();
   });
 
-  test("keeps a server that does not answer for a while, and then no more", async () => {
+  test("keeps a silent server for a while and then removes it.", async () => {
     const { catalog, world, localModels } = live({ keepMs: 90_000 });
     world.answering = [server("ollama", "a")];
     await catalog.refresh();
@@ -70,7 +70,7 @@ describe("the live catalog", () => {
     expect(localModels()).toEqual([]);
   });
 
-  test("stays as it was when looking fails, and says so", async () => {
+  test("stays unchanged if a search fails, and logs the failure.", async () => {
     const { catalog, world, warnings, localModels } = live();
     world.answering = [server("ollama", "a")];
     await catalog.refresh();
@@ -81,14 +81,14 @@ describe("the live catalog", () => {
     expect(warnings).toEqual(["the catalog could not be renewed and stays as it was"]);
   });
 
-  test("builds anew only when something has changed", async () => {
+  test("is rebuilt only after a change.", async () => {
     const { catalog, world } = live();
     world.answering = [server("ollama", "a")];
     for (let round = 0; round < 5; round += 1) await catalog.refresh();
     expect(world.builds).toBe(2);
   });
 
-  test("follows the calendar: a dated price takes effect, a model is shut down", async () => {
+  test("applies dated prices and shutdowns.", async () => {
     const { catalog, world } = live();
     expect(catalog.find("gemini-3.6-flash")?.prices.input).toBe(750_000n);
     expect(catalog.find("gemini-2.5-flash")).toMatchObject({
@@ -101,7 +101,7 @@ describe("the live catalog", () => {
     expect(catalog.find("gemini-2.5-flash")).toBeUndefined();
   });
 
-  test("a price takes effect at midnight, not at the next look", () => {
+  test("applies a price at midnight, not at the next search.", () => {
     const { catalog, world } = live();
     world.nowMs = Date.parse("2026-12-31T23:59:59.999Z");
     expect(catalog.find("gemini-3.6-flash")?.prices.input).toBe(750_000n);
@@ -111,13 +111,13 @@ describe("the live catalog", () => {
     expect(world.looks).toBe(0);
   });
 
-  test("looks once for those who ask together", async () => {
+  test("runs one search for concurrent calls.", async () => {
     const { catalog, world } = live();
     await Promise.all([catalog.refresh(), catalog.refresh(), catalog.refresh()]);
     expect(world.looks).toBe(1);
   });
 
-  test("looks again in the background until it is stopped", async () => {
+  test("searches in the background until it is stopped.", async () => {
     const { catalog, world } = live({ everyMs: 5 });
     await catalog.start();
     await expect.poll(() => world.looks).toBeGreaterThan(2);
@@ -127,14 +127,14 @@ describe("the live catalog", () => {
     expect(world.looks).toBe(looks);
   });
 
-  test("works without looking for anything", async () => {
+  test("works without a search.", async () => {
     const { catalog, localModels } = live({ look: undefined } as Partial<LiveCatalogOptions>);
     await catalog.refresh();
     expect(localModels()).toEqual([]);
     expect(catalog.notes).toEqual([]);
   });
 
-  test("refuses at once what the configuration has wrong", () => {
+  test("refuses a wrong configuration at once.", () => {
     const build = () => {
       throw new OperatorError("models[0].price: found nothing");
     };

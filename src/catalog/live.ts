@@ -4,9 +4,9 @@ import type { FoundServer } from "./local-servers.ts";
 import type { Catalog, CatalogModel } from "./model.ts";
 
 export interface LiveCatalogOptions {
-  /** Builds the catalog of a moment, in milliseconds since 1970, with the local servers found. Throws OperatorError. */
+  /** Builds the catalog at a time, in milliseconds since 1970, with the local servers that were found. Throws OperatorError. */
   build(found: readonly FoundServer[], nowMs: number): FixedCatalog;
-  /** Looks for local servers; absent: none are looked for. */
+  /** Searches for local servers; absent: there is no search. */
   look?: () => Promise<readonly FoundServer[]>;
   clock: () => number;
   log: Log;
@@ -19,8 +19,8 @@ const EVERY_MS = 30_000;
 const KEEP_MS = 90_000;
 
 /**
- * The catalog of the moment: local servers come and go, a dated price takes effect, a model is shut down. Looks again in
- * the background, without keeping the process alive.
+ * The current catalog. It changes when local servers start or stop, when a dated price takes effect, and when a model is
+ * shut down. Searches for local servers in the background, without keeping the process alive.
  */
 export class LiveCatalog implements Catalog {
   readonly #options: LiveCatalogOptions;
@@ -59,26 +59,26 @@ export class LiveCatalog implements Catalog {
     return this.#current().list();
   }
 
-  /** A price takes effect at midnight, and not when it is next looked for: whoever asks then gets the new one. */
+  /** Returns the catalog, rebuilt after midnight, so that a dated price takes effect at once and not at the next search. */
   #current(): FixedCatalog {
     const nowMs = this.#options.clock();
     if (nowMs >= this.#goodUntilMs) this.#build(nowMs);
     return this.#catalog;
   }
 
-  /** Looks once, and from then on in the background. */
+  /** Searches once, and then repeatedly in the background. */
   async start(): Promise<void> {
     await this.refresh();
     this.#timer = setInterval(() => void this.refresh(), this.#options.everyMs ?? EVERY_MS).unref();
   }
 
-  /** Looks no more; resolves when a look under way has ended. */
+  /** Stops searching. Resolves when a running search has ended. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     await this.#refreshing;
   }
 
-  /** Looks now. Never rejects: what fails is logged, and the catalog stays as it was. */
+  /** Searches now. Never rejects: a failure is logged, and the catalog stays unchanged. */
   refresh(): Promise<void> {
     this.#refreshing ??= this.#refresh().finally(() => {
       this.#refreshing = undefined;
@@ -123,12 +123,12 @@ export class LiveCatalog implements Catalog {
 const NOT_RENEWED = "the catalog could not be renewed and stays as it was";
 const DAY_MS = 86_400_000;
 
-/** The next midnight in UTC. */
+/** Returns the next midnight in UTC, in milliseconds since 1970. */
 function nextMidnight(nowMs: number): number {
   return (Math.floor(nowMs / DAY_MS) + 1) * DAY_MS;
 }
 
-/** Prices and shutdowns change with the date, all else with what was found. */
+/** Returns a text that changes when the catalog may change: with the date, and with the servers that were found. */
 function fingerprint(found: readonly FoundServer[], nowMs: number): string {
   return `${new Date(nowMs).toISOString().slice(0, "YYYY-MM-DD".length)} ${JSON.stringify(found)}`;
 }

@@ -45,7 +45,7 @@ const find = (servers: LocalServer[], timeoutMs = 60_000, ownPort = 1) => findSe
 /** For what is waited for in vain; whoever answers has done so by then, on a busy machine too. */
 const SOON_MS = 2_000;
 
-test("the usual ports are those of the servers' own documentation", () => {
+test("The default ports are those of the servers' documentation.", () => {
   expect(LOCAL_SERVERS.map(({ id, baseUrl }) => [id, baseUrl])).toEqual([
     ["ollama", "http://127.0.0.1:11434/v1"],
     ["lmstudio", "http://127.0.0.1:1234/v1"],
@@ -54,8 +54,8 @@ test("the usual ports are those of the servers' own documentation", () => {
   ]);
 });
 
-describe("a server is found", () => {
-  test("with its models, and the context that vLLM and llama.cpp tell", async () => {
+describe("A server is found", () => {
+  test("with its models and the context windows that vLLM and llama.cpp report.", async () => {
     const vllm = await serve("vllm", {
       "/v1/models": list({ id: "org/model", object: "model", max_model_len: 16_384 }),
     });
@@ -78,7 +78,7 @@ describe("a server is found", () => {
     ]);
   });
 
-  test("with what Ollama tells of files and abilities, and without what cannot chat", async () => {
+  test("with the dates and capabilities that Ollama reports, and only its chat models.", async () => {
     const ollama = await serve("ollama", {
       "/v1/models": list({ id: "llama:8b" }, { id: "nomic" }, { id: "old" }),
       "/api/tags": {
@@ -104,7 +104,7 @@ describe("a server is found", () => {
     ]);
   });
 
-  test("with what LM Studio tells of types and abilities", async () => {
+  test("with the types and capabilities that LM Studio reports.", async () => {
     const studio = await serve("lmstudio", {
       "/v1/models": list({ id: "seer" }, { id: "embedder" }, { id: "plain" }),
       "/api/v0/models": {
@@ -124,7 +124,7 @@ describe("a server is found", () => {
     ]);
   });
 
-  test("without any model, and with names that cannot be ids left out", async () => {
+  test("without models, and without names that are not valid ids.", async () => {
     const empty = await serve("vllm", { "/v1/models": list() });
     const odd = await serve("llamacpp", {
       "/v1/models": list({ id: "a b" }, { id: "x\n" }, { id: "fine" }, { id: "fine" }),
@@ -134,7 +134,7 @@ describe("a server is found", () => {
   });
 });
 
-describe("nothing is found", () => {
+describe("No server is found", () => {
   const answers: [string, Answer][] = [
     ["text that is not JSON", { text: "<html>hello</html>" }],
     ["half of a document", { text: '{"object":"list","data":[' }],
@@ -148,24 +148,24 @@ describe("nothing is found", () => {
     ["a Tollgate", { json: { object: "list", data: [{ id: "gpt-5" }, { id: "sandbox/echo", owned_by: "tollgate" }] } }],
   ];
 
-  test.each(answers)("where the answer is %s", async (_name, answer) => {
+  test.each(answers)("if the answer is %s.", async (_name, answer) => {
     const server = await serve("vllm", { "/v1/models": answer });
     expect(await find([server])).toEqual([]);
     expect(server.asked).toEqual(["/v1/models"]);
   });
 
-  test("where nothing listens", async () => {
+  test("if nothing listens.", async () => {
     const baseUrl = `http://127.0.0.1:${await freePort()}/v1`;
     expect(await find([{ id: "vllm", name: "vllm", kind: "openai-compatible", baseUrl }])).toEqual([]);
   });
 
-  test("on the service's own port, which is not even asked", async () => {
+  test("on the service's own port, which is not called.", async () => {
     const server = await serve("vllm", { "/v1/models": list({ id: "a" }) });
     expect(await find([server], 60_000, Number(new URL(server.baseUrl).port))).toEqual([]);
     expect(server.asked).toEqual([]);
   });
 
-  test("where no answer comes in time, and the others are found all the same", async () => {
+  test("if no answer arrives in time, but the others are found.", async () => {
     const silent = await serve("vllm", { "/v1/models": { silent: true } });
     const quick = await serve("llamacpp", { "/v1/models": list({ id: "a" }) });
     const found = await find([silent, quick], SOON_MS);
@@ -173,7 +173,7 @@ describe("nothing is found", () => {
   });
 });
 
-test("a server whose details do not come is found with what its list tells", async () => {
+test("A server without details is found with the data of its model list.", async () => {
   const ollama = await serve("ollama", { "/v1/models": list({ id: "a" }), "/api/tags": { silent: true } });
   const [found] = await find([ollama], SOON_MS);
   expect(found?.models).toEqual([{ name: "a" }]);

@@ -2,7 +2,7 @@ import { Agent, request } from "undici";
 import type { Capability } from "../api/model.ts";
 import type { LocalServer } from "../providers/registry.ts";
 
-/** A local model server that answered, and what it serves. */
+/** A local model server that answered, and its models. */
 export interface FoundServer extends LocalServer {
   models: readonly FoundModel[];
 }
@@ -18,7 +18,7 @@ export interface FoundModel {
   can?: readonly Capability[];
 }
 
-/** Gets a JSON document of a server, or undefined where there is none in time. */
+/** Fetches a JSON document from a server; undefined if there is none in time. */
 type Fetch = (url: string, body?: unknown) => Promise<unknown>;
 
 /** Requests for model details that the model list does not contain, by server. */
@@ -35,8 +35,9 @@ const BODY_BYTES_MAX = 4 * 1024 * 1024;
 const NAME = /^[^\s\p{Cc}]{1,180}$/u;
 
 /**
- * Asks all servers at once which models they serve. Only what answers as a model server in time is found; never the
- * service itself, nor another one of its kind. `ownPort` is where the service listens.
+ * Requests the model lists of all servers in parallel, within `timeoutMs`. Returns the servers that answer with a model list
+ * in time, except instances of this service. `ownPort` is the port of the service itself, which is not called. A server that
+ * does not answer is not an error.
  */
 export async function findServers(
   servers: readonly LocalServer[],
@@ -66,7 +67,7 @@ async function findServer(server: LocalServer, fetch: Fetch): Promise<FoundServe
   return { ...server, models };
 }
 
-/** The models of an OpenAI model list by name; undefined for anything else, and for a list of this service's own kind. */
+/** Reads the models of an OpenAI model list by name; undefined if it is not such a list, or the list of a Tollgate service. */
 function readList(answer: unknown): Map<string, Omit<FoundModel, "name">> | undefined {
   const { object, data } = asRecord(answer);
   if (object !== "list" || !Array.isArray(data)) return undefined;
@@ -75,7 +76,7 @@ function readList(answer: unknown): Map<string, Omit<FoundModel, "name">> | unde
   const named = entries.filter(({ id }) => NAME.test(String(id))).slice(0, MODELS_MAX);
   return new Map(
     named.map((entry) => {
-      // vLLM tells `max_model_len`, llama.cpp `meta.n_ctx` and `meta.n_ctx_train`.
+      // vLLM reports `max_model_len`, llama.cpp `meta.n_ctx` and `meta.n_ctx_train`.
       const meta = asRecord(entry.meta);
       const contextWindow = tokens(entry.max_model_len) ?? tokens(meta.n_ctx) ?? tokens(meta.n_ctx_train);
       return [String(entry.id), contextWindow === undefined ? {} : { contextWindow }];
@@ -83,7 +84,7 @@ function readList(answer: unknown): Map<string, Omit<FoundModel, "name">> | unde
   );
 }
 
-/** Ollama tells a model's file date in `GET /api/tags`, and its capabilities and context length in `POST /api/show`. */
+/** Reads file dates from Ollama's `GET /api/tags`, and capabilities and context lengths from its `POST /api/show`. */
 async function ollamaDetails(origin: string, names: string[], fetch: Fetch): Promise<Map<string, Detail>> {
   const { models } = asRecord(await fetch(`${origin}/api/tags`));
   const dates = new Map(
@@ -106,7 +107,7 @@ async function ollamaDetails(origin: string, names: string[], fetch: Fetch): Pro
   return new Map(await Promise.all(shown));
 }
 
-/** LM Studio tells a model's type, capabilities and context length in `GET /api/v0/models`. */
+/** Reads types, capabilities and context lengths from LM Studio's `GET /api/v0/models`. */
 async function lmStudioDetails(origin: string, _names: string[], fetch: Fetch): Promise<Map<string, Detail>> {
   const { data } = asRecord(await fetch(`${origin}/api/v0/models`));
   return new Map(
@@ -137,7 +138,7 @@ async function fetchJson(agent: Agent, signal: AbortSignal, url: string, body: u
     }
     return answer.statusCode === 200 ? JSON.parse(Buffer.concat(chunks).toString()) : undefined;
   } catch {
-    // Nothing there, something else there, or not in time: all the same to a search.
+    // The search treats an absent server, another kind of server and a timeout alike.
     return undefined;
   }
 }

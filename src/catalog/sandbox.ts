@@ -1,7 +1,7 @@
 import { parsePrice, type UnitPrices } from "../credits/price.ts";
 import type { CatalogModel } from "./model.ts";
 
-/** The provider behind the built-in models; there unless the configuration turns the sandbox off. */
+/** The provider of the built-in models. It exists unless the configuration disables the sandbox. */
 export const SANDBOX_PROVIDER = { id: "sandbox", kind: "sandbox", baseUrl: null } as const;
 
 const RELEASED = "2026-11-21";
@@ -22,7 +22,7 @@ const NAMES = {
   ],
 } as const;
 
-/** The built-in models, which answer offline and the same every time. They have a price, so that credits can be seen to move. */
+/** Returns the built-in models, which are deterministic and work offline. They have prices, so that charges can be tried out. */
 export function sandboxModels(): CatalogModel[] {
   const input = parsePrice("1") ?? 0n;
   const output = parsePrice("2") ?? 0n;

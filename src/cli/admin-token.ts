@@ -1,10 +1,11 @@
 import { closeSync, fsyncSync, openSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import type { Command } from "commander";
-import { replaceAdminToken } from "../admin/admin-tokens.ts";
 import { COMMAND_ACTOR } from "../admin/audit.ts";
+import { replaceAdminToken } from "../admin/sessions.ts";
+import { isoTime } from "../api/time.ts";
 import { uuidV7 } from "../internals/ids.ts";
-import { addCommand, type CommonFlags, facts, isoTime, print, type Terminal } from "./command.ts";
+import { addCommand, type CommonFlags, facts, print, type Terminal } from "./command.ts";
 import { withWorkspace } from "./workspace.ts";
 
 export function addAdmin(program: Command, terminal: Terminal): void {

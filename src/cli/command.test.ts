@@ -1,7 +1,8 @@
-import { expect, test } from "vitest";
-import { facts, table } from "./command.ts";
+import { describe, expect, test } from "vitest";
+import { OperatorError } from "../errors.ts";
+import { dateFlag, durationFlag, expiryFlag, facts, table } from "./command.ts";
 
-test("texts stand to the left, numbers to the right", () => {
+test("text is aligned to the left, numbers to the right", () => {
   expect(
     table(
       ["ID", "CREDITS"],
@@ -13,10 +14,61 @@ test("texts stand to the left, numbers to the right", () => {
   ).toBe("ID          CREDITS\norg_a           100\norg_longer      0.5");
 });
 
-test("without rows the headings stand alone", () => {
+test("a table without rows has only its headings", () => {
   expect(table(["ID", "NAME"], [])).toBe("ID  NAME");
 });
 
-test("facts are aligned", () => {
+test("the values of facts are aligned", () => {
   expect(facts({ id: "org_a", credits: "1 of 2 available" })).toBe("id       org_a\ncredits  1 of 2 available");
+});
+
+const NOW = Date.UTC(2030, 0, 1);
+
+describe("durations", () => {
+  test.each([
+    ["0", 0],
+    ["1s", 1_000],
+    ["90m", 5_400_000],
+    ["12h", 43_200_000],
+    ["30d", 2_592_000_000],
+    ["2w", 1_209_600_000],
+  ])("%s", (text, durationMs) => {
+    expect(durationFlag("--overlap", text)).toBe(durationMs);
+  });
+
+  test.each(["", "1", "1 h", "-1h", "1.5h", "h", "1y", "9999999d"])("%j is not a duration", (text) => {
+    expect(() => durationFlag("--overlap", text)).toThrow(
+      new OperatorError(
+        `--overlap is ${JSON.stringify(text)}, but must be a number with s, m, h, d or w, such as 90m or 30d.`,
+      ),
+    );
+  });
+});
+
+describe("dates in the future", () => {
+  test.each([
+    ["30d", NOW + 2_592_000_000],
+    ["2030-01-02", NOW + 86_400_000],
+    ["2030-01-01T01:00Z", NOW + 3_600_000],
+    ["2030-01-01T01:00:00.500+01:00", NOW + 500],
+  ])("%s", (text, timeMs) => {
+    expect(expiryFlag("--expires", text, NOW)).toBe(timeMs);
+  });
+
+  test.each(["tomorrow", "", "2030-02-30", "2030-13-01", "2030-01-02 10:00", "2030-01-02T10:00", "1893456000000"])(
+    "%j is none",
+    (text) => {
+      expect(() => expiryFlag("--expires", text, NOW)).toThrow(/^--expires is ".*", but must be a number with s, m/);
+      expect(() => dateFlag("--expires", text, NOW)).toThrow(/^--expires is ".*", but must be a date as YYYY-MM-DD/);
+    },
+  );
+
+  test.each(["2030-01-01", "2029-12-31", "0d"])("%s is not in the future", (text) => {
+    expect(() => expiryFlag("--expires", text, NOW)).toThrow(/but must be a time in the future\.$/);
+  });
+
+  test("a flag for a duration refuses a date, and a flag for a date refuses a duration", () => {
+    expect(() => durationFlag("--overlap", "2030-01-02")).toThrow(OperatorError);
+    expect(() => dateFlag("--expires", "30d", NOW)).toThrow(OperatorError);
+  });
 });

@@ -3,13 +3,11 @@ import { countDeadLetters, deadLetterFileOf } from "../ledger/dead-letter.ts";
 import { verifyBooks } from "../ledger/verify.ts";
 import type { Store } from "../stores/store.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
-import { withWorkspace } from "./workspace.ts";
-
-const PAGE_ORGANIZATIONS = 500;
+import { allRows, withWorkspace } from "./workspace.ts";
 
 export function addLedger(program: Command, terminal: Terminal): void {
-  const ledger = program.command("ledger").description("the books");
-  addCommand(ledger, "verify", "Check that the books balance, also beside a running service").action(
+  const ledger = program.command("ledger").description("verification of the books");
+  addCommand(ledger, "verify", "Check that the books balance; the service may be running").action(
     async (flags: CommonFlags) => {
       await withWorkspace(terminal, flags, async (workspace) => {
         const found = await verifyBooks(workspace.store.books, organizationIds(workspace.store));
@@ -39,13 +37,7 @@ export function addLedger(program: Command, terminal: Terminal): void {
   );
 }
 
-/** Reads the ids of all organizations of a store, page by page. */
+/** Yields the ids of all organizations of a store. */
 export async function* organizationIds({ accounts }: Pick<Store, "accounts">): AsyncGenerator<string> {
-  let after: string | null = null;
-  for (;;) {
-    const page: { id: string }[] = await accounts.organizations({ after, limit: PAGE_ORGANIZATIONS });
-    for (const { id } of page) yield id;
-    if (page.length < PAGE_ORGANIZATIONS) return;
-    after = page.at(-1)?.id ?? null;
-  }
+  for await (const { id } of allRows((page) => accounts.organizations(page))) yield id;
 }

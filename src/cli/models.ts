@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { ModelRoute } from "../api/admin/model.ts";
+import type { ModelRoute } from "../api/admin/reports.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
 import type { Config } from "../config.ts";
 import { UpstreamError } from "../errors.ts";
@@ -22,7 +22,7 @@ export function addModels(program: Command, terminal: Terminal): void {
   addCommand(models, "list", "List the models that a service with this configuration offers, and their routes").action(
     (flags: CommonFlags) => list(terminal, flags),
   );
-  addCommand(models, "check", "Call every route of every model for one token and report which answer").action(
+  addCommand(models, "check", "Request one token from every route of every model and show which routes respond").action(
     (flags: CommonFlags) => check(terminal, flags),
   );
 }
@@ -43,7 +43,7 @@ async function withCatalog(
   const config = await readConfig(flags, use);
   const [{ createCatalog, createUpstreams }, { createLog }] = await Promise.all([
     import("../upstreams.ts"),
-    import("../telemetry/log.ts"),
+    import("../telemetry/logger.ts"),
   ]);
   const upstreams = createUpstreams(config);
   try {
@@ -60,7 +60,7 @@ async function list(terminal: Terminal, flags: CommonFlags): Promise<void> {
   const work = async ({ config, catalog }: CatalogAndUpstreams) => {
     const [{ readHealth, reportRoutes }, { toApiModel }] = await Promise.all([
       import("../gateway/route-health.ts"),
-      import("../catalog/to-api.ts"),
+      import("../catalog/model.ts"),
     ]);
     const health = readHealth(config.dataDir, terminal.clock());
     const json = catalog.list().map((model) => {

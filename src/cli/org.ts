@@ -2,15 +2,23 @@ import type { Command } from "commander";
 import { COMMAND_ACTOR } from "../admin/audit.ts";
 import { usageReport } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
-import type { OrganizationRow } from "../stores/queries/organizations.ts";
-import { addCommand, type CommandOutput, type CommonFlags, facts, print, type Terminal, table } from "./command.ts";
-import { creditsFlag } from "./flags.ts";
+import type { OrganizationRow } from "../stores/queries/accounts.ts";
+import {
+  addCommand,
+  type CommandOutput,
+  type CommonFlags,
+  creditsFlag,
+  facts,
+  print,
+  type Terminal,
+  table,
+} from "./command.ts";
 import { acceptedOf, freshBalance, unknownOrganization, type Workspace, withWorkspace } from "./workspace.ts";
 
 export function addOrg(program: Command, terminal: Terminal): void {
   const org = program.command("org").description("customers and their balances");
   addCommand(org, "create <name>", "Create an organization, optionally with credits")
-    .option("--credits <amount>", "credits to grant it", "0")
+    .option("--credits <amount>", "credits to grant to it", "0")
     .action((name: string, flags: CommonFlags & { credits: string }) => create(terminal, name, flags));
   addCommand(org, "list", "List the organizations, the oldest first").action((flags: CommonFlags) =>
     list(terminal, flags),
@@ -29,8 +37,7 @@ async function create(terminal: Terminal, name: string, flags: CommonFlags & { c
       return print(terminal, flags, reportOf(organization, await freshBalance(workspace, terminal, organizationId)));
     }
     const request = { organizationId, amount, effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
-    const requester = { actor: COMMAND_ACTOR, terms: { amount, expiresAt: null, reference: null } };
-    const granted = acceptedOf(organizationId, await workspace.creditAdjustments.grant(request, requester));
+    const granted = acceptedOf(organizationId, await workspace.creditAdjustments.grant(request, COMMAND_ACTOR));
     print(terminal, flags, reportOf(organization, granted.balance));
   };
   await withWorkspace(terminal, flags, work, { creates: true });

@@ -64,14 +64,14 @@ describe("help", () => {
     expect(await run("--version")).toEqual({ code: 0, out: "1.2.3", errors: [] });
   });
 
-  test.each(["", "org"])("without a command it goes to standard error: tollgate %s", async (words) => {
+  test.each(["", "org"])("the help goes to standard error without a command: tollgate %s", async (words) => {
     const { code, out, errors } = await run(...words.split(" ").filter(Boolean));
     expect({ code, out }).toEqual({ code: 2, out: "" });
     expect(errors.join("\n")).toContain("Usage: tollgate");
   });
 });
 
-describe("wrong usage ends with 2, in one line with a hint", () => {
+describe("a usage error exits with 2 and prints one line with a hint", () => {
   const hint = "; add --help for the usage";
   test.each([
     ["nonsense", "tollgate: unknown command 'nonsense'"],
@@ -86,7 +86,7 @@ describe("wrong usage ends with 2, in one line with a hint", () => {
   });
 });
 
-describe("a wrong value ends with 1, in one line", () => {
+describe("an invalid value exits with 1 and prints one line", () => {
   const data = ["--data-dir", directory];
   const credits = (flag: string, found: string, least: string) =>
     `tollgate: ${flag} is "${found}", but must be a decimal number of credits, ${least}, with at most 6 decimals.`;
@@ -186,7 +186,7 @@ describe("a command in a folder without a store", () => {
     }
   });
 
-  test("refuses the schema of a newer version, and changes it not", async () => {
+  test("a command refuses the schema of a newer version and does not change it", async () => {
     const dataDir = join(directory, "versions");
     expect((await run("org", "create", "x", "--data-dir", dataDir)).code).toBe(0);
     const database = new DatabaseSync(join(dataDir, "tollgate.db"));
@@ -199,7 +199,7 @@ describe("a command in a folder without a store", () => {
     database.close();
   });
 
-  test("refuses a file that is no store", async () => {
+  test("a command refuses a file that is not a store", async () => {
     const dataDir = join(directory, "foreign");
     mkdirSync(dataDir);
     writeFileSync(join(dataDir, "tollgate.db"), "this is no database, and it stays as it is");
@@ -260,7 +260,7 @@ models: [{ id: gpt-5-mini, routes: [{ provider: openai, model: gpt-5-mini }] }]`
   });
 });
 
-describe("a data directory that cannot be made", () => {
+describe("a data directory that cannot be created", () => {
   test.each(["/proc/tollgate/data", "/proc/tollgate", "/proc"])("%s", async (dataDir) => {
     const { code, errors } = await run("org", "create", "x", "--data-dir", dataDir);
     expect({ code, lines: errors.length }).toEqual({ code: 1, lines: 1 });
@@ -268,7 +268,7 @@ describe("a data directory that cannot be made", () => {
   });
 });
 
-test("what fails is told in one line, whatever it is", () => {
+test("every failure is reported in one line", () => {
   expect(failureLine(new OperatorError("port: taken"))).toBe("tollgate: port: taken");
   expect(failureLine(new StoreUnavailableError("connect\n ECONNREFUSED"))).toBe(
     "tollgate: the store cannot be reached: connect ECONNREFUSED",

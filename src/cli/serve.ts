@@ -21,7 +21,7 @@ export function addServe(program: Command, terminal: Terminal, version: string):
       const [{ startService }, { printStart }, { createLog }, { openAccessLog }] = await Promise.all([
         import("../app.ts"),
         import("./start-report.ts"),
-        import("../telemetry/log.ts"),
+        import("../telemetry/logger.ts"),
         import("../telemetry/access-log.ts"),
       ]);
       const log = createLog(config.log.level);

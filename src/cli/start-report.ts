@@ -3,7 +3,7 @@ import { FIRST_CREDITS } from "../admin/first-run.ts";
 import type { RunningService } from "../app.ts";
 import type { CatalogModel } from "../catalog/model.ts";
 import { SANDBOX_PROVIDER } from "../catalog/sandbox.ts";
-import { DEFAULT_DATA_DIRECTORY, DEFAULT_FILE } from "../config/read-file.ts";
+import { DEFAULT_DATA_DIRECTORY, DEFAULT_FILE } from "../config/sources.ts";
 import type { Config } from "../config.ts";
 import { writeAdminToken } from "./admin-token.ts";
 import { commandText, type PlaceFlags } from "./command.ts";

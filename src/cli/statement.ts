@@ -1,12 +1,12 @@
 import type { Command } from "commander";
+import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits, usageReport } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import { pricePerMillion, TOKEN_CLASSES, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import { CSV_HEADINGS, csvLine, csvOfEntry, entriesOf, type Period } from "../reports/statement.ts";
 import type { LedgerEntry } from "../stores/queries/statement.ts";
-import { addCommand, type CommonFlags, isoTime, type Terminal } from "./command.ts";
-import { timeFlag } from "./flags.ts";
+import { addCommand, type CommonFlags, type Terminal, timeFlag } from "./command.ts";
 import { freshBalance, withWorkspace } from "./workspace.ts";
 
 const PAGE_ENTRIES = 500;

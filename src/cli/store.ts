@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import type { Command } from "commander";
-import { loadStoreSettings } from "../config/store-settings.ts";
+import { loadStoreSettings } from "../config/sources.ts";
 import { OperatorError } from "../errors.ts";
 import { verifyBooks } from "../ledger/verify.ts";
 import { openStore } from "../stores/open.ts";
@@ -12,7 +12,7 @@ export function addStore(program: Command, terminal: Terminal): void {
   addCommand(
     store,
     "backup <file>",
-    "Copy the SQLite store into a new file and verify the copy, also beside a running service",
+    "Copy the SQLite store into a new file and verify the copy; the service may be running",
   ).action(async (file: string, flags: CommonFlags) => {
     const { database, dataDir } = await loadStoreSettings({ flags });
     if (database !== null) {

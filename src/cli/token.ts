@@ -1,20 +1,22 @@
 import type { Command } from "commander";
 import type { RotateOutcome } from "../admin/accounts.ts";
 import { SCOPES } from "../api/principal.ts";
+import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
 import {
   addCommand,
   type CommonFlags,
+  creditsFlag,
+  durationFlag,
+  expiryFlag,
   facts,
-  isoTime,
   print,
   type Terminal,
   table,
   UnknownIdError,
 } from "./command.ts";
-import { creditsFlag, durationFlag, expiryFlag } from "./flags.ts";
-import { unknownOrganization, withWorkspace } from "./workspace.ts";
+import { organizationFlag, unknownOrganization, withWorkspace } from "./workspace.ts";
 
 interface CreateFlags extends CommonFlags {
   org: string;
@@ -29,12 +31,12 @@ type RotateFlags = CommonFlags & { overlap: string; replace?: boolean };
 
 export function addToken(program: Command, terminal: Terminal): void {
   const token = program.command("token").description("access tokens of an organization");
-  addCommand(token, "create", "Create an access token; it is shown once")
+  addCommand(token, "create", "Create an access token, shown once")
     .requiredOption("--org <id>", "organization that the token belongs to")
     .option("--name <name>", "name that identifies it", "unnamed")
     .option("--scope <scope...>", `permissions: ${SCOPES.join(", ")} (default: all but console:read)`)
-    .option("--model <id...>", "models that it may call (default: all)")
-    .option("--expires <when>", "when it ends: 30d, 12h, or a date (default: never)")
+    .option("--model <id...>", "models that it can call (default: all)")
+    .option("--expires <when>", "expiry: 30d, 12h, or a date (default: never)")
     .option("--cap <credits>", "spending cap in credits (default: none)")
     .action((flags: CreateFlags) => create(terminal, flags));
   addCommand(token, "list", "List the access tokens, the oldest first, without their secrets")
@@ -43,10 +45,10 @@ export function addToken(program: Command, terminal: Terminal): void {
   addCommand(
     token,
     "revoke <id>",
-    "Revoke an access token, within 1 s on one node and within 5 s on every node",
+    "Revoke an access token; takes effect within 1 s on one node and within 5 s on all nodes",
   ).action((id: string, flags: CommonFlags) => revoke(terminal, id, flags));
-  addCommand(token, "rotate <id>", "Replace an access token with a new one of the same rights and lifetime, once")
-    .option("--overlap <duration>", "how long the old token keeps working; 0 to end it at once", "1h")
+  addCommand(token, "rotate <id>", "Replace an access token with a new one of the same permissions and lifetime")
+    .option("--overlap <duration>", "time for which the old token keeps working; 0 to end it immediately", "1h")
     .option("--replace", "if its successor was never used, revoke that token and create another")
     .action((id: string, flags: RotateFlags) => rotate(terminal, id, flags));
 }
@@ -76,10 +78,8 @@ async function create(terminal: Terminal, flags: CreateFlags): Promise<void> {
 
 async function list(terminal: Terminal, flags: ListFlags): Promise<void> {
   await withWorkspace(terminal, flags, async ({ accounts }) => {
-    if (flags.org !== undefined && (await accounts.organization(flags.org)) === undefined) {
-      throw unknownOrganization(flags.org);
-    }
-    const json = (await accounts.tokens(flags.org ?? null)).map((row) => ({
+    const organizationId = await organizationFlag(accounts, flags.org);
+    const json = (await accounts.tokens(organizationId)).map((row) => ({
       id: row.id,
       organizationId: row.organizationId,
       name: row.name,
@@ -103,7 +103,7 @@ async function list(terminal: Terminal, flags: ListFlags): Promise<void> {
       row.cap === null ? "-" : `${row.creditsUsed} of ${row.cap}, ${row.creditsHeld} held`,
       row.scopes.join(" "),
     ]);
-    const text = table(["ID", "ORGANIZATION", "NAME", "TOKEN", "ENDS", "CAP", "SCOPES"], rows);
+    const text = table(["ID", "ORGANIZATION", "NAME", "TOKEN", "EXPIRES", "CAP", "SCOPES"], rows);
     print(terminal, flags, { json, text });
   });
 }

@@ -1,7 +1,7 @@
 import { Accounts } from "../admin/accounts.ts";
 import { COMMAND_ACTOR } from "../admin/audit.ts";
 import { type AdjustmentRefusal, CreditAdjustments, PLAYGROUND_HOLDS_NO_CREDITS } from "../admin/credit-adjustments.ts";
-import { loadStoreSettings, type StoreSettings } from "../config/store-settings.ts";
+import { loadStoreSettings, type StoreSettings } from "../config/sources.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
 import { uuidV7 } from "../internals/ids.ts";
@@ -75,6 +75,32 @@ export function acceptedOf<Outcome extends { outcome: string }>(
   if (name === "playground") throw new OperatorError(PLAYGROUND_HOLDS_NO_CREDITS);
   if (name === "reference_mismatch") throw new OperatorError((outcome as { message: string }).message);
   return outcome as Exclude<Outcome, AdjustmentRefusal>;
+}
+
+/** Returns the organization that `--org` names; null without the flag. Rejects with UnknownIdError. */
+export async function organizationFlag(accounts: Accounts, id: string | undefined): Promise<string | null> {
+  if (id !== undefined && (await accounts.organization(id)) === undefined) throw unknownOrganization(id);
+  return id ?? null;
+}
+
+/** Position and length of a page of rows, in the order of their ids. */
+export interface PageOfRows {
+  /** Id of the last row of the previous page. */
+  after: string | null;
+  limit: number;
+}
+
+const PAGE_ROWS = 500;
+
+/** Reads all rows, page by page, so that no list has to fit into memory. */
+export async function* allRows<Row extends { id: string }>(
+  read: (page: PageOfRows) => Promise<Row[]>,
+): AsyncGenerator<Row> {
+  let page: Row[] = [];
+  do {
+    page = await read({ after: page.at(-1)?.id ?? null, limit: PAGE_ROWS });
+    yield* page;
+  } while (page.length === PAGE_ROWS);
 }
 
 export function unknownOrganization(id: string): OperatorError {

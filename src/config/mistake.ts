@@ -1,6 +1,7 @@
 import type { ErrorObject } from "ajv";
-import { keyText } from "./file.ts";
-import { allowedWords, configNode, type SchemaNode, schemaAt } from "./schema.ts";
+import { OperatorError } from "../errors.ts";
+import { keyText, type Path } from "./file.ts";
+import { allowedWords, compile, configNode, type SchemaNode, schemaAt } from "./schema.ts";
 
 /** A mistake in a value: its path, and the words that follow the name of the setting in the error. */
 interface Mistake {
@@ -26,6 +27,14 @@ export function firstMistake(errors: readonly ErrorObject[], base: (string | num
   }
   const schema = error.parentSchema as SchemaNode;
   return { path, text: `is ${foundText(path, error.data)}, but must be ${expectedWords(schema)}.` };
+}
+
+/** Checks a value against the part of the schema that it sets. Throws OperatorError, which begins with its source. */
+export function checkValue(source: string, path: Path, value: unknown): void {
+  const check = compile(schemaAt(path) ?? {});
+  check(value);
+  const mistake = firstMistake(check.errors ?? [], path);
+  if (mistake !== undefined) throw new OperatorError(`${source} ${mistake.text}`);
 }
 
 /** Keys of settings that hold secrets. */

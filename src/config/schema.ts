@@ -17,13 +17,13 @@ const Server = Group({
   host: Type.String({
     default: "127.0.0.1",
     format: "host",
-    description: "Address to listen on; 0.0.0.0 or :: for every one. Also HOST and --host.",
+    description: "Address to listen on; 0.0.0.0 or :: for all addresses. Also HOST and --host.",
   }),
   port: Type.Integer({
     default: 8484,
     minimum: 0,
     maximum: 65535,
-    description: "Port to listen on; 0 for any that is free. Also PORT and --port.",
+    description: "Port to listen on; 0 for any free port. Also PORT and --port.",
   }),
   trustProxy: Type.Unsafe<false | number | string>({
     type: ["boolean", "integer", "string"],
@@ -35,81 +35,80 @@ const Server = Group({
     default: false,
     allowed: `false, the addresses and networks of the proxies in one text, such as "10.0.0.0/8, 127.0.0.1", or the number of proxies, 1 to ${PROXY_HOPS_MAX}`,
     description:
-      "Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: none, those at the named addresses, or the last N that a request passes.",
+      "Proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted: none, those at the listed addresses, or the last N proxies of a request.",
   }),
   basePath: Type.String({
     default: "",
     format: "base-path",
     description:
-      "Path under which a proxy publishes the service, such as /tollgate; empty: the root. Requests are answered with and without it.",
+      "Path under which a proxy publishes the service, such as /tollgate; empty for the root. Requests are accepted with and without it.",
   }),
   bodyLimitBytes: Type.Integer({
     default: 20 * 1024 * 1024,
     minimum: 1024,
     maximum: ONE_BILLION,
-    description: "Largest request body.",
+    description: "Maximum size of a request body.",
   }),
   bodiesInFlightBytes: Type.Integer({
     default: 256 * 1024 * 1024,
     minimum: 1024,
     maximum: 1000 * ONE_BILLION,
     description:
-      "All request bodies that the process holds at once, one organization at most half of it; above it: 503. At least twice `server.bodyLimitBytes` is taken.",
+      "Maximum total size of the request bodies in memory; one organization can use half of it. Requests above it get 503. The minimum is twice `server.bodyLimitBytes`.",
   }),
   drainDelaySeconds: Type.Number({
     default: 0,
     minimum: 0,
     maximum: 3_600,
-    description:
-      "How long a stop still accepts new connections, with `/readyz` at 503 (draining), before running answers are waited for.",
+    description: "Time for which a stopping service still accepts new connections, with `/readyz` at 503 (draining).",
   }),
   drainSeconds: Type.Number({
     default: 600,
     minimum: 0,
     maximum: 86_400,
-    description: "Time for which running answers may continue after the service is asked to stop.",
+    description: "Time for which running answers may continue when the service stops.",
   }),
   storeWaitSeconds: Type.Number({
     default: 30,
     minimum: 0,
     maximum: 86_400,
     description:
-      "How long a start waits for a PostgreSQL that cannot be reached, with 503 for every request; 0: not at all.",
+      "Time for which a start waits for an unreachable PostgreSQL, with 503 for every request; 0 to fail at once.",
   }),
 });
 
 const Limits = Group(
   {
-    requestsPerMinute: Count(ONE_BILLION, { default: 600, description: "Requests a minute." }),
-    tokensPerMinute: Count(ONE_BILLION, { default: 1_000_000, description: "Tokens a minute." }),
-    concurrentRequests: Count(1_000_000, { default: 100, description: "Completions at once." }),
+    requestsPerMinute: Count(ONE_BILLION, { default: 600, description: "Requests per minute." }),
+    tokensPerMinute: Count(ONE_BILLION, { default: 1_000_000, description: "Tokens per minute." }),
+    concurrentRequests: Count(1_000_000, { default: 100, description: "Concurrent completions." }),
   },
-  { description: "What each organization and each token may use at most." },
+  { description: "Limits of each organization and each token." },
 );
 
 const Playground = Group(
   {
-    requestsPerMinute: Count(ONE_BILLION, { default: 10, description: "Requests a minute of one address." }),
-    tokensPerDay: Count(ONE_BILLION, { default: 100_000, description: "Tokens a day of all guests together." }),
-    maxTokens: Count(MAX_TOKENS_DEFAULT, { default: 512, description: "Largest max_tokens." }),
+    requestsPerMinute: Count(ONE_BILLION, { default: 10, description: "Requests per minute from one address." }),
+    tokensPerDay: Count(ONE_BILLION, { default: 100_000, description: "Tokens per day for all guests together." }),
+    maxTokens: Count(MAX_TOKENS_DEFAULT, { default: 512, description: "Maximum max_tokens." }),
     openToGuests: Type.Boolean({
       default: false,
-      description: "Whether the console's playground serves guests who have no token.",
+      description: "True to open the console's playground to guests without a token.",
     }),
   },
-  { description: "The bounds of the playground organization, which holds no credits." },
+  { description: "Limits of the playground organization, which holds no credits." },
 );
 
 const Conversations = Group({
   keepDays: Count(3_650, {
     default: 30,
-    description: "How long prompts and answers are kept, of organizations that have it turned on.",
+    description: "Days for which prompts and answers are stored, for organizations with storage enabled.",
   }),
   limitBytes: Type.Integer({
     default: 256 * 1024,
     minimum: 1024,
     maximum: 1024 * 1024,
-    description: "Longest conversation that is kept whole; a longer one is cut.",
+    description: "Maximum size of a stored conversation; longer ones are truncated.",
   }),
 });
 
@@ -124,20 +123,20 @@ const Ledger = Group({
     default: 10,
     minimum: 0.05,
     maximum: 3600,
-    description: "How often running requests renew their holds.",
+    description: "Interval in which running requests renew their holds.",
   }),
   sweepSeconds: Type.Number({
     default: 10,
     minimum: 0.05,
     maximum: 3600,
-    description: "How often holds past their life are looked for.",
+    description: "Interval in which expired holds are searched.",
   }),
   recoverySeconds: Type.Number({
     default: 480,
     minimum: 0,
     maximum: 86_400,
     description:
-      "How long after its life a hold of another process is left alone that may still be running, cut off from the database. PostgreSQL only. 0 gives credits back sooner: see docs/ledger.md.",
+      "Time after its expiry for which another process's hold is not ended, because that process may still be running without a connection to the database. PostgreSQL only. With 0, credits are released sooner: see docs/ledger.md.",
   }),
 });
 
@@ -153,7 +152,7 @@ export const ConfigSchema = Group({
   database: Type.Optional(
     Type.String({
       format: "postgres-url",
-      description: "PostgreSQL to use; absent: SQLite in the data directory. Also DATABASE_URL.",
+      description: "Address of a PostgreSQL database; if absent, SQLite in the data directory. Also DATABASE_URL.",
     }),
   ),
   credits: Group({
@@ -163,14 +162,15 @@ export const ConfigSchema = Group({
       allowed: "a decimal number above 0, such as 1",
       description: "Credits per dollar of a provider's known price.",
     }),
-    markup: Decimal({ default: "0", description: "Put on known prices: 0.2 makes them a fifth dearer." }),
+    markup: Decimal({ default: "0", description: "Markup on known prices: 0.2 adds 20 %." }),
   }),
   limits: Limits,
   playground: Playground,
   completions: Group({
     messages: Type.Enum(["reply", "conversation"], {
       default: "reply",
-      description: "What `messages` of an answer holds: the reply, or the conversation with the reply last.",
+      description:
+        "Contents of `messages` in an answer: only the reply, or the conversation with the reply as its last message.",
     }),
     maxTokens: Type.Unsafe<number | "model">({
       type: ["integer", "string"],
@@ -180,7 +180,7 @@ export const ConfigSchema = Group({
       default: MAX_TOKENS_DEFAULT,
       allowed: `an integer from 1 to ${ONE_BILLION}, or model`,
       description:
-        "Highest max_tokens, also for requests that state none; model: each model's own maximum. max_completion_tokens always goes up to that.",
+        "Maximum max_tokens, also for requests without it; model: each model's own maximum. max_completion_tokens always allows the model's maximum.",
     }),
   }),
   conversations: Conversations,
@@ -188,24 +188,25 @@ export const ConfigSchema = Group({
   log: Group({
     level: Type.Enum(["fatal", "error", "warn", "info", "debug", "silent"], {
       default: "info",
-      description: "Least level that is logged. Also LOG_LEVEL.",
+      description: "Minimum level of logged lines. Also LOG_LEVEL.",
     }),
     sampleRate: Type.Number({
       default: 1,
       minimum: 0,
       maximum: 1,
-      description: "Share of successful requests that get a line in the log. Failed ones get one in any case.",
+      description:
+        "Share of successful requests that are logged. Failed requests are always logged, up to `log.failuresPerMinute`.",
     }),
     failuresPerMinute: Count(ONE_BILLION, {
       default: 600,
-      description: "Lines of failed requests a minute at most; what is above is counted by error code.",
+      description: "Maximum number of lines per minute for failed requests; the others are counted by error code.",
     }),
   }),
   sandbox: Group({
-    enabled: Type.Boolean({ default: true, description: "Whether the built-in `sandbox/…` models are there." }),
+    enabled: Type.Boolean({ default: true, description: "False to remove the built-in `sandbox/…` models." }),
   }),
-  providers: Type.Array(Provider, { default: [], description: "Upstreams." }),
-  models: Type.Array(Model, { default: [], description: "Models that callers may name." }),
+  providers: Type.Array(Provider, { default: [], description: "Providers of models." }),
+  models: Type.Array(Model, { default: [], description: "Models that requests can name." }),
 });
 
 export type Settings = Static<typeof ConfigSchema>;
@@ -229,7 +230,7 @@ export const configNode = ConfigSchema as unknown as SchemaNode;
 /** First segments of the service's own paths. A base path must not begin with one of them. */
 export const OWN_SEGMENTS: ReadonlySet<string> = new Set([
   ...["v1", "admin", "docs", "openapi.json", "healthz", "readyz"],
-  ...["organizations", "credits", "tokens", "requests", "models", "playground", "changes"],
+  ...["organizations", "credits", "tokens", "requests", "models", "playground", "audit"],
   ...["assets", "index.html", "favicon.svg", "theme.js"],
 ]);
 

@@ -63,7 +63,7 @@ models:
     expect(lineOf(() => load(text))).toContain(reason);
   });
 
-  test("values that are nested without end are refused in one line", () => {
+  test("values that are nested too deeply are refused in one line", () => {
     expect(lineOf(() => load("[".repeat(200_000)))).toMatch(/^tollgate\.yaml(:1)?: /);
   });
 });
@@ -77,7 +77,7 @@ describe("the file", () => {
     return loadConfig({ environment: {}, flags: { config: path } });
   };
 
-  test("may begin with a byte order mark and end its lines as Windows does", () => {
+  test("the file can begin with a byte order mark and have Windows line endings", () => {
     expect(read("\uFEFFserver:\r\n  port: 7\r\n").server.port).toBe(7);
   });
 
@@ -126,7 +126,7 @@ describe("addresses", () => {
     },
   );
 
-  test.each(["999.1.1.1", "1.2.3", "1.2.3.4.5", "::zz", "a b"])("a host that is none is refused: HOST=%s", (host) => {
+  test.each(["999.1.1.1", "1.2.3", "1.2.3.4.5", "::zz", "a b"])("an invalid host is refused: HOST=%s", (host) => {
     const line = lineOf(() => loadConfig({ environment: { HOST: host }, readFile: noFile }));
     expect(line).toBe(`HOST is ${JSON.stringify(host)}, but must be a host name or an IP address.`);
   });

@@ -31,40 +31,43 @@ export const PROVIDER_TIMEOUTS = { connectMs: 5_000, firstByteMs: 600_000, idleM
 
 export const Provider = Type.Object(
   {
-    id: Name({ description: "The name that routes use." }),
-    kind: Type.String({ minLength: 1, description: "What the upstream speaks." }),
-    baseUrl: Type.Optional(Type.String({ format: "http-url", description: "Address that paths are added to." })),
+    id: Name({ description: "Name of the provider in routes." }),
+    kind: Type.String({ minLength: 1, description: "Kind of provider, which decides its API." }),
+    baseUrl: Type.Optional(Type.String({ format: "http-url", description: "Base URL of the provider's API." })),
     apiKey: Type.Optional(
-      Type.String({ minLength: 1, description: "Usually the name of a variable, as in the example." }),
+      Type.String({ minLength: 1, description: "API key, usually from a variable as in the example." }),
     ),
-    region: Type.Optional(HostPart({ description: "Region of Amazon Web Services." })),
-    accessKeyId: Type.Optional(Secret({ description: "Of Amazon Web Services, instead of apiKey." })),
-    secretAccessKey: Type.Optional(Secret({ description: "Belongs to accessKeyId." })),
-    sessionToken: Type.Optional(Secret({ description: "Belongs to temporary keys of Amazon Web Services." })),
-    project: Type.Optional(HostPart({ description: "Project of Google Cloud." })),
-    location: Type.Optional(HostPart({ description: "Location of Google Cloud, such as global." })),
+    region: Type.Optional(HostPart({ description: "AWS region." })),
+    accessKeyId: Type.Optional(Secret({ description: "AWS access key ID, instead of apiKey." })),
+    secretAccessKey: Type.Optional(Secret({ description: "AWS secret access key." })),
+    sessionToken: Type.Optional(Secret({ description: "AWS session token of temporary keys." })),
+    project: Type.Optional(HostPart({ description: "Google Cloud project." })),
+    location: Type.Optional(HostPart({ description: "Google Cloud location, such as global." })),
     credentialsFile: Type.Optional(
       Type.String({
         minLength: 1,
-        description: "Credentials of Google Cloud; absent: those of the machine or of `gcloud auth`.",
+        description: "Google Cloud credentials file; if absent, the credentials of the machine or of `gcloud auth`.",
       }),
     ),
-    resourceName: Type.Optional(HostPart({ description: "Resource of Azure OpenAI." })),
+    resourceName: Type.Optional(HostPart({ description: "Azure OpenAI resource." })),
     headers: Type.Record(Type.String(), Type.String({ format: "header-value" }), {
       default: {},
       propertyNames: { format: "header-name" },
       allowed: "header names and their values, as text",
-      description: "Further headers of every request to this provider.",
+      description: "Additional headers of every request to this provider.",
     }),
     timeouts: Group({
       connectMs: Milliseconds({
         default: PROVIDER_TIMEOUTS.connectMs,
-        description: "Until the connection is established.",
+        description: "Timeout for the connection.",
       }),
-      firstByteMs: Milliseconds({ default: PROVIDER_TIMEOUTS.firstByteMs, description: "Until the answer begins." }),
+      firstByteMs: Milliseconds({
+        default: PROVIDER_TIMEOUTS.firstByteMs,
+        description: "Timeout for the first byte of the answer.",
+      }),
       idleMs: Milliseconds({
         default: PROVIDER_TIMEOUTS.idleMs,
-        description: "Longest silence in the middle of an answer.",
+        description: "Timeout between two chunks of an answer.",
       }),
     }),
   },
@@ -73,12 +76,12 @@ export const Provider = Type.Object(
 
 const PRICE = {
   input: Decimal({ description: "Prompt tokens." }),
-  cachedInput: Type.Optional(
-    Decimal({ description: "Prompt tokens that the provider had cached; as input if absent." }),
+  cachedInput: Type.Optional(Decimal({ description: "Cached prompt tokens; by default the price of input." })),
+  cacheWrite: Type.Optional(
+    Decimal({ description: "Prompt tokens written to the provider's cache; by default the price of input." }),
   ),
-  cacheWrite: Type.Optional(Decimal({ description: "Prompt tokens that it put into its cache; as input if absent." })),
   output: Decimal({ description: "Completion tokens." }),
-  reasoning: Type.Optional(Decimal({ description: "Completion tokens of its reasoning; as output if absent." })),
+  reasoning: Type.Optional(Decimal({ description: "Reasoning tokens; by default the price of output." })),
 };
 const ONE_PRICE = Type.Object(PRICE, { additionalProperties: false });
 const DATED_PRICE = Type.Object(
@@ -86,7 +89,7 @@ const DATED_PRICE = Type.Object(
     from: Type.Optional(
       Type.String({
         format: "date",
-        description: "Day, in UTC, on which the price takes effect; the first may do without.",
+        description: "Day, in UTC, on which the price takes effect; optional for the first one.",
       }),
     ),
     ...PRICE,
@@ -107,35 +110,35 @@ const Price = (description: string) =>
 
 export const Model = Type.Object(
   {
-    id: Name({ description: "What callers send as `model`." }),
+    id: Name({ description: "Value of `model` in requests." }),
     routes: Type.Array(
       Type.Object(
         {
-          provider: Name({ description: "Id of a provider." }),
-          model: Name({ description: "The provider's own name of the model." }),
-          price: Type.Optional(Price("Price of this route alone.")),
+          provider: Name({ description: "ID of a provider." }),
+          model: Name({ description: "The provider's name of the model." }),
+          price: Type.Optional(Price("Price of this route.")),
           weight: Type.Optional(
             Count(1_000, {
-              description: "How often it comes first beside the others; stated for all routes of a model or for none.",
+              description: "Relative frequency of being tried first; set for all routes of a model or for none.",
             }),
           ),
         },
         { additionalProperties: false },
       ),
-      { minItems: 1, description: "Upstreams that serve the model, tried in this order, or by weight." },
+      { minItems: 1, description: "Routes of the model, tried in this order or by weight." },
     ),
-    price: Type.Optional(Price("Credits per million tokens, on every route that states no price of its own.")),
+    price: Type.Optional(Price("Credits per million tokens, for routes without a price of their own.")),
     name: Type.Optional(Type.String({ minLength: 1, description: "Display name." })),
     category: Type.Optional(Type.Enum([...CATEGORIES], { description: "Kind of model." })),
     description: Type.Optional(Type.String({ minLength: 1, description: "Short description." })),
     capabilities: Type.Optional(Type.Array(Type.Enum([...CAPABILITIES]), { uniqueItems: true })),
-    contextWindow: Type.Optional(Count(ONE_BILLION, { description: "Tokens of prompt and answer together." })),
+    contextWindow: Type.Optional(Count(ONE_BILLION, { description: "Maximum tokens of prompt and answer together." })),
     maxOutputTokens: Type.Optional(
-      Count(ONE_BILLION, { description: "Longest answer of the model; absent and not known: 4096." }),
+      Count(ONE_BILLION, { description: "Maximum output tokens of the model; 4096 if absent and unknown." }),
     ),
     dimensions: Type.Optional(Count(ONE_BILLION, { description: "Length of the vectors of an embedding model." })),
-    cutoffDate: Type.Optional(Type.String({ format: "date", description: "What the model knows of, YYYY-MM-DD." })),
-    playground: Type.Optional(Type.Boolean({ description: "Whether guests may use it." })),
+    cutoffDate: Type.Optional(Type.String({ format: "date", description: "Knowledge cutoff, YYYY-MM-DD." })),
+    playground: Type.Optional(Type.Boolean({ description: "True to offer the model to guests." })),
   },
   { additionalProperties: false },
 );

@@ -22,7 +22,7 @@ export function grant(batch: Batch, funds: Funds, transition: GrantTransition): 
   return { outcome: "granted", grantId: grant.id, balance: { ...funds.balance }, repeated: !first };
 }
 
-/** Tells whether a transition repeats the one that made the grant: the same id, or the same reference and terms. */
+/** Returns true if a transition repeats the one that made the grant: the same id, or the same reference and terms. */
 function isSameGrant(grant: GrantRow, transition: GrantTransition): boolean {
   if (grant.id === transition.grantId) return true;
   const { amount, effectiveAtMs, expiresAtMs, priority } = transition;
@@ -32,7 +32,7 @@ function isSameGrant(grant: GrantRow, transition: GrantTransition): boolean {
   return grant.amount === amount && grant.priority === priority && isSameStart && isSameEnd;
 }
 
-/** Revokes an amount, or all available credits where none is named. */
+/** Revokes an amount, or all available credits if none is named. */
 export function revoke(batch: Batch, funds: Funds, transition: RevokeTransition): Outcomes["revoke"] {
   const earlier = findEarlier(batch, transition);
   if (earlier !== undefined) {
@@ -79,7 +79,7 @@ export function credit(batch: Batch, funds: Funds, transition: CreditTransition)
   return { outcome: "credited", adjustment, balance: { ...funds.balance }, repeated: false };
 }
 
-/** Returns the charge of the named request less its credits, 0 while it runs. Undefined where there is none. */
+/** Returns the charge of the named request less its credits, 0 while it runs; undefined if there is no such request. */
 function chargedFor(
   batch: Batch,
   { organizationId, holdId }: CreditTransition,
@@ -102,7 +102,7 @@ function findEarlier(batch: Batch, transition: RevokeTransition | CreditTransiti
 }
 
 /**
- * Tells whether a transition repeats the one that made the adjustment: the same id, or the same reference and terms. Notes
+ * Returns true if a transition repeats the one that made the adjustment: the same id, or the same reference and terms. Notes
  * are not compared.
  */
 function isRepetition(row: AdjustmentRow, transition: RevokeTransition | CreditTransition): boolean {

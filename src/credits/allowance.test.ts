@@ -47,7 +47,7 @@ const allowance: AllowanceRow = {
   endedAtMs: null,
 };
 
-test("A month's grant expires when the next one begins, where the allowance says so.", () => {
+test("A month's grant expires when the next one begins, if the allowance says so.", () => {
   const period = periodAt(allowance.anchorAtMs, at("2026-02-28T08:00Z"));
   expect(grantOfPeriod(allowance, period)).toEqual({
     kind: "grant",

@@ -7,7 +7,7 @@ export interface AllowanceRow {
   id: string;
   amount: MicroCredits;
   priority: number;
-  /** True where the rest of a month's grant expires when the next month begins. */
+  /** True if the rest of a month's grant expires when the next month begins. */
   lapses: boolean;
   /** Purpose; unique in its organization. */
   reference: string | null;

@@ -3,8 +3,8 @@ import type { UsageReport } from "../api/usage.ts";
 
 /**
  * Amounts of credits. A credit is 1,000,000 micro-credits, and every amount in the books is an integer of
- * micro-credits. Prices are integers of pico-credits a token: a price of p credits per million tokens is p micro-credits,
- * or p x 1,000,000 pico-credits, a token.
+ * micro-credits. Prices are integers of pico-credits per token: a price of p credits per million tokens is p micro-credits,
+ * or p x 1,000,000 pico-credits, per token.
  */
 export type MicroCredits = bigint;
 export type PicoCredits = bigint;
@@ -22,7 +22,7 @@ export interface Decimal {
   scale: number;
 }
 
-/** Reads a decimal text exactly, never through a float. Returns undefined when it is not a plain non-negative decimal number. */
+/** Reads a decimal text exactly, never through a float. Returns undefined if it is not a plain non-negative decimal number. */
 export function readDecimal(text: string): Decimal | undefined {
   const match = DECIMAL.exec(text);
   if (match === null) return undefined;
@@ -33,7 +33,7 @@ export function readDecimal(text: string): Decimal | undefined {
 }
 
 /**
- * Reads a decimal text as an integer of `10^-digits`, rounded up where it is finer. Returns undefined when the text is
+ * Reads a decimal text as an integer of `10^-digits`, rounded up if it is finer. Returns undefined if the text is
  * not a plain non-negative decimal number.
  */
 export function parseDecimal(text: string, digits: number): bigint | undefined {
@@ -42,7 +42,7 @@ export function parseDecimal(text: string, digits: number): bigint | undefined {
   return ceilDivide(decimal.value * powerOfTen(digits), powerOfTen(decimal.scale));
 }
 
-/** Reads credits as a person types them ("12.5") in micro-credits; undefined when not a number, finer than a micro-credit, or too large. */
+/** Converts credits as a person types them ("12.5") to micro-credits; undefined if not a number, finer than a micro-credit, or too large. */
 export function parseCredits(text: string): MicroCredits | undefined {
   const decimal = readDecimal(text);
   if (decimal === undefined) return undefined;
@@ -66,6 +66,7 @@ export function formatCredits(amount: MicroCredits): string {
   return `${sign}${absolute / MICRO_PER_CREDIT}${fraction === "" ? "" : `.${fraction}`}`;
 }
 
+/** Returns 10^exponent; the exponent is not negative. */
 export function powerOfTen(exponent: number): bigint {
   return 10n ** BigInt(exponent);
 }
@@ -115,7 +116,7 @@ export function usageReport({ organizationId, ...amounts }: BalanceAmounts & { o
   };
 }
 
-/** Converts an amount of credits that a caller states; undefined if it is finer or larger than the ledger supports. */
+/** Converts credits from a request to micro-credits; undefined if the amount is finer or larger than the ledger supports. */
 export function microCreditsOf(credits: number): MicroCredits | undefined {
   return parseCredits(String(credits));
 }

@@ -1,4 +1,4 @@
-import { creditsFromMicro, formatCredits, type MicroCredits } from "./amount.ts";
+import { creditsFromMicro, type MicroCredits } from "./amount.ts";
 
 /** Kind of the person or process that made a change. Anonymous: without a valid token. */
 export type ActorKind = "operator" | "member" | "command" | "service" | "anonymous";
@@ -30,8 +30,6 @@ export interface BookingAudit
   extends Pick<AuditRow, "id" | "actorKind" | "actorId" | "address" | "requestId" | "action"> {
   /** The requested terms. The booked amount replaces `amount`. */
   after: Record<string, unknown>;
-  /** Format of the amount of credits in `after`: a number, or decimal text. */
-  amountAs: "number" | "text";
 }
 
 /** A transition that can carry an audit record. */
@@ -49,10 +47,6 @@ export interface AuditedBooking {
 }
 
 /** Completes the audit record of a booking. */
-export function auditRowOf(
-  { amountAs, after, ...audit }: BookingAudit,
-  { amount, ...booking }: AuditedBooking,
-): AuditRow {
-  const credits = amountAs === "number" ? creditsFromMicro(amount) : formatCredits(amount);
-  return { ...audit, ...booking, before: null, after: { ...after, amount: credits } };
+export function auditRowOf({ after, ...audit }: BookingAudit, { amount, ...booking }: AuditedBooking): AuditRow {
+  return { ...audit, ...booking, before: null, after: { ...after, amount: creditsFromMicro(amount) } };
 }

@@ -103,7 +103,7 @@ export function openBatch(rows: BookRows): Batch {
   return batch;
 }
 
-/** Returns the funds of an organization; undefined where it does not exist. */
+/** Returns the funds of an organization; undefined if it does not exist. */
 export function fundsOf(batch: Batch, organizationId: string): Funds | undefined {
   const open = batch.funds.get(organizationId);
   if (open !== undefined) return open;
@@ -114,6 +114,7 @@ export function fundsOf(batch: Batch, organizationId: string): Funds | undefined
   return funds;
 }
 
+/** Returns an open hold. */
 export function holdOf(batch: Batch, name: { organizationId: string; holdId: string }): HoldRow | undefined {
   return batch.holds.get(name.organizationId, name.holdId);
 }
@@ -130,6 +131,7 @@ export function endRequest(batch: Batch, row: RequestRow): void {
   batch.newRequests.push(row);
 }
 
+/** Returns a request that has ended. */
 export function requestOf(batch: Batch, name: { organizationId: string; holdId: string }): RequestRow | undefined {
   return batch.requests.get(name.organizationId, name.holdId);
 }

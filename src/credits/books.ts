@@ -3,7 +3,7 @@ import type { Audited } from "./audit.ts";
 import type { TokenCounts, UnitPrices } from "./price.ts";
 
 /**
- * The rows of the books and the transitions between them. Both stores keep these rows, and `decide.ts` turns rows and
+ * The rows of the books and the transitions between them. Both stores contain these rows, and `decide.ts` turns rows and
  * transitions into outcomes and the rows to write. Times are milliseconds since 1970 by the store's clock.
  */
 export interface BalanceRow {
@@ -13,7 +13,7 @@ export interface BalanceRow {
   held: MicroCredits;
   spent: MicroCredits;
   expired: MicroCredits;
-  /** When a grant next takes effect or expires; null when none will. */
+  /** When a grant next takes effect or expires; null if none will. */
   nextChangeAtMs: number | null;
 }
 
@@ -79,14 +79,14 @@ export interface Attempt {
   route: string;
   outcome: string;
   durationMs: number;
-  /** Tokens that the upstream reported, where others were charged. */
+  /** Tokens that the upstream reported, if others were charged. */
   reported?: TokenCounts;
 }
 
 /** Details of a request for later inspection; no charge depends on them. */
 export interface Trace {
   isStreamed: boolean;
-  /** From admission to the first piece of the answer; null where there was none. */
+  /** From admission to the first piece of the answer; null if there was none. */
   firstTokenMs: number | null;
   attempts: Attempt[] | null;
   /** Error code of a request that was released or broke off. */
@@ -136,7 +136,7 @@ export interface RequestRow extends HoldFacts {
   end: RequestEnd;
   madeAtMs: number;
   endedAtMs: number;
-  /** True where it was booked more than a day away from the time in its id. */
+  /** True if it was booked more than a day away from the time in its id. */
   isLate: boolean;
   trace: Trace | null;
 }
@@ -161,7 +161,7 @@ export interface AdjustmentRow {
   amount: MicroCredits;
   /**
    * Revoked or expired: from these grants. Credited: to the grant that was made for it. Late settlement: signed, below 0
-   * where it returned to the grant.
+   * if it returned to the grant.
    */
   draws: Draw[];
   /** True for a revocation of all available credits instead of an amount. */
@@ -191,7 +191,7 @@ export interface LateSettlement {
   trace: Trace | null;
 }
 
-/** Reported by the provider, counted by the service, limited to the bound of the hold, or estimated where output is not visible. */
+/** Reported by the provider, counted by the service, limited to the bound of the hold, or estimated if output is not visible. */
 export type EventBasis = "reported" | "counted" | "bounded" | "estimated";
 export type EventEnd = "complete" | "client_left" | "upstream_failed" | "timed_out" | "recovered";
 export type RequestEnd = EventEnd | "released";
@@ -224,7 +224,7 @@ export interface HoldTransition {
 }
 /**
  * Extends a hold's life and stores a checkpoint: the charge of an expiry, at `facts.prices`. A hold that the store lost is
- * made again, as far as credits are available.
+ * created again, as far as credits are available.
  */
 export interface RenewTransition {
   kind: "renew";
@@ -243,7 +243,7 @@ export interface SettleTransition {
   tokens: TokenCounts;
   basis: EventBasis;
   end: EventEnd;
-  /** JSON text, kept under the hold's idempotency key where it has one. */
+  /** JSON text, stored under the hold's idempotency key if it has one. */
   answer?: string | null;
   trace?: Trace | null;
 }
@@ -256,14 +256,14 @@ export interface ReleaseTransition {
   facts: HoldFacts;
   trace?: Trace | null;
 }
-/** Charges a hold at its checkpoint and ends it, where it is past its expiry or still as it was claimed. */
+/** Charges a hold at its checkpoint and ends it, if it is past its expiry or still as it was claimed. */
 export interface ExpireTransition {
   kind: "expire";
   organizationId: string;
   holdId: string;
   claim?: HoldClaim;
 }
-/** State of a hold that is no longer renewed, as the sweeper read it: the hold is kept where it has changed since. */
+/** State of a hold that is no longer renewed, as the sweeper read it: the hold is kept if it has changed since. */
 export interface HoldClaim {
   owner: string;
   expiresAtMs: number;

@@ -207,7 +207,7 @@ describe("a random history of the books", () => {
   );
 
   test(
-    "The invariants and the state transitions of holds are preserved, even where the clock goes back.",
+    "The invariants and the state transitions of holds are preserved, even if the clock goes back.",
     () => {
       fc.assert(
         fc.property(histories({ minMs: -40, maxMs: 60 }), (steps) => {

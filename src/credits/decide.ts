@@ -1,8 +1,7 @@
 import { credit, grant, revoke } from "./adjustments.ts";
 import { type Batch, type BookRows, type Decision, fundsOf, openBatch, writesOf } from "./batch.ts";
 import type { Outcome, Transition } from "./books.ts";
-import { expire, settle } from "./charges.ts";
-import { hold, release, renew } from "./holds.ts";
+import { expire, hold, release, renew, settle } from "./holds.ts";
 
 /**
  * Decides a batch: takes its rows, read under the locks of its balances, and its transitions in their order of arrival;

@@ -257,7 +257,7 @@ describe("affordableOutputTokens", () => {
     );
   });
 
-  test("The result is 0 where the input is not covered, and everything where output is free.", () => {
+  test("The result is 0 if the input is not covered, and everything if output is free.", () => {
     const prices = { ...FREE, input: 1_000_000n };
     const need = { promptTokensMost: 10, outputTokensLeast: 1, outputTokensMost: 100, prices };
     expect(affordableOutputTokens(9n, need)).toBe(0);

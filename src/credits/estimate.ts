@@ -86,7 +86,7 @@ export function promptTexts(request: ChatCompletionRequest): string[] {
   return texts;
 }
 
-/** Estimates the tokens of a streamed piece from its bytes: for checkpoints, and where no tokenizer can be used. */
+/** Estimates the tokens of a streamed piece from its bytes: for checkpoints, and if no tokenizer can be used. */
 export function tokensOfPiece(bytes: number): number {
   if (bytes === 0) return 0;
   return bytes <= BYTES_OF_ONE_TOKEN ? 1 : Math.ceil(bytes / BYTES_A_TOKEN_LIKELY);
@@ -176,7 +176,7 @@ export function holdBounds(need: HoldNeed): { least: MicroCredits; most: MicroCr
   };
 }
 
-/** Returns the output tokens that an amount covers after the input, at most those of the need; 0 where it does not cover the input. */
+/** Returns the output tokens that an amount covers after the input, at most those of the need; 0 if it does not cover the input. */
 export function affordableOutputTokens(amount: MicroCredits, need: HoldNeed): number {
   const left = amount * PICO_PER_MICRO - inputPico(need);
   if (left < 0n) return 0;

@@ -3,13 +3,13 @@ import type { BalanceRow, CreditTransition, Draw, GrantRow, GrantTransition } fr
 
 /**
  * The balance and the grants of one organization while a batch is decided, changed in place. Every function preserves
- * granted = available + held + spent + expired, except where its comment names the part that the caller must book, and
+ * granted = available + held + spent + expired, unless its comment names a part that the caller must book, and
  * keeps available equal to the remaining amounts of the active grants.
  */
 export interface Funds {
   balance: BalanceRow;
   grants: Map<string, GrantRow>;
-  /** Active grants in the order in which they are drawn down; null when the order must be computed again. */
+  /** Active grants in the order in which they are drawn down; null if the order must be computed again. */
   drawOrder: GrantRow[] | null;
   expiries: Expiry[];
 }
@@ -69,8 +69,8 @@ export function returnDraws(funds: Funds, draws: readonly Draw[], nowMs: number)
 }
 
 /**
- * Adds a grant, active at once where it has taken effect, and expired at once where its expiry has passed. Returns the
- * earlier grant instead where the organization has one with the same id or reference.
+ * Adds a grant: active at once if it has taken effect, expired at once if its expiry has passed. Returns the earlier
+ * grant instead if the organization has one with the same id or reference.
  */
 export function addGrant(
   funds: Funds,
@@ -246,6 +246,7 @@ export function mergeDraws(draws: readonly Draw[], more: readonly Draw[]): Draw[
   return [...amounts].map(([grantId, amount]) => ({ grantId, amount }));
 }
 
+/** Returns the sum of draws, in micro-credits. */
 export function sumOf(draws: readonly Draw[]): MicroCredits {
   return draws.reduce((sum, draw) => sum + draw.amount, 0n);
 }

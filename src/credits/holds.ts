@@ -1,7 +1,23 @@
 import { assertAmount, type MicroCredits, minimum } from "./amount.ts";
-import { type Batch, chargeOf, endRequest, holdOf, putHold, requestOf, tokenBalanceOf } from "./batch.ts";
 import {
+  type Batch,
+  chargeOf,
+  creditedOf,
+  endRequest,
+  holdOf,
+  lateSettlementOf,
+  putHold,
+  requestOf,
+  tokenBalanceOf,
+} from "./batch.ts";
+import {
+  type AdjustmentRow,
+  type Draw,
+  type EventBasis,
+  type EventEnd,
+  type ExpireTransition,
   endedStateOf,
+  type HoldClaim,
   type HoldFacts,
   type HoldRow,
   type HoldTransition,
@@ -11,9 +27,12 @@ import {
   type ReleaseTransition,
   type RenewTransition,
   type RequestRow,
+  type SettleOutcome,
+  type SettleTransition,
+  type Trace,
 } from "./books.ts";
-import { type Funds, returnDraws, take } from "./funds.ts";
-import { assertCounts, NO_TOKENS } from "./price.ts";
+import { type Funds, mergeDraws, returnDraws, splitDraws, sumOf, take } from "./funds.ts";
+import { assertCounts, NO_TOKENS, priceOf, TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "./price.ts";
 import { isBookedLate } from "./request-id.ts";
 
 /** Reserves credits for a request, unless it has a hold, has ended, or its key was used before. */
@@ -37,7 +56,7 @@ export function hold(batch: Batch, funds: Funds, transition: HoldTransition): Ou
   return { outcome: "held", amount, available: funds.balance.available };
 }
 
-/** Extends a hold and stores its checkpoint. A hold that the store lost is made again, as far as credits reach. */
+/** Extends a hold and stores its checkpoint. A hold that the store lost is created again, as far as credits are available. */
 export function renew(batch: Batch, funds: Funds, transition: RenewTransition): Outcomes["renew"] {
   const { facts, amount, tokens, lifeMs, owner } = transition;
   const earlier = holdOf(batch, facts);
@@ -53,7 +72,7 @@ export function renew(batch: Batch, funds: Funds, transition: RenewTransition): 
   return { outcome: "renewed", remade: earlier === undefined };
 }
 
-/** Returns what was held. Without a hold the request is recorded as released, so that a hold that arrives later is refused. */
+/** Returns the held amount to its grants. Without a hold, the request is recorded as released, so that a hold that arrives later is refused. */
 export function release(batch: Batch, funds: Funds, transition: ReleaseTransition): Outcomes["release"] {
   const { facts, trace = null } = transition;
   const row = holdOf(batch, facts);
@@ -75,7 +94,7 @@ export function release(batch: Batch, funds: Funds, transition: ReleaseTransitio
 }
 
 /** Makes a hold that reserves nothing, for a request whose hold is missing. */
-export function emptyHold(facts: HoldFacts, nowMs: number): HoldRow {
+function emptyHold(facts: HoldFacts, nowMs: number): HoldRow {
   const { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata, idempotencyKey } = facts;
   const details = { tokenId, requestId, model, upstream, prices, metadata, idempotencyKey, tokens: NO_TOKENS };
   return { organizationId, holdId, amount: 0n, draws: [], owner: "", madeAtMs: nowMs, expiresAtMs: nowMs, details };
@@ -83,12 +102,12 @@ export function emptyHold(facts: HoldFacts, nowMs: number): HoldRow {
 
 type EndOfRequest = Pick<RequestRow, "tokens" | "cost" | "shortfall" | "basis" | "end" | "trace"> & {
   draws: RequestRow["draws"];
-  /** The route that was taken, where it differs from that of the hold. */
+  /** The route that was taken, if it differs from that of the hold. */
   route?: Pick<RequestRow, "upstream" | "prices">;
 };
 
 /** Makes the row of a request that ends now. */
-export function endedRequest({ nowMs }: Batch, row: HoldRow, { route, ...end }: EndOfRequest): RequestRow {
+function endedRequest({ nowMs }: Batch, row: HoldRow, { route, ...end }: EndOfRequest): RequestRow {
   const { organizationId, holdId, amount, madeAtMs, details } = row;
   const { tokenId, requestId, model, metadata, idempotencyKey } = details;
   const { upstream, prices } = route ?? details;
@@ -97,7 +116,7 @@ export function endedRequest({ nowMs }: Batch, row: HoldRow, { route, ...end }: 
 }
 
 /** Subtracts an open hold's amount from the amounts held. The caller books the amount elsewhere. */
-export function unreserve(batch: Batch, funds: Funds, row: HoldRow): void {
+function unreserve(batch: Batch, funds: Funds, row: HoldRow): void {
   funds.balance.held -= row.amount;
   const { organizationId, details } = row;
   const tokenBalance = tokenBalanceOf(batch, { organizationId, tokenId: details.tokenId });
@@ -148,8 +167,137 @@ function isSame<Counts extends object>(a: Counts, b: Counts): boolean {
   return (Object.keys(a) as (keyof Counts)[]).every((name) => a[name] === b[name]);
 }
 
-/** Returns the outcome of the earlier request with the key; undefined where there was none, or the key has expired. */
-export function earlierAnswer(
+/** Charges a request. Never refused: the part that the credits do not cover is recorded as shortfall. */
+export function settle(batch: Batch, funds: Funds, transition: SettleTransition): SettleOutcome {
+  const { facts, answer } = transition;
+  const open = holdOf(batch, facts);
+  const earlier = open === undefined ? requestOf(batch, facts) : undefined;
+  if (earlier?.end === "released") return { outcome: "released" };
+  let isNew = false;
+  if (earlier === undefined) {
+    // A hold that the store lost is charged like one that reserved nothing.
+    charge(batch, funds, open ?? emptyHold(facts, batch.nowMs), { ...facts, trace: null, ...transition });
+    isNew = true;
+  } else if (earlier.end === "recovered" && lateSettlementOf(batch, earlier) === undefined) {
+    settleLate(batch, funds, earlier, transition);
+    isNew = true;
+  }
+  const request = requestOf(batch, facts);
+  if (request === undefined) throw new Error("the settlement made no request");
+  if (isNew && typeof answer === "string") storeAnswer(batch, facts, request.idempotencyKey, answer);
+  return { outcome: "charged", ...chargeOf(batch, request), available: funds.balance.available };
+}
+
+/** Charges an expired open hold at its checkpoint. */
+export function expire(batch: Batch, funds: Funds, transition: ExpireTransition): Outcomes["expire"] {
+  const open = holdOf(batch, transition);
+  if (open !== undefined) {
+    if (!isEnded(open, transition.claim, batch.nowMs)) return { outcome: "kept", state: "open" };
+    charge(batch, funds, open, { ...open.details, basis: "counted", end: "recovered", trace: null });
+  }
+  const request = requestOf(batch, transition);
+  if (request === undefined) return { outcome: "missing" };
+  const state = endedStateOf(request.end);
+  if (state !== "recovered") return { outcome: "kept", state };
+  return { outcome: "expired", charged: request.cost, shortfall: request.shortfall };
+}
+
+/** Tests a claim on the locked row: the hold may have been renewed since the claim was made. */
+function isEnded(open: HoldRow, claim: HoldClaim | undefined, nowMs: number): boolean {
+  if (claim === undefined) return open.expiresAtMs <= nowMs;
+  if (open.owner !== claim.owner || open.expiresAtMs !== claim.expiresAtMs) return false;
+  return claim.afterExpiryMs === null || open.expiresAtMs + claim.afterExpiryMs <= nowMs;
+}
+
+interface Charge {
+  upstream: string;
+  prices: UnitPrices;
+  tokens: TokenCounts;
+  basis: EventBasis;
+  end: EventEnd;
+  trace: Trace | null;
+}
+
+/**
+ * Ends a request with a charge. The held amount covers the cost first, and its rest returns to its grants, the last one
+ * drawn first. A missing amount is drawn from the available credits; the part that they do not cover is the shortfall.
+ */
+function charge(batch: Batch, funds: Funds, row: HoldRow, charge: Charge): void {
+  const { upstream, prices, tokens, basis, end, trace } = charge;
+  const price = priceOf(assertCounts(tokens), prices);
+  unreserve(batch, funds, row);
+  const { taken, returned } = redraw(batch, funds, row.draws, price);
+  const draws = mergeDraws(splitDraws(row.draws, price).front, taken);
+  const cost = row.amount + sumOf(taken) - sumOf(returned);
+  const ended = { route: { upstream, prices }, tokens: { ...tokens }, cost, shortfall: price - cost, draws };
+  const request = endedRequest(batch, row, { ...ended, basis, end, trace });
+  spend(batch, funds, request, cost);
+  endRequest(batch, request);
+}
+
+/** Books the difference between the price of a recovered request and its charge at its checkpoint. */
+function settleLate(batch: Batch, funds: Funds, request: RequestRow, transition: SettleTransition): void {
+  const { facts, tokens, basis, end, trace = null } = transition;
+  const { organizationId, holdId, tokenId } = request;
+  const { upstream, prices } = facts;
+  const price = atLeast(priceOf(assertCounts(tokens), prices), refunded(batch, funds, request));
+  const { taken, returned } = redraw(batch, funds, request.draws, price);
+  const amount = sumOf(taken) - sumOf(returned);
+  const shortfall = price - request.cost - amount - request.shortfall;
+  const differences = { tokens: differenceOf(tokens, request.tokens), shortfall };
+  const adjustment: AdjustmentRow = {
+    organizationId,
+    id: `late_${holdId}`,
+    kind: "late_settlement",
+    amount,
+    draws: [...taken, ...returned.map((draw) => ({ ...draw, amount: -draw.amount }))],
+    ...{ isAll: false, grantId: null, expiresAtMs: null, holdId, tokenId, reference: null, note: null },
+    madeAtMs: batch.nowMs,
+    settlement: { upstream, prices, ...differences, basis, end, trace },
+  };
+  spend(batch, funds, request, amount);
+  batch.adjustments.push(adjustment);
+}
+
+/** Returns the excess of draws over a cost, or draws the missing amount as far as credits are available. */
+function redraw(
+  batch: Batch,
+  funds: Funds,
+  draws: readonly Draw[],
+  cost: MicroCredits,
+): { taken: Draw[]; returned: Draw[] } {
+  const { front, rest: returned } = splitDraws(draws, cost);
+  returnDraws(funds, returned, batch.nowMs);
+  const taken = take(funds, minimum(cost - sumOf(front), funds.balance.available));
+  return { taken, returned };
+}
+
+function spend(batch: Batch, funds: Funds, request: RequestRow, amount: MicroCredits): void {
+  funds.balance.spent += amount;
+  const tokenBalance = tokenBalanceOf(batch, request);
+  if (tokenBalance !== undefined) tokenBalance.spent += amount;
+}
+
+/**
+ * Returns the part of a recovered request's charge that credits have refunded: its late settlement must not refund it again,
+ * or an organization could receive more than it paid.
+ */
+function refunded(batch: Batch, { balance }: Funds, request: RequestRow): MicroCredits {
+  return atLeast(creditedOf(batch, request), request.cost - balance.spent);
+}
+
+function atLeast(a: MicroCredits, b: MicroCredits): MicroCredits {
+  return a > b ? a : b;
+}
+
+function differenceOf(tokens: TokenCounts, before: TokenCounts): TokenCounts {
+  const difference = { ...NO_TOKENS };
+  for (const tokenClass of TOKEN_CLASSES) difference[tokenClass] = tokens[tokenClass] - before[tokenClass];
+  return difference;
+}
+
+/** Returns the outcome of the earlier request with the key; undefined if there was none, or the key has expired. */
+function earlierAnswer(
   batch: Batch,
   { key, fingerprint }: IdempotencyClaim,
   { organizationId }: HoldTransition["facts"],
@@ -172,20 +320,20 @@ interface Named {
 }
 
 /** Claims the key for a hold; replaces an expired key. */
-export function claimKey(batch: Batch, { key, fingerprint, keepMs }: IdempotencyClaim, hold: Named): void {
+function claimKey(batch: Batch, { key, fingerprint, keepMs }: IdempotencyClaim, hold: Named): void {
   const { organizationId, holdId } = hold;
   const times = { createdAtMs: batch.nowMs, expiresAtMs: batch.nowMs + keepMs };
   batch.keys.set(organizationId, key, { organizationId, key, fingerprint, holdId, answer: null, ...times });
 }
 
 /** Stores the answer of a request under its key. */
-export function storeAnswer(batch: Batch, request: Named, key: string | null, answer: string): void {
+function storeAnswer(batch: Batch, request: Named, key: string | null, answer: string): void {
   const row = keyOf(batch, request, key);
   if (row !== undefined) batch.keys.set(row.organizationId, row.key, { ...row, answer });
 }
 
 /** Removes the key of a request that was released. */
-export function freeKey(batch: Batch, request: Named, key: string | null): void {
+function freeKey(batch: Batch, request: Named, key: string | null): void {
   const row = keyOf(batch, request, key);
   if (row !== undefined) batch.keys.delete(row.organizationId, row.key);
 }

@@ -1,4 +1,4 @@
-import type { AdjustmentRow, HoldRow, IdempotencyKeyRow, RequestRow, TokenBalanceRow, Transition } from "./books.ts";
+import type { AdjustmentRow, HoldRow, RequestRow, TokenBalanceRow, Transition } from "./books.ts";
 
 /** A row of an organization, by its id, its key or its reference. */
 export interface Name {
@@ -96,9 +96,9 @@ export function tokensOf(holds: readonly HoldRow[], requests: readonly RequestRo
   return tokens.names;
 }
 
-/** Returns the names of requests, for their adjustments. */
-export function requestNamesOf(requests: readonly RequestRow[]): Name[] {
-  return requests.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
+/** Returns the names of holds or requests: of themselves, or of those that keys belong to. */
+export function holdNamesOf(rows: readonly { organizationId: string; holdId: string }[]): Name[] {
+  return rows.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
 }
 
 /** Returns the rows with the caps that tokens share. */
@@ -106,13 +106,8 @@ export function budgetsOf(rows: readonly TokenBalanceRow[]): Name[] {
   return rows.flatMap(({ organizationId, budgetId }) => (budgetId === null ? [] : [{ organizationId, id: budgetId }]));
 }
 
-/** Returns the holds that keys belong to. */
-export function holdsOf(keys: readonly IdempotencyKeyRow[]): Name[] {
-  return keys.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
-}
-
-/** Returns each name once, except those of `read`. */
-export function without(names: readonly Name[], read: readonly Name[]): Name[] {
+/** Returns each name or row once, except those that `read` names. */
+export function without<Named extends Name>(names: readonly Named[], read: readonly Name[]): Named[] {
   if (names.length === 0) return [];
   const seen = new NameMap<Name>();
   for (const name of read) seen.set(name.organizationId, name.id, name);

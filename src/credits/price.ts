@@ -10,7 +10,7 @@ export interface TokenCounts {
   reasoning: number;
 }
 
-/** Pico-credits a token, by class. */
+/** Pico-credits per token, by class. */
 export interface UnitPrices {
   input: PicoCredits;
   cachedInput: PicoCredits;
@@ -44,17 +44,17 @@ export function dearer(a: UnitPrices, b: UnitPrices): UnitPrices {
 }
 
 /**
- * Converts a price in credits per million tokens, as a decimal text, to pico-credits a token, rounded up at the
+ * Converts a price in credits per million tokens, as a decimal text, to pico-credits per token, rounded up at the
  * pico-credit. `markup` is a decimal text too: "0.2" makes the price a fifth dearer, applied before the one rounding.
- * Returns undefined when either is not a non-negative decimal, or the price is above a billion credits.
+ * Returns undefined if either is not a non-negative decimal, or the price is above a billion credits.
  */
 export function parsePrice(creditsPerMillionTokens: string, markup = "0"): PicoCredits | undefined {
   return parseDollarPrice(creditsPerMillionTokens, { perDollar: "1", markup });
 }
 
 /**
- * Converts a price in dollars per million tokens to pico-credits a token, at `perDollar` credits a dollar and with
- * `markup` on top, rounded up once at the pico-credit. All three are decimal texts. Returns undefined when one is not a
+ * Converts a price in dollars per million tokens to pico-credits per token, at `perDollar` credits per dollar and with
+ * `markup` on top, rounded up once at the pico-credit. All three are decimal texts. Returns undefined if one is not a
  * non-negative decimal, or the price is above a billion credits.
  */
 export function parseDollarPrice(
@@ -71,12 +71,12 @@ export function parseDollarPrice(
   return price <= PICO_CREDITS_A_TOKEN_MAX ? price : undefined;
 }
 
-/** Converts pico-credits a token to credits per million tokens. */
+/** Converts pico-credits per token to credits per million tokens. */
 export function pricePerMillion(price: PicoCredits): number {
   return Number(price) / 1e6;
 }
 
-/** Returns the counts. Throws RangeError where one is not a natural number, which is a defect of the caller. */
+/** Returns the counts. Throws RangeError if one is not a natural number, which is a defect of the caller. */
 export function assertCounts(tokens: TokenCounts): TokenCounts {
   const natural = TOKEN_CLASSES.every(
     (tokenClass) => Number.isSafeInteger(tokens[tokenClass]) && tokens[tokenClass] >= 0,

@@ -16,7 +16,7 @@ export function timeOfId(id: string): number | undefined {
   return high === undefined || low === undefined ? undefined : Number.parseInt(high + low, 16);
 }
 
-/** Tells whether a request is booked more than a day away from the time in its id; also true for an id without a time. */
+/** Returns true if a request is booked more than a day away from the time in its id; also true for an id without a time. */
 export function isBookedLate(id: string, bookedAtMs: number): boolean {
   const timeMs = timeOfId(id);
   return timeMs === undefined || Math.abs(bookedAtMs - timeMs) > LATE_AFTER_MS;

@@ -48,7 +48,9 @@ export function publicError(failure: unknown): ApiError {
   if (failure instanceof ApiError) return failure;
   if (failure instanceof UpstreamError) return toApiError(failure);
   if (failure instanceof StoreUnavailableError) return new ApiError("store_unavailable", undefined, { cause: failure });
-  if (failure instanceof StoppedError) return new ApiError("overloaded", undefined, { cause: failure });
+  if (failure instanceof StoppedError) {
+    return new ApiError("overloaded", "The service is stopping. Send the request again.", { cause: failure });
+  }
   return new ApiError("internal_error", undefined, { cause: failure });
 }
 

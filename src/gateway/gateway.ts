@@ -50,6 +50,8 @@ export interface Gateway {
 export interface GatewayCall {
   principal: Principal;
   request: { model: string; metadata?: ChatCompletionRequest["metadata"] };
+  /** Fields of the request that have no effect. */
+  ignored: readonly string[];
   requestId: string;
   requestStanding: Standing;
   /** Identifies a repetition of an earlier request of the organization; null without an idempotency key. */
@@ -68,11 +70,11 @@ export interface CompletionCall extends GatewayCall {
   output: StatedOutput;
   /** The request on its own wire, if that is not chat completions. */
   native: NativeRequest | undefined;
+  /** Returns the wire's name of a field of the internal request. */
+  paramOf(param: string): string;
 }
 
 /** A request of embeddings. */
 export interface EmbeddingCall extends GatewayCall {
   request: EmbeddingOrder;
-  /** Names of unknown fields of the request. */
-  ignored: readonly string[];
 }

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { ModelRoute } from "../api/admin/model.ts";
+import type { ModelRoute } from "../api/admin/reports.ts";
 import { type CatalogModel, upstreamOf } from "../catalog/model.ts";
 import { pricesByClass } from "../credits/price.ts";
 import type { Log } from "../telemetry/logger.ts";

@@ -4,7 +4,7 @@ import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { AllowanceRows } from "../stores/queries/allowances.ts";
 
-/** Grants are booked this long before their month begins, so that they take effect on time even if no process runs then. */
+/** Grants are booked a minute before their month begins, so that they take effect on time even if no process runs then. */
 const AHEAD_MS = 60_000;
 const PAGE_ROWS = 500;
 

@@ -228,7 +228,7 @@ describe("an unavailable store", () => {
   test("is given up when the clock is set back", async () => {
     let nowMs = 3_600_000;
     books.failWith = () => {
-      // An end for the test itself, where nothing is ever given up.
+      // Ends the test if nothing is ever given up.
       if (books.batches.length > 5) return undefined;
       if (books.batches.length === 2) nowMs = 0;
       return away();

@@ -6,7 +6,7 @@ import type { Books } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { LockedOrganizations, type QueuedTransition, rejectAll, takeBatch } from "./locked-organizations.ts";
 
-/** Transitions that a batch contains at least: a smaller one does not pay for its transaction. */
+/** Minimum number of transitions in a batch: a smaller one would not be worth its transaction. */
 const SHARE_SIZE_MIN = 8;
 const BACKOFF_FIRST_MS = 50;
 const BACKOFF_MAX_MS = 1_000;
@@ -46,7 +46,7 @@ export class CommitQueue {
     this.#options = options;
     this.#lockedOrganizations = new LockedOrganizations({
       attempt: (batch) => this.#attempt(batch),
-      giveBack: (entries) => {
+      requeue: (entries) => {
         this.#waiting = entries.concat(this.#waiting);
         if (entries.length > 0) this.#start();
       },

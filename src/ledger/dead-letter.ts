@@ -3,8 +3,7 @@ import { type FileHandle, open, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { isoTime } from "../api/time.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { createDurableDirectory, syncDirectory } from "./directory.ts";
-import { type SpooledTransition, toPlain } from "./spool-file.ts";
+import { createDurableDirectory, type SpooledTransition, syncDirectory, toPlain } from "./spool-file.ts";
 
 const LINE_END = 0x0a;
 

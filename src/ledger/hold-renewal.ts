@@ -25,7 +25,7 @@ export interface HoldRenewalOptions {
   holds: CommitQueue;
   durable: CommitQueue;
   holdLifeMs: number;
-  /** Time for which a request may run without a renewal of its hold; infinite where no other process can end the hold. */
+  /** Time for which a request may run without a renewal of its hold; infinite if no other process can end the hold. */
   leaseMs: number;
   /** The present moment. */
   now: () => Moment;

@@ -34,7 +34,7 @@ describe("a lease", () => {
   test.each([
     ["the monotonic clock", { monotonicMs: 900, wallMs: 0 }],
     ["the wall clock, after the machine was suspended", { monotonicMs: 0, wallMs: 900 }],
-    ["one clock, where the other was set back", { monotonicMs: 900, wallMs: -500_000 }],
+    ["one clock, when the other was set back", { monotonicMs: 900, wallMs: -500_000 }],
   ])("is as old as it is by %s", (_clock, passed) => {
     now = { monotonicMs: now.monotonicMs + passed.monotonicMs, wallMs: now.wallMs + passed.wallMs };
     expect(() => lease.require()).toThrow(StoreUnavailableError);

@@ -24,7 +24,7 @@ export class Lease {
   #waiting: PromiseWithResolvers<void> | undefined;
   #onOver: ((error: StoreUnavailableError) => void) | undefined;
 
-  /** `lifeMs` is infinite where no other process can end the hold; `queuedAt` is when the hold was queued. */
+  /** `lifeMs` is infinite if no other process can end the hold; `queuedAt` is when the hold was queued. */
   constructor(lifeMs: number, now: () => Moment, queuedAt: Moment) {
     this.#lifeMs = lifeMs;
     this.#now = now;

@@ -23,7 +23,7 @@ import { Recovery } from "./recovery.ts";
 import type { Spool } from "./spool.ts";
 import type { SpooledTransition } from "./spool-file.ts";
 
-/** Running requests and spooled transitions together, so that every running request has room in the spool. */
+/** Maximum number of running requests and spooled transitions, so that every running request has room in the spool. */
 const RUNNING_AND_SPOOLED_MAX = 10_000;
 /** Short, because a service that reports itself as not ready gets no requests that could show that it is. */
 const REFUSING_MS = 5_000;
@@ -37,7 +37,7 @@ export interface LedgerOptions {
   holdLifeMs: number;
   /** Time past its expiry for which a hold is left open when its owner is unknown to this process. */
   recoveryMs: number;
-  /** True where other processes use the same store and may end a hold that this one cannot renew. */
+  /** True if other processes use the same store and may end a hold that this one cannot renew. */
   isShared: boolean;
   renewEveryMs: number;
   sweepEveryMs: number;
@@ -119,8 +119,8 @@ export class Ledger {
   }
 
   /**
-   * Holds the available credits, between `least` and `most`, until they are settled or released. Rejects with
-   * StoreUnavailableError.
+   * Reserves available credits, between `least` and `most` micro-credits, until they are settled or released. Rejects
+   * with StoreUnavailableError.
    */
   async hold(request: Pick<HoldTransition, "facts" | "least" | "most" | "idempotency">): Promise<Held> {
     const { holdId } = request.facts;

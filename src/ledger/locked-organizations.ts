@@ -9,10 +9,10 @@ const PAUSE_MS = 20;
 const BROKEN_MS = 60_000;
 
 export interface LockedOrganizationsOptions {
-  /** Books a batch of one organization. Returns the failure where it was not booked. */
+  /** Books a batch of one organization. Returns the failure if it was not booked. */
   attempt(batch: QueuedTransition[]): Promise<{ error: unknown } | undefined>;
   /** Returns transitions to the common queue. */
-  giveBack(entries: QueuedTransition[]): void;
+  requeue(entries: QueuedTransition[]): void;
   /** Rejects a transition that can never be booked. */
   refuse(entry: QueuedTransition, error: unknown): void;
   /** Time for which a locked organization is retried before its transitions are rejected. */
@@ -106,17 +106,17 @@ export class LockedOrganizations {
   }
 
   async #try(organizationId: string, queue: OrganizationQueue): Promise<void> {
-    const { attempt, giveBack } = this.#options;
+    const { attempt, requeue } = this.#options;
     const { batch, rest } = takeBatch(queue.waiting);
     queue.waiting = rest;
     const failure = await attempt(batch);
     this.#queues.delete(organizationId);
-    if (failure === undefined) return giveBack(queue.waiting);
+    if (failure === undefined) return requeue(queue.waiting);
     if (failure.error instanceof OrganizationsLockedError) {
       return this.#waitForLock(organizationId, queue, batch, failure.error);
     }
     if (failure.error instanceof StoreUnavailableError || queue.brokenAtMs === null) {
-      return giveBack(batch.concat(queue.waiting));
+      return requeue(batch.concat(queue.waiting));
     }
     queue.brokenAtMs = this.#options.clock();
     this.#queues.set(organizationId, queue);
@@ -193,6 +193,7 @@ export function takeBatch(
   return { batch, rest: later.concat(waiting.slice(seen)) };
 }
 
+/** Rejects transitions with one error. */
 export function rejectAll(entries: readonly QueuedTransition[], error: unknown): void {
   for (const { reject } of entries) reject(error);
 }

@@ -4,7 +4,7 @@ import type { Owners, SeenHold } from "../stores/queries/books.ts";
 export interface RecoveryOptions {
   /** Name of this process as the owner of holds. */
   owner: string;
-  /** True where other processes use the same store. */
+  /** True if other processes use the same store. */
   isShared: boolean;
   holdLifeMs: number;
   /** Time past its expiry for which a hold of another process is left open. */

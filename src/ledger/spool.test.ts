@@ -8,7 +8,7 @@ import { v7 as uuid } from "uuid";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { keepLog } from "../../test/support/log.ts";
 import { releaseOf } from "../../test/support/spooled.ts";
-import { takeLock } from "../stores/sqlite/lock.ts";
+import { takeLock } from "../stores/sqlite/directory.ts";
 import { Spool } from "./spool.ts";
 import { type SpooledTransition, SpoolFile } from "./spool-file.ts";
 
@@ -29,7 +29,7 @@ function start(body: string, launcher: string[] = []): { child: ChildProcess; li
   const source = `
     import { SpoolFile, toRecord } from ${JSON.stringify(new URL("./spool-file.ts", import.meta.url).href)};
     import { Spool } from ${JSON.stringify(new URL("./spool.ts", import.meta.url).href)};
-    import { takeLock } from ${JSON.stringify(new URL("../stores/sqlite/lock.ts", import.meta.url).href)};
+    import { takeLock } from ${JSON.stringify(new URL("../stores/sqlite/directory.ts", import.meta.url).href)};
     const directory = ${JSON.stringify(directory)};
     const { factsOf } = await import(${JSON.stringify(new URL("../../test/support/open-ledger.ts", import.meta.url).href)});
     const release = (holdId) => ({ kind: "release", facts: factsOf(holdId) });

@@ -2,8 +2,15 @@ import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { StoreUnavailableError } from "../errors.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { createDurableDirectory, exists, syncDirectory } from "./directory.ts";
-import { type SpooledTransition, SpoolFile, type SpoolPage, toRecord } from "./spool-file.ts";
+import {
+  createDurableDirectory,
+  exists,
+  type SpooledTransition,
+  SpoolFile,
+  type SpoolPage,
+  syncDirectory,
+  toRecord,
+} from "./spool-file.ts";
 
 const RECORDS = ".jsonl";
 const LOCK = ".lock";

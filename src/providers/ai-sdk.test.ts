@@ -45,7 +45,7 @@ test.each([
   await provider.close();
 });
 
-test("a package that is not there is named, with what to install", () => {
+test("The error for a missing package contains the command that installs it.", () => {
   const create = aiSdk({ ...anthropic, package: "@ai-sdk/nobody" }, null);
   expect(() => create(settingsOf("", { kind: "anthropic", apiKey: "k" }), {})).toThrow(
     /^providers 'upstream': the kind anthropic needs the package @ai-sdk\/nobody, which is not installed: npm install @ai-sdk\/nobody/,

@@ -6,14 +6,12 @@ import { AnswerReader } from "./ai-sdk/answer.ts";
 import { CallFetch, Connections } from "./ai-sdk/call-fetch.ts";
 import { leftOut, toCall } from "./ai-sdk/call-options.ts";
 import { embedInCalls } from "./ai-sdk/embed.ts";
-import { toUpstreamError } from "./ai-sdk/failure.ts";
 import type { AiSdkPrompt } from "./ai-sdk/prompt.ts";
 import type { Connect, EmbeddingWire, Fetch, Wire } from "./ai-sdk/wire.ts";
-import { refuseOwnHeaders } from "./http/own-headers.ts";
-import { isPrivateUpstream, scrubFor } from "./images.ts";
-import type { Scrub } from "./openai/errors.ts";
-import { createScrub } from "./openai/scrub.ts";
+import { complaintFailure, createScrub, readComplaint, type Scrub, scrubFor, toComplaint } from "./errors.ts";
+import { isObject } from "./json.ts";
 import {
+  once,
   type Provider,
   type ProviderAnswer,
   type ProviderCall,
@@ -24,11 +22,11 @@ import {
   type UpstreamFailure,
   type UpstreamRequest,
 } from "./provider.ts";
-import type { Environment, ProviderSettings } from "./settings.ts";
+import { type Environment, isPrivateUpstream, type ProviderSettings, refuseOwnHeaders } from "./settings.ts";
 
 /**
- * Returns the function that creates providers of a wire that an AI SDK package speaks; it throws OperatorError.
- * `defaultBaseUrl` is used where the settings have none.
+ * Returns the function that creates providers of a wire that an AI SDK package speaks. `defaultBaseUrl` is used if the
+ * settings have none. The function throws OperatorError if the settings are wrong or the package is not installed.
  */
 export function aiSdk(
   wire: Wire,
@@ -94,7 +92,7 @@ class AiSdk implements Provider {
   async complete({ request, prompt, signal }: ProviderCall): Promise<ProviderAnswer> {
     signal.throwIfAborted();
     const { options, ignored } = toCall(this.#wire, request, prompt as AiSdkPrompt | undefined);
-    // Ends the connection, however deep in a package's pipes it is.
+    // Closes the connection even if a package's pipes do not pass on a cancellation.
     const ended = new AbortController();
     const abortSignal = AbortSignal.any([signal, ended.signal]);
     const scrub = scrubFor(request, this.#scrub);
@@ -102,12 +100,11 @@ class AiSdk implements Provider {
     const fail = (error: unknown) => toUpstreamError(error, http.failure, signal, scrub);
     const reader = new AnswerReader(this.#wire);
     try {
-      const models = await Promise.race([this.#connect(postOnly(http.fetch)), departure(abortSignal)]);
+      const models = await Promise.race([this.#connect(postOnly(http.fetch)), rejectOnAbort(abortSignal)]);
       const model = models(request.model);
       if (!request.stream) {
         const result = await model.doGenerate({ ...options, abortSignal });
-        const left = leftOut(result.warnings);
-        return { ignored: [...ignored, ...left], chunks: once(reader.readResult(result)) };
+        return { ignored: [...ignored, ...leftOut(result.warnings)], chunks: once(reader.readResult(result)) };
       }
       const { stream } = await model.doStream({ ...options, abortSignal });
       const parts = stream.getReader();
@@ -154,7 +151,7 @@ class AiSdk implements Provider {
     try {
       return await http.fetch(address, init);
     } catch (error) {
-      if (!(error instanceof UpstreamError) || !OPERATORS.has(error.failure)) throw error;
+      if (!(error instanceof UpstreamError) || !SETTINGS_FAILURES.has(error.failure)) throw error;
       throw new UpstreamError("credentials", "The service's credentials were refused", { cause: error });
     }
   };
@@ -169,17 +166,13 @@ function postOnly(fetch: Fetch): Fetch {
 }
 
 /** Failures of a token request that the operator's settings cause. */
-const OPERATORS: ReadonlySet<UpstreamFailure> = new Set(["rejected", "credentials", "malformed"]);
+const SETTINGS_FAILURES: ReadonlySet<UpstreamFailure> = new Set(["rejected", "credentials", "malformed"]);
 
-/** Rejects when the signal aborts: fetching a token before the request may take long. */
-function departure(signal: AbortSignal): Promise<never> {
+/** Rejects when the signal aborts, because fetching a token before the request may take long. */
+function rejectOnAbort(signal: AbortSignal): Promise<never> {
   return new Promise((_resolve, reject) => {
     signal.addEventListener("abort", () => reject(signal.reason), { once: true });
   });
-}
-
-async function* once(chunks: readonly UpstreamChunk[]): AsyncGenerator<readonly UpstreamChunk[]> {
-  yield chunks;
 }
 
 interface PartsOptions {
@@ -215,4 +208,61 @@ async function* readParts(options: PartsOptions): AsyncGenerator<readonly Upstre
 /** True if the upstream itself gave the finish reason: the answer is then complete even if the connection breaks. */
 function hasEnded({ unified, raw }: LanguageModelV4FinishReason): boolean {
   return raw !== undefined && unified !== "error" && unified !== "interrupted";
+}
+
+/** Number of nested `cause` errors that are searched, because packages wrap the errors of their fetch function. */
+const CAUSES_MAX = 8;
+
+/**
+ * Converts an error that a package threw, or sent within a stream, to an UpstreamError; returns the signal's reason if it
+ * was aborted. `failure` is the failure of the connection, if there was one, and takes precedence over the package's error.
+ * The package's own messages are dropped, because they quote the answer.
+ */
+function toUpstreamError(error: unknown, failure: unknown, signal: AbortSignal, scrub: Scrub): unknown {
+  if (signal.aborted) return signal.reason;
+  const known = failure ?? upstreamErrorIn(error);
+  if (known !== undefined) return known;
+  if (!(error instanceof Error)) return complaintFailure(complaintOf(error), scrub);
+  if (UNSUPPORTED_ERRORS.has(error.name)) {
+    const publicReason = scrub(error.message);
+    return new UpstreamError("unsupported", "The request cannot be expressed on this wire", { publicReason });
+  }
+  const body = errorBodyOf(error);
+  if (body !== undefined) return complaintFailure(readComplaint(body, {}), scrub);
+  return new UpstreamError("malformed", `The upstream's answer cannot be read (${error.name})`);
+}
+
+/** Errors of the packages for a request that they cannot express. */
+const UNSUPPORTED_ERRORS = new Set([
+  "AI_UnsupportedFunctionalityError",
+  "AI_InvalidPromptError",
+  "AI_InvalidArgumentError",
+]);
+
+/**
+ * Returns the body of an error that an upstream sent as the first event of a stream, which some packages report as an
+ * answer with an error status; undefined for any other error.
+ */
+function errorBodyOf(error: Error): string | undefined {
+  if (error.name !== "AI_APICallError" || !("statusCode" in error) || !("responseBody" in error)) return undefined;
+  const { statusCode, responseBody } = error;
+  const isError = typeof statusCode === "number" && statusCode >= 400;
+  return isError && typeof responseBody === "string" ? responseBody : undefined;
+}
+
+/** Finds the service's own error among the causes of an error. */
+function upstreamErrorIn(error: unknown): UpstreamError | undefined {
+  let current = error;
+  for (let depth = 0; depth < CAUSES_MAX && current instanceof Error; depth += 1) {
+    if (current instanceof UpstreamError) return current;
+    current = current.cause;
+  }
+  return undefined;
+}
+
+/** Reads an error in the middle of a stream, which the packages report as `{message, type, code, statusCode, data}`. */
+function complaintOf(error: unknown) {
+  if (!isObject(error)) return toComplaint({ message: typeof error === "string" ? error : "" });
+  const { message, type, code, statusCode } = error;
+  return toComplaint({ error: { message, type, code: code ?? statusCode, status: statusCode } });
 }

@@ -19,12 +19,12 @@ import {
 } from "../../test/support/wire.ts";
 import { createProvider } from "./index.ts";
 
-describe("an answer that breaks off", () => {
+describe("An answer that breaks off", () => {
   test.each([
     ["after the headers", CHUNKED_HEAD],
     ["inside an event", CHUNKED_HEAD + chunked(word("a")) + chunked('data: {"choi')],
     ["inside a chunk", `${CHUNKED_HEAD}ff\r\ndata: `],
-  ])("streamed, %s: failed, with what came before", async (_name, bytes) => {
+  ])("fails after the chunks before the break: %s.", async (_name, bytes) => {
     const closed = await hearBytes(bytes);
     expect(closed.error).toMatchObject({ failure: "failed" });
     const reset = await hearBytes((socket) =>
@@ -34,12 +34,12 @@ describe("an answer that breaks off", () => {
     expect([closed.text, reset.text]).toEqual(bytes.includes('"a"') ? ["a", "a"] : ["", ""]);
   });
 
-  test("unstreamed, in its middle: failed", async () => {
+  test("fails if it is not streamed.", async () => {
     const bytes = whole(200, completion("hello")).slice(0, -5);
     expect((await hearBytes(bytes, { stream: false })).error).toMatchObject({ failure: "failed" });
   });
 
-  test("streamed, after its finish reason and usage: complete all the same", async () => {
+  test("is complete if its finish reason and usage arrived.", async () => {
     const bytes = CHUNKED_HEAD + chunked(word("a") + finish() + usage({ prompt_tokens: 1, completion_tokens: 1 }));
     const heard = await hearBytes((socket) =>
       socket.write(bytes, () => setTimeout(() => socket.resetAndDestroy(), 20)),
@@ -49,8 +49,8 @@ describe("an answer that breaks off", () => {
   });
 });
 
-describe("connections", () => {
-  test("serve one request after another, streamed and not", async () => {
+describe("Connections", () => {
+  test("are reused by streamed and unstreamed requests.", async () => {
     let turn = 0;
     const wire = await startWire((socket) => {
       turn += 1;
@@ -68,7 +68,7 @@ describe("connections", () => {
     await wire.end();
   });
 
-  test("are as many as there are requests at once", async () => {
+  test("are as many as there are concurrent requests.", async () => {
     let open = 0;
     const wire = await startWire((socket) => {
       open += 1;
@@ -84,7 +84,7 @@ describe("connections", () => {
     await wire.end();
   });
 
-  test("survive an error whose body was read to its end", async () => {
+  test("are reused after an error whose body was read to its end.", async () => {
     const wire = await startWire((socket) => socket.write(whole(500, { error: { message: "no" } })));
     const provider = createProvider(settingsOf(wire.baseUrl), {});
     for (let count = 0; count < 3; count += 1) {
@@ -97,7 +97,7 @@ describe("connections", () => {
   });
 });
 
-describe("proxies of the environment", () => {
+describe("Proxies of the environment:", () => {
   async function throughProxy(environment: (proxy: string) => Record<string, string>, baseUrl: string) {
     const targets: string[] = [];
     const proxy = createHttpServer((request, response) => {
@@ -117,26 +117,26 @@ describe("proxies of the environment", () => {
     return { heard, targets };
   }
 
-  test("HTTP_PROXY carries requests to http addresses", async () => {
+  test("HTTP_PROXY is used for http addresses.", async () => {
     const { heard, targets } = await throughProxy((proxy) => ({ HTTP_PROXY: proxy }), "http://upstream.invalid/v1");
     expect(heard.text).toBe("by proxy");
     expect(targets).toEqual(["http://upstream.invalid/v1/chat/completions"]);
   });
 
-  test("HTTPS_PROXY opens a tunnel; one that it refuses is an upstream that cannot be reached", async () => {
+  test("HTTPS_PROXY opens a tunnel, and a refused tunnel is reported as unavailable.", async () => {
     const { heard, targets } = await throughProxy((proxy) => ({ https_proxy: proxy }), "https://upstream.invalid/v1");
     expect(heard.error).toMatchObject({ failure: "unavailable" });
     expect(targets).toEqual(["CONNECT upstream.invalid:443"]);
   });
 
-  test("NO_PROXY leaves a host out", async () => {
+  test("NO_PROXY excludes a host.", async () => {
     const environment = (proxy: string) => ({ HTTP_PROXY: proxy, NO_PROXY: "other,.invalid" });
     const { heard, targets } = await throughProxy(environment, "http://upstream.invalid/v1");
     expect(heard.error).toMatchObject({ failure: "unavailable" });
     expect(targets).toEqual([]);
   });
 
-  test("an address of this machine is left out always", async () => {
+  test("a loopback address is always excluded.", async () => {
     const wire = await startWire((socket) => socket.end(whole(200, completion("straight"))));
     const { heard, targets } = await throughProxy((proxy) => ({ HTTP_PROXY: proxy, HTTPS_PROXY: proxy }), wire.baseUrl);
     expect(heard.text).toBe("straight");
@@ -145,7 +145,7 @@ describe("proxies of the environment", () => {
   });
 });
 
-test("a stream that ends with its connection is as good as one with a length", async () => {
+test("A stream without a length ends with its connection.", async () => {
   const heard = await hearBytes(STREAM_HEAD + word("a") + finish() + DONE);
   expect(heard).toMatchObject({ text: "a", error: undefined });
 });

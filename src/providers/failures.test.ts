@@ -16,7 +16,7 @@ import { createProvider } from "./index.ts";
 
 const STREAMED = [true, false];
 
-describe.each(STREAMED)("a status; streamed: %s", (stream) => {
+describe.each(STREAMED)("An error status (streamed: %s):", (stream) => {
   test.each([
     [400, "rejected"],
     [401, "credentials"],
@@ -41,13 +41,13 @@ describe.each(STREAMED)("a status; streamed: %s", (stream) => {
     [302, "malformed"],
     [307, "malformed"],
     [308, "malformed"],
-  ])("%d is %s", async (status, failure) => {
+  ])("%d is %s.", async (status, failure) => {
     const { error } = await hearBytes(whole(status, { error: { message: "Because", code: "x" } }), { stream });
     expect(error).toMatchObject({ failure, message: expect.stringContaining(String(status)) });
     expect(error).toHaveProperty("publicReason", failure === "rejected" ? "Because" : undefined);
   });
 
-  test("no address is followed", async () => {
+  test("a redirect is not followed.", async () => {
     const other = await startWire((socket) => socket.end(whole(200, completion("from elsewhere"))));
     const { error } = await hearBytes(whole(302, "", { location: `${other.baseUrl}/chat/completions` }), { stream });
     expect(error).toMatchObject({ failure: "malformed" });
@@ -55,13 +55,13 @@ describe.each(STREAMED)("a status; streamed: %s", (stream) => {
     await other.end();
   });
 
-  test("an error without a body that can be read keeps its status", async () => {
+  test("an error with an unreadable body is classified by its status.", async () => {
     expect((await hearBytes(whole(400, "<html>"), { stream })).error).toMatchObject({ failure: "rejected" });
     expect((await hearBytes(whole(429, "[]"), { stream })).error).toMatchObject({ failure: "overloaded" });
     expect((await hearBytes(whole(500, "{}").slice(0, -1), { stream })).error).toMatchObject({ failure: "failed" });
   });
 
-  test("an error of 10 MiB is read in part", async () => {
+  test("only a part of an error of 10 MiB is read.", async () => {
     const body = `{"error": {"message": "${"x".repeat(10 * 1024 * 1024)}`;
     const { error } = await hearBytes(whole(400, body), { stream });
     expect(error).toMatchObject({ failure: "rejected", publicReason: undefined });
@@ -79,7 +79,7 @@ describe("Retry-After", () => {
     ["soon", undefined],
     ["-5", undefined],
     ["", undefined],
-  ])("'%s' is %s seconds", async (value, seconds) => {
+  ])("'%s' is %s seconds.", async (value, seconds) => {
     const headers = { "retry-after": value, date: "Wed, 21 Oct 2026 07:28:00 GMT" };
     for (const status of [429, 503, 529]) {
       const { error } = await hearBytes(whole(status, {}, headers));
@@ -87,13 +87,13 @@ describe("Retry-After", () => {
     }
   });
 
-  test("says nothing on other failures", async () => {
+  test("is ignored on other failures.", async () => {
     const { error } = await hearBytes(whole(500, {}, { "retry-after": "3" }));
     expect(error).toHaveProperty("retryAfterSeconds", undefined);
   });
 });
 
-describe("a rejection with a meaning of its own", () => {
+describe("A rejection:", () => {
   const tooLong = [
     { message: "x", code: "context_length_exceeded" },
     { message: "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens." },
@@ -105,7 +105,7 @@ describe("a rejection with a meaning of its own", () => {
     { message: "Please reduce the length of the messages or completion." },
     { message: "This model's maximum prompt length is 131072 but the request contains 140000 tokens." },
   ];
-  test.each(tooLong)("context_length: $message $code", async (error) => {
+  test.each(tooLong)("$message $code is context_length.", async (error) => {
     for (const status of [400, 413, 422]) {
       const heard = await hearBytes(whole(status, { error }), { stream: false });
       expect(heard.error).toMatchObject({ failure: "context_length", publicReason: error.message });
@@ -115,12 +115,12 @@ describe("a rejection with a meaning of its own", () => {
   test.each([
     "max_tokens is too large: 5000. This model supports at most 4096 completion tokens.",
     "Invalid value for 'messages[0].content': expected a string.",
-  ])("no context_length: %s", async (message) => {
+  ])("'%s' is not context_length.", async (message) => {
     const heard = await hearBytes(whole(400, { error: { message } }), { stream: false });
     expect(heard.error).toMatchObject({ failure: "rejected", publicReason: message });
   });
 
-  test.each(["content_filter", "content_policy_violation"])("content_filter: %s", async (code) => {
+  test.each(["content_filter", "content_policy_violation"])("the code %s is content_filter.", async (code) => {
     const heard = await hearBytes(whole(400, { error: { message: "No", code } }), { stream: false });
     expect(heard.error).toMatchObject({ failure: "content_filter", publicReason: "No" });
   });
@@ -128,7 +128,7 @@ describe("a rejection with a meaning of its own", () => {
   test.each([
     { message: "Your chosen model requires moderation and your input was flagged for violence", code: 403 },
     { message: "Content violates usage guidelines.", code: "permission_denied" },
-  ])("what was refused for its content with 403 is not the operator's: $message", async (error) => {
+  ])("flagged content with the status 403 is content_filter: $message.", async (error) => {
     const heard = await hearBytes(whole(403, { error }), { stream: false });
     expect(heard.error).toMatchObject({ failure: "content_filter", publicReason: error.message });
   });
@@ -137,7 +137,7 @@ describe("a rejection with a meaning of its own", () => {
     [429, { message: "Your account is suspended", type: "exceeded_current_quota_error" }],
     [400, { message: "User location is not supported for the API use.", status: "FAILED_PRECONDITION" }],
     [400, { message: "This organization has been disabled.", type: "invalid_request_error" }],
-  ])("an account that may not be served is the operator's: %d %j", async (status, error) => {
+  ])("a problem of the operator's account is credentials: %d %j.", async (status, error) => {
     const heard = await hearBytes(whole(status, { error }), { stream: false });
     expect(heard.error).toMatchObject({ failure: "credentials", publicReason: undefined });
   });
@@ -153,14 +153,14 @@ describe("a rejection with a meaning of its own", () => {
     [404, { message: "The model `x` does not exist.", type: "NotFoundError" }],
     [404, { message: 'model "x" not found, try pulling it first' }],
     [404, "404 page not found"],
-  ])("a model that the upstream does not have is the operator's: %d %j", async (status, error) => {
+  ])("a model that the upstream does not have is misconfigured: %d %j.", async (status, error) => {
     for (const stream of STREAMED) {
       const heard = await hearBytes(whole(status, { error }), { stream });
       expect(heard.error).toMatchObject({ failure: "misconfigured", publicReason: undefined });
     }
   });
 
-  test("an account without money is the operator's, whatever its status", async () => {
+  test("an account without credit is credentials with any status.", async () => {
     const body = { error: { message: "You exceeded your current quota", code: "insufficient_quota" } };
     expect((await hearBytes(whole(429, body))).error).toMatchObject({
       failure: "credentials",
@@ -173,12 +173,12 @@ describe("a rejection with a meaning of its own", () => {
     [{ message: "at the top" }, "at the top"],
     [{ detail: "in detail" }, "in detail"],
     [{ object: "error", message: "of an older kind", code: 40_001 }, "of an older kind"],
-  ])("the reason in another shape: %j", async (body, publicReason) => {
+  ])("the reason is read from another shape: %j.", async (body, publicReason) => {
     expect((await hearBytes(whole(400, body))).error).toMatchObject({ failure: "rejected", publicReason });
   });
 });
 
-describe("an error inside a 200", () => {
+describe("An error in an answer with status 200:", () => {
   test.each([
     [{ message: "slow down", type: "rate_limit_error" }, "overloaded"],
     [{ message: "slow down", code: 429 }, "overloaded"],
@@ -191,7 +191,7 @@ describe("an error inside a 200", () => {
     [{ message: "broken", type: "server_error" }, "failed"],
     [{}, "failed"],
     ["a text", "failed"],
-  ])("%j is %s", async (error, failure) => {
+  ])("%j is %s.", async (error, failure) => {
     const unstreamed = await hearBytes(whole(200, { error }), { stream: false });
     const streamed = await hearBytes(STREAM_HEAD + word("a") + event({ error }));
     const asJson = await hearBytes(whole(200, { error }));
@@ -199,12 +199,12 @@ describe("an error inside a 200", () => {
     expect(streamed.text).toBe("a");
   });
 
-  test("null is no error", async () => {
+  test("null is not an error.", async () => {
     expect((await hearBytes(whole(200, completion("a", { error: null })), { stream: false })).text).toBe("a");
   });
 });
 
-describe.each(STREAMED)("an answer that is none; streamed: %s", (stream) => {
+describe.each(STREAMED)("A malformed answer (streamed: %s):", (stream) => {
   test.each([
     ["HTML", whole(200, "<html>Sign in</html>", { "content-type": "text/html; charset=utf-8" })],
     ["plain text", whole(200, JSON.stringify(completion("a")), { "content-type": "text/plain" })],
@@ -221,7 +221,7 @@ describe.each(STREAMED)("an answer that is none; streamed: %s", (stream) => {
     expect((await hearBytes(bytes, { stream })).error).toMatchObject({ failure: "malformed", publicReason: undefined });
   });
 
-  test("a gzip bomb is not unpacked", async () => {
+  test("a gzip bomb is not decompressed.", async () => {
     const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
     const length = String(bomb.length);
     const headers = { "content-type": "application/json", "content-encoding": "gzip", "content-length": length };
@@ -229,13 +229,13 @@ describe.each(STREAMED)("an answer that is none; streamed: %s", (stream) => {
     expect(error).toMatchObject({ failure: "malformed" });
   });
 
-  test("an answer that was not asked for in this form is taken all the same", async () => {
+  test("an answer in the other form than requested is accepted.", async () => {
     expect((await hearBytes(whole(200, completion("a")), { stream })).text).toBe("a");
     const streamed = STREAM_HEAD + word("b") + event({ choices: [{ delta: {}, finish_reason: "stop" }] });
     expect((await hearBytes(streamed, { stream })).text).toBe("b");
   });
 
-  test("no content type is the one that was asked for", async () => {
+  test("an answer without a content type is read as the requested one.", async () => {
     const untyped =
       head(200) +
       (stream ? `${word("a")}${event({ choices: [{ finish_reason: "stop" }] })}` : JSON.stringify(completion("a")));
@@ -243,7 +243,7 @@ describe.each(STREAMED)("an answer that is none; streamed: %s", (stream) => {
   });
 });
 
-test("an unstreamed answer of more than 16 MiB is malformed, and its connection closed", async () => {
+test("An unstreamed answer of more than 16 MiB is malformed, and its connection is closed.", async () => {
   const wire = await startWire((socket) => {
     socket.write(head(200, { "content-type": "application/json" }));
     const piece = "x".repeat(1024 * 1024);
@@ -257,7 +257,7 @@ test("an unstreamed answer of more than 16 MiB is malformed, and its connection 
   await wire.end();
 });
 
-describe("the list of models", () => {
+describe("The list of models", () => {
   const listOf = async (bytes: string) => {
     const wire = await startWire((socket) => socket.end(bytes));
     const provider = createProvider(settingsOf(wire.baseUrl), {});
@@ -270,18 +270,18 @@ describe("the list of models", () => {
     }
   };
 
-  test("is the ids of what is listed", async () => {
+  test("contains the ids of the upstream's models.", async () => {
     expect(await listOf(whole(200, { data: [{ id: "a" }, { id: 5 }, null, { id: "b" }] }))).toEqual(["a", "b"]);
   });
 
   test.each([whole(200, "no"), whole(200, { models: [] }), whole(200, "[]")])(
-    "is malformed otherwise",
+    "is malformed without a data array.",
     async (bytes) => {
       await expect(listOf(bytes)).rejects.toMatchObject({ failure: "malformed" });
     },
   );
 
-  test("fails as an answer does", async () => {
+  test("fails with the same errors as an answer.", async () => {
     await expect(listOf(whole(401, {}))).rejects.toMatchObject({ failure: "credentials" });
   });
 });

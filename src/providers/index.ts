@@ -1,6 +1,7 @@
 import { OperatorError } from "../errors.ts";
 import type { Wire } from "./ai-sdk/wire.ts";
 import { aiSdk } from "./ai-sdk.ts";
+import { withSecondWire } from "./native.ts";
 import { createOpenAiCompatible } from "./openai-compatible.ts";
 import type { Provider } from "./provider.ts";
 import { KNOWN_PROVIDERS, OPENAI_COMPATIBLE } from "./registry.ts";
@@ -10,7 +11,7 @@ import { type Environment, KIND_KEYS, type KindKey, type ProviderSettings } from
 interface Kind {
   kind: string;
   create(settings: ProviderSettings, environment: Environment): Provider;
-  /** The configuration keys that it accepts, out of those that only some kinds have. */
+  /** Those of `KIND_KEYS` that it accepts. */
   keys: readonly KindKey[];
   /** The wire that an AI SDK package speaks; absent for this service's own adapters. */
   wire?: Wire;
@@ -26,8 +27,8 @@ export const PROVIDER_KINDS: readonly Kind[] = [
 ];
 
 /**
- * Creates the provider that the settings describe. `environment` holds the process's variables, for HTTPS_PROXY, HTTP_PROXY
- * and NO_PROXY. Throws OperatorError if a setting is wrong.
+ * Creates the provider that the settings describe. `environment` contains the process's variables, for HTTPS_PROXY,
+ * HTTP_PROXY and NO_PROXY. Throws OperatorError if a setting is wrong.
  */
 export function createProvider(settings: ProviderSettings, environment: Environment): Provider {
   const { id, kind: name } = settings;
@@ -41,5 +42,8 @@ export function createProvider(settings: ProviderSettings, environment: Environm
     const allowed = kind.keys.length === 0 ? "none of its own" : kind.keys.join(", ");
     throw new OperatorError(`providers '${id}': the kind ${name} takes no ${foreign}; its keys are: ${allowed}`);
   }
-  return kind.create(settings, environment);
+  const provider = kind.create(settings, environment);
+  const { secondWire, baseUrl } = settings;
+  if (secondWire === undefined || baseUrl === null) return provider;
+  return withSecondWire(provider, secondWire, settings, environment);
 }

@@ -19,7 +19,7 @@ import type { Provider } from "./provider.ts";
 
 const TOOL = { type: "function" as const, function: { name: "weather", parameters: { type: "object" } } };
 
-describe("an upstream that nobody here wrote", () => {
+describe("A compatible server from an npm package", () => {
   let mock: LLMock;
   let provider: Provider;
 
@@ -38,7 +38,7 @@ describe("an upstream that nobody here wrote", () => {
     await mock.stop();
   });
 
-  test.each([true, false])("answers with text and usage; streamed: %s", async (stream) => {
+  test.each([true, false])("answers with text and usage (streamed: %s).", async (stream) => {
     const heard = await hear(provider, { stream });
     expect(heard.error).toBeUndefined();
     expect(heard.text).toBe("Hello from the other side of the wire.");
@@ -48,7 +48,7 @@ describe("an upstream that nobody here wrote", () => {
     ]);
   });
 
-  test.each([true, false])("calls a tool; streamed: %s", async (stream) => {
+  test.each([true, false])("calls a tool (streamed: %s).", async (stream) => {
     const heard = await hear(provider, { stream, messages: [{ role: "user", content: "weather" }], tools: [TOOL] });
     const calls = heard.chunks.flatMap(({ delta }) => delta?.tool_calls ?? []);
     expect(heard.error).toBeUndefined();
@@ -58,22 +58,22 @@ describe("an upstream that nobody here wrote", () => {
     expect(heard.chunks.find(({ finish_reason }) => finish_reason)?.finish_reason).toBe("tool_calls");
   });
 
-  test.each([true, false])("refuses with a reason; streamed: %s", async (stream) => {
+  test.each([true, false])("refuses with a reason (streamed: %s).", async (stream) => {
     const { error } = await hear(provider, { stream, messages: [{ role: "user", content: "refuse" }] });
     expect(error).toMatchObject({ failure: "rejected", publicReason: "No thanks" });
   });
 
-  test("is overloaded for as long as it says", async () => {
+  test("is overloaded for the time that it states.", async () => {
     mock.nextRequestError(429, { message: "Slow down", type: "rate_limit_error" });
     expect((await hear(provider)).error).toMatchObject({ failure: "overloaded", retryAfterSeconds: 1 });
   });
 
-  test("lists its models", async () => {
+  test("lists its models.", async () => {
     expect(await provider.listModels?.(new AbortController().signal)).toContain("gpt-4o");
   });
 });
 
-describe("what is sent", () => {
+describe("The request", () => {
   async function sent(
     fields: Parameters<typeof requestOf>[0],
     settings: Parameters<typeof settingsOf>[1] & { query?: string } = {},
@@ -87,7 +87,7 @@ describe("what is sent", () => {
     return { head: top.toLowerCase(), body: JSON.parse(body) };
   }
 
-  test("the request, its key, its headers, and no wish for an encoding", async () => {
+  test("has its key and its headers and accepts no encoding.", async () => {
     const { head, body } = await sent({ temperature: 0.5 }, { apiKey: "key-1", headers: { "X-Team": "seven" } });
     expect(head).toMatch(/^post \/v1\/chat\/completions http\/1.1\r\n/);
     expect(head).toContain("authorization: bearer key-1");
@@ -96,19 +96,19 @@ describe("what is sent", () => {
     expect(body).toEqual({ ...requestOf({ stream: false }), temperature: 0.5 });
   });
 
-  test("no authorization without a key, and the address's own query", async () => {
+  test("has no authorization without a key, and keeps the address's query.", async () => {
     const { head } = await sent({}, { query: "?version=2" });
     expect(head).not.toContain("authorization");
     expect(head).toMatch(/^post \/v1\/chat\/completions\?version=2 /);
   });
 
-  test("a wish for usage with every stream, whatever the caller wished for", async () => {
+  test("always includes usage if it is streamed.", async () => {
     const wished = { stream_options: { include_usage: false } };
     expect((await sent({ ...wished, stream: true })).body.stream_options).toEqual({ include_usage: true });
     expect((await sent(wished)).body).not.toHaveProperty("stream_options");
   });
 
-  test("the role developer as system", async () => {
+  test("has the role system instead of developer.", async () => {
     const { body } = await sent({
       messages: [
         { role: "developer", content: "a" },
@@ -122,8 +122,8 @@ describe("what is sent", () => {
   });
 });
 
-describe("what a finished answer holds", () => {
-  test("reads only what is used, and of the first choice only", async () => {
+describe("An unstreamed answer:", () => {
+  test("only the used fields of the first choice are read.", async () => {
     const heard = await hearBytes(
       STREAM_HEAD +
         event({
@@ -152,7 +152,7 @@ describe("what a finished answer holds", () => {
     ]);
   });
 
-  test("calls that all claim the first place are told apart by their ids, and empty ids are none", async () => {
+  test("calls with the same index are distinguished by their ids, and an empty id counts as missing.", async () => {
     const call = (fields: object) => event({ choices: [{ index: 0, delta: { tool_calls: [fields] } }] });
     const heard = await hearBytes(
       STREAM_HEAD +
@@ -173,7 +173,7 @@ describe("what a finished answer holds", () => {
     ]);
   });
 
-  test("tool calls without an index are told apart by their ids", async () => {
+  test("tool calls without an index are distinguished by their ids.", async () => {
     const call = (fields: object) => event({ choices: [{ index: 0, delta: { tool_calls: [fields] } }] });
     const heard = await hearBytes(
       STREAM_HEAD +
@@ -227,14 +227,14 @@ describe("what a finished answer holds", () => {
     expect(streamed.chunks[0]?.usage).toEqual(expected);
   });
 
-  test.each([null, undefined, "many", 7])("no usage where it is %s", async (usage) => {
+  test.each([null, undefined, "many", 7])("usage that is %s is ignored.", async (usage) => {
     const heard = await hearBytes(whole(200, completion("a", { usage })), { stream: false });
     expect(heard.error).toBeUndefined();
     expect(heard.chunks[0]).not.toHaveProperty("usage");
   });
 });
 
-describe("settings that are refused", () => {
+describe("Wrong settings are refused:", () => {
   test.each([
     ["no address", { baseUrl: null }, /needs baseUrl/],
     ["no web address", { baseUrl: "ftp://x" }, /^((?!ftp).)*baseUrl must be an address such as/],

@@ -8,40 +8,40 @@ import type { UpstreamError } from "../errors.ts";
 export { UpstreamError, type UpstreamFailure } from "../errors.ts";
 
 /**
- * The seam to an upstream. A provider answers with chunks whether the caller streams or not; an unstreamed answer is
- * their fold. Each provider is a row in `registry.ts`.
+ * An upstream. A provider answers with chunks whether the caller streams or not; an unstreamed answer combines them. Each
+ * provider is a row in `registry.ts`.
  */
 export interface Provider {
   readonly id: string;
-  /** True if a request itself can ask for a failure, which then predicts nothing about the next request. */
+  /** True if a request can demand a failure. Such a failure says nothing about the next request. */
   readonly isScripted?: boolean;
-  /** True for an upstream in a private network: it is sent no image addresses, which it would fetch from there. */
+  /** True for an upstream in a private network. It is sent no image addresses, because it would fetch them from there. */
   readonly isPrivate?: boolean;
   /** The wire besides chat completions on which requests pass to this upstream unchanged. */
   readonly nativeWire?: NativeRequest["wire"];
   /**
-   * Converts the messages of a request to the wire's own form, for `complete`. Returns UpstreamError where the wire cannot
-   * express the request. Absent on wires that send messages as they are.
+   * Converts the messages of a request to the wire's own form, for `complete`. Returns UpstreamError if the wire cannot
+   * express the request. Absent on wires that send messages unchanged.
    */
   convert?(request: UpstreamRequest): ConvertedPrompt | UpstreamError;
   /**
-   * Resolves when the upstream has accepted the request and begun to answer; rejects with UpstreamError before that.
-   * The chunks reject with UpstreamError when the answer breaks off. Aborting `signal` ends the upstream's
-   * connection at once, before and during the answer, and rejects with the signal's reason; ending the iteration early
-   * ends the connection too; not pulling chunks pauses it.
+   * Sends a request. Resolves when the upstream has begun to answer, and rejects with UpstreamError if it refuses or
+   * cannot be reached. The chunks reject with UpstreamError if the answer breaks off. Aborting `signal` closes the
+   * connection at once, before and during the answer, and rejects with the signal's reason. Ending the iteration early
+   * also closes the connection; not reading chunks pauses it.
    */
   complete(call: ProviderCall): Promise<ProviderAnswer>;
-  /** Creates embeddings, and rejects as `complete` does; absent where the provider cannot. The caller checks the vectors. */
+  /** Creates embeddings. Rejects like `complete`. Absent if the provider has none. The caller checks the vectors. */
   embed?(call: ProviderEmbeddingCall): Promise<ProviderEmbeddings>;
-  /** True if `embed` takes token ids besides texts. */
+  /** True if `embed` accepts token IDs in addition to texts. */
   readonly takesTokenIds?: boolean;
-  /** Lists the upstream's own model names; only where it serves a model list. */
+  /** Lists the upstream's own model names. Absent if it serves no model list. Rejects with UpstreamError. */
   listModels?(signal: AbortSignal): Promise<string[]>;
   /** Closes connections. */
   close(): Promise<void>;
 }
 
-/** A request as it goes to an upstream: nulls gone, `instructions` among the messages, what the model cannot taken out. */
+/** A request to an upstream: without nulls and unsupported hints, and with `instructions` among the messages. */
 export type UpstreamRequest = Omit<
   ChatCompletionRequest,
   "instructions" | "max_completion_tokens" | "metadata" | "n" | "max_tokens" | "stream"
@@ -52,9 +52,9 @@ export type UpstreamRequest = Omit<
   stream: boolean;
 };
 
-/** Messages in a wire's own form. Only the provider that made it reads more than the count. */
+/** Messages in a wire's own form. Only the provider that converted them reads more than the count. */
 export interface ConvertedPrompt {
-  /** Number of messages that are converted: the last ones of the request that is sent. */
+  /** Number of converted messages: the last ones of the request that is sent. */
   messageCount: number;
 }
 
@@ -68,9 +68,9 @@ export interface ProviderCall {
 }
 
 export interface ProviderAnswer {
-  /** One item for each read from the wire, so that many small events cost one turn of the loop. */
+  /** One item for each read from the connection, so that many small events cost one turn of the event loop. */
   chunks: AsyncIterable<readonly UpstreamChunk[]>;
-  /** Hints of the request that could not be told to this upstream, by their names. */
+  /** Names of the request's hints that this upstream does not support. */
   ignored?: readonly string[];
 }
 
@@ -87,12 +87,17 @@ export interface ProviderEmbeddings {
   /** Undefined where the upstream reports no usage. */
   usage: UpstreamUsage | undefined;
   responseId?: string | undefined;
-  /** Hints of the request that could not be told to this upstream, by their names. */
+  /** Names of the hints in the request that the upstream does not support. */
   ignored?: readonly string[];
+}
+
+/** Returns the chunks of an unstreamed answer as the only item of an iteration. */
+export async function* once(chunks: readonly UpstreamChunk[]): AsyncGenerator<readonly UpstreamChunk[]> {
+  yield chunks;
 }
 
 /** A piece of an answer, as an upstream sent it. */
 export type UpstreamChunk = AnswerPiece;
 
-/** Counters as an upstream reported them. */
+/** Token counts as an upstream reported them. */
 export type UpstreamUsage = ReportedUsage;

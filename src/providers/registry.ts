@@ -9,6 +9,7 @@ import { googleVertex } from "./ai-sdk/wires/google-vertex.ts";
 import { mistral } from "./ai-sdk/wires/mistral.ts";
 import { xai } from "./ai-sdk/wires/xai.ts";
 import type { RequestFormat } from "./openai/request.ts";
+import type { SecondWire } from "./settings.ts";
 
 /** Features that a provider does not support. */
 export interface UnsupportedFeatures {
@@ -21,19 +22,19 @@ export interface UnsupportedFeatures {
   refuses: readonly string[];
 }
 
-/** A provider that is recognized by its kind or its address, so that the facts and prices of its models are known. */
+/** A provider that is recognized by its kind or address, so that the facts and prices of its models are known. */
 export interface KnownProvider extends UnsupportedFeatures {
   /** Also the name under which `src/catalog/facts/offers.json` lists its models. */
   id: string;
   /** Display name. */
   name: string;
-  /** `openai-compatible`, or the provider's own id where it has a wire of its own. */
+  /** `openai-compatible`, or the provider's own id if it has a wire of its own. */
   kind: string;
   /** The wire of its own, spoken by an AI SDK package; absent for a provider that is compatible with OpenAI's API. */
   wire?: Wire;
-  /** The environment variable that holds its key; null where a key is not enough and it must be configured. */
+  /** The environment variable of its key; null if a key is not enough, so that it must be configured. */
   keyVariable: string | null;
-  /** The default address; null where each customer has another one. */
+  /** The default address; null if each customer has a different one. */
   baseUrl: string | null;
   /** Further hosts that belong to it. */
   otherHosts: readonly string[];
@@ -41,15 +42,17 @@ export interface KnownProvider extends UnsupportedFeatures {
   pricesId: string;
   /** The page of its documentation that this row is based on. */
   documentation: string;
-  /** Sentences for the guide: what there is to know besides the limits. */
+  /** Sentences for docs/providers.md, in addition to the limits. */
   remarks: readonly string[];
   /** Differences from the default request format of an OpenAI-compatible API. */
   requestFormat?: Partial<RequestFormat>;
+  /** A second wire that its API speaks. */
+  secondWire?: SecondWire;
   /** True if it runs tools of its own, such as a search, whose results count as prompt tokens. */
   runsTools?: boolean;
   /** True if it counts reasoning tokens outside `max_tokens`. */
   countsReasoningBeside?: boolean;
-  /** The limits of the provider's OpenAI-compatible API, where the provider also has a wire of its own. */
+  /** The limits of the provider's OpenAI-compatible API, if the provider also has a wire of its own. */
   compatible?: UnsupportedFeatures;
 }
 
@@ -61,8 +64,8 @@ type Row = Pick<KnownProvider, "id" | "name" | "documentation"> &
 export const OPENAI_COMPATIBLE = "openai-compatible";
 
 /**
- * One row per provider. The order decides which provider serves a model's plain id where several offer the model: makers
- * first, then hosts of other makers' models.
+ * One row per provider. If several providers offer a model, the first one serves its plain id: makers first, then hosts of
+ * other makers' models.
  */
 const ROWS: readonly Row[] = [
   {
@@ -71,7 +74,7 @@ const ROWS: readonly Row[] = [
     keyVariable: "OPENAI_API_KEY",
     baseUrl: "https://api.openai.com/v1",
     documentation: "https://platform.openai.com/docs/api-reference/chat",
-    // It refuses fields of messages that others want back.
+    // OpenAI refuses message fields that other providers require to be sent back.
     requestFormat: {
       maxTokensField: "max_completion_tokens",
       acceptsDeveloperRole: true,
@@ -79,7 +82,9 @@ const ROWS: readonly Row[] = [
       acceptsExtraContent: false,
       encodesEmbeddings: true,
     },
-    remarks: ["Models that only the Responses API serves are not offered."],
+    // "gpt-5-codex is only available in the Responses API", and so are the pro models.
+    secondWire: { wire: "responses", servesOnly: /codex|-pro(-\d|$)/ },
+    remarks: ["Models that only the Responses API serves are translated from and to it."],
   },
   {
     id: "anthropic",
@@ -88,7 +93,8 @@ const ROWS: readonly Row[] = [
     keyVariable: "ANTHROPIC_API_KEY",
     baseUrl: "https://api.anthropic.com/v1",
     documentation: "https://platform.claude.com/docs/en/api/messages",
-    // Prompts are cached only where a request marks what to cache.
+    secondWire: { wire: "messages" },
+    // Prompts are cached only if a request marks what to cache.
     lacks: ["prompt_caching"],
     refuses: [
       "frequency_penalty",
@@ -150,6 +156,7 @@ const ROWS: readonly Row[] = [
     baseUrl: "https://api.x.ai/v1",
     pricesId: "x-ai",
     documentation: "https://docs.x.ai/docs/api-reference#create-new-response",
+    secondWire: { wire: "responses" },
     refuses: ["frequency_penalty", "logit_bias", "logprobs", "presence_penalty", "stop", "top_logprobs"],
     remarks: ["It is asked to keep nothing: its reasoning comes sealed and goes back with the next turn."],
     compatible: { lacks: [], refuses: ["logit_bias"] },

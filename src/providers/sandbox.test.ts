@@ -16,8 +16,8 @@ const pieces = (chunks: readonly UpstreamChunk[]) => chunks.flatMap(({ delta }) 
 const usage = (chunks: readonly UpstreamChunk[]) => chunks.flatMap(({ usage }) => usage ?? []);
 const reason = (chunks: readonly UpstreamChunk[]) => chunks.flatMap(({ finish_reason }) => finish_reason ?? []);
 
-describe("echo", () => {
-  test("answers with the last user message, word by word", async () => {
+describe("The model echo", () => {
+  test("answers with the last user message, word by word.", async () => {
     const { chunks } = await hear(sandbox, {
       model: "echo",
       messages: [
@@ -33,14 +33,14 @@ describe("echo", () => {
     expect(usage(chunks)).toEqual([{ prompt_tokens: 9, completion_tokens: 3 }]);
   });
 
-  test("joins the text parts of a message, and leaves images out", async () => {
+  test("joins the text parts of a message and ignores images.", async () => {
     const image = { type: "image_url" as const, image_url: { url: "data:image/png;base64,AAAA" } };
     const { text, chunks } = await say("echo", [{ type: "text", text: "one" }, image, { type: "text", text: "two" }]);
     expect(text.split(/\s+/)).toEqual(["one", "two"]);
     expect(usage(chunks)).toEqual([{ prompt_tokens: 2, completion_tokens: 2 }]);
   });
 
-  test("is cut at a word by max_tokens", async () => {
+  test("stops after max_tokens words.", async () => {
     const { text, chunks } = await say("echo", "one two three", { max_tokens: 2 });
     expect([text, reason(chunks)]).toEqual(["one two ", ["length"]]);
     expect(usage(chunks)[0]?.completion_tokens).toBe(2);
@@ -57,14 +57,14 @@ describe("echo", () => {
     expect([text, reason(chunks)]).toEqual([expected, ["stop"]]);
   });
 
-  test("without a user message says nothing, and ends", async () => {
+  test("sends an empty answer if there is no user message.", async () => {
     const { text, chunks } = await hear(sandbox, { model: "echo", messages: [{ role: "system", content: "x" }] });
     expect([text, reason(chunks), usage(chunks)]).toEqual(["", ["stop"], [{ prompt_tokens: 1, completion_tokens: 0 }]]);
   });
 });
 
-describe("story", () => {
-  test("writes until max_tokens, the same for the same seed", async () => {
+describe("The model story", () => {
+  test("writes until max_tokens, the same text for the same seed.", async () => {
     const [first, again, other] = await Promise.all([
       say("story", "go", { max_tokens: 500 }),
       say("story", "go", { max_tokens: 500, seed: 0 }),
@@ -78,18 +78,18 @@ describe("story", () => {
     expect(first.items).toBeGreaterThan(1);
   });
 
-  test("is refused where it would be longer than the work budget allows", async () => {
+  test("refuses an answer that exceeds the work budget.", async () => {
     const { error } = await say("story", "go", { max_tokens: WORK_STEPS_MAX });
     expect(error).toMatchObject({ failure: "rejected", param: "max_tokens" });
   });
 
-  test("stops at a stop sequence", async () => {
+  test("stops at a stop sequence.", async () => {
     const { text, chunks } = await say("story", "go", { stop: ".", max_tokens: 4096 });
     expect(text).not.toContain(".");
     expect(reason(chunks)).toEqual(["stop"]);
   });
 
-  test("ends when its signal does", async () => {
+  test("stops when its signal aborts.", async () => {
     const leaving = new AbortController();
     const answer = await sandbox.complete({
       request: requestOf({ model: "story", max_tokens: 4096 }),
@@ -102,18 +102,18 @@ describe("story", () => {
   });
 });
 
-test("another model is refused", async () => {
+test("A request for an unknown sandbox model is refused.", async () => {
   expect((await say("gpt", "hello")).error).toMatchObject({
     failure: "misconfigured",
     said: expect.stringContaining("echo, story, fault"),
   });
 });
 
-test("the models are listed", async () => {
+test("The provider lists the sandbox models.", async () => {
   expect(await sandbox.listModels?.(new AbortController().signal)).toEqual(["echo", "story", "fault", "embed"]);
 });
 
-describe("tools", () => {
+describe("A sandbox model with tools", () => {
   const tool = (name: string, parameters?: Record<string, unknown>): Tool => ({
     type: "function",
     function: { name, ...(parameters && { parameters }) },
@@ -140,7 +140,7 @@ describe("tools", () => {
     ["the one that the message names", "ask the clock", "auto" as const, "clock"],
     ["one, when it must", "hello", "required" as const, "weather"],
     ["the named one", "weather?", { type: "function" as const, function: { name: "clock" } }, "clock"],
-  ])("calls %s", async (_name, content, tool_choice, name) => {
+  ])("calls %s.", async (_name, content, tool_choice, name) => {
     const { chunks } = await say("echo", content, { tools, ...(tool_choice && { tool_choice }) });
     expect(calls(chunks).name).toBe(name);
     expect(calls(chunks).id).toBe("call_sandbox_1");
@@ -151,7 +151,7 @@ describe("tools", () => {
     expect(usage(chunks)[0]?.completion_tokens).toBe(told);
   });
 
-  test("answers with text where it must not call, and after a tool's result", async () => {
+  test("answers with text if it must not call a tool, and after a tool's result.", async () => {
     expect((await say("echo", "weather", { tools, tool_choice: "none" })).text).toBe("weather");
     const call = { id: "call_sandbox_1", type: "function" as const, function: { name: "weather", arguments: "{}" } };
     const messages: RequestMessage[] = [
@@ -164,18 +164,18 @@ describe("tools", () => {
     expect(calls(next.chunks).id).toBe("call_sandbox_2");
   });
 
-  test("is cut by max_tokens like text", async () => {
+  test("stops a tool call after max_tokens.", async () => {
     const { chunks } = await say("echo", "x", { tools, max_tokens: 1 });
     expect([calls(chunks).arguments, reason(chunks)]).toEqual(["", ["length"]]);
   });
 
-  test("a name is found in a sentence, whatever stands around it", async () => {
+  test("finds a tool's name in a sentence, with or without punctuation around it.", async () => {
     for (const content of ["what does the clock say?", "call clock().", "Use 'clock'", "the clock."]) {
       expect(calls((await say("echo", content, { tools })).chunks).name).toBe("clock");
     }
   });
 
-  test("each schema is followed in a round of the event loop of its own", async () => {
+  test("handles each schema in a turn of the event loop of its own.", async () => {
     let round = 0;
     const count = () => {
       round += 1;
@@ -192,14 +192,14 @@ describe("tools", () => {
     expect(new Set(rounds).size).toBe(10);
   });
 
-  test("a schema that cannot be followed is refused with the reason", async () => {
+  test("refuses an unsupported schema with the reason.", async () => {
     const { error } = await say("echo", "x", { tools: [tool("odd", { not: {} })] });
     expect(error).toMatchObject({ failure: "rejected", publicReason: expect.stringContaining("'not'") });
   });
 });
 
-describe("structured output", () => {
-  test.each(["echo", "story"])("of %s is the smallest that the schema allows", async (model) => {
+describe("Structured output", () => {
+  test.each(["echo", "story"])("of %s is the smallest value that the schema allows.", async (model) => {
     const schema = { type: "object", required: ["n"], properties: { n: { type: "integer", minimum: 4 } } };
     const asked = { type: "json_schema" as const, json_schema: { name: "x", schema } };
     expect(JSON.parse((await say(model, "x", { response_format: asked })).text)).toEqual({ n: 4 });
@@ -208,11 +208,11 @@ describe("structured output", () => {
   });
 });
 
-describe("fault", () => {
+describe("The model fault", () => {
   test.each([
     ["status 429 retry-after 3", { failure: "overloaded", retryAfterSeconds: 3 }],
     ["status 503", { failure: "overloaded", retryAfterSeconds: undefined }],
-    ["status 400", { failure: "rejected", publicReason: "The sandbox was asked to answer with status 400." }],
+    ["status 400", { failure: "rejected", publicReason: "The sandbox simulates the status 400." }],
     ["status 401", { failure: "credentials", publicReason: undefined }],
     ["Status 500.", { failure: "failed" }],
     ["timeout", { failure: "timeout" }],
@@ -222,7 +222,7 @@ describe("fault", () => {
     ["delay 10ms, status 502", { failure: "failed" }],
     ["delay 9s", { failure: "timeout" }],
     ["delay 0.35s then no usage", { failure: "timeout" }],
-  ])("instead of an answer: %s", async (message, error) => {
+  ])("fails instead of answering: %s.", async (message, error) => {
     const heard = await say("fault", message);
     expect(heard).toMatchObject({ error, chunks: [] });
   });
@@ -237,7 +237,7 @@ describe("fault", () => {
     ["silence after 2 tokens 30s", 2, "timeout"],
     ["silence after 2 tokens 10ms; reset after 4 tokens", 4, "failed"],
     ["reset after 4 tokens and silence after 2 tokens 10ms", 4, "failed"],
-  ])("in the middle: %s", async (message, tokens, failure) => {
+  ])("fails in the middle of an answer: %s.", async (message, tokens, failure) => {
     const heard = await say("fault", message);
     expect(heard.error).toMatchObject({ failure });
     expect(pieces(heard.chunks)).toHaveLength(tokens);
@@ -257,14 +257,14 @@ describe("fault", () => {
     expect({ usage: usage(chunks).length, reason: reason(chunks)[0], count: pieces(chunks).length }).toEqual(expected);
   });
 
-  test("a refusal stands where the text would", async () => {
+  test("sends a refusal instead of content.", async () => {
     const { chunks, text } = await say("fault", "refusal");
     expect(text).toBe("");
     expect(chunks.flatMap(({ delta }) => delta?.refusal ?? [])).toHaveLength(10);
   });
 
   test.each(["make me a sandwich", "", "status 200", "status 429 retry-after soon", "no usage, please", "delay 5"])(
-    "what is not understood is refused with all that is: '%s'",
+    "refuses an unknown phrase and lists the known ones: '%s'.",
     async (message) => {
       const { error } = await say("fault", message);
       expect(error).toMatchObject({
@@ -274,7 +274,7 @@ describe("fault", () => {
     },
   );
 
-  test("a delay ends when its signal does", async () => {
+  test("ends a delay when its signal aborts.", async () => {
     const leaving = new AbortController();
     const messages = [user("delay 200ms")];
     const heard = hear(sandbox, { model: "fault", messages }, leaving.signal);

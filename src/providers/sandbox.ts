@@ -14,16 +14,16 @@ import { countPromptTokens, lastUserText, story, tokensOf } from "./sandbox/text
 import { Work } from "./sandbox/work.ts";
 import type { Environment, ProviderSettings, ProviderTimeouts } from "./settings.ts";
 
-/** Pieces in one item of the answer: after each, others have their turn. */
+/** Pieces in one item of the answer. The event loop serves other requests between items. */
 const PIECES_A_BATCH = 128;
 const FAULT_TOKENS = 10;
 const MODELS = ["echo", "story", "fault"] as const;
 
 /**
- * Makes the provider of the sandbox models: deterministic, without a network, with honest usage. `echo` answers with the
- * last user message, `story` writes until `max_tokens`, `fault` does what its message says (sandbox/fault.ts). All three
- * call tools (sandbox/script.ts) and answer in JSON where a `response_format` asks for it. What they make is bounded by a
- * work budget (sandbox/work.ts).
+ * Creates the provider of the sandbox models: deterministic, without a network, with correct usage. `echo` answers with the
+ * last user message, `story` writes until `max_tokens`, and `fault` simulates the faults that its message names
+ * (sandbox/fault.ts). All three call tools and follow a `response_format` (sandbox/script.ts). A work budget limits what one
+ * request costs (sandbox/work.ts).
  */
 export function createSandbox({ id, timeouts }: ProviderSettings, _environment: Environment): Provider {
   const turns = new Turns();
@@ -38,7 +38,7 @@ export function createSandbox({ id, timeouts }: ProviderSettings, _environment: 
   };
 }
 
-/** Lets one caller at a time go on, each in a round of the event loop of its own, so that others are served between them. */
+/** Runs expensive requests in separate turns of the event loop, so that other requests are served between them. */
 class Turns {
   #last: Promise<void> = Promise.resolve();
 
@@ -106,21 +106,21 @@ async function* performFaulty(
   signal: AbortSignal,
   idleMs: number,
 ): Chunks {
-  let told = 0;
+  let sent = 0;
   yield [opening(request)];
   for (const event of fault.events) {
-    const next = script.pieces.slice(told, event.afterTokens);
+    const next = script.pieces.slice(sent, event.afterTokens);
     if (next.length > 0) yield next.map((delta) => ({ delta }));
-    told = Math.max(told, event.afterTokens);
-    if (told > script.pieces.length) break;
+    sent = Math.max(sent, event.afterTokens);
+    if (sent > script.pieces.length) break;
     signal.throwIfAborted();
     if ("failure" in event) throw event.failure;
     await wait(event.silenceMs, idleMs, signal);
   }
-  const rest: UpstreamChunk[] = script.pieces.slice(told).map((delta) => ({ delta }));
-  rest.push({ finish_reason: fault.finishReason ?? script.finishReason });
-  if (!fault.isWithoutUsage) rest.push(usageOf(request, script));
-  yield rest;
+  const last: UpstreamChunk[] = script.pieces.slice(sent).map((delta) => ({ delta }));
+  last.push({ finish_reason: fault.finishReason ?? script.finishReason });
+  if (!fault.isWithoutUsage) last.push(usageOf(request, script));
+  yield last;
 }
 
 function opening({ model }: UpstreamRequest): UpstreamChunk {
@@ -133,7 +133,7 @@ function usageOf(request: UpstreamRequest, script: Script): UpstreamChunk {
   };
 }
 
-/** Waits as an upstream would that is silent for so long: no longer than the provider's own timeout allows. */
+/** Simulates a silent upstream. Rejects with UpstreamError `timeout` once the provider's own timeout has passed. */
 async function wait(silenceMs: number, timeoutMs: number, signal: AbortSignal): Promise<void> {
   if (silenceMs === 0) return;
   try {
@@ -141,5 +141,5 @@ async function wait(silenceMs: number, timeoutMs: number, signal: AbortSignal): 
   } catch {
     throw signal.reason;
   }
-  if (silenceMs > timeoutMs) throw new UpstreamError("timeout", "The sandbox was silent for longer than it may be");
+  if (silenceMs > timeoutMs) throw new UpstreamError("timeout", "The sandbox was silent for longer than the timeout");
 }

@@ -1,6 +1,9 @@
+import { isPublicHost } from "../api/chat/image-address.ts";
+import type { NativeRequest } from "../api/wire.ts";
+import { OperatorError } from "../errors.ts";
 import type { RequestFormat } from "./openai/request.ts";
 
-/** Keys that only some kinds have; each kind says which of them it takes. */
+/** Configuration keys that only some kinds have. Each kind lists those that it takes. */
 export const KIND_KEYS = [
   "apiKey",
   "baseUrl",
@@ -28,6 +31,8 @@ export interface ProviderSettings {
   timeouts: ProviderTimeouts;
   /** Differences from the default format, for an OpenAI-compatible API. */
   requestFormat?: Partial<RequestFormat>;
+  /** A second wire that the upstream speaks. */
+  secondWire?: SecondWire;
   /** AWS region. */
   region?: string;
   accessKeyId?: string;
@@ -43,6 +48,13 @@ export interface ProviderSettings {
   resourceName?: string;
 }
 
+/** A second wire of an upstream. */
+export interface SecondWire {
+  wire: NativeRequest["wire"];
+  /** Names of models that the upstream serves on this wire only. Their chat completions are translated. */
+  servesOnly?: RegExp;
+}
+
 export interface ProviderTimeouts {
   connectMs: number;
   /** From the request being sent to the answer's headers. */
@@ -53,3 +65,19 @@ export interface ProviderTimeouts {
 
 /** Variables of the process; only those that name proxies are read. */
 export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Headers that belong to the connection, or would change how the answer is read. */
+export const OWN_HEADERS =
+  /^(accept-encoding|connection|content-length|expect|host|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade)$/;
+
+/** Throws OperatorError if the settings of a provider contain one of `OWN_HEADERS`. */
+export function refuseOwnHeaders({ id, headers }: Pick<ProviderSettings, "id" | "headers">): void {
+  const own = Object.keys(headers).find((name) => OWN_HEADERS.test(name.toLowerCase()));
+  if (own !== undefined) throw new OperatorError(`providers '${id}': headers must not set '${own}'`);
+}
+
+/** Tests whether an upstream is in a private network. `baseUrl` is null for a provider that has its own address. */
+export function isPrivateUpstream(baseUrl: string | null): boolean {
+  const host = baseUrl === null ? undefined : URL.parse(baseUrl)?.hostname;
+  return host !== undefined && !isPublicHost(host);
+}

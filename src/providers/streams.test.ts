@@ -24,7 +24,7 @@ import type { Provider } from "./provider.ts";
 
 const COUNTED = { prompt_tokens: 2, completion_tokens: 1 };
 
-describe("the end of a stream", () => {
+describe("The end of a stream:", () => {
   test.each([
     ["[DONE]", word("a") + finish() + DONE],
     ["[DONE] twice", word("a") + finish() + DONE + DONE],
@@ -32,7 +32,7 @@ describe("the end of a stream", () => {
     ["[DONE], and then what is no event", `${word("a")}${finish()}${DONE}data: {\n\n`],
     ["no [DONE]", word("a") + finish()],
     ["[DONE] without the empty line after it", `${word("a")}${finish()}data: [DONE]\n`],
-  ])("complete: %s", async (_name, body) => {
+  ])("the answer is complete with %s.", async (_name, body) => {
     const heard = await hearBytes(STREAM_HEAD + body);
     expect(heard).toMatchObject({ text: "a", error: undefined });
     expect(heard.chunks.at(-1)?.finish_reason).toBe("stop");
@@ -46,12 +46,12 @@ describe("the end of a stream", () => {
     ["[DONE] early", word("a") + DONE, "a"],
     ["an event cut off", `${word("a")}data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`, "a"],
     ["a finish reason that says so", word("a") + finish("error") + DONE, "a"],
-  ])("broken: %s", async (_name, body, text) => {
+  ])("the answer breaks off with %s.", async (_name, body, text) => {
     const heard = await hearBytes(STREAM_HEAD + body);
     expect(heard).toMatchObject({ text, error: { failure: "failed" } });
   });
 
-  test("usage comes after the finish reason, or with it", async () => {
+  test("usage is read after the finish reason and with it.", async () => {
     const after = await hearBytes(STREAM_HEAD + word("a") + finish() + usage(COUNTED) + DONE);
     expect(after.chunks.at(-1)).toEqual({ usage: COUNTED });
     const choices = [{ index: 0, delta: {}, finish_reason: "length" }];
@@ -59,7 +59,7 @@ describe("the end of a stream", () => {
     expect(beside.chunks.at(-1)).toEqual({ model: "m", delta: {}, finish_reason: "length", usage: COUNTED });
   });
 
-  test("what follows [DONE] is not waited for", async () => {
+  test("data after [DONE] is not awaited.", async () => {
     const wire = await startWire((socket) => void socket.write(CHUNKED_HEAD + chunked(word("a") + finish() + DONE)));
     const provider = createProvider(settingsOf(wire.baseUrl), {});
     expect(await hear(provider)).toMatchObject({ text: "a", error: undefined });
@@ -69,10 +69,10 @@ describe("the end of a stream", () => {
   });
 });
 
-describe("a stream in pieces", () => {
+describe("A stream in pieces:", () => {
   const body = `\uFEFF: hello\r\n\r\n${word("é€😀")}data: {"choices":\r\ndata: [{"delta": {"content": "!"}}]}\r\r${finish()}${DONE}`;
 
-  test("one byte at a time", async () => {
+  test("one byte at a time is read.", async () => {
     const bytes = Buffer.from(STREAM_HEAD + body);
     const heard = await hearBytes(async (socket) => {
       for (const byte of bytes) {
@@ -84,14 +84,14 @@ describe("a stream in pieces", () => {
     expect(heard).toMatchObject({ text: "é€😀!", error: undefined });
   });
 
-  test("one byte a chunk, in one read", async () => {
+  test("one byte per chunk in one read is read.", async () => {
     const bytes = Buffer.from(body);
     const pieces = [...bytes].map((byte) => Buffer.from([0x31, 13, 10, byte, 13, 10]));
     const heard = await hearBytes(Buffer.concat([Buffer.from(CHUNKED_HEAD), ...pieces, Buffer.from(LAST_CHUNK)]));
     expect(heard).toMatchObject({ text: "é€😀!", error: undefined });
   });
 
-  test("many events of one read come in one item", async () => {
+  test("many events of one read are returned in one item.", async () => {
     const words = Array.from({ length: 100 }, () => word("a")).join("");
     const heard = await hearBytes(CHUNKED_HEAD + chunked(words) + chunked(finish() + DONE) + LAST_CHUNK);
     expect(heard.chunks).toHaveLength(101);
@@ -101,17 +101,20 @@ describe("a stream in pieces", () => {
   test.each([
     ["then the end", finish() + DONE, undefined],
     ["then an event that is too long", `data: ${"x".repeat(300_000)}\n\n`, { failure: "malformed" }],
-  ])("many small events of one read come a few at a time, whole and in order: %s", async (_name, end, error) => {
-    const words = Array.from({ length: 5_000 }, (_, index) => `${index} `);
-    const heard = await hearBytes(STREAM_HEAD + words.map((text) => word(text)).join("") + end);
-    expect(heard.text).toBe(words.join(""));
-    if (error === undefined) expect(heard.error).toBeUndefined();
-    else expect(heard.error).toMatchObject(error);
-    // 128 of them at the most.
-    expect(heard.items).toBeGreaterThanOrEqual(Math.ceil(5_000 / 128));
-  });
+  ])(
+    "very many small events of one read are returned in several items, complete and in order: %s.",
+    async (_name, end, error) => {
+      const words = Array.from({ length: 5_000 }, (_, index) => `${index} `);
+      const heard = await hearBytes(STREAM_HEAD + words.map((text) => word(text)).join("") + end);
+      expect(heard.text).toBe(words.join(""));
+      if (error === undefined) expect(heard.error).toBeUndefined();
+      else expect(heard.error).toMatchObject(error);
+      // 128 of them at the most.
+      expect(heard.items).toBeGreaterThanOrEqual(Math.ceil(5_000 / 128));
+    },
+  );
 
-  test("a million empty events between two words", async () => {
+  test("a million empty events between two words are ignored.", async () => {
     const empty = `${"\n".repeat(500_000)}${"data:\n\n".repeat(250_000)}${": \n\n".repeat(250_000)}`;
     expect(await hearBytes(STREAM_HEAD + word("a") + empty + word("b") + finish() + DONE)).toMatchObject({
       text: "ab",
@@ -119,26 +122,26 @@ describe("a stream in pieces", () => {
     });
   });
 
-  test("invalid UTF-8 is replaced", async () => {
+  test("invalid UTF-8 is replaced.", async () => {
     const [before = "", after = ""] = word("?").split("?");
     const bytes = [STREAM_HEAD, before, Buffer.of(0xff, 0xc3), after, finish(), DONE].map((part) => Buffer.from(part));
     expect(await hearBytes(Buffer.concat(bytes))).toMatchObject({ text: "\uFFFD\uFFFD", error: undefined });
   });
 });
 
-describe("a stream that is none", () => {
+describe("A malformed stream:", () => {
   test.each([
     ["truncated JSON", 'data: {"choices": [\n\n'],
     ["a word", "data: hello\n\n"],
     ["a number", "data: 5\n\n"],
     ["a list", "data: []\n\n"],
     ["NaN in the usage", 'data: {"choices": [], "usage": {"prompt_tokens": NaN}}\n\n'],
-  ])("malformed, after what came before: %s", async (_name, body) => {
+  ])("the chunks before the failure are returned: %s.", async (_name, body) => {
     const heard = await hearBytes(STREAM_HEAD + word("a") + body + word("b") + finish() + DONE);
     expect(heard).toMatchObject({ text: "a", error: { failure: "malformed" } });
   });
 
-  test("an event of 64 MiB is given up early, and its connection closed", async () => {
+  test("an event of 64 MiB is refused early, and its connection is closed.", async () => {
     let written = 0;
     const wire = await startWire((socket) => {
       const piece = "x".repeat(64 * 1024);
@@ -157,7 +160,7 @@ describe("a stream that is none", () => {
     await wire.end();
   });
 
-  test("events without choices, usage or an error say nothing", async () => {
+  test("events without choices, usage and errors are ignored.", async () => {
     const heard = await hearBytes(
       STREAM_HEAD + event({}) + event({ choices: [], prompt_filter_results: [] }) + finish() + DONE,
     );
@@ -165,7 +168,7 @@ describe("a stream that is none", () => {
   });
 });
 
-describe("ending an answer early", () => {
+describe("Ending an answer early:", () => {
   const CLOSES_WITHIN_MS = 500;
 
   async function withWire(answer: (socket: Socket) => void, run: (provider: Provider, wire: Wire) => Promise<void>) {
@@ -183,7 +186,7 @@ describe("ending an answer early", () => {
     while (!condition()) await new Promise((resolve) => setTimeout(resolve, 5));
   };
 
-  test.each([true, false])("an abort before the headers closes the connection; streamed: %s", async (stream) => {
+  test.each([true, false])("an abort before the headers closes the connection (streamed: %s).", async (stream) => {
     await withWire(
       () => {},
       async (provider, wire) => {
@@ -197,7 +200,7 @@ describe("ending an answer early", () => {
     );
   });
 
-  test("an abort in the middle of a stream closes the connection", async () => {
+  test("an abort in the middle of a stream closes the connection.", async () => {
     await withWire(
       (socket) => void socket.write(CHUNKED_HEAD + chunked(word("a"))),
       async (provider, wire) => {
@@ -217,7 +220,7 @@ describe("ending an answer early", () => {
     );
   });
 
-  test("an abort in the middle of a whole answer closes the connection", async () => {
+  test("an abort in the middle of an unstreamed answer closes the connection.", async () => {
     const written = Promise.withResolvers<void>();
     await withWire(
       (socket) => void socket.write(`${head(200, { "content-type": "application/json" })}{`, () => written.resolve()),
@@ -233,7 +236,7 @@ describe("ending an answer early", () => {
     );
   });
 
-  test("an abort before the call sends nothing", async () => {
+  test("an abort before the call sends nothing.", async () => {
     await withWire(
       () => {},
       async (provider, wire) => {
@@ -244,7 +247,7 @@ describe("ending an answer early", () => {
     );
   });
 
-  test("leaving the loop closes the connection", async () => {
+  test("leaving the loop closes the connection.", async () => {
     await withWire(
       (socket) => void socket.write(CHUNKED_HEAD + chunked(word("a"))),
       async (provider, wire) => {
@@ -255,7 +258,7 @@ describe("ending an answer early", () => {
     );
   });
 
-  test("return ends a read that waits", async () => {
+  test("a call of return ends a pending read.", async () => {
     await withWire(
       (socket) => void socket.write(CHUNKED_HEAD),
       async (provider, wire) => {
@@ -269,7 +272,7 @@ describe("ending an answer early", () => {
     );
   });
 
-  test("an abort after the end disturbs nobody", async () => {
+  test("an abort after the end has no effect.", async () => {
     await withWire(
       (socket) => void socket.write(CHUNKED_HEAD + chunked(word("a") + finish() + DONE) + LAST_CHUNK),
       async (provider, wire) => {
@@ -285,7 +288,7 @@ describe("ending an answer early", () => {
   });
 });
 
-test("what is not read is not taken: the upstream is held up, and nothing is lost", async () => {
+test("A client that does not read pauses the upstream, and no data is lost.", async () => {
   const count = 20_000;
   const words = Array.from({ length: count }, (_, index) => chunked(word(`${index} `.padEnd(400, "x"))));
   let taken = 0;

@@ -1,4 +1,4 @@
-import type { Overview } from "../api/admin/overview.ts";
+import type { Overview } from "../api/admin/reports.ts";
 import { quantileOf } from "../api/first-token.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, creditsOf } from "../credits/amount.ts";

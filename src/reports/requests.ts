@@ -1,14 +1,15 @@
-import type { RequestDetail, RequestStatus, RequestSummary } from "../api/admin/request.ts";
+import type { Conversation, KeptAnswer, RequestDetail, RequestStatus, RequestSummary } from "../api/admin/request.ts";
+import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import type { RequestEnd } from "../credits/books.ts";
 import { pricesByClass, tokensByClass } from "../credits/price.ts";
 import { timeOfId } from "../credits/request-id.ts";
 import { invalidCursor } from "../errors.ts";
+import type { ConversationRows } from "../stores/queries/conversations.ts";
 import type { RefusalEntry, RefusalRows } from "../stores/queries/refusals.ts";
 import type { ListedRequest, RequestRows } from "../stores/queries/requests.ts";
 import type { UsageEvent } from "../stores/queries/statement.ts";
-import type { Conversations } from "./conversations.ts";
 
 /** Filters of the request list; null matches any value. */
 export interface RequestFilter {
@@ -220,4 +221,61 @@ function refusalDetail(refusal: RefusalEntry): RequestDetail {
     has_conversation: false,
     is_idempotent: false,
   };
+}
+
+export interface ConversationsOptions {
+  rows: ConversationRows;
+  /** Time for which a conversation is stored. */
+  retentionMs: number;
+  /** Milliseconds since 1970. */
+  clock: () => number;
+}
+
+const REMOVED_ROWS = 50;
+
+/** Reads and removes the stored conversations for the admin API. */
+export class Conversations {
+  readonly #options: ConversationsOptions;
+
+  constructor(options: ConversationsOptions) {
+    this.#options = options;
+  }
+
+  /** Finds the stored conversation of a request; undefined if there is none. */
+  async find(organizationId: string, requestId: string): Promise<Conversation | undefined> {
+    const { rows, retentionMs } = this.#options;
+    const row = await rows.find({ organizationId, holdId: requestId }, retentionMs);
+    if (row === undefined) return undefined;
+    return {
+      object: "conversation",
+      id: row.holdId,
+      organization_id: row.organizationId,
+      request: JSON.parse(row.request) as ChatCompletionRequest,
+      answer: row.answer === null ? null : (JSON.parse(row.answer) as KeptAnswer),
+      is_truncated: row.isTruncated,
+      ended_at: isoTime(row.endedAtMs),
+      kept_until: isoTime(row.endedAtMs + retentionMs),
+    };
+  }
+
+  /** Tells if storage is enabled for the organization now, and if the conversation of this request is stored. */
+  status(organizationId: string, requestId: string): Promise<{ isEnabled: boolean; isStored: boolean }> {
+    return this.#options.rows.status({ organizationId, holdId: requestId }, this.#options.retentionMs);
+  }
+
+  /**
+   * Removes all conversations that have ended, a few at a time. Returns their number. Before that, `record` is called with
+   * the number of stored conversations, so that no deletion goes unrecorded.
+   */
+  async remove(organizationId: string, record: (stored: number) => Promise<void>): Promise<number> {
+    const { rows, clock } = this.#options;
+    await record(await rows.count(organizationId));
+    const untilMs = clock();
+    let removed = 0;
+    for (;;) {
+      const count = await rows.removeOf(organizationId, untilMs, REMOVED_ROWS);
+      removed += count;
+      if (count < REMOVED_ROWS) return removed;
+    }
+  }
 }

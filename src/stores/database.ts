@@ -1,6 +1,6 @@
 import { type CompiledQuery, type DatabaseConnection, type Driver, Kysely, type QueryResult } from "kysely";
 import type { SqlDialect, StoreDriver, Writes } from "./driver.ts";
-import type { Tables } from "./tables.ts";
+import type { Tables } from "./schema.ts";
 
 /** The database as the queries use it. */
 export interface Database extends Pick<SqlDialect, "now" | "sharedLock" | "idsWithin">, Pick<StoreDriver, "snapshot"> {
@@ -18,6 +18,7 @@ export interface Database extends Pick<SqlDialect, "now" | "sharedLock" | "idsWi
   writeIf(required: readonly CompiledQuery[], rest: readonly CompiledQuery[]): Promise<boolean>;
 }
 
+/** Builds the queries' view of a database over its driver. */
 export function databaseOver(driver: StoreDriver): Database {
   const { now, sharedLock, idsWithin, ...dialect } = driver.dialect;
   return {
@@ -35,7 +36,7 @@ export function databaseOver(driver: StoreDriver): Database {
   };
 }
 
-/** Runs one read beside the writes. */
+/** Runs one read in a snapshot, without waiting for writes. Fails as `StoreDriver` says. */
 export async function read<Row>(
   { snapshot, kysely }: Database,
   query: { compile(kysely: Database["kysely"]): CompiledQuery },

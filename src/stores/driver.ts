@@ -12,7 +12,8 @@ export interface StoreDriver {
   /**
    * Applies a batch in one transaction of four steps: lock the balances in the order of their ids; in a later
    * statement read holds and grants; decide (`credits/decide.ts`); write and commit. Outcomes come in the order of the
-   * transitions. A batch names a hold id once. All of it is booked, or nothing.
+   * transitions. A batch names a hold id once. All of it is booked, or nothing. Rejects with OrganizationsLockedError if
+   * other transactions have locked balances of the batch.
    */
   apply(durability: Durability, transitions: Transition[]): Promise<Outcome[]>;
   /** Runs one statement in a transaction of its own, durable if it writes. */
@@ -25,8 +26,8 @@ export interface StoreDriver {
   /** Runs reads in one short snapshot. Returns the rows of each. */
   snapshot(queries: readonly CompiledQuery[]): Promise<Record<string, unknown>[][]>;
   /**
-   * Does work of a start while no other service does any on this store: several that start at once take turns. The lock
-   * of a process that dies is released. Rejects with OperatorError after a minute of waiting.
+   * Runs work of a start that only one service at a time may do on this store; others wait. The lock of a process that
+   * dies is released. Rejects with OperatorError after a minute of waiting.
    */
   runExclusively<T>(work: () => Promise<T>): Promise<T>;
   /** Resolves if the database answers and accepts writes. */
@@ -42,7 +43,7 @@ export interface Writes {
   rest: readonly CompiledQuery[];
   /** False: the writes may be lost in a crash of the store, so nothing waits for the disk. */
   isDurable: boolean;
-  /** True: the writes are refused if the disk is nearly full, which leaves its room to the books. */
+  /** True: the writes are refused if the disk is nearly full, which leaves the remaining space to the books. */
   isDroppable: boolean;
 }
 
@@ -59,7 +60,7 @@ export interface SqlDialect extends Omit<Dialect, "createDriver"> {
   idsWithin(column: string, ids: { from: string; to: string | null }): RawBuilder<boolean>;
 }
 
-/** The store cannot be reached now, but nothing is known to be wrong with it: waiting may help. */
+/** The store cannot be reached. Nothing else is known to be wrong, so it may become available later. */
 export class StoreAbsentError extends OperatorError {
   override readonly name = "StoreAbsentError";
 }

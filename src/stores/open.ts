@@ -74,7 +74,7 @@ export async function openServiceStore(options: ServiceStoreOptions): Promise<Aw
   return { store: await storeOf(observed(driver, { log, clock: options.clock })), arrived };
 }
 
-/** Stands in for a PostgreSQL database that cannot be reached, and tries to open it until it can. */
+/** Replaces a PostgreSQL database that cannot be reached, and tries to open it until it can. */
 async function awaitPostgres(open: () => Promise<StoreDriver>, longestMs: number) {
   const { POSTGRES_DIALECT } = await import("./postgres/postgres.ts");
   let opened: StoreDriver | undefined;

@@ -1,11 +1,10 @@
-import type { Insertable } from "kysely";
+import type { LimitSettings, OrganizationKind, Scope } from "../api/principal.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
 import type { ActorKind, AuditRow } from "../credits/audit.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
   GrantRow,
-  HoldDetails,
   HoldRow,
   IdempotencyKeyRow,
   RequestRow,
@@ -13,100 +12,34 @@ import type {
 } from "../credits/books.ts";
 import {
   amount,
-  type Cell,
-  type ColumnKind,
+  bytes,
   type ColumnsOf,
-  decodeDetails,
+  details,
   draws,
-  encodeDetails,
-  type Field,
   type Fields,
   flag,
   json,
   number,
+  optionalBytes,
+  optionalJson,
   optionalNumber,
-  optionalObject,
   optionalText,
   prices,
   remaining,
   settlement,
+  table,
   text,
   tokens,
   trace,
-} from "./schema-fields.ts";
+} from "./table.ts";
 
-/**
- * A table of the books: its columns in order, and the conversion between its rows and those of `credits/books.ts`.
- *
- * A column is declared once, in the lists of fields below. The types of the queries, the column lists and parameter types
- * of both databases, and the conversions follow from them. Integers are signed 64-bit integers, read as bigint from either
- * database; times are milliseconds since 1970, amounts micro-credits, prices pico-credits per token. SQL never looks into
- * the text of JSON columns.
+/*
+ * Every column is declared here once, for both databases. The types of rows and of queries, the column lists and parameter
+ * types, and the conversions follow from it. Times are milliseconds since 1970, amounts micro-credits, prices pico-credits
+ * per token. SQL never looks into JSON text. Texts compare by their bytes.
  */
-export class BookTable<Row extends object, Columns = object> {
-  readonly name: string;
-  readonly key: readonly string[];
-  readonly columns: readonly string[];
-  /** By column. */
-  readonly kinds: Readonly<Record<string, ColumnKind>>;
-  readonly #fields: [keyof Row, Field<never, object>, at: number][] = [];
-  readonly #fieldOfKey = new Set<keyof Row>();
 
-  constructor(name: string, key: (keyof Row)[], fields: Fields<Row>) {
-    const kinds: Record<string, ColumnKind> = {};
-    for (const property of Object.keys(fields) as (keyof Row)[]) {
-      this.#fields.push([property, fields[property] as Field<never, object>, Object.keys(kinds).length]);
-      Object.assign(kinds, fields[property].columns);
-    }
-    this.name = name;
-    this.kinds = kinds;
-    this.columns = Object.keys(kinds);
-    for (const property of key) this.#fieldOfKey.add(property);
-    this.key = key.flatMap((property) => Object.keys(fields[property].columns));
-  }
-
-  /** Decodes values in the order of `columns`. */
-  fromCells(cells: readonly unknown[]): Row {
-    const row: Partial<Record<keyof Row, unknown>> = {};
-    for (const [property, { decode }, at] of this.#fields) row[property] = decode(cells, at);
-    return row as Row;
-  }
-
-  fromRecord = (record: object): Row => {
-    return this.fromCells(this.columns.map((column) => (record as Record<string, unknown>)[column]));
-  };
-
-  /** Encodes a row as values by column. */
-  toRecord(row: Row): Insertable<Columns> {
-    const { columns, toCells } = this.partOf();
-    return Object.fromEntries(toCells(row).map((cell, index) => [columns[index], cell])) as Insertable<Columns>;
-  }
-
-  /** Returns the columns that a write of some properties (absent: all) sets, and their values; the key comes last. */
-  partOf(properties?: readonly (keyof Row)[]): TablePart<Row> {
-    const isKey = (property: keyof Row) => this.#fieldOfKey.has(property);
-    const isChanged = (property: keyof Row) => !isKey(property) && (properties?.includes(property) ?? true);
-    const chosen = [
-      ...this.#fields.filter(([property]) => isChanged(property)),
-      ...this.#fields.filter(([property]) => isKey(property)),
-    ];
-    return {
-      columns: chosen.flatMap(([, { columns }]) => Object.keys(columns)),
-      toCells(row) {
-        const cells: Cell[] = [];
-        for (const [property, { encode }] of chosen) encode(row[property] as never, cells);
-        return cells;
-      },
-    };
-  }
-}
-
-export interface TablePart<Row> {
-  columns: string[];
-  toCells(row: Row): Cell[];
-}
-
-const balanceFields = {
+export const BALANCE = table("balance", ["organizationId"], {
   organizationId: text("organization_id"),
   granted: amount("granted"),
   available: amount("available"),
@@ -114,18 +47,18 @@ const balanceFields = {
   spent: amount("spent"),
   expired: amount("expired"),
   nextChangeAtMs: optionalNumber("next_change_at"),
-} satisfies Fields<BalanceRow>;
+} satisfies Fields<BalanceRow>);
 
-const tokenBalanceFields = {
+export const TOKEN_BALANCE = table("token_balance", ["organizationId", "tokenId"], {
   organizationId: text("organization_id"),
   tokenId: text("token_id"),
   budgetId: optionalText("budget_id"),
   cap: amount("cap"),
   held: amount("held"),
   spent: amount("spent"),
-} satisfies Fields<TokenBalanceRow>;
+} satisfies Fields<TokenBalanceRow>);
 
-const grantFields = {
+export const GRANT = table("credit_grant", ["organizationId", "id"], {
   organizationId: text("organization_id"),
   id: text("id"),
   source: text<"source", GrantRow["source"]>("source"),
@@ -138,9 +71,9 @@ const grantFields = {
   priority: number("priority"),
   reference: optionalText("reference"),
   createdAtMs: number("created_at"),
-} satisfies Fields<GrantRow>;
+} satisfies Fields<GrantRow>);
 
-const holdFields = {
+export const HOLD = table("hold", ["organizationId", "holdId"], {
   organizationId: text("organization_id"),
   holdId: text("id"),
   amount: amount("amount"),
@@ -148,10 +81,10 @@ const holdFields = {
   owner: text("owner"),
   madeAtMs: number("made_at"),
   expiresAtMs: number("expires_at"),
-  details: json<HoldDetails, "details">("details", encodeDetails, decodeDetails),
-} satisfies Fields<HoldRow>;
+  details: details("details"),
+} satisfies Fields<HoldRow>);
 
-const requestFields = {
+export const REQUEST = table("request", ["organizationId", "holdId"], {
   organizationId: text("organization_id"),
   holdId: text("id"),
   tokenId: text("token_id"),
@@ -171,10 +104,10 @@ const requestFields = {
   isLate: flag("is_late"),
   trace: trace(),
   idempotencyKey: optionalText("idempotency_key"),
-  metadata: optionalObject<"metadata", string>("metadata"),
-} satisfies Fields<RequestRow>;
+  metadata: optionalJson<"metadata", Record<string, string>>("metadata"),
+} satisfies Fields<RequestRow>);
 
-const keyFields = {
+export const KEY = table("idempotency_key", ["organizationId", "key"], {
   organizationId: text("organization_id"),
   key: text("key"),
   fingerprint: text("fingerprint"),
@@ -182,9 +115,9 @@ const keyFields = {
   answer: optionalText("answer"),
   createdAtMs: number("created_at"),
   expiresAtMs: number("expires_at"),
-} satisfies Fields<IdempotencyKeyRow>;
+} satisfies Fields<IdempotencyKeyRow>);
 
-const adjustmentFields = {
+export const ADJUSTMENT = table("adjustment", ["organizationId", "id"], {
   organizationId: text("organization_id"),
   id: text("id"),
   kind: text<"kind", AdjustmentRow["kind"]>("kind"),
@@ -199,9 +132,9 @@ const adjustmentFields = {
   note: optionalText("note"),
   madeAtMs: number("made_at"),
   settlement: settlement(),
-} satisfies Fields<AdjustmentRow>;
+} satisfies Fields<AdjustmentRow>);
 
-const allowanceFields = {
+export const ALLOWANCE = table("allowance", ["organizationId", "id"], {
   organizationId: text("organization_id"),
   id: text("id"),
   amount: amount("amount"),
@@ -212,9 +145,9 @@ const allowanceFields = {
   nextAtMs: number("next_at"),
   createdAtMs: number("created_at"),
   endedAtMs: optionalNumber("ended_at"),
-} satisfies Fields<AllowanceRow>;
+} satisfies Fields<AllowanceRow>);
 
-const auditFields = {
+export const AUDIT_ENTRY = table("audit_entry", ["id"], {
   id: text("id"),
   madeAtMs: number("made_at"),
   actorKind: text<"actor_kind", ActorKind>("actor_kind"),
@@ -224,27 +157,9 @@ const auditFields = {
   action: text("action"),
   organizationId: optionalText("organization_id"),
   subjectId: optionalText("subject_id"),
-  before: optionalObject<"before", unknown>("before"),
-  after: optionalObject<"after", unknown>("after"),
-} satisfies Fields<AuditRow>;
-
-export const BALANCE = new BookTable<BalanceRow>("balance", ["organizationId"], balanceFields);
-export const TOKEN_BALANCE = new BookTable<TokenBalanceRow>(
-  "token_balance",
-  ["organizationId", "tokenId"],
-  tokenBalanceFields,
-);
-export const GRANT = new BookTable<GrantRow>("credit_grant", ["organizationId", "id"], grantFields);
-export const HOLD = new BookTable<HoldRow>("hold", ["organizationId", "holdId"], holdFields);
-export const REQUEST = new BookTable<RequestRow>("request", ["organizationId", "holdId"], requestFields);
-export const KEY = new BookTable<IdempotencyKeyRow>("idempotency_key", ["organizationId", "key"], keyFields);
-export const ADJUSTMENT = new BookTable<AdjustmentRow>("adjustment", ["organizationId", "id"], adjustmentFields);
-export const ALLOWANCE = new BookTable<AllowanceRow, BookTables["allowance"]>(
-  "allowance",
-  ["organizationId", "id"],
-  allowanceFields,
-);
-export const AUDIT_ENTRY = new BookTable<AuditRow, BookTables["audit_entry"]>("audit_entry", ["id"], auditFields);
+  before: optionalJson<"before", Record<string, unknown>>("before"),
+  after: optionalJson<"after", Record<string, unknown>>("after"),
+} satisfies Fields<AuditRow>);
 
 /** The writes of a batch: inserts of whole rows, and updates of the properties that change. */
 export const WRITES = {
@@ -260,20 +175,169 @@ export const WRITES = {
   newAuditEntry: AUDIT_ENTRY.partOf(),
 };
 
-/** The columns of the books, for queries. */
-export interface BookTables {
-  balance: ColumnsOf<typeof balanceFields>;
-  token_balance: ColumnsOf<typeof tokenBalanceFields>;
-  credit_grant: ColumnsOf<typeof grantFields>;
-  hold: ColumnsOf<typeof holdFields>;
-  request: ColumnsOf<typeof requestFields>;
-  idempotency_key: ColumnsOf<typeof keyFields>;
-  adjustment: ColumnsOf<typeof adjustmentFields>;
-  allowance: ColumnsOf<typeof allowanceFields>;
-  audit_entry: ColumnsOf<typeof auditFields>;
-}
+export const ORGANIZATION = table("organization", ["id"], {
+  id: text("id"),
+  name: text("name"),
+  kind: text<"kind", OrganizationKind>("kind"),
+  /** Suspended: its tokens are refused; running requests continue. */
+  status: text<"status", "active" | "suspended" | "closed">("status"),
+  /** Limits that differ from those of the service. */
+  limits: optionalJson<"limits", Partial<LimitSettings>>("limits"),
+  createdAtMs: number("created_at"),
+  /** True if prompts and answers are stored for some time. */
+  keepsConversations: flag("keeps_conversations"),
+});
 
-/** A nullable integer of a query as a number. */
-export function toOptionalNumber(value: bigint | null): number | null {
-  return value === null ? null : Number(value);
+export const TOKEN = table("token", ["id"], {
+  organizationId: text("organization_id"),
+  id: text("id"),
+  name: text("name"),
+  /** SHA-256 of the whole token. */
+  hash: bytes("hash"),
+  /** First characters of the token, to recognize it by. */
+  prefix: text("prefix"),
+  scopes: json<"scopes", Scope[]>("scopes"),
+  /** Null: every model. */
+  models: optionalJson<"models", string[]>("models"),
+  /** Limits that differ from those of the service. */
+  limits: optionalJson<"limits", Partial<LimitSettings>>("limits"),
+  createdAtMs: number("created_at"),
+  expiresAtMs: optionalNumber("expires_at"),
+  revokedAtMs: optionalNumber("revoked_at"),
+  /** Time of the first use, later updated about once a minute. */
+  lastUsedAtMs: optionalNumber("last_used_at"),
+  /** The token that replaced this one in a rotation. */
+  successorId: optionalText("successor_id"),
+});
+
+export const ADMIN_TOKEN = table("admin_token", ["id"], {
+  id: text("id"),
+  /** SHA-256 of the whole token. */
+  hash: bytes("hash"),
+  /** First characters, for display. */
+  prefix: text("prefix"),
+  createdAtMs: number("created_at"),
+  revokedAtMs: optionalNumber("revoked_at"),
+});
+
+export const ADMIN_SESSION = table("admin_session", ["hash"], {
+  /** SHA-256 of the cookie's value. */
+  hash: bytes("hash"),
+  adminTokenId: optionalText("admin_token_id"),
+  tokenId: optionalText("token_id"),
+  createdAtMs: number("created_at"),
+  /** Time of the last use, to the minute. */
+  seenAtMs: number("seen_at"),
+  expiresAtMs: number("expires_at"),
+});
+
+export const SHORT_TOKEN = table("short_token", ["hash"], {
+  hash: bytes("hash"),
+  tokenId: text("token_id"),
+  expiresAtMs: number("expires_at"),
+  /** The session that created it, with which it ends. Null: created without a session. */
+  sessionHash: optionalBytes("session_hash"),
+  /** The admin token that authorized it, with which it ends. */
+  adminTokenId: optionalText("admin_token_id"),
+});
+
+export const ADMIN_KEY = table("admin_idempotency_key", ["scope", "key"], {
+  /** `operator`, or the id of a member's organization. */
+  scope: text("scope"),
+  key: text("key"),
+  /** Fingerprint of the request: the same key with another request is refused. */
+  fingerprint: text("fingerprint"),
+  /** Interrupted: it failed without a known outcome. */
+  state: text<"state", "running" | "answered" | "interrupted">("state"),
+  /** HTTP status. */
+  status: optionalNumber("status"),
+  /** JSON text. Holds no secret. */
+  answer: optionalText("answer"),
+  createdAtMs: number("created_at"),
+  expiresAtMs: number("expires_at"),
+});
+
+/** Sums over requests, in a table or in the result of a query. */
+export const USAGE_COUNTS = {
+  requests: number("requests"),
+  errors: number("errors"),
+  charged: amount("charged"),
+  inputTokens: number("input_tokens"),
+  outputTokens: number("output_tokens"),
+};
+
+export const USAGE_DAY = table("usage_day", ["organizationId", "dimension", "day", "name"], {
+  /** `*` for all. */
+  organizationId: text("organization_id"),
+  dimension: text<"dimension", "model" | "token" | "organization" | "first_token">("dimension"),
+  /** Its first millisecond, in UTC. */
+  day: number("day"),
+  /** The model, the token, the organization, or the bucket. */
+  name: text("name"),
+  ...USAGE_COUNTS,
+});
+
+const USAGE_DAY_DONE = table("usage_day_done", ["day"], { day: number("day"), doneAtMs: number("done_at") });
+
+/** The sum of an organization's statement entries before a time. */
+export const STATEMENT_BALANCE = table("statement_balance", ["organizationId", "beforeAtMs"], {
+  organizationId: text("organization_id"),
+  beforeAtMs: number("before_at"),
+  balance: amount("balance"),
+});
+
+/** Prompt and answer of a request of an organization that stores them. The books do not depend on it. */
+export const CONVERSATION = table("conversation", ["organizationId", "holdId"], {
+  organizationId: text("organization_id"),
+  holdId: text("hold_id"),
+  endedAtMs: number("ended_at"),
+  /** True if a part was too long to be stored. */
+  isTruncated: flag("is_truncated"),
+  /** JSON of the request. */
+  request: text("request"),
+  /** JSON of the delivered part of the answer; null if nothing was delivered. */
+  answer: optionalText("answer"),
+});
+
+/** A request of a known organization that was refused before credits were held. The books do not depend on it. */
+export const REFUSAL = table("refusal", ["organizationId", "id"], {
+  organizationId: text("organization_id"),
+  /** UUIDv7 of the time of the refusal. */
+  id: text("id"),
+  tokenId: text("token_id"),
+  requestId: text("request_id"),
+  /** Method and route. */
+  endpoint: text("endpoint"),
+  model: optionalText("model"),
+  status: number("status"),
+  code: text("code"),
+  /** The message that the caller received. */
+  message: text("message"),
+  durationMs: number("duration_ms"),
+  /** Number of requests that the row represents; its details are those of the first. */
+  count: number("count"),
+});
+
+/** The columns of all tables, for queries. */
+export interface Tables {
+  balance: ColumnsOf<typeof BALANCE>;
+  token_balance: ColumnsOf<typeof TOKEN_BALANCE>;
+  credit_grant: ColumnsOf<typeof GRANT>;
+  hold: ColumnsOf<typeof HOLD>;
+  request: ColumnsOf<typeof REQUEST>;
+  idempotency_key: ColumnsOf<typeof KEY>;
+  adjustment: ColumnsOf<typeof ADJUSTMENT>;
+  allowance: ColumnsOf<typeof ALLOWANCE>;
+  audit_entry: ColumnsOf<typeof AUDIT_ENTRY>;
+  organization: ColumnsOf<typeof ORGANIZATION>;
+  token: ColumnsOf<typeof TOKEN>;
+  admin_token: ColumnsOf<typeof ADMIN_TOKEN>;
+  admin_session: ColumnsOf<typeof ADMIN_SESSION>;
+  short_token: ColumnsOf<typeof SHORT_TOKEN>;
+  admin_idempotency_key: ColumnsOf<typeof ADMIN_KEY>;
+  usage_day: ColumnsOf<typeof USAGE_DAY>;
+  usage_day_done: ColumnsOf<typeof USAGE_DAY_DONE>;
+  statement_balance: ColumnsOf<typeof STATEMENT_BALANCE>;
+  conversation: ColumnsOf<typeof CONVERSATION>;
+  refusal: ColumnsOf<typeof REFUSAL>;
 }

@@ -16,6 +16,7 @@ import { usageRows } from "./queries/usage.ts";
  */
 export type Store = ReturnType<typeof storeOver>;
 
+/** Builds a store over a driver. */
 export function storeOver(driver: StoreDriver) {
   const database = databaseOver(driver);
   return {

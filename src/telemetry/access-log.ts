@@ -1,5 +1,4 @@
-import { type LogLevel, withoutTokens } from "./log.ts";
-import type { AccessEntry, AccessLog } from "./logger.ts";
+import { type AccessEntry, type AccessLog, type LogLevel, withoutTokens } from "./logger.ts";
 
 export interface AccessLogOptions {
   level: LogLevel;

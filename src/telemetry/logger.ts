@@ -1,3 +1,5 @@
+import pino from "pino";
+
 /** The logger that the rest of the service uses. */
 export interface Log {
   debug(fields: object, message: string): void;
@@ -24,4 +26,107 @@ export interface AccessEntry {
 
 export interface AccessLog {
   record(entry: AccessEntry): void;
+}
+
+export type LogLevel = "fatal" | "error" | "warn" | "info" | "debug" | "silent";
+
+/** Field names that may hold secrets or prompts. */
+const SECRET_NAMES = ["authorization", "apiKey", "token", "messages", "password"];
+/** Tokens of the service and bearer credentials, removed from every written line as a last safeguard. */
+const TOKENS = /((?:sk-tg|tg-admin)-[0-9A-Za-z]{6})[0-9A-Za-z]+|([Bb]earer\s+)[\w\-.~+/]+=*/g;
+
+const WINDOW_MS = 60_000;
+const SAME_LINES_MAX = 20;
+const MESSAGE_CHARACTERS_MAX = 500;
+
+/**
+ * Creates a log of JSON lines, by default to standard error. Each line is written before the call returns, so that a crash
+ * loses none. Of warnings and errors with the same message, the first 20 in a minute are written and the rest is counted.
+ * The field `err` shows an error without its stack; `defect` shows where in the code it was thrown.
+ */
+export function createLog(level: LogLevel, write: (line: string) => void = writeToStandardError): Log {
+  const logger = pino(
+    {
+      level,
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
+      redact: { paths: SECRET_NAMES.flatMap((name) => [name, `*.${name}`, `*.*.${name}`]), censor: "[redacted]" },
+      serializers: { err: (error) => errorFacts(error, false), defect: (error) => errorFacts(error, true) },
+    },
+    { write: (line: string) => write(withoutTokens(line)) },
+  );
+  const bounded = (name: "warn" | "error"): Log["warn"] => {
+    const repeats = new Repeats((message, repeated) => {
+      logger[name]({ repeated, seconds: WINDOW_MS / 1000 }, message);
+    });
+    return (fields, message) => {
+      if (repeats.admits(message)) logger[name](fields, message);
+    };
+  };
+  return {
+    debug: (fields, message) => logger.debug(fields, message),
+    info: (fields, message) => logger.info(fields, message),
+    warn: bounded("warn"),
+    error: bounded("error"),
+  };
+}
+
+/** Replaces all but the first characters of each token in a text. */
+export function withoutTokens(text: string): string {
+  return text.replace(TOKENS, "$1$2…");
+}
+
+function writeToStandardError(line: string): void {
+  process.stderr.write(line);
+}
+
+/** Limits how often the same message is written in a minute. */
+class Repeats {
+  readonly #counts = new Map<string, number>();
+  readonly #report: (message: string, repeated: number) => void;
+
+  constructor(report: (message: string, repeated: number) => void) {
+    this.#report = report;
+  }
+
+  admits(message: string): boolean {
+    const count = (this.#counts.get(message) ?? 0) + 1;
+    if (count === 1) setTimeout(() => this.#endWindow(message), WINDOW_MS).unref();
+    this.#counts.set(message, count);
+    return count <= SAME_LINES_MAX;
+  }
+
+  #endWindow(message: string): void {
+    const repeated = (this.#counts.get(message) ?? 0) - SAME_LINES_MAX;
+    this.#counts.delete(message);
+    if (repeated > 0) this.#report(message, repeated);
+  }
+}
+
+/**
+ * Returns the error's loggable fields. Other properties may contain anything and are omitted. Messages of a SyntaxError are
+ * omitted because parsers quote their input.
+ */
+function errorFacts(error: unknown, withFrames: boolean): object {
+  if (!(error instanceof Error)) return { message: shortened(String(error)) };
+  const { name, message, stack, cause } = error;
+  return {
+    name,
+    ...(!(error instanceof SyntaxError) && { message: shortened(message) }),
+    ...("code" in error && { code: String(error.code) }),
+    ...(withFrames && { stack: framesOf(stack, message) }),
+    ...(cause !== undefined && { cause: errorFacts(cause, withFrames) }),
+  };
+}
+
+function shortened(text: string): string {
+  return text.length > MESSAGE_CHARACTERS_MAX ? `${text.slice(0, MESSAGE_CHARACTERS_MAX)}…` : text;
+}
+
+/** Extracts the code positions of a stack, without its message, which may quote a request. */
+function framesOf(stack: string | undefined, message: string): string[] {
+  const text = stack ?? "";
+  const frames = text.slice(text.includes(message) ? text.indexOf(message) + message.length : 0).split("\n");
+  return frames.filter((line) => /^ {4}at .*:\d+:\d+\)?$/.test(line)).map((line) => line.trim());
 }

@@ -37,7 +37,7 @@ describe("credits", () => {
   const made = async () => String((await admin().call("POST", "/organizations", { name: "Credited" })).body.id);
   const book = (id: string, what: string, body: object) => admin().call("POST", `/organizations/${id}/${what}`, body);
 
-  test("are granted once for a reference, listed, taken back as far as they are there, and given back", async () => {
+  test("credits are granted once per reference, listed, revoked as far as they are available, and refunded", async () => {
     const id = await made();
     const terms = { amount: 12.5, reference: "invoice 7", priority: 3, expires_at: "2090-01-01T00:00:00.000Z" };
     const first = await book(id, "grants", terms);
@@ -75,7 +75,7 @@ describe("credits", () => {
     ]);
   });
 
-  test("under a reference with other terms are refused, naming what was booked", async () => {
+  test("a reference with other terms is refused, and the error names what was booked", async () => {
     const id = await made();
     const refused = async (what: string, body: object) => {
       const { status, body: answer } = await book(id, what, body);
@@ -115,7 +115,7 @@ describe("credits", () => {
     ]);
   });
 
-  test("that a command books or revokes are recorded with the booking, once for a reference", async () => {
+  test("a booking of a command is recorded like one of the API, once per reference", async () => {
     const id = await made();
     const run = (...words: string[]) => service.tollgate("credits", ...words);
     const grant = ["grant", "2.5", "--org", id, "--reference", "invoice 8"];
@@ -128,13 +128,18 @@ describe("credits", () => {
     const actor = { kind: "command", id: null, address: null };
     expect(audit.data.slice(0, -1)).toMatchObject([
       { action: "allowance.end", actor, subject_id: allowanceId, after: null },
-      { action: "allowance.create", actor, subject_id: allowanceId, after: { amount: "30", lapses: true } },
-      { action: "credits.revoke", actor, subject_id: revocationId, after: { amount: "2.5", note: "a mistake" } },
-      { action: "credits.grant", actor, subject_id: grantId, after: { amount: "2.5", reference: "invoice 8" } },
+      { action: "allowance.create", actor, subject_id: allowanceId, after: { amount: 30, lapses: true } },
+      {
+        action: "credits.revoke",
+        actor,
+        subject_id: revocationId,
+        after: { amount: 2.5, all: true, note: "a mistake" },
+      },
+      { action: "credits.grant", actor, subject_id: grantId, after: { amount: 2.5, reference: "invoice 8" } },
     ]);
   });
 
-  test("are revoked in full only where that is asked for", async () => {
+  test("all credits are revoked only on request", async () => {
     const id = await made();
     const { body: grant } = await book(id, "grants", { amount: 810 });
     await book(id, "grants", { amount: 40 });
@@ -157,7 +162,7 @@ describe("credits", () => {
     expect([ofGrant.status, ofGrant.body]).toMatchObject([201, { amount: 810, credits: { available: 40 } }]);
   });
 
-  test("that were charged are given back, no more than were charged", async () => {
+  test("charged credits are refunded up to the charged amount", async () => {
     const { id, token } = await makeOrganization(service, "5");
     const { usage } = (await (await complete(token)).json()) as { usage: { cost: number } };
     const { body: listed } = await admin().call<Listed>("GET", `/requests?organization_id=${id}`);
@@ -183,8 +188,8 @@ describe("credits", () => {
     expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
   });
 
-  test("are told in a statement with the balance after each change, in pages, by kind, for a period and as CSV", async () => {
-    const { id, token } = await makeOrganization(service, "5", MEMBER_SCOPES);
+  test("a statement has the balance after each change, in pages, by kind, for a period and as CSV", async () => {
+    const { id, token } = await makeOrganization(service, "5", { scopes: MEMBER_SCOPES });
     const { usage } = (await (await complete(token)).json()) as { usage: { cost: number } };
     await book(id, "revocations", { amount: 1, note: "=1+1" });
     const path = `/organizations/${id}/statement`;
@@ -220,7 +225,7 @@ describe("credits", () => {
     expect((await admin().call("GET", `${path}.csv?kind=gift`)).status).toBe(400);
   });
 
-  test("come every month by an allowance, until it ends", async () => {
+  test("an allowance grants credits every month until it ends", async () => {
     const id = await made();
     const { status, body } = await book(id, "allowances", { amount: 30 });
     expect([status, body]).toMatchObject([201, { amount: 30, lapses: true, reference: null, ended_at: null }]);
@@ -234,7 +239,7 @@ describe("credits", () => {
     expect((await admin().call("DELETE", `/organizations/${owner.id}/allowances/${body.id}`)).status).toBe(404);
   });
 
-  test("come by one allowance of a reference, however often it is asked for", async () => {
+  test("a repeated reference creates one allowance", async () => {
     const id = await made();
     const first = await book(id, "allowances", { amount: 30, reference: "contract 7" });
     const again = await book(id, "allowances", { amount: 30, reference: "contract 7" });
@@ -259,14 +264,14 @@ describe("credits", () => {
     expect([answer.status, (answer.body.error as { param: string }).param]).toEqual([400, param]);
   });
 
-  test("are nothing for the playground", async () => {
+  test("the playground organization cannot get credits", async () => {
     expect((await book("org_playground", "grants", { amount: 1 })).status).toBe(400);
     expect((await book("org_playground", "allowances", { amount: 1 })).status).toBe(400);
   });
 });
 
 describe("requests", () => {
-  test("are listed and explained, with what was held, charged and drawn", async () => {
+  test("requests are listed and explained with their hold, charge and grants", async () => {
     const organization = await makeOrganization(service, "5");
     const answer = await complete(organization.token, { metadata: { order: "7" }, max_tokens: 50 });
     const { usage } = (await answer.json()) as { usage: { cost: number } };
@@ -305,7 +310,7 @@ describe("requests", () => {
   });
 });
 
-test("the overview tells credits, pace, days, and who spends most, of one organization and of all", async () => {
+test("the overview has credits, spending rate, days and rankings, for one organization and for all", async () => {
   await onOneDay();
   const organization = await makeOrganization(service, "5");
   const { usage } = (await (await complete(organization.token)).json()) as { usage: { cost: number } };
@@ -340,14 +345,14 @@ test("the overview tells credits, pace, days, and who spends most, of one organi
   }
 });
 
-test("models tell the operator of their routes, and a member of what their token may use", async () => {
+test("the operator sees the routes of models, and a member the models of their token", async () => {
   const { body } = await admin().call<Listed>("GET", "/models");
   const echo = body.data.find(({ id }) => id === "sandbox/echo");
   expect(echo).toMatchObject({
     prices: { input: 1, output: 2 },
     routes: [{ route: "sandbox/echo", prices: { input: 1 }, health: { state: "closed" } }],
   });
-  const { token } = await makeToken(service, owner.id, [...MEMBER_SCOPES, "--model", "sandbox/echo"]);
+  const { token } = await makeToken(service, owner.id, { scopes: MEMBER_SCOPES, models: ["sandbox/echo"] });
   const { body: seen } = await (await signIn(service, token)).call<Listed>("GET", "/models");
   expect(seen.data.map(({ id, routes }) => [id, routes])).toEqual([["sandbox/echo", null]]);
 });

@@ -81,13 +81,13 @@ const requests: Record<string, () => Promise<{ path: string; body?: object; secr
 describe("a POST of the admin API with an Idempotency-Key", () => {
   const posts = adminEndpoints.filter(({ method }) => method === "POST");
 
-  test("is every one but the sign-in", () => {
+  test("every POST except the sign-in takes an Idempotency-Key", () => {
     const paths = posts.filter(({ isRepeatable }) => isRepeatable !== false).map(({ path }) => path);
     expect(paths.toSorted()).toEqual(Object.keys(requests).toSorted());
     expect(posts.filter(({ isRepeatable }) => isRepeatable === false).map(({ path }) => path)).toEqual(["/session"]);
   });
 
-  test("names the field of every answer that shows a secret", () => {
+  test("every operation whose answer shows a secret declares its field", () => {
     for (const { path, response, secret } of posts) {
       const { properties = {} } = (response.schema ?? {}) as { properties?: Record<string, { type?: string }> };
       const shown = ["secret", "token", "password"].filter((name) => properties[name]?.type === "string");
@@ -116,7 +116,7 @@ describe("a POST of the admin API with an Idempotency-Key", () => {
     expect(stored.includes(String(first.body[secret]))).toBe(false);
   });
 
-  test("books once, however often it is sent, and is recorded once", async () => {
+  test("a repeated request books once and is recorded once", async () => {
     const id = await made();
     const key = newKey();
     const path = `/organizations/${id}/grants`;
@@ -137,7 +137,7 @@ describe("a POST of the admin API with an Idempotency-Key", () => {
     expect(audit.data).toHaveLength(1);
   });
 
-  test("is refused where the key was used for another body, path or operation", async () => {
+  test("a key that was used for another body, path or operation is refused", async () => {
     const [id, other] = [await made(), await made()];
     const key = newKey();
     await send(`/organizations/${id}/grants`, { amount: 1, priority: 2 }, key);
@@ -155,7 +155,7 @@ describe("a POST of the admin API with an Idempotency-Key", () => {
     expect([await availableOf(id), await availableOf(other)]).toEqual([1, 0]);
   });
 
-  test("frees its key where it is refused, so that it can be sent again", async () => {
+  test("a refused request frees its key, so that it can be sent again", async () => {
     const id = await made();
     const key = newKey();
     const revoke = () => send(`/organizations/${id}/revocations`, { amount: 5 }, key);
@@ -167,7 +167,7 @@ describe("a POST of the admin API with an Idempotency-Key", () => {
     expect(await availableOf(id)).toBe(2);
   });
 
-  test("needs somebody who is signed in, a key that is one, and no sign-in", async () => {
+  test("a key needs a signed-in caller and a valid value, and the sign-in takes none", async () => {
     const keyed = { "idempotency-key": newKey() };
     const guest = new AdminClient(service, FROM_CONSOLE);
     expect((await guest.call("POST", "/playground/token", {})).status).toBe(201);
@@ -181,7 +181,7 @@ describe("a POST of the admin API with an Idempotency-Key", () => {
     expect(errorOf(long)).toMatchObject({ status: 400, param: "Idempotency-Key" });
   });
 
-  test("is the same for a script and a session of the operator, and another for a member", async () => {
+  test("a script and a session of the operator share their keys, and a member has others", async () => {
     const key = newKey();
     const session = await signIn(service, firstAdminToken(service));
     const first = await send("/organizations", { name: "Shared" }, key);
@@ -200,7 +200,7 @@ function tamper(change: string, key: string): void {
   database.close();
 }
 
-test("a key outlives the process; without an answer its request is never run again", async () => {
+test("a key outlives the process, and a request without a stored answer is never run again", async () => {
   const id = await made();
   const path = `/organizations/${id}/grants`;
   const [answered, running, lost] = [newKey(), newKey(), newKey()];

@@ -22,7 +22,7 @@ const config = { playground: { openToGuests: true }, server: { trustProxy: "127.
 beforeAll(async () => {
   dataDir = await makeDirectory();
   service = await startService({ config, dataDir });
-  owner = await makeOrganization(service, "10", MEMBER_SCOPES);
+  owner = await makeOrganization(service, "10", { scopes: MEMBER_SCOPES });
 });
 afterAll(() => service?.end());
 
@@ -42,7 +42,7 @@ interface Listed {
 }
 
 describe("organizations", () => {
-  test("are made, found by a part of their name, renamed and shown with their credits", async () => {
+  test("organizations are created, found by a part of their name, renamed and shown with their credits", async () => {
     const made = await admin().call("POST", "/organizations", { name: "Ärzte 100% & Söhne_", limits: null });
     expect([made.status, made.body]).toMatchObject([
       201,
@@ -60,7 +60,7 @@ describe("organizations", () => {
     expect((await admin().call("GET", `/organizations/${owner.id}`)).body.credits).toMatchObject({ total: 10 });
   });
 
-  test("come in pages that hold each once", async () => {
+  test("every organization is on exactly one page of the list", async () => {
     for (const name of ["a", "b", "c"]) await admin().call("POST", "/organizations", { name: `Paged ${name}` });
     const names = [];
     let cursor: string | null = "";
@@ -85,8 +85,8 @@ describe("organizations", () => {
     expect([answer.status, (answer.body.error as { param: string }).param]).toEqual([400, param]);
   });
 
-  test("a paused one gets no new answer within a second, and what runs comes to its end", async () => {
-    const paused = await makeOrganization(service, "10", MEMBER_SCOPES);
+  test("a paused organization is refused within a second, and its running answers are completed", async () => {
+    const paused = await makeOrganization(service, "10", { scopes: MEMBER_SCOPES });
     const running = await complete(paused.token, { model: "sandbox/story", stream: true, max_tokens: 60 });
     const { body } = await admin().call("PATCH", `/organizations/${paused.id}`, { status: "paused" });
     expect(body.status).toBe("paused");
@@ -100,7 +100,7 @@ describe("organizations", () => {
     expect((await complete(paused.token)).status).toBe(200);
   });
 
-  test("their limits are in force within a second, and a token's own go before them", async () => {
+  test("limits take effect within a second, and those of a token override those of its organization", async () => {
     const limited = await makeOrganization(service, "10");
     const { body: own } = await admin().call("POST", "/tokens", {
       organization_id: limited.id,
@@ -120,7 +120,7 @@ describe("organizations", () => {
 });
 
 describe("tokens", () => {
-  test("are made with all that they may, work, and are never shown again", async () => {
+  test("a token is created with its permissions, works, and is never shown again", async () => {
     const terms = {
       name: "shop",
       scopes: ["models:read"],
@@ -143,7 +143,7 @@ describe("tokens", () => {
     expect(listed.body.data).toEqual([shown.body]);
   });
 
-  test("are rotated with an overlap, and revoked within a second", async () => {
+  test("a token is rotated with an overlap, and revoked within a second", async () => {
     const { tokenId, token } = await makeToken(service, owner.id);
     const rotated = await admin().call("POST", `/tokens/${tokenId}/rotate`, { overlap_seconds: 60 });
     expect([rotated.status, rotated.body.replaces]).toMatchObject([201, { id: tokenId, status: "active" }]);
@@ -156,8 +156,10 @@ describe("tokens", () => {
     expect((await send(service, "/v1/models", String(rotated.body.secret))).status).toBe(401);
   });
 
-  test("are rotated once: a retry is refused and names the successor, which is replaced until it is used", async () => {
-    const { tokenId } = await makeToken(service, owner.id, ["--expires", "30d"]);
+  test("a token is rotated once: a retry is refused and names the successor, which can be replaced until it is used", async () => {
+    const { tokenId } = await makeToken(service, owner.id, {
+      expires_at: new Date(Date.now() + 30 * 86_400_000).toISOString(),
+    });
     const rotate = (body: object) => admin().call("POST", `/tokens/${tokenId}/rotate`, body);
     const first = await rotate({ overlap_seconds: 60 });
     const retry = await rotate({ overlap_seconds: 60 });
@@ -198,7 +200,7 @@ describe("tokens", () => {
 describe("the playground's token", () => {
   const playground = (client: AdminClient, body: object = {}) => client.call("POST", "/playground/token", body);
 
-  test("of a member completes on their behalf, and reads no usage", async () => {
+  test("the playground token of a member can complete, but not read the usage", async () => {
     const member = await signIn(service, owner.token);
     const { status, body } = await playground(member);
     expect([status, body.organization_id]).toEqual([201, owner.id]);
@@ -214,9 +216,9 @@ describe("the playground's token", () => {
     expect((await playground(member)).body.token).toBe(body.token);
   });
 
-  test("may do no more than the token that it stands for, and ends with it", async () => {
-    const scopes = ["--scope", "console:read", "--scope", "chat.completions:write"];
-    const narrow = await makeToken(service, owner.id, [...scopes, "--model", "sandbox/story"]);
+  test("a playground token has the rights of the token that it represents, and ends with it", async () => {
+    const scopes = ["console:read", "chat.completions:write"];
+    const narrow = await makeToken(service, owner.id, { scopes, models: ["sandbox/story"] });
     const { body } = await playground(await signIn(service, narrow.token));
     const refused = await complete(String(body.token));
     expect([refused.status, await codeOf(refused)]).toEqual([403, "model_not_allowed"]);
@@ -224,11 +226,11 @@ describe("the playground's token", () => {
     await service.tollgate("token", "revoke", narrow.tokenId);
     await wait(IN_FORCE_MS);
     expect((await complete(String(body.token), { model: "sandbox/story" })).status).toBe(401);
-    const reader = await makeToken(service, owner.id, ["--scope", "console:read"]);
+    const reader = await makeToken(service, owner.id, { scopes: ["console:read"] });
     expect((await playground(await signIn(service, reader.token))).status).toBe(403);
   });
 
-  test("ends with the session that it was made in, and lives on in no other", async () => {
+  test("a playground token ends with its session", async () => {
     const session = await signIn(service, owner.token);
     const { body } = await playground(session);
     const { body: elsewhere } = await playground(await signIn(service, owner.token));
@@ -239,13 +241,13 @@ describe("the playground's token", () => {
     expect((await complete(String(elsewhere.token))).status).toBe(200);
   });
 
-  test("signs nobody in", async () => {
+  test("a playground token cannot be used to sign in", async () => {
     const { body } = await playground(await signIn(service, owner.token));
     const answer = await new AdminClient(service, FROM_CONSOLE).call("POST", "/session", { token: body.token });
     expect(answer.status).toBe(403);
   });
 
-  test("of the operator is booked under a token of its own, which can be revoked", async () => {
+  test("the playground token of the operator is charged to a token of its own, which can be revoked", async () => {
     expect((await playground(admin())).status).toBe(400);
     expect((await playground(admin(), { organization_id: "org_none" })).status).toBe(404);
     const { body } = await playground(admin(), { organization_id: owner.id });
@@ -258,7 +260,7 @@ describe("the playground's token", () => {
     expect((await playground(admin(), { organization_id: owner.id })).status).toBe(409);
   });
 
-  test("of a guest completes free of charge where the playground is open, so often for one address", async () => {
+  test("a guest completes free of charge if the playground is open, within a limit per address", async () => {
     const guest = new AdminClient(service, { ...FROM_CONSOLE, "x-forwarded-for": "10.1.1.1" });
     expect((await playground(guest, { organization_id: owner.id })).status).toBe(404);
     const { status, body } = await playground(guest);
@@ -269,7 +271,7 @@ describe("the playground's token", () => {
     expect(statuses.at(-1)).toBe(429);
   });
 
-  test("of guests is counted per IPv6 /64 network, on both sides of the mint", async () => {
+  test("guests are counted per IPv6 /64 network, when they request a token and when they use it", async () => {
     const guestAt = (address: string) => new AdminClient(service, { ...FROM_CONSOLE, "x-forwarded-for": address });
     const minted = [];
     for (let host = 1; host <= 11; host += 1) minted.push((await playground(guestAt(`2001:db8:1:2::${host}`))).status);
@@ -285,7 +287,7 @@ describe("the playground's token", () => {
   });
 });
 
-test("every change is recorded: who, what, before and after", async () => {
+test("every change is recorded with its actor and the values before and after", async () => {
   const { body: made } = await admin().call("POST", "/organizations", { name: "Audited" });
   await admin().call("PATCH", `/organizations/${made.id}`, { status: "paused", limits: { tokens_per_minute: 9 } });
   const { id } = await service.tollgate("token", "create", "--org", String(made.id), "--name", "by hand");
@@ -314,7 +316,7 @@ test("every change is recorded: who, what, before and after", async () => {
   expect(JSON.stringify(body)).not.toContain(String(token.secret).slice(15));
 });
 
-test("when a token was last used is known, also after a restart", async () => {
+test("the last use of a token is known after a restart", async () => {
   const { token, tokenId } = await makeToken(service, owner.id);
   expect((await admin().call("GET", `/tokens/${tokenId}`)).body.last_used_at).toBeNull();
   const printed = operator(service);

@@ -28,13 +28,13 @@ describe.skipIf(!hasPostgres)("two nodes on one PostgreSQL", () => {
     await database?.drop();
   });
 
-  test("the admin token is written by the first alone, and is valid on both", async () => {
+  test("the first node alone creates the admin token, which is valid on both", async () => {
     expect(existsSync(join(second.dataDir, "admin-token"))).toBe(false);
     const { headers } = operator(first);
     expect((await new AdminClient(second, headers).call("GET", "/organizations")).status).toBe(200);
   });
 
-  test("a session of one is known to the other, until it is ended on either", async () => {
+  test("a session is valid on both nodes until it ends on one of them", async () => {
     const here = await signIn(first, firstAdminToken(first));
     const there = new AdminClient(second, here.headers);
     expect((await there.call("GET", "/session")).body.role).toBe("operator");
@@ -42,7 +42,7 @@ describe.skipIf(!hasPostgres)("two nodes on one PostgreSQL", () => {
     expect((await here.call("GET", "/session")).body.role).toBeNull();
   });
 
-  test("what one is told to keep no more is not kept by the other either, from that moment on", async () => {
+  test("storage that is disabled on one node is disabled on the other at once", async () => {
     const [one, other] = [await makeOrganization(first, "5"), await makeOrganization(first, "5")];
     const ask = async ({ token }: Organization) => {
       const body = { model: "sandbox/echo", messages: [{ role: "user", content: "hello" }] };
@@ -64,8 +64,8 @@ describe.skipIf(!hasPostgres)("two nodes on one PostgreSQL", () => {
     expect(await isKept(late)).toBe(false);
   });
 
-  test("a revocation or a sign-out is in force within 1 s where it is made, and within 5 s on the other node", async () => {
-    const organization = await makeOrganization(first, "5", MEMBER_SCOPES);
+  test("a revocation or a sign-out takes effect within 1 s on its node, and within 5 s on the other", async () => {
+    const organization = await makeOrganization(first, "5", { scopes: MEMBER_SCOPES });
     const session = await signIn(first, organization.token);
     const { body } = await session.call("POST", "/playground/token", {});
     const ask = (service: RunningService, token: string) => send(service, "/v1/models", token);
@@ -91,7 +91,7 @@ describe.skipIf(!hasPostgres)("two nodes on one PostgreSQL", () => {
     }
   });
 
-  test("what is changed on one is in force on the other within 5 s, and all is told there", async () => {
+  test("a change on one node takes effect on the other within 5 s, and is visible there", async () => {
     const organization = await makeOrganization(first, "5");
     const ask = (service: RunningService) =>
       send(service, "/v1/chat/completions", organization.token, {

@@ -23,7 +23,7 @@ beforeAll(async () => {
     config: { server: { trustProxy: "127.0.0.1" } },
     environment: { LOG_LEVEL: "debug" },
   });
-  owner = await makeOrganization(service, "10", MEMBER_SCOPES);
+  owner = await makeOrganization(service, "10", { scopes: MEMBER_SCOPES });
   adminToken = firstAdminToken(service);
 });
 afterAll(() => service?.end());
@@ -35,13 +35,13 @@ const browser = (headers: Record<string, string> = {}): AdminClient =>
 const codeOf = ({ body }: { body: Record<string, unknown> }) => (body.error as { code: string } | undefined)?.code;
 
 describe("signing in", () => {
-  test("nobody is signed in at first, and is told so", async () => {
+  test("a request without a session gets an empty session", async () => {
     const { status, body } = await browser().call("GET", "/session");
     expect([status, body.role]).toEqual([200, null]);
     expect((await browser().call("GET", "/organizations")).status).toBe(401);
   });
 
-  test("the operator signs in with the admin token, and out again", async () => {
+  test("the operator signs in with the admin token and signs out", async () => {
     const answer = await browser().call("POST", "/session", { token: adminToken });
     expect(answer.body).toMatchObject({ role: "operator", organization: null, may_complete: true });
     const signedIn = browser({ cookie: cookieOf(answer) });
@@ -53,7 +53,7 @@ describe("signing in", () => {
     expect((await signedIn.call("GET", "/organizations")).status).toBe(401);
   });
 
-  test("a member signs in with a token that has console:read, and is told of their organization", async () => {
+  test("a member signs in with a token that has console:read and sees their organization", async () => {
     const member = await signIn(service, owner.token);
     const { body } = await member.call("GET", "/session");
     expect(body).toMatchObject({
@@ -85,7 +85,7 @@ describe("signing in", () => {
     expect([answer.status, codeOf(answer), answer.headers.get("set-cookie")]).toEqual([status, code, null]);
   });
 
-  test("ten tries a minute from one address, then no more, whether or not the token is right", async () => {
+  test("ten attempts per minute are allowed from one address, whether or not the token is valid", async () => {
     const guesser = browser();
     const statuses = [];
     for (let tries = 0; tries < 11; tries += 1) {
@@ -113,7 +113,7 @@ describe("signing in", () => {
     }
   });
 
-  test("behind a stated number of proxies, addresses that the client itself forwarded are ignored", async () => {
+  test("behind a known number of proxies, addresses that the client itself sent are ignored", async () => {
     const proxied = await startService({ config: { server: { trustProxy: 1 } } });
     try {
       const guess = async (forwarded: string) => {
@@ -138,7 +138,7 @@ describe("signing in", () => {
 });
 
 describe("the session's cookie", () => {
-  test("is out of reach of scripts, other sites and plain HTTP", async () => {
+  test("the cookie is not accessible to scripts, other sites and plain HTTP", async () => {
     const plain = await browser().call("POST", "/session", { token: adminToken });
     expect(plain.headers.get("set-cookie")).toMatch(
       /^tollgate_session=[0-9A-Za-z]{43}; Path=\/; Max-Age=\d+; HttpOnly; SameSite=Strict$/,
@@ -149,7 +149,7 @@ describe("the session's cookie", () => {
     );
   });
 
-  test("one that somebody else chose never becomes a session", async () => {
+  test("a cookie with a chosen value never becomes a session", async () => {
     const chosen = `tollgate_session=${"f".repeat(43)}`;
     const answer = await browser({ cookie: chosen }).call("POST", "/session", { token: adminToken });
     expect(cookieOf(answer)).not.toBe(chosen);
@@ -158,27 +158,27 @@ describe("the session's cookie", () => {
     expect((await browser({ cookie: both }).call("GET", "/session")).body.role).toBeNull();
   });
 
-  test("signing in again ends the session before", async () => {
+  test("a second sign-in ends the earlier session", async () => {
     const first = cookieOf(await browser().call("POST", "/session", { token: adminToken }));
     await browser({ cookie: first }).call("POST", "/session", { token: owner.token });
     expect((await browser({ cookie: first }).call("GET", "/session")).body.role).toBeNull();
   });
 
-  test("what is no secret of ours is nobody's", async () => {
+  test("a cookie with an unknown value has no session", async () => {
     for (const value of ["", "x", "a".repeat(44), "a b".repeat(14), "%0d%0aset-cookie: a=b", "é".repeat(43)]) {
       const cookie = Buffer.from(`tollgate_session=${value}`).toString("latin1");
       expect((await browser({ cookie }).call("GET", "/session")).body.role).toBeNull();
     }
   });
 
-  test("opens nothing under /v1", async () => {
+  test("the cookie gives no access under /v1", async () => {
     const { headers } = await signIn(service, owner.token);
     const answer = await send(service, "/v1/models", null, undefined, { headers });
     expect(answer.status).toBe(401);
   });
 
-  test("ends with the token that it began with", async () => {
-    const { token, tokenId } = await makeToken(service, owner.id, MEMBER_SCOPES);
+  test("the session ends with its token", async () => {
+    const { token, tokenId } = await makeToken(service, owner.id, { scopes: MEMBER_SCOPES });
     const member = await signIn(service, token);
     expect((await member.call("GET", "/organizations")).status).toBe(200);
     await service.tollgate("token", "revoke", tokenId);
@@ -201,7 +201,7 @@ describe("a request from another site", () => {
     expect([answer.status, codeOf(answer)]).toEqual([403, "csrf_check_failed"]);
   });
 
-  test("cannot sign anybody in or out either", async () => {
+  test("a request from another site can neither sign in nor sign out", async () => {
     const member = await signIn(service, owner.token);
     for (const [method, body] of [
       ["POST", { token: adminToken }],
@@ -217,7 +217,7 @@ describe("a request from another site", () => {
     expect((await member.call("GET", "/session")).body.role).toBe("member");
   });
 
-  test("reads nothing, and no browser is told that it may", async () => {
+  test("a request from another site reads nothing, and no CORS header allows it", async () => {
     const { headers } = await signIn(service, adminToken);
     const answer = await browser({ ...headers, "sec-fetch-site": "cross-site" }).call("GET", "/organizations");
     expect(answer.status).toBe(403);
@@ -229,7 +229,7 @@ describe("a request from another site", () => {
     expect([...preflight.headers.keys()].filter((name) => name.startsWith("access-control"))).toEqual([]);
   });
 
-  test("the console's own are taken, and scripts need no header", async () => {
+  test("requests of the console are accepted, and scripts need no header", async () => {
     const { host } = new URL(service.url);
     const { headers } = await signIn(service, adminToken);
     const own = { origin: `http://${host}`, "sec-fetch-site": "same-origin" };
@@ -238,7 +238,7 @@ describe("a request from another site", () => {
   });
 });
 
-test("a new admin token ends the one before, the sessions that it began and the playground tokens of both", async () => {
+test("a new admin token ends the earlier one with its sessions and playground tokens", async () => {
   const session = await signIn(service, adminToken);
   const minted: string[] = [];
   for (const client of [session, operator(service)]) {
@@ -258,11 +258,11 @@ test("a new admin token ends the one before, the sessions that it began and the 
   expect(audit.body.data).toMatchObject([{ actor: { kind: "command" }, after: { prefix: token.slice(0, 15) } }]);
 });
 
-test("sign-ins and sign-outs are recorded, also refused ones, with their address and without the secret", async () => {
+test("sign-ins, refused ones too, and sign-outs are recorded with their address and without the secret", async () => {
   // One of its own: a node records so many refused ones a minute, and those of the other cases would count.
   const fresh = await startService();
   try {
-    const { id, token, tokenId } = await makeOrganization(fresh, "10", MEMBER_SCOPES);
+    const { id, token, tokenId } = await makeOrganization(fresh, "10", { scopes: MEMBER_SCOPES });
     const { token: bare, tokenId: bareId } = await makeToken(fresh, id);
     const recorded = async (action: string) =>
       (await operator(fresh).call("GET", `/audit?action=${action}`)).body.data as Record<string, unknown>[];
@@ -297,7 +297,7 @@ test("sign-ins and sign-outs are recorded, also refused ones, with their address
   }
 });
 
-test("no secret is in the log or in the record of changes", async () => {
+test("the log and the audit log contain no secret", async () => {
   const { token } = await service.tollgate<{ token: string }>("admin", "token");
   const signedIn = await browser().call("POST", "/session", { token });
   const secret = cookieOf(signedIn).split("=")[1] ?? "none";

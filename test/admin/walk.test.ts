@@ -21,7 +21,7 @@ let member: AdminClient;
 
 beforeAll(async () => {
   service = await startService();
-  mine = await makeOrganization(service, "10", MEMBER_SCOPES);
+  mine = await makeOrganization(service, "10", { scopes: MEMBER_SCOPES });
   foreign = await makeOrganization(service, FOREIGN_CREDITS);
   member = await signIn(service, mine.token);
   for (const organization of [mine, foreign]) {
@@ -69,7 +69,7 @@ function ask(client: AdminClient, endpoint: AdminEndpoint, organization: Organiz
 
 const named = (filter: (endpoint: AdminEndpoint) => boolean) =>
   adminEndpoints.filter(filter).map((endpoint) => [`${endpoint.method} ${endpoint.path}`, endpoint] as const);
-test("every operation says who may call it, under a path and a name of its own", () => {
+test("every operation declares its access and has a path and a name of its own", () => {
   for (const { access } of adminEndpoints) expect(["public", "member", "operator"]).toContain(access);
   const paths = adminEndpoints.map(({ method, path }) => `${method} ${path}`);
   expect(new Set(paths).size).toBe(paths.length);
@@ -87,7 +87,7 @@ test("every operation is in the OpenAPI document", async () => {
   }
 });
 
-describe("nobody", () => {
+describe("a caller without a session", () => {
   test.each(named(({ access }) => access !== "public"))("%s: 401", async (_, endpoint) => {
     const { status, body } = await ask(new AdminClient(service, FROM_CONSOLE), endpoint, mine);
     expect([status, body]).toEqual([401, { error: expect.objectContaining({ code: "missing_token" }) }]);
@@ -145,7 +145,7 @@ describe("the operator", () => {
   });
 });
 
-describe("what is sent", () => {
+describe("input", () => {
   test.each(named(({ query, body }) => query !== undefined || body !== undefined))(
     "%s: a field that is not known is refused by its name",
     async (_, endpoint) => {
@@ -162,7 +162,7 @@ describe("what is sent", () => {
     },
   );
 
-  test("text that no store keeps is refused, and headers cannot be made of any", async () => {
+  test("text that the store cannot keep is refused, and no text can become a header", async () => {
     const evil = "a%00b";
     for (const path of [
       `/tokens?search=${evil}`,

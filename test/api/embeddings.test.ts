@@ -235,7 +235,7 @@ test("A request without enough credits is refused before the upstream is called.
 });
 
 test("A token without the scope is refused.", async () => {
-  const { token } = await makeToken(service, organization.id, ["--scope", "models:read"]);
+  const { token } = await makeToken(service, organization.id, { scopes: ["models:read"] });
   const { status, body } = await post({ model: "plain", input: "a" }, {}, token);
   expect([status, body.error?.code]).toEqual([403, "insufficient_scope"]);
 });

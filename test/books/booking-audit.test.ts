@@ -70,7 +70,6 @@ async function play(store: Store, dataDir: string): Promise<void> {
     return { ledger, adjustments };
   };
   const actor = { kind: "operator" as const, id: "adm_1", address: "::1", requestId: null };
-  const requester = { actor, terms: { note: "why" } };
   const terms = { organizationId: ORGANIZATION, effectiveAtMs: null, expiresAtMs: null, priority: 0 };
   const patient = await open("patient", 10_000);
   const impatient = await open("impatient", 0);
@@ -78,7 +77,7 @@ async function play(store: Store, dataDir: string): Promise<void> {
   // The ledger repeats the transition itself.
   loss.batches = 1;
   const grant = { ...terms, amount: 5_000_000n, reference: null };
-  const granted = await patient.adjustments.grant(grant, requester);
+  const granted = await patient.adjustments.grant(grant, actor);
   expect(loss.batches).toBe(0);
   const grantId = granted.outcome === "booked" ? granted.id : undefined;
   expect(await recorded()).toEqual([["credits.grant", grantId, 5]]);
@@ -86,8 +85,8 @@ async function play(store: Store, dataDir: string): Promise<void> {
   // The caller repeats the request, after an error and perhaps with another process.
   loss.batches = 1;
   const revoke = { organizationId: ORGANIZATION, amount: null, grantId: null, reference: "chargeback", note: null };
-  await expect(impatient.adjustments.revoke(revoke, requester)).rejects.toMatchObject({ mayBeBooked: true });
-  const repeated = await patient.adjustments.revoke(revoke, requester);
+  await expect(impatient.adjustments.revoke(revoke, actor)).rejects.toMatchObject({ mayBeBooked: true });
+  const repeated = await patient.adjustments.revoke(revoke, actor);
   expect(repeated).toMatchObject({ outcome: "booked", amount: 5_000_000n, repeated: true });
   const adjustmentId = repeated.outcome === "booked" ? repeated.id : undefined;
   expect(await recorded()).toEqual([

@@ -53,7 +53,7 @@ describe.skipIf(!hasBrowser)(
         startService({ config: { playground: { openToGuests: true } } }),
       ]);
       admin = await adminTokenOf(service);
-      organization = await makeOrganization(service, "50", ["--name", "web app", ...MEMBER_SCOPES]);
+      organization = await makeOrganization(service, "50", { name: "web app", scopes: MEMBER_SCOPES });
       const requestId = await fill(service, organization);
       examples = {
         "/": ["/", "/?days=1&organization_id=org_playground"],
@@ -66,7 +66,7 @@ describe.skipIf(!hasBrowser)(
         "/models": ["/models?compare=sandbox%2Fecho%2Csandbox%2Fstory", "/models?search=none"],
         "/models/*": ["/models/sandbox/echo"],
         "/playground": ["/playground"],
-        "/changes": ["/changes"],
+        "/audit": ["/audit"],
       };
     });
     afterAll(async () => {
@@ -183,12 +183,7 @@ describe.skipIf(!hasBrowser)(
 
 const DIALOG = /<(Dialog|DialogForm|BookingForm|Picker)\b/;
 /** Building blocks of other dialogs, and dialogs with a path of their own. */
-const ELSEWHERE = [
-  "ui/dialog.tsx",
-  "pages/organizations/booking-form.tsx",
-  "pages/requests/panel.tsx",
-  "pages/models/details.tsx",
-];
+const ELSEWHERE = ["ui/dialog.tsx", "pages/requests/panel.tsx", "pages/models/details.tsx"];
 
 interface Opening {
   path: string;
@@ -241,21 +236,21 @@ const OF_ORGANIZATIONS: Opening[] = [
     },
     { file: "pages/organizations/organization-forms.tsx", open: pressing("Pause") },
     {
-      file: "pages/organizations/grant-form.tsx",
+      file: "pages/organizations/booking-forms.tsx",
       open: pressing("Grant credits", async (dialog) => {
         await dialog.getByLabel("Expires").selectOption("date");
         await refused(dialog, "Grant credits");
       }),
     },
     {
-      file: "pages/organizations/revoke-form.tsx",
+      file: "pages/organizations/booking-forms.tsx",
       open: pressing("Revoke", async (dialog) => {
         await dialog.getByLabel("Credits").fill("some");
         await refused(dialog, "Revoke credits");
       }),
     },
     {
-      file: "pages/organizations/refund-form.tsx",
+      file: "pages/organizations/booking-forms.tsx",
       open: pressing("Refund", async (dialog) => {
         await dialog.getByLabel("Credits", { exact: true }).fill("1000");
         await press(dialog, "Refund credits");

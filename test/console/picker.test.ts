@@ -34,7 +34,7 @@ describe.skipIf(!hasBrowser)("among a thousand organizations", () => {
     await service?.end();
   });
 
-  test.each(["/", "/tokens", "/requests", "/changes"])(
+  test.each(["/", "/tokens", "/requests", "/audit"])(
     "The filter of %s finds the last organization and keeps it.",
     async (path) => {
       await page.goto(path);

@@ -2,8 +2,7 @@ import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { AuditRow } from "../../src/credits/audit.ts";
-import type { AccountRows, TokenRow } from "../../src/stores/queries/accounts.ts";
-import type { OrganizationChange, OrganizationRow } from "../../src/stores/queries/organizations.ts";
+import type { AccountRows, OrganizationChange, OrganizationRow, TokenRow } from "../../src/stores/queries/accounts.ts";
 import type { Store } from "../../src/stores/store.ts";
 import { randomId, type Subject } from "./fixture.ts";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { AdminKeyName } from "../../src/stores/queries/idempotency-keys.ts";
+import type { AdminKeyName } from "../../src/stores/queries/admin.ts";
 import { randomId, type Subject } from "./fixture.ts";
 
 const HOUR_MS = 3_600_000;

@@ -18,7 +18,7 @@ import {
 } from "../../src/credits/books.ts";
 import { decide } from "../../src/credits/decide.ts";
 import { mergeDraws } from "../../src/credits/funds.ts";
-import { budgetsOf, grantsOf, holdsOf, keysOf, type Name, namesOf, tokensOf } from "../../src/credits/names.ts";
+import { budgetsOf, grantsOf, holdNamesOf, keysOf, type Name, namesOf, tokensOf } from "../../src/credits/names.ts";
 import { TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
 import type { Durability } from "../../src/stores/driver.ts";
 import type { Books, HoldSearch, OutcomesOf } from "../../src/stores/queries/books.ts";
@@ -135,8 +135,8 @@ export class MemoryBooks
   #read(transitions: Transition[]): BookRows {
     const names = namesOf(transitions);
     const namedKeys = pick(this.keys, names.keys);
-    const holds = pick(this.holds, [...names.holds, ...holdsOf(namedKeys)]);
-    const requests = pick(this.requests, [...names.holds, ...holdsOf(namedKeys)]);
+    const holds = pick(this.holds, [...names.holds, ...holdNamesOf(namedKeys)]);
+    const requests = pick(this.requests, [...names.holds, ...holdNamesOf(namedKeys)]);
     const drawnOn = new Set(pick(this.grants, [...names.grants, ...grantsOf(holds), ...grantsOf(requests)]));
     const isOf = (row: { organizationId: string; reference: string | null }, referred: Name[]) =>
       referred.some(({ organizationId, id }) => organizationId === row.organizationId && id === row.reference);

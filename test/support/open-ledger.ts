@@ -7,7 +7,7 @@ import { Ledger, type LedgerOptions } from "../../src/ledger/ledger.ts";
 import { Spool } from "../../src/ledger/spool.ts";
 import type { AllowanceRows } from "../../src/stores/queries/allowances.ts";
 import type { Books } from "../../src/stores/queries/books.ts";
-import { takeLock } from "../../src/stores/sqlite/lock.ts";
+import { takeLock } from "../../src/stores/sqlite/directory.ts";
 
 export const ORGANIZATION = "org_1";
 export const HOLD_LIFE_MS = 1_000;

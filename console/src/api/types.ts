@@ -1,10 +1,8 @@
 import type { Static } from "typebox";
-import type * as audit from "../../../src/api/admin/audit.ts";
 import type * as common from "../../../src/api/admin/common.ts";
 import type * as credits from "../../../src/api/admin/credits.ts";
-import type * as model from "../../../src/api/admin/model.ts";
 import type * as organization from "../../../src/api/admin/organization.ts";
-import type * as overview from "../../../src/api/admin/overview.ts";
+import type * as reports from "../../../src/api/admin/reports.ts";
 import type * as request from "../../../src/api/admin/request.ts";
 import type * as session from "../../../src/api/admin/session.ts";
 import type * as token from "../../../src/api/admin/token.ts";
@@ -12,7 +10,7 @@ import type * as token from "../../../src/api/admin/token.ts";
 /** Responses of `/admin/v1`, as the service declares them. */
 export type ServiceFacts = Static<typeof session.ServiceFacts>;
 export type Session = Static<typeof session.Session>;
-export type Overview = Static<typeof overview.Overview>;
+export type Overview = Static<typeof reports.Overview>;
 export type Organization = Static<typeof organization.Organization>;
 export type NewOrganization = Static<typeof organization.NewOrganization>;
 export type OrganizationChange = Static<typeof organization.OrganizationChange>;
@@ -36,9 +34,9 @@ export type RequestSummary = Static<typeof request.RequestSummary>;
 export type RequestDetail = Static<typeof request.RequestDetail>;
 export type Conversation = Static<typeof request.Conversation>;
 export type ConversationRemoval = Static<typeof request.ConversationRemoval>;
-export type Model = Static<typeof model.AdminModel>;
+export type Model = Static<typeof reports.AdminModel>;
 export type PlaygroundToken = Static<typeof session.PlaygroundToken>;
-export type AuditEntry = Static<typeof audit.AuditEntry>;
+export type AuditEntry = Static<typeof reports.AuditEntry>;
 
 export interface PageOf<T> {
   data: T[];

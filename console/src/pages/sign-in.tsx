@@ -25,7 +25,7 @@ export function SignIn({ service }: { service: ServiceFacts | undefined }) {
           <div className="card-body stack">
             <div>
               <h1>Sign in</h1>
-              <p className="soft">Usage, API keys and models in one place</p>
+              <p className="soft">Usage, API tokens and models in one place</p>
             </div>
             <SignInForm />
           </div>

@@ -21,8 +21,19 @@ import { creditsFromMicro, creditsOf } from "../../credits/amount.ts";
 import { ApiError } from "../../errors.ts";
 import type { StatementSelection } from "../../reports/statement.ts";
 import { streamText } from "../connection.ts";
-import { amountOf, listOf, pageOf, timeOf, withApiErrors } from "./conversions.ts";
-import { type AdminCall, type AdminServices, actorOf, adminEndpoint, notFound, requireOwn } from "./endpoint.ts";
+import {
+  type AdminCall,
+  type AdminServices,
+  actorOf,
+  adminEndpoint,
+  amountOf,
+  listOf,
+  notFound,
+  pageOf,
+  requireOwn,
+  timeOf,
+  withApiErrors,
+} from "./endpoint.ts";
 
 /** Number of statement exports of one organization that may run at once in this process, for all callers together. */
 const EXPORTS_AT_ONCE_MAX = 2;
@@ -61,7 +72,7 @@ const createGrant = adminEndpoint({
       priority,
       reference,
     };
-    return answerOf(call, acceptedOf(await services.creditAdjustments.grant(request, requesterOf(call))));
+    return answerOf(call, acceptedOf(await services.creditAdjustments.grant(request, actorOf(call))));
   },
 });
 
@@ -77,7 +88,7 @@ const createRevocation = adminEndpoint({
     const { grant_id = null, reference = null, note = null } = call.body;
     const amount = amountToRevoke(call.body);
     const request = { organizationId: call.params.id, amount, grantId: grant_id, reference, note };
-    const booked = acceptedOf(await services.creditAdjustments.revoke(request, requesterOf(call)));
+    const booked = acceptedOf(await services.creditAdjustments.revoke(request, actorOf(call)));
     if (booked.outcome === "unknown_grant") {
       throw new ApiError("invalid_value", "The organization has no grant with this id.", { param: "grant_id" });
     }
@@ -109,7 +120,7 @@ const createCredit = adminEndpoint({
       reference,
       note,
     };
-    const booked = acceptedOf(await services.creditAdjustments.credit(request, requesterOf(call)));
+    const booked = acceptedOf(await services.creditAdjustments.credit(request, actorOf(call)));
     if (booked.outcome === "missing") {
       throw new ApiError("invalid_value", "The organization has no request with this id.", { param: "hold_id" });
     }
@@ -156,9 +167,7 @@ const createAllowance = adminEndpoint({
       lapses,
       reference,
     };
-    const termsOf = (beginsAt: string) => ({ amount, lapses, reference, begins_at: beginsAt });
-    const requester = { actor: actorOf(call), termsOf };
-    const made = acceptedOf(await services.creditAdjustments.createAllowance(request, requester));
+    const made = acceptedOf(await services.creditAdjustments.createAllowance(request, actorOf(call)));
     if (made.repeated) call.reply.code(200);
     return toAllowance(made.row);
   },
@@ -267,11 +276,6 @@ function timeToCome({ clock }: AdminServices, param: string, text: string | null
   const timeMs = timeOf(param, text);
   if (timeMs === null || timeMs > clock()) return timeMs;
   throw new ApiError("invalid_value", `Invalid '${param}': expected a time in the future.`, { param });
-}
-
-/** The audit log shows the body as it was sent. */
-function requesterOf(call: AdminCall<unknown, object>) {
-  return { actor: actorOf(call), terms: { ...call.body } };
 }
 
 function answerOf({ reply }: AdminCall, { id, amount, balance, repeated }: Booked): Booking {

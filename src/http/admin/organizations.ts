@@ -5,8 +5,17 @@ import {
   OrganizationPage,
   OrganizationQuery,
 } from "../../api/admin/organization.ts";
-import { limitSettingsOf, listOf, pageOf, withApiErrors } from "./conversions.ts";
-import { type AdminServices, actorOf, adminEndpoint, notFound, requireOwn } from "./endpoint.ts";
+import {
+  type AdminServices,
+  actorOf,
+  adminEndpoint,
+  limitSettingsOf,
+  listOf,
+  notFound,
+  pageOf,
+  requireOwn,
+  withApiErrors,
+} from "./endpoint.ts";
 
 const listOrganizations = adminEndpoint({
   method: "GET",

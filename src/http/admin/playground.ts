@@ -53,7 +53,7 @@ async function shortTokenFor(
   const holder = { actor: actorOf(call), session: who?.session ?? null, adminTokenId };
   if (who?.role === "member") {
     if (named !== null) requireOwn(who, named);
-    if (who.token.scopes.includes("chat.completions:write")) return shortTokens.standFor(who.token, holder);
+    if (who.token.scopes.includes("chat.completions:write")) return shortTokens.issueFor(who.token, holder);
     throw new ApiError("insufficient_scope", "Your token needs the scope `chat.completions:write`.");
   }
   const organizationId = who === null ? guestsOrganization(facts, named) : named;
@@ -64,7 +64,7 @@ async function shortTokenFor(
   const token = await shortTokens.consoleToken(organizationId, holder.actor);
   if (token === undefined) throw notFound();
   if (token.revokedAtMs !== null) throw new ApiError("token_ended", `The console's token ${token.id} was revoked.`);
-  return shortTokens.standFor(token, holder);
+  return shortTokens.issueFor(token, holder);
 }
 
 function guestsOrganization({ guest_playground }: AdminServices["facts"], named: string | null): string {

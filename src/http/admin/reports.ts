@@ -1,16 +1,21 @@
 import type { Member } from "../../admin/sessions.ts";
-import { AuditPage, AuditQuery } from "../../api/admin/audit.ts";
-import { type AdminModel, AdminModelList, type ModelRoute } from "../../api/admin/model.ts";
-import { Overview, OverviewQuery } from "../../api/admin/overview.ts";
+import {
+  type AdminModel,
+  AdminModelList,
+  AuditPage,
+  AuditQuery,
+  type ModelRoute,
+  Overview,
+  OverviewQuery,
+} from "../../api/admin/reports.ts";
 import type { CatalogModel } from "../../catalog/model.ts";
-import { toApiModel } from "../../catalog/to-api.ts";
+import { toApiModel } from "../../catalog/model.ts";
 import { pricesByClass } from "../../credits/price.ts";
 import { ApiError } from "../../errors.ts";
 import { mayUse } from "../../gateway/plan.ts";
 import { reportRoutes } from "../../gateway/route-health.ts";
 import { DAY_MS, dayOf } from "../../reports/usage-days.ts";
-import { listOf, pageOf, timeOf } from "./conversions.ts";
-import { adminEndpoint, notFound, organizationIn } from "./endpoint.ts";
+import { adminEndpoint, listOf, notFound, organizationIn, pageOf, timeOf } from "./endpoint.ts";
 
 const DAYS_MAX = 366;
 const DAYS_DEFAULT = 30;

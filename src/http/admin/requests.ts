@@ -6,8 +6,17 @@ import {
   RequestQuery,
 } from "../../api/admin/request.ts";
 import { ApiError } from "../../errors.ts";
-import { listOf, pageOf, timeOf, withApiErrors } from "./conversions.ts";
-import { actorOf, adminEndpoint, notFound, organizationIn, requireOwn } from "./endpoint.ts";
+import {
+  actorOf,
+  adminEndpoint,
+  listOf,
+  notFound,
+  organizationIn,
+  pageOf,
+  requireOwn,
+  timeOf,
+  withApiErrors,
+} from "./endpoint.ts";
 
 const listRequests = adminEndpoint({
   method: "GET",
@@ -75,11 +84,10 @@ const removeConversations = adminEndpoint({
   async handle({ directory, conversations, audit }, call): Promise<ConversationRemoval> {
     const { id: organizationId } = call.params;
     if ((await directory.organization(organizationId)) === undefined) throw notFound();
-    // Recorded first, so that no deletion can go unrecorded.
-    const before = { kept: await conversations.count(organizationId) };
     const change = { action: "conversations.remove" as const, organizationId, subjectId: organizationId };
-    await audit.record(actorOf(call), { ...change, before });
-    const removed = await conversations.remove(organizationId);
+    const removed = await conversations.remove(organizationId, (stored) =>
+      audit.record(actorOf(call), { ...change, before: { kept: stored } }),
+    );
     return { object: "conversation_removal", organization_id: organizationId, removed };
   },
 });

@@ -9,8 +9,20 @@ import {
   TokenWithSecret,
 } from "../../api/admin/token.ts";
 import { ApiError } from "../../errors.ts";
-import { amountOf, limitSettingsOf, listOf, pageOf, timeOf, withApiErrors } from "./conversions.ts";
-import { type AdminServices, actorOf, adminEndpoint, notFound, organizationIn, requireOwn } from "./endpoint.ts";
+import {
+  type AdminServices,
+  actorOf,
+  adminEndpoint,
+  amountOf,
+  limitSettingsOf,
+  listOf,
+  notFound,
+  organizationIn,
+  pageOf,
+  requireOwn,
+  timeOf,
+  withApiErrors,
+} from "./endpoint.ts";
 
 const OVERLAP_SECONDS = 3600;
 const SECRET = {
@@ -81,7 +93,7 @@ const rotateToken = adminEndpoint({
   path: "/tokens/:id/rotate",
   access: "operator",
   operationId: "rotateToken",
-  summary: "Replace an access token with a new one of the same rights and lifetime, once",
+  summary: "Replace an access token with a new one of the same permissions and lifetime",
   body: TokenRotation,
   response: { status: 201, description: "The new token with its secret, and the old one.", schema: RotatedToken },
   secret: SECRET,
@@ -102,7 +114,7 @@ const revokeToken = adminEndpoint({
   path: "/tokens/:id/revoke",
   access: "operator",
   operationId: "revokeToken",
-  summary: "Revoke an access token, within 1 s on one node and within 5 s on every node",
+  summary: "Revoke an access token; takes effect within 1 s on one node and within 5 s on all nodes",
   response: { status: 200, description: "The token as it is now.", schema: Token },
   async handle(services, call) {
     const { outcome } = await services.accounts.as(actorOf(call)).revokeToken(call.params.id);

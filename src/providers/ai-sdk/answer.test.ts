@@ -10,8 +10,8 @@ const counted = (total: number | undefined, output: number | undefined): Languag
 const finish = (unified: LanguageModelV4FinishReason["unified"], raw: string | undefined, usage = counted(3, 1)) =>
   new AnswerReader(WIRE).readPart({ type: "finish", finishReason: { unified, raw }, usage });
 
-describe("usage", () => {
-  test("is told as it was counted", () => {
+describe("Usage", () => {
+  test("is reported as the package counted it.", () => {
     expect(finish("stop", "end_turn")?.usage).toEqual({ prompt_tokens: 3, completion_tokens: 1 });
   });
 
@@ -19,12 +19,12 @@ describe("usage", () => {
     ["nothing", undefined, undefined],
     ["no answer", 3, undefined],
     ["no prompt, which cannot be", 0, 1],
-  ])("is left to be counted here where there is %s", (_what, prompt, completion) => {
+  ])("is left out if there is %s.", (_what, prompt, completion) => {
     expect(finish("stop", "end_turn", counted(prompt, completion))).toEqual({ finish_reason: "stop" });
   });
 });
 
-describe("the end of an answer", () => {
+describe("The end of an answer", () => {
   test.each([
     ["stop", "end_turn", "stop"],
     ["length", "max_tokens", "length"],
@@ -46,12 +46,12 @@ describe("the end of an answer", () => {
   });
 });
 
-describe("a tool call", () => {
+describe("A tool call", () => {
   const call = { type: "tool-call" as const, toolCallId: "a", toolName: "f", input: '{"x":1}' };
   const told = (reader: AnswerReader, part: Parameters<AnswerReader["readPart"]>[0]) =>
     reader.readPart(part)?.delta?.tool_calls?.[0];
 
-  test("that comes as a whole is told as a whole", () => {
+  test("that arrives whole is sent whole.", () => {
     expect(told(new AnswerReader(WIRE), call)).toEqual({
       index: 0,
       id: "a",
@@ -60,7 +60,7 @@ describe("a tool call", () => {
     });
   });
 
-  test("that came in pieces is not told twice", () => {
+  test("that arrived in pieces is not repeated.", () => {
     const reader = new AnswerReader(WIRE);
     expect(told(reader, { type: "tool-input-start", id: "a", toolName: "f" })).toMatchObject({ index: 0, id: "a" });
     expect(told(reader, { type: "tool-input-delta", id: "a", delta: '{"x":1}' })).toEqual({
@@ -70,13 +70,13 @@ describe("a tool call", () => {
     expect(reader.readPart(call)).toBeUndefined();
   });
 
-  test("that began and had no pieces gets its arguments at its end", () => {
+  test("without pieces gets its arguments at its end.", () => {
     const reader = new AnswerReader(WIRE);
     reader.readPart({ type: "tool-input-start", id: "a", toolName: "f" });
     expect(told(reader, call)).toEqual({ index: 0, function: { arguments: '{"x":1}' } });
   });
 
-  test("with an empty id, or with one that another call has, is a call of its own, whole, in pieces and unstreamed", () => {
+  test("with an empty or repeated id is a separate call, whole, in pieces and unstreamed.", () => {
     for (const id of ["", "same"]) {
       const reader = new AnswerReader(WIRE);
       const whole = { ...call, toolCallId: id };
@@ -99,7 +99,7 @@ describe("a tool call", () => {
     }
   });
 
-  test("that the provider ran itself is none of the caller's", () => {
+  test("that the provider ran itself is not sent to the caller.", () => {
     expect(new AnswerReader(WIRE).readPart({ ...call, providerExecuted: true })).toBeUndefined();
   });
 });

@@ -7,11 +7,10 @@ import type {
   SharedV4ProviderMetadata,
 } from "@ai-sdk/provider";
 import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
+import { isObject } from "../json.ts";
 import { toFinishReason } from "../openai/chunks.ts";
-import { isObject } from "../openai/json.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
-import { pickTexts, type SignedReasoning, writeExtraContent } from "./extra-content.ts";
-import type { Wire } from "./wire.ts";
+import { pickTexts, type SignedReasoning, type Wire, writeExtraContent } from "./wire.ts";
 
 interface OpenCall {
   id: string;
@@ -20,12 +19,12 @@ interface OpenCall {
   hasArguments: boolean;
 }
 
-/** Turns what a package says into chunks of OpenAI's shape; keeps what one answer needs to know of what came before. */
+/** Converts one answer of a package to chunks of OpenAI's shape. Keeps the state that later parts of the answer depend on. */
 export class AnswerReader {
   /** True once the finish reason has arrived. An answer without one is incomplete. */
   isFinished = false;
   readonly #wire: Pick<Wire, "metadataKey" | "reasoningFields" | "logprobsOf">;
-  /** Calls that have begun and not ended; several may have the same id, or an empty one. */
+  /** Calls that have begun and not ended. Several may have the same id, or an empty one. */
   readonly #calls: OpenCall[] = [];
   #callCount = 0;
   readonly #reasoning = new Map<string, SignedReasoning>();
@@ -34,7 +33,7 @@ export class AnswerReader {
     this.#wire = wire;
   }
 
-  /** A part of a stream; undefined where it says nothing. Throws UpstreamError where the answer failed. */
+  /** Reads a part of a stream; undefined if it adds nothing to the answer. Throws UpstreamError if the answer failed. */
   readPart(part: LanguageModelV4StreamPart): UpstreamChunk | undefined {
     switch (part.type) {
       case "text-delta":
@@ -62,7 +61,7 @@ export class AnswerReader {
     }
   }
 
-  /** An unstreamed answer as the chunks that it folds from. */
+  /** Reads an unstreamed answer as chunks. Throws UpstreamError if the answer failed. */
   readResult({ content, finishReason, usage, response }: LanguageModelV4GenerateResult): UpstreamChunk[] {
     const chunks: UpstreamChunk[] = [];
     for (const [index, part] of content.entries()) {
@@ -115,7 +114,7 @@ export class AnswerReader {
     return callChunk({ index: call.index, function: { arguments: text } });
   }
 
-  /** A call as a whole: what its beginning and its pieces have not told yet. */
+  /** Ends a call. Returns the fields that its earlier parts did not contain; undefined if there are none. */
   #finishCall(part: {
     toolCallId: string;
     toolName: string;
@@ -135,7 +134,7 @@ export class AnswerReader {
     return Object.keys(call).length === 1 ? undefined : callChunk(call);
   }
 
-  /** Signed reasoning goes out with the call that follows it. */
+  /** Returns the `extra_content` of a call: its signature, and the signed reasoning before it. */
   #extraContent(metadata: unknown) {
     const { metadataKey } = this.#wire;
     const own = isObject(metadata) ? metadata[metadataKey] : undefined;
@@ -169,7 +168,7 @@ const REASONS: Partial<Record<LanguageModelV4FinishReason["unified"], FinishReas
   "content-filter": "content_filter",
 };
 
-/** Without a word of the provider's own, an answer has merely stopped coming. */
+/** Converts a finish reason. Throws UpstreamError if the upstream sent none, because the answer is then incomplete. */
 function toReason({ unified, raw }: LanguageModelV4FinishReason, hasCalls: boolean): FinishReason {
   const known = REASONS[unified];
   if (known !== undefined) return known;
@@ -179,7 +178,7 @@ function toReason({ unified, raw }: LanguageModelV4FinishReason, hasCalls: boole
   return read;
 }
 
-/** The packages count the same way: the whole, and parts of it. A prompt of no tokens is one that nobody counted. */
+/** Converts token counts; undefined if the upstream reported none. The packages report 0 prompt tokens in that case. */
 function toUsage({ inputTokens, outputTokens }: LanguageModelV4Usage): UpstreamUsage | undefined {
   if (!inputTokens.total || outputTokens.total === undefined) return undefined;
   const usage: UpstreamUsage = { prompt_tokens: inputTokens.total, completion_tokens: outputTokens.total };

@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { EVENT_LENGTH_MAX } from "../event-stream.ts";
+import { EVENT_LENGTH_MAX } from "../http/event-stream.ts";
 import { boundsOf } from "./bounds.ts";
 
 const EVENTS = "text/event-stream";
@@ -16,24 +16,24 @@ function feed(mediaType: string, bytes: Buffer, size = 65_536, passed: Uint8Arra
   return Buffer.concat(passed);
 }
 
-describe("events", () => {
+describe("Events", () => {
   const line = `data: ${"x".repeat(1_000)}`;
 
-  test.each(["\n", "\r", "\r\n"])("as many as there are, ended by %j, in the plainest way", (end) => {
+  test.each(["\n", "\r", "\r\n"])("ended by %j are passed on in a normal form.", (end) => {
     const bytes = Buffer.from(`: a comment${end}event: e${end}${line}${end}${end}data:${end}${end}`.repeat(2_000));
     expect(feed(EVENTS, bytes, 777).toString()).toBe(`${line}\n\n`.repeat(2_000));
   });
 
-  test("of several lines", () => {
+  test("of several lines are passed on.", () => {
     expect(feed(EVENTS, Buffer.from("data: {\r\ndata: }\r\n\r\n"), 1).toString()).toBe("data: {\ndata: }\n\n");
   });
 
-  test.each(["\n", "\r", "\r\n"])("but none without an end, of lines ended by %j", (end) => {
+  test.each(["\n", "\r", "\r\n"])("without an end, with lines ended by %j, are not passed on.", (end) => {
     const bytes = Buffer.from(`${line}${end}`.repeat(1_100));
     expect(() => feed(EVENTS, bytes, 777)).toThrow(TOO_LONG);
   });
 
-  test("and no line without an end, but all that came before it", () => {
+  test("before a line without an end are passed on.", () => {
     const passed: Uint8Array[] = [];
     const bytes = Buffer.from(`data: a\n\n${"x".repeat(EVENT_LENGTH_MAX + 1)}`);
     expect(() => feed(EVENTS, bytes, bytes.length, passed)).toThrow(TOO_LONG);
@@ -41,14 +41,14 @@ describe("events", () => {
   });
 });
 
-describe("frames", () => {
+describe("Frames", () => {
   const frame = (length: number) => {
     const bytes = Buffer.alloc(length, length % 251);
     bytes.writeUInt32BE(length);
     return bytes;
   };
 
-  test("go on whole, however they are cut", () => {
+  test("are passed on whole, whatever the size of the pieces.", () => {
     const lengths = fc.array(fc.integer({ min: 16, max: 300 }), { maxLength: 20 });
     fc.assert(
       fc.property(lengths, fc.integer({ min: 1, max: 100 }), fc.nat(15), (all, size, rest) => {
@@ -59,7 +59,7 @@ describe("frames", () => {
     );
   });
 
-  test("of no sensible length are refused, but not those that came before them", () => {
+  test("of an invalid length are refused after the valid ones before them.", () => {
     const passed: Uint8Array[] = [];
     expect(() => feed(FRAMES, Buffer.concat([frame(20), Buffer.from([0x7f, 0, 0, 0])]), 100, passed)).toThrow(TOO_LONG);
     expect(passed).toEqual([frame(20)]);
@@ -67,7 +67,7 @@ describe("frames", () => {
   });
 });
 
-test("an answer that is not streamed has a bound as a whole", () => {
+test("An unstreamed answer is bounded as a whole.", () => {
   expect(feed("application/json", Buffer.alloc(1_000)).length).toBe(1_000);
   expect(() => feed("application/json", Buffer.alloc(17 * 1024 * 1024))).toThrow(TOO_LONG);
 });

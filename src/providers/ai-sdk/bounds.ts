@@ -1,16 +1,20 @@
-import { EVENT_LENGTH_MAX, EventStreamReader } from "../event-stream.ts";
-import { answerTooLong, BODY_BYTES_MAX } from "../http/body.ts";
-import { failureInside, type Scrub } from "../openai/errors.ts";
+import { failureInside, type Scrub } from "../errors.ts";
+import { answerTooLong, BODY_BYTES_MAX, EVENT_STREAM } from "../http/answer.ts";
+import { EVENT_LENGTH_MAX, EventStreamReader } from "../http/event-stream.ts";
+import { isObject, parseJson } from "../json.ts";
 import { UpstreamError } from "../provider.ts";
 
-/** A frame's length, the length of its headers and their checksum; the shortest frame has a checksum more. */
+/** The media type of Amazon's event streams. */
+export const AMAZON_EVENT_STREAM = "application/vnd.amazon.eventstream";
+
+/** Bytes of the shortest frame: its length, the length of its headers, and two checksums. */
 const FRAME_BYTES_MIN = 16;
 
-/** Takes a piece of an answer and passes on what of it is whole; throws UpstreamError where the answer grows beyond its bounds. */
+/** Reads a piece of an answer and passes on complete events. Throws UpstreamError if the answer or an event is too long. */
 type Bounds = (piece: Buffer, pass: Pass) => void;
 type Pass = (whole: Uint8Array) => void;
 
-/** The bounds of an answer of a media type: the packages keep an unfinished event, however long it grows. */
+/** Creates the bounds of one answer. The packages buffer an unfinished event without a limit. */
 export function boundsOf(mediaType: string, scrub: Scrub): Bounds {
   const total = boundTotal();
   const whole = WHOLE[mediaType]?.(scrub);
@@ -22,8 +26,8 @@ export function boundsOf(mediaType: string, scrub: Scrub): Bounds {
 }
 
 const WHOLE: Readonly<Record<string, (scrub: Scrub) => Bounds>> = {
-  "text/event-stream": wholeEvents,
-  "application/vnd.amazon.eventstream": wholeFrames,
+  [EVENT_STREAM]: wholeEvents,
+  [AMAZON_EVENT_STREAM]: wholeFrames,
 };
 
 function boundTotal(): (piece: Buffer) => void {
@@ -35,9 +39,9 @@ function boundTotal(): (piece: Buffer) => void {
 }
 
 /**
- * Passes on only whole events, each written in the plainest way: the packages make an error of an event without data, and
- * lose the last one of a stream whose lines end in CR. Some of them also pass over an event that is an error and nothing
- * else: that ends the answer here.
+ * Passes on complete events in a normal form, because the packages fail on an event without data and lose the last event
+ * of a stream whose lines end in CR. Some packages also ignore an event that contains only an error; here it ends the
+ * answer.
  */
 function wholeEvents(scrub: Scrub): Bounds {
   const reader = new EventStreamReader();
@@ -51,25 +55,23 @@ function wholeEvents(scrub: Scrub): Bounds {
     }
     const end = events.findIndex((data) => IS_ERROR.test(data));
     passTogether(end < 0 ? events : events.slice(0, end), pass);
-    failure = toldBy(events[end], scrub) ?? failure;
+    failure = failureOf(events[end], scrub) ?? failure;
     if (failure !== undefined) throw failure;
   };
 }
 
 const IS_ERROR = /^\s*\{\s*"error"\s*:\s*\{/;
 
-function toldBy(data: string | undefined, scrub: Scrub): UpstreamError | undefined {
+function failureOf(data: string | undefined, scrub: Scrub): UpstreamError | undefined {
   if (data === undefined) return undefined;
-  try {
-    return failureInside(JSON.parse(data), scrub);
-  } catch {
-    return new UpstreamError("malformed", "The upstream sent an error that is not JSON");
-  }
+  const error = parseJson(data);
+  if (isObject(error)) return failureInside(error, scrub);
+  return new UpstreamError("malformed", "The upstream sent an error that is not JSON");
 }
 
 /** Size at which a group of small events is passed to the package. Its pipes buffer that much while the reader is not reading. */
 export const PIECE_BYTES = 4 * 1024;
-/** Small buffers share one of 64 KiB, which any of them keeps; what this makes keeps itself alone. */
+/** Allocates each result separately. Small Node buffers share 64 KiB, which each of them keeps in memory. */
 const encoder = new TextEncoder();
 
 function passTogether(events: readonly string[], pass: Pass): void {
@@ -84,9 +86,8 @@ function passTogether(events: readonly string[], pass: Pass): void {
 }
 
 /**
- * Passes on only whole frames of Amazon's event stream (application/vnd.amazon.eventstream, "Event stream encoding" of
- * the Smithy specification), one by one: the package would throw away whole frames that stand before a broken one, and
- * copies all that it was given at once again for each frame of it.
+ * Passes on complete frames of Amazon's event stream ("Event stream encoding" in the Smithy specification), one by one.
+ * The package would drop complete frames before a broken one, and copies its whole input for each frame in it.
  */
 function wholeFrames(): Bounds {
   let kept: Buffer = Buffer.alloc(0);

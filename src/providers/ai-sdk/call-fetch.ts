@@ -1,16 +1,12 @@
-import type { IncomingHttpHeaders } from "node:http";
 import type { Dispatcher } from "undici";
-import { readErrorText } from "../http/body.ts";
-import { createDispatcher } from "../http/dispatcher.ts";
-import { exchange, type HttpAnswer, type HttpBody } from "../http/exchange.ts";
-import { OWN_HEADERS } from "../http/own-headers.ts";
-import { type Scrub, statusFailure } from "../openai/errors.ts";
-import { UpstreamError } from "../provider.ts";
-import type { Environment, ProviderTimeouts } from "../settings.ts";
-import { boundsOf, PIECE_BYTES } from "./bounds.ts";
+import type { Scrub } from "../errors.ts";
+import { EVENT_STREAM, JSON_TYPE, mediaTypeOf, refuseFailure, unknownType } from "../http/answer.ts";
+import { createDispatcher, exchange, type HttpAnswer, type HttpBody } from "../http/exchange.ts";
+import { type Environment, OWN_HEADERS, type ProviderTimeouts } from "../settings.ts";
+import { AMAZON_EVENT_STREAM, boundsOf, PIECE_BYTES } from "./bounds.ts";
 import type { Fetch } from "./wire.ts";
 
-/** Connections of one provider, to each origin that its package talks to. */
+/** Connections of one provider, to each origin that its package calls. */
 export class Connections {
   readonly #dispatchers = new Map<string, Dispatcher>();
   readonly #timeouts: ProviderTimeouts;
@@ -48,10 +44,11 @@ export class Connections {
 }
 
 /**
- * The fetch of one call: it keeps the rules of `http/` (timeouts, proxies, no redirects, bounded answers, back-pressure),
- * fails with UpstreamError, and remembers the failure, because the packages wrap what they are thrown.
+ * The fetch function of one call. It applies the rules of `http/` (timeouts, proxies, no redirects, bounded answers,
+ * back-pressure), rejects with UpstreamError, and records the failure, because the packages wrap it in errors of their own.
  */
 export class CallFetch {
+  /** The failure of the connection; undefined if it has not failed. */
   failure: unknown;
   /** Tracks the reads of a streamed answer. The reader wraps each read in `demand.during`. */
   readonly demand = new Demand();
@@ -60,7 +57,7 @@ export class CallFetch {
   readonly #signal: AbortSignal;
   readonly #closing: string | undefined;
 
-  /** `closing` is what is put at the end of every stream of events. */
+  /** `closing` is text that is appended to every event stream. */
   constructor(connections: Connections, scrub: Scrub, signal: AbortSignal, closing?: string) {
     this.#connections = connections;
     this.#scrub = scrub;
@@ -71,9 +68,11 @@ export class CallFetch {
   readonly fetch: Fetch = async (address, init = {}) => {
     try {
       const answer = await this.#connections.send(new URL(String(address)), init, headersOf(init), this.#signal);
-      await refuse(answer, this.#scrub);
-      const { status, headers, body } = answer;
-      return new Response(this.#stream(body, headers), { status, headers: { "content-type": mediaType(headers) } });
+      await refuseFailure(answer, this.#scrub);
+      const type = mediaTypeOf(answer.headers);
+      if (!KNOWN_TYPES.has(type)) throw unknownType(answer);
+      const { status, body } = answer;
+      return new Response(this.#stream(body, type), { status, headers: { "content-type": type } });
     } catch (error) {
       this.failure = error;
       throw error;
@@ -81,11 +80,10 @@ export class CallFetch {
   };
 
   /**
-   * A break ends the stream as if it were complete: the packages' pipes would throw away what had come before it. The
-   * failure is told once that has been read.
+   * Returns the body as a stream. If the connection breaks, the stream ends as if it were complete, because the packages'
+   * pipes would drop the data before an error. The failure is reported after that data has been read.
    */
-  #stream(body: HttpBody, headers: IncomingHttpHeaders): ReadableStream<Uint8Array> {
-    const type = mediaType(headers);
+  #stream(body: HttpBody, type: string): ReadableStream<Uint8Array> {
     const bounds = boundsOf(type, this.#scrub);
     const pieces: Uint8Array[] = [];
     let isOver = false;
@@ -155,24 +153,8 @@ export class Demand {
   }
 }
 
-/** Rejects with the failure that an answer tells by its status or its kind. */
-async function refuse({ status, headers, body }: HttpAnswer, scrub: Scrub): Promise<void> {
-  if (status !== 200) throw statusFailure(status, headers, await readErrorText(body), scrub);
-  const encoding = String(headers["content-encoding"] ?? "identity").toLowerCase();
-  const type = mediaType(headers);
-  if (encoding === "identity" && KNOWN_TYPES.has(type)) return;
-  body.destroy();
-  const what = encoding === "identity" ? `answered with the content type '${type.slice(0, 80)}'` : "encoded its answer";
-  throw new UpstreamError("malformed", `The upstream ${what}`);
-}
-
-const EVENT_STREAM = "text/event-stream";
-const KNOWN_TYPES = new Set(["", "application/json", EVENT_STREAM, "application/vnd.amazon.eventstream"]);
-
-function mediaType(headers: IncomingHttpHeaders): string {
-  const [type = ""] = (headers["content-type"] ?? "").split(";", 1);
-  return type.trim().toLowerCase();
-}
+/** Media types that the packages read. An answer without a media type is left to the package. */
+const KNOWN_TYPES = new Set(["", JSON_TYPE, EVENT_STREAM, AMAZON_EVENT_STREAM]);
 
 function headersOf({ headers = {} }: RequestInit): string[] {
   const given = [...new Headers(headers)].filter(([name]) => name !== "user-agent" && !OWN_HEADERS.test(name));
@@ -182,5 +164,5 @@ function headersOf({ headers = {} }: RequestInit): string[] {
 function bodyOf(body: RequestInit["body"]): string | null {
   if (body === undefined || body === null) return null;
   if (typeof body === "string" || body instanceof URLSearchParams) return String(body);
-  throw new Error("A package sent a body that is no text");
+  throw new Error("A package sent a body that is not text");
 }

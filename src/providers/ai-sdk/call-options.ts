@@ -4,7 +4,7 @@ import { UpstreamError, type UpstreamRequest } from "../provider.ts";
 import { type AiSdkPrompt, toPrompt } from "./prompt.ts";
 import { OWN_FIELDS, type Wire } from "./wire.ts";
 
-/** A request as a package takes it, and the hints that this wire has no place for. */
+/** A request in the form that the packages take, and the names of the hints that this wire does not support. */
 export interface Call {
   options: LanguageModelV4CallOptions;
   ignored: Set<string>;
@@ -12,12 +12,12 @@ export interface Call {
 }
 
 /**
- * Converts a request of OpenAI's shape to a call; `converted` is the conversation of its last messages, where they are
- * converted already. Throws UpstreamError where the wire cannot express the request.
+ * Converts a request of OpenAI's shape to a call. `converted` is the conversation of its last messages, if they have
+ * already been converted. Throws UpstreamError `unsupported` if the wire cannot express the request.
  */
 export function toCall(wire: Wire, request: UpstreamRequest, converted?: AiSdkPrompt): Call {
   const absent = OWN_FIELDS.filter((field) => request[field] !== undefined && !wire.takes.includes(field));
-  if (request.logprobs === true && absent.includes("logprobs")) throw untellable("logprobs");
+  if (request.logprobs === true && absent.includes("logprobs")) throw unsupportedField("logprobs");
   const conversation = toPrompt(wire, request.messages, converted);
   const { prompt, ignored } = conversation;
   const fit = wire.fit(request);
@@ -51,7 +51,7 @@ function toTool({ function: { name, description, parameters, strict } }: Tool): 
     name,
     inputSchema: parameters ?? { type: "object", properties: {} },
     ...given("description", description),
-    // Not strict is what every wire is by itself, and some complain of being told so.
+    // Every wire is not strict by default, and some packages warn about an explicit false.
     ...(strict === true && { strict }),
   };
 }
@@ -68,7 +68,7 @@ function toFormat(format: UpstreamRequest["response_format"]): LanguageModelV4Ca
   return { type: "json", name, ...given("description", description), ...given("schema", schema) };
 }
 
-/** The hints of a request by the names that the packages have for them in their warnings. */
+/** Hints of a request, by their names in the packages' warnings. */
 const HINTS: Readonly<Record<string, string>> = {
   frequencyPenalty: "frequency_penalty",
   logitBias: "logit_bias",
@@ -81,7 +81,7 @@ const HINTS: Readonly<Record<string, string>> = {
   topP: "top_p",
 };
 /** Fields that change the answer, by their names in warnings. A request is refused if the package leaves one of them out. */
-const DEMANDS: Readonly<Record<string, string>> = {
+const REQUIRED: Readonly<Record<string, string>> = {
   logprobs: "logprobs",
   responseFormat: "response_format",
   stopSequences: "stop",
@@ -91,22 +91,22 @@ const DEMANDS: Readonly<Record<string, string>> = {
 };
 
 /**
- * The hints that a package left out of what it sent, by its own account. Throws UpstreamError where it left out what was
- * asked for: better no answer than one to another question.
+ * Returns the hints that a package left out, according to its warnings. Throws UpstreamError `unsupported` if it left out
+ * a field that changes the answer.
  */
 export function leftOut(warnings: readonly SharedV4Warning[]): string[] {
   return warnings.flatMap((warning) => {
     if (warning.type === "compatibility") return [];
     const feature = warning.type === "unsupported" ? warning.feature : (/^\w+/.exec(textOf(warning))?.[0] ?? "");
-    const demand = DEMANDS[feature];
-    if (demand !== undefined) throw untellable(demand);
+    const required = REQUIRED[feature];
+    if (required !== undefined) throw unsupportedField(required);
     const hint = HINTS[feature];
     return hint === undefined ? [] : [hint];
   });
 }
 
-function untellable(field: string): UpstreamError {
-  const publicReason = `This model does not take '${field}' as it stands in the request.`;
+function unsupportedField(field: string): UpstreamError {
+  const publicReason = `This model does not support the value of '${field}' in this request.`;
   return new UpstreamError("unsupported", `The wire has no '${field}'`, { publicReason });
 }
 

@@ -30,7 +30,7 @@ const result = (id: string, content: RequestMessage["content"]): RequestMessage 
   ...(content !== undefined && { content }),
 });
 
-test("system messages go first where the wire wants them so, and stay where it does not", () => {
+test("System messages are moved to the front only if the wire requires it.", () => {
   const messages: RequestMessage[] = [
     QUESTION,
     { role: "developer", content: "be kind" },
@@ -40,19 +40,19 @@ test("system messages go first where the wire wants them so, and stay where it d
   expect(toPrompt(xai, messages).prompt.map(({ role }) => role)).toEqual(["user", "system", "system"]);
 });
 
-test("a system message that says nothing is left out: some wires refuse empty text", () => {
+test("An empty system message is left out, because some wires refuse empty text.", () => {
   const messages: RequestMessage[] = [{ role: "system", content: "" }, QUESTION, { role: "developer", content: [] }];
   for (const wire of [anthropic, mistral]) {
     expect(toPrompt(wire, messages).prompt.map(({ role }) => role)).toEqual(["user"]);
   }
 });
 
-test("a reply that says nothing is left out too", () => {
+test("An empty reply is left out.", () => {
   const messages: RequestMessage[] = [QUESTION, { role: "assistant", content: "" }, QUESTION];
   expect(toPrompt(anthropic, messages).prompt.map(({ role }) => role)).toEqual(["user", "user"]);
 });
 
-test("results that follow one another go together, each by the name of its tool", () => {
+test("Consecutive tool results are sent in one message, each with the name of its tool.", () => {
   const { prompt } = toPrompt(anthropic, [
     QUESTION,
     call("a", "{}"),
@@ -66,7 +66,7 @@ test("results that follow one another go together, each by the name of its tool"
   ]);
 });
 
-test("an image in a result is handed on where the wire takes it", () => {
+test("An image in a tool's result is passed on if the wire supports it.", () => {
   const messages = [QUESTION, call("a", ""), result("a", [{ type: "text", text: "look" }, IMAGE])];
   const last = toPrompt(anthropic, messages).prompt.at(-1);
   expect(last?.role === "tool" && last.content[0]).toMatchObject({
@@ -75,7 +75,7 @@ test("an image in a result is handed on where the wire takes it", () => {
   expect(() => toPrompt(mistral, messages)).toThrow(expect.objectContaining({ failure: "unsupported" }));
 });
 
-describe("what a wire has no place for is named", () => {
+describe("A hint that a wire does not support", () => {
   test.each([
     ["messages.name", anthropic, [{ ...QUESTION, name: "ann" }]],
     ["messages.content", cohere, [QUESTION, call("a", "{}"), result("a", "1")]],
@@ -88,7 +88,7 @@ describe("what a wire has no place for is named", () => {
     expect([...toPrompt(wire, messages as unknown as RequestMessage[]).ignored]).toEqual([name]);
   });
 
-  test("but not where it has one", () => {
+  test("is not named if the wire supports it.", () => {
     const detailed = { ...IMAGE, image_url: { ...IMAGE.image_url, detail: "low" as const } };
     const { prompt, ignored } = toPrompt(xai, [
       { role: "user", content: [detailed] },
@@ -100,7 +100,7 @@ describe("what a wire has no place for is named", () => {
   });
 });
 
-describe("what cannot be told is refused, by its place", () => {
+describe("A message that cannot be expressed is refused with its place:", () => {
   test.each([
     ["messages[1].tool_call_id", [QUESTION, result("b", "1")]],
     ["messages[1].tool_calls[0].function.arguments", [QUESTION, call("a", "[1]")]],
@@ -123,7 +123,7 @@ describe("what cannot be told is refused, by its place", () => {
   });
 });
 
-test("of extra_content only what the wire signs goes back", () => {
+test("Only the signed fields of extra_content are sent back.", () => {
   const extra = {
     anthropic: {
       reasoning: [
@@ -145,7 +145,7 @@ test("of extra_content only what the wire signs goes back", () => {
   ]);
 });
 
-test("an assistant's refusal without content goes back as its text on every wire", () => {
+test("An assistant's refusal without content is sent back as text on every wire.", () => {
   for (const wire of [anthropic, azure, bedrock, cohere, google, googleVertex, mistral, xai]) {
     expect(toPrompt(wire, [QUESTION, { role: "assistant", refusal: "I cannot." }]).prompt.at(-1)).toEqual({
       role: "assistant",

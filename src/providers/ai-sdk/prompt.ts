@@ -1,22 +1,21 @@
 import type { LanguageModelV4FilePart, LanguageModelV4Prompt, LanguageModelV4ToolResultPart } from "@ai-sdk/provider";
 import type { ContentPart, RequestMessage, ToolCall } from "../../api/chat/request.ts";
-import { isObject } from "../openai/json.ts";
+import { isObject, parseJson } from "../json.ts";
 import { type ConvertedPrompt, UpstreamError } from "../provider.ts";
-import { readExtraContent } from "./extra-content.ts";
-import type { Wire } from "./wire.ts";
+import { readExtraContent, type Wire } from "./wire.ts";
 
 type Message<Role> = Extract<LanguageModelV4Prompt[number], { role: Role }>;
 type AssistantPart = Message<"assistant">["content"][number];
 
-/** A conversation as the packages take it, and the fields that this wire does not have. */
+/** A conversation in the form that the packages take, and the names of the fields that this wire does not support. */
 export interface AiSdkPrompt extends ConvertedPrompt {
   prompt: LanguageModelV4Prompt;
   ignored: Set<string>;
 }
 
 /**
- * Converts messages of OpenAI's shape to a prompt. `converted` is the conversation of the last messages, where they are
- * converted already. Throws UpstreamError where the wire cannot express a message.
+ * Converts messages of OpenAI's shape to a prompt. `converted` is the conversation of the last messages, if they have
+ * already been converted. Throws UpstreamError `unsupported` if the wire cannot express a message.
  */
 export function toPrompt(wire: Wire, messages: readonly RequestMessage[], converted?: AiSdkPrompt): AiSdkPrompt {
   const messageCount = messages.length;
@@ -36,7 +35,7 @@ export function toPrompt(wire: Wire, messages: readonly RequestMessage[], conver
 class ConversationReader {
   readonly #wire: Wire;
   readonly #system: Message<"system">[] = [];
-  readonly #rest: LanguageModelV4Prompt = [];
+  readonly #messages: LanguageModelV4Prompt = [];
   readonly #ignored = new Set<string>();
   readonly #toolNames = new Map<string, string>();
 
@@ -45,7 +44,7 @@ class ConversationReader {
   }
 
   conversation(): Pick<AiSdkPrompt, "prompt" | "ignored"> {
-    return { prompt: [...this.#system, ...this.#rest], ignored: this.#ignored };
+    return { prompt: [...this.#system, ...this.#messages], ignored: this.#ignored };
   }
 
   read(message: RequestMessage, at: string): void {
@@ -53,17 +52,17 @@ class ConversationReader {
     switch (message.role) {
       case "system":
       case "developer": {
-        const target = this.#wire.prompt.isSystemFirst ? this.#system : this.#rest;
+        const target = this.#wire.prompt.isSystemFirst ? this.#system : this.#messages;
         const content = textOf(message.content, at);
         if (content !== "") target.push({ role: "system", content });
         break;
       }
       case "user":
-        this.#rest.push({ role: "user", content: this.#userParts(message.content, at) });
+        this.#messages.push({ role: "user", content: this.#userParts(message.content, at) });
         break;
       case "assistant": {
         const content = this.#assistantParts(message, at);
-        if (content.length > 0) this.#rest.push({ role: "assistant", content });
+        if (content.length > 0) this.#messages.push({ role: "assistant", content });
         break;
       }
       case "tool":
@@ -84,7 +83,7 @@ class ConversationReader {
   #image({ image_url: { url, detail } }: Extract<ContentPart, { type: "image_url" }>, at: string) {
     const file = toFile(url, at);
     if (file.data.type === "url" && !this.#wire.prompt.takesImageAddresses) {
-      throw refusal(at, "this model takes images by their bytes alone, as data:image/…;base64,…");
+      throw refusal(at, "this model supports images only as data:image/…;base64,…");
     }
     if (detail === undefined || detail === "auto") return file;
     const { imageDetail } = this.#wire.prompt;
@@ -102,18 +101,13 @@ class ConversationReader {
       this.#call(call, `${at}.tool_calls[${index}]`),
     ]);
     // The request does not give the position of the text. It is usually between the first reasoning and the first call.
-    const thought = parts.slice(
-      0,
-      Math.max(
-        0,
-        parts.findIndex(({ type }) => type === "tool-call"),
-      ),
-    );
-    const said: AssistantPart[] = [];
-    if (rules.takesPlainReasoning && reasoning) said.push({ type: "reasoning", text: reasoning });
+    const firstCall = parts.findIndex(({ type }) => type === "tool-call");
+    const thought = parts.slice(0, Math.max(0, firstCall));
+    const content: AssistantPart[] = [];
+    if (rules.takesPlainReasoning && reasoning) content.push({ type: "reasoning", text: reasoning });
     if (text !== "" && calls.length > 0 && !rules.takesTextWithCalls) this.#ignored.add("messages.content");
-    else if (text !== "") said.push({ type: "text", text });
-    return [...thought, ...said, ...parts.slice(thought.length)];
+    else if (text !== "") content.push({ type: "text", text });
+    return [...thought, ...content, ...parts.slice(thought.length)];
   }
 
   /** Returns the signed reasoning before a call. Providers refuse it at any other place. */
@@ -139,7 +133,7 @@ class ConversationReader {
     };
   }
 
-  /** Results that follow one another answer one turn: most wires want them together. */
+  /** Adds a tool's result. Consecutive results belong to one turn, and most wires require them in one message. */
   #addResult({ tool_call_id: id = "", content }: RequestMessage, at: string): void {
     const toolName = this.#toolNames.get(id);
     if (toolName === undefined) throw refusal(`${at}.tool_call_id`, "no tool call before it has this id");
@@ -149,20 +143,20 @@ class ConversationReader {
       toolName,
       output: this.#output(content, at),
     };
-    const last = this.#rest.at(-1);
+    const last = this.#messages.at(-1);
     if (last?.role === "tool") last.content.push(part);
-    else this.#rest.push({ role: "tool", content: [part] });
+    else this.#messages.push({ role: "tool", content: [part] });
   }
 
   #output(content: RequestMessage["content"], at: string): LanguageModelV4ToolResultPart["output"] {
     const hasImage = Array.isArray(content) && content.some(({ type }) => type === "image_url");
     if (!hasImage) return { type: "text", value: textOf(content, at) };
-    if (!this.#wire.prompt.takesToolImages) throw refusal(at, "this model takes no images in a tool's result");
+    if (!this.#wire.prompt.takesToolImages) throw refusal(at, "this model does not support images in a tool's result");
     const value = this.#userParts(content, at);
     const index = value.findIndex((part) => part.type === "file" && part.data.type === "url");
     // Some packages would fetch the address themselves.
     if (index >= 0)
-      throw refusal(`${at}.content[${index}]`, "images in a tool's result are taken by their bytes alone");
+      throw refusal(`${at}.content[${index}]`, "an image in a tool's result must be sent as data:image/…;base64,…");
     return { type: "content", value };
   }
 }
@@ -172,21 +166,16 @@ function textOf(content: RequestMessage["content"], at: string): string {
   return content
     .map((part) => {
       if (part.type === "text") return part.text;
-      throw refusal(at, "images are taken in messages of the user alone");
+      throw refusal(at, "images are supported only in user messages");
     })
     .join("");
 }
 
 function toInput(given: string, at: string): unknown {
   if (given.trim() === "") return {};
-  let input: unknown;
-  try {
-    input = JSON.parse(given);
-  } catch {
-    input = undefined;
-  }
+  const input = parseJson(given);
   if (isObject(input)) return input;
-  throw refusal(`${at}.function.arguments`, "these are not the JSON object that this model needs");
+  throw refusal(`${at}.function.arguments`, "expected a JSON object");
 }
 
 /** Media types by file extension, for wires that require the media type of an image address. The image is not fetched. */
@@ -216,7 +205,7 @@ function toFile(address: string, at: string): LanguageModelV4FilePart {
 
 function refusal(at: string, why: string): UpstreamError {
   const message = `Invalid '${at}': ${why}.`;
-  return new UpstreamError("unsupported", "The request cannot be told on this wire", {
+  return new UpstreamError("unsupported", "The request cannot be expressed on this wire", {
     publicReason: message,
     param: at,
   });

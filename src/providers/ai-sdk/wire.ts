@@ -5,13 +5,14 @@ import type {
   SharedV4ProviderMetadata,
   SharedV4ProviderOptions,
 } from "@ai-sdk/provider";
+import { isObject, type JsonObject, textOf } from "../json.ts";
 import type { UpstreamRequest } from "../provider.ts";
 import type { KindKey, ProviderSettings } from "../settings.ts";
 
 /** The part of `fetch` that the packages use. */
 export type Fetch = (address: string | URL | Request, init?: RequestInit) => Promise<Response>;
 
-/** Makes models of a package for one call, whose requests go through the call's own fetch. */
+/** Creates the models of a package for one call. Their requests use the call's own fetch. */
 export type Connect = (fetch: Fetch) => Promise<(model: string) => Pick<LanguageModelV4, "doGenerate" | "doStream">>;
 
 /** Embeddings on one wire. */
@@ -56,13 +57,16 @@ export interface Wire {
   /** Metadata by which the package names this wire, and the fields of it that signed reasoning needs in the next turn. */
   metadataKey: string;
   reasoningFields: readonly string[];
-  /** The event without which the package tells no end: a stream that breaks after its finish reason is complete all the same. */
+  /**
+   * The event that the package needs to report the end of an answer. It is appended to every stream, because an answer
+   * with a finish reason is complete even if the connection then breaks.
+   */
   closing?: string;
-  /** Log probabilities of a chunk as it came, where the package passes none on. */
+  /** Reads log probabilities from an unparsed chunk, if the package does not pass them on. */
   logprobsOf?(raw: unknown): unknown;
 }
 
-/** Fields of a request that the packages know as options of single providers alone. */
+/** Fields of a request that the packages support only as options of single providers. */
 export const OWN_FIELDS = ["user", "logit_bias", "parallel_tool_calls", "logprobs"] as const;
 type OwnField = (typeof OWN_FIELDS)[number];
 
@@ -90,16 +94,65 @@ export const USUAL_PROMPT: PromptRules = {
   takesTextWithCalls: true,
 };
 
-/** The fault of settings that need each of some keys. */
+/** Returns the fault of settings that lack one of some required keys; undefined if none is missing. */
 export function missing(settings: ProviderSettings, ...keys: readonly KindKey[]): string | undefined {
   const absent = keys.filter((key) => !settings[key]);
   return absent.length === 0 ? undefined : `needs ${absent.join(" and ")}`;
 }
 
-/** Returns the options that all packages take alike. */
+/** Returns the options that most packages take in the same form. */
 export function optionsOf({ apiKey, baseUrl, headers }: ProviderSettings, fetch: Fetch) {
   return { apiKey: apiKey ?? "", ...(baseUrl !== null && { baseURL: baseUrl }), headers: { ...headers }, fetch };
 }
 
-/** Share of `max_tokens` that may go into reasoning, on wires that want a number; below one half, so that an answer follows. */
+/** Share of `max_tokens` for reasoning, on wires that need a number of tokens; below one half, so that an answer follows. */
 export const REASONING_SHARES = { minimal: 0.1, low: 0.2, medium: 0.35, high: 0.45, xhigh: 0.45 } as const;
+
+/** Reasoning that must be sent back unchanged, with the fields that prove its origin, such as a signature. */
+export interface SignedReasoning {
+  text: string;
+  fields: Record<string, string>;
+}
+
+/**
+ * Builds the `extra_content` of a tool call; undefined if there is nothing to carry. `google.thought_signature` has the
+ * form of Google's OpenAI-compatible endpoint ("Thought signatures" in the Gemini API guide). `<provider>.reasoning` is
+ * this service's own field, because OpenAI's wire has none for signed reasoning.
+ */
+export function writeExtraContent(
+  key: string,
+  signature: string | undefined,
+  reasoning: readonly SignedReasoning[],
+): JsonObject | undefined {
+  const signed = reasoning.map(({ text, fields }) => ({ text, ...fields }));
+  if (signature === undefined && signed.length === 0) return undefined;
+  return {
+    ...(signature !== undefined && { google: { thought_signature: signature } }),
+    ...(signed.length > 0 && { [key]: { reasoning: signed } }),
+  };
+}
+
+/** Reads the `extra_content` that a caller sent back: only the named fields, and only if they are strings. */
+export function readExtraContent(
+  extra: unknown,
+  key: string,
+  names: readonly string[],
+): { signature: string | undefined; reasoning: SignedReasoning[] } {
+  if (!isObject(extra)) return { signature: undefined, reasoning: [] };
+  const signature = isObject(extra.google) ? textOf(extra.google.thought_signature) : undefined;
+  const own = extra[key];
+  const signed = isObject(own) && Array.isArray(own.reasoning) ? own.reasoning.filter(isObject) : [];
+  const reasoning = signed.flatMap((piece): SignedReasoning[] => {
+    const fields = pickTexts(piece, names);
+    return Object.keys(fields).length === 0 ? [] : [{ text: textOf(piece.text) ?? "", fields }];
+  });
+  return { signature, reasoning };
+}
+
+/** Returns those of the named fields that are strings. */
+export function pickTexts(record: unknown, names: readonly string[]): Record<string, string> {
+  if (!isObject(record)) return {};
+  return Object.fromEntries(
+    names.flatMap((name) => (typeof record[name] === "string" ? [[name, record[name]]] : [])),
+  ) as Record<string, string>;
+}

@@ -1,50 +1,62 @@
-import { EventStreamReader } from "../event-stream.ts";
-import { answerTooLong, BODY_BYTES_MAX, lengthOf, readText } from "../http/body.ts";
+import { failureInside, type Scrub } from "../errors.ts";
+import { answerTooLong, BODY_BYTES_MAX, lengthOf, readText } from "../http/answer.ts";
+import { copied, EventStreamReader } from "../http/event-stream.ts";
 import type { HttpBody } from "../http/exchange.ts";
+import { isObject, type JsonObject, parseJson } from "../json.ts";
 import { type UpstreamChunk, UpstreamError } from "../provider.ts";
-import { ChunkReader } from "./chunks.ts";
-import { failureInside, type Scrub } from "./errors.ts";
-import { EventTemplate } from "./event-template.ts";
-import { isObject, type JsonObject } from "./json.ts";
 
 const DONE = "[DONE]";
-/** Events become larger on their way to the client, so a slow client is given few at a time. */
+/** Limit of events in one item. Events become larger on their way to the client, so a slow client must not get many at once. */
 const EVENTS_AT_ONCE_MAX = 128;
 
-/** Reads an unstreamed answer as the one chunk that it folds from. Rejects with UpstreamError. */
-export async function readAnswer(body: HttpBody, scrub: Scrub): Promise<UpstreamChunk> {
+/** Reads the JSON of one answer on a wire. Keeps the state that later events of the answer depend on. */
+export interface WireReader {
+  /** True once the finish reason has arrived. An answer without one is incomplete. */
+  readonly isFinished: boolean;
+  /** True once the last event has arrived, on wires that mark it in an event. */
+  readonly isEnded?: boolean;
+  /** Limit of the characters of one event; default: `EVENT_LENGTH_MAX`. */
+  readonly eventLengthMax?: number;
+  /** Reads a streamed event; undefined if nothing in it is used. Throws UpstreamError if the answer failed. */
+  readEvent(event: JsonObject): UpstreamChunk | undefined;
+  /** Reads an unstreamed answer as a single chunk. Throws UpstreamError if it is not an answer. */
+  readAnswer(answer: JsonObject): UpstreamChunk;
+}
+
+/** Reads an unstreamed answer as a single chunk. Rejects with UpstreamError. */
+export async function readAnswer(body: HttpBody, scrub: Scrub, reader: WireReader): Promise<UpstreamChunk> {
   const answer = toObject(await readText(body));
   const failure = failureInside(answer, scrub);
   if (failure !== undefined) throw failure;
-  const reader = new ChunkReader();
   const chunk = reader.readAnswer(answer);
   if (!reader.isFinished) throw new UpstreamError("failed", "The answer has no finish reason");
   return chunk;
 }
 
 /**
- * A streamed answer as chunks, one array for each read from the connection, several for a read of many events. It is
- * complete with a finish reason: then neither a missing `[DONE]` nor a connection that breaks takes anything from it.
- * Without one it breaks with UpstreamError, after all chunks that came before. Ending the iteration early closes the
- * connection at once.
+ * A streamed answer as chunks: one array for each read from the connection, or several if the read has many events. The
+ * answer is complete once it has a finish reason, even if `[DONE]` is missing or the connection breaks. Without a finish
+ * reason it rejects with UpstreamError after all chunks that arrived. Ending the iteration early closes the connection.
  */
 export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> {
   readonly #body: HttpBody;
   readonly #scrub: Scrub;
-  readonly #events = new EventStreamReader();
-  readonly #reader = new ChunkReader();
+  readonly #events: EventStreamReader;
+  readonly #reader: WireReader;
   readonly #template = new EventTemplate();
   #length = 0;
   /** Events that were read and not returned yet. */
   #unread: string[] = [];
-  /** Breaks the answer after the events that came before it. */
+  /** Failure that ends the answer after the events before it. */
   #tooLong: UpstreamError | undefined;
   #isEnded = false;
   #failure: unknown;
 
-  constructor(body: HttpBody, scrub: Scrub) {
+  constructor(body: HttpBody, scrub: Scrub, reader: WireReader) {
     this.#body = body;
     this.#scrub = scrub;
+    this.#reader = reader;
+    this.#events = new EventStreamReader(reader.eventLengthMax);
   }
 
   [Symbol.asyncIterator](): this {
@@ -58,7 +70,7 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
         if (this.#unread.length === 0) await this.#read();
         this.#readEvents(this.#unread.splice(0, EVENTS_AT_ONCE_MAX), chunks);
       } catch (error) {
-        // Nothing that comes after its finish reason takes anything from an answer.
+        // An answer with a finish reason is complete, so a later failure is ignored.
         this.#end(this.#reader.isFinished && error instanceof UpstreamError ? undefined : error);
       }
       if (chunks.length > 0) return { done: false, value: chunks };
@@ -105,6 +117,11 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
       const content = this.#template.read(data);
       const chunk = content === undefined ? this.#readEvent(data) : { delta: { content } };
       if (chunk !== undefined) chunks.push(chunk);
+      if (this.#reader.isEnded === true) {
+        this.#isEnded = true;
+        this.#body.finish();
+        return;
+      }
     }
   }
 
@@ -113,7 +130,7 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
     const failure = failureInside(event, this.#scrub);
     if (failure !== undefined) throw failure;
     const chunk = this.#reader.readEvent(event);
-    if (chunk?.delta?.content) this.#template.learn(data, chunk.delta.content);
+    if (chunk?.delta?.content && chunk.native === undefined) this.#template.learn(data, chunk.delta.content);
     return chunk;
   }
 
@@ -125,13 +142,62 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
 }
 
 function toObject(text: string): JsonObject {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    // The parser's own message quotes the text, which may be a caller's: it must not reach a log.
-    throw new UpstreamError("malformed", "The upstream sent something that is not JSON");
-  }
+  const value = parseJson(text);
+  if (value === undefined) throw new UpstreamError("malformed", "The upstream sent something that is not JSON");
   if (!isObject(value)) throw new UpstreamError("malformed", "The upstream sent JSON that is not an object");
   return value;
+}
+
+const PROBE = "probe of the template";
+
+/**
+ * Reads the content of events without parsing them. Most events of an answer differ only in their content, so this learns
+ * the text before and after the content from one parsed event and compares later events with it. The result is exact:
+ * before use, a probe in place of the content was parsed, and changed the content and nothing else.
+ */
+export class EventTemplate {
+  #before: string | undefined;
+  #after = "";
+
+  /** Returns the content of an event that differs from the learned one only in its content; undefined for any other event. */
+  read(data: string): string | undefined {
+    const before = this.#before;
+    if (before === undefined) return undefined;
+    const end = data.length - this.#after.length;
+    if (end <= before.length) return undefined;
+    // Comparing slices is several times faster than startsWith, and streams spend much of their time here.
+    if (data.slice(0, before.length) !== before || data.slice(end) !== this.#after) return undefined;
+    const content = data.slice(before.length, end);
+    return isPlain(content) ? content : undefined;
+  }
+
+  /** Learns from the first event whose content was parsed as `content`; later calls have no effect. */
+  learn(data: string, content: string): void {
+    if (this.#before !== undefined || content === "" || !isPlain(content)) return;
+    const field = `"content":"`;
+    const at = data.indexOf(`${field}${content}"`);
+    if (at < 0) return;
+    const before = data.slice(0, at + field.length);
+    const after = data.slice(before.length + content.length);
+    if (!hasOnlyContent(`${before}${PROBE}${after}`)) return;
+    this.#before = copied(before);
+    this.#after = copied(after);
+  }
+}
+
+/** Tests whether a text is written in a JSON string without escapes. */
+function isPlain(text: string): boolean {
+  return !text.includes('"') && !text.includes("\\");
+}
+
+/** Tests whether the probe is the content of the only choice and the event contains nothing else that is read. */
+function hasOnlyContent(data: string): boolean {
+  const event: unknown = JSON.parse(data);
+  if (!isObject(event) || !Array.isArray(event.choices) || event.choices.length !== 1) return false;
+  const [choice] = event.choices;
+  if (!isObject(choice) || !isObject(choice.delta) || (choice.index ?? 0) !== 0) return false;
+  const { content, ...others } = choice.delta;
+  const isAbsent = (value: unknown) => value === undefined || value === null;
+  const otherFields = [event.usage, event.error, choice.finish_reason, choice.logprobs, ...Object.values(others)];
+  return content === PROBE && event.object !== "error" && otherFields.every(isAbsent);
 }

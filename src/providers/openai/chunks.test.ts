@@ -1,5 +1,17 @@
-import { expect, test } from "vitest";
-import { toFinishReason, toUsage } from "./chunks.ts";
+import { describe, expect, test } from "vitest";
+import { ChunkReader, ReasoningDetails, toFinishReason, toUsage } from "./chunks.ts";
+import { DEFAULT_REQUEST_FORMAT, toRequestBody } from "./request.ts";
+
+const TEXT = {
+  type: "reasoning.text",
+  text: "They ask for Bern.",
+  signature: "sig",
+  format: "anthropic-claude-v1",
+  index: 0,
+};
+const SEALED = { type: "reasoning.encrypted", data: "abcd", id: "call_1", format: "google-gemini-v1", index: 1 };
+const FORMAT = { ...DEFAULT_REQUEST_FORMAT, acceptsReasoningDetails: true, acceptsExtraContent: false };
+const CALL = { index: 0, id: "call_1", type: "function", function: { name: "weather", arguments: "{}" } };
 
 test.each([
   ["OpenAI", { completion_tokens: 30, total_tokens: 130, completion_tokens_details: { reasoning_tokens: 12 } }, 30, 12],
@@ -46,4 +58,67 @@ test.each([
   ["__proto__", false, "stop"],
 ])("The finish reason %s becomes, with tool calls %s, %s.", (word, hasToolCalls, expected) => {
   expect(toFinishReason(word, hasToolCalls)).toBe(expected);
+});
+
+describe("Reasoning details", () => {
+  test("of a stream are joined and added to the first call.", () => {
+    const reader = new ChunkReader();
+    const read = (delta: object, finish_reason?: string) =>
+      reader.readEvent({ choices: [{ index: 0, delta, finish_reason }] });
+    read({ reasoning: "They ask ", reasoning_details: [{ ...TEXT, text: "They ask ", signature: null }] });
+    read({ reasoning: "for Bern.", reasoning_details: [{ ...TEXT, text: "for Bern.", signature: null }] });
+    read({
+      reasoning_details: [
+        { ...TEXT, text: "" },
+        { ...SEALED, data: "ab" },
+      ],
+    });
+    read({ reasoning_details: [{ ...SEALED, data: "cd" }], tool_calls: [CALL] });
+    const last = read({}, "tool_calls");
+    expect(last?.delta?.tool_calls).toEqual([{ index: 0, extra_content: { reasoning_details: [TEXT, SEALED] } }]);
+  });
+
+  test("of an unstreamed answer are added to the first call.", () => {
+    const message = { content: null, reasoning: "x", reasoning_details: [TEXT], tool_calls: [CALL] };
+    const chunk = new ChunkReader().readAnswer({ choices: [{ index: 0, message, finish_reason: "tool_calls" }] });
+    expect(chunk.delta?.tool_calls?.at(-1)).toEqual({ index: 0, extra_content: { reasoning_details: [TEXT] } });
+  });
+
+  test("are left out if no tool is called.", () => {
+    const message = { content: "hello", reasoning_details: [TEXT] };
+    const chunk = new ChunkReader().readAnswer({ choices: [{ index: 0, message, finish_reason: "stop" }] });
+    expect(chunk.delta).toEqual({ content: "hello" });
+  });
+
+  test("are sent back as a field of the message.", () => {
+    const { id, function: called } = CALL;
+    const calls = [{ id, type: "function" as const, function: called, extra_content: { reasoning_details: [TEXT] } }];
+    const request = {
+      model: "m",
+      max_tokens: 1,
+      stream: false,
+      messages: [{ role: "assistant" as const, tool_calls: calls }],
+    };
+    expect(JSON.parse(toRequestBody(request, FORMAT)).messages).toEqual([
+      {
+        role: "assistant",
+        content: null,
+        tool_calls: [{ id, type: "function", function: called }],
+        reasoning_details: [TEXT],
+      },
+    ]);
+    expect(JSON.parse(toRequestBody(request, DEFAULT_REQUEST_FORMAT)).messages[0]).not.toHaveProperty(
+      "reasoning_details",
+    );
+  });
+
+  test("are undefined if there are none or they are too long.", () => {
+    const details = new ReasoningDetails();
+    expect(details.all()).toBeUndefined();
+    for (let count = 0; count < 20; count += 1) details.add([{ ...TEXT, text: "x".repeat(100_000) }]);
+    expect(details.all()).toBeUndefined();
+    const odd = new ReasoningDetails();
+    for (const pieces of [undefined, "x", [1, null, "x"], {}]) odd.add(pieces);
+    expect(odd.all()).toBeUndefined();
+  });
 });

@@ -1,24 +1,24 @@
 import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
+import { EVENT_LENGTH_MAX } from "../http/event-stream.ts";
+import { isObject, type JsonObject, textOf } from "../json.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
-import { isObject, type JsonObject, textOf } from "./json.ts";
-import { ReasoningDetails } from "./reasoning-details.ts";
 import { ToolCallReader } from "./tool-calls.ts";
 
 type ReadCalls = (calls: readonly unknown[]) => ToolCallDelta[];
 
 /**
- * Turns what an upstream says into chunks, reading only what is used: other fields, other choices than the first, and
- * values of a wrong type are passed over. It keeps what one answer needs to know of its earlier chunks.
+ * Converts the JSON of one answer to chunks. Reads only the fields that are used: other fields, other choices than the
+ * first, and values of a wrong type are ignored. Keeps the state that later events of the answer depend on.
  */
 export class ChunkReader {
   /** True once the finish reason has arrived. An answer without one is incomplete. */
   isFinished = false;
   /** True once an event was read. All events have the same id, so only the first one's is passed on. */
-  #hasTold = false;
+  #hasRead = false;
   readonly #toolCalls = new ToolCallReader();
   #details: ReasoningDetails | undefined;
 
-  /** A streamed event. Undefined where it says nothing. Throws UpstreamError where the upstream says that it failed. */
+  /** Reads a streamed event; undefined if it has no choice and no usage. Throws UpstreamError if the answer failed. */
   readEvent(event: JsonObject): UpstreamChunk | undefined {
     const usage = toUsage(event.usage);
     const choice = firstChoice(event.choices);
@@ -26,7 +26,7 @@ export class ChunkReader {
     return this.#read(event, choice, choice.delta, usage, (calls) => this.#toolCalls.readPieces(calls));
   }
 
-  /** An unstreamed answer as the one chunk that it folds from. */
+  /** Reads an unstreamed answer as a single chunk. Throws UpstreamError if it has no message, or failed. */
   readAnswer(answer: JsonObject): UpstreamChunk {
     const choice = firstChoice(answer.choices);
     if (choice === undefined || !isObject(choice.message)) {
@@ -39,15 +39,15 @@ export class ChunkReader {
   #read(
     whole: JsonObject,
     choice: JsonObject,
-    said: unknown,
+    message: unknown,
     usage: UpstreamChunk["usage"],
     readCalls: ReadCalls,
   ): UpstreamChunk {
     const chunk: UpstreamChunk = {};
     if (typeof whole.model === "string") chunk.model = whole.model;
-    if (!this.#hasTold && typeof whole.id === "string") chunk.responseId = whole.id;
-    this.#hasTold = true;
-    if (isObject(said)) chunk.delta = this.#readDelta(said, readCalls);
+    if (!this.#hasRead && typeof whole.id === "string") chunk.responseId = whole.id;
+    this.#hasRead = true;
+    if (isObject(message)) chunk.delta = this.#readDelta(message, readCalls);
     if (choice.logprobs !== undefined && choice.logprobs !== null) chunk.logprobs = choice.logprobs;
     const reason = choice.finish_reason;
     if (typeof reason === "string" && reason !== "") {
@@ -69,20 +69,20 @@ export class ChunkReader {
     chunk.delta = { ...chunk.delta, tool_calls: [...(chunk.delta?.tool_calls ?? []), call] };
   }
 
-  #readDelta(said: JsonObject, readCalls: ReadCalls): Delta {
+  #readDelta(message: JsonObject, readCalls: ReadCalls): Delta {
     const delta: Delta = {};
-    if (said.role === "assistant") delta.role = "assistant";
-    const content = toText(said.content);
+    if (message.role === "assistant") delta.role = "assistant";
+    const content = toText(message.content);
     if (content !== undefined) delta.content = content;
-    if (typeof said.refusal === "string") delta.refusal = said.refusal;
-    const reasoning = textOf(said.reasoning_content) ?? textOf(said.reasoning);
+    if (typeof message.refusal === "string") delta.refusal = message.refusal;
+    const reasoning = textOf(message.reasoning_content) ?? textOf(message.reasoning);
     if (reasoning !== undefined) delta.reasoning_content = reasoning;
-    if (said.reasoning_details !== undefined) {
+    if (message.reasoning_details !== undefined) {
       this.#details ??= new ReasoningDetails();
-      this.#details.add(said.reasoning_details);
+      this.#details.add(message.reasoning_details);
     }
-    if (Array.isArray(said.tool_calls) && said.tool_calls.length > 0) {
-      delta.tool_calls = readCalls(said.tool_calls);
+    if (Array.isArray(message.tool_calls) && message.tool_calls.length > 0) {
+      delta.tool_calls = readCalls(message.tool_calls);
     }
     return delta;
   }
@@ -131,7 +131,7 @@ function withReasoningBeside(usage: UpstreamUsage, total: unknown): UpstreamUsag
   return { ...usage, completion_tokens: completion + beside, reasoning_tokens: beside };
 }
 
-/** Finish reasons that upstreams of this wire are known to use, OpenAI's own four first. */
+/** Finish reasons that upstreams are known to use, OpenAI's own four first. */
 const FINISH_REASONS: Readonly<Record<string, FinishReason | "failed">> = {
   stop: "stop",
   length: "length",
@@ -152,11 +152,51 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason | "failed">> = {
 };
 
 /**
- * Converts an upstream's finish reason to the API's; `failed` if it says that the answer broke off. An unknown finish
+ * Converts an upstream's finish reason to the API's; `failed` if it means that the answer broke off. An unknown finish
  * reason becomes `tool_calls` after tool calls, otherwise `stop`.
  */
 export function toFinishReason(value: string, hasToolCalls: boolean): FinishReason | "failed" {
   const word = value.toLowerCase();
   const known = Object.hasOwn(FINISH_REASONS, word) ? FINISH_REASONS[word] : undefined;
   return known ?? (hasToolCalls ? "tool_calls" : "stop");
+}
+
+/** Fields whose text continues that of the piece before. */
+const GROWING = ["text", "summary", "data"];
+
+/**
+ * Collects OpenRouter's `reasoning_details`: signed reasoning, streamed in pieces. Some models require it to be sent back
+ * with the results of tool calls ("Preserving reasoning" in OpenRouter's guide).
+ */
+export class ReasoningDetails {
+  readonly #details = new Map<string, Record<string, unknown>>();
+  #length = 0;
+
+  add(pieces: unknown): void {
+    if (!Array.isArray(pieces)) return;
+    for (const piece of pieces.filter(isObject)) this.#addPiece(piece);
+  }
+
+  /** Returns all details in order; undefined if there are none, or too many to be sent back. */
+  all(): JsonObject[] | undefined {
+    return this.#details.size === 0 || this.#length > EVENT_LENGTH_MAX ? undefined : [...this.#details.values()];
+  }
+
+  #addPiece(piece: JsonObject): void {
+    this.#length += JSON.stringify(piece).length;
+    if (this.#length > EVENT_LENGTH_MAX) {
+      this.#details.clear();
+      return;
+    }
+    const key = `${piece.type} ${typeof piece.index === "number" ? piece.index : `after ${this.#details.size}`}`;
+    const begun = this.#details.get(key);
+    if (begun === undefined) {
+      this.#details.set(key, { ...piece });
+      return;
+    }
+    for (const [name, value] of Object.entries(piece)) {
+      if (value === null || value === undefined) continue;
+      begun[name] = GROWING.includes(name) ? `${textOf(begun[name]) ?? ""}${textOf(value) ?? ""}` : value;
+    }
+  }
 }

@@ -1,7 +1,6 @@
 import type { RequestMessage } from "../../api/chat/request.ts";
+import { isObject, type JsonObject } from "../json.ts";
 import type { UpstreamRequest } from "../provider.ts";
-import type { JsonObject } from "./json.ts";
-import { detailsOf } from "./reasoning-details.ts";
 
 /** Differences between OpenAI-compatible APIs in the requests that they accept. */
 export interface RequestFormat {
@@ -38,9 +37,9 @@ export const DEFAULT_REQUEST_FORMAT: RequestFormat = {
   encodesEmbeddings: false,
 };
 
-/** Writes the body of a request in the format of an API. It always asks for usage, which the charge is based on. */
+/** Writes the body of a request in the format of an API. A stream always includes usage, which the charge is based on. */
 export function toRequestBody(request: UpstreamRequest, format: RequestFormat): string {
-  const { max_tokens, stream_options: _asked, messages, reasoning_effort: effort, ...rest } = request;
+  const { max_tokens, stream_options: _replaced, messages, reasoning_effort: effort, ...rest } = request;
   const body: Record<string, unknown> = rest;
   body.messages = messages.map((message) => toMessage(message, format));
   body[format.maxTokensField] = max_tokens;
@@ -50,42 +49,50 @@ export function toRequestBody(request: UpstreamRequest, format: RequestFormat): 
   return JSON.stringify(body);
 }
 
-/** Returns the names of the fields that are left out because the API refuses them; undefined if there are none. */
-export function refusedHints({ messages }: UpstreamRequest, { acceptsNames }: RequestFormat): string[] | undefined {
-  if (acceptsNames || messages.every(({ name }) => name === undefined)) return undefined;
-  return ["messages.name"];
+/** Returns the names of the hints that are left out because the API refuses them. */
+export function refusedHints({ messages }: UpstreamRequest, { acceptsNames }: RequestFormat): string[] {
+  return acceptsNames || messages.every(({ name }) => name === undefined) ? [] : ["messages.name"];
 }
 
-type ToldMessage = Omit<RequestMessage, "content" | "reasoning_details"> & {
+type SentMessage = Omit<RequestMessage, "content" | "reasoning_details"> & {
   content?: RequestMessage["content"] | null;
   reasoning?: string;
   reasoning_details?: readonly JsonObject[];
 };
 
-function toMessage(message: RequestMessage, format: RequestFormat): ToldMessage {
+function toMessage(message: RequestMessage, format: RequestFormat): SentMessage {
   const { role, content, name, refusal, reasoning_content: reasoning, tool_calls: calls } = message;
   const others = [name, refusal, reasoning, calls, message.reasoning_details];
   const isPlain = content !== undefined && others.every((field) => field === undefined);
   if (isPlain && (role !== "developer" || format.acceptsDeveloperRole)) return message;
-  // OpenAI's clients send the key also where there is no text, and some upstreams need it.
-  const { reasoning_details: _signed, ...sent } = message;
-  const told: ToldMessage = { ...sent, content: content ?? null };
-  if (role === "developer" && !format.acceptsDeveloperRole) told.role = "system";
-  if (!format.acceptsNames) delete told.name;
+  // OpenAI's clients send the key even if there is no text, and some upstreams need it.
+  const { reasoning_details: signed, ...rest } = message;
+  const sent: SentMessage = { ...rest, content: content ?? null };
+  if (role === "developer" && !format.acceptsDeveloperRole) sent.role = "system";
+  if (!format.acceptsNames) delete sent.name;
   if (refusal !== undefined && !format.acceptsRefusals) {
-    delete told.refusal;
-    told.content = withRefusal(content, refusal);
+    delete sent.refusal;
+    sent.content = withRefusal(content, refusal);
   }
   if (reasoning !== undefined && format.reasoningField !== "reasoning_content") {
-    delete told.reasoning_content;
-    if (format.reasoningField !== null) told[format.reasoningField] = reasoning;
+    delete sent.reasoning_content;
+    if (format.reasoningField !== null) sent[format.reasoningField] = reasoning;
   }
-  const details = format.acceptsReasoningDetails ? (message.reasoning_details ?? detailsOf(calls)) : undefined;
-  if (details !== undefined) told.reasoning_details = details;
+  const details = format.acceptsReasoningDetails ? (signed ?? detailsOf(calls)) : undefined;
+  if (details !== undefined) sent.reasoning_details = details;
   if (calls !== undefined && !format.acceptsExtraContent) {
-    told.tool_calls = calls.map(({ id, type, function: called }) => ({ id, type, function: called }));
+    sent.tool_calls = calls.map(({ id, type, function: called }) => ({ id, type, function: called }));
   }
-  return told;
+  return sent;
+}
+
+/** Returns the reasoning details that the tool calls of a message carry in `extra_content`; undefined if there are none. */
+function detailsOf(calls: RequestMessage["tool_calls"]): JsonObject[] | undefined {
+  for (const { extra_content: extra } of calls ?? []) {
+    const details = isObject(extra) ? extra.reasoning_details : undefined;
+    if (Array.isArray(details) && details.every(isObject)) return details;
+  }
+  return undefined;
 }
 
 function withRefusal(content: RequestMessage["content"], refusal: string): RequestMessage["content"] {

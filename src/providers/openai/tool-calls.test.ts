@@ -28,7 +28,7 @@ const call = (name: string | undefined, text: string | undefined, fields: object
   function: { ...(name !== undefined && { name }), ...(text !== undefined && { arguments: text }) },
 });
 
-describe("two calls are told apart", () => {
+describe("Two calls are distinguished:", () => {
   const noIds: [string, object][] = [
     ["absent", {}],
     ["null", { id: null }],
@@ -85,23 +85,23 @@ describe("two calls are told apart", () => {
   });
 });
 
-describe("one call stays one", () => {
-  test("with an id, whose name comes again with every piece", () => {
+describe("One call is not split:", () => {
+  test("an id, and the name in every piece.", () => {
     const pieces = ["", '{"a":', '"{"', "}"].map((text) => [call("weather", text, { index: 0, id: "x" })]);
     expect(said(folded(pieces).calls)).toEqual(['weather{"a":"{"}']);
   });
 
-  test("without an id, whose name comes again with every piece of its arguments", () => {
+  test("no id, and the name in every piece of the arguments.", () => {
     const pieces = ['{"a":', '"{"', "}"].map((text) => [call("weather", text, { index: 0 })]);
     expect(said(folded(pieces).calls)).toEqual(['weather{"a":"{"}']);
   });
 
-  test("whose name comes in pieces after its id", () => {
+  test("the name in pieces after the id.", () => {
     const { calls } = folded([[call("get_", "", { index: 0, id: "x" })], [call("weather", "", { index: 0 })]]);
     expect(said(calls)).toEqual(["get_weather"]);
   });
 
-  test("whose id comes late, and keeps the id that the client was sent first", () => {
+  test("a late id, of which the client keeps the one that it got first.", () => {
     const { calls, deltas } = folded([
       [call("a", "", { index: 0 })],
       [call(undefined, "{}", { index: 0, id: "late" })],
@@ -112,7 +112,7 @@ describe("one call stays one", () => {
   });
 });
 
-test("each entry of an unstreamed answer is a call of its own, whatever its id", () => {
+test("Each entry of an unstreamed answer is a separate call with any id.", () => {
   for (const id of ["", null, undefined, "same"]) {
     const whole = new ToolCallReader().readWhole([
       call("a", "{}", { id, index: 0 }),
@@ -127,7 +127,7 @@ test("each entry of an unstreamed answer is a call of its own, whatever its id",
   }
 });
 
-test("an id that is made is at most 40 characters long, which is what OpenAI takes back", () => {
+test("A generated id has at most 40 characters, the limit of OpenAI.", () => {
   const whole = new ToolCallReader().readWhole(Array.from({ length: 1000 }, () => call("a", "{}")));
   const [piece] = new ToolCallCompleter("ffffffff-ffff-7fff-bfff-ffffffffffff").complete([
     { delta: { tool_calls: whole } },
@@ -137,7 +137,7 @@ test("an id that is made is at most 40 characters long, which is what OpenAI tak
   for (const id of ids) expect(id.length).toBeLessThanOrEqual(40);
 });
 
-test("of whatever calls in whatever pieces, with an index each, the client gets the calls, with unique ids and their type", () => {
+test("Calls in any pieces with an index each reach the client complete, with unique ids and their type.", () => {
   const argument = fc.dictionary(fc.string(), fc.jsonValue());
   const oneCall = fc.record({
     name: fc.stringMatching(/^[a-z_]{1,12}$/),

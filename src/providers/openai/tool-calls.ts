@@ -1,24 +1,24 @@
 import type { ToolCallDelta } from "../../api/chat/completion.ts";
-import { isObject, type JsonObject, textOf } from "./json.ts";
+import { isObject, type JsonObject, textOf } from "../json.ts";
 
 interface OpenCall {
-  /** Its place among the answer's calls. */
+  /** Position among the answer's calls. */
   index: number;
-  /** The index that the upstream gave it. */
+  /** The upstream's index; undefined if it sent none. */
   givenIndex: number | undefined;
-  /** As the upstream gave it; undefined where it gave none. */
+  /** The upstream's id; undefined if it sent none. */
   id: string | undefined;
   name: string;
   progress: ArgumentsProgress;
 }
 
 /**
- * Reads the tool calls of one answer and tells which pieces belong together. Upstreams leave out the index, the id, or
- * both, give every call the same index, or repeat the name in every piece. Ids that are empty, null or absent count as
- * none; whoever sends the answer on makes ids for those.
+ * Reads the tool calls of one answer and assigns their pieces to calls. Upstreams leave out the index, the id, or both,
+ * send the same index for every call, or repeat the name in every piece. An id that is empty, null or absent counts as
+ * missing; the gateway generates one.
  */
 export class ToolCallReader {
-  /** Calls so far. */
+  /** Number of calls so far. */
   count = 0;
   readonly #byIndex = new Map<number, OpenCall>();
   readonly #byId = new Map<string, OpenCall>();
@@ -38,7 +38,7 @@ export class ToolCallReader {
     });
   }
 
-  /** The call that a piece would continue: the one with its id and index, else with its index, else the last. */
+  /** Returns the call that a piece would continue: the one with its id and index, else with its index, else the last. */
   #openCallOf(call: JsonObject): OpenCall | undefined {
     const given = indexOf(call);
     const id = idOf(call);
@@ -48,7 +48,7 @@ export class ToolCallReader {
     return id === undefined ? this.#last : undefined;
   }
 
-  /** True if a piece begins another call although a call is open at its place. */
+  /** Tests whether a piece begins another call although it fits an open one. */
   #beginsAnother(call: JsonObject, open: OpenCall): boolean {
     const id = idOf(call);
     if (id !== undefined && open.id !== undefined) return id !== open.id;
@@ -56,7 +56,7 @@ export class ToolCallReader {
     if (name === "" || open.name === "") return false;
     // Some upstreams repeat the name with every piece of the arguments.
     if (name === open.name && open.progress.isWithin) return false;
-    // A name may come in pieces; a call without an id of its own has no other mark of its beginning.
+    // A name may arrive in pieces. For a call without an id, a name is the only sign of its beginning.
     const isPieceOfName = open.id !== undefined && !open.progress.hasBegun;
     return !isPieceOfName;
   }
@@ -92,7 +92,7 @@ export class ToolCallReader {
   }
 }
 
-/** The name and the arguments of a piece, without a name that only repeats the call's. */
+/** Returns the name and the arguments of a piece, without a name that only repeats the call's. */
 function functionOf(call: JsonObject, open: OpenCall): ToolCallDelta["function"] {
   if (!isObject(call.function)) return undefined;
   const called: NonNullable<ToolCallDelta["function"]> = {};

@@ -1,8 +1,8 @@
 import type { FinishReason } from "../../api/chat/completion.ts";
-import { statusFailure } from "../openai/errors.ts";
+import { statusFailure } from "../errors.ts";
 import { UpstreamError } from "../provider.ts";
 
-/** The behaviour that a message to the model `fault` asks for. */
+/** The behaviour that a message to the model `fault` demands. */
 export interface Fault {
   /** Wait before the answer begins. */
   delayMs: number;
@@ -21,7 +21,7 @@ export interface Fault {
 export type FaultEvent = { afterTokens: number } & ({ failure: UpstreamError } | { silenceMs: number });
 
 interface Phrase {
-  /** As people are shown it. */
+  /** The phrase as error messages show it. */
   example: string;
   pattern: RegExp;
   apply(fault: Fault, words: Readonly<Record<string, string | undefined>>): void;
@@ -40,8 +40,8 @@ const phrase = (example: string, pattern: string, apply: Phrase["apply"]): Phras
 });
 
 /**
- * The language of `fault`: phrases in any order, with commas, semicolons, new lines, "and" or "then" between them. Times
- * are in ms or s; without a number of tokens a break comes after the first.
+ * The language of `fault`: phrases in any order, separated by commas, semicolons, line feeds, "and" or "then". Times are in
+ * ms or s. Without a number of tokens, a fault occurs after the first token.
  */
 const PHRASES: readonly Phrase[] = [
   phrase(
@@ -60,7 +60,7 @@ const PHRASES: readonly Phrase[] = [
     instead(fault, refusal("context_length", "the prompt is too long")),
   ),
   phrase("content_filter prompt", "content_filter prompt", (fault) =>
-    instead(fault, refusal("content_filter", "the prompt is against its policy")),
+    instead(fault, refusal("content_filter", "the prompt violates its policy")),
   ),
   phrase("reset after 5 tokens", `reset${AFTER}?`, (fault, words) =>
     breakOff(fault, words, new UpstreamError("failed", "The sandbox reset the connection")),
@@ -69,7 +69,7 @@ const PHRASES: readonly Phrase[] = [
     breakOff(fault, words, new UpstreamError("malformed", "The sandbox sent a malformed event")),
   ),
   phrase("error event after 3 tokens", `error event${AFTER}?`, (fault, words) =>
-    breakOff(fault, words, new UpstreamError("failed", "The sandbox sent an error instead of the rest")),
+    breakOff(fault, words, new UpstreamError("failed", "The sandbox sent an error event")),
   ),
   phrase("silence after 2 tokens 30s", `silence${AFTER}? ${TIME}`, (fault, words) => {
     fault.events.push({ afterTokens: afterTokens(words), silenceMs: milliseconds(words) });
@@ -94,7 +94,7 @@ const PHRASES: readonly Phrase[] = [
 const MESSAGE_LENGTH_MAX = 2_000;
 const EXAMPLES = PHRASES.map(({ example }) => `'${example}'`).join(", ");
 
-/** Reads what the message asks for. Throws UpstreamError `rejected` that lists what is understood. */
+/** Reads the faults that a message names. Throws UpstreamError `rejected`, which lists the phrases, if it has another phrase. */
 export function readFault(message: string): Fault {
   if (message.length > MESSAGE_LENGTH_MAX) throw notUnderstood(`more than ${MESSAGE_LENGTH_MAX} characters`);
   const fault: Fault = {
@@ -107,9 +107,11 @@ export function readFault(message: string): Fault {
     finishReason: undefined,
   };
   const parts = message.toLowerCase().split(/[,;\n]|\b(?:and|then)\b/);
-  const asked = parts.map((part) => part.trim().replace(/\s+/g, " ").replace(/\.$/, "")).filter((part) => part !== "");
-  if (asked.length === 0) throw notUnderstood("an empty message");
-  for (const words of asked) {
+  const phrases = parts
+    .map((part) => part.trim().replace(/\s+/g, " ").replace(/\.$/, ""))
+    .filter((part) => part !== "");
+  if (phrases.length === 0) throw notUnderstood("an empty message");
+  for (const words of phrases) {
     const understood = PHRASES.find(({ pattern }) => pattern.test(words));
     if (understood === undefined) throw notUnderstood(`'${words.slice(0, 60)}'`);
     understood.apply(fault, understood.pattern.exec(words)?.groups ?? {});
@@ -124,12 +126,12 @@ function notUnderstood(what: string): UpstreamError {
 }
 
 function refusal(failure: "context_length" | "content_filter", why: string): UpstreamError {
-  const reason = `The sandbox was asked to say that ${why}.`;
+  const reason = `The sandbox simulates that ${why}.`;
   return new UpstreamError(failure, reason, { publicReason: reason });
 }
 
 function failureOfStatus(status: number, seconds: string | undefined): UpstreamError {
-  const body = JSON.stringify({ error: { message: `The sandbox was asked to answer with status ${status}.` } });
+  const body = JSON.stringify({ error: { message: `The sandbox simulates the status ${status}.` } });
   return statusFailure(status, seconds === undefined ? {} : { "retry-after": seconds }, body, (text) => text);
 }
 

@@ -1,11 +1,11 @@
-import { isSchema, textOf } from "./json.ts";
-import { type Schema, STEPS, UnsupportedSchemaError, type Work } from "./work.ts";
+import { isObject } from "../json.ts";
+import { canonicalText, type Schema, STEPS, UnsupportedSchemaError, type Work } from "./work.ts";
 
 const STEPS_A_SCHEMA = 50;
 const STEPS_AN_OPTION = 4;
 const DEPTH_MAX = 256;
 
-/** Keywords whose rule the sandbox does not follow: it refuses rather than answer with a value that may not be valid. */
+/** Keywords that the sandbox does not support. It refuses them, because its value might not be valid. */
 const UNSUPPORTED_KEYWORDS = [
   "not",
   "if",
@@ -21,15 +21,15 @@ const UNSUPPORTED_KEYWORDS = [
   "$recursiveRef",
 ] as const;
 
-/** Throws UnsupportedSchemaError if a schema has a keyword that the sandbox does not follow. */
+/** Throws UnsupportedSchemaError if a schema has a keyword that the sandbox does not support. */
 export function refuseUnsupported(schema: Schema): void {
   const keyword = UNSUPPORTED_KEYWORDS.find((name) => schema[name] !== undefined);
   if (keyword !== undefined) throw new UnsupportedSchemaError(`the keyword '${keyword}' is not supported`);
 }
 
 /**
- * Checks values against the whole schema before they are sent, because the maker follows its keywords one by one. It
- * runs no pattern: a text matches one if it was written for it. Pays for each step from the work budget.
+ * Checks values against the whole schema before they are sent, because the maker follows its keywords one by one. Patterns
+ * are not run: a text matches a pattern if it was written for it. Pays for each step from the work budget.
  */
 export class InstanceChecker {
   readonly #resolve: (reference: unknown) => unknown;
@@ -42,11 +42,11 @@ export class InstanceChecker {
     this.#work = work;
   }
 
-  /** Tests whether a value is valid. Throws UnsupportedSchemaError where that cannot be decided. */
+  /** Tests whether a value is valid. Throws UnsupportedSchemaError if that cannot be decided, and WorkExceededError. */
   check(value: unknown, schema: unknown, depth = 0): boolean {
     this.#work.spend(STEPS_A_SCHEMA);
     if (typeof schema === "boolean") return schema;
-    if (!isSchema(schema)) return false;
+    if (!isObject(schema)) return false;
     if (depth > DEPTH_MAX) throw new UnsupportedSchemaError("it is nested too deeply, or without an end");
     if (!this.#hasType(value, schema.type) || !this.#isListed(value, schema)) return false;
     refuseUnsupported(schema);
@@ -70,14 +70,14 @@ export class InstanceChecker {
   }
 
   #isSame(value: unknown, other: unknown): boolean {
-    return value === other || textOf(value, this.#work) === textOf(other, this.#work);
+    return value === other || canonicalText(value, this.#work) === canonicalText(other, this.#work);
   }
 
   #fitsItsType(value: unknown, schema: Schema, depth: number): boolean {
     if (typeof value === "number") return isNumberValid(value, schema);
     if (typeof value === "string") return this.#isTextValid(value, schema);
     if (Array.isArray(value)) return this.#isArrayValid(value, schema, depth);
-    return !isSchema(value) || this.#isObjectValid(value, schema, depth);
+    return !isObject(value) || this.#isObjectValid(value, schema, depth);
   }
 
   /** Checks `$ref`, `allOf`, `anyOf` and `oneOf`. */
@@ -99,7 +99,7 @@ export class InstanceChecker {
   #isArrayValid(value: readonly unknown[], schema: Schema, depth: number): boolean {
     const { minItems, maxItems, uniqueItems, items = true } = schema;
     if (!isWithin(value.length, minItems, maxItems)) return false;
-    if (uniqueItems === true && new Set(value.map((item) => textOf(item, this.#work))).size < value.length)
+    if (uniqueItems === true && new Set(value.map((item) => canonicalText(item, this.#work))).size < value.length)
       return false;
     return value.every((item) => this.check(item, items, depth));
   }
@@ -110,7 +110,7 @@ export class InstanceChecker {
     this.#work.spend((names.length + required.length) * STEPS.key);
     if (!isWithin(names.length, schema.minProperties, schema.maxProperties)) return false;
     if (!required.every((name) => typeof name !== "string" || Object.hasOwn(value, name))) return false;
-    const known = isSchema(schema.properties) ? schema.properties : {};
+    const known = isObject(schema.properties) ? schema.properties : {};
     const { additionalProperties = true, propertyNames = true } = schema;
     return names.every((name) => {
       const property = Object.hasOwn(known, name) ? known[name] : additionalProperties;

@@ -10,7 +10,7 @@ function instanceOf(schema: unknown): unknown {
   return JSON.parse(JSON.stringify(minimalInstance(schema, new Work())));
 }
 
-describe("the smallest value that a schema allows", () => {
+describe("The smallest value that a schema allows", () => {
   test.each([
     [{}, ""],
     [true, ""],
@@ -51,7 +51,7 @@ describe("the smallest value that a schema allows", () => {
     expect(ajv.validate(schema, instanceOf(schema))).toBe(true);
   });
 
-  test("a list that holds itself ends where it may be empty", () => {
+  test("of a recursive list is the empty list.", () => {
     const schema = {
       type: "object",
       required: ["value", "children"],
@@ -61,7 +61,7 @@ describe("the smallest value that a schema allows", () => {
   });
 });
 
-describe("refuses, and says why", () => {
+describe("A schema is refused with the reason:", () => {
   const wide = (depth: number): object =>
     depth === 0
       ? {}
@@ -178,14 +178,14 @@ function doublingAlternatives(depth: number): object {
   return { ...Object.fromEntries(definitions), [`a${depth}`]: false };
 }
 
-describe("the work budget", () => {
-  test.each(Object.entries(HOSTILE))("ends a schema with %s", (_name, schema) => {
+describe("The work budget", () => {
+  test.each(Object.entries(HOSTILE))("ends a schema with %s.", (_name, schema) => {
     const work = new Work();
     expect(() => minimalInstance(schema, work)).toThrow(UnsupportedSchemaError);
     expect(work.spent).toBeLessThanOrEqual(WORK_STEPS_MAX);
   });
 
-  test("ends at the same step every time, and names the place in the schema", () => {
+  test("ends at the same step every time, and the error names the place in the schema.", () => {
     const schema = {
       required: ["a"],
       properties: { a: { minItems: 1e6, items: { properties: {}, minProperties: 9 } } },
@@ -205,7 +205,7 @@ describe("the work budget", () => {
     expect(failures[0]?.place).toMatch(/^#\/properties\/a\/items/);
   });
 
-  test("leaves room for the schemas that tools really have", () => {
+  test("is large enough for the schemas of real tools.", () => {
     const properties = Object.fromEntries(
       Array.from({ length: 200 }, (_, index) => [
         `property_${index}`,
@@ -227,7 +227,7 @@ const comparable = fc
   .jsonValue()
   .filter((value) => !/"(constructor|toString|valueOf)":|\d{16}|e\+/.test(JSON.stringify(value)));
 
-test("what it makes is valid, by a validator that knows the whole standard", () => {
+test("Every value is valid according to a validator of the whole standard.", () => {
   const { schema } = fc.letrec<{ schema: object }>((tie) => ({
     schema: fc.oneof(
       { maxDepth: 4, withCrossShrink: true },
@@ -312,7 +312,7 @@ const anySchema = fc.letrec<{ schema: unknown; keyword: [string, unknown] }>((ti
   };
 });
 
-test("any schema ends within the work budget, with a valid example or with a refusal that names a place", () => {
+test("Any schema ends within the work budget, with a valid example or a refusal that names a place.", () => {
   let valid = 0;
   fc.assert(
     fc.property(anySchema.schema, anySchema.schema, (schema, definition) => {

@@ -1,7 +1,7 @@
+import { isObject } from "../json.ts";
 import { InstanceChecker, isNumberValid, refuseUnsupported } from "./instance-check.ts";
-import { isSchema, textOf } from "./json.ts";
 import { TEXT_LENGTH_MAX, textMatching } from "./pattern.ts";
-import { type Schema, STEPS, UnsupportedSchemaError, type Work, WorkExceededError } from "./work.ts";
+import { canonicalText, type Schema, STEPS, UnsupportedSchemaError, type Work, WorkExceededError } from "./work.ts";
 
 const DEPTH_MAX = 64;
 const PATH_STEP_LENGTH_MAX = 40;
@@ -23,8 +23,8 @@ const FORMATS: Readonly<Record<string, string>> = {
 
 /**
  * Makes a small value that a JSON schema allows: required properties only, the shortest arrays and texts, numbers near 0,
- * the first alternative that works. The value is valid, or this throws UnsupportedSchemaError, which names the place in
- * the schema; WorkExceededError if it would cost more than the work budget.
+ * the first alternative that works. Throws UnsupportedSchemaError, which names the place in the schema, if it finds no valid
+ * value, and WorkExceededError if the value would cost more than the work budget.
  */
 export function minimalInstance(schema: unknown, work: Work): unknown {
   const maker = new InstanceMaker(schema, work);
@@ -100,18 +100,18 @@ class InstanceMaker {
     }
   }
 
-  /** The first value that fits, of those that the schema lists. It costs its length: it is written as often as it is used. */
+  /** Returns the first listed value that fits. Pays for its length at each use, because it is written each time. */
   #choose(values: readonly unknown[], schema: Schema): unknown {
     this.#work.spend(sizeOf(schema) * STEPS.key);
-    const { enum: _values, ...rest } = schema;
-    const fit = values.findIndex((value) => this.#checker.check(value, rest));
+    const { enum: _values, ...others } = schema;
+    const fit = values.findIndex((value) => this.#checker.check(value, others));
     if (fit < 0) throw new UnsupportedSchemaError("it allows no value in one place");
-    this.#work.spend(textOf(values[fit], this.#work).length);
+    this.#work.spend(canonicalText(values[fit], this.#work).length);
     return values[fit];
   }
 
   #makeObject(schema: Schema, depth: number): unknown {
-    const properties = isSchema(schema.properties) ? schema.properties : {};
+    const properties = isObject(schema.properties) ? schema.properties : {};
     const required = Array.isArray(schema.required) ? schema.required : [];
     // Without a prototype, so that a property named __proto__ is like any other.
     const made: Record<string, unknown> = Object.create(null);
@@ -145,7 +145,7 @@ class InstanceMaker {
     return known ?? "a".repeat(length);
   }
 
-  /** The text for a pattern, always the same one. */
+  /** Returns the text for a pattern; the same text at each call. */
   #textOfPattern(pattern: string): string {
     const text = this.#textsOfPatterns.get(pattern) ?? textMatching(pattern, this.#work);
     this.#textsOfPatterns.set(pattern, text);
@@ -155,12 +155,12 @@ class InstanceMaker {
 
   #makeFirst(schema: Schema, keyword: string, options: readonly unknown[], depth: number): unknown {
     this.#work.spend(sizeOf(schema) * STEPS.key);
-    const { [keyword]: _options, ...rest } = schema;
+    const { [keyword]: _options, ...others } = schema;
     const { length } = this.#path;
     let reason = new UnsupportedSchemaError("a list of alternatives is empty");
     for (const [index, option] of options.entries()) {
       try {
-        const made = this.#makeAt([keyword, index], { allOf: [rest, option] }, depth + 1);
+        const made = this.#makeAt([keyword, index], { allOf: [others, option] }, depth + 1);
         if (this.#checker.check(made, option)) return made;
         throw new UnsupportedSchemaError("the smallest example of an alternative is not valid");
       } catch (error) {
@@ -176,7 +176,7 @@ class InstanceMaker {
 
   /** Merges a schema with those of its `$ref` and `allOf`. */
   #flatten(schema: unknown, depth: number): Schema {
-    if (!isSchema(schema)) throw new UnsupportedSchemaError("it allows no value in one place");
+    if (!isObject(schema)) throw new UnsupportedSchemaError("it allows no value in one place");
     if (depth > DEPTH_MAX) throw new UnsupportedSchemaError("it is nested too deeply, or without an end");
     if (schema.$ref === undefined && schema.allOf === undefined) return schema;
     this.#work.spend(STEPS.value + sizeOf(schema) * STEPS.key);
@@ -194,7 +194,7 @@ class InstanceMaker {
 
   #resolve(reference: unknown): unknown {
     if (typeof reference !== "string" || !/^#(\/|$)/.test(reference)) {
-      throw new UnsupportedSchemaError("a $ref leads out of it");
+      throw new UnsupportedSchemaError("a $ref points outside of it");
     }
     this.#work.spend(reference.length);
     let target: unknown = this.#root;
@@ -202,14 +202,14 @@ class InstanceMaker {
       const name = decoded(step).replaceAll("~1", "/").replaceAll("~0", "~");
       const holder = target;
       const isThere = typeof holder === "object" && holder !== null && Object.hasOwn(holder, name);
-      if (!isThere) throw new UnsupportedSchemaError("a $ref leads nowhere");
+      if (!isThere) throw new UnsupportedSchemaError("a $ref points to nothing");
       target = (holder as Record<string, unknown>)[name];
     }
     return target;
   }
 }
 
-/** A number near 0 that a schema allows. Throws UnsupportedSchemaError. */
+/** Returns a number near 0 that a schema allows. Throws UnsupportedSchemaError if there is none. */
 function smallNumber(schema: Schema): number {
   const { minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf } = schema;
   const step = typeof multipleOf === "number" && multipleOf > 0 ? multipleOf : 1;
@@ -224,13 +224,13 @@ function smallNumber(schema: Schema): number {
     (value) => (isWhole ? Number.isInteger(value) : Number.isFinite(value)) && isNumberValid(value, schema),
   );
   if (found === undefined) throw new UnsupportedSchemaError("it allows no number in one place");
-  // Not the negative zero.
+  // Converts a negative zero to zero.
   return found + 0;
 }
 
 /**
- * Merges two schemas. Where both have a keyword, the other one's counts, except that properties and required properties
- * are those of both: the check of the finished value finds what that misses.
+ * Merges two schemas. If both have a keyword, the second one's value counts, except that properties and required
+ * properties of both count. The check of the finished value finds the cases in which this is not enough.
  */
 function merge(one: Schema, other: Schema, work: Work): Schema {
   work.spend((sizeOf(one) + sizeOf(other)) * STEPS.key);
@@ -239,7 +239,7 @@ function merge(one: Schema, other: Schema, work: Work): Schema {
     work.spend((one.required.length + other.required.length) * STEPS.key);
     merged.required = [...one.required, ...other.required];
   }
-  if (isSchema(one.properties) && isSchema(other.properties)) {
+  if (isObject(one.properties) && isObject(other.properties)) {
     work.spend((sizeOf(one.properties) + sizeOf(other.properties)) * STEPS.key);
     const properties = new Map(Object.entries(one.properties));
     for (const [name, schema] of Object.entries(other.properties)) {
@@ -250,7 +250,7 @@ function merge(one: Schema, other: Schema, work: Work): Schema {
   return merged;
 }
 
-/** Returns the number of entries, counted once per object: looking at a large one again costs nothing. */
+/** Returns the number of entries of an object or array. It is cached, so that a large object is counted once. */
 function sizeOf(value: object): number {
   const known = sizes.get(value);
   if (known !== undefined) return known;

@@ -1,6 +1,6 @@
 import { UnsupportedSchemaError, type Work } from "./work.ts";
 
-/** Characters of the longest text that the sandbox writes for one value. */
+/** Limit of the characters that the sandbox writes for one value. */
 export const TEXT_LENGTH_MAX = 10_000;
 const PATTERN_LENGTH_MAX = 500;
 const STEPS_A_CHARACTER = 8;
@@ -53,10 +53,10 @@ class PatternWriter {
     return text;
   }
 
-  /** The fewest repetitions that the quantifier after an atom allows; the atom itself if there is no quantifier. */
+  /** Repeats an atom as few times as the quantifier after it allows; once if there is no quantifier. */
   #repeated(text: string): string {
-    const rest = this.#characters.slice(this.#at, this.#at + 24).join("");
-    const found = /^(?:([*+?])|\{(\d{1,6})(?:,(\d{0,6}))?\})\??/.exec(rest);
+    const ahead = this.#characters.slice(this.#at, this.#at + 24).join("");
+    const found = /^(?:([*+?])|\{(\d{1,6})(?:,(\d{0,6}))?\})\??/.exec(ahead);
     if (found === null) return text;
     this.#at += found[0].length;
     const [, sign, least, most] = found;
@@ -111,14 +111,14 @@ class PatternWriter {
     return free ?? this.#refuse();
   }
 
-  /** One character of a class, or the characters that an escape stands for. */
+  /** Reads one character of a class, or an escape for several characters. */
   #member(): Range[] {
     if (!this.#take("\\")) return rangeOf(this.#next());
     if (["S", "D", "W"].some((character) => this.#isAhead(character))) this.#refuse();
     return this.#escape();
   }
 
-  /** The characters that an escape stands for; the backslash was read. */
+  /** Reads an escape after its backslash. Returns the characters that it matches. */
   #escape(): Range[] {
     const character = this.#next();
     const known = Object.hasOwn(ESCAPES, character) ? ESCAPES[character] : undefined;

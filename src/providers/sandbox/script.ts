@@ -2,11 +2,10 @@ import type { Delta, FinishReason } from "../../api/chat/completion.ts";
 import type { RequestMessage, Tool } from "../../api/chat/request.ts";
 import { UpstreamError, type UpstreamRequest } from "../provider.ts";
 import { minimalInstance } from "./instance.ts";
-import { toJson } from "./json.ts";
 import { indexOfFirst, lastUserText, tokensOf } from "./text.ts";
-import { UnsupportedSchemaError, type Work, WorkExceededError } from "./work.ts";
+import { toJson, UnsupportedSchemaError, type Work, WorkExceededError } from "./work.ts";
 
-/** An answer that the sandbox will give: one piece a token. */
+/** An answer of the sandbox. Each piece has one token. */
 export interface Script {
   pieces: Delta[];
   finishReason: FinishReason;
@@ -14,15 +13,15 @@ export interface Script {
 
 const STEPS_A_TOKEN = 8;
 
-/** True if the answer may have to follow the caller's schema, which takes more work than other answers. */
+/** Tests whether the answer may have to follow the caller's schema, which takes more work than other answers. */
 export function followsSchema(request: UpstreamRequest): boolean {
   return request.tools !== undefined || request.response_format?.type === "json_schema";
 }
 
 /**
- * Writes an answer's script, at most `max_tokens` long: a tool call where one is due, JSON where a format asks for it,
- * else the given tokens up to a stop sequence. Throws UpstreamError `rejected` where it would cost more than the work
- * budget, or where the sandbox cannot follow the schema.
+ * Writes an answer's script of at most `max_tokens`: a tool call if the request has tools and allows one, JSON if the
+ * response format requires it, otherwise the given tokens up to a stop sequence. Throws UpstreamError `rejected` if the
+ * answer would cost more than the work budget, or if the sandbox cannot follow the schema.
  */
 export function toScript(request: UpstreamRequest, tokens: Iterable<string>, work: Work): Script {
   try {
@@ -39,12 +38,12 @@ export function toScript(request: UpstreamRequest, tokens: Iterable<string>, wor
     return textScript(request, tokensOf(json), work);
   } catch (error) {
     if (!(error instanceof WorkExceededError)) throw error;
-    const reason = "The sandbox would need too much work for this answer. Ask for fewer tokens.";
+    const reason = "This answer would exceed the sandbox's work budget. Reduce max_tokens.";
     throw new UpstreamError("rejected", reason, { publicReason: reason, param: "max_tokens", cause: error });
   }
 }
 
-/** The same answer as a refusal. */
+/** Converts an answer to a refusal with the same text. */
 export function toRefusal(script: Script): Script {
   const pieces = script.pieces.map((delta) => (typeof delta.content === "string" ? { refusal: delta.content } : delta));
   return { ...script, pieces };
@@ -61,8 +60,8 @@ function toolScript(request: UpstreamRequest, name: string, json: string, work: 
   const { taken, isCut } = take(tokensOf(json), request.max_tokens - 1, work);
   const id = callId(request.messages);
   const head: Delta = { tool_calls: [{ index: 0, id, type: "function", function: { name, arguments: "" } }] };
-  const rest = taken.map((piece): Delta => ({ tool_calls: [{ index: 0, function: { arguments: piece } }] }));
-  return { pieces: [head, ...rest], finishReason: isCut ? "length" : "tool_calls" };
+  const pieces = taken.map((piece): Delta => ({ tool_calls: [{ index: 0, function: { arguments: piece } }] }));
+  return { pieces: [head, ...pieces], finishReason: isCut ? "length" : "tool_calls" };
 }
 
 function take(tokens: Iterable<string>, count: number, work: Work): { taken: string[]; isCut: boolean } {
@@ -75,7 +74,7 @@ function take(tokens: Iterable<string>, count: number, work: Work): { taken: str
   return { taken, isCut: false };
 }
 
-/** The tokens before the first stop sequence; undefined where there is none. */
+/** Returns the tokens before the first stop sequence; undefined if the text contains none. */
 function upToStop(tokens: readonly string[], stop: string | readonly string[] | undefined): string[] | undefined {
   const stops = (typeof stop === "string" ? [stop] : (stop ?? [])).filter((sequence) => sequence !== "");
   if (stops.length === 0) return undefined;
@@ -84,7 +83,7 @@ function upToStop(tokens: readonly string[], stop: string | readonly string[] | 
   return found.length === 0 ? undefined : [...tokensOf(text.slice(0, Math.min(...found)))];
 }
 
-/** A minimal instance of a schema as JSON. `param` is where the schema stands in the request. */
+/** Writes a minimal instance of a schema as JSON. `param` is the request parameter that contains the schema. */
 function jsonOf(schema: unknown, param: string, work: Work): string {
   try {
     return toJson(minimalInstance(schema, work), work);

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { indexOfFirst } from "./text.ts";
 
-test("the first occurrence is found where indexOf finds it", () => {
+test("The search finds the same position as indexOf.", () => {
   // Few different characters, so that texts nearly match at many places.
   const text = (maxLength: number) => fc.string({ unit: fc.constantFrom("a", "a", "a", "b", "\ud83d"), maxLength });
   fc.assert(
@@ -13,7 +13,7 @@ test("the first occurrence is found where indexOf finds it", () => {
   );
 });
 
-test("a long text that nearly matches everywhere reads each character a bounded number of times", () => {
+test("The search reads each character of a long text that nearly matches a bounded number of times.", () => {
   const half = 50_000;
   const wanted = `${"a".repeat(half)}b${"a".repeat(half)}`;
   expect(indexOfFirst(wanted, `${"a".repeat(8 * half)}c`)).toBe(-1);

@@ -55,13 +55,13 @@ const SENTENCES_A_PARAGRAPH = 5;
 /** Generates the tokens of an endless story, the same ones for the same seed. */
 export function* story(seed: number): Generator<string, undefined> {
   let state = (Math.abs(Math.trunc(seed)) % 2_147_483_647) + 1;
-  for (let told = 1; ; told += 1) {
+  for (let count = 1; ; count += 1) {
     // Park and Miller's "minimal standard" generator: any distribution of the sentences is fine, as long as it is deterministic.
     state = (state * 48_271) % 2_147_483_647;
     const sentence = SENTENCES[state % SENTENCES.length] ?? "";
     const words = sentence.split(" ");
     for (const word of words.slice(0, -1)) yield `${word} `;
-    yield `${words.at(-1)}${told % SENTENCES_A_PARAGRAPH === 0 ? "\n\n" : " "}`;
+    yield `${words.at(-1)}${count % SENTENCES_A_PARAGRAPH === 0 ? "\n\n" : " "}`;
   }
 }
 

@@ -11,30 +11,19 @@ import type {
 import {
   budgetsOf,
   grantsOf,
-  holdsOf,
+  holdNamesOf,
   keysOf,
   type Name,
   NameMap,
   type Names,
   namesOf,
-  requestNamesOf,
   tokensOf,
   without,
 } from "../../credits/names.ts";
-import {
-  ADJUSTMENT,
-  AUDIT_ENTRY,
-  BALANCE,
-  type BookTable,
-  GRANT,
-  HOLD,
-  KEY,
-  REQUEST,
-  TOKEN_BALANCE,
-  WRITES,
-} from "../schema.ts";
+import { ADJUSTMENT, AUDIT_ENTRY, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE, WRITES } from "../schema.ts";
+import type { Table } from "../table.ts";
 import type { Transaction } from "./transact.ts";
-import { arrayText, give, insert, put, update, type Write } from "./writes.ts";
+import { arrayText, insert, parametersOf, update, upsert, type Write } from "./writes.ts";
 
 const LOCK_BALANCES = `
   SELECT ${columnsIn(BALANCE)} FROM balance WHERE organization_id = ANY ($1) ORDER BY organization_id FOR UPDATE`;
@@ -66,13 +55,13 @@ const DELETE_HOLDS = `
   DELETE FROM hold USING unnest($1::text[], $2::text[]) AS named (organization_id, id)
   WHERE hold.organization_id = named.organization_id AND hold.id = named.id`;
 
-function namedRows<Row extends object>(table: BookTable<Row>, column: string): string {
+function namedRows<Row extends object>(table: Table<Row>, column: string): string {
   const { name } = table;
   return `SELECT ${columnsIn(table)} FROM unnest($1::text[], $2::text[]) AS named (organization_id, name)
   JOIN ${name} ON ${name}.organization_id = named.organization_id AND ${name}.${column} = named.name`;
 }
 
-function columnsIn<Row extends object>({ name, columns }: BookTable<Row>): string {
+function columnsIn<Row extends object>({ name, columns }: Table<Row>): string {
   return columns.map((column) => `${name}.${column}`).join(", ");
 }
 
@@ -83,7 +72,7 @@ const UPDATE_GRANTS = update(GRANT, WRITES.changedGrant);
 const INSERT_HOLDS = insert(HOLD, WRITES.newHold);
 const RENEW_HOLDS = update(HOLD, WRITES.renewedHold);
 const INSERT_REQUESTS = insert(REQUEST, WRITES.newRequest);
-const PUT_KEYS = put(KEY, WRITES.key);
+const UPSERT_KEYS = upsert(KEY, WRITES.key);
 const INSERT_ADJUSTMENTS = insert(ADJUSTMENT, WRITES.newAdjustment);
 const INSERT_AUDIT_ENTRIES = insert(AUDIT_ENTRY, WRITES.newAuditEntry);
 
@@ -115,7 +104,7 @@ export async function readRows(transaction: Transaction, transitions: readonly T
     requests,
     keys,
     grants: grants.values(),
-    adjustments: unique(adjustments),
+    adjustments: without(adjustments, []),
   };
 }
 
@@ -126,25 +115,19 @@ class Reader {
     this.#transaction = transaction;
   }
 
-  async rows<Row extends object>(table: BookTable<Row>, text: string, values: unknown[]): Promise<Row[]> {
+  async rows<Row extends object>(table: Table<Row>, text: string, values: unknown[]): Promise<Row[]> {
     const rows = await this.#transaction.cells(text, values);
     return rows.map((cells) => table.fromCells(cells));
   }
 
-  async named<Row extends object>(table: BookTable<Row>, text: string, names: readonly Name[]): Promise<Row[]> {
+  async named<Row extends object>(table: Table<Row>, text: string, names: readonly Name[]): Promise<Row[]> {
     return names.length === 0 ? [] : this.rows(table, text, columnsOf(names));
   }
 }
 
-/** An array of organizations, and one of what is named of each. */
+/** Returns an array of the organizations and one of the ids, in PostgreSQL's input syntax. */
 function columnsOf(names: readonly Name[]): [string, string] {
   return [arrayText(names.map(({ organizationId }) => organizationId)), arrayText(names.map(({ id }) => id))];
-}
-
-function unique(rows: readonly AdjustmentRow[]): AdjustmentRow[] {
-  const found = new NameMap<AdjustmentRow>();
-  for (const row of rows) found.set(row.organizationId, row.id, row);
-  return found.values();
 }
 
 async function readTokenBalances(
@@ -152,9 +135,9 @@ async function readTokenBalances(
   names: readonly Name[],
   known: readonly TokenBalanceRow[],
 ): Promise<TokenBalanceRow[]> {
-  const knownNames = known.map(({ organizationId, tokenId }) => ({ organizationId, id: tokenId }));
-  const rows = await reader.named(TOKEN_BALANCE, LOCK_TOKEN_BALANCES, without(names, knownNames));
-  const read = [...known, ...rows].map(({ organizationId, tokenId }) => ({ organizationId, id: tokenId }));
+  const nameOf = ({ organizationId, tokenId }: TokenBalanceRow) => ({ organizationId, id: tokenId });
+  const rows = await reader.named(TOKEN_BALANCE, LOCK_TOKEN_BALANCES, without(names, known.map(nameOf)));
+  const read = [...known, ...rows].map(nameOf);
   // Not locked in the order of ids, but under the lock of the balance, which every transaction takes first.
   const shared = without(budgetsOf(rows), read);
   return [...rows, ...(await reader.named(TOKEN_BALANCE, LOCK_TOKEN_BALANCES, shared))];
@@ -201,10 +184,10 @@ interface Read {
 /** Adds the rows that other rows name: the request of a key; the token, key, grants and adjustments of a request. */
 async function readNamedByRows(reader: Reader, names: Names, read: Read): Promise<void> {
   const { holds, requests, keys, tokenBalances, grants, adjustments } = read;
-  const open = holds.map(({ organizationId, holdId: id }) => ({ organizationId, id }));
+  const open = holdNamesOf(holds);
   // Usually every request that ends now has an open hold.
   requests.push(...(await reader.named(REQUEST, REQUESTS, without(names.holds, [...names.newHolds, ...open]))));
-  const ofKeys = without(holdsOf(keys), [...requestNamesOf(requests), ...open, ...names.holds]);
+  const ofKeys = without(holdNamesOf(keys), [...holdNamesOf(requests), ...open, ...names.holds]);
   const isUnread = ({ organizationId, id }: Name) => !grants.has(organizationId, id);
   const drawnOn = without([...grantsOf(holds), ...grantsOf(requests)].filter(isUnread), []);
   const tokens = without(tokensOf(holds, requests), names.tokens);
@@ -220,7 +203,7 @@ async function readNamedByRows(reader: Reader, names: Names, read: Read): Promis
   keys.push(...ownKeys);
   addGrants(grants, drawn);
   tokenBalances.push(...more);
-  adjustments.push(...(await reader.named(ADJUSTMENT, ADJUSTMENTS_OF_REQUESTS, requestNamesOf(requests))));
+  adjustments.push(...(await reader.named(ADJUSTMENT, ADJUSTMENTS_OF_REQUESTS, holdNamesOf(requests))));
 }
 
 /** Writes the decision over a batch: one statement per table and kind of write, all sent at once. */
@@ -231,11 +214,11 @@ export async function writeRows(transaction: Transaction, writes: BookWrites): P
   };
   const write = async <Row>({ table, part, kinds, text }: Write<Row>, rows: readonly Row[]) => {
     if (rows.length === 0) return;
-    const given = give(part, kinds, rows);
-    expectAll(table, (await transaction.query(text(given), given.values)).rowCount, rows.length);
+    const parameters = parametersOf(part, kinds, rows);
+    expectAll(table, (await transaction.query(text(parameters), parameters.values)).rowCount, rows.length);
   };
   const removedKeys = writes.removedKeys.map(({ organizationId, key }) => ({ organizationId, id: key }));
-  const removedHolds = writes.removedHolds.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
+  const removedHolds = holdNamesOf(writes.removedHolds);
   const removeHolds = async () => {
     if (removedHolds.length === 0) return;
     const { rowCount } = await transaction.query(DELETE_HOLDS, columnsOf(removedHolds));
@@ -250,7 +233,7 @@ export async function writeRows(transaction: Transaction, writes: BookWrites): P
     write(RENEW_HOLDS, writes.renewedHolds),
     removeHolds(),
     write(INSERT_REQUESTS, writes.newRequests),
-    write(PUT_KEYS, writes.keys),
+    write(UPSERT_KEYS, writes.keys),
     // An expired key may have been removed already.
     removedKeys.length > 0 && transaction.query(DELETE_KEYS, columnsOf(removedKeys)),
     write(INSERT_ADJUSTMENTS, writes.newAdjustments),

@@ -6,7 +6,7 @@ import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../tes
 import { OrganizationsLockedError } from "../../errors.ts";
 import { CommitQueue } from "../../ledger/commit-queue.ts";
 import type { Store } from "../store.ts";
-import { closePools, lossOf, openPools } from "./pools.ts";
+import { closePools, connectionErrorOf, openPools } from "./pools.ts";
 import { openPostgresStore } from "./postgres.ts";
 
 const rest = { retryMs: 0, batchShare: 1, clock: () => 0, random: () => 0, log: keepLog() };
@@ -83,7 +83,7 @@ describe.skipIf(!hasPostgres)("a balance that another transaction has locked", (
     await frozen.query("SELECT * FROM balance WHERE organization_id = $1 FOR UPDATE", [id]);
     const queue = new CommitQueue({ books: store.books, durability: "holds", ...rest });
     expect(await queue.push(holdOf(id, 1n))).toMatchObject({ outcome: "held" });
-    expect(lossOf(frozen)).toBeInstanceOf(Error);
+    expect(connectionErrorOf(frozen)).toBeInstanceOf(Error);
     frozen.release(true);
     await closePools(pools);
   });

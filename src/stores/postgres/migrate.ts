@@ -1,6 +1,7 @@
 import type pg from "pg";
+import { idAt } from "../../credits/request-id.ts";
 import { OperatorError } from "../../errors.ts";
-import { type Migration, schemaRefusal } from "../migrations.ts";
+import { type Migration, missingMigrations, schemaRefusal } from "../migrations.ts";
 import { LOCK_NOT_AVAILABLE, sqlStateOf } from "./failure.ts";
 import type { Pools } from "./pools.ts";
 import { query, type Transaction, transact } from "./transact.ts";
@@ -15,54 +16,60 @@ const SCHEMA_MIGRATION = `
 /** A migration locks this row, so that processes that start together take turns. */
 const TURN = "INSERT INTO schema_migration VALUES (0, 'turn', '', 0) ON CONFLICT (version) DO NOTHING";
 const TAKE_TURN = "SELECT version FROM schema_migration WHERE version = 0 FOR UPDATE";
-const IS_THERE = "SELECT to_regclass('schema_migration') IS NOT NULL AS made";
-const DONE_BEFORE = "SELECT version, checksum FROM schema_migration WHERE version > 0";
-const DONE = `
+const SCHEMA_EXISTS = "SELECT to_regclass('schema_migration') IS NOT NULL AS exists";
+const APPLIED = "SELECT version, checksum FROM schema_migration WHERE version > 0";
+const APPLY = `
   INSERT INTO schema_migration (version, name, checksum, applied_at)
   VALUES ($1, $2, $3, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)`;
 /** Two processes that find no table may both try to create it; the second one fails with one of these. */
-const MADE_BY_ANOTHER = new Set(["23505", "42710", "42P07"]);
+const CREATED_BY_ANOTHER = new Set(["23505", "42710", "42P07"]);
 const TURN_TIMEOUT_MS = 60_000;
 const MIGRATION_TIMEOUT_MS = 3_600_000;
+const MONTHS_AHEAD = 2;
+const PARTITIONS_EVERY_MS = 3_600_000;
+/** Reads of requests queue behind a partition that waits to be attached. */
+const PARTITION_LOCK_TIMEOUT_MS = 500;
 
-interface DoneRow {
+interface AppliedRow {
   version: bigint;
   checksum: string;
 }
 
 /** Migrates the schema in one transaction. Rejects with OperatorError for a newer or an altered schema. */
-export async function migrate(pool: pg.Pool, migrations: Migration[]): Promise<void> {
-  if (await isUpToDate(pool, migrations)) return;
+export async function migrate({ durable: pool, place }: Pools, migrations: Migration[]): Promise<void> {
+  const missingOf = (applied: AppliedRow[]) => {
+    const rows = applied.map(({ version, checksum }) => ({ version: Number(version), checksum }));
+    return missingMigrations(`The database at ${place}`, rows, migrations);
+  };
+  // Most starts find nothing to do: they neither write nor wait, and need no privilege to create tables.
+  const before = await appliedRows(pool);
+  if (before !== undefined && missingOf(before).length === 0) return;
   for (const text of [SCHEMA_MIGRATION, TURN]) {
     await query(pool, { text, isRepeatable: true }).catch((error: unknown) => {
-      if (!MADE_BY_ANOTHER.has(sqlStateOf(error))) throw error;
+      if (!CREATED_BY_ANOTHER.has(sqlStateOf(error))) throw error;
     });
   }
   await transact(pool, { kind: "booking", isRepeatable: true }, async (transaction) => {
     await takeTurn(transaction);
-    const { rows } = await transaction.query<DoneRow>(DONE_BEFORE);
-    for (const { version, name, sql, checksum } of missingOf(rows, migrations)) {
-      await transaction.query(patient(sql, MIGRATION_TIMEOUT_MS));
-      await transaction.query(DONE, [version, name, checksum]);
+    const { rows } = await transaction.query<AppliedRow>(APPLIED);
+    for (const { version, name, sql, checksum } of missingOf(rows)) {
+      await transaction.query(withTimeout(sql, MIGRATION_TIMEOUT_MS));
+      await transaction.query(APPLY, [version, name, checksum]);
     }
   });
 }
 
-/** Most starts find nothing to do: they neither write nor wait, and need no privilege to create tables. */
-async function isUpToDate(pool: pg.Pool, migrations: Migration[]): Promise<boolean> {
-  const found = await query<{ made: boolean }>(pool, { text: IS_THERE, isRepeatable: true });
-  if (found.rows[0]?.made !== true) return false;
-  const { rows } = await query<DoneRow>(pool, { text: DONE_BEFORE, isRepeatable: true });
-  return missingOf(rows, migrations).length === 0;
+/** Returns the migrations that were applied; undefined if the database has no schema. */
+async function appliedRows(pool: pg.Pool): Promise<AppliedRow[] | undefined> {
+  const found = await query<{ exists: boolean }>(pool, { text: SCHEMA_EXISTS, isRepeatable: true });
+  if (found.rows[0]?.exists !== true) return undefined;
+  return (await query<AppliedRow>(pool, { text: APPLIED, isRepeatable: true })).rows;
 }
 
 /** Rejects with OperatorError unless the schema is current. Changes nothing. */
 export async function expectSchema({ durable, place }: Pools, migrations: Migration[]): Promise<void> {
-  const found = await query<{ made: boolean }>(durable, { text: IS_THERE, isRepeatable: true });
-  const rows = found.rows[0]?.made
-    ? (await query<DoneRow>(durable, { text: DONE_BEFORE, isRepeatable: true })).rows
-    : [];
-  const newest = rows.length === 0 ? undefined : Math.max(...rows.map(({ version }) => Number(version)));
+  const versions = ((await appliedRows(durable)) ?? []).map(({ version }) => Number(version));
+  const newest = versions.length === 0 ? undefined : Math.max(...versions);
   const refusal = schemaRefusal(`the database at ${place}`, newest, migrations);
   if (refusal !== undefined) throw new OperatorError(refusal[0]?.toUpperCase() + refusal.slice(1));
 }
@@ -72,32 +79,56 @@ async function takeTurn(transaction: Transaction): Promise<void> {
   await transaction.query(`SET LOCAL statement_timeout = ${MIGRATION_TIMEOUT_MS}`);
   await transaction.query(`SET LOCAL idle_in_transaction_session_timeout = ${TURN_TIMEOUT_MS}`);
   try {
-    await transaction.query(patient(TAKE_TURN, 2 * TURN_TIMEOUT_MS));
+    await transaction.query(withTimeout(TAKE_TURN, 2 * TURN_TIMEOUT_MS));
   } catch (error) {
     if (sqlStateOf(error) !== LOCK_NOT_AVAILABLE) throw error;
     throw new OperatorError("Another process has been changing the database's schema for a minute; try again later.");
   }
 }
 
-/** Returns a statement for which the client also waits longer than for others. */
-function patient(text: string, timeoutMs: number): pg.QueryConfig {
+/** Sets the time for which the client waits for a statement, in milliseconds. */
+function withTimeout(text: string, timeoutMs: number): pg.QueryConfig {
   const config: pg.QueryConfig & { query_timeout: number } = { text, query_timeout: timeoutMs };
   return config;
 }
 
-function missingOf(rows: DoneRow[], migrations: Migration[]): Migration[] {
-  const checksums = new Map(rows.map(({ version, checksum }) => [Number(version), checksum]));
-  const [found, known] = [Math.max(0, ...checksums.keys()), migrations.at(-1)?.version ?? 0];
-  if (found > known) {
-    throw new OperatorError(
-      `The database was written by a newer Tollgate: its schema is ${found}, this one knows up to ${known}.`,
-    );
+/**
+ * Creates the partitions of this month and of the months to come, now and every hour. Several processes may do
+ * it at the same time. If a partition cannot be created, the requests of its month go to the default partition and stay
+ * there: nothing is lost, and that month gets no partition of its own. Returns a function that stops it.
+ */
+export async function keepPartitions(pool: pg.Pool): Promise<() => void> {
+  const make = () => makePartitions(pool).catch(() => {});
+  await make();
+  const timer = setInterval(make, PARTITIONS_EVERY_MS);
+  timer.unref();
+  return () => clearInterval(timer);
+}
+
+/** Creates the missing partitions. Rejects if the store cannot be reached. */
+export async function makePartitions(pool: pg.Pool): Promise<void> {
+  const { rows } = await query<{ now: bigint }>(pool, {
+    text: "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now",
+    isRepeatable: true,
+  });
+  const today = new Date(Number(rows[0]?.now));
+  for (let ahead = 0; ahead <= MONTHS_AHEAD; ahead += 1) {
+    const month = (more: number) => Date.UTC(today.getUTCFullYear(), today.getUTCMonth() + ahead + more);
+    const name = `request_${new Date(month(0)).toISOString().slice(0, 7).replace("-", "")}`;
+    const text = "SELECT to_regclass($1) IS NOT NULL AS exists";
+    const found = await query<{ exists: boolean }>(pool, { text, values: [name], isRepeatable: true });
+    // A failure for one month must not prevent the partitions of later months.
+    if (found.rows[0]?.exists === false) await makePartition(pool, name, month(0), month(1)).catch(() => {});
   }
-  return migrations.filter(({ version, name, checksum }) => {
-    const earlier = checksums.get(version);
-    if (earlier !== undefined && earlier !== checksum) {
-      throw new OperatorError(`The database was made with another text of the migration ${name}.`);
-    }
-    return earlier === undefined;
+}
+
+/** Creates a table and attaches it: unlike CREATE TABLE … PARTITION OF, this does not block charges. */
+function makePartition(pool: pg.Pool, name: string, fromMs: number, toMs: number): Promise<void> {
+  return transact(pool, { kind: "booking", isRepeatable: false }, async (client) => {
+    await client.query(`SET LOCAL lock_timeout = ${PARTITION_LOCK_TIMEOUT_MS}`);
+    await client.query(`CREATE TABLE ${name} (LIKE request INCLUDING ALL)`);
+    await client.query(
+      `ALTER TABLE request ATTACH PARTITION ${name} FOR VALUES FROM ('${idAt(fromMs)}') TO ('${idAt(toMs)}')`,
+    );
   });
 }

@@ -61,13 +61,13 @@ describe.skipIf(!hasPostgres)("opening a PostgreSQL database", () => {
     const name = `${new URL(database.url).pathname.slice(1)}_latin`;
     await beside.query(`CREATE DATABASE ${name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`);
     const latin = addressed((url) => Object.assign(url, { pathname: `/${name}` }));
-    expect(await refusal(latin)).toMatch(/has the encoding LATIN1; allowed: UTF8$/);
+    expect(await refusal(latin)).toMatch(/has the encoding LATIN1; UTF8 is required$/);
     await beside.query(`DROP DATABASE ${name} WITH (FORCE)`);
   });
 
   test("an invalid address is refused, and the message does not contain it", async () => {
     expect(await refusal(`postgres://user:${PASSWORD}@[half/db`)).toBe(
-      "The database's address cannot be read; allowed: postgres://user:password@host:port/name",
+      "The database's address cannot be read; expected postgres://user:password@host:port/name",
     );
   });
 
@@ -104,13 +104,13 @@ describe.skipIf(!hasPostgres)("opening a PostgreSQL database", () => {
   test("a newer schema, or one from another text, is refused", async () => {
     await (await openPostgresStore({ url: database.url, role: "command" })).close();
     await beside.query("INSERT INTO schema_migration VALUES (9999, '9999_later.sql', '', 0)");
-    expect(await refusal(database.url)).toBe(
-      `The database was written by a newer Tollgate: its schema is 9999, this one knows up to ${VERSIONS.at(-1)}.`,
+    expect(await refusal(database.url)).toMatch(
+      /^The database at \S+ was written by a newer Tollgate: its schema is 9999, this one knows up to \d+\.$/,
     );
     await beside.query("DELETE FROM schema_migration WHERE version = 9999");
     await beside.query("UPDATE schema_migration SET checksum = 'other' WHERE version = 1");
-    expect(await refusal(database.url)).toBe(
-      "The database was made with another text of the migration 0001_schema.sql.",
+    expect(await refusal(database.url)).toMatch(
+      /^The database at \S+ was created with another version of the migration 0001_schema\.sql\.$/,
     );
   });
 
@@ -120,11 +120,11 @@ describe.skipIf(!hasPostgres)("opening a PostgreSQL database", () => {
       migration(2, "CREATE TABLE two (); SELECT 1 / 0"),
     ];
     const pools = openPools(database.url);
-    await expect(migrate(pools.durable, [good, bad])).rejects.toMatchObject({ code: "22012" });
+    await expect(migrate(pools, [good, bad])).rejects.toMatchObject({ code: "22012" });
     const tables = await beside.query("SELECT to_regclass('one') AS one, to_regclass('two') AS two");
     expect(tables.rows).toEqual([{ one: null, two: null }]);
     const mended = migration(2, "CREATE TABLE two ()");
-    await Promise.all([migrate(pools.durable, [good, mended]), migrate(pools.durable, [good, mended])]);
+    await Promise.all([migrate(pools, [good, mended]), migrate(pools, [good, mended])]);
     const { rows } = await beside.query("SELECT version FROM schema_migration WHERE version > 0 ORDER BY version");
     expect(rows.map(({ version }) => version)).toEqual(["1", "2"]);
     await closePools(pools);

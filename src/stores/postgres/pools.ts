@@ -18,7 +18,7 @@ const STATEMENT_TIMEOUT_MS = 5_000;
 const LOCK_TIMEOUT_MS = 250;
 /** A little more than the server's own limit: only a server that no longer answers reaches it. */
 const QUERY_TIMEOUT_MS = 7_000;
-/** A process that is frozen or disconnected in a transaction must not keep its locks. */
+/** Ends the transaction of a process that is frozen or disconnected, so that its locks are released. */
 const IDLE_IN_TRANSACTION_TIMEOUT_MS = 1_000;
 const IDLE_IN_REPORT_TIMEOUT_MS = 10_000;
 const HOLD_CONNECTIONS = 4;
@@ -65,7 +65,7 @@ export function openPools(
     // The pool drops a connection that breaks while it is idle; the next query opens another.
     pool.on("error", () => {});
     // A connection can break before the pool has handed it over, when nothing else listens for its errors.
-    pool.on("connect", (client) => client.on("error", (error) => losses.set(client, error)));
+    pool.on("connect", (client) => client.on("error", (error) => connectionErrors.set(client, error)));
     return pool;
   };
   return {
@@ -85,11 +85,11 @@ function withSetting(url: string, setting: string): string {
   return address.href;
 }
 
-const losses = new WeakMap<pg.ClientBase, Error>();
+const connectionErrors = new WeakMap<pg.ClientBase, Error>();
 
 /** Returns the error of a broken connection; undefined if it works. */
-export function lossOf(client: pg.ClientBase): Error | undefined {
-  return losses.get(client);
+export function connectionErrorOf(client: pg.ClientBase): Error | undefined {
+  return connectionErrors.get(client);
 }
 
 /** Returns host, port and database as the client reads them, with its defaults for missing parts. */
@@ -100,7 +100,7 @@ function placeOf(url: string): string {
     return `${host}:${port}/${database ?? ""}`;
   } catch {
     // The error may contain the address, and with it the password.
-    throw new OperatorError("The database's address cannot be read; allowed: postgres://user:password@host:port/name");
+    throw new OperatorError("The database's address cannot be read; expected postgres://user:password@host:port/name");
   }
 }
 

@@ -9,8 +9,7 @@ import { readMigrations } from "../migrations.ts";
 import { type Store, storeOver } from "../store.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { LOCK_NOT_AVAILABLE, openingFailure, PostgresFailure, sqlStateOf } from "./failure.ts";
-import { expectSchema, migrate } from "./migrate.ts";
-import { keepPartitions } from "./partitions.ts";
+import { expectSchema, keepPartitions, migrate } from "./migrate.ts";
 import { closePools, openPools, type Pools, type PoolTimeouts } from "./pools.ts";
 import { query, transact } from "./transact.ts";
 
@@ -58,7 +57,7 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Store
 
 /**
  * Opens a PostgreSQL database (15 or later) and migrates its schema. Rejects with OperatorError if it cannot be reached,
- * does not fit or has another schema: one line, which never contains the password.
+ * has an unsupported version or encoding, or another schema. The message is one line, without the password.
  */
 export async function openPostgresDriver(options: PostgresOptions): Promise<StoreDriver> {
   const { url, role, creates = true, timeouts } = options;
@@ -66,7 +65,7 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Stor
   try {
     await checkServer(pools);
     const migrations = readMigrations(MIGRATIONS);
-    if (creates) await migrate(pools.durable, migrations);
+    if (creates) await migrate(pools, migrations);
     else await expectSchema(pools, migrations);
     return driverOver(pools, role === "service" ? await keepPartitions(pools.durable) : () => {});
   } catch (error) {
@@ -84,10 +83,12 @@ async function checkServer({ durable, place }: Pools): Promise<void> {
   const { version = 0, encoding = "" } = rows[0] ?? {};
   const major = Math.floor(version / 10_000);
   if (major < OLDEST_MAJOR) {
-    throw new OperatorError(`The server at ${place} is PostgreSQL ${major}; allowed: ${OLDEST_MAJOR} or later`);
+    throw new OperatorError(
+      `The server at ${place} is PostgreSQL ${major}; version ${OLDEST_MAJOR} or later is required`,
+    );
   }
   if (encoding !== "UTF8") {
-    throw new OperatorError(`The database at ${place} has the encoding ${encoding}; allowed: UTF8`);
+    throw new OperatorError(`The database at ${place} has the encoding ${encoding}; UTF8 is required`);
   }
 }
 
@@ -108,7 +109,7 @@ function driverOver(pools: Pools, stopPartitions: () => void): StoreDriver {
     async ping() {
       const text = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean AS refuses";
       const { rows } = await query<{ refuses: boolean }>(pools.durable, { text, isRepeatable: true });
-      if (rows[0]?.refuses !== false) throw new StoreUnavailableError("The database takes no writes.");
+      if (rows[0]?.refuses !== false) throw new StoreUnavailableError("The database does not accept writes.");
     },
     close() {
       stopPartitions();
@@ -192,8 +193,8 @@ function snapshot(pool: pg.Pool, queries: readonly CompiledQuery[]): Promise<Rec
 }
 
 /**
- * Does work while no other process does work of this kind. The work may take `longestMs`, and so may the wait for the lock:
- * then this rejects with OperatorError.
+ * Runs work while no other process runs work of this kind. The work may take `longestMs`, and so may the wait for the lock;
+ * after that, this rejects with OperatorError.
  */
 export async function runExclusively<T>(pool: pg.Pool, work: () => Promise<T>, longestMs = EXCLUSIVE_MS): Promise<T> {
   let done: { result: T } | undefined;
@@ -207,7 +208,7 @@ export async function runExclusively<T>(pool: pg.Pool, work: () => Promise<T>, l
       done ??= { result: await work() };
     });
   } catch (error) {
-    // Finished work stays done: the transaction of the lock has changed nothing that could be lost.
+    // The work is complete: the transaction of the lock has changed nothing that could be lost.
     if (done === undefined) throw lockFailure(error);
   }
   if (done === undefined) throw new Error("the lock was released without its work");

@@ -120,7 +120,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
   test.each([
     ["before", 0],
     ["after", 1],
-  ] as const)("that must not be repeated says so where COMMIT is cut %s it reaches the server", async (cuts, value) => {
+  ] as const)("that must not be repeated says so if COMMIT is cut %s it reaches the server", async (cuts, value) => {
     const name = await counter();
     Object.assign(proxy, { cuts, commitsToCut: 1 });
     const cut = transact(pools.durable, ONCE, (client) => add(client, name));

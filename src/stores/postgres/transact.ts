@@ -1,6 +1,6 @@
 import type pg from "pg";
 import { connectFailure, PostgresFailure, sqlStateOf, statementFailure } from "./failure.ts";
-import { lossOf } from "./pools.ts";
+import { connectionErrorOf } from "./pools.ts";
 
 const ATTEMPTS = 5;
 /** No attempt begins later: the caller should receive the error instead of waiting longer. */
@@ -114,7 +114,7 @@ export function query<Row extends pg.QueryResultRow>(
 interface Attempt<T> {
   attempt: Promise<T>;
   isRepeatable: boolean;
-  /** Tells if the outcome of the change is unknown after a failure at this moment. */
+  /** Returns true if the change may have been committed when the attempt fails at this moment. */
   mayBeBooked(): boolean;
 }
 
@@ -130,31 +130,31 @@ async function retrying<T>(begin: () => Attempt<T>): Promise<T> {
       if (error.kind === "lost" || error.kind === "unavailable") mayBeBooked ||= state.mayBeBooked();
       error.mayBeBooked = mayBeBooked;
       if (made === ATTEMPTS) throw error;
-      const isCurable = error.kind === "conflict" || (error.kind === "lost" && (isRepeatable || !state.mayBeBooked()));
-      if (!isCurable || performance.now() - startedAtMs > ATTEMPTS_BEGIN_WITHIN_MS) throw error;
+      const canRetry = error.kind === "conflict" || (error.kind === "lost" && (isRepeatable || !state.mayBeBooked()));
+      if (!canRetry || performance.now() - startedAtMs > ATTEMPTS_BEGIN_WITHIN_MS) throw error;
       const waitMs = BACKOFF_MS * 2 ** (made - 1) * (0.5 + Math.random());
       await new Promise((resolve) => setTimeout(resolve, waitMs));
     }
   }
 }
 
-/** Runs `work` with a connection. One that broke, or still waits for an answer, is not returned to the pool. */
+/** Runs `work` with a connection. A connection that broke, or still waits for an answer, is not returned to the pool. */
 async function onClient<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
   const client = await pool.connect().catch((error: unknown) => {
     throw connectFailure(error);
   });
-  let isSound = false;
+  let isReusable = false;
   try {
     const result = await work(client);
-    isSound = true;
+    isReusable = true;
     return result;
   } catch (error) {
-    const failure = statementFailure(error, lossOf(client));
-    const isOfUse = failure instanceof PostgresFailure ? failure.kind !== "lost" && sqlStateOf(error) !== "" : true;
-    if (isOfUse) isSound = await rollBack(client);
+    const failure = statementFailure(error, connectionErrorOf(client));
+    const isUsable = failure instanceof PostgresFailure ? failure.kind !== "lost" && sqlStateOf(error) !== "" : true;
+    if (isUsable) isReusable = await rollBack(client);
     throw failure;
   } finally {
-    client.release(!isSound);
+    client.release(!isReusable);
   }
 }
 

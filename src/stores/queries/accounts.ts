@@ -1,36 +1,27 @@
-import { type Selectable, sql } from "kysely";
-import { type LimitSettings, type Scope, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
+import { sql } from "kysely";
+import { type LimitSettings, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { TokenBalanceRow } from "../../credits/books.ts";
 import type { Database } from "../database.ts";
-import { toOptionalNumber } from "../schema.ts";
-import type { TokenTable } from "../tables.ts";
-import { recordOf } from "./admin.ts";
-import { decodeLimits, encodeJson, type IdPage, type OrganizationRow, organizationRows } from "./organizations.ts";
+import { BALANCE, ORGANIZATION, TOKEN } from "../schema.ts";
+import type { RowOf } from "../table.ts";
+import { insertAuditQuery, recordOf } from "./admin.ts";
 
-export interface TokenRow {
-  id: string;
-  organizationId: string;
-  name: string;
-  /** SHA-256 of the whole token. */
-  hash: Uint8Array;
-  /** First characters of the token, to recognize it by. */
-  prefix: string;
-  scopes: Scope[];
-  /** Null: every model. */
-  models: string[] | null;
-  /** Limits that differ from those of the service. */
-  limits: Partial<LimitSettings> | null;
-  createdAtMs: number;
-  expiresAtMs: number | null;
-  revokedAtMs: number | null;
-  /** Time of the first use, later updated about once a minute. */
-  lastUsedAtMs: number | null;
-  /** The token that replaced this one in a rotation. */
-  successorId: string | null;
+export type OrganizationRow = RowOf<typeof ORGANIZATION>;
+export type OrganizationStatus = OrganizationRow["status"];
+/** Fields of an organization to change; absent fields stay unchanged. */
+export type OrganizationChange = Partial<Pick<OrganizationRow, "name" | "status" | "limits" | "keepsConversations">>;
+export type NewOrganizationRow = Omit<OrganizationRow, "status" | "limits" | "keepsConversations"> &
+  Partial<Pick<OrganizationRow, "limits">>;
+
+export interface IdPage {
+  /** Id of the last row seen. */
+  after: string | null;
+  limit: number;
 }
 
+export type TokenRow = RowOf<typeof TOKEN>;
 /** The credit cap of a token, and what the token and all that share the cap by rotations hold and have spent. */
 export type TokenBudget = Pick<TokenBalanceRow, "cap" | "held" | "spent">;
 export type TokenWithBudget = TokenRow & { budget: TokenBudget | null };
@@ -54,7 +45,66 @@ export type AccountRows = ReturnType<typeof accountRows>;
 
 /** Organizations and tokens. A change that is given an audit record writes it in the same transaction. */
 export function accountRows(database: Database) {
-  return { ...organizationRows(database), ...tokens(database), ...tokenChanges(database) };
+  return { ...organizations(database), ...tokens(database), ...tokenChanges(database) };
+}
+
+function organizations({ kysely, write, writeIf }: Database) {
+  return {
+    /** Writes the organization and its empty balance. */
+    async insertOrganization({ id, name, kind, limits = null, createdAtMs }: NewOrganizationRow, audit?: AuditRow) {
+      const row = { id, name, kind, status: "active", limits, createdAtMs, keepsConversations: false } as const;
+      const nothing = { granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n };
+      const balance = { organizationId: id, ...nothing, nextChangeAtMs: null };
+      await write([
+        kysely.insertInto("organization").values(ORGANIZATION.toRecord(row)).compile(),
+        kysely.insertInto("balance").values(BALANCE.toRecord(balance)).compile(),
+        ...recordOf(kysely, audit),
+      ]);
+    },
+    async organization(id: string): Promise<OrganizationRow | undefined> {
+      const row = await kysely.selectFrom("organization").selectAll().where("id", "=", id).executeTakeFirst();
+      return row && ORGANIZATION.fromRecord(row);
+    },
+    async organizations({ after, limit }: IdPage): Promise<OrganizationRow[]> {
+      let query = kysely.selectFrom("organization").selectAll().orderBy("id").limit(limit);
+      if (after !== null) query = query.where("id", ">", after);
+      return (await query.execute()).map(ORGANIZATION.fromRecord);
+    },
+    /**
+     * Writes the fields of a change that differ from the stored ones, and no others, so that concurrent changes of
+     * different fields are all preserved. `recordOf` makes the audit record from those fields before and after; if none
+     * differs, nothing is written. Returns the changed organization, undefined if it does not exist.
+     */
+    async changeOrganization(
+      id: string,
+      change: OrganizationChange,
+      recordOf: (before: OrganizationChange, after: OrganizationChange) => AuditRow,
+    ): Promise<OrganizationRow | undefined> {
+      for (;;) {
+        const row = await kysely.selectFrom("organization").selectAll().where("id", "=", id).executeTakeFirst();
+        if (row === undefined) return undefined;
+        const old = ORGANIZATION.fromRecord(row);
+        const isChanged = (field: keyof OrganizationChange) =>
+          change[field] !== undefined && JSON.stringify(change[field]) !== JSON.stringify(old[field]);
+        const fields = CHANGEABLE.filter(isChanged);
+        if (fields.length === 0) return old;
+        const values = ORGANIZATION.toChange(pick(change, fields));
+        let update = kysely.updateTable("organization").set(values).where("id", "=", id);
+        // Written only if the previous values are still those of the audit record; otherwise read again.
+        for (const column of Object.keys(values) as (keyof typeof values)[]) {
+          update = update.where(column, "is not distinct from", row[column]);
+        }
+        const audit = recordOf(pick(old, fields), pick(change, fields));
+        if (await writeIf([update.compile()], [insertAuditQuery(kysely, audit)])) return { ...old, ...change };
+      }
+    },
+  };
+}
+
+const CHANGEABLE = ["name", "status", "limits", "keepsConversations"] as const;
+
+function pick(values: OrganizationChange, fields: (keyof OrganizationChange)[]): OrganizationChange {
+  return Object.fromEntries(fields.map((field) => [field, values[field]]));
 }
 
 function tokens({ kysely }: Database) {
@@ -87,7 +137,7 @@ function tokens({ kysely }: Database) {
     return { ...token, expiresAtMs, scopes: token.scopes.filter((scope) => SHORT_TOKEN_SCOPES.includes(scope)) };
   };
   return {
-    /** Returns the token of this hash, or the token that a short token of this hash stands for. */
+    /** Returns the token of this hash, or the token that a short token of this hash represents. */
     async tokenByHash(hash: Uint8Array): Promise<TokenWithOrganization | undefined> {
       const row = await withOrganization().where("token.hash", "=", hash).executeTakeFirst();
       return row === undefined ? shortToken(hash) : tokenWithOrganization(row);
@@ -176,7 +226,7 @@ function tokenChanges({ kysely, write, writeIf }: Database) {
 }
 
 function insertTokenQuery(kysely: Database["kysely"], token: TokenRow) {
-  return kysely.insertInto("token").values(tokenToTable(token)).compile();
+  return kysely.insertInto("token").values(TOKEN.toRecord(token)).compile();
 }
 
 /** The writes that every rotation needs besides naming the successor. */
@@ -189,19 +239,20 @@ function succession(kysely: Database["kysely"], oldId: string, oldExpiresAtMs: n
   return [expiry.compile(), insertTokenQuery(kysely, successor), shareCap(kysely, oldId, successor).compile()];
 }
 
-type TokenJoined = Selectable<TokenTable> & {
+interface OrganizationColumns {
   organization_kind: OrganizationRow["kind"];
   organization_status: OrganizationRow["status"];
   organization_limits: string | null;
   organization_keeps_conversations: bigint;
-};
+}
 
-function tokenWithOrganization(row: TokenJoined): TokenWithOrganization {
+function tokenWithOrganization(row: OrganizationColumns): TokenWithOrganization {
+  const { organization_limits: limits } = row;
   return {
-    ...tokenFromTable(row),
+    ...TOKEN.fromRecord(row),
     organizationKind: row.organization_kind,
     organizationStatus: row.organization_status,
-    organizationLimits: decodeLimits(row.organization_limits),
+    organizationLimits: limits === null ? null : JSON.parse(limits),
     organizationKeepsConversations: row.organization_keeps_conversations === 1n,
   };
 }
@@ -244,45 +295,15 @@ function shareCap(kysely: Database["kysely"], oldId: string, { organizationId, i
     );
 }
 
-export type BudgetColumns = { cap: bigint | null; held: bigint | null; spent: bigint | null };
+export interface BudgetColumns {
+  cap: bigint | null;
+  held: bigint | null;
+  spent: bigint | null;
+}
 
-export function withBudget({ cap, held, spent, ...token }: Selectable<TokenTable> & BudgetColumns): TokenWithBudget {
+/** Converts a row of `tokensWithBudget`. */
+export function withBudget(row: BudgetColumns): TokenWithBudget {
+  const { cap, held, spent } = row;
   const hasCap = cap !== null && held !== null && spent !== null;
-  return { ...tokenFromTable(token), budget: hasCap ? { cap, held, spent } : null };
-}
-
-export function tokenFromTable(row: Selectable<TokenTable>): TokenRow {
-  return {
-    id: row.id,
-    organizationId: row.organization_id,
-    name: row.name,
-    hash: row.hash,
-    prefix: row.prefix,
-    scopes: JSON.parse(row.scopes) as Scope[],
-    models: row.models === null ? null : (JSON.parse(row.models) as string[]),
-    limits: decodeLimits(row.limits),
-    createdAtMs: Number(row.created_at),
-    expiresAtMs: toOptionalNumber(row.expires_at),
-    revokedAtMs: toOptionalNumber(row.revoked_at),
-    lastUsedAtMs: toOptionalNumber(row.last_used_at),
-    successorId: row.successor_id,
-  };
-}
-
-function tokenToTable(token: TokenRow) {
-  return {
-    organization_id: token.organizationId,
-    id: token.id,
-    name: token.name,
-    hash: token.hash,
-    prefix: token.prefix,
-    scopes: JSON.stringify(token.scopes),
-    models: encodeJson(token.models),
-    limits: encodeJson(token.limits),
-    created_at: token.createdAtMs,
-    expires_at: token.expiresAtMs,
-    revoked_at: token.revokedAtMs,
-    last_used_at: token.lastUsedAtMs,
-    successor_id: token.successorId,
-  };
+  return { ...TOKEN.fromRecord(row), budget: hasCap ? { cap, held, spent } : null };
 }

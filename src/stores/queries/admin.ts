@@ -1,42 +1,29 @@
-import type { CompiledQuery, Selectable } from "kysely";
+import { type CompiledQuery, sql } from "kysely";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { Database } from "../database.ts";
-import { AUDIT_ENTRY, toOptionalNumber } from "../schema.ts";
-import type { AdminSessionTable, AdminTokenTable } from "../tables.ts";
-import { adminKeyRows } from "./idempotency-keys.ts";
+import { ADMIN_KEY, ADMIN_SESSION, ADMIN_TOKEN, AUDIT_ENTRY, SHORT_TOKEN } from "../schema.ts";
+import type { RowOf } from "../table.ts";
 
 /** A token with all permissions. */
-export interface AdminTokenRow {
-  id: string;
-  /** SHA-256 of the whole token. */
-  hash: Uint8Array;
-  /** First characters, for display. */
-  prefix: string;
-  createdAtMs: number;
-  revokedAtMs: number | null;
-}
-
+export type AdminTokenRow = RowOf<typeof ADMIN_TOKEN>;
 /** A session of the console: of an operator, or of a member by a token of an organization. */
-export interface SessionRow {
-  /** SHA-256 of the cookie's value. */
-  hash: Uint8Array;
-  adminTokenId: string | null;
-  tokenId: string | null;
-  createdAtMs: number;
-  /** Time of the last use, to the minute. */
-  seenAtMs: number;
-  expiresAtMs: number;
-}
+export type SessionRow = RowOf<typeof ADMIN_SESSION>;
+/** Represents a token until it expires, with that token's rights and limits but no other scope than `SHORT_TOKEN_SCOPES`. */
+export type ShortTokenRow = RowOf<typeof SHORT_TOKEN>;
 
-/** Stands for a token until it expires, with that token's rights and limits but no other scope than `SHORT_TOKEN_SCOPES`. */
-export interface ShortTokenRow {
-  hash: Uint8Array;
-  tokenId: string;
-  expiresAtMs: number;
-  /** The session that created it, with which it ends. Null: created without a session. */
-  sessionHash: Uint8Array | null;
-  /** The admin token that authorized it, with which it ends. */
-  adminTokenId: string | null;
+type AdminKey = RowOf<typeof ADMIN_KEY>;
+/** Names a request of an administrator that carries an Idempotency-Key. */
+export type AdminKeyName = Pick<AdminKey, "scope" | "key">;
+export type AdminKeyClaim = AdminKeyName & Pick<AdminKey, "fingerprint"> & { keepMs: number };
+export interface AdminKeyAnswer {
+  /** HTTP status. */
+  status: number;
+  /** JSON text. Holds no secret. */
+  answer: string;
+}
+export interface AdminKeyRow extends Pick<AdminKey, "fingerprint" | "state" | "status" | "answer"> {
+  /** Time since the claim, by the store's clock. */
+  ageMs: number;
 }
 
 export interface AuditPage {
@@ -53,15 +40,16 @@ const FIRST_ADMIN_TOKEN_ID = "adm_first";
 /** The same value as in the index of the migration. */
 const FAILED_SIGN_IN = "session.sign_in_failed";
 
+export type AdminKeyRows = ReturnType<typeof adminKeys>;
 export type AdminRows = ReturnType<typeof adminRows>;
 
 /** Operators, their sessions, the audit log and the idempotency keys of the admin API. */
 export function adminRows(database: Database) {
-  return { ...adminTokens(database), ...sessions(database), ...auditEntries(database), ...adminKeyRows(database) };
+  return { ...adminTokens(database), ...sessions(database), ...auditEntries(database), ...adminKeys(database) };
 }
 
 function adminTokens({ kysely, write, writeIf }: Database) {
-  const insert = (token: AdminTokenRow) => kysely.insertInto("admin_token").values(adminTokenToTable(token));
+  const insert = (token: AdminTokenRow) => kysely.insertInto("admin_token").values(ADMIN_TOKEN.toRecord(token));
   const find = () => kysely.selectFrom("admin_token").selectAll();
   return {
     /** Writes the first admin token of a store, under a fixed id. Returns false if the store has one. */
@@ -87,11 +75,11 @@ function adminTokens({ kysely, write, writeIf }: Database) {
     },
     async adminTokenByHash(hash: Uint8Array): Promise<AdminTokenRow | undefined> {
       const row = await find().where("hash", "=", hash).executeTakeFirst();
-      return row && adminTokenFromTable(row);
+      return row && ADMIN_TOKEN.fromRecord(row);
     },
     async adminToken(id: string): Promise<AdminTokenRow | undefined> {
       const row = await find().where("id", "=", id).executeTakeFirst();
-      return row && adminTokenFromTable(row);
+      return row && ADMIN_TOKEN.fromRecord(row);
     },
   };
 }
@@ -102,23 +90,13 @@ function sessions({ kysely, write, writeIf }: Database) {
     async insertSession(session: SessionRow, audit?: AuditRow) {
       await write([
         kysely.deleteFrom("admin_session").where("expires_at", "<", BigInt(session.createdAtMs)).compile(),
-        kysely
-          .insertInto("admin_session")
-          .values({
-            hash: session.hash,
-            admin_token_id: session.adminTokenId,
-            token_id: session.tokenId,
-            created_at: session.createdAtMs,
-            seen_at: session.seenAtMs,
-            expires_at: session.expiresAtMs,
-          })
-          .compile(),
+        kysely.insertInto("admin_session").values(ADMIN_SESSION.toRecord(session)).compile(),
         ...recordOf(kysely, audit),
       ]);
     },
     async session(hash: Uint8Array): Promise<SessionRow | undefined> {
       const row = await kysely.selectFrom("admin_session").selectAll().where("hash", "=", hash).executeTakeFirst();
-      return row && sessionFromTable(row);
+      return row && ADMIN_SESSION.fromRecord(row);
     },
     async touchSession(hash: Uint8Array, seenAtMs: number) {
       await kysely.updateTable("admin_session").set({ seen_at: seenAtMs }).where("hash", "=", hash).execute();
@@ -128,18 +106,10 @@ function sessions({ kysely, write, writeIf }: Database) {
       return writeIf([kysely.deleteFrom("admin_session").where("hash", "=", hash).compile()], recordOf(kysely, audit));
     },
     /** Writes a short token and removes those that expired before `nowMs`. */
-    async insertShortToken(
-      { hash, tokenId, expiresAtMs, sessionHash, adminTokenId }: ShortTokenRow,
-      nowMs: number,
-      audit?: AuditRow,
-    ) {
-      const values = { session_hash: sessionHash, admin_token_id: adminTokenId, expires_at: expiresAtMs };
+    async insertShortToken(token: ShortTokenRow, nowMs: number, audit?: AuditRow) {
       await write([
         kysely.deleteFrom("short_token").where("expires_at", "<", BigInt(nowMs)).compile(),
-        kysely
-          .insertInto("short_token")
-          .values({ hash, token_id: tokenId, ...values })
-          .compile(),
+        kysely.insertInto("short_token").values(SHORT_TOKEN.toRecord(token)).compile(),
         ...recordOf(kysely, audit),
       ]);
     },
@@ -175,32 +145,56 @@ function auditEntries({ kysely, write }: Database) {
   };
 }
 
+/** Requests of the admin API by their Idempotency-Key. */
+function adminKeys(database: Database) {
+  const { kysely } = database;
+  const change = ({ scope, key }: AdminKeyName) =>
+    kysely.updateTable("admin_idempotency_key").where("scope", "=", scope).where("key", "=", key);
+  return {
+    /** Claims a key durably. Returns false if it is claimed and has not expired. */
+    async claimAdminKey({ scope, key, fingerprint, keepMs }: AdminKeyClaim): Promise<boolean> {
+      const now = database.now();
+      const times = { created_at: now, expires_at: sql<bigint>`${now} + ${BigInt(keepMs)}` };
+      const { numInsertedOrUpdatedRows } = await kysely
+        .insertInto("admin_idempotency_key")
+        .values({ scope, key, fingerprint, state: "running", status: null, answer: null, ...times })
+        .onConflict((conflict) =>
+          conflict
+            .columns(["scope", "key"])
+            .doUpdateSet({ fingerprint, state: "running", status: null, answer: null, ...times })
+            .where("admin_idempotency_key.expires_at", "<=", now),
+        )
+        .executeTakeFirstOrThrow();
+      return numInsertedOrUpdatedRows === 1n;
+    },
+    async adminKey({ scope, key }: AdminKeyName): Promise<AdminKeyRow | undefined> {
+      const row = await kysely
+        .selectFrom("admin_idempotency_key")
+        .selectAll()
+        .select(sql<bigint>`${database.now()} - created_at`.as("age"))
+        .where("scope", "=", scope)
+        .where("key", "=", key)
+        .executeTakeFirst();
+      return row && { ...ADMIN_KEY.fromRecord(row), ageMs: Number(row.age) };
+    },
+    async answerAdminKey(name: AdminKeyName, { status, answer }: AdminKeyAnswer) {
+      await change(name).set({ state: "answered", status, answer }).execute();
+    },
+    async interruptAdminKey(name: AdminKeyName) {
+      await change(name).set({ state: "interrupted" }).execute();
+    },
+    async freeAdminKey({ scope, key }: AdminKeyName) {
+      await kysely.deleteFrom("admin_idempotency_key").where("scope", "=", scope).where("key", "=", key).execute();
+    },
+  };
+}
+
 /** Returns the insert of an audit record, if there is one. */
 export function recordOf(kysely: Database["kysely"], audit: AuditRow | undefined): CompiledQuery[] {
   return audit === undefined ? [] : [insertAuditQuery(kysely, audit)];
 }
 
-/** Returns the insert of an audit record, which belongs into the transaction of its change. */
+/** Returns the insert of an audit record, which belongs in the transaction of its change. */
 export function insertAuditQuery(kysely: Database["kysely"], entry: AuditRow) {
   return kysely.insertInto("audit_entry").values(AUDIT_ENTRY.toRecord(entry)).compile();
-}
-
-function adminTokenFromTable(row: Selectable<AdminTokenTable>): AdminTokenRow {
-  const { id, hash, prefix } = row;
-  return { id, hash, prefix, createdAtMs: Number(row.created_at), revokedAtMs: toOptionalNumber(row.revoked_at) };
-}
-
-function adminTokenToTable({ id, hash, prefix, createdAtMs, revokedAtMs }: AdminTokenRow) {
-  return { id, hash, prefix, created_at: createdAtMs, revoked_at: revokedAtMs };
-}
-
-function sessionFromTable(row: Selectable<AdminSessionTable>): SessionRow {
-  return {
-    hash: row.hash,
-    adminTokenId: row.admin_token_id,
-    tokenId: row.token_id,
-    createdAtMs: Number(row.created_at),
-    seenAtMs: Number(row.seen_at),
-    expiresAtMs: Number(row.expires_at),
-  };
 }

@@ -3,8 +3,8 @@ import type { AllowanceRow } from "../../credits/allowance.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { Database } from "../database.ts";
 import { ALLOWANCE } from "../schema.ts";
+import type { IdPage } from "./accounts.ts";
 import { recordOf } from "./admin.ts";
-import type { IdPage } from "./organizations.ts";
 
 type AllowanceKey = Pick<AllowanceRow, "organizationId" | "id">;
 export type AllowanceRows = ReturnType<typeof allowanceRows>;

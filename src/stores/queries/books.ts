@@ -4,8 +4,7 @@ import type { BalanceRow, Outcomes, Transition } from "../../credits/books.ts";
 import { type Database, read } from "../database.ts";
 import type { Durability, StoreDriver } from "../driver.ts";
 import { BALANCE } from "../schema.ts";
-import { openingBalance, recordBalances } from "./opening-balances.ts";
-import { type StatementRange, statementPage } from "./statement.ts";
+import { openingBalance, recordBalances, type StatementRange, statementPage } from "./statement.ts";
 import { verifyOrganization, verifyOwners } from "./verify.ts";
 
 export type OutcomesOf<T extends Transition[]> = { [I in keyof T]: Outcomes[T[I]["kind"]] };

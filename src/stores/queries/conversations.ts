@@ -1,25 +1,14 @@
-import { type RawBuilder, type Selectable, sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { type Database, read } from "../database.ts";
-import type { ConversationTable } from "../tables.ts";
+import { CONVERSATION } from "../schema.ts";
+import type { RowOf } from "../table.ts";
 
-/** Prompt and answer of a request of an organization that keeps them. The books do not depend on it. */
-export interface ConversationRow {
-  organizationId: string;
-  holdId: string;
-  endedAtMs: number;
-  /** True if a part was too long to be stored. */
-  isTruncated: boolean;
-  /** JSON of the request. */
-  request: string;
-  /** JSON of the delivered part of the answer; null if nothing was delivered. */
-  answer: string | null;
-}
-
+export type ConversationRow = RowOf<typeof CONVERSATION>;
 type ConversationKey = Pick<ConversationRow, "organizationId" | "holdId">;
 
 export type ConversationRows = ReturnType<typeof conversationRows>;
 
-/** Kept conversations. One that ended `retentionMs` ago or earlier, by the store's clock, counts as absent. */
+/** Stored conversations. One that ended `retentionMs` ago or earlier, by the store's clock, counts as absent. */
 export function conversationRows(database: Database) {
   const { kysely, write } = database;
   const find = (organizationId: string, holdId: string, retentionMs: number) =>
@@ -30,8 +19,8 @@ export function conversationRows(database: Database) {
       .where("ended_at", ">", since(database, retentionMs));
   return {
     /**
-     * Writes, in one transaction, the conversations of organizations that keep them when it commits: none is written
-     * after keeping has ended. An existing row stays unchanged.
+     * Writes, in one transaction, the conversations of organizations whose storage is enabled when it commits: none is
+     * written after storage was disabled. An existing row stays unchanged.
      */
     async insert(rows: readonly ConversationRow[]) {
       await write(
@@ -41,17 +30,17 @@ export function conversationRows(database: Database) {
     },
     async find({ organizationId, holdId }: ConversationKey, retentionMs: number): Promise<ConversationRow | undefined> {
       const query = find(organizationId, holdId, retentionMs).selectAll();
-      const [row] = await read<Selectable<ConversationTable>>(database, query);
-      return row && conversationFromTable(row);
+      const [row] = await read<object>(database, query);
+      return row && CONVERSATION.fromRecord(row);
     },
-    /** Tells if the organization keeps conversations now, and if this one is kept. */
+    /** Returns whether the organization stores conversations now, and whether this one is stored. */
     async status({ organizationId, holdId }: ConversationKey, retentionMs: number) {
       const flag = kysely.selectFrom("organization").select("keeps_conversations").where("id", "=", organizationId);
-      const [organizations = [], kept = []] = await database.snapshot([
+      const [organizations = [], stored = []] = await database.snapshot([
         flag.compile(),
         find(organizationId, holdId, retentionMs).select("hold_id").compile(),
       ]);
-      return { isEnabled: organizations[0]?.keeps_conversations === 1n, isStored: kept.length > 0 };
+      return { isEnabled: organizations[0]?.keeps_conversations === 1n, isStored: stored.length > 0 };
     },
     async count(organizationId: string): Promise<number> {
       const query = kysely
@@ -72,7 +61,7 @@ export function conversationRows(database: Database) {
   };
 }
 
-/** Locks the row of the organization against changes, so that ending the storage waits for this insert or precedes it. */
+/** Locks the row of the organization against changes, so that disabling storage waits for this insert or precedes it. */
 function insertQuery(database: Database, row: ConversationRow) {
   const text = (value: string | null) => sql`cast(${value} as text)`;
   const integer = (value: number) => sql`cast(${value} as bigint)`;
@@ -93,10 +82,4 @@ async function remove({ write, kysely }: Database, condition: RawBuilder<unknown
 
 function since(database: Database, retentionMs: number) {
   return sql<bigint>`${database.now()} - cast(${retentionMs} as bigint)`;
-}
-
-function conversationFromTable(row: Selectable<ConversationTable>): ConversationRow {
-  const { organization_id, hold_id, ended_at, is_truncated, request, answer } = row;
-  const times = { endedAtMs: Number(ended_at), isTruncated: is_truncated === 1n };
-  return { organizationId: organization_id, holdId: hold_id, ...times, request, answer };
 }

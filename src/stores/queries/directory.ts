@@ -1,10 +1,15 @@
-import { type Selectable, sql } from "kysely";
+import { sql } from "kysely";
 import type { BalanceRow, GrantRow } from "../../credits/books.ts";
 import { type Database, read } from "../database.ts";
-import { BALANCE, type BookTables, GRANT } from "../schema.ts";
-import type { OrganizationTable, TokenTable } from "../tables.ts";
-import { type BudgetColumns, type TokenWithBudget, tokensWithBudget, withBudget } from "./accounts.ts";
-import { type OrganizationRow, type OrganizationStatus, organizationFromTable } from "./organizations.ts";
+import { BALANCE, GRANT, ORGANIZATION } from "../schema.ts";
+import {
+  type BudgetColumns,
+  type OrganizationRow,
+  type OrganizationStatus,
+  type TokenWithBudget,
+  tokensWithBudget,
+  withBudget,
+} from "./accounts.ts";
 
 export interface ListedOrganization {
   organization: OrganizationRow;
@@ -45,24 +50,18 @@ export interface GrantSearch extends NewestFirst {
   id: string | null;
 }
 
-type OrganizationWithBalance = Selectable<OrganizationTable> & Selectable<BookTables["balance"]>;
-type TokenWithName = Selectable<TokenTable> & BudgetColumns & { organization_name: string };
-
 export type DirectoryRows = ReturnType<typeof directoryRows>;
 
 /** Searches of organizations, tokens and grants, the newest first. They run beside the writes. */
 export function directoryRows(database: Database) {
   return {
     async organizations(page: OrganizationSearch): Promise<ListedOrganization[]> {
-      const rows = await read<OrganizationWithBalance>(database, organizationQuery(database, page));
-      return rows.map((row) => ({ organization: organizationFromTable(row), balance: BALANCE.fromRecord(row) }));
+      const rows = await read<object>(database, organizationQuery(database, page));
+      return rows.map((row) => ({ organization: ORGANIZATION.fromRecord(row), balance: BALANCE.fromRecord(row) }));
     },
     async tokens(page: TokenSearch): Promise<ListedToken[]> {
-      const rows = await read<TokenWithName>(database, tokenQuery(database, page));
-      return rows.map(({ organization_name, ...row }) => ({
-        token: withBudget(row),
-        organizationName: organization_name,
-      }));
+      const rows = await read<BudgetColumns & { organization_name: string }>(database, tokenQuery(database, page));
+      return rows.map((row) => ({ token: withBudget(row), organizationName: row.organization_name }));
     },
     async grants(page: GrantSearch): Promise<GrantRow[]> {
       return (await read<object>(database, grantQuery(database, page))).map(GRANT.fromRecord);

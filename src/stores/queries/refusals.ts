@@ -1,26 +1,10 @@
-import { type Selectable, sql } from "kysely";
+import { sql } from "kysely";
 import { idAt } from "../../credits/request-id.ts";
 import { type Database, read } from "../database.ts";
-import type { RefusalTable } from "../tables.ts";
+import { REFUSAL } from "../schema.ts";
+import type { RowOf } from "../table.ts";
 
-/** A request of a known organization that was refused before credits were held. The books do not depend on it. */
-export interface RefusalRow {
-  /** UUIDv7 of the time of the refusal. */
-  id: string;
-  organizationId: string;
-  tokenId: string;
-  requestId: string;
-  /** Method and route. */
-  endpoint: string;
-  model: string | null;
-  status: number;
-  code: string;
-  /** The message that the caller received. */
-  message: string;
-  durationMs: number;
-  /** Number of requests that the row represents; its details are those of the first. */
-  count: number;
-}
+export type RefusalRow = RowOf<typeof REFUSAL>;
 
 /** A refusal with the names that a list shows. */
 export interface RefusalEntry extends RefusalRow {
@@ -42,10 +26,14 @@ export interface RefusalSearch {
   limit: number;
 }
 
-type RefusalWithNames = Selectable<RefusalTable> & { organization_name: string; token_name: string | null };
+interface Names {
+  organization_name: string;
+  token_name: string | null;
+}
 
 export type RefusalRows = ReturnType<typeof refusalRows>;
 
+/** Refused requests. They are removed after some days, and the books do not depend on them. */
 export function refusalRows(database: Database) {
   const { kysely, write } = database;
   return {
@@ -53,17 +41,22 @@ export function refusalRows(database: Database) {
     async insert(rows: readonly RefusalRow[]) {
       // One statement per row, so that the text is always the same.
       await write(
-        rows.map((row) => kysely.insertInto("refusal").values(toTable(row)).compile()),
+        rows.map((row) =>
+          kysely
+            .insertInto("refusal")
+            .values(REFUSAL.toRecord({ ...row, durationMs: Math.round(row.durationMs) }))
+            .compile(),
+        ),
         { isDurable: false, isDroppable: true },
       );
     },
     /** Returns refusals, the newest first. */
     async search(search: RefusalSearch): Promise<RefusalEntry[]> {
-      return (await read<RefusalWithNames>(database, searchQuery(database, search))).map(fromTable);
+      return (await read<Names>(database, searchQuery(database, search))).map(entryOf);
     },
     async find(id: string): Promise<RefusalEntry | undefined> {
-      const [row] = await read<RefusalWithNames>(database, refusalQuery(database).where("refusal.id", "=", id));
-      return row && fromTable(row);
+      const [row] = await read<Names>(database, refusalQuery(database).where("refusal.id", "=", id));
+      return row && entryOf(row);
     },
     /** Removes refusals from before a time, at most `limit`; returns their number. */
     async removeBefore(timeMs: number, limit: number): Promise<number> {
@@ -98,36 +91,6 @@ function refusalQuery({ kysely }: Database) {
     .select(["organization.name as organization_name", "token.name as token_name"]);
 }
 
-function toTable(row: RefusalRow) {
-  return {
-    organization_id: row.organizationId,
-    id: row.id,
-    token_id: row.tokenId,
-    request_id: row.requestId,
-    endpoint: row.endpoint,
-    model: row.model,
-    status: row.status,
-    code: row.code,
-    message: row.message,
-    duration_ms: Math.round(row.durationMs),
-    count: row.count,
-  };
-}
-
-function fromTable(row: RefusalWithNames): RefusalEntry {
-  return {
-    id: row.id,
-    organizationId: row.organization_id,
-    organizationName: row.organization_name,
-    tokenId: row.token_id,
-    tokenName: row.token_name,
-    requestId: row.request_id,
-    endpoint: row.endpoint,
-    model: row.model,
-    status: Number(row.status),
-    code: row.code,
-    message: row.message,
-    durationMs: Number(row.duration_ms),
-    count: Number(row.count),
-  };
+function entryOf(row: Names): RefusalEntry {
+  return { ...REFUSAL.fromRecord(row), organizationName: row.organization_name, tokenName: row.token_name };
 }

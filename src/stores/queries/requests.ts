@@ -56,7 +56,7 @@ export interface RequestSearch {
   /** From here on back: `next` of the page before. */
   before: string | null;
   limit: number;
-  /** Tells whether a row belongs to the page, once its events are known. */
+  /** Returns true if a row belongs to the page, once its events are known. */
   keep(row: ListedRequest): boolean;
 }
 

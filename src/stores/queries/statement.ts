@@ -1,4 +1,4 @@
-import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AdjustmentRow, EventBasis, EventEnd, GrantRow, HoldFacts, RequestRow } from "../../credits/books.ts";
 import type { TokenCounts } from "../../credits/price.ts";
@@ -6,7 +6,6 @@ import { idAt, LATE_AFTER_MS } from "../../credits/request-id.ts";
 import { invalidCursor } from "../../errors.ts";
 import { type Database, read } from "../database.ts";
 import { ADJUSTMENT, GRANT, REQUEST } from "../schema.ts";
-import type { Tables } from "../tables.ts";
 
 export interface StatementRange {
   /** Position of the last entry seen, from `LedgerEntry.position`. */
@@ -16,7 +15,7 @@ export interface StatementRange {
   limit: number;
 }
 
-/** `amount` is what the entry adds to the balance, negative where it takes from it. */
+/** `amount` is added to the balance; negative for an entry that reduces it. In micro-credits. */
 export type LedgerEntry = { position: string; atMs: number; amount: MicroCredits } & (
   | { kind: "grant"; grant: GrantRow }
   | { kind: "charge"; event: UsageEvent }
@@ -39,6 +38,11 @@ const FIRST_WINDOW_MS = 31 * 86_400_000;
 const WINDOW_GROWTH = 4;
 /** The clock of the store may be ahead. */
 const AHEAD_MS = 86_400_000;
+
+/** Number of requests between two recorded balances. Adding them up takes a few milliseconds. */
+const REQUESTS_BETWEEN = 10_000;
+/** Age of recorded times: no booking of an earlier time may follow, even if a clock is set back a little. */
+const RECORDED_AFTER_MS = 3_600_000;
 
 /** The order of entries of the same millisecond. */
 const SOURCES = ["grant", "adjustment", "charge"] as const;
@@ -110,48 +114,48 @@ function earliestOf(source: Source, { from, fromMs }: Query): bigint {
   return following > asked ? following : asked;
 }
 
-/** Returns the condition that a key follows the position, for rows of its source; `or`: the key may also be equal. */
-function follows(source: Source, { from }: Query, key: string, or: "same" | "later" = "later"): RawBuilder<boolean> {
-  if (from?.source !== source) return sql<boolean>`1 = 1`;
-  const operator = sql.raw(or === "same" ? ">=" : ">");
-  return sql<boolean>`(${sql.raw(key)}) ${operator} (${from.atMs}, ${from.id})`;
+interface SourceRows {
+  source: Source;
+  table: "credit_grant" | "adjustment" | "request";
+  /** The columns of an entry's time and id. */
+  key: readonly [time: string, id: string];
+  condition: RawBuilder<unknown>;
+  /** True if the row of the position's own key follows it, too. */
+  isInclusive?: boolean;
+  /** First millisecond, if it is not the earliest one of the source. */
+  from?: bigint;
+  limit?: number;
+}
+
+/** Reads the rows of a source that follow the position of a query, in the order of their keys. */
+function readRows(database: Database, query: Query, rows: SourceRows): Promise<object[]> {
+  const { source, table, key, condition, isInclusive = false, from = earliestOf(source, query) } = rows;
+  const [time, columns] = [sql.ref(key[0]), sql.join(key.map((name) => sql.ref(name)))];
+  const operator = sql.raw(isInclusive ? ">=" : ">");
+  const follows = sql`and (${columns}) ${operator} (${query.from?.atMs}, ${query.from?.id})`;
+  return read<object>(
+    database,
+    sql`
+    select * from ${sql.table(table)}
+    where organization_id = ${query.organizationId} and ${condition}
+      and ${time} >= ${from} ${query.from?.source === source ? follows : sql``}
+    order by ${time}, id limit ${rows.limit ?? query.limit}`,
+  );
 }
 
 async function grantEntries(database: Database, query: Query): Promise<Placed[]> {
-  const found = await read<object>(
-    database,
-    database.kysely
-      .selectFrom("credit_grant")
-      .selectAll()
-      .where("organization_id", "=", query.organizationId)
-      .where("source", "=", "grant")
-      .where("created_at", ">=", earliestOf("grant", query))
-      .where(follows("grant", query, "created_at, id"))
-      .orderBy("created_at")
-      .orderBy("id")
-      .limit(query.limit),
-  );
-  return found.map(GRANT.fromRecord).map((grant) => {
+  const condition = sql`source = 'grant'`;
+  const rows = { source: "grant", table: "credit_grant", key: ["created_at", "id"], condition } as const;
+  return (await readRows(database, query, rows)).map(GRANT.fromRecord).map((grant) => {
     const place: Position = { atMs: BigInt(grant.createdAtMs), source: "grant", sequence: 0, id: grant.id };
     return { place, entry: { kind: "grant", ...positionOf(place), amount: grant.amount, grant } };
   });
 }
 
 async function adjustmentEntries(database: Database, query: Query): Promise<Placed[]> {
-  const found = await read<object>(
-    database,
-    database.kysely
-      .selectFrom("adjustment")
-      .selectAll()
-      .where("organization_id", "=", query.organizationId)
-      .where("kind", "!=", "late_settlement")
-      .where("made_at", ">=", earliestOf("adjustment", query))
-      .where(follows("adjustment", query, "made_at, id"))
-      .orderBy("made_at")
-      .orderBy("id")
-      .limit(query.limit),
-  );
-  return found.map(ADJUSTMENT.fromRecord).map((adjustment) => {
+  const condition = sql`kind <> 'late_settlement'`;
+  const rows = { source: "adjustment", table: "adjustment", key: ["made_at", "id"], condition } as const;
+  return (await readRows(database, query, rows)).map(ADJUSTMENT.fromRecord).map((adjustment) => {
     const { kind, id, madeAtMs } = adjustment;
     if (kind === "late_settlement") throw new Error("A late settlement is a charge.");
     const place: Position = { atMs: BigInt(madeAtMs), source: "adjustment", sequence: 0, id };
@@ -160,34 +164,22 @@ async function adjustmentEntries(database: Database, query: Query): Promise<Plac
   });
 }
 
-function chargeQuery({ kysely }: Database, query: Query, isLate: 0 | 1) {
-  return kysely
-    .selectFrom("request")
-    .selectAll()
-    .where("organization_id", "=", query.organizationId)
-    .where("is_late", "=", sql.lit(BigInt(isLate)))
-    .where("ending", "!=", sql.lit("released" as const))
-    .where(follows("charge", query, "ended_at, id"))
-    .orderBy("ended_at")
-    .orderBy("id")
-    .limit(query.limit) as unknown as SelectQueryBuilder<Tables, "request", object>;
-}
+const CHARGES = { source: "charge", table: "request", key: ["ended_at", "id"] } as const;
 
 /** Searches growing periods, so that a database that partitions requests by month reads few partitions. */
 async function chargeEntries(database: Database, query: Query): Promise<Placed[]> {
   let fromMs = Number(earliestOf("charge", query));
   let windowMs = FIRST_WINDOW_MS;
   const endMs = Date.now() + AHEAD_MS;
-  const found: RequestRow[] = [];
+  const found: object[] = [];
   for (;;) {
     const toMs = fromMs + windowMs;
     const isLast = toMs > endMs;
+    const ids = idsBookedBetween(database, fromMs, isLast ? null : toMs);
+    const before = isLast ? sql`` : sql`and ended_at < ${BigInt(toMs)}`;
+    const condition = sql`is_late = 0 and ending <> 'released' ${before} and ${ids}`;
     const limit = query.limit - found.length;
-    let window = chargeQuery(database, query, 0).limit(limit).where("ended_at", ">=", BigInt(fromMs));
-    if (!isLast) window = window.where("ended_at", "<", BigInt(toMs));
-    const ids = { from: idAt(fromMs - LATE_AFTER_MS), to: isLast ? null : idAt(toMs + LATE_AFTER_MS + 1) };
-    window = window.where(database.idsWithin("id", ids));
-    found.push(...(await read<object>(database, window)).map(REQUEST.fromRecord));
+    found.push(...(await readRows(database, query, { ...CHARGES, condition, from: BigInt(fromMs), limit })));
     if (isLast || found.length >= query.limit) return found.map(placedCharge);
     fromMs = toMs;
     windowMs *= WINDOW_GROWTH;
@@ -196,29 +188,19 @@ async function chargeEntries(database: Database, query: Query): Promise<Placed[]
 
 /** Reads requests that were booked far from the time in their ids. */
 async function lateChargeEntries(database: Database, query: Query): Promise<Placed[]> {
-  const charges = chargeQuery(database, query, 1).where("ended_at", ">=", earliestOf("charge", query));
-  return (await read<object>(database, charges)).map(REQUEST.fromRecord).map(placedCharge);
+  const condition = sql`is_late = 1 and ending <> 'released'`;
+  return (await readRows(database, query, { ...CHARGES, condition })).map(placedCharge);
 }
 
 async function lateSettlementEntries(database: Database, query: Query): Promise<Placed[]> {
-  const { kysely } = database;
   const { organizationId, from } = query;
-  const found = await read<object>(
-    database,
-    kysely
-      .selectFrom("adjustment")
-      .selectAll()
-      .where("organization_id", "=", organizationId)
-      .where("kind", "=", "late_settlement")
-      .where("made_at", ">=", earliestOf("charge", query))
-      .where(follows("charge", query, "made_at, hold_id", from?.sequence === 0 ? "same" : "later"))
-      .orderBy("made_at")
-      .orderBy("id")
-      .limit(query.limit),
-  );
+  const condition = sql`kind = 'late_settlement'`;
+  const isInclusive = from?.sequence === 0;
+  const rows = { table: "adjustment", key: ["made_at", "hold_id"], condition, isInclusive } as const;
+  const found = await readRows(database, query, { source: "charge", ...rows });
   const adjustments = found.map(ADJUSTMENT.fromRecord);
   const ids = adjustments.flatMap(({ holdId }) => holdId ?? []);
-  const requests = await requestsById(database, [organizationId], ids);
+  const requests = await requestsById(database, organizationId, ids);
   const byId = new Map(requests.map((request) => [request.holdId, request]));
   return adjustments.flatMap((adjustment) => {
     const request = byId.get(adjustment.holdId ?? "");
@@ -226,17 +208,12 @@ async function lateSettlementEntries(database: Database, query: Query): Promise<
   });
 }
 
-/** Returns the requests of some organizations with some ids. */
-export async function requestsById(
-  database: Database,
-  organizationIds: readonly string[],
-  ids: readonly string[],
-): Promise<RequestRow[]> {
+async function requestsById(database: Database, organizationId: string, ids: string[]): Promise<RequestRow[]> {
   if (ids.length === 0) return [];
   const query = database.kysely
     .selectFrom("request")
     .selectAll()
-    .where("organization_id", "in", organizationIds)
+    .where("organization_id", "=", organizationId)
     .where("id", "in", ids);
   return (await read<object>(database, query)).map(REQUEST.fromRecord);
 }
@@ -264,12 +241,123 @@ function factsOf(request: RequestRow) {
   return { ...facts, tokens, shortfall, madeAtMs };
 }
 
-function placedCharge(request: RequestRow): Placed {
-  return placed(chargeEvent(request));
+function placedCharge(row: object): Placed {
+  return placed(chargeEvent(REQUEST.fromRecord(row)));
 }
 
 function placed(event: UsageEvent): Placed {
   const { chargedAtMs, holdId, sequence, cost } = event;
   const place: Position = { atMs: BigInt(chargedAtMs), source: "charge", sequence, id: holdId };
   return { place, entry: { kind: "charge", ...positionOf(place), amount: -cost, event } };
+}
+
+/** Restricts requests that are not late to ids whose requests may be booked from a time on, and before another. */
+function idsBookedBetween(database: Database, fromMs: number, toMs: number | null) {
+  const to = toMs === null ? null : idAt(toMs + LATE_AFTER_MS + 1);
+  return database.idsWithin("id", { from: idAt(fromMs - LATE_AFTER_MS), to });
+}
+
+/** The sum of an organization's statement entries before a time. */
+interface RecordedBalance {
+  beforeAtMs: bigint;
+  balance: MicroCredits;
+}
+
+/** Adds up an organization's statement entries before a time, from the last recorded balance on. */
+export async function openingBalance(
+  database: Database,
+  organizationId: string,
+  beforeMs: number,
+): Promise<MicroCredits> {
+  const before = BigInt(beforeMs);
+  let last = await lastRecorded(database, organizationId, before);
+  for await (const next of balancesAfter(database, organizationId, last, before)) last = next;
+  return last.balance + (await sumBetween(database, organizationId, last.beforeAtMs, before));
+}
+
+/**
+ * Records the balance of an organization's statement after every 10,000 requests, up to an hour ago, so that an opening
+ * balance is read quickly. Several processes may do it at once, and it may stop at any point: an opening balance is exact
+ * with fewer records, too.
+ */
+export async function recordBalances(database: Database, organizationId: string): Promise<void> {
+  const [clock] = await read<{ now: bigint }>(database, sql`select ${database.now()} as now`);
+  const until = (clock?.now ?? 0n) - BigInt(RECORDED_AFTER_MS);
+  const last = await lastRecorded(database, organizationId, until);
+  for await (const { beforeAtMs, balance } of balancesAfter(database, organizationId, last, until)) {
+    const row = { organization_id: organizationId, before_at: beforeAtMs, balance };
+    const insertion = database.kysely.insertInto("statement_balance").values(row);
+    await database.write([insertion.onConflict((conflict) => conflict.doNothing()).compile()]);
+  }
+}
+
+/** Adds up a statement between two times. Yields its balance after every 10,000 requests. */
+async function* balancesAfter(
+  database: Database,
+  organizationId: string,
+  { beforeAtMs, balance }: RecordedBalance,
+  until: bigint,
+): AsyncGenerator<RecordedBalance> {
+  let from = beforeAtMs;
+  let sum = balance;
+  for (;;) {
+    const next = await timeOfNext(database, organizationId, from, until);
+    if (next === undefined) return;
+    sum += await sumBetween(database, organizationId, from, next);
+    from = next;
+    yield { beforeAtMs: from, balance: sum };
+  }
+}
+
+/** Reads the latest balance recorded for a time, or for one before it. */
+async function lastRecorded(database: Database, organizationId: string, until: bigint): Promise<RecordedBalance> {
+  const query = database.kysely
+    .selectFrom("statement_balance")
+    .select(["before_at", "balance"])
+    .where("organization_id", "=", organizationId)
+    .where("before_at", "<=", until)
+    .orderBy("before_at", "desc")
+    .limit(1);
+  const [row] = await read<{ before_at: bigint; balance: bigint }>(database, query);
+  return { beforeAtMs: row?.before_at ?? 0n, balance: row?.balance ?? 0n };
+}
+
+/** Finds the time after which 10,000 more requests were booked; undefined if fewer were booked before `to`. */
+async function timeOfNext(
+  database: Database,
+  organizationId: string,
+  from: bigint,
+  to: bigint,
+): Promise<bigint | undefined> {
+  const [row] = await read<{ ended_at: bigint }>(
+    database,
+    sql`
+    select ended_at from request
+    where organization_id = ${organizationId} and is_late = 0 and ending <> 'released'
+      and ended_at >= ${from} and ended_at < ${to} and ${idsBookedBetween(database, Number(from), Number(to))}
+    order by ended_at, id limit 1 offset ${sql.lit(REQUESTS_BETWEEN)}`,
+  );
+  if (row === undefined) return undefined;
+  return row.ended_at > from ? row.ended_at : from + 1n;
+}
+
+/** Adds up an organization's statement entries from a time on, and before another. */
+async function sumBetween(database: Database, organizationId: string, from: bigint, to: bigint): Promise<MicroCredits> {
+  const costs = (isLate: 0 | 1) => sql`
+    select coalesce(sum(cost), 0) from request
+    where organization_id = ${organizationId} and is_late = ${sql.lit(isLate)} and ending <> 'released'
+      and ended_at >= ${from} and ended_at < ${to}`;
+  const [row] = await read<{ sum: bigint }>(
+    database,
+    sql`
+    select cast(
+      (select coalesce(sum(amount), 0) from credit_grant
+        where organization_id = ${organizationId} and source = 'grant' and created_at >= ${from} and created_at < ${to})
+      + (select coalesce(sum(case kind when 'credit' then amount else -amount end), 0) from adjustment
+        where organization_id = ${organizationId} and made_at >= ${from} and made_at < ${to})
+      - (${costs(0)} and ${idsBookedBetween(database, Number(from), Number(to))})
+      - (${costs(1)})
+    as bigint) as sum`,
+  );
+  return row?.sum ?? 0n;
 }

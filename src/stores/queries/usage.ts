@@ -1,27 +1,26 @@
 import { type CompiledQuery, sql } from "kysely";
 import { FIRST_TOKEN_BOUNDS_MS } from "../../api/first-token.ts";
-import type { MicroCredits } from "../../credits/amount.ts";
 import type { BalanceRow } from "../../credits/books.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";
 import { type Database, read } from "../database.ts";
-import { HOLD } from "../schema.ts";
-import type { UsageDayTable } from "../tables.ts";
+import { HOLD, type Tables, USAGE_COUNTS, USAGE_DAY } from "../schema.ts";
+import { optionalNumber, type RowOf, table, text } from "../table.ts";
 import { firstRequestId } from "./requests.ts";
 
-export interface UsageCounts {
-  requests: number;
-  errors: number;
-  charged: MicroCredits;
-  inputTokens: number;
-  outputTokens: number;
-}
-
-export interface RequestSum extends UsageCounts {
-  organizationId: string;
-  tokenId: string;
-  model: string;
+/** Requests of one organization, token, model and bucket, as a query adds them up. */
+const REQUEST_SUM = table("request_sum", [], {
+  organizationId: text("organization_id"),
+  tokenId: text("token_id"),
+  model: text("model"),
   /** Index of the time to the first chunk in `FIRST_TOKEN_BOUNDS_MS`; null if there was none. */
-  bucket: number | null;
+  bucket: optionalNumber("bucket"),
+  ...USAGE_COUNTS,
+});
+
+export type UsageDayRow = RowOf<typeof USAGE_DAY>;
+export type UsageCounts = Pick<UsageDayRow, keyof typeof USAGE_COUNTS>;
+
+export interface RequestSum extends RowOf<typeof REQUEST_SUM> {
   /** Number of requests that are still running. */
   open: number;
 }
@@ -30,15 +29,6 @@ export interface UsageRange {
   organizationId: string;
   /** First milliseconds of days whose sums are stored. */
   days: readonly number[];
-}
-
-export interface UsageDayRow extends UsageCounts {
-  organizationId: string;
-  dimension: UsageDayTable["dimension"];
-  /** Its first millisecond, in UTC. */
-  day: number;
-  /** The model, the token, the organization, or the bucket. */
-  name: string;
 }
 
 const ROWS_A_STATEMENT = 200;
@@ -59,8 +49,9 @@ function requestSums(database: Database) {
      */
     async requests(fromMs: number, toMs: number): Promise<RequestSum[]> {
       const range = { from: idAt(fromMs), to: idAt(toMs) };
-      const parts = [endedQuery(range), lateQuery(range)].map((query) => read<SumRow>(database, query));
-      return [...(await Promise.all(parts)).flat().map(sumFromTable), ...(await openSums(database, range))];
+      const parts = [endedQuery(range), lateQuery(range)].map((query) => read<object>(database, query));
+      const ended = (await Promise.all(parts)).flat().map(REQUEST_SUM.fromRecord);
+      return [...ended.map((sum) => ({ ...sum, open: 0 })), ...(await openSums(database, range))];
     },
     /** Returns when the first request began. */
     async firstRequestMs(): Promise<number | null> {
@@ -75,18 +66,6 @@ function requestSums(database: Database) {
 interface IdRange {
   from: string;
   to: string;
-}
-
-interface SumRow {
-  organization_id: string;
-  token_id: string;
-  model: string;
-  bucket: bigint | null;
-  requests: bigint;
-  errors: bigint;
-  charged: bigint;
-  input_tokens: bigint;
-  output_tokens: bigint;
 }
 
 /** Reads requests by key, organization by organization: a period is a range of ids. */
@@ -140,29 +119,6 @@ const BUCKET = sql<bigint | null>`CASE ${sql.join(
   sql` `,
 )}`;
 
-function sumFromTable(row: SumRow): RequestSum {
-  return {
-    organizationId: row.organization_id,
-    tokenId: row.token_id,
-    model: row.model,
-    bucket: row.bucket === null ? null : Number(row.bucket),
-    open: 0,
-    ...countsFromTable(row),
-  };
-}
-
-type CountColumns = Pick<SumRow, "requests" | "errors" | "charged" | "input_tokens" | "output_tokens">;
-
-function countsFromTable(row: CountColumns): UsageCounts {
-  return {
-    requests: Number(row.requests),
-    errors: Number(row.errors),
-    charged: row.charged,
-    inputTokens: Number(row.input_tokens),
-    outputTokens: Number(row.output_tokens),
-  };
-}
-
 function days(database: Database) {
   const { kysely, write } = database;
   const within = ({ organizationId, days }: UsageRange, dimension: UsageDayRow["dimension"]) =>
@@ -171,11 +127,6 @@ function days(database: Database) {
       .where("organization_id", "=", organizationId)
       .where("dimension", "=", dimension)
       .where("day", "in", days.map(BigInt));
-  const rowFrom = ({ organizationId }: UsageRange, dimension: UsageDayRow["dimension"]) => {
-    return (row: CountColumns & { day: bigint; name: string }): UsageDayRow => {
-      return { organizationId, dimension, day: Number(row.day), name: row.name, ...countsFromTable(row) };
-    };
-  };
   return {
     /** Returns the days that begin in a period and whose sums are stored. */
     async doneDays(fromMs: number, toMs: number): Promise<number[]> {
@@ -197,47 +148,31 @@ function days(database: Database) {
     },
     /** Returns the stored sums day by day. */
     async byDay(dimension: "model" | "first_token", range: UsageRange): Promise<UsageDayRow[]> {
-      const columns = ["day", "name", "requests", "errors", "charged", "input_tokens", "output_tokens"] as const;
-      const query = within(range, dimension).select(columns);
-      return (await read<CountColumns & { day: bigint; name: string }>(database, query)).map(rowFrom(range, dimension));
+      return (await read<object>(database, within(range, dimension).selectAll())).map(USAGE_DAY.fromRecord);
     },
     /** Returns the stored sums over all days of a range; `day` is the first of them. */
     async together(dimension: "token" | "organization", range: UsageRange): Promise<UsageDayRow[]> {
       const query = within(range, dimension)
-        .select(["name", sql<bigint>`min(day)`.as("day"), ...SUMS])
-        .groupBy("name");
-      return (await read<CountColumns & { day: bigint; name: string }>(database, query)).map(rowFrom(range, dimension));
+        .select(["organization_id", "dimension", "name", sql<bigint>`min(day)`.as("day"), ...SUMS])
+        .groupBy(["organization_id", "dimension", "name"]);
+      return (await read<object>(database, query)).map(USAGE_DAY.fromRecord);
     },
   };
 }
 
-const SUMS = (["requests", "errors", "charged", "input_tokens", "output_tokens"] as const).map((name) =>
-  sql<bigint>`CAST(sum(${sql.ref(name)}) AS bigint)`.as(name),
+const COUNTS = Object.values(USAGE_COUNTS).flatMap(
+  ({ columns }) => Object.keys(columns) as (keyof Tables["usage_day"])[],
 );
+const SUMS = COUNTS.map((name) => sql<bigint>`CAST(sum(${sql.ref(name)}) AS bigint)`.as(name));
 
 function upsert(kysely: Database["kysely"], rows: readonly UsageDayRow[]): CompiledQuery {
-  const values = rows.map((row) => ({
-    organization_id: row.organizationId,
-    dimension: row.dimension,
-    day: row.day,
-    name: row.name,
-    requests: row.requests,
-    errors: row.errors,
-    charged: row.charged,
-    input_tokens: row.inputTokens,
-    output_tokens: row.outputTokens,
-  }));
   return kysely
     .insertInto("usage_day")
-    .values(values)
+    .values(rows.map((row) => USAGE_DAY.toRecord(row)))
     .onConflict((conflict) =>
-      conflict.columns(["organization_id", "dimension", "day", "name"]).doUpdateSet((eb) => ({
-        requests: eb.ref("excluded.requests"),
-        errors: eb.ref("excluded.errors"),
-        charged: eb.ref("excluded.charged"),
-        input_tokens: eb.ref("excluded.input_tokens"),
-        output_tokens: eb.ref("excluded.output_tokens"),
-      })),
+      conflict
+        .columns(["organization_id", "dimension", "day", "name"])
+        .doUpdateSet((eb) => Object.fromEntries(COUNTS.map((name) => [name, eb.ref(`excluded.${name}`)]))),
     )
     .compile();
 }

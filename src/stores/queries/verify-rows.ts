@@ -20,6 +20,7 @@ const SWEEP_GRACE_MS = 30_000;
 /** Maximum life of a hold; a later expiry comes from a wrong clock. */
 const LIFE_MS_MAX = 86_400_000;
 
+/** Checks an ended request with its late settlements. */
 export function checkRequest(request: RequestRow, late: readonly AdjustmentRow[], report: ReportViolation): void {
   const { holdId, cost, shortfall, amount, tokens, prices, draws, basis, end, endedAtMs, isLate } = request;
   const price = priceOf(tokens, prices);
@@ -64,6 +65,7 @@ function checkLateSettlement(request: RequestRow, late: AdjustmentRow, report: R
   if (sumOf(draws) !== amount) report(2, `It draws ${sumOf(draws)} on grants instead of ${amount}.`, holdId);
 }
 
+/** Checks an open hold. `nowMs` is the store's time. */
 export function checkHold(hold: HoldRow, nowMs: number, report: ReportViolation): void {
   const { holdId, amount, draws, expiresAtMs } = hold;
   if (amount < 0n) report(6, "The hold has an amount below 0.", holdId);
@@ -100,6 +102,7 @@ export interface Taken {
   revoked?: bigint;
 }
 
+/** Checks a balance against the totals of the organization's rows, in micro-credits. */
 export function checkBalance(
   balance: BalanceRow,
   totals: Omit<BalanceRow, "organizationId" | "nextChangeAtMs">,
@@ -136,6 +139,7 @@ export function checkNextChange(
   }
 }
 
+/** Checks the sums of a token's cap, in micro-credits. */
 export function checkTokenBalance(
   row: TokenBalanceRow,
   sums: { held: bigint; spent: bigint },

@@ -196,41 +196,39 @@ class Check {
   async #checkRest(newestFromMs: number): Promise<number> {
     const of = sql`where organization_id = ${this.#organizationId}`;
     const named = sql`select hold_id from adjustment ${of} union select hold_id from idempotency_key ${of}`;
-    const [clock, balances, grants, holds, tokens, keys, adjustments, newest, namedRequests, both] = await snapshot(
-      this.#database,
-      [
-        sql`select ${this.#database.now()} as now`,
-        ...["balance", "credit_grant", "hold", "token_balance", "idempotency_key", "adjustment"].map(
-          (table) => sql`select * from ${sql.table(table)} ${of}`,
-        ),
-        sql`select * from request ${of} and ended_at >= ${BigInt(newestFromMs)} and ending <> 'released'`,
-        sql`select * from request ${of} and id in (${named})`,
-        sql`select hold.id from hold
+    const results = await snapshot(this.#database, [
+      sql`select ${this.#database.now()} as now`,
+      ...["balance", "credit_grant", "hold", "token_balance", "idempotency_key", "adjustment"].map(
+        (table) => sql`select * from ${sql.table(table)} ${of}`,
+      ),
+      sql`select * from request ${of} and ended_at >= ${BigInt(newestFromMs)} and ending <> 'released'`,
+      sql`select * from request ${of} and id in (${named})`,
+      sql`select hold.id from hold
           join request on request.organization_id = hold.organization_id and request.id = hold.id
           where hold.organization_id = ${this.#organizationId}`,
-      ],
-    );
-    for (const { id } of (both ?? []) as { id: string }[]) this.#report(7, "The request is both open and ended.", id);
-    for (const { tokenId, cost, draws } of (newest ?? []).map(REQUEST.fromRecord))
-      this.#sums.charge(tokenId, cost, draws);
-    const open = (holds ?? []).map(HOLD.fromRecord);
-    const nowMs = Number((clock?.[0] as { now: bigint } | undefined)?.now);
+    ]);
+    const [[clock] = [], balances = [], grants = [], holds = [], tokens = []] = results;
+    const [keys = [], adjustments = [], newest = [], namedRequests = [], both = []] = results.slice(5);
+    for (const { id } of both as { id: string }[]) this.#report(7, "The request is both open and ended.", id);
+    for (const { tokenId, cost, draws } of newest.map(REQUEST.fromRecord)) this.#sums.charge(tokenId, cost, draws);
+    const open = holds.map(HOLD.fromRecord);
+    const nowMs = Number(clock?.now);
     for (const hold of open) checkHold(hold, nowMs, this.#report);
     const rest = {
       open,
-      requests: new Map((namedRequests ?? []).map(REQUEST.fromRecord).map((row) => [row.holdId, row])),
-      adjustments: (adjustments ?? []).map(ADJUSTMENT.fromRecord),
-      grants: (grants ?? []).map(GRANT.fromRecord),
+      requests: new Map(namedRequests.map(REQUEST.fromRecord).map((row) => [row.holdId, row])),
+      adjustments: adjustments.map(ADJUSTMENT.fromRecord),
+      grants: grants.map(GRANT.fromRecord),
     };
     this.#checkAdjustments(rest);
-    this.#checkKeys((keys ?? []).map(KEY.fromRecord), rest);
-    const [balance] = (balances ?? []).map(BALANCE.fromRecord);
+    this.#checkKeys(keys.map(KEY.fromRecord), rest);
+    const [balance] = balances.map(BALANCE.fromRecord);
     for (const { source, amount, createdAtMs } of rest.grants) {
       if (source === "grant") this.#recorded.add(createdAtMs, amount);
     }
     this.#recorded.check(this.#report);
     this.#checkTotals(balance, rest);
-    this.#checkTokens((tokens ?? []).map(TOKEN_BALANCE.fromRecord), rest);
+    this.#checkTokens(tokens.map(TOKEN_BALANCE.fromRecord), rest);
     return open.length;
   }
 

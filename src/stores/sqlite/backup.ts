@@ -2,9 +2,8 @@ import { existsSync, linkSync, mkdtempSync, renameSync, rmSync, statSync } from 
 import { basename, join } from "node:path";
 import { backup, DatabaseSync } from "node:sqlite";
 import { OperatorError } from "../../errors.ts";
-import { findDatabase } from "./directory.ts";
-import { unavailableReason } from "./failure.ts";
-import { makeFile } from "./lock.ts";
+import { unavailableReason } from "./connection.ts";
+import { findDatabase, makeFile } from "./directory.ts";
 
 /** All pages in one step: SQLite starts over if another process writes between two steps. */
 const PAGES_A_STEP = 2 ** 31 - 1;
@@ -59,8 +58,7 @@ export async function copyDatabase(dataDir: string, destination: string): Promis
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 function refuseExisting(destination: string): void {
-  if (existsSync(destination))
-    throw new OperatorError(`${destination}: exists already; allowed: the name of a new file`);
+  if (existsSync(destination)) throw new OperatorError(`${destination}: already exists; name a new file`);
 }
 
 function makeFolder(destination: string): string {

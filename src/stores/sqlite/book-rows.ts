@@ -4,29 +4,17 @@ import type { AdjustmentRow, GrantRow, HoldRow, RequestRow, Transition } from ".
 import {
   budgetsOf,
   grantsOf,
-  holdsOf,
+  holdNamesOf,
   keysOf,
   type Name,
   NameMap,
   type Names,
   namesOf,
-  requestNamesOf,
   tokensOf,
   without,
 } from "../../credits/names.ts";
-import {
-  ADJUSTMENT,
-  AUDIT_ENTRY,
-  BALANCE,
-  type BookTable,
-  GRANT,
-  HOLD,
-  KEY,
-  REQUEST,
-  type TablePart,
-  TOKEN_BALANCE,
-  WRITES,
-} from "../schema.ts";
+import { ADJUSTMENT, AUDIT_ENTRY, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE, WRITES } from "../schema.ts";
+import type { Table, TablePart } from "../table.ts";
 import type { Connection } from "./connection.ts";
 
 const SELECT_BALANCE = select(BALANCE, "organization_id = ?");
@@ -54,20 +42,20 @@ const INSERT_HOLD = insert(HOLD, WRITES.newHold);
 const RENEW_HOLD = update(HOLD, WRITES.renewedHold);
 const DELETE_HOLD = "DELETE FROM hold WHERE organization_id = ? AND id = ?";
 const INSERT_REQUEST = insert(REQUEST, WRITES.newRequest);
-const PUT_KEY = insert(KEY, WRITES.key, "INSERT OR REPLACE");
+const UPSERT_KEY = insert(KEY, WRITES.key, "INSERT OR REPLACE");
 const DELETE_KEY = "DELETE FROM idempotency_key WHERE organization_id = ? AND key = ?";
 const INSERT_ADJUSTMENT = insert(ADJUSTMENT, WRITES.newAdjustment);
 const INSERT_AUDIT_ENTRY = insert(AUDIT_ENTRY, WRITES.newAuditEntry);
 
-function select<Row extends object>({ name, columns }: BookTable<Row>, where: string, index = ""): string {
+function select<Row extends object>({ name, columns }: Table<Row>, where: string, index = ""): string {
   return `SELECT ${columns.join(", ")} FROM ${name} ${index} WHERE ${where}`;
 }
 
-function insert<Row extends object>({ name }: BookTable<Row>, { columns }: TablePart<Row>, verb = "INSERT"): string {
+function insert<Row extends object>({ name }: Table<Row>, { columns }: TablePart<Row>, verb = "INSERT"): string {
   return `${verb} INTO ${name} (${columns.join(", ")}) VALUES (${columns.map(() => "?").join(", ")})`;
 }
 
-function update<Row extends object>({ name, key }: BookTable<Row>, { columns }: TablePart<Row>): string {
+function update<Row extends object>({ name, key }: Table<Row>, { columns }: TablePart<Row>): string {
   const assign = (column: string) => `${column} = ?`;
   const values = columns.slice(0, -key.length).map(assign).join(", ");
   return `UPDATE ${name} SET ${values} WHERE ${columns.slice(-key.length).map(assign).join(" AND ")}`;
@@ -82,11 +70,11 @@ export function readRows(connection: Connection, transitions: readonly Transitio
   const reader = new Reader(connection);
   const balances = names.organizationIds.flatMap((id) => reader.all(BALANCE, SELECT_BALANCE, [id]));
   const keys = reader.each(KEY, SELECT_KEY, names.keys);
-  const ids = keys.length === 0 ? names.holds : without([...names.holds, ...holdsOf(keys)], []);
+  const ids = keys.length === 0 ? names.holds : without([...names.holds, ...holdNamesOf(keys)], []);
   const holds = reader.each(HOLD, SELECT_HOLD, ids);
   // Most batches find a hold for every id, or for none.
   const isEachFound = holds.length === ids.length;
-  const ended = isEachFound ? [] : without(ids, requestNames(holds));
+  const ended = isEachFound ? [] : without(ids, holdNamesOf(holds));
   const requests = reader.each(REQUEST, SELECT_REQUEST, ended);
   keys.push(...reader.each(KEY, SELECT_KEY, without(keysOf(holds, requests), names.keys)));
   const tokens = without([...names.tokens, ...tokensOf(holds, requests)], []);
@@ -98,10 +86,6 @@ export function readRows(connection: Connection, transitions: readonly Transitio
   return { nowMs, balances, tokenBalances, holds, requests, keys, grants, adjustments };
 }
 
-function requestNames(holds: readonly HoldRow[]): Name[] {
-  return holds.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
-}
-
 /** Reads rows as arrays: the objects of node:sqlite cost twice as much. */
 class Reader {
   readonly #connection: Connection;
@@ -110,13 +94,13 @@ class Reader {
     this.#connection = connection;
   }
 
-  all<Row extends object>(table: BookTable<Row>, sql: string, parameters: SQLInputValue[]): Row[] {
+  all<Row extends object>(table: Table<Row>, sql: string, parameters: SQLInputValue[]): Row[] {
     const rows = this.#connection.prepare(sql, "arrays").all(...parameters) as unknown as unknown[][];
     return rows.map((cells) => table.fromCells(cells));
   }
 
   /** Reads at most one row per name. */
-  each<Row extends object>(table: BookTable<Row>, sql: string, names: readonly Name[]): Row[] {
+  each<Row extends object>(table: Table<Row>, sql: string, names: readonly Name[]): Row[] {
     const rows: Row[] = [];
     if (names.length === 0) return rows;
     const statement = this.#connection.prepare(sql, "arrays");
@@ -141,19 +125,18 @@ function readGrants(reader: Reader, names: Names, drawing: readonly (HoldRow | R
   return found.values();
 }
 
-function readAdjustments(reader: Reader, names: Names, requests: readonly RequestRow[]) {
+function readAdjustments(reader: Reader, names: Names, requests: readonly RequestRow[]): AdjustmentRow[] {
   const found = reader.each(ADJUSTMENT, SELECT_ADJUSTMENT, names.adjustments);
   for (const { organizationId, kind, id } of names.adjustmentReferences) {
     found.push(...reader.all(ADJUSTMENT, SELECT_ADJUSTMENT_BY_REFERENCE, [organizationId, kind, id]));
   }
-  for (const { organizationId, id } of requestNamesOf(requests)) {
+  for (const { organizationId, id } of holdNamesOf(requests)) {
     found.push(...reader.all(ADJUSTMENT, SELECT_ADJUSTMENTS_OF_REQUEST, [organizationId, id]));
   }
-  const rows = new NameMap<AdjustmentRow>();
-  for (const row of found) rows.set(row.organizationId, row.id, row);
-  return rows.values();
+  return without(found, []);
 }
 
+/** Writes the decision over a batch. Throws the errors of SQLite; the caller rolls back. */
 export function writeRows(connection: Connection, writes: BookWrites): void {
   each(connection, UPDATE_BALANCE, WRITES.balance, writes.balances);
   each(connection, UPDATE_TOKEN_BALANCE, WRITES.tokenBalance, writes.tokenBalances);
@@ -164,7 +147,7 @@ export function writeRows(connection: Connection, writes: BookWrites): void {
   const deletion = connection.prepare(DELETE_HOLD);
   for (const { organizationId, holdId } of writes.removedHolds) deletion.run(organizationId, holdId);
   each(connection, INSERT_REQUEST, WRITES.newRequest, writes.newRequests);
-  each(connection, PUT_KEY, WRITES.key, writes.keys);
+  each(connection, UPSERT_KEY, WRITES.key, writes.keys);
   for (const { organizationId, key } of writes.removedKeys) connection.prepare(DELETE_KEY).run(organizationId, key);
   each(connection, INSERT_ADJUSTMENT, WRITES.newAdjustment, writes.newAdjustments);
   each(connection, INSERT_AUDIT_ENTRY, WRITES.newAuditEntry, writes.newAuditEntries);

@@ -1,8 +1,8 @@
 import { closeSync, fstatSync, openSync, statfsSync, writeSync } from "node:fs";
 import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
-import { asStoreError, isBusy, leavesConnectionSound } from "./failure.ts";
-import type { CheckpointResult, Statement, StatementResult, WorkerOptions } from "./messages.ts";
+import { StoreUnavailableError } from "../../errors.ts";
+import type { CheckpointResult, Statement, StatementResult, WorkerOptions } from "./link.ts";
 
 const CACHE_KIBIBYTES = 32_768;
 /** The texts of the queries are few; the limit only bounds the memory that a mistake could use. */
@@ -114,7 +114,7 @@ export class Connection {
   #recover(error: unknown): void {
     try {
       if (this.#database?.isTransaction) this.#database.exec("ROLLBACK");
-      if (leavesConnectionSound(error)) return;
+      if (leavesConnectionUsable(error)) return;
     } catch {
       // A transaction that cannot be rolled back ends with its connection.
     }
@@ -167,4 +167,53 @@ export function lengthenLog(databasePath: string, roomLeastBytes: number = LOG_R
   } finally {
     closeSync(file);
   }
+}
+
+/** SQLite's primary result codes (https://sqlite.org/rescode.html) for failures of the file or its disk. */
+const UNAVAILABLE = new Map([
+  [3, "access was denied"],
+  [5, "it is locked by another process"],
+  [6, "it is locked"],
+  [7, "out of memory"],
+  [8, "it is read-only"],
+  [9, "the operation was interrupted"],
+  [10, "reading or writing the disk failed"],
+  [11, "the file is damaged"],
+  [13, "the disk is full"],
+  [14, "the file cannot be opened"],
+  [15, "its log cannot be locked"],
+  [22, "the file is too large for this system"],
+  [26, "the file is not a database"],
+]);
+const BUSY = 5;
+const FULL = 13;
+
+/** Returns the primary result code of an error of SQLite; undefined for any other error. */
+export function sqliteCode(error: unknown): number | undefined {
+  if (!(error instanceof Error) || !("errcode" in error) || typeof error.errcode !== "number") return undefined;
+  return error.errcode & 0xff;
+}
+
+/** Returns true if another connection has locked the database. */
+export function isBusy(error: unknown): boolean {
+  return sqliteCode(error) === BUSY;
+}
+
+/** Returns why the database is unavailable; undefined if the error is a defect. */
+export function unavailableReason(error: unknown): string | undefined {
+  const code = sqliteCode(error);
+  return code === undefined ? undefined : UNAVAILABLE.get(code);
+}
+
+/** Returns true if the connection can still be used after the error, once its transaction was rolled back. */
+export function leavesConnectionUsable(error: unknown): boolean {
+  const code = sqliteCode(error);
+  return code === undefined || code === BUSY || code === FULL || !UNAVAILABLE.has(code);
+}
+
+/** Returns StoreUnavailableError for a failure of the file or its disk; every other error unchanged. */
+export function asStoreError(databasePath: string, error: unknown): unknown {
+  const reason = unavailableReason(error);
+  if (reason === undefined) return error;
+  return new StoreUnavailableError(`The database ${databasePath} does not work: ${reason}.`, { cause: error });
 }

@@ -259,7 +259,7 @@ describe("a file or directory that cannot be used", () => {
     beside.exec("INSERT INTO schema_migration VALUES (9999, '9999_later.sql', 'x', 1)");
     expect(await refusal()).toMatch(/^The database .* was written by a newer Tollgate: its schema is 9999/);
     beside.exec("DELETE FROM schema_migration WHERE version = 9999; UPDATE schema_migration SET checksum = 'other'");
-    expect(await refusal({ role: "command" })).toContain("another text of the migration 0001");
+    expect(await refusal({ role: "command" })).toContain("another version of the migration 0001");
     beside.close();
   });
 });

@@ -1,5 +1,5 @@
 import { OperatorError } from "../../errors.ts";
-import { type Migration, readMigrations, schemaRefusal } from "../migrations.ts";
+import { type Migration, missingMigrations, readMigrations, schemaRefusal } from "../migrations.ts";
 import type { Connection } from "./connection.ts";
 
 const DIRECTORY = new URL("./migrations/", import.meta.url);
@@ -21,14 +21,12 @@ export function migrate(connection: Connection, databasePath: string, migrations
   connection.transaction("BEGIN IMMEDIATE", true, () => {
     connection.script(SCHEMA_MIGRATION);
     const applied = connection.step({ sql: "SELECT version, checksum FROM schema_migration", parameters: [] }).rows;
-    const checksums = new Map(applied.map((row) => [Number(row.version), row.checksum]));
-    refuseNewer(databasePath, Math.max(0, ...checksums.keys()), migrations.at(-1)?.version ?? 0);
-    for (const { version, name, sql, checksum } of migrations) {
-      const earlier = checksums.get(version);
-      if (earlier === checksum) continue;
-      if (earlier !== undefined) {
-        throw new OperatorError(`The database ${databasePath} was made with another text of the migration ${name}.`);
-      }
+    const rows = applied.map(({ version, checksum }) => ({ version: Number(version), checksum: String(checksum) }));
+    for (const { version, name, sql, checksum } of missingMigrations(
+      `The database ${databasePath}`,
+      rows,
+      migrations,
+    )) {
       connection.script(sql);
       connection.step({
         sql: "INSERT INTO schema_migration (version, name, checksum, applied_at) VALUES (?, ?, ?, ?)",
@@ -58,11 +56,4 @@ function refuseForeign(connection: Connection, databasePath: string): void {
   if (row?.own === 0n && row.tables !== 0n) {
     throw new OperatorError(`The file ${databasePath} is a database of another program.`);
   }
-}
-
-function refuseNewer(databasePath: string, found: number, known: number): void {
-  if (found <= known) return;
-  throw new OperatorError(
-    `The database ${databasePath} was written by a newer Tollgate: its schema is ${found}, this one knows up to ${known}.`,
-  );
 }

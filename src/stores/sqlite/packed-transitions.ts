@@ -46,6 +46,7 @@ type PackedTrace = [
   Trace["providerCost"],
 ];
 
+/** Converts transitions to the form in which they are sent to the worker. */
 export function packTransitions(transitions: readonly Transition[]): PackedTransition[] {
   return transitions.map((transition) => {
     if (transition.kind === "hold") return packHold(transition);
@@ -53,6 +54,7 @@ export function packTransitions(transitions: readonly Transition[]): PackedTrans
   });
 }
 
+/** Restores transitions that were packed. */
 export function unpackTransitions(packed: readonly PackedTransition[]): Transition[] {
   return packed.map((transition) => {
     if (!Array.isArray(transition)) return transition;

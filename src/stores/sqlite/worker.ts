@@ -2,8 +2,7 @@ import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import { decide } from "../../credits/decide.ts";
 import { OperatorError } from "../../errors.ts";
 import { readRows, writeRows } from "./book-rows.ts";
-import { Connection, lengthenLog } from "./connection.ts";
-import { unavailableReason } from "./failure.ts";
+import { Connection, lengthenLog, unavailableReason } from "./connection.ts";
 import {
   type Request,
   type RequestKind,
@@ -13,7 +12,7 @@ import {
   type WorkerOptions,
   type WorkerReply,
   type WorkerRequest,
-} from "./messages.ts";
+} from "./link.ts";
 import { expectSchema, migrate, sqliteMigrations } from "./migrate.ts";
 import { unpackTransitions } from "./packed-transitions.ts";
 

@@ -1,4 +1,4 @@
-import type { AuditAction } from "../../../../src/api/admin/audit.ts";
+import type { AuditAction } from "../../../../src/api/admin/reports.ts";
 import type { AuditEntry } from "../../api/types.ts";
 
 const ACTIONS: Record<AuditAction, string> = {

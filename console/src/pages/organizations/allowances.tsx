@@ -8,14 +8,14 @@ import { formatAmount } from "../../format/numbers.ts";
 import { formatDate } from "../../format/times.ts";
 import { Button, IconButton } from "../../ui/button.tsx";
 import { DialogForm } from "../../ui/dialog.tsx";
-import { SelectField, TextField } from "../../ui/field.tsx";
+import { SelectField } from "../../ui/field.tsx";
 import { Listing } from "../../ui/listing.tsx";
 import { Card } from "../../ui/page.tsx";
 import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Credits } from "../../ui/values.tsx";
-import { readCredits, shownError } from "../read-form.ts";
-import { Summary } from "./booking-form.tsx";
+import { readCredits } from "../read-form.ts";
+import { CreditsField, Summary } from "./booking-forms.tsx";
 
 type OpenDialog = { what: "create" } | { what: "end"; allowance: Allowance } | null;
 
@@ -99,12 +99,12 @@ function CreateAllowance({ path, name, onClose }: { path: string; name: string; 
   return (
     <DialogForm title="Add allowance" action="Add allowance" attempt={create} onSubmit={submit} onClose={onClose}>
       <p>Starts now and repeats monthly.</p>
-      <TextField
+      <CreditsField
         label="Credits per month"
-        inputMode="decimal"
-        value={amount}
-        error={shownError(credits, amount, isSubmitted)}
-        onValue={setAmount}
+        text={amount}
+        read={credits}
+        isSubmitted={isSubmitted}
+        onText={setAmount}
       />
       <SelectField label="Unspent credits at the end of a month" value={rest} options={REST} onValue={setRest} />
       <Summary

@@ -9,10 +9,8 @@ import { Button } from "../../ui/button.tsx";
 import { Card, Page } from "../../ui/page.tsx";
 import { Failure, Skeleton } from "../../ui/states.tsx";
 import { Allowances } from "./allowances.tsx";
-import { GrantForm } from "./grant-form.tsx";
+import { GrantForm, RefundForm, RevokeForm } from "./booking-forms.tsx";
 import { Grants } from "./grants.tsx";
-import { RefundForm } from "./refund-form.tsx";
-import { RevokeForm } from "./revoke-form.tsx";
 import { Statement } from "./statement.tsx";
 
 /** Credits page of a member, read-only. */

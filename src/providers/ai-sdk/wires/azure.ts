@@ -1,4 +1,4 @@
-import { isObject } from "../../openai/json.ts";
+import { isObject } from "../../json.ts";
 import type { ProviderSettings } from "../../settings.ts";
 import { type Fetch, missing, USUAL_PROMPT, type Wire } from "../wire.ts";
 
@@ -28,7 +28,7 @@ export const azure: Wire = {
     const { logit_bias, logprobs, top_logprobs, parallel_tool_calls, response_format: format, user } = request;
     const isStrict = format?.type === "json_schema" && format.json_schema.strict === true;
     const own = {
-      // A deployment may have any name: this one bounds the answer of every model, `max_tokens` not.
+      // The name of a deployment does not reveal its model, and only this field works with every model.
       maxCompletionTokens: request.max_tokens,
       strictJsonSchema: isStrict,
       ...(logit_bias !== undefined && { logitBias: logit_bias }),

@@ -2,7 +2,7 @@ import type { LanguageModelV4CallOptions } from "@ai-sdk/provider";
 import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
 import type { ProviderSettings } from "../../settings.ts";
 import { type Fetch, missing, USUAL_PROMPT, type Wire } from "../wire.ts";
-import { claudeFit } from "./claude.ts";
+import { claudeFit } from "./anthropic.ts";
 
 async function open(settings: ProviderSettings, fetch: Fetch) {
   const { createAmazonBedrock } = await import("@ai-sdk/amazon-bedrock");
@@ -69,13 +69,16 @@ export const bedrock: Wire = {
   reasoningFields: ["signature", "redactedData", "redactedContent"],
 };
 
-/** Nova takes no bound of its answer with high effort ("Extended thinking" of Nova's guide), and what is held is bounded. */
+/** Limits the effort of Nova, which with high effort refuses a limit of its answer ("Extended thinking" in Nova's guide). A hold needs that limit. */
 function effort({ model, reasoning_effort: effort }: UpstreamRequest): Partial<LanguageModelV4CallOptions> {
   const isHigh = effort === "high" || effort === "xhigh";
   return model.includes("nova") && isHigh ? { reasoning: "medium" } : {};
 }
 
-/** Converse wants the tools named wherever the conversation holds calls of them, also when none are offered any more. */
+/**
+ * Adds the tools that the conversation has calls of. Converse requires them, even if the request offers no tools. Throws
+ * UpstreamError `unsupported` if the request forbids tool calls.
+ */
 function toolsOfConversation({
   messages,
   tools,
@@ -84,8 +87,9 @@ function toolsOfConversation({
   const calls = messages.flatMap(({ tool_calls = [] }) => tool_calls);
   if (calls.length === 0 || (tools !== undefined && choice !== "none")) return {};
   if (choice === "none") {
-    const publicReason = "Amazon Bedrock cannot take 'tool_choice: none' in a conversation that holds tool calls.";
-    throw new UpstreamError("unsupported", "The request cannot be told on this wire", { publicReason });
+    const publicReason =
+      "Amazon Bedrock does not support 'tool_choice: none' in a conversation that contains tool calls.";
+    throw new UpstreamError("unsupported", "The request cannot be expressed on this wire", { publicReason });
   }
   const names = [...new Set(calls.map((call) => call.function.name))];
   const inputSchema = { type: "object" as const, properties: {} };

@@ -59,7 +59,7 @@ const TOKEN = {
   expires_in: 3600,
 };
 
-test("a token is asked for once, and goes with every request", async () => {
+test("A token is requested once and sent with every request.", async () => {
   const { heard, requests } = await hearWith(() => whole(200, TOKEN));
   expect(heard.map(({ text, error }) => [text, error])).toEqual([
     ["hello", undefined],
@@ -71,17 +71,17 @@ test("a token is asked for once, and goes with every request", async () => {
   for (const call of calls) expect(call.toLowerCase()).toContain("authorization: bearer ya29.token");
 });
 
-test("credentials that are refused are the operator's affair", async () => {
+test("Refused credentials are reported as credentials.", async () => {
   const { heard } = await hearWith(() => whole(400, { error: "invalid_grant", error_description: "No such pool" }));
   for (const { error } of heard) expect(error).toMatchObject({ failure: "credentials", publicReason: undefined });
 });
 
-test("an address of tokens that does not answer is an upstream that does not", async () => {
+test("A token server that does not answer is reported as unavailable.", async () => {
   const { heard } = await hearWith(() => whole(503, {}), 1);
   for (const { error } of heard) expect(error).toMatchObject({ failure: "unavailable" });
 });
 
-test("a service account asks for its token through the proxy of the environment", async () => {
+test("A service account requests its token through the proxy of the environment.", async () => {
   const asked: string[] = [];
   const proxy = createServer().on("connect", (request, socket) => {
     asked.push(request.url ?? "");
@@ -101,7 +101,7 @@ test("a service account asks for its token through the proxy of the environment"
   await new Promise((resolve) => proxy.close(resolve));
 });
 
-test("a caller that leaves does not wait for a token", async () => {
+test("A caller that disconnects does not wait for a token.", async () => {
   const wire = await startWire(() => {});
   const file = await credentialsFile(`http://127.0.0.1:${wire.port}/token`);
   const own = { project: "p", location: "global", credentialsFile: file };
@@ -113,7 +113,7 @@ test("a caller that leaves does not wait for a token", async () => {
   await wire.end();
 });
 
-test("a file that is not there stops the start", () => {
+test("A missing credentials file is refused at the start.", () => {
   const own = { project: "p", location: "global", credentialsFile: join(folder, "missing.json") };
   expect(() => createProvider(settingsOf("http://127.0.0.1:9/v1", { kind: "google-vertex", ...own }), {})).toThrow(
     /the kind google-vertex has no file '.*missing.json'/,

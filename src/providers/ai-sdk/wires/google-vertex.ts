@@ -1,11 +1,11 @@
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import type { AuthClient } from "google-auth-library";
-import { isObject } from "../../openai/json.ts";
+import { isObject } from "../../json.ts";
 import { UpstreamError } from "../../provider.ts";
 import type { ProviderSettings } from "../../settings.ts";
 import { type Fetch, missing, USUAL_PROMPT, type Wire } from "../wire.ts";
-import { geminiFit } from "./gemini.ts";
+import { geminiFit } from "./google.ts";
 
 /** Gemini on Google Cloud: https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference */
 export const googleVertex: Wire = {
@@ -94,6 +94,6 @@ class Identity {
 function withoutToken(error: unknown): UpstreamError {
   const status = isObject(error) && typeof error.status === "number" ? error.status : 0;
   return status >= 500
-    ? new UpstreamError("unavailable", `Google Cloud answered ${status} when asked for a token`)
+    ? new UpstreamError("unavailable", `Google Cloud answered a token request with ${status}`)
     : new UpstreamError("credentials", "The credentials of Google Cloud cannot be used");
 }

@@ -21,7 +21,7 @@ export const mistral: Wire = {
     const own = { strictJsonSchema: isStrict, ...(isParallel !== undefined && { parallelToolCalls: isParallel }) };
     return { options: { providerOptions: { mistral: own } }, ignored: [] };
   },
-  // "thinking" chunks belong to the message that they came with ("Reasoning").
+  // "thinking" chunks are sent back with the message that they belong to ("Reasoning" in Mistral's documentation).
   prompt: { ...USUAL_PROMPT, takesPlainReasoning: true },
   metadataKey: "mistral",
   reasoningFields: [],

@@ -12,7 +12,7 @@ export const xai: Wire = {
   takes: ["user", "parallel_tool_calls"],
   fit({ parallel_tool_calls: isParallel, user }) {
     const own = {
-      // Nothing of a conversation stays there, so that its reasoning comes sealed and goes back with the next turn.
+      // xAI stores nothing, so it returns its reasoning encrypted, and the next turn sends it back.
       store: false,
       ...(isParallel !== undefined && { parallelToolCalls: isParallel }),
       ...(user !== undefined && { user }),

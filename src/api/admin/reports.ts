@@ -1,0 +1,137 @@
+import { type Static, Type } from "typebox";
+import { Model } from "../model.ts";
+import { Amount, Day, Id, Nullable, PageOf, PageQuery, PricesByClass, Strict, Time } from "./common.ts";
+import { Credits } from "./organization.ts";
+
+const Counts = {
+  requests: Type.Integer({ minimum: 0 }),
+  errors: Type.Integer({ minimum: 0, description: "Requests that failed because of the service or the provider." }),
+  spent: Amount,
+  input_tokens: Type.Integer({ minimum: 0, description: "Includes cached tokens and cache writes." }),
+  output_tokens: Type.Integer({ minimum: 0, description: "Includes reasoning tokens." }),
+};
+const FirstToken = Nullable(
+  Type.Object(
+    { p50: Type.Number(), p95: Type.Number() },
+    { description: "Milliseconds from admission to the first token, within 10 %." },
+  ),
+);
+
+export const Overview = Type.Object({
+  object: Type.Literal("overview"),
+  organization_id: Nullable(Id),
+  from: Day,
+  to: Day,
+  generated_at: Time,
+  pending_days: Type.Integer({ minimum: 0, description: "Days of the range whose totals are not complete." }),
+  credits: Type.Object({
+    ...Credits.properties,
+    spent_per_day: Type.Number({ description: "Mean of the last 7 days." }),
+    days_left: Nullable(Type.Number({ description: "Days until the available credits are spent at that rate." })),
+  }),
+  totals: Type.Object({ ...Counts, first_token_ms: FirstToken }),
+  days: Type.Array(
+    Type.Object({
+      day: Day,
+      ...Counts,
+      first_token_ms: FirstToken,
+      models: Type.Array(Type.Object({ model: Type.String(), ...Counts })),
+    }),
+    { description: "Every day of the range, oldest first, with its models by descending cost." },
+  ),
+  top_models: Type.Array(Type.Object({ model: Type.String(), ...Counts })),
+  top_tokens: Type.Array(
+    Type.Object({ token_id: Id, name: Nullable(Type.String()), organization_id: Nullable(Id), ...Counts }),
+  ),
+  top_organizations: Type.Array(Type.Object({ organization_id: Id, name: Nullable(Type.String()), ...Counts }), {
+    description: "Empty if the request is for one organization.",
+  }),
+});
+export type Overview = Static<typeof Overview>;
+
+export const OverviewQuery = Strict({
+  organization_id: Type.Optional(Id),
+  from: Type.Optional(Day),
+  to: Type.Optional(Day),
+});
+
+/** Health of an upstream, from the requests of this node since its start. */
+const RouteHealth = Type.Object({
+  state: Type.Enum(["closed", "open", "half_open"], {
+    description: "State of the circuit breaker. An open one lets only occasional probes through.",
+  }),
+  next_probe_at: Nullable(Time),
+  limited_until: Nullable(Time),
+  last_failure: Nullable(Type.Object({ failure: Type.String(), at: Time })),
+  last_success_at: Nullable(Time),
+  recent: Type.Object(
+    { successes: Type.Integer(), failures: Type.Integer() },
+    { description: "Requests of the last five minutes." },
+  ),
+  first_byte_ms: Nullable(Type.Number({ description: "Mean time to the first byte of an answer." })),
+});
+
+const ModelRoute = Type.Object({
+  route: Type.String({ description: "Provider, and its name of the model." }),
+  weight: Nullable(
+    Type.Integer({ description: "Relative frequency of being tried first; null if only the order counts." }),
+  ),
+  prices: PricesByClass,
+  health: Nullable(RouteHealth),
+});
+export type ModelRoute = Static<typeof ModelRoute>;
+
+export const AdminModel = Type.Object({
+  ...Model.properties,
+  playground: Type.Boolean({ description: "True if guests of the playground may use the model." }),
+  prices: PricesByClass,
+  routes: Nullable(Type.Array(ModelRoute, { description: "Routes in configured order; null for members." })),
+});
+export type AdminModel = Static<typeof AdminModel>;
+export const AdminModelList = Type.Object({ object: Type.Literal("list"), data: Type.Array(AdminModel) });
+export type AdminModelList = Static<typeof AdminModelList>;
+
+/** Recorded actions: every change, every sign-in and every view of a conversation. */
+export type AuditAction =
+  | "organization.create"
+  | "organization.change"
+  | "token.create"
+  | "token.rotate"
+  | "token.revoke"
+  | "admin_token.create"
+  | "admin_token.replace"
+  | "session.sign_in"
+  | "session.sign_in_failed"
+  | "session.sign_out"
+  | "playground_token.create"
+  | "credits.grant"
+  | "credits.revoke"
+  | "credits.credit"
+  | "allowance.create"
+  | "allowance.end"
+  | "conversation.read"
+  | "conversations.remove";
+
+export const AuditEntry = Type.Object({
+  object: Type.Literal("audit_entry"),
+  id: Id,
+  at: Time,
+  actor: Type.Object({
+    kind: Type.Enum(["operator", "member", "command", "service", "anonymous"]),
+    id: Nullable(Id),
+    address: Nullable(Type.String()),
+  }),
+  action: Type.String({ description: "For example `token.revoke` or `session.sign_in`." }),
+  organization_id: Nullable(Id),
+  subject_id: Nullable(Id),
+  before: Nullable(Type.Record(Type.String(), Type.Unknown())),
+  after: Nullable(Type.Record(Type.String(), Type.Unknown())),
+  request_id: Nullable(Id),
+});
+export type AuditEntry = Static<typeof AuditEntry>;
+export const AuditQuery = Strict({
+  ...PageQuery,
+  organization_id: Type.Optional(Id),
+  action: Type.Optional(Type.String({ minLength: 1, maxLength: 100 })),
+});
+export const AuditPage = PageOf(AuditEntry);

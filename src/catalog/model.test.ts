@@ -1,0 +1,70 @@
+import { describe, expect, test } from "vitest";
+import { parsePrice } from "../credits/price.ts";
+import type { CatalogModel } from "./model.ts";
+import { toApiModel } from "./model.ts";
+import { sandboxModels } from "./sandbox.ts";
+
+function priced(input: string, cachedInput: string, output: string, more: Partial<CatalogModel> = {}) {
+  const [echo] = sandboxModels();
+  if (echo === undefined) throw new Error("There is no sandbox model");
+  const read = (text: string) => parsePrice(text) ?? -1n;
+  const prices = {
+    input: read(input),
+    cachedInput: read(cachedInput),
+    cacheWrite: read(input),
+    output: read(output),
+    reasoning: read(output),
+  };
+  return toApiModel({ ...echo, prices, ...more });
+}
+
+describe("The pricing", () => {
+  test.each([
+    ["0.25", "2", "0.25 credits per million input tokens, 2.00 per million output tokens"],
+    ["0.0375", "0.15", "0.0375 credits per million input tokens, 0.15 per million output tokens"],
+    ["0", "0", "0.00 credits per million input tokens, 0.00 per million output tokens"],
+    ["0.000001", "1234.5", "0.000001 credits per million input tokens, 1234.50 per million output tokens"],
+  ])("of %s for input and %s for output names both prices.", (input, output, text) => {
+    expect(priced(input, input, output).pricing).toBe(text);
+  });
+
+  test("is also given as numbers.", () => {
+    expect(priced("0.25", "0.025", "2").pricing_details).toEqual({
+      unit: "credits_per_million_tokens",
+      input: 0.25,
+      cached_input: 0.025,
+      output: 2,
+    });
+  });
+
+  test("of a model with dearer long prompts gives the usual prices first, then those of long prompts.", () => {
+    const usual = {
+      input: 2_500_000n,
+      cachedInput: 250_000n,
+      cacheWrite: 2_500_000n,
+      output: 15_000_000n,
+      reasoning: 15_000_000n,
+    };
+    const shown = priced("5", "0.5", "22.5", { shortPrompt: { promptTokensMax: 271_999, prices: usual } });
+    expect(shown.pricing_details).toMatchObject({ input: 2.5, cached_input: 0.25, output: 15 });
+    expect(shown.pricing).toBe(
+      "2.50 credits per million input tokens, 15.00 per million output tokens; with a prompt of more than 271,999 tokens 5.00 and 22.50",
+    );
+  });
+});
+
+test("Capabilities are listed in the order of the API.", () => {
+  const capabilities = new Set(["vision", "tools", "instructions", "streaming", "chat"] as const);
+  expect(priced("1", "1", "1", { capabilities }).capabilities).toEqual([
+    "chat",
+    "streaming",
+    "instructions",
+    "tools",
+    "vision",
+  ]);
+});
+
+test("A deprecated model shows its shutdown date and replacement.", () => {
+  const shown = priced("1", "1", "1", { deprecatedSince: 1, shutdownDate: "2026-12-01", replacement: "b" });
+  expect(shown).toMatchObject({ deprecated: true, shutdown_date: "2026-12-01", replacement: "b" });
+});

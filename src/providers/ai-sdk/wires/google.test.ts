@@ -1,0 +1,19 @@
+import { expect, test } from "vitest";
+import { requestOf } from "../../../../test/support/wire.ts";
+import { geminiFit } from "./google.ts";
+
+test.each([
+  ["gemini-3-flash-preview", "low", 100, { includeThoughts: true }, []],
+  ["gemini-3-flash-preview", "none", 100, { includeThoughts: false }, []],
+  ["gemini-2.5-flash", "none", 100, { thinkingBudget: 0 }, []],
+  ["gemini-2.5-flash", "medium", 1_000, { thinkingBudget: 350, includeThoughts: true }, []],
+  ["gemini-2.5-flash", "medium", 1, { thinkingBudget: 0 }, ["reasoning_effort"]],
+  ["gemini-2.5-flash-lite", "high", 4_096, { thinkingBudget: 1_843, includeThoughts: true }, []],
+  ["gemini-2.5-flash-lite", "low", 1_000, { thinkingBudget: 0 }, ["reasoning_effort"]],
+  ["gemini-2.5-pro", "none", 1_000, { thinkingBudget: 128 }, []],
+  ["gemini-2.5-pro", "low", 100, { thinkingBudget: 128, includeThoughts: true }, []],
+] as const)("%s with effort %s and %d tokens", (model, effort, maxTokens, thinkingConfig, ignored) => {
+  const fitted = geminiFit(requestOf({ model, reasoning_effort: effort, max_tokens: maxTokens }), "google");
+  expect(fitted.options.providerOptions).toEqual({ google: { thinkingConfig } });
+  expect(fitted.ignored).toEqual(ignored);
+});

@@ -1,0 +1,269 @@
+import type { IncomingHttpHeaders } from "node:http";
+import { firstImageAddress } from "../api/chat/image-address.ts";
+import { isObject, type JsonObject, parseJson, textOf } from "./json.ts";
+import { UpstreamError, type UpstreamFailure, type UpstreamRequest } from "./provider.ts";
+
+/** Removes private text from an upstream's reason, the message of its error. */
+export interface Scrub {
+  (text: string): string;
+  /** Message that replaces the upstream's reasons if none of them may be shown. */
+  readonly reason?: string;
+}
+
+/**
+ * Returns the failure of an answer whose status is not 200. `text` is its body. The kind of failure depends on the status
+ * and, because upstreams use statuses differently, on known codes and wordings.
+ */
+export function statusFailure(status: number, headers: IncomingHttpHeaders, text: string, scrub: Scrub): UpstreamError {
+  return toError(status, `The upstream answered ${status}`, readComplaint(text, headers), scrub);
+}
+
+/** Returns the failure that an answer with status 200 contains as an error object; undefined if there is none. */
+export function failureInside(answer: JsonObject, scrub: Scrub): UpstreamError | undefined {
+  const isError = answer.error !== undefined && answer.error !== null;
+  if (!isError && answer.object !== "error") return undefined;
+  return complaintFailure(toComplaint(answer), scrub);
+}
+
+/** Returns the failure for an error object that has been read from an answer. */
+export function complaintFailure(complaint: Complaint, scrub: Scrub): UpstreamError {
+  const status = complaint.status ?? statusOfWords(complaint.words);
+  return toError(status, "The upstream answered with an error", complaint, scrub);
+}
+
+function toError(status: number, what: string, complaint: Complaint, scrub: Scrub): UpstreamError {
+  const { message, words } = complaint;
+  const failure = failureOf(status, complaint);
+  const seconds = failure === "overloaded" ? complaint.retryAfterSeconds : undefined;
+  const said = scrub.reason ?? scrub(message);
+  const isCallers = failure === "rejected" || failure === "context_length" || failure === "content_filter";
+  // The message goes to the log, so it contains no text of the upstream except a code.
+  return new UpstreamError(failure, CODE.test(words) ? `${what} (${scrub(words)})` : what, {
+    ...(said !== "" && { said }),
+    ...(seconds !== undefined && { retryAfterSeconds: seconds }),
+    ...(isCallers && said !== "" && { publicReason: said }),
+  });
+}
+
+const CODE = /^[a-z][a-z_]{0,60}( [a-z][a-z_]{0,60}){0,3}$/;
+const REJECTING = new Set([400, 413, 422]);
+/** The usual codes and wordings for a model that an upstream does not have; their status varies. */
+const UNKNOWN_MODEL_WORDS = /model_not_found|invalid_model|model_not_available|model_decommissioned|deploymentnotfound/;
+const UNKNOWN_MODEL =
+  /^the provided model identifier is invalid|^(the )?model\b.{0,120}\b(does not exist|not exist|not found|not available|been (deprecated|decommissioned|removed|retired))\b/;
+/** Words for a fault of the operator's key or account, which some upstreams send with the status of a bad request. */
+const ACCOUNT = new RegExp(
+  [
+    "insufficient_quota",
+    "billing_",
+    "insufficient_balance",
+    "exceeded_current_quota_error",
+    "account_deactivated",
+    "api_key_invalid",
+    "expiredtoken",
+    "unrecognizedclient",
+    "api key (not valid|expired)",
+    "(incorrect|invalid) api key",
+    "credit balance is too low",
+    "organization has been disabled",
+    "user location is not supported",
+  ].join("|"),
+);
+const CONTENT_FILTER =
+  /content_filter|content_policy|content filtering policy|responsibleaipolicy|data_inspection_failed|content exists risk/;
+const FLAGGED = /your input was flagged|content violates usage guidelines/;
+/** The usual wordings for a prompt that is too long: OpenAI, vLLM, llama.cpp, Ollama, Mistral, Gemini, Anthropic, Cohere. */
+const CONTEXT_LENGTH = new RegExp(
+  [
+    "context_length",
+    "exceed_context_size",
+    "(maximum|max|model's|available) (context|prompt) (length|size|window)",
+    "exceeds? (the )?(model's )?(available )?context",
+    "context (length|size|window) (of|is|exceeded)",
+    "prompt is too long",
+    "input (length|is) (exceeds|too long)",
+    "input token count .{0,40}exceeds",
+    "too many tokens: (total number of tokens in the prompt|size limit exceeded)",
+    "too large for model with \\d+ maximum context",
+    "reduce the length of the (messages|prompt|input)",
+  ].join("|"),
+);
+
+function failureOf(status: number, { message, words }: Complaint): UpstreamFailure {
+  const said = message.toLowerCase();
+  // OpenRouter and xAI refuse flagged content with 403, the status of a key without permission.
+  if (status === 403 && FLAGGED.test(said)) return "content_filter";
+  if (status === 401 || status === 402 || status === 403) return "credentials";
+  if (ACCOUNT.test(words) || (REJECTING.has(status) && ACCOUNT.test(said))) return "credentials";
+  if (status === 429 || status === 503 || status === 529) return "overloaded";
+  if (status === 408 || status === 504) return "timeout";
+  if (status >= 300 && status < 400) return "malformed";
+  if (status >= 200 && status < 300) return "malformed";
+  if (status === 404 || status === 410 || UNKNOWN_MODEL_WORDS.test(words)) return "misconfigured";
+  if (!REJECTING.has(status)) return "failed";
+  if (UNKNOWN_MODEL.test(said)) return "misconfigured";
+  if (CONTENT_FILTER.test(words) || CONTENT_FILTER.test(said)) return "content_filter";
+  if (CONTEXT_LENGTH.test(words) || CONTEXT_LENGTH.test(said)) return "context_length";
+  return "rejected";
+}
+
+/** Returns the status that fits the code and type of an error object, as in OpenAI's error guide. */
+function statusOfWords(words: string): number {
+  if (/rate_limit|overloaded|too_?many_?requests|resource_exhausted|unavailable|throttling/.test(words)) return 429;
+  if (/authentication|permission|api_key|unauthori[sz]ed|forbidden|accessdenied/.test(words)) return 401;
+  if (/timeout|timed_out/.test(words)) return 504;
+  if (/invalid_request|bad_?request|context_length|content_filter|unprocessable|validation/.test(words)) return 400;
+  if (/not_found/.test(words)) return 404;
+  return 500;
+}
+
+/** An upstream's error, read from any of the usual shapes. */
+interface Complaint {
+  message: string;
+  /** All codes, types and reasons of the error in lower case, joined by spaces. */
+  words: string;
+  /** The status in the body, which gateways in front of upstreams write there. */
+  status: number | undefined;
+  /** Seconds to wait before the next attempt, if the body or a header states them. */
+  retryAfterSeconds: number | undefined;
+}
+
+/** Reads an error from the body and the headers of an answer. */
+export function readComplaint(text: string, headers: IncomingHttpHeaders): Complaint {
+  const complaint = toComplaint(parseJson(text));
+  // Amazon names the exception in a header: `ThrottlingException:http://…`.
+  const [exception] = String(headers["x-amzn-errortype"] ?? "").split(":", 1);
+  return {
+    ...complaint,
+    words: `${complaint.words} ${exception}`.trim().toLowerCase(),
+    retryAfterSeconds: retryAfterSeconds(headers) ?? complaint.retryAfterSeconds,
+  };
+}
+
+/**
+ * Reads an error object, whose shape depends on the provider: OpenAI and compatible APIs `{error: {message, code, type}}`,
+ * Anthropic `{error: {type, message}}`, Google `{error: {status, details}}` or a list of these, Amazon and Cohere
+ * `{message}`, xAI `{code, error}`, Mistral `{message}` or `{detail: [{msg}]}`.
+ */
+export function toComplaint(answer: unknown): Complaint {
+  const body = Array.isArray(answer) ? answer[0] : answer;
+  if (!isObject(body)) return { message: "", words: "", status: undefined, retryAfterSeconds: undefined };
+  const error = isObject(body.error) ? body.error : body;
+  const message =
+    textOf(error.message) ?? textOf(body.error) ?? textOf(body.message) ?? textOf(body.Message) ?? detailOf(body);
+  const inner = isObject(error.innererror) ? textOf(error.innererror.code) : undefined;
+  const details = Array.isArray(error.details) ? error.details.filter(isObject) : [];
+  const reasons = details.map(({ reason }) => textOf(reason));
+  const codes = [error.code, error.type, error.status, error.__type].map(textOf);
+  const words = [...codes, inner, ...reasons].filter((word) => word !== undefined);
+  return {
+    message,
+    words: [...new Set(words)].join(" ").toLowerCase(),
+    status: statusIn(error.code) ?? statusIn(error.status),
+    retryAfterSeconds: delayOf(details),
+  };
+}
+
+/** Reads FastAPI's shape, which Mistral and many self-hosted servers use. */
+function detailOf({ detail }: JsonObject): string {
+  if (!Array.isArray(detail)) return textOf(detail) ?? "";
+  return detail.map((one) => (isObject(one) ? (textOf(one.msg) ?? "") : "")).join("; ");
+}
+
+/** Returns the seconds of Google's retry information, `{retryDelay: "37s"}` (google.rpc.RetryInfo). */
+function delayOf(details: readonly JsonObject[]): number | undefined {
+  const delay = details.map(({ retryDelay }) => textOf(retryDelay)).find((text) => text !== undefined);
+  const seconds = /^(\d{1,6}(?:\.\d+)?)s$/.exec(delay ?? "")?.[1];
+  return seconds === undefined ? undefined : Math.ceil(Number(seconds));
+}
+
+function statusIn(value: unknown): number | undefined {
+  const number = typeof value === "string" && /^\d{3}$/.test(value) ? Number(value) : value;
+  return typeof number === "number" && number >= 400 && number <= 599 ? number : undefined;
+}
+
+const SECONDS_MAX = 86_400;
+
+/**
+ * Returns the seconds of a Retry-After header, from 0 to a day. The header has a number of seconds or a date (RFC 9110,
+ * section 10.2.3). A date is compared with the answer's own Date header, because the clocks of the two machines may differ.
+ * Undefined if the header is absent or invalid.
+ */
+function retryAfterSeconds(headers: IncomingHttpHeaders): number | undefined {
+  const value = headers["retry-after"]?.trim();
+  if (value === undefined || value === "") return undefined;
+  const seconds = /^\d+(\.\d+)?$/.test(value) ? Number(value) : secondsUntil(value, headers.date);
+  return Number.isFinite(seconds) ? Math.min(Math.max(Math.ceil(seconds), 0), SECONDS_MAX) : undefined;
+}
+
+function secondsUntil(date: string, answered: string | undefined): number {
+  // Date.parse accepts much that is not a date, such as "-5".
+  if (!date.endsWith(" GMT")) return Number.NaN;
+  return (Date.parse(date) - Date.parse(answered ?? "")) / 1000;
+}
+
+/** Limits of an upstream's reason, in characters: of the part that is read, and of the part that may be shown. */
+const READ_MAX = 1_000;
+const SHOWN_MAX = 300;
+const REMOVED = "[removed]";
+
+/** Patterns of private text. Each match is replaced before a caller sees an upstream's reason. */
+const PRIVATE: readonly RegExp[] = [
+  // URLs, email addresses, IP addresses and host names.
+  /\b[a-z][a-z0-9+.-]{1,20}:\/\/[^\s"'`<>)\]}]+/gi,
+  /[\w.+-]{1,64}@[\w-]{1,63}(\.[\w-]{1,63})+/g,
+  /\b\d{1,3}(\.\d{1,3}){3}(:\d{1,5})?\b/g,
+  /\[?\b[0-9a-f]{0,4}(:[0-9a-f]{0,4}){3,7}\b\]?(:\d{1,5})?/gi,
+  /\blocalhost(:\d{1,5})?\b/gi,
+  /\b[a-z0-9][a-z0-9-]*(\.[a-z0-9-]+)*:\d{2,5}\b/gi,
+  /\b[a-z0-9-]+(\.[a-z0-9-]+)*\.(com|net|org|io|ai|dev|app|cloud|co|eu|us|uk|de|cn|internal|local|lan|corp|svc|intra|test|invalid)\b/gi,
+  // Keys, and texts that look like keys.
+  /\b(bearer|basic)\s+[\w.~+/=-]{6,}/gi,
+  /\b(sk|pk|rk|key|api|gsk|xai|hf|ghp|glpat|AKIA|AIza)[-_*][\w*.-]{4,}/gi,
+  /\bAIza[\w-]{10,}/g,
+  /\b\S{0,40}\*{3,}\S{0,40}/g,
+  /\b(?=[\w-]*\d)(?=[\w-]*[a-z])[\w-]{24,}\b/gi,
+  // Ids of accounts and organizations.
+  /\b(org|proj|acct|user|team|ws|tenant|project|account|workspace)[-_][a-z0-9]{3,}[\w-]*/gi,
+  /\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/gi,
+  // Paths of files on the upstream's machine.
+  /(?<![\w.])(\/[\w.@-]+){2,}\/?(:\d+)*/g,
+  /\b[a-z]:\\[^\s"']+/gi,
+];
+
+/** Names of accounts and organizations, which follow a word for them. */
+const NAMED =
+  /\b(organi[sz]ation|account|project|tenant|workspace|team|subscription|customer|deployment)((?: (?:id|name))?\s*[:=]?\s*)("[^"]*"|'[^']*'|`[^`]*`|[A-Z][\w&.-]*(?: [A-Z][\w&.-]*)*|[\w-]*\d[\w-]*)/g;
+
+/**
+ * Creates a function that reduces an upstream's reason to one line that a caller may see: at most 300 characters, without
+ * keys, addresses, names of accounts and organizations, file paths and stack traces. `secrets` are texts that are known to
+ * be private, such as the provider's own key and host; those under 4 characters are ignored.
+ */
+export function createScrub(secrets: readonly string[]): (text: string) => string {
+  const known = secrets.filter((secret) => secret.length >= 4).sort((one, other) => other.length - one.length);
+  return (text) => {
+    let shown = withoutStack(text.slice(0, READ_MAX));
+    for (const secret of known) shown = shown.replaceAll(secret, REMOVED);
+    shown = shown.replace(NAMED, (_all, word: string, between: string) => `${word}${between}${REMOVED}`);
+    for (const pattern of PRIVATE) shown = shown.replace(pattern, REMOVED);
+    return shown.length <= SHOWN_MAX ? shown : `${shown.slice(0, SHOWN_MAX - 1)}…`;
+  };
+}
+
+/**
+ * Returns the scrub for the answers to a request. If the request sends an image by its address, the upstream's reasons are
+ * hidden, because they may reveal what the upstream found at that address.
+ */
+export function scrubFor({ messages }: Pick<UpstreamRequest, "messages">, scrub: Scrub): Scrub {
+  if (firstImageAddress(messages) === undefined) return scrub;
+  const reason =
+    "The provider refused a request with an image address, and its reason is not shown. Send the image as data:image/…;base64,… to see the reason.";
+  return Object.assign((text: string) => scrub(text), { reason });
+}
+
+function withoutStack(text: string): string {
+  const end = text.search(/\n\s+at |Traceback \(most recent call last\)|\n\s*File "/);
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters must not reach a log or a terminal
+  return (end < 0 ? text : text.slice(0, end)).replace(/[\s\u0000-\u001f\u007f-\u009f]+/g, " ").trim();
+}

@@ -1,0 +1,95 @@
+import type { IncomingHttpHeaders } from "node:http";
+import { type Scrub, statusFailure } from "../errors.ts";
+import { UpstreamError } from "../provider.ts";
+import type { HttpAnswer, HttpBody } from "./exchange.ts";
+
+export const EVENT_STREAM = "text/event-stream";
+export const JSON_TYPE = "application/json";
+
+/** Limit of an answer's body, streamed or not. */
+export const BODY_BYTES_MAX = 16 * 1024 * 1024;
+const ERROR_BYTES_MAX = 64 * 1024;
+const ERROR_TIME_MS = 5_000;
+
+/**
+ * Rejects with the failure of an answer whose status is not 200, or with `malformed` if the body is encoded although the
+ * request accepts only `identity`. The body is then closed.
+ */
+export async function refuseFailure({ status, headers, body }: HttpAnswer, scrub: Scrub): Promise<void> {
+  if (status !== 200) throw statusFailure(status, headers, await readErrorText(body), scrub);
+  const encoding = headers["content-encoding"] ?? "identity";
+  if (encoding.toLowerCase() === "identity") return;
+  body.destroy();
+  throw new UpstreamError("malformed", "The upstream encoded its answer");
+}
+
+/** Closes the body of an answer whose media type cannot be read. Returns the failure `malformed`. */
+export function unknownType({ headers, body }: HttpAnswer): UpstreamError {
+  body.destroy();
+  const type = mediaTypeOf(headers).slice(0, 80);
+  return new UpstreamError("malformed", `The upstream answered with the content type '${type}'`);
+}
+
+/** Returns the media type of an answer in lower case, without parameters; empty if the answer has none. */
+export function mediaTypeOf(headers: IncomingHttpHeaders): string {
+  const [type = ""] = (headers["content-type"] ?? "").split(";", 1);
+  return type.trim().toLowerCase();
+}
+
+/**
+ * Reads a whole body as text; invalid UTF-8 becomes replacement characters. Rejects as `read` does, or with `malformed` if
+ * the body exceeds `bytesMax`.
+ */
+export async function readText(body: HttpBody, bytesMax = BODY_BYTES_MAX): Promise<string> {
+  const pieces: Buffer[] = [];
+  let length = 0;
+  for (let bytes = await body.read(); bytes !== undefined; bytes = await body.read()) {
+    pieces.push(...bytes);
+    length += lengthOf(bytes);
+    if (length > bytesMax) {
+      body.destroy();
+      throw answerTooLong(bytesMax);
+    }
+  }
+  return joined(pieces, length);
+}
+
+/** Returns the failure of an answer that exceeds `bytesMax`. */
+export function answerTooLong(bytesMax = BODY_BYTES_MAX): UpstreamError {
+  return new UpstreamError("malformed", `The answer is longer than ${bytesMax} bytes`);
+}
+
+/** Returns the total number of bytes of some buffers. */
+export function lengthOf(pieces: readonly Buffer[]): number {
+  let length = 0;
+  for (const piece of pieces) length += piece.length;
+  return length;
+}
+
+/**
+ * Reads the body of an error answer: at most 64 KiB, for at most five seconds. If the connection breaks, returns the bytes
+ * before the break. Never rejects, because the status alone determines the failure.
+ */
+async function readErrorText(body: HttpBody): Promise<string> {
+  const pieces: Buffer[] = [];
+  let length = 0;
+  const timer = setTimeout(() => body.destroy(), ERROR_TIME_MS);
+  try {
+    for (let bytes = await body.read(); bytes !== undefined; bytes = await body.read()) {
+      pieces.push(...bytes);
+      length += lengthOf(bytes);
+      if (length > ERROR_BYTES_MAX) break;
+    }
+  } catch {
+    // The bytes before the break may contain the reason.
+  } finally {
+    clearTimeout(timer);
+    body.destroy();
+  }
+  return joined(pieces, length).slice(0, ERROR_BYTES_MAX);
+}
+
+function joined(pieces: readonly Buffer[], length: number): string {
+  const [first] = pieces;
+  return pieces.length === 1 && first !== undefined ? first.toString("utf8") : Buffer.concat(pieces, length).toString();
+}

@@ -1,0 +1,107 @@
+import { StringDecoder } from "node:string_decoder";
+
+/** Default limit of the characters of one event's data, and of one line: at two bytes each, 256 KiB. */
+export const EVENT_LENGTH_MAX = 128 * 1024;
+
+const BYTE_ORDER_MARK = "\uFEFF";
+const FIELD = "data";
+
+/** An event or a line exceeds the limit of the reader. */
+export class EventTooLongError extends Error {
+  constructor(lengthMax: number) {
+    super(`An event is longer than ${lengthMax} characters`);
+    this.name = "EventTooLongError";
+  }
+}
+
+/**
+ * Reads a stream of server-sent events in pieces of any size and returns the data of each event, by the rules of the
+ * WHATWG HTML standard, section 9.2.6, "Interpreting an event stream". Names, ids, retry times and events without data are
+ * dropped, because no upstream's answer depends on them.
+ */
+export class EventStreamReader {
+  readonly #decoder = new StringDecoder("utf8");
+  readonly #lengthMax: number;
+  #isStarted = false;
+  /** True if the last piece ended in CR. A line feed at the start of the next piece then belongs to it. */
+  #isAfterCarriageReturn = false;
+  /** The unfinished line, joined only when it is complete. */
+  #line = "";
+  /** Data of the unfinished event; undefined while it has none. */
+  #data: string | undefined;
+
+  constructor(lengthMax: number = EVENT_LENGTH_MAX) {
+    this.#lengthMax = lengthMax;
+  }
+
+  /** Reads the next bytes and appends the data of each event that they complete to `events`. Throws EventTooLongError. */
+  push(bytes: Buffer, events: string[]): void {
+    let text = this.#decoder.write(bytes);
+    if (text === "") return;
+    if (!this.#isStarted) {
+      this.#isStarted = true;
+      if (text.startsWith(BYTE_ORDER_MARK)) text = text.slice(1);
+    }
+    this.#readLines(text, events);
+    if (this.#line.length > this.#lengthMax) throw new EventTooLongError(this.#lengthMax);
+  }
+
+  #readLines(text: string, events: string[]): void {
+    let start = 0;
+    if (this.#isAfterCarriageReturn && text !== "") {
+      this.#isAfterCarriageReturn = false;
+      if (text.startsWith("\n")) start = 1;
+    }
+    // Each is searched again only once it has been passed, so that a text without one of them is searched once.
+    let carriageReturn = text.indexOf("\r", start);
+    let lineFeed = text.indexOf("\n", start);
+    for (;;) {
+      const isCarriageReturn = carriageReturn >= 0 && (lineFeed < 0 || carriageReturn < lineFeed);
+      const end = isCarriageReturn ? carriageReturn : lineFeed;
+      if (end < 0) break;
+      this.#endLine(text, start, end, events);
+      start = end + 1;
+      if (isCarriageReturn) {
+        if (start === text.length) this.#isAfterCarriageReturn = true;
+        else if (lineFeed === start) start += 1;
+        carriageReturn = text.indexOf("\r", start);
+      }
+      if (lineFeed >= 0 && lineFeed < start) lineFeed = text.indexOf("\n", start);
+    }
+    if (start < text.length) this.#line += start === 0 ? text : copied(text.slice(start));
+  }
+
+  #endLine(text: string, start: number, end: number, events: string[]): void {
+    if (this.#line === "") {
+      if (start === end) this.#endEvent(events);
+      else this.#endField(text, start, end);
+      return;
+    }
+    const line = start === end ? this.#line : this.#line + text.slice(start, end);
+    this.#line = "";
+    this.#endField(line, 0, line.length);
+  }
+
+  #endField(text: string, start: number, end: number): void {
+    if (end - start > this.#lengthMax) throw new EventTooLongError(this.#lengthMax);
+    if (!text.startsWith(FIELD, start)) return;
+    const colon = start + FIELD.length;
+    if (colon < end && text[colon] !== ":") return;
+    let from = colon + 1;
+    if (text[from] === " ") from += 1;
+    const value = from < end ? text.slice(from, end) : "";
+    this.#data = this.#data === undefined ? value : `${this.#data}\n${value}`;
+    if (this.#data.length > this.#lengthMax) throw new EventTooLongError(this.#lengthMax);
+  }
+
+  #endEvent(events: string[]): void {
+    if (this.#data === undefined) return;
+    if (this.#data !== "") events.push(this.#data);
+    this.#data = undefined;
+  }
+}
+
+/** Copies a part of a text. A slice keeps the whole text in memory, which matters if it is stored. */
+export function copied(part: string): string {
+  return Buffer.from(part, "utf16le").toString("utf16le");
+}

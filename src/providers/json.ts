@@ -1,0 +1,21 @@
+/** A JSON object. Nothing in it has a known type, because an upstream or a caller wrote it. */
+export type JsonObject = Readonly<Record<string, unknown>>;
+
+/** Tests whether a value is an object and not an array. */
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Returns a value that is a string; undefined for any other value. */
+export function textOf(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
+
+/** Parses JSON; undefined if the text is not JSON. The parser's own error quotes the text, which must not reach a log. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
