@@ -316,7 +316,14 @@ describe("A wrong request names the field:", () => {
   });
 });
 
-test("Embeddings appear in the request log, and their model in the list of models.", async () => {
+test("Guests of the playground create embeddings with its models alone.", async () => {
+  const { token } = await makeToken(service, "org_playground");
+  const allowed = await post({ model: "sandbox/embed", input: "a" }, {}, token);
+  const other = await post({ model: "plain", input: "a" }, {}, token);
+  expect([allowed.status, other.status, other.body.error?.code]).toEqual([200, 403, "model_not_allowed"]);
+});
+
+test("Embeddings appear in the request log and the usage by model, and their model in the list of models.", async () => {
   const own = await makeOrganization(service, "100");
   await post({ model: "plain", input: "a" }, {}, own.token);
   await post({ model: "broken", input: "a" }, {}, own.token);
@@ -325,6 +332,14 @@ test("Embeddings appear in the request log, and their model in the list of model
     { model: "broken", status: "failed", charged: 0 },
     { model: "plain", status: "complete", charged: 7 },
   ]);
+  const overview = await operator(service).call("GET", `/overview?organization_id=${own.id}`);
+  expect(overview.body).toMatchObject({
+    totals: { requests: 2, errors: 1, spent: 7, input_tokens: 7, output_tokens: 0 },
+    top_models: [
+      { model: "plain", spent: 7 },
+      { model: "broken", spent: 0 },
+    ],
+  });
   const models = await send(service, "/v1/models/short", own.token);
   expect(await models.json()).toMatchObject({
     ...{ category: "embedding", capabilities: ["embeddings"], context_window: 4, max_output_tokens: 0, dimensions: 4 },
