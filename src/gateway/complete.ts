@@ -18,7 +18,7 @@ import { pieceOf, type StoredAnswer } from "./stored-answer.ts";
  */
 export async function complete(gateway: Gateway, call: CompletionCall, client: AnswerSink): Promise<void> {
   const plan = planFor(gateway, call);
-  const estimate = estimatePrompt(plan.request, plan.model.imageTokensMax);
+  const estimate = estimatePrompt(plan.request, plan.model);
   refuseTooLong(plan, estimate);
   const admission = await admit(gateway, call, { ...plan, estimate });
   if ("answer" in admission) return replay(call, plan.model, admission, client);
@@ -117,8 +117,9 @@ function replay(
   { answer, charged, available, tokenStanding }: Replay,
   client: AnswerSink,
 ): void {
-  const { message, logprobs, finishReason, tokens, ...head } = JSON.parse(answer) as StoredAnswer;
+  const stored = JSON.parse(answer) as StoredAnswer;
+  const { finishReason, tokens, ...head } = stored;
   client.open(headOfReplay(call, model, head, { available, tokenStanding }));
-  void client.push([pieceOf(message, logprobs)]);
+  void client.push([pieceOf(stored)]);
   client.close(endOfAnswer({ tokens, charged, available }, finishReason));
 }
