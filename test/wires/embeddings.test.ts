@@ -162,3 +162,18 @@ test("An upstream that takes base64 is asked for it.", async () => {
   await provider.close();
   expect(sent[0]?.body).toEqual({ model: "m", input: [1, 2], encoding_format: "base64" });
 });
+
+test("A provider with a second wire creates embeddings of texts and token ids.", async () => {
+  answer = () => ({ body: { data: [{ index: 0, embedding: [0.5] }] } });
+  const secondWire = { wire: "responses" } as const;
+  const provider = createProvider(settingsOf(origin, { kind: "openai-compatible", secondWire }), {});
+  try {
+    const { signal } = new AbortController();
+    expect(provider).toMatchObject({ nativeWire: "responses", takesTokenIds: true });
+    const embeddings = await provider.embed?.({ model: "m", inputs: [[1, 2]], encoding: "float", signal });
+    expect(embeddings?.vectors).toEqual([[0.5]]);
+    expect(sent).toMatchObject([{ path: "/embeddings", body: { model: "m", input: [1, 2] } }]);
+  } finally {
+    await provider.close();
+  }
+});
