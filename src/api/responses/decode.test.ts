@@ -274,3 +274,23 @@ test("Errors name the fields as the client sent them.", () => {
   expect(paramOf?.("response_format.type")).toBe("text.format.type");
   expect(paramOf?.("tools")).toBe("tools");
 });
+
+test("A stored call of a custom tool becomes one of the function that stands for the tool.", () => {
+  const id = "0".repeat(32);
+  const called = {
+    id: "c",
+    type: "function" as const,
+    function: { name: "sh", arguments: "ls" },
+    isCustom: true as const,
+  };
+  const message = { role: "assistant" as const, content: null, refusal: null, tool_calls: [called] };
+  const request = { model: "m", messages: [{ role: "user" as const, content: "Go" }] };
+  const stored = { request, answer: { message, finish_reason: "tool_calls" as const }, is_truncated: false };
+  const body = { model: "m", input: "On", previous_response_id: `resp_${id}` };
+  const result = decodeResponses(body, new Map([[id, stored]]));
+  if ("issue" in result) throw new Error(result.issue.message);
+  const { isCustom: _mark, ...call } = called;
+  expect(result.request.messages[1]?.tool_calls).toEqual([
+    { ...call, function: { name: "sh", arguments: '{"input":"ls"}' } },
+  ]);
+});
