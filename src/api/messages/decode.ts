@@ -274,7 +274,7 @@ function nativeOf(request: MessagesRequest, known: MessagesRequest, { version, b
 function hintsOf(request: MessagesRequest, beta: string | undefined): string[] {
   return [
     ...(beta === undefined ? [] : ["anthropic-beta"]),
-    ...(["top_k", "service_tier", "context_management"] as const).filter((field) => request[field] !== undefined),
+    ...(["service_tier", "context_management"] as const).filter((field) => request[field] !== undefined),
     ...(userOf(request) === request.metadata?.user_id ? [] : ["metadata.user_id"]),
     ...(request.tools?.some((tool) => tool.eager_input_streaming === true) ? ["tools.eager_input_streaming"] : []),
   ];
@@ -308,7 +308,7 @@ function userOf({ metadata }: MessagesRequest): string | undefined {
 }
 
 function internalRequest(request: MessagesRequest, { messages }: MessageConversation): ChatCompletionRequest {
-  const { model, max_tokens, temperature, top_p, stop_sequences, stream, tools, tool_choice } = request;
+  const { model, max_tokens, temperature, top_p, top_k, stop_sequences, stream, tools, tool_choice } = request;
   const schema = (request.output_config?.format ?? request.output_format)?.schema;
   const effort = effortOf(request);
   const user = userOf(request);
@@ -320,6 +320,7 @@ function internalRequest(request: MessagesRequest, { messages }: MessageConversa
     ...(max_tokens !== undefined && { max_completion_tokens: max_tokens }),
     ...(temperature !== undefined && { temperature }),
     ...(top_p !== undefined && { top_p }),
+    ...(top_k !== undefined && { top_k }),
     ...(stop_sequences !== undefined && stop_sequences.length > 0 && { stop: stop_sequences }),
     ...(stream !== undefined && { stream }),
     ...(tools !== undefined && tools.length > 0 && { tools: tools.map(toolOf) }),

@@ -105,6 +105,16 @@ describe("A stream", () => {
     });
   });
 
+  test("names the sources of its text, and so does a document.", () => {
+    const source = { url: "https://a.example/b", title: "B" };
+    const annotations = [{ type: "url_citation", url_citation: source }];
+    const pieces: AnswerPiece[] = [{ delta: { content: "Hi" } }, { delta: { annotations } }];
+    expect(eventsOf(pieces)).toContainEqual(
+      expect.objectContaining({ delta: { type: "citations_delta", citation: expect.objectContaining(source) } }),
+    );
+    expect(documentOf(pieces, "stop")).toMatchObject({ content: [{ text: "Hi", citations: [source] }] });
+  });
+
   test("has the same blocks as a document.", () => {
     const pieces = [...thinking, { delta: { content: "Done." } }, call(0, "a b", '{"x":'), more(0, "1}")];
     const blocks = [

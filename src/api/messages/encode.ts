@@ -3,7 +3,7 @@ import type { Delta, ToolCallDelta } from "../chat/completion.ts";
 import type { ReasoningDetail } from "../chat/request.ts";
 import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
 import { errorEvent } from "./errors.ts";
-import { endingOf, messageStart, nativeEnding, toMessageUsage, toToolUseId } from "./message.ts";
+import { citationsOf, endingOf, messageStart, nativeEnding, toMessageUsage, toToolUseId } from "./message.ts";
 import { type ReasoningBlock, toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
 
 /** Returns an event as text. */
@@ -53,9 +53,10 @@ export class MessageEventEncoder implements EventEncoder {
   }
 
   #addDelta(delta: Delta, add: AddEvent): void {
-    const { reasoning_content, reasoning_details = [], content, refusal, tool_calls = [] } = delta;
+    const { reasoning_content, reasoning_details = [], content, annotations = [], refusal, tool_calls = [] } = delta;
     this.#blocks.addReasoning(reasoning_content ?? "", reasoning_details, add);
     if (content) this.#blocks.addText(content, add);
+    for (const citation of citationsOf(annotations)) this.#blocks.addCitation(citation, add);
     if (refusal) {
       this.#hasRefusal = true;
       this.#blocks.addText(refusal, add);
@@ -86,6 +87,12 @@ class BlockEvents {
   addText(text: string, add: AddEvent): void {
     if (this.#open !== "text") this.#begin("text", { type: "text", text: "" }, add);
     this.#extend(`{"type":"text_delta","text":${JSON.stringify(text)}}`, add);
+  }
+
+  /** Adds a source of the text, which has to be in a block of text. */
+  addCitation(citation: object, add: AddEvent): void {
+    if (this.#open !== "text") this.#begin("text", { type: "text", text: "" }, add);
+    this.#extend(`{"type":"citations_delta","citation":${JSON.stringify(citation)}}`, add);
   }
 
   /**

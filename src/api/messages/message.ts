@@ -122,17 +122,30 @@ export function toMessageUsage(usage: CompletionUsage): MessageUsage {
   };
 }
 
-function blocksOf({ content, refusal, tool_calls = [], reasoning_content, reasoning_details = [] }: ReplyMessage) {
+function blocksOf(message: ReplyMessage) {
+  const { content, annotations = [], refusal, tool_calls = [], reasoning_content, reasoning_details = [] } = message;
   const hasText = reasoning_details.some(({ type }) => type !== "reasoning.encrypted");
   const blocks: OutputBlock[] = [];
   if (reasoning_content && !hasText) blocks.push({ type: "thinking", thinking: reasoning_content, signature: "" });
   blocks.push(...reasoning_details.map(toReasoningBlock));
-  for (const text of [content, refusal]) if (text) blocks.push({ type: "text", text });
+  const citations = citationsOf(annotations);
+  if (content) {
+    blocks.push({ type: "text", text: content, ...(citations.length > 0 && { citations }) });
+  }
+  if (refusal) blocks.push({ type: "text", text: refusal });
   for (const call of tool_calls) {
     blocks.push(toolUseOf(call));
     if (call.extra_content !== undefined) blocks.push(toCallStateBlock(toToolUseId(call.id), call.extra_content));
   }
   return blocks;
+}
+
+/** Returns the addresses that a text cites. They are no results of a search that could be sent back to its model. */
+export function citationsOf(annotations: readonly unknown[]): object[] {
+  const citations = annotations.map((annotation) => (isRecord(annotation) ? annotation.url_citation : undefined));
+  return citations.filter(isRecord).map(({ url, title }) => {
+    return { type: "web_search_result_location", url, title: title ?? null, cited_text: "", encrypted_index: "" };
+  });
 }
 
 function toolUseOf({ id, function: { name, arguments: text } }: ToolCall): OutputBlock {

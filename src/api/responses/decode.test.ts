@@ -188,6 +188,7 @@ describe("Refused:", () => {
   const item = (fields: object) => ({ input: [fields] });
   const part = (fields: object) => item({ role: "user", content: [fields] });
   const cases: [fields: object, code: string, param: string][] = [
+    [{ reasoning: { mode: "pro" } }, "unsupported_value", "reasoning.mode"],
     [{ input: undefined }, "missing_required_parameter", "input"],
     [{ input: [] }, "invalid_value", "input"],
     [{ temperature: 2.1 }, "decimal_above_max_value", "temperature"],
@@ -220,24 +221,38 @@ describe("Refused:", () => {
 
 test("Fields without an effect are named, and upstreams on this wire do not receive them.", () => {
   const sealed = reasoning({ encrypted_content: seal({ calls: {} }) });
-  const { ignored, native } = decoded({
-    input: [sealed, { role: "user", content: "Go" }],
+  const { ignored, native, request } = decoded({
+    input: [sealed, { role: "user", content: "Go", other: 1 }],
     service_tier: "priority",
     max_tool_calls: 2,
     include: ["file_search_call.results"],
     newest_field: 1,
     "odd\nname": 1,
-    text: { verbosity: "low" },
+    text: { verbosity: "low", newer_field: 1 },
+    reasoning: { mode: "standard" },
+    prompt_cache_key: "key",
+    safety_identifier: "someone",
     store: true,
     metadata: { a: "b" },
   });
-  expect(ignored).toEqual(["service_tier", "max_tool_calls", "include", "newest_field"]);
-  expect(native).toMatchObject({ wire: "responses", hints: ["text.verbosity"] });
+  expect(ignored).toEqual([
+    "service_tier",
+    "max_tool_calls",
+    "include",
+    "newest_field",
+    "input.other",
+    "text.newer_field",
+  ]);
+  expect(request).toMatchObject({ verbosity: "low", prompt_cache_key: "key", safety_identifier: "someone" });
+  expect(native).toMatchObject({ wire: "responses", hints: [] });
   expect(native?.body).toEqual({
     model: "m",
     input: [{ type: "message", role: "user", content: "Go" }],
     include: ["reasoning.encrypted_content"],
     text: { verbosity: "low" },
+    reasoning: { mode: "standard" },
+    prompt_cache_key: "key",
+    safety_identifier: "someone",
     store: false,
   });
 });
@@ -258,4 +273,24 @@ test("Errors name the fields as the client sent them.", () => {
   expect(paramOf?.("messages")).toBe("input");
   expect(paramOf?.("response_format.type")).toBe("text.format.type");
   expect(paramOf?.("tools")).toBe("tools");
+});
+
+test("A stored call of a custom tool becomes one of the function that stands for the tool.", () => {
+  const id = "0".repeat(32);
+  const called = {
+    id: "c",
+    type: "function" as const,
+    function: { name: "sh", arguments: "ls" },
+    isCustom: true as const,
+  };
+  const message = { role: "assistant" as const, content: null, refusal: null, tool_calls: [called] };
+  const request = { model: "m", messages: [{ role: "user" as const, content: "Go" }] };
+  const stored = { request, answer: { message, finish_reason: "tool_calls" as const }, is_truncated: false };
+  const body = { model: "m", input: "On", previous_response_id: `resp_${id}` };
+  const result = decodeResponses(body, new Map([[id, stored]]));
+  if ("issue" in result) throw new Error(result.issue.message);
+  const { isCustom: _mark, ...call } = called;
+  expect(result.request.messages[1]?.tool_calls).toEqual([
+    { ...call, function: { name: "sh", arguments: '{"input":"ls"}' } },
+  ]);
 });

@@ -5,6 +5,7 @@ import type { DecodedRequest, NativeRequest } from "../wire.ts";
 import { shown, typeOf } from "../wording.ts";
 import { ResponsesEventEncoder, toResponse } from "./encode.ts";
 import { type DecodedInput, toMessages } from "./input.ts";
+import { FIELD_NAME, withKnownFields } from "./known.ts";
 import { isSealed } from "./reasoning.ts";
 import { type InputItem, ResponsesRequest } from "./request.ts";
 import { settingsOf } from "./settings.ts";
@@ -27,7 +28,6 @@ const UNSUPPORTED: Record<string, string> = {
 };
 /** Fields without an effect here, even if the upstream speaks this wire: some of them have a price of their own. */
 const NEVER_SENT = ["max_tool_calls", "service_tier", "prompt_cache_retention", "prompt_cache_options"];
-const FIELD_NAME = /^\w{1,64}$/;
 const IGNORED_MAX = 32;
 const TOOL_TYPES = ["function", "custom"];
 
@@ -100,7 +100,8 @@ function checkBody(body: unknown): { asked: ResponsesRequest; ignored: string[] 
   const issue = unsupportedIssue(body) ?? checkSchema(body);
   if (issue !== undefined) return { issue };
   const entries = Object.entries(body).filter(([name, value]) => REQUEST_FIELDS.has(name) && value !== undefined);
-  return { asked: Object.fromEntries(entries) as ResponsesRequest, ignored: ignoredFields(body) };
+  const { known, unknown } = withKnownFields(Object.fromEntries(entries) as ResponsesRequest);
+  return { asked: known, ignored: [...ignoredFields(body), ...unknown].slice(0, IGNORED_MAX) };
 }
 
 /** Nulls count as absent. Those of JSON schemas have a meaning and stay. */
@@ -131,6 +132,11 @@ function unsupportedIssue(body: Record<string, unknown>): ValidationIssue | unde
       return { code: "unsupported_value", param, message: `Unsupported value: '${param}' must be false.` };
     }
   }
+  const mode = isRecord(body.reasoning) ? body.reasoning.mode : undefined;
+  if (mode !== undefined && mode !== "standard") {
+    const message = "Unsupported value: 'reasoning.mode' must be 'standard'.";
+    return { code: "unsupported_value", param: "reasoning.mode", message };
+  }
   const choice = body.tool_choice;
   if (!isRecord(choice) || typeof choice.type !== "string") return undefined;
   return ["allowed_tools", ...TOOL_TYPES].includes(choice.type)
@@ -156,7 +162,7 @@ function ignoredFields(body: Record<string, unknown>): string[] {
     if (name === "include") return (body.include as string[]).some((one) => !INCLUDED.has(one));
     return NEVER_SENT.includes(name) || !(REQUEST_FIELDS.has(name) || name in UNSUPPORTED);
   });
-  return ignored.slice(0, IGNORED_MAX);
+  return ignored;
 }
 
 function toChatRequest(
@@ -166,7 +172,7 @@ function toChatRequest(
 ): ChatCompletionRequest {
   const { model, instructions, temperature, top_p, max_output_tokens, stream, parallel_tool_calls, user, metadata } =
     asked;
-  const { text, reasoning, top_logprobs, include } = asked;
+  const { text, reasoning, top_logprobs, include, prompt_cache_key, safety_identifier } = asked;
   const logprobs = include?.includes(LOGPROBS) || (top_logprobs ?? 0) > 0 || undefined;
   const fields: { [Field in keyof ChatCompletionRequest]: ChatCompletionRequest[Field] | undefined } = {
     model,
@@ -184,6 +190,9 @@ function toChatRequest(
     top_logprobs: logprobs && top_logprobs,
     user,
     metadata,
+    verbosity: text?.verbosity,
+    prompt_cache_key,
+    safety_identifier,
   };
   const stated = Object.entries(fields).filter(([, value]) => value !== undefined);
   return Object.fromEntries(stated) as ChatCompletionRequest;
@@ -220,21 +229,11 @@ function isForeign(item: InputItem): boolean {
 }
 
 /** Returns the fields that only upstreams on this wire receive. */
-function nativeHints({
-  text,
-  truncation,
-  prompt_cache_key,
-  safety_identifier,
-  stream_options,
-}: ResponsesRequest): string[] {
-  const stated: Record<string, boolean> = {
-    "text.verbosity": text?.verbosity !== undefined,
-    truncation: truncation === "auto",
-    prompt_cache_key: prompt_cache_key !== undefined,
-    safety_identifier: safety_identifier !== undefined,
-    stream_options: stream_options?.include_obfuscation === true,
-  };
-  return Object.keys(stated).filter((name) => stated[name]);
+function nativeHints({ truncation, stream_options }: ResponsesRequest): string[] {
+  return [
+    ...(truncation === "auto" ? ["truncation"] : []),
+    ...(stream_options?.include_obfuscation === true ? ["stream_options"] : []),
+  ];
 }
 
 /** Names of this wire for fields of the internal form. */
@@ -243,6 +242,7 @@ const PARAMS: Record<string, string> = {
   response_format: "text.format",
   "response_format.type": "text.format.type",
   reasoning_effort: "reasoning.effort",
+  verbosity: "text.verbosity",
   logprobs: "include",
   max_tokens: "max_output_tokens",
   max_completion_tokens: "max_output_tokens",

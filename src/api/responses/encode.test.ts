@@ -115,6 +115,26 @@ test("A refusal is a part of its own.", () => {
   expect(types).toContain("response.refusal.done");
 });
 
+test("Citations become annotations of the text, and calls of custom tools keep their input as it is.", () => {
+  const source = { url: "https://a.example/b", title: "B", start_index: 0, end_index: 2 };
+  const called = { index: 0, id: "c", function: { name: "sh", arguments: '{"input":1}' }, isCustom: true as const };
+  const pieces: AnswerPiece[] = [
+    { delta: { content: "Hi" } },
+    { delta: { annotations: [{ type: "url_citation", url_citation: source }] } },
+    { delta: { tool_calls: [called] } },
+  ];
+  const annotation = { type: "url_citation", ...source };
+  expect(eventsOf(decoded(), pieces, "stop")).toContainEqual(
+    expect.objectContaining({ type: "response.output_text.annotation.added", annotation_index: 0, annotation }),
+  );
+  expect(documentOf(decoded(), pieces, "stop")).toMatchObject({
+    output: [
+      { content: [{ text: "Hi", annotations: [annotation] }] },
+      { type: "custom_tool_call", name: "sh", input: '{"input":1}' },
+    ],
+  });
+});
+
 test("A failure ends the stream with the output so far.", () => {
   const last = eventsOf(decoded(), [{ delta: { content: "Half" } }], new Error()).at(-1);
   expect(last).toMatchObject({

@@ -1,5 +1,6 @@
 import type { AnswerPiece } from "../answer.ts";
 import type { ToolCallDelta } from "../chat/completion.ts";
+import { isRecord } from "../chat/decode.ts";
 import type { ReasoningDetail } from "../chat/request.ts";
 import { seal } from "./reasoning.ts";
 import type { OutputItem } from "./response.ts";
@@ -21,6 +22,8 @@ interface Open<T extends OutputItem> {
 interface OpenCall extends Open<CallItem> {
   /** The arguments as the upstream sends them. */
   text: string;
+  /** True if the arguments are the input itself, not those of a function that stands for a custom tool. */
+  isCustom: boolean;
   extra: unknown;
 }
 
@@ -55,6 +58,7 @@ export class OutputBuilder {
       this.#details.push(...delta.reasoning_details);
     }
     if (delta.content) this.#say(delta.content, logprobs);
+    for (const annotation of delta.annotations ?? []) this.#annotate(annotation);
     if (delta.refusal) this.#refuse(delta.refusal);
     for (const call of delta.tool_calls ?? []) this.#call(call);
   }
@@ -131,6 +135,15 @@ export class OutputBuilder {
     this.#emit("response.output_text.delta", { ...at, delta: text, logprobs: given });
   }
 
+  #annotate(given: unknown): void {
+    const { at, part } = this.#openPart({ type: "output_text", text: "", annotations: [], logprobs: [] });
+    if (part.type !== "output_text") return;
+    const annotation = toAnnotation(given);
+    const place = { ...at, annotation_index: part.annotations.length };
+    part.annotations.push(annotation);
+    this.#emit("response.output_text.annotation.added", { ...place, annotation });
+  }
+
   #refuse(text: string): void {
     const { at, part } = this.#openPart({ type: "refusal", refusal: "" });
     if (part.type !== "refusal") return;
@@ -182,8 +195,8 @@ export class OutputBuilder {
     this.#emit("response.content_part.done", { ...at, part });
   }
 
-  #call({ index, id, function: called, extra_content: extra }: ToolCallDelta): void {
-    const call = this.#calls.get(index) ?? this.#openCall(index, id ?? "", called?.name ?? "");
+  #call({ index, id, function: called, extra_content: extra, isCustom }: ToolCallDelta): void {
+    const call = this.#calls.get(index) ?? this.#openCall(index, id ?? "", called?.name ?? "", isCustom === true);
     if (extra !== undefined) call.extra = extra;
     const text = called?.arguments ?? "";
     call.text += text;
@@ -193,24 +206,25 @@ export class OutputBuilder {
     this.#emit("response.function_call_arguments.delta", { ...at, delta: text });
   }
 
-  #openCall(callIndex: number, callId: string, name: string): OpenCall {
+  #openCall(callIndex: number, callId: string, name: string, isCustom: boolean): OpenCall {
     this.#closeReasoning(-1);
     this.#closeMessage(-1);
     const common = { status: "in_progress" as const, call_id: callId, name };
-    const opened = this.#options.customTools.has(name)
-      ? this.#open<CallItem>({ id: this.#newId("ctc"), type: "custom_tool_call", ...common, input: "" })
-      : this.#open<CallItem>({ id: this.#newId("fc"), type: "function_call", ...common, arguments: "" });
-    const call: OpenCall = { ...opened, text: "", extra: undefined };
+    const opened =
+      isCustom || this.#options.customTools.has(name)
+        ? this.#open<CallItem>({ id: this.#newId("ctc"), type: "custom_tool_call", ...common, input: "" })
+        : this.#open<CallItem>({ id: this.#newId("fc"), type: "function_call", ...common, arguments: "" });
+    const call: OpenCall = { ...opened, text: "", isCustom, extra: undefined };
     this.#calls.set(callIndex, call);
     return call;
   }
 
-  #closeCall({ item, index, text }: OpenCall, last: number): void {
+  #closeCall({ item, index, text, isCustom }: OpenCall, last: number): void {
     const at = { item_id: item.id, output_index: index };
     if (item.type === "function_call") {
       this.#emit("response.function_call_arguments.done", { ...at, name: item.name, arguments: item.arguments });
     } else {
-      item.input = customInputOf(text);
+      item.input = isCustom ? text : customInputOf(text);
       this.#emit("response.custom_tool_call_input.delta", { ...at, delta: item.input });
       this.#emit("response.custom_tool_call_input.done", { ...at, input: item.input });
     }
@@ -237,6 +251,13 @@ export class OutputBuilder {
 
 function atPart(item: Item<"message">, index: number) {
   return { item_id: item.id, output_index: index, content_index: Math.max(0, item.content.length - 1) };
+}
+
+/** Chat completions have the fields of a citation one level deeper. */
+function toAnnotation(annotation: unknown): unknown {
+  if (!isRecord(annotation) || !isRecord(annotation.url_citation)) return annotation;
+  const { url_citation: citation, ...others } = annotation;
+  return { ...others, start_index: 0, end_index: 0, title: "", ...citation };
 }
 
 function contentLogprobs(logprobs: unknown): unknown[] {

@@ -17,9 +17,16 @@ const InputFile = Type.Object({
   file_url: Type.Optional(Type.String()),
   file_id: Type.Optional(Type.String()),
 });
-const OutputText = Type.Object({ type: Type.Literal("output_text"), text: Type.String() });
+/** The answers of this service have the optional fields; clients send them back. */
+const OutputText = Type.Object({
+  type: Type.Literal("output_text"),
+  text: Type.String(),
+  annotations: Type.Optional(Type.Array(Type.Unknown())),
+  logprobs: Type.Optional(Type.Array(Type.Unknown())),
+});
 const Refusal = Type.Object({ type: Type.Literal("refusal"), refusal: Type.String() });
-const MessagePart = taggedUnion("type", [InputText, InputImage, InputFile, OutputText, Refusal]);
+const messageParts = [InputText, InputImage, InputFile, OutputText, Refusal] as const;
+const MessagePart = taggedUnion("type", [...messageParts]);
 const ToolOutput = Type.Union([Type.String(), Type.Array(taggedUnion("type", [InputText, InputImage, InputFile]))]);
 
 const Message = Type.Object({
@@ -51,12 +58,14 @@ const CustomToolCall = Type.Object({
   call_id: Type.String(),
   name: Type.String(),
   input: Type.String(),
+  status: Type.Optional(Type.String()),
 });
 const CustomToolCallOutput = Type.Object({
   type: Type.Literal("custom_tool_call_output"),
   ...ITEM_ID,
   call_id: Type.String(),
   output: ToolOutput,
+  status: Type.Optional(Type.String()),
 });
 const Reasoning = Type.Object({
   type: Type.Literal("reasoning"),
@@ -67,8 +76,7 @@ const Reasoning = Type.Object({
   status: Type.Optional(Type.String()),
 });
 const ItemReference = Type.Object({ type: Type.Literal("item_reference"), id: Type.String() });
-/** Item of `input`. A message may omit its `type`; decodeResponses adds it before it validates. */
-const InputItem = taggedUnion("type", [
+const inputItems = [
   Message,
   FunctionCall,
   FunctionCallOutput,
@@ -76,7 +84,9 @@ const InputItem = taggedUnion("type", [
   CustomToolCallOutput,
   Reasoning,
   ItemReference,
-]);
+] as const;
+/** Item of `input`. A message may omit its `type`; decodeResponses adds it before it validates. */
+const InputItem = taggedUnion("type", [...inputItems]);
 
 const FunctionTool = Type.Object({
   type: Type.Literal("function"),
@@ -130,6 +140,18 @@ const TextFormat = taggedUnion("type", [
 
 const Summary = Type.Optional(Type.Enum(["auto", "concise", "detailed"]));
 
+const TextSettings = Type.Object({
+  format: Type.Optional(TextFormat),
+  verbosity: Type.Optional(Type.Enum(["low", "medium", "high"])),
+});
+const ReasoningSettings = Type.Object({
+  effort: Type.Optional(Type.Enum(["none", "minimal", "low", "medium", "high", "xhigh"])),
+  summary: Summary,
+  generate_summary: Summary,
+  mode: Type.Optional(Type.Literal("standard")),
+});
+const StreamSettings = Type.Object({ include_obfuscation: Type.Optional(Type.Boolean()) });
+
 /** Body of POST /v1/responses. `null` counts as absent. */
 export const ResponsesRequest = Type.Object({
   model: Type.String({ minLength: 1, description: "A model's id, as in GET /v1/models." }),
@@ -138,19 +160,8 @@ export const ResponsesRequest = Type.Object({
   tools: Type.Optional(Type.Array(ResponsesTool)),
   tool_choice: Type.Optional(ResponsesToolChoice),
   parallel_tool_calls: Type.Optional(Type.Boolean()),
-  text: Type.Optional(
-    Type.Object({
-      format: Type.Optional(TextFormat),
-      verbosity: Type.Optional(Type.Enum(["low", "medium", "high"])),
-    }),
-  ),
-  reasoning: Type.Optional(
-    Type.Object({
-      effort: Type.Optional(Type.Enum(["none", "minimal", "low", "medium", "high", "xhigh"])),
-      summary: Summary,
-      generate_summary: Summary,
-    }),
-  ),
+  text: Type.Optional(TextSettings),
+  reasoning: Type.Optional(ReasoningSettings),
   max_output_tokens: Type.Optional(
     Type.Integer({ minimum: 1, description: "Maximum tokens to generate; at most the model's own maximum." }),
   ),
@@ -159,14 +170,14 @@ export const ResponsesRequest = Type.Object({
   top_logprobs: Type.Optional(Type.Integer({ minimum: 0, maximum: 20 })),
   include: Type.Optional(Type.Array(Type.String())),
   stream: Type.Optional(Type.Boolean()),
-  stream_options: Type.Optional(Type.Object({ include_obfuscation: Type.Optional(Type.Boolean()) })),
+  stream_options: Type.Optional(StreamSettings),
   store: Type.Optional(Type.Boolean()),
   previous_response_id: Type.Optional(Type.String()),
   truncation: Type.Optional(Type.Enum(["auto", "disabled"])),
   metadata: Type.Optional(Metadata),
   user: Type.Optional(Type.String()),
-  safety_identifier: Type.Optional(Type.String()),
-  prompt_cache_key: Type.Optional(Type.String()),
+  safety_identifier: Type.Optional(Type.String({ maxLength: 128 })),
+  prompt_cache_key: Type.Optional(Type.String({ maxLength: 1024 })),
   service_tier: Type.Optional(Type.String()),
   max_tool_calls: Type.Optional(Type.Integer({ minimum: 1 })),
   background: Type.Optional(Type.Boolean({ description: "Only false." })),
@@ -176,3 +187,16 @@ export type ResponsesRequest = Static<typeof ResponsesRequest>;
 export type InputItem = Static<typeof InputItem>;
 export type MessagePart = Static<typeof MessagePart>;
 export type ResponsesTool = Static<typeof ResponsesTool>;
+
+/** Names of the fields of each item, part and tool, by its type. */
+export const TYPED_FIELDS: ReadonlyMap<string, ReadonlySet<string>> = new Map(
+  [...inputItems, ...messageParts, FunctionTool, CustomTool].map(({ properties }) => {
+    return [properties.type.const, namesOf(properties)];
+  }),
+);
+export const TEXT_FIELDS: ReadonlySet<string> = namesOf(TextSettings.properties);
+export const REASONING_FIELDS: ReadonlySet<string> = namesOf(ReasoningSettings.properties);
+
+function namesOf(properties: object): ReadonlySet<string> {
+  return new Set(Object.keys(properties));
+}

@@ -1,11 +1,11 @@
 import type { CompletionUsage, FinishReason, ReplyMessage } from "../chat/completion.ts";
 import { isRecord, recordsIn } from "../chat/decode.ts";
 import { imageAddressFault } from "../chat/image-address.ts";
-import type { ChatCompletionRequest, RequestMessage } from "../chat/request.ts";
+import type { ChatCompletionRequest, RequestMessage, ToolCall } from "../chat/request.ts";
 import { endFields, type Lifecycle, outputOf, responseOf } from "./encode.ts";
 import type { OutputItem, ResponseObject } from "./response.ts";
 import { settingsOf } from "./settings.ts";
-import { customToolNames, toResponsesTools } from "./tools.ts";
+import { customToolNames, toCustomArguments, toResponsesTools } from "./tools.ts";
 
 /** A response of an organization that stores its conversations. */
 export interface StoredResponse {
@@ -40,11 +40,23 @@ export function referencedAnswers(body: unknown): string[] {
 export function conversationOf({ request, answer, is_truncated }: StoredResponse): RequestMessage[] | undefined {
   if (is_truncated || answer === null || answer.finish_reason === null) return undefined;
   if (!request.messages.every(isWhole)) return undefined;
-  const { content, refusal, ...message } = answer.message;
+  const { content, refusal, tool_calls: calls, ...message } = answer.message;
   return [
     ...request.messages,
-    { ...message, ...(content !== null && { content }), ...(refusal !== null && { refusal }) },
+    {
+      ...message,
+      ...(calls && { tool_calls: calls.map(asFunction) }),
+      ...(content !== null && { content }),
+      ...(refusal !== null && { refusal }),
+    },
   ];
+}
+
+/** Converts a call of a custom tool to that of the function that stands for it in the next request. */
+function asFunction({ isCustom, ...call }: ToolCall): ToolCall {
+  if (isCustom !== true) return call;
+  const { name, arguments: input } = call.function;
+  return { ...call, function: { name, arguments: toCustomArguments(input) } };
 }
 
 /** The store replaces the bytes of images by a note. */
@@ -73,6 +85,7 @@ export function toStoredResponse(answerId: string, stored: StoredResponse, usage
   const { request, answer } = stored;
   const { model, instructions, temperature, top_p, max_completion_tokens, tools, user, metadata, reasoning_effort } =
     request;
+  const { verbosity, prompt_cache_key, safety_identifier } = request;
   const format = request.response_format;
   const text = format?.type === "json_schema" ? { type: format.type, schema: {}, ...format.json_schema } : format;
   const settings = settingsOf(
@@ -87,7 +100,9 @@ export function toStoredResponse(answerId: string, stored: StoredResponse, usage
       ...(user !== undefined && { user }),
       ...(metadata !== undefined && { metadata }),
       ...(reasoning_effort !== undefined && { reasoning: { effort: reasoning_effort } }),
-      ...(text !== undefined && { text: { format: text } }),
+      ...(prompt_cache_key !== undefined && { prompt_cache_key }),
+      ...(safety_identifier !== undefined && { safety_identifier }),
+      text: { ...(text && { format: text }), ...(verbosity && { verbosity }) },
     },
     true,
   );

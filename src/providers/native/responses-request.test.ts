@@ -123,20 +123,67 @@ describe("A chat completion becomes a body of the Responses API", () => {
   });
 });
 
+test("A chat completion keeps what the Responses API has under its own names.", () => {
+  const format = { type: "grammar", grammar: { syntax: "regex", definition: "a+" } };
+  const called = { id: "call_1", type: "function" as const, function: { name: "sh", arguments: "ls" } };
+  const body = bodyOf({
+    verbosity: "low",
+    prompt_cache_key: "key",
+    safety_identifier: "someone",
+    service_tier: "flex",
+    tools: [{ type: "function", function: { name: "sh" }, custom: { format } }],
+    tool_choice: { type: "function", function: { name: "sh" } },
+    messages: [
+      { role: "assistant", tool_calls: [{ ...called, isCustom: true }] },
+      { role: "tool", tool_call_id: "call_1", content: "a.txt" },
+    ],
+  });
+  expect(body).toMatchObject({
+    text: { verbosity: "low" },
+    prompt_cache_key: "key",
+    safety_identifier: "someone",
+    service_tier: "flex",
+    tools: [{ type: "custom", name: "sh", format: { type: "grammar", syntax: "regex", definition: "a+" } }],
+    tool_choice: { type: "custom", name: "sh" },
+    input: [
+      { type: "custom_tool_call", call_id: "call_1", name: "sh", input: "ls" },
+      { type: "custom_tool_call_output", call_id: "call_1", output: "a.txt" },
+    ],
+  });
+});
+
 describe("A chat completion that the Responses API cannot express", () => {
   test("loses hints, which are named.", () => {
     const messages: RequestMessage[] = [{ role: "user", name: "ann", content: "hello" }];
-    const hints = { seed: 1, presence_penalty: 1, frequency_penalty: 1, logit_bias: { 1: 1 }, messages };
+    const hints = {
+      top_k: 4,
+      store: true,
+      seed: 1,
+      presence_penalty: 1,
+      frequency_penalty: 1,
+      logit_bias: { 1: 1 },
+      messages,
+    };
     const { body, ignored } = toResponsesBody(requestOf(hints));
-    expect(ignored.sort()).toEqual(["frequency_penalty", "logit_bias", "messages.name", "presence_penalty", "seed"]);
+    expect(ignored.sort()).toEqual([
+      "frequency_penalty",
+      "logit_bias",
+      "messages.name",
+      "presence_penalty",
+      "seed",
+      "store",
+      "top_k",
+    ]);
     expect(Object.keys(body)).not.toEqual(expect.arrayContaining(["seed"]));
   });
 
   test.each<[string, Partial<UpstreamRequest>]>([
     ["stop", { stop: ["END"] }],
     ["logprobs", { logprobs: true }],
+    ["service_tier", { service_tier: "priority" }],
+    ["audio", { audio: { voice: "alloy", format: "mp3" } }],
     [
-      "messages[0].content[0].type",
+      "messages[0].content[0]",
       { messages: [{ role: "user", content: [{ type: "input_audio", input_audio: { data: "AA", format: "wav" } }] }] },
     ],
     [

@@ -1,4 +1,5 @@
-import type { ContentPart, RequestMessage } from "../../api/chat/request.ts";
+import type { ContentPart, RequestMessage, Tool, ToolCall } from "../../api/chat/request.ts";
+import { type FieldSupport, fitFields } from "../fields.ts";
 import { UpstreamError, type UpstreamRequest } from "../provider.ts";
 import { RESPONSES_REASONING } from "./responses.ts";
 
@@ -7,20 +8,33 @@ type Item = Record<string, unknown>;
 /** Fields that change the answer and that the Responses API does not have in this form. */
 const UNSUPPORTED = ["stop", "logprobs", "top_logprobs"] as const;
 
+const FIELDS: FieldSupport = {
+  safety_identifier: "passed",
+  prompt_cache_key: "passed",
+  prompt_cache_retention: "passed",
+  service_tier: "passed",
+  verbosity: "translated",
+  "tools.custom": "translated",
+  "content.file": "translated",
+  "content.file.file_url": "translated",
+};
+
 /**
  * Converts a chat completion to a body of the Responses API (https://platform.openai.com/docs/guides/migrate-to-responses),
  * for models that only this API serves. Returns the names of the fields that it leaves out, which are hints. Throws UpstreamError
  * `unsupported` if it cannot express the request.
  */
-export function toResponsesBody(request: UpstreamRequest): { body: Item; ignored: string[] } {
+export function toResponsesBody(given: UpstreamRequest): { body: Item; ignored: string[] } {
+  const { request, ignored: left } = fitFields(given, FIELDS);
   const unsupported = UNSUPPORTED.find((field) => request[field] !== undefined && request[field] !== false);
   if (unsupported !== undefined) throw refusal(unsupported, "this model does not take it");
   const { model, messages, max_tokens, stream, stream_options: _events, temperature, top_p, user, ...others } = request;
-  const { parallel_tool_calls, tools, tool_choice, response_format, reasoning_effort: effort, ...rest } = others;
-  const { stop: _stop, logprobs: _logprobs, top_logprobs: _topLogprobs, ...hints } = rest;
+  const { parallel_tool_calls, tools = [], tool_choice, response_format, reasoning_effort: effort, ...rest } = others;
+  const { stop: _stop, logprobs: _logprobs, top_logprobs: _topLogprobs, verbosity, ...further } = rest;
+  const { safety_identifier, prompt_cache_key, prompt_cache_retention, service_tier, ...hints } = further;
   const body: Item = {
     model,
-    input: messages.flatMap(toItems),
+    input: toItems(messages),
     max_output_tokens: max_tokens,
     stream,
     store: false,
@@ -29,50 +43,80 @@ export function toResponsesBody(request: UpstreamRequest): { body: Item; ignored
     temperature,
     top_p,
     user,
+    safety_identifier,
+    prompt_cache_key,
+    prompt_cache_retention,
+    service_tier,
     parallel_tool_calls,
-    tools: tools?.map(({ function: { name, description, parameters, strict } }) => ({
-      type: "function",
-      name,
-      description,
-      parameters: parameters ?? { type: "object", properties: {} },
-      strict: strict ?? false,
-    })),
-    tool_choice: toChoice(tool_choice),
-    text: toTextFormat(response_format),
+    tools: tools.length === 0 ? undefined : tools.map(toTool),
+    tool_choice: toChoice(tool_choice, tools),
+    text: toText(response_format, verbosity),
     // Without a summary, which OpenAI refuses to organizations that it has not verified.
     reasoning: effort === undefined ? undefined : { effort },
   };
-  const ignored = Object.keys(hints).filter((field) => hints[field as keyof typeof hints] !== undefined);
+  const unknown = Object.keys(hints).filter((field) => hints[field as keyof typeof hints] !== undefined);
+  const ignored = [...left, ...unknown];
   if (messages.some(({ name }) => name !== undefined)) ignored.push("messages.name");
+  if (messages.some(hasForeignReasoning)) ignored.push("messages.reasoning_details");
   return { body, ignored };
 }
 
-function toChoice(choice: UpstreamRequest["tool_choice"]): unknown {
-  return typeof choice === "object" ? { type: "function", name: choice.function.name } : choice;
+function toTool({ custom, function: { name, description, parameters, strict } }: Tool): Item {
+  if (custom !== undefined) return { type: "custom", name, description, format: toGrammar(custom.format) };
+  return {
+    type: "function",
+    name,
+    description,
+    parameters: parameters ?? { type: "object", properties: {} },
+    strict: strict ?? false,
+  };
 }
 
-function toTextFormat(format: UpstreamRequest["response_format"]): Item | undefined {
-  if (format === undefined) return undefined;
-  if (format.type !== "json_schema") return { format };
+/** Chat completions have the fields of a grammar one level deeper. */
+function toGrammar(format: Item | undefined): Item | undefined {
+  const { grammar, ...others } = format ?? {};
+  return typeof grammar === "object" ? { ...others, ...grammar } : format;
+}
+
+function toChoice(choice: UpstreamRequest["tool_choice"], tools: readonly Tool[]): unknown {
+  if (typeof choice !== "object") return choice;
+  const { name } = choice.function;
+  const isCustom = tools.some((tool) => tool.custom !== undefined && tool.function.name === name);
+  return { type: isCustom ? "custom" : "function", name };
+}
+
+function toText(format: UpstreamRequest["response_format"], verbosity: UpstreamRequest["verbosity"]): Item | undefined {
+  if (format === undefined && verbosity === undefined) return undefined;
+  return { format: format && toTextFormat(format), verbosity };
+}
+
+function toTextFormat(format: NonNullable<UpstreamRequest["response_format"]>): Item {
+  if (format.type !== "json_schema") return format;
   const { name, description, schema, strict } = format.json_schema;
-  return { format: { type: "json_schema", name, description, schema, strict: strict ?? false } };
+  return { type: "json_schema", name, description, schema, strict: strict ?? false };
 }
 
-function toItems(message: RequestMessage, index: number): Item[] {
-  const { role, content, refusal: refused, tool_calls: calls = [], tool_call_id: callId } = message;
-  const at = `messages[${index}].content`;
+function toItems(messages: readonly RequestMessage[]): Item[] {
+  const calls = messages.flatMap(({ tool_calls = [] }) => tool_calls);
+  const custom = new Set(calls.filter(({ isCustom }) => isCustom === true).map(({ id }) => id));
+  return messages.flatMap((message, index) => toMessageItems(message, `messages[${index}].content`, custom));
+}
+
+/** Converts a message. `custom` has the ids of the calls of custom tools. */
+function toMessageItems(message: RequestMessage, at: string, custom: ReadonlySet<string>): Item[] {
+  const { role, content, refusal: refused, tool_calls: calls = [], tool_call_id: callId = "" } = message;
   switch (role) {
-    case "tool":
-      return [{ type: "function_call_output", call_id: callId, output: toOutput(content, at) }];
+    case "tool": {
+      const type = custom.has(callId) ? "custom_tool_call_output" : "function_call_output";
+      return [{ type, call_id: callId, output: toOutput(content, at) }];
+    }
     case "assistant": {
       const parts = toOutputParts(content, at);
       if (refused !== undefined) parts.push({ type: "refusal", refusal: refused });
       return [
         ...toReasoning(message),
         ...(parts.length === 0 ? [] : [{ type: "message", role, content: parts }]),
-        ...calls.map(({ id, function: { name, arguments: given } }) => {
-          return { type: "function_call", call_id: id, name, arguments: given };
-        }),
+        ...calls.map(toCall),
       ];
     }
     case "user":
@@ -80,6 +124,15 @@ function toItems(message: RequestMessage, index: number): Item[] {
     default:
       return [{ type: "message", role: "developer", content: textOf(content, at) }];
   }
+}
+
+function toCall({ id, isCustom, function: { name, arguments: given } }: ToolCall): Item {
+  if (isCustom === true) return { type: "custom_tool_call", call_id: id, name, input: given };
+  return { type: "function_call", call_id: id, name, arguments: given };
+}
+
+function hasForeignReasoning({ reasoning_details: details = [] }: RequestMessage): boolean {
+  return details.some(({ format }) => format !== RESPONSES_REASONING);
 }
 
 /** Sends back only reasoning that this API wrote: its items must come back with the results of tool calls. */

@@ -106,7 +106,7 @@ const ANSWER = {
   reasoning_details: [{ type: "reasoning.encrypted", format: "openai-responses-v1", id: "rs_1", data: "gAAAAABn" }],
   tool_calls: [
     { id: "call_1", type: "function", function: { name: "get_weather", arguments: '{"city":"Paris"}' } },
-    { id: "call_2", type: "function", function: { name: "apply_patch", arguments: "*** Begin Patch" } },
+    { id: "call_2", type: "function", function: { name: "apply_patch", arguments: "*** Begin Patch" }, isCustom: true },
   ],
 };
 

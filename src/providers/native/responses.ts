@@ -97,7 +97,14 @@ export class ResponsesReader implements WireReader {
     const call = { index: this.#calls.size, hasArguments: false };
     this.#calls.set(index, call);
     const called = { name: textOf(item.name) ?? "", arguments: "" };
-    return { tool_calls: [{ index: call.index, id: textOf(item.call_id) ?? "", type: "function", function: called }] };
+    const begun: ToolCallDelta = {
+      index: call.index,
+      id: textOf(item.call_id) ?? "",
+      type: "function",
+      function: called,
+    };
+    if (item.type === "custom_tool_call") begun.isCustom = true;
+    return { tool_calls: [begun] };
   }
 
   #continueCall(index: number, piece: string): Delta {
