@@ -1,13 +1,20 @@
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** The longest tests, which mostly wait: started first, they do not delay the end of the run. */
-const LONGEST = /\/test\/(crash|model\.test)/;
+/** The longest files, which do not delay the end of the run if they start first. Those of the first row mostly wait. */
+const LONGEST = [
+  /\/test\/crash\/(partitions|interruptions|postgres)\.test/,
+  /\/test\/(memory|model|crash\/sqlite|books\/histories)\.test/,
+  /\/test\//,
+];
 
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const isLong = ({ moduleId }: TestSpecification) => Number(LONGEST.test(moduleId));
-    return (await super.sort(files)).toSorted((a, b) => isLong(b) - isLong(a));
+    const rankOf = ({ moduleId }: TestSpecification) => {
+      const rank = LONGEST.findIndex((pattern) => pattern.test(moduleId));
+      return rank === -1 ? LONGEST.length : rank;
+    };
+    return (await super.sort(files)).toSorted((a, b) => rankOf(a) - rankOf(b));
   }
 }
 
@@ -16,7 +23,8 @@ export default defineConfig({
     include: ["src/**/*.test.ts", "test/**/*.test.ts", "console/src/**/*.test.{ts,tsx}"],
     globalSetup: ["test/support/global-setup.ts"],
     pool: "forks",
-    maxWorkers: 3,
+    // More than the two cores of a small machine, because many tests wait for a service or for a time to pass.
+    maxWorkers: 4,
     sequence: { sequencer: LongestFirst },
     // Only tests that hang exceed these, even on a busy machine.
     testTimeout: 180_000,

@@ -46,6 +46,7 @@ export const errorCatalog = {
   unsupported_value: invalid(400, "The model does not support this value."),
   decimal_above_max_value: invalid(400, "A number is above its maximum."),
   decimal_below_min_value: invalid(400, "A number is below its minimum."),
+  previous_response_not_found: invalid(400, "The previous response is not stored."),
   context_length_exceeded: invalid(400, "The prompt exceeds the model's context window."),
   content_filter: invalid(400, "The model's provider rejected the prompt because of its content policy."),
   upstream_rejected: invalid(400, "The model's provider rejected the request."),

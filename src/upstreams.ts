@@ -1,5 +1,5 @@
 import { buildCatalog } from "./catalog/build.ts";
-import { providersOfKeys, requestFormatOf } from "./catalog/known-providers.ts";
+import { deviationsOf, providersOfKeys } from "./catalog/known-providers.ts";
 import { LiveCatalog } from "./catalog/live.ts";
 import { findServers } from "./catalog/local-servers.ts";
 import { SANDBOX_PROVIDER } from "./catalog/sandbox.ts";
@@ -36,8 +36,9 @@ export function createUpstreams(config: Config): Upstreams {
   });
   for (const one of [...settings, ...builtIn]) {
     if (providers.has(one.id)) continue;
-    const requestFormat = requestFormatOf(one) ?? LOCAL_SERVERS.find((server) => isSame(one, server))?.requestFormat;
-    providers.set(one.id, createProvider({ ...one, ...(requestFormat && { requestFormat }) }, config.proxyVariables));
+    const local = LOCAL_SERVERS.find((server) => isSame(one, server))?.requestFormat;
+    const deviations = { ...(local && { requestFormat: local }), ...deviationsOf(one) };
+    providers.set(one.id, createProvider({ ...one, ...deviations }, config.proxyVariables));
   }
   return {
     providers,

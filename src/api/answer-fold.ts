@@ -1,4 +1,4 @@
-import type { AnswerPiece } from "./answer.ts";
+import { type AnswerPiece, NATIVE_DOCUMENT } from "./answer.ts";
 import type { Delta, ReplyMessage, ToolCallDelta } from "./chat/completion.ts";
 import type { ReasoningDetail, ToolCall } from "./chat/request.ts";
 
@@ -13,11 +13,15 @@ export class AnswerFold {
   #refusal: string | undefined;
   #reasoning: string | undefined;
   readonly #details: ReasoningDetail[] = [];
+  /** The whole answer on the upstream's own wire, if the request went out on that wire and the answer is not streamed. */
+  document: Readonly<Record<string, unknown>> | undefined;
   #logprobs: Logprobs | null = null;
   readonly #calls = new Map<number, ToolCall>();
 
   add(pieces: readonly AnswerPiece[]): void {
-    for (const { delta, logprobs } of pieces) {
+    for (const { delta, logprobs, native } of pieces) {
+      const document = native?.find(({ type }) => type === NATIVE_DOCUMENT);
+      if (document !== undefined) this.document = document.data;
       if (delta !== undefined) this.#add(delta);
       if (logprobs !== undefined && logprobs !== null) this.#addLogprobs(logprobs);
     }

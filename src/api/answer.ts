@@ -17,9 +17,12 @@ export interface AnswerPiece {
   native?: readonly NativeEvent[];
 }
 
+/** The type under which a whole answer, which is not streamed, counts as an event. */
+export const NATIVE_DOCUMENT = "document";
+
 /** An event of a wire other than chat completions, as the upstream sent it. */
 export interface NativeEvent {
-  /** Value of its `event:` line. */
+  /** Its `type`, or `NATIVE_DOCUMENT`. */
   type: string;
   data: Record<string, unknown>;
 }

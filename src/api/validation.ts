@@ -26,7 +26,8 @@ export interface ValidationIssue {
     | "invalid_value"
     | "unsupported_value"
     | "decimal_above_max_value"
-    | "decimal_below_min_value";
+    | "decimal_below_min_value"
+    | "previous_response_not_found";
   param: string | null;
   message: string;
   /** The message without the value, if `message` quotes a text of the request. */

@@ -1,3 +1,4 @@
+import type { TSchema } from "typebox";
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "./answer.ts";
 import type { AnswerFold } from "./answer-fold.ts";
 import type { ChatCompletionRequest } from "./chat/request.ts";
@@ -13,12 +14,21 @@ export interface PublicError {
   fields: Record<string, number | string>;
 }
 
+/** The errors of a wire. */
+export interface ErrorFormat {
+  schema: TSchema;
+  status(error: Pick<PublicError, "status" | "code">): number;
+  body(error: PublicError, requestId: string): object;
+}
+
 /** A request of any inbound wire in the internal form, and the encoders of its answer. */
 export interface DecodedRequest {
   request: ChatCompletionRequest;
   output: StatedOutput;
   /** The request on its own wire, for upstreams that speak it too; absent on the chat completions wire. */
   native?: NativeRequest;
+  /** Fields that have no effect, listed in the header `x-tollgate-ignored`. */
+  ignored?: readonly string[];
   /** Returns the wire's name of a field that an error names in the internal form; absent if the names are the same. */
   paramOf?(param: string): string;
   /** Creates the encoder of a streamed answer. */
@@ -43,6 +53,10 @@ export interface NativeRequest {
   body: Readonly<Record<string, unknown>>;
   /** Headers of the wire that the upstream receives too, such as `anthropic-beta`. */
   headers: Readonly<Record<string, string>>;
+  /** Hints that only upstreams of this wire receive; elsewhere they are listed in the header `x-tollgate-ignored`. */
+  hints?: readonly string[];
+  /** Path of the first field that changes the answer and that only upstreams of this wire can take. */
+  needed?: string | undefined;
 }
 
 /**

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { KNOWN_PROVIDERS, PROVIDER_KEY_VARIABLES } from "../providers/registry.ts";
-import { identify, limitsOf, providersOfKeys, requestFormatOf } from "./known-providers.ts";
+import { deviationsOf, identify, limitsOf, providersOfKeys } from "./known-providers.ts";
 
 describe("A provider is identified", () => {
   test.each(KNOWN_PROVIDERS)("by its kind or address: $id.", (provider) => {
@@ -44,11 +44,11 @@ describe("The request format of an OpenAI-compatible API", () => {
     ["https://fakeapi.openai.com.test/v1", undefined],
     ["http://127.0.0.1:8080/v1", undefined],
   ])("%s", (baseUrl, maxTokens) => {
-    expect(requestFormatOf({ kind: "openai-compatible", baseUrl })?.maxTokensField).toBe(maxTokens);
+    expect(deviationsOf({ kind: "openai-compatible", baseUrl }).requestFormat?.maxTokensField).toBe(maxTokens);
   });
 
   test("is absent for another wire.", () => {
-    expect(requestFormatOf({ kind: "anthropic", baseUrl: "https://api.openai.com/v1" })).toBeUndefined();
+    expect(deviationsOf({ kind: "anthropic", baseUrl: "https://api.openai.com/v1" }).requestFormat).toBeUndefined();
   });
 
   test("is separate from the limits of the provider's own wire.", () => {

@@ -44,16 +44,26 @@ export function limitsOf(known: KnownProvider, { kind }: Pick<ProviderIdentity, 
 }
 
 /**
- * Returns the request format of an OpenAI-compatible API at a known host or at a subdomain of one, such as
- * `eu.api.openai.com`; undefined if it is the default.
+ * Returns how the API of a provider deviates from the usual, if its host is a known one or a subdomain of one, such as
+ * `eu.api.openai.com`, or if its kind has a known address.
  */
-export function requestFormatOf({
+export function deviationsOf({
   kind,
   baseUrl,
-}: Pick<ProviderIdentity, "kind" | "baseUrl">): KnownProvider["requestFormat"] {
+}: Pick<ProviderIdentity, "kind" | "baseUrl">): Pick<KnownProvider, "baseUrl" | "requestFormat" | "secondWire"> {
+  const none = { baseUrl };
   const host = hostOf(baseUrl);
-  if (kind !== OPENAI_COMPATIBLE || host === undefined) return undefined;
-  return KNOWN_PROVIDERS.find(({ baseUrl: known }) => `.${host}`.endsWith(`.${hostOf(known)}`))?.requestFormat;
+  if (kind !== OPENAI_COMPATIBLE) {
+    const own = KNOWN_PROVIDERS.find((row) => row.kind === kind);
+    return own?.secondWire === undefined ? none : { baseUrl: baseUrl ?? own.baseUrl, secondWire: own.secondWire };
+  }
+  if (host === undefined) return none;
+  const known = KNOWN_PROVIDERS.find((row) => `.${host}`.endsWith(`.${hostOf(row.baseUrl)}`));
+  if (known === undefined) return none;
+  const { requestFormat, secondWire } = known;
+  // The chat completions of a provider with a wire of its own have another address than that wire.
+  const second = known.kind === OPENAI_COMPATIBLE ? secondWire : undefined;
+  return { baseUrl, ...(requestFormat && { requestFormat }), ...(second && { secondWire: second }) };
 }
 
 function hostOf(baseUrl: string | null): string | undefined {

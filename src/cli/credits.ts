@@ -64,7 +64,7 @@ export function addCredits(program: Command, terminal: Terminal): void {
     .action((amount: string | undefined, flags: RevokeFlags) => revoke(terminal, amount, flags));
   addCommand(credits, "credit <amount>", "Refund credits that were charged, as goodwill or to correct a charge")
     .requiredOption("--org <id>", "organization that was charged")
-    .option("--completion <id>", "the completion whose charge is corrected, by its `id` (chatcmpl-…)")
+    .option("--completion <id>", "the completion whose charge is corrected, by its `id` (chatcmpl-…, resp_…, msg_…)")
     .option("--expires <date>", "expiry of the remaining credits (default: never)")
     .option("--reference <reference>", "purpose; a duplicate reference is ignored")
     .option("--note <text>", "reason, shown in the statement")
@@ -170,8 +170,9 @@ async function credit(terminal: Terminal, amountText: string, flags: CreditFlags
   });
 }
 
-/** `chatcmpl-` and the 32 digits of a hold's UUID, or the UUID itself. */
-const COMPLETION = /^(?:chatcmpl-)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})$/;
+/** The prefix of a wire and the 32 digits of a hold's UUID, or the UUID itself. */
+const COMPLETION =
+  /^(?:chatcmpl-|resp_|msg_)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})$/;
 
 function completionFlag(text: string): string {
   const [, ...parts] = COMPLETION.exec(text) ?? [];
@@ -181,7 +182,7 @@ function completionFlag(text: string): string {
 
 function unknownCompletion(id: string): OperatorError {
   return new OperatorError(
-    `--completion is ${JSON.stringify(id)}, but must be the id of a completion of the organization (chatcmpl-…).`,
+    `--completion is ${JSON.stringify(id)}, but must be the id of a completion of the organization (chatcmpl-…, resp_…, msg_…).`,
   );
 }
 

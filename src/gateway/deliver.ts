@@ -10,7 +10,7 @@ import { type Answered, noteEnd, type Unanswered } from "./attempt.ts";
 import { checkpointOf } from "./charge.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
 import { Meter, type MeterReading } from "./meter.ts";
-import type { Plan } from "./plan.ts";
+import { nativeFor, type Plan } from "./plan.ts";
 
 /** The delivery of an answer: how it ended, and what was sent of it. */
 export interface Delivery {
@@ -60,7 +60,7 @@ export async function deliver(
     return client.push(pieces);
   };
   try {
-    const ignored = answer.ignored === undefined ? plan.ignored : [...plan.ignored, ...answer.ignored];
+    const ignored = ignoredFields(gateway, call, plan, answered);
     head = headOf(gateway, call, admission, { model: plan.model, route, ignored });
     client.open(head);
     isStreamed = client.streams;
@@ -74,6 +74,18 @@ export async function deliver(
   }
   noteEnd(gateway, answered, failure);
   return { end: endOf(failure, call.signal), failure, head, isStreamed, firstTokenMs, meter, fold };
+}
+
+/** Returns the wire's names of the fields that neither the service nor the upstream has taken. */
+function ignoredFields(
+  { providers }: Gateway,
+  { native, ignored, paramOf }: CompletionCall,
+  plan: Plan,
+  { route, answer }: Answered,
+): string[] {
+  const isNative = nativeFor(providers.get(route.providerId), native) !== undefined;
+  const hints = isNative ? [] : (native?.hints ?? []);
+  return [...[...plan.ignored, ...(answer.ignored ?? [])].map(paramOf), ...ignored, ...hints];
 }
 
 /** Returns the delivery of a request that no upstream answered. */

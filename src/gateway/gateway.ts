@@ -52,6 +52,10 @@ export interface CompletionCall {
   output: StatedOutput;
   /** The request on its own wire, if that is not chat completions. */
   native: NativeRequest | undefined;
+  /** Fields of the wire that have no effect. */
+  ignored: readonly string[];
+  /** Returns the wire's name of a field of the internal request. */
+  paramOf(param: string): string;
   requestId: string;
   requestStanding: Standing;
   /** Identifies a repetition of an earlier request of the organization; null without an idempotency key. */

@@ -105,7 +105,7 @@ describe("Meter", () => {
       prompt_tokens: 100,
       completion_tokens: 50,
       total_tokens: 150,
-      prompt_tokens_details: { cached_tokens: 30 },
+      prompt_tokens_details: { cached_tokens: 30, cache_write_tokens: 5 },
       completion_tokens_details: { reasoning_tokens: 20 },
       cost: 1.5,
     });

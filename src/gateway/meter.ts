@@ -190,11 +190,15 @@ export function reportedTokens(usage: UpstreamUsage): TokenCounts | undefined {
 export function usageOf(tokens: TokenCounts, charged: MicroCredits): CompletionUsage {
   const prompt = tokens.input + tokens.cachedInput + tokens.cacheWrite;
   const completion = tokens.output + tokens.reasoning;
+  const promptDetails = {
+    ...(tokens.cachedInput > 0 && { cached_tokens: tokens.cachedInput }),
+    ...(tokens.cacheWrite > 0 && { cache_write_tokens: tokens.cacheWrite }),
+  };
   return {
     prompt_tokens: prompt,
     completion_tokens: completion,
     total_tokens: prompt + completion,
-    ...(tokens.cachedInput > 0 && { prompt_tokens_details: { cached_tokens: tokens.cachedInput } }),
+    ...(Object.keys(promptDetails).length > 0 && { prompt_tokens_details: promptDetails }),
     ...(tokens.reasoning > 0 && { completion_tokens_details: { reasoning_tokens: tokens.reasoning } }),
     cost: creditsFromMicro(charged),
   };

@@ -262,3 +262,26 @@ test("Each route comes first in proportion to its weight, and none is missing.",
   expect((first.get("b") ?? 0) / 20_000).toBeCloseTo(0.2, 1);
   expect((first.get("c") ?? 0) / 20_000).toBeCloseTo(0.1, 1);
 });
+
+describe("A field that only upstreams of the request's own wire can take", () => {
+  const providerOf = (fields: Partial<Provider>) => fields as Provider;
+  const native = { wire: "messages" as const, body: {}, headers: {}, needed: "messages[0].content[0].citations" };
+  const call = { request: request(), output: statedOutput(request()), native };
+  const other = { ...route, providerId: "other" };
+
+  test("excludes the routes of other upstreams.", () => {
+    const providers = new Map([
+      ["p", providerOf({ nativeWire: "messages" })],
+      ["other", providerOf({ convert: () => ({ messageCount: 1 }) })],
+    ]);
+    const { routes } = routesFor({ providers }, modelOf({ routes: [other, route] }), call);
+    expect(routes).toEqual([route]);
+  });
+
+  test("is refused by a model without such an upstream.", () => {
+    const providers = new Map([["p", providerOf({ nativeWire: "responses" })]]);
+    expect(() => routesFor({ providers }, modelOf(), call)).toThrow(
+      expect.objectContaining({ code: "unsupported_value", param: native.needed }),
+    );
+  });
+});

@@ -226,7 +226,8 @@ export function routesFor(
     const isForeign = provider?.isPrivate === true && imageAddress !== undefined;
     const isNative = nativeFor(provider, native) !== undefined;
     const converted = isNative ? undefined : convertFor(provider, route, request, maxTokens);
-    const prompt = isForeign ? refuseImageAddress(imageAddress) : converted;
+    const refused = isForeign ? refuseImageAddress(imageAddress) : refuseNeeded(native, isNative);
+    const prompt = refused ?? converted;
     if (prompt instanceof UpstreamError) {
       refusal ??= prompt;
       return false;
@@ -256,6 +257,14 @@ function convertFor(
   // Without `instructions`: their system message would shift the message indexes that an error names.
   const { instructions: _instructions, ...rest } = request;
   return provider.convert(forUpstream(rest, route, maxTokens));
+}
+
+/** Refuses a field that only an upstream of the request's own wire can take. */
+function refuseNeeded(native: NativeRequest | undefined, isNative: boolean): UpstreamError | undefined {
+  if (native?.needed === undefined || isNative) return undefined;
+  const { needed: param } = native;
+  const publicReason = `Invalid '${param}': the providers of this model do not support it.`;
+  return new UpstreamError("unsupported", "The field exists on the request's own wire only", { publicReason, param });
 }
 
 function refuseImageAddress(place: string): UpstreamError {

@@ -84,14 +84,17 @@ function requestKeys(gateway: Gateway, principal: Principal, address: string): L
 
 /** RFC 6750, section 2.1; the scheme's name is case-insensitive (RFC 9110, section 11.1). */
 const BEARER = /^bearer +([A-Za-z0-9\-._~+/]+=*) *$/i;
+const API_KEY = /^[A-Za-z0-9\-._~+/]+=*$/;
 const CHALLENGE = 'Bearer realm="tollgate"';
 
 /**
- * Returns the token of a request's Authorization header. Throws missing_token, or invalid_value if the request has
- * credentials twice or in two ways (RFC 6750, section 2).
+ * Returns the token of a request's header Authorization, or x-api-key, which Anthropic's clients send. Both may have the
+ * same token. Throws missing_token, or invalid_value if the request has different tokens, two headers Authorization or a
+ * token in its query (RFC 6750, section 2).
  */
 export function bearerToken(request: FastifyRequest): string {
   const header = request.headers.authorization;
+  const apiKey = request.headers["x-api-key"];
   const query = request.query as Record<string, unknown> | undefined;
   if (query?.access_token !== undefined || hasSeveralAuthorizations(request.raw.rawHeaders)) {
     throw new ApiError(
@@ -100,7 +103,12 @@ export function bearerToken(request: FastifyRequest): string {
       { param: "Authorization" },
     );
   }
-  const token = header === undefined ? undefined : BEARER.exec(header)?.[1];
+  const bearer = header === undefined ? undefined : BEARER.exec(header)?.[1];
+  if (typeof apiKey === "string" && header !== undefined && apiKey !== bearer) {
+    const message = "The headers `Authorization` and `x-api-key` have different access tokens. Send only one of them.";
+    throw new ApiError("invalid_value", message, { param: "x-api-key" });
+  }
+  const token = bearer ?? (typeof apiKey === "string" && API_KEY.test(apiKey) ? apiKey : undefined);
   if (token !== undefined) return token;
   throw new ApiError("missing_token", undefined, { headers: { "www-authenticate": CHALLENGE } });
 }

@@ -1,5 +1,6 @@
 import type { OutgoingHttpHeaders } from "node:http";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { Type } from "typebox";
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
 import { AnswerFold } from "../api/answer-fold.ts";
 import type { ValidationIssue } from "../api/validation.ts";
@@ -11,9 +12,21 @@ import type { CompletionCall } from "../gateway/gateway.ts";
 import { modelIn } from "./access.ts";
 import { callerOf } from "./authentication.ts";
 import { EventStreamSink } from "./event-stream-sink.ts";
-import { idempotencyOf } from "./idempotency.ts";
+import { IDEMPOTENCY_HEADER, idempotencyOf } from "./idempotency.ts";
 import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
 import type { RunningCompletions } from "./shutdown.ts";
+
+/** Headers that every wire of completions reads. */
+export const COMPLETION_HEADERS = Type.Object({
+  [IDEMPOTENCY_HEADER]: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 255,
+      description:
+        "Identifies the request within the organization for 24 hours. A repeated request with the same body returns the first response again, and is charged once.",
+    }),
+  ),
+});
 
 type Decode = (request: FastifyRequest, services: EndpointServices) => DecodedRequest | { issue: ValidationIssue };
 
@@ -26,24 +39,24 @@ export function completionHandler(decode: Decode): Endpoint["handle"] {
       const { code, message, param, loggedMessage } = decoded.issue;
       throw new ApiError(code, message, { param: param ?? undefined, loggedMessage });
     }
-    const idempotency = idempotencyOf(request, decoded.request);
+    const idempotency = idempotencyOf(request, decoded.native?.body ?? decoded.request);
     const onHeld = () => {
       request.isHeld = true;
     };
-    const { request: asked, output, native } = decoded;
-    const facts = { request: asked, output, native, requestId: request.id, idempotency, onHeld };
+    const { request: asked, output, native, ignored = [], paramOf = (param) => param } = decoded;
+    const facts = { request: asked, output, native, ignored, paramOf, requestId: request.id, idempotency, onHeld };
     const call = { ...callerOf(request), ...facts, ...abortOnClose(reply, services.running) };
     const isStreamed = asked.stream === true;
     try {
       return await (isStreamed ? stream(services, call, decoded, reply) : respond(services, call, decoded, reply));
     } catch (error) {
-      throw decoded.paramOf !== undefined && error instanceof ApiError ? renamed(error, decoded.paramOf) : error;
+      throw error instanceof ApiError ? renamed(error, paramOf) : error;
     }
   };
 }
 
 /** Returns an error whose `param`, and the message that quotes it, have the wire's own name of the field. */
-function renamed(error: ApiError, paramOf: (param: string) => string): ApiError {
+export function renamed(error: ApiError, paramOf: (param: string) => string): ApiError {
   const { code, message, param, loggedMessage, fields, headers, cause } = error;
   if (param === null) return error;
   const name = paramOf(param);

@@ -41,7 +41,9 @@ const A_YEAR_S = 31_536_000;
 export async function serveConsole(server: FastifyInstance, build = BUILD): Promise<void> {
   if (!existsSync(join(build, "index.html"))) {
     const message = "The console is not built. Run `npm start` or `node scripts/build-console.ts`.";
-    server.get("/", () => Promise.reject(new ApiError("not_found", message)));
+    // Clients probe the service with HEAD.
+    server.head("/", (_request, reply) => reply.send());
+    server.get("/", { exposeHeadRoute: false }, () => Promise.reject(new ApiError("not_found", message)));
     return;
   }
   const page = pageAt(server.basePath, readFileSync(join(build, "index.html"), "utf8"));

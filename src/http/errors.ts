@@ -1,6 +1,8 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
 import { toErrorEnvelope } from "../api/chat/encode.ts";
-import type { PublicError } from "../api/wire.ts";
+import { messagesErrors } from "../api/messages/errors.ts";
+import { ErrorEnvelope } from "../api/validation.ts";
+import type { ErrorFormat } from "../api/wire.ts";
 import { ApiError, type ErrorCode, StoreUnavailableError } from "../errors.ts";
 import { rateLimitHeaders } from "../gateway/limits.ts";
 import type { Log } from "../telemetry/logger.ts";
@@ -75,8 +77,8 @@ function discardBody({ raw: request }: FastifyRequest, reply: FastifyReply): voi
 
 declare module "fastify" {
   interface FastifyContextConfig {
-    /** Returns the body of an error response of the route; default: OpenAI's format. */
-    errorBody?: ((error: PublicError) => object) | undefined;
+    /** Format of the route's error responses; default: OpenAI's. */
+    errors?: ErrorFormat | undefined;
   }
 }
 
@@ -84,6 +86,23 @@ declare module "fastify" {
 export function sendError(reply: FastifyReply, error: ApiError) {
   discardBody(reply.request, reply);
   reply.request.failure = error;
-  const toBody = reply.request.routeOptions.config.errorBody ?? toErrorEnvelope;
-  return reply.code(error.status).headers(error.headers).send(toBody(error));
+  const format = errorFormatOf(reply.request);
+  return reply.code(format.status(error)).headers(error.headers).send(format.body(error, reply.request.id));
+}
+
+/** Errors in OpenAI's format. */
+export const usualErrors: ErrorFormat = {
+  schema: ErrorEnvelope,
+  status: ({ status }) => status,
+  body: toErrorEnvelope,
+};
+
+/** Returns the format of a request's errors: that of its route, or of the wire whose version it names. */
+function errorFormatOf(request: FastifyRequest): ErrorFormat {
+  return request.routeOptions.config.errors ?? (namesMessagesVersion(request) ? messagesErrors : usualErrors);
+}
+
+/** True for a request of a client that speaks Anthropic's API: all its requests name their version. */
+export function namesMessagesVersion({ headers }: Pick<FastifyRequest, "headers">): boolean {
+  return headers["anthropic-version"] !== undefined;
 }

@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
 import type { FastifyRequest } from "fastify";
-import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import { ApiError } from "../errors.ts";
 
 export const IDEMPOTENCY_HEADER = "Idempotency-Key";
@@ -15,7 +14,7 @@ export interface Idempotency {
 }
 
 /** Returns the key and the fingerprint of a completion request, null without a key. Throws invalid_value. */
-export function idempotencyOf(request: FastifyRequest, body: ChatCompletionRequest): Idempotency | null {
+export function idempotencyOf(request: FastifyRequest, body: object): Idempotency | null {
   const key = idempotencyKeyOf(request);
   return key === null ? null : { key, fingerprint: fingerprintOf(body) };
 }

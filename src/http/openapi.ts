@@ -2,11 +2,12 @@ import { createHash } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from "fastify";
 import { type TSchema, Type } from "typebox";
 import { Nullable } from "../api/admin/common.ts";
-import { ErrorEnvelope } from "../api/validation.ts";
+import { ChatCompletionRequest } from "../api/chat/request.ts";
+import type { ErrorFormat } from "../api/wire.ts";
 import { type ErrorCode, errorCatalog } from "../errors.ts";
 import type { AdminEndpoint } from "./admin/endpoint.ts";
+import { usualErrors } from "./errors.ts";
 import { IDEMPOTENCY_HEADER } from "./idempotency.ts";
-import { createChatCompletion } from "./routes/create-chat-completion.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 
 /** Returns the parts of the OpenAPI document that do not come from endpoints. */
@@ -73,7 +74,9 @@ export function documentationOf(endpoint: Endpoint, maxTokens: number | "model")
     summary,
     description: `${description} Requires the scope \`${endpoint.scope}\`.`,
     ...(headers !== undefined && { headers }),
-    ...(body !== undefined && { body: withNulls(withMaxTokens(body, maxTokens)) }),
+    ...(body !== undefined && {
+      body: withNulls(body === ChatCompletionRequest ? withMaxTokens(body, maxTokens) : body),
+    }),
     ...(wildcard !== undefined && {
       params: Type.Object({ [wildcard.name]: Type.String({ description: wildcard.description }) }),
     }),
@@ -167,19 +170,24 @@ const CODES_OF_COMPLETIONS = new Set<ErrorCode>([
 ]);
 
 function errorResponses(endpoint: Endpoint): Record<number, unknown> {
-  const isCompletion = endpoint === createChatCompletion;
+  const isCompletion = endpoint.response.eventSchema !== undefined;
   return responsesOf(
     (code, status) => !CODES_OF_ADMIN.has(code) && (isCompletion || EVERY_OPERATION_STATUSES.has(status)),
+    endpoint.errors,
   );
 }
 
-function responsesOf(isOf: (code: ErrorCode, status: number) => boolean): Record<number, unknown> {
+function responsesOf(
+  isOf: (code: ErrorCode, status: number) => boolean,
+  { schema, status: statusOf }: ErrorFormat = usualErrors,
+): Record<number, unknown> {
   const responses: Record<number, unknown> = {};
-  for (const [code, { status }] of Object.entries(errorCatalog)) {
-    if (!isOf(code as ErrorCode, status)) continue;
+  for (const [code, row] of Object.entries(errorCatalog)) {
+    if (!isOf(code as ErrorCode, row.status)) continue;
+    const status = statusOf({ status: row.status, code });
     const before = responses[status] as { description: string } | undefined;
     const description = before === undefined ? `\`${code}\`` : `${before.description}, \`${code}\``;
-    responses[status] = { description, content: { "application/json": { schema: ErrorEnvelope } } };
+    responses[status] = { description, content: { "application/json": { schema } } };
   }
   return responses;
 }

@@ -2,31 +2,31 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
 import { ADMIN_PREFIX, adminEndpoints } from "./admin/index.ts";
 import { sendError } from "./errors.ts";
+import { countMessageTokens } from "./routes/count-message-tokens.ts";
 import { createChatCompletion } from "./routes/create-chat-completion.ts";
+import { createMessage } from "./routes/create-message.ts";
+import { createResponse } from "./routes/create-response.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 import { listModels, retrieveModel } from "./routes/models.ts";
 import { reportUsage } from "./routes/report-usage.ts";
 
 /** All operations of `/v1`. */
-export const endpoints: readonly Endpoint[] = [createChatCompletion, listModels, retrieveModel, reportUsage];
+export const endpoints: readonly Endpoint[] = [
+  createChatCompletion,
+  createMessage,
+  countMessageTokens,
+  createResponse,
+  listModels,
+  retrieveModel,
+  reportUsage,
+];
 
 const API_PREFIX = "/v1";
 
 /** First path segments under `/v1` that clients of OpenAI and Anthropic use, including those that do not exist here. */
 const API_SEGMENTS: ReadonlySet<string> = new Set([
   ...endpoints.map(({ path }) => path.split("/")[2] ?? ""),
-  ...[
-    "assistants",
-    "audio",
-    "batches",
-    "chat",
-    "completions",
-    "embeddings",
-    "files",
-    "fine_tuning",
-    "images",
-    "messages",
-  ],
+  ...["assistants", "audio", "batches", "chat", "completions", "embeddings", "files", "fine_tuning", "images"],
   ...["moderations", "realtime", "responses", "threads", "uploads", "vector_stores"],
 ]);
 

@@ -3,6 +3,7 @@ import cors from "@fastify/cors";
 import swagger from "@fastify/swagger";
 import swaggerUi from "@fastify/swagger-ui";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import { messagesErrors } from "../api/messages/errors.ts";
 import { ApiError } from "../errors.ts";
 import type { LedgerStatus } from "../ledger/ledger.ts";
 import type { Log } from "../telemetry/logger.ts";
@@ -22,7 +23,7 @@ import {
   touchAnonymous,
 } from "./connection.ts";
 import { serveConsole } from "./console.ts";
-import { errorHandler, sendError } from "./errors.ts";
+import { errorHandler, namesMessagesVersion, sendError } from "./errors.ts";
 import { HEALTH_PATHS, serveHealth } from "./health.ts";
 import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
 import type { EndpointServices } from "./routes/endpoint.ts";
@@ -69,6 +70,7 @@ export interface Server {
 
 const EXPOSED_HEADERS = [
   "x-request-id",
+  "request-id",
   "x-credits-available",
   "x-credits-charged",
   "x-tollgate-route",
@@ -132,6 +134,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   const access = { ...options, clock: options.gateway.clock, isCut: () => running.isCut };
   server.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);
+    if (isOfMessagesClient(request)) reply.header("request-id", request.id);
     closeWhenUnread(reply.raw);
     touchAnonymous(request.raw.socket);
     if (!HEALTH_PATHS.has(request.routeOptions.url ?? "")) trackRequest(request, reply, { shutdown, access });
@@ -165,6 +168,11 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   };
 }
 
+/** True for a request whose client expects the name that Anthropic's API has for the header `x-request-id`. */
+function isOfMessagesClient(request: FastifyRequest): boolean {
+  return namesMessagesVersion(request) || request.routeOptions.config.errors === messagesErrors;
+}
+
 /** Counts a request until its response is closed, and then records it in the access log. */
 function trackRequest(
   request: FastifyRequest,
@@ -191,7 +199,7 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
     api.route({
       method: endpoint.method,
       url: endpoint.path,
-      config: { errorBody: endpoint.errorBody },
+      config: { errors: endpoint.errors },
       schema: documentationOf(endpoint, options.gateway.completionMaxTokens),
       onRequest: authenticate(options.gateway, options.authenticator, endpoint.scope),
       handler: (request, reply) => endpoint.handle(options, request, reply),

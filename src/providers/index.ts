@@ -1,6 +1,7 @@
 import { OperatorError } from "../errors.ts";
 import type { Wire } from "./ai-sdk/wire.ts";
 import { aiSdk } from "./ai-sdk.ts";
+import { withSecondWire } from "./native.ts";
 import { createOpenAiCompatible } from "./openai-compatible.ts";
 import type { Provider } from "./provider.ts";
 import { KNOWN_PROVIDERS, OPENAI_COMPATIBLE } from "./registry.ts";
@@ -41,5 +42,8 @@ export function createProvider(settings: ProviderSettings, environment: Environm
     const allowed = kind.keys.length === 0 ? "none of its own" : kind.keys.join(", ");
     throw new OperatorError(`providers '${id}': the kind ${name} takes no ${foreign}; its keys are: ${allowed}`);
   }
-  return kind.create(settings, environment);
+  const provider = kind.create(settings, environment);
+  const { secondWire, baseUrl } = settings;
+  if (secondWire === undefined || baseUrl === null) return provider;
+  return withSecondWire(provider, secondWire, settings, environment);
 }

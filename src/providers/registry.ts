@@ -9,6 +9,7 @@ import { googleVertex } from "./ai-sdk/wires/google-vertex.ts";
 import { mistral } from "./ai-sdk/wires/mistral.ts";
 import { xai } from "./ai-sdk/wires/xai.ts";
 import type { RequestFormat } from "./openai/request.ts";
+import type { SecondWire } from "./settings.ts";
 
 /** Features that a provider does not support. */
 export interface UnsupportedFeatures {
@@ -45,6 +46,8 @@ export interface KnownProvider extends UnsupportedFeatures {
   remarks: readonly string[];
   /** Differences from the default request format of an OpenAI-compatible API. */
   requestFormat?: Partial<RequestFormat>;
+  /** A second wire that its API speaks. */
+  secondWire?: SecondWire;
   /** True if it runs tools of its own, such as a search, whose results count as prompt tokens. */
   runsTools?: boolean;
   /** True if it counts reasoning tokens outside `max_tokens`. */
@@ -78,7 +81,9 @@ const ROWS: readonly Row[] = [
       reasoningField: null,
       acceptsExtraContent: false,
     },
-    remarks: ["Models that only the Responses API serves are not offered."],
+    // "gpt-5-codex is only available in the Responses API", and so are the pro models.
+    secondWire: { wire: "responses", servesOnly: /codex|-pro(-\d|$)/ },
+    remarks: ["Models that only the Responses API serves are translated from and to it."],
   },
   {
     id: "anthropic",
@@ -87,6 +92,7 @@ const ROWS: readonly Row[] = [
     keyVariable: "ANTHROPIC_API_KEY",
     baseUrl: "https://api.anthropic.com/v1",
     documentation: "https://platform.claude.com/docs/en/api/messages",
+    secondWire: { wire: "messages" },
     // Prompts are cached only if a request marks what to cache.
     lacks: ["prompt_caching"],
     refuses: [
@@ -149,6 +155,7 @@ const ROWS: readonly Row[] = [
     baseUrl: "https://api.x.ai/v1",
     pricesId: "x-ai",
     documentation: "https://docs.x.ai/docs/api-reference#create-new-response",
+    secondWire: { wire: "responses" },
     refuses: ["frequency_penalty", "logit_bias", "logprobs", "presence_penalty", "stop", "top_logprobs"],
     remarks: ["It is asked to keep nothing: its reasoning comes sealed and goes back with the next turn."],
     compatible: { lacks: [], refuses: ["logit_bias"] },

@@ -1,4 +1,5 @@
 import { isPublicHost } from "../api/chat/image-address.ts";
+import type { NativeRequest } from "../api/wire.ts";
 import { OperatorError } from "../errors.ts";
 import type { RequestFormat } from "./openai/request.ts";
 
@@ -30,6 +31,8 @@ export interface ProviderSettings {
   timeouts: ProviderTimeouts;
   /** Differences from the default format, for an OpenAI-compatible API. */
   requestFormat?: Partial<RequestFormat>;
+  /** A second wire that the upstream speaks. */
+  secondWire?: SecondWire;
   /** AWS region. */
   region?: string;
   accessKeyId?: string;
@@ -43,6 +46,13 @@ export interface ProviderSettings {
   credentialsFile?: string;
   /** Azure resource name. */
   resourceName?: string;
+}
+
+/** A second wire of an upstream. */
+export interface SecondWire {
+  wire: NativeRequest["wire"];
+  /** Names of models that the upstream serves on this wire only. Their chat completions are translated. */
+  servesOnly?: RegExp;
 }
 
 export interface ProviderTimeouts {

@@ -70,7 +70,7 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
     await start();
     [silent, kept] = await Promise.all([
       makeOrganization(service, "100"),
-      makeOrganization(service, "100", MEMBER_SCOPES),
+      makeOrganization(service, "100", { scopes: MEMBER_SCOPES }),
     ]);
     admin = operator(service);
   });

@@ -189,7 +189,7 @@ describe("credits", () => {
   });
 
   test("a statement has the balance after each change, in pages, by kind, for a period and as CSV", async () => {
-    const { id, token } = await makeOrganization(service, "5", MEMBER_SCOPES);
+    const { id, token } = await makeOrganization(service, "5", { scopes: MEMBER_SCOPES });
     const { usage } = (await (await complete(token)).json()) as { usage: { cost: number } };
     await book(id, "revocations", { amount: 1, note: "=1+1" });
     const path = `/organizations/${id}/statement`;
@@ -352,7 +352,7 @@ test("the operator sees the routes of models, and a member the models of their t
     prices: { input: 1, output: 2 },
     routes: [{ route: "sandbox/echo", prices: { input: 1 }, health: { state: "closed" } }],
   });
-  const { token } = await makeToken(service, owner.id, [...MEMBER_SCOPES, "--model", "sandbox/echo"]);
+  const { token } = await makeToken(service, owner.id, { scopes: MEMBER_SCOPES, models: ["sandbox/echo"] });
   const { body: seen } = await (await signIn(service, token)).call<Listed>("GET", "/models");
   expect(seen.data.map(({ id, routes }) => [id, routes])).toEqual([["sandbox/echo", null]]);
 });

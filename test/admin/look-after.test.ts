@@ -22,7 +22,7 @@ const config = { playground: { openToGuests: true }, server: { trustProxy: "127.
 beforeAll(async () => {
   dataDir = await makeDirectory();
   service = await startService({ config, dataDir });
-  owner = await makeOrganization(service, "10", MEMBER_SCOPES);
+  owner = await makeOrganization(service, "10", { scopes: MEMBER_SCOPES });
 });
 afterAll(() => service?.end());
 
@@ -86,7 +86,7 @@ describe("organizations", () => {
   });
 
   test("a paused organization is refused within a second, and its running answers are completed", async () => {
-    const paused = await makeOrganization(service, "10", MEMBER_SCOPES);
+    const paused = await makeOrganization(service, "10", { scopes: MEMBER_SCOPES });
     const running = await complete(paused.token, { model: "sandbox/story", stream: true, max_tokens: 60 });
     const { body } = await admin().call("PATCH", `/organizations/${paused.id}`, { status: "paused" });
     expect(body.status).toBe("paused");
@@ -157,7 +157,9 @@ describe("tokens", () => {
   });
 
   test("a token is rotated once: a retry is refused and names the successor, which can be replaced until it is used", async () => {
-    const { tokenId } = await makeToken(service, owner.id, ["--expires", "30d"]);
+    const { tokenId } = await makeToken(service, owner.id, {
+      expires_at: new Date(Date.now() + 30 * 86_400_000).toISOString(),
+    });
     const rotate = (body: object) => admin().call("POST", `/tokens/${tokenId}/rotate`, body);
     const first = await rotate({ overlap_seconds: 60 });
     const retry = await rotate({ overlap_seconds: 60 });
@@ -215,8 +217,8 @@ describe("the playground's token", () => {
   });
 
   test("a playground token has the rights of the token that it represents, and ends with it", async () => {
-    const scopes = ["--scope", "console:read", "--scope", "chat.completions:write"];
-    const narrow = await makeToken(service, owner.id, [...scopes, "--model", "sandbox/story"]);
+    const scopes = ["console:read", "chat.completions:write"];
+    const narrow = await makeToken(service, owner.id, { scopes, models: ["sandbox/story"] });
     const { body } = await playground(await signIn(service, narrow.token));
     const refused = await complete(String(body.token));
     expect([refused.status, await codeOf(refused)]).toEqual([403, "model_not_allowed"]);
@@ -224,7 +226,7 @@ describe("the playground's token", () => {
     await service.tollgate("token", "revoke", narrow.tokenId);
     await wait(IN_FORCE_MS);
     expect((await complete(String(body.token), { model: "sandbox/story" })).status).toBe(401);
-    const reader = await makeToken(service, owner.id, ["--scope", "console:read"]);
+    const reader = await makeToken(service, owner.id, { scopes: ["console:read"] });
     expect((await playground(await signIn(service, reader.token))).status).toBe(403);
   });
 

@@ -65,7 +65,7 @@ describe.skipIf(!hasPostgres)("two nodes on one PostgreSQL", () => {
   });
 
   test("a revocation or a sign-out takes effect within 1 s on its node, and within 5 s on the other", async () => {
-    const organization = await makeOrganization(first, "5", MEMBER_SCOPES);
+    const organization = await makeOrganization(first, "5", { scopes: MEMBER_SCOPES });
     const session = await signIn(first, organization.token);
     const { body } = await session.call("POST", "/playground/token", {});
     const ask = (service: RunningService, token: string) => send(service, "/v1/models", token);

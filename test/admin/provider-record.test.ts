@@ -65,7 +65,7 @@ test.each([true, false])(
     const id = await completed("recorded", stream);
     const shown = await operator(service).call("GET", `/requests/${id}`);
     expect(shown.body).toMatchObject({ provider_response_id: RESPONSE_ID, provider_cost: "0.00001234" });
-    const { token } = await makeToken(service, organization.id, MEMBER_SCOPES);
+    const { token } = await makeToken(service, organization.id, { scopes: MEMBER_SCOPES });
     const member = await (await signIn(service, token)).call("GET", `/requests/${id}`);
     expect(member.body).toMatchObject({ id, provider_response_id: null, provider_cost: null });
   },

@@ -23,7 +23,7 @@ beforeAll(async () => {
     config: { server: { trustProxy: "127.0.0.1" } },
     environment: { LOG_LEVEL: "debug" },
   });
-  owner = await makeOrganization(service, "10", MEMBER_SCOPES);
+  owner = await makeOrganization(service, "10", { scopes: MEMBER_SCOPES });
   adminToken = firstAdminToken(service);
 });
 afterAll(() => service?.end());
@@ -178,7 +178,7 @@ describe("the session's cookie", () => {
   });
 
   test("the session ends with its token", async () => {
-    const { token, tokenId } = await makeToken(service, owner.id, MEMBER_SCOPES);
+    const { token, tokenId } = await makeToken(service, owner.id, { scopes: MEMBER_SCOPES });
     const member = await signIn(service, token);
     expect((await member.call("GET", "/organizations")).status).toBe(200);
     await service.tollgate("token", "revoke", tokenId);
@@ -262,7 +262,7 @@ test("sign-ins, refused ones too, and sign-outs are recorded with their address 
   // One of its own: a node records so many refused ones a minute, and those of the other cases would count.
   const fresh = await startService();
   try {
-    const { id, token, tokenId } = await makeOrganization(fresh, "10", MEMBER_SCOPES);
+    const { id, token, tokenId } = await makeOrganization(fresh, "10", { scopes: MEMBER_SCOPES });
     const { token: bare, tokenId: bareId } = await makeToken(fresh, id);
     const recorded = async (action: string) =>
       (await operator(fresh).call("GET", `/audit?action=${action}`)).body.data as Record<string, unknown>[];

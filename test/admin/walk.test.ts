@@ -21,7 +21,7 @@ let member: AdminClient;
 
 beforeAll(async () => {
   service = await startService();
-  mine = await makeOrganization(service, "10", MEMBER_SCOPES);
+  mine = await makeOrganization(service, "10", { scopes: MEMBER_SCOPES });
   foreign = await makeOrganization(service, FOREIGN_CREDITS);
   member = await signIn(service, mine.token);
   for (const organization of [mine, foreign]) {

@@ -173,7 +173,7 @@ describe.each(clients)("%s", (_name, client) => {
   });
 
   test("403 insufficient_scope", async () => {
-    const { token } = await makeToken(service, rich.id, ["--scope", "usage:read"]);
+    const { token } = await makeToken(service, rich.id, { scopes: ["usage:read"] });
     const refused = await failing(client.complete(token, "sandbox/echo", PROMPT));
     expect(refused).toMatchObject({ status: 403, code: "insufficient_scope" });
   });

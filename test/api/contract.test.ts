@@ -262,7 +262,7 @@ describe("GET /v1/models", () => {
   });
 
   test("A model that the token may not use is not listed.", async () => {
-    const { token } = await makeToken(service, organization.id, ["--model", "priced"]);
+    const { token } = await makeToken(service, organization.id, { models: ["priced"] });
     const list = expectModelList(await (await send(service, "/v1/models", token)).json());
     expect(list.data.map((model) => model.id)).toEqual(["priced"]);
     expect((await send(service, "/v1/models/sandbox/echo", token)).status).toBe(404);
@@ -347,7 +347,15 @@ describe("Other endpoints", () => {
       Object.keys(document.paths)
         .filter((path) => path.startsWith("/v1/"))
         .sort(),
-    ).toEqual(["/v1/chat/completions", "/v1/models", "/v1/models/{model}", "/v1/usage"]);
+    ).toEqual([
+      "/v1/chat/completions",
+      "/v1/messages",
+      "/v1/messages/count_tokens",
+      "/v1/models",
+      "/v1/models/{model}",
+      "/v1/responses",
+      "/v1/usage",
+    ]);
     const page = await fetch(`${service.url}/docs/`);
     expect(page.status).toBe(200);
     const html = await page.text();

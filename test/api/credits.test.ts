@@ -106,7 +106,7 @@ test("429 is the answer while running requests hold the credits, and a later req
 
 test("Requests beyond a token's cap get 429 while others run, and 402 when the cap is spent.", async () => {
   const organization = await makeOrganization(service, "1000");
-  const { token } = await makeToken(service, organization.id, ["--cap", "100"]);
+  const { token } = await makeToken(service, organization.id, { cap: 100 });
   const leave = await running(organization, 80, token);
   const busy = await complete(token, "quick", 50);
   expect(busy.status).toBe(429);
@@ -126,7 +126,7 @@ test("Requests beyond a token's cap get 429 while others run, and 402 when the c
 
 test("Of 100 concurrent requests on a cap for 10, only those that the cap covers are admitted.", async () => {
   const organization = await makeOrganization(service, "100000");
-  const { token, tokenId } = await makeToken(service, organization.id, ["--cap", "405"]);
+  const { token, tokenId } = await makeToken(service, organization.id, { cap: 405 });
   const answers = await Promise.all(Array.from({ length: 100 }, () => complete(token, "quick", 40)));
   const statuses = answers.map(({ status }) => status);
   expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(10);

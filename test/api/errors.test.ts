@@ -70,7 +70,7 @@ beforeAll(async () => {
     sendJson(response, 400, { error: { message: "no", code: "content_filter" } }),
   );
   upstream.behave("keyless", ({ response }) => sendJson(response, 401, { error: { message: "bad key sk-1234" } }));
-  rich = await makeOrganization(service, "100000", MEMBER_SCOPES);
+  rich = await makeOrganization(service, "100000", { scopes: MEMBER_SCOPES });
   poor = await makeOrganization(service, "0.5");
   hasty = await makeOrganization(service, "0.5");
   await administer("PATCH", `/organizations/${hasty.id}`, { limits: { requests_per_minute: REQUESTS_A_MINUTE } });
@@ -98,6 +98,10 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
   unsupported_value: () => ask({ model: "plain", tools: [{ type: "function", function: { name: "f" } }] }),
   decimal_above_max_value: () => ask({ temperature: 1.1 }),
   decimal_below_min_value: () => ask({ temperature: -0.1 }),
+  previous_response_not_found: () => {
+    const body = { model: "ok", input: "hello", previous_response_id: "resp_unknown" };
+    return send(service, "/v1/responses", rich.token, body);
+  },
   context_length_exceeded: () => ask({ model: "short", messages: [{ role: "user", content: "word ".repeat(2000) }] }),
   content_filter: () => ask({ model: "filtering" }),
   upstream_rejected: () => ask({ model: "rejecting" }),
@@ -113,11 +117,11 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
   },
   insufficient_credits: () => ask({ max_tokens: 1000 }, poor.token),
   insufficient_scope: async () => {
-    const { token } = await makeToken(service, rich.id, ["--scope", "models:read"]);
+    const { token } = await makeToken(service, rich.id, { scopes: ["models:read"] });
     return ask({}, token);
   },
   model_not_allowed: async () => {
-    const { token } = await makeToken(service, rich.id, ["--model", "plain"]);
+    const { token } = await makeToken(service, rich.id, { models: ["plain"] });
     return ask({}, token);
   },
   organization_paused: async () => {
@@ -228,7 +232,7 @@ describe("Details of errors", () => {
   });
 
   test("403 insufficient_scope names the scope.", async () => {
-    const { token } = await makeToken(service, rich.id, ["--scope", "models:read"]);
+    const { token } = await makeToken(service, rich.id, { scopes: ["models:read"] });
     const answer = await ask({}, token);
     expect(answer.headers.get("www-authenticate")).toContain('scope="chat.completions:write"');
   });
@@ -251,7 +255,9 @@ describe("Details of errors", () => {
 
   test("404 for an unknown path lists the available routes, without authentication.", async () => {
     const { error } = (await (await send(service, "/v1/nothing", null)).json()) as { error: { message: string } };
-    expect(error.message).toContain("POST /v1/chat/completions, GET /v1/models, GET /v1/models/{model}, GET /v1/usage");
+    expect(error.message).toContain(
+      "POST /v1/chat/completions, POST /v1/messages, POST /v1/messages/count_tokens, POST /v1/responses, GET /v1/models, GET /v1/models/{model}, GET /v1/usage",
+    );
   });
 
   test("An upstream's Retry-After is forwarded, and the upstream is not called before that time.", async () => {

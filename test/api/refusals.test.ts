@@ -39,7 +39,7 @@ let admin: AdminClient;
 beforeAll(async () => {
   service = await startService({ config: { limits: { requestsPerMinute: 1_000 } } });
   poor = await makeOrganization(service, "0.000001");
-  limited = await makeOrganization(service, "10", ["--scope", "chat.completions:write", "--model", "sandbox/echo"]);
+  limited = await makeOrganization(service, "10", { scopes: ["chat.completions:write"], models: ["sandbox/echo"] });
   other = await makeOrganization(service, "10");
   admin = operator(service);
 });
@@ -154,7 +154,7 @@ test("Rejected requests of a known organization are listed only for the operator
   ).toMatchObject([{ status: "failed", refusal: null }]);
 
   const member = async ({ id: organization }: Organization) => {
-    const { token } = await makeToken(service, organization, ["--scope", "usage:read", "--scope", "console:read"]);
+    const { token } = await makeToken(service, organization, { scopes: ["usage:read", "console:read"] });
     return signIn(service, token);
   };
   const poors = await member(poor);

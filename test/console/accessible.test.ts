@@ -53,7 +53,7 @@ describe.skipIf(!hasBrowser)(
         startService({ config: { playground: { openToGuests: true } } }),
       ]);
       admin = await adminTokenOf(service);
-      organization = await makeOrganization(service, "50", ["--name", "web app", ...MEMBER_SCOPES]);
+      organization = await makeOrganization(service, "50", { name: "web app", scopes: MEMBER_SCOPES });
       const requestId = await fill(service, organization);
       examples = {
         "/": ["/", "/?days=1&organization_id=org_playground"],

@@ -38,7 +38,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     });
   });
   beforeEach(async () => {
-    organization = await makeOrganization(service, "810", ["--name", "web app"]);
+    organization = await makeOrganization(service, "810", { name: "web app" });
     sent = [];
     await page.goto(`/organizations/${organization.id}`);
   });

@@ -51,7 +51,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     [browser, service] = await Promise.all([launchBrowser(), startService()]);
     const token = await adminTokenOf(service);
     admin = operator(service);
-    organization = await makeOrganization(service, "50", ["--name", "web app"]);
+    organization = await makeOrganization(service, "50", { name: "web app" });
     operating = await visit(browser, service);
     page = operating.page;
     await signIn(page, token);

@@ -123,7 +123,10 @@ const CRASHES: readonly Trial[] = [
 /** On a slow machine too, these trials end before it has passed. */
 const LONG_RECOVERY = { recoveryMs: 480_000 };
 
-/** Trials of nodes that are cut off from the store or suspended. They mostly wait, so they run beside the others. */
+/**
+ * Trials of one of two nodes that is cut off from the store. They and the interruptions mostly wait, so that both run beside
+ * the others.
+ */
 const PARTITIONS: readonly Trial[] = [
   {
     key: "cut-off",
@@ -140,6 +143,10 @@ const PARTITIONS: readonly Trial[] = [
     soak: { runs: 200, share: 6 },
     run: cutOff("beyond the recovery time"),
   },
+];
+
+/** Trials of a store that is unavailable for two nodes, and of a node that is suspended. */
+const INTERRUPTIONS: readonly Trial[] = [
   {
     key: "outage",
     name: "a store that is unavailable for two nodes for longer than a hold's life",
@@ -157,11 +164,11 @@ const PARTITIONS: readonly Trial[] = [
   })),
 ];
 
-export const TRIALS: readonly Trial[] = [...CRASHES, ...PARTITIONS];
+export const TRIALS: readonly Trial[] = [...CRASHES, ...PARTITIONS, ...INTERRUPTIONS];
 
 export function trialsOf(store: StoreKind, group: TrialGroup | "all" = "all"): Trial[] {
-  const chosen = { all: TRIALS, crashes: CRASHES, partitions: PARTITIONS }[group];
+  const chosen = { all: TRIALS, crashes: CRASHES, partitions: PARTITIONS, interruptions: INTERRUPTIONS }[group];
   return chosen.filter(({ runs }) => runs[store] !== undefined);
 }
 
-export type TrialGroup = "crashes" | "partitions";
+export type TrialGroup = "crashes" | "partitions" | "interruptions";

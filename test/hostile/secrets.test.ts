@@ -252,18 +252,14 @@ describe("Every route with every caller", () => {
   );
 
   test.each(routes)("%s %s without its scope is rejected with 403.", async (_method, path, scope) => {
-    const others = ["chat.completions:write", "models:read", "usage:read"].filter((one) => one !== scope);
-    const { token } = await makeToken(
-      service,
-      mine.id,
-      others.flatMap((one) => ["--scope", one]),
-    );
+    const scopes = ["chat.completions:write", "models:read", "usage:read"].filter((one) => one !== scope);
+    const { token } = await makeToken(service, mine.id, { scopes });
     const answer = await ask(path, token, requestOf(path));
     expect(expectEnvelope(answer.status, await answer.text())).toBe("insufficient_scope");
   });
 
   test("A model that the token may not use gets the same response as an unknown model.", async () => {
-    const { token } = await makeToken(service, mine.id, ["--model", "fine"]);
+    const { token } = await makeToken(service, mine.id, { models: ["fine"] });
     const [forbidden, absent] = await Promise.all(["html", "none"].map((id) => ask(`/v1/models/${id}`, token)));
     expect([forbidden?.status, absent?.status]).toEqual([404, 404]);
     const texts = [await forbidden?.text(), await absent?.text()].map((text) => text?.replace(/`\w+`/, ""));

@@ -1,6 +1,7 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { randomInt } from "node:crypto";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -31,6 +32,8 @@ export interface RunningService {
   url: string;
   baseUrl: string;
   dataDir: string;
+  /** Name of its database or, on SQLite, its data directory: services with the same one share their books. */
+  store: string;
   child: ChildProcess;
   /** Everything it has printed. */
   output(): string;
@@ -104,6 +107,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     url,
     baseUrl: `${url}/v1`,
     dataDir,
+    store: options.databaseUrl === undefined ? dataDir : new URL(options.databaseUrl).pathname,
     child,
     output: () => printed,
     tollgate: (...more) => runTollgate(command, [...more, ...words], { env, cwd: dataDir }),
@@ -158,28 +162,55 @@ export interface Organization {
   tokenId: string;
 }
 
-/** Options of `token create` for a token with every scope: its holder can sign in to the console. */
-export const MEMBER_SCOPES = ["--scope", "chat.completions:write", "models:read", "usage:read", "console:read"];
+/** Scopes of a token whose holder can sign in to the console. */
+export const MEMBER_SCOPES = ["chat.completions:write", "models:read", "usage:read", "console:read"];
 
-/** An organization with credits and a token. */
+/** Terms of a token, in the fields of the admin API. */
+interface TokenTerms {
+  name?: string;
+  scopes?: string[];
+  models?: string[];
+  cap?: number;
+  expires_at?: string;
+}
+
+/** Creates an organization with credits and a token, through the admin API: a command would take a process of its own. */
 export async function makeOrganization(
   service: RunningService,
   credits: string,
-  tokenWords: string[] = [],
+  terms: TokenTerms = {},
 ): Promise<Organization> {
-  const { id } = await service.tollgate<{ id: string }>("org", "create", "Test", "--credits", credits);
-  return { id, ...(await makeToken(service, id, tokenWords)) };
+  const { id } = await create(service, "/organizations", { name: "Test" });
+  if (Number(credits) > 0) await create(service, `/organizations/${id}/grants`, { amount: Number(credits) });
+  return { id, ...(await makeToken(service, id, terms)) };
 }
 
-export async function makeToken(service: RunningService, organizationId: string, words: string[] = []) {
-  const made = await service.tollgate<{ id: string; token: string }>(
-    "token",
-    "create",
-    "--org",
-    organizationId,
-    ...words,
-  );
-  return { token: made.token, tokenId: made.id };
+export async function makeToken(service: RunningService, organizationId: string, terms: TokenTerms = {}) {
+  const made = await create(service, "/tokens", { organization_id: organizationId, name: "unnamed", ...terms });
+  return { token: made.secret, tokenId: made.id };
+}
+
+async function create(
+  service: RunningService,
+  path: string,
+  body: Record<string, unknown>,
+): Promise<{ id: string; secret: string }> {
+  const answer = await send(service, `/admin/v1${path}`, await adminTokenOf(service), body);
+  if (answer.status !== 201) throw new Error(`${path} was answered ${answer.status}: ${await answer.text()}`);
+  return (await answer.json()) as { id: string; secret: string };
+}
+
+/** Admin tokens by store. */
+const adminTokens = new Map<string, string>();
+
+/** Returns the admin token that a store's first start has written to its data directory, or a new one if there is none. */
+async function adminTokenOf({ dataDir, store, output, tollgate }: RunningService): Promise<string> {
+  while (!LAST_TOLD.test(output())) await new Promise((resolve) => setTimeout(resolve, 5));
+  const file = join(dataDir, "admin-token");
+  const written = existsSync(file) ? (await readFile(file, "utf8")).trim() : adminTokens.get(store);
+  const token = written ?? (await tollgate<{ token: string }>("admin", "token")).token;
+  adminTokens.set(store, token);
+  return token;
 }
 
 /** Sends a request with a token and a JSON body. */

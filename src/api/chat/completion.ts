@@ -9,7 +9,12 @@ export const CompletionUsage = Type.Object({
   prompt_tokens: Type.Integer({ minimum: 0 }),
   completion_tokens: Type.Integer({ minimum: 0 }),
   total_tokens: Type.Integer({ minimum: 0 }),
-  prompt_tokens_details: Type.Optional(Type.Object({ cached_tokens: Type.Optional(Type.Integer({ minimum: 0 })) })),
+  prompt_tokens_details: Type.Optional(
+    Type.Object({
+      cached_tokens: Type.Optional(Type.Integer({ minimum: 0 })),
+      cache_write_tokens: Type.Optional(Type.Integer({ minimum: 0 })),
+    }),
+  ),
   completion_tokens_details: Type.Optional(
     Type.Object({ reasoning_tokens: Type.Optional(Type.Integer({ minimum: 0 })) }),
   ),

@@ -110,7 +110,7 @@ function knownCall({ id, type, function: { name, arguments: text }, extra_conten
 }
 
 /** Returns a copy with only these fields. It iterates over the value, because most requests have few of the fields. */
-function pick<T extends object>(value: T, fields: ReadonlySet<string>): T {
+export function pick<T extends object>(value: T, fields: ReadonlySet<string>): T {
   const picked: Partial<T> = {};
   for (const field in value) {
     if (fields.has(field) && value[field] !== undefined) picked[field] = value[field];
@@ -131,7 +131,7 @@ function removeNulls(body: Record<string, unknown>): void {
 }
 
 /** Sets nulls to undefined, which counts as absent for the validator and JSON.stringify and keeps the object's shape. */
-function dropNulls(record: Record<string, unknown>): void {
+export function dropNulls(record: Record<string, unknown>): void {
   for (const field in record) if (record[field] === null) record[field] = undefined;
 }
 
@@ -159,7 +159,7 @@ function checkTogether(request: ChatCompletionRequest): ValidationIssue | undefi
 }
 
 /** Checks the length of a list before anything iterates over it. */
-function excessIssue(body: Record<string, unknown>, param: string, limit: number): ValidationIssue | undefined {
+export function excessIssue(body: Record<string, unknown>, param: string, limit: number): ValidationIssue | undefined {
   const list = body[param];
   if (!Array.isArray(list) || list.length <= limit) return undefined;
   const message = `Invalid '${param}': array too long. Expected at most ${limit} items, but got ${list.length}.`;
@@ -194,10 +194,10 @@ function missing(param: string): ValidationIssue {
   return { code: "missing_required_parameter", param, message: `Missing required parameter: '${param}'.` };
 }
 
-function isRecord(value: unknown): value is Record<string, unknown> {
+export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-function recordsIn(value: unknown): Record<string, unknown>[] {
+export function recordsIn(value: unknown): Record<string, unknown>[] {
   return Array.isArray(value) ? value.filter(isRecord) : [];
 }

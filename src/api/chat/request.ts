@@ -12,7 +12,7 @@ export const MAX_TOKENS_DEFAULT = 4096;
 export const MESSAGE_ROLES = ["system", "developer", "user", "assistant", "tool"] as const;
 
 /** Union of object schemas with a discriminator, in the form that validators and code generators understand. */
-function taggedUnion<T extends TSchema[]>(tag: string, schemas: [...T]) {
+export function taggedUnion<T extends TSchema[]>(tag: string, schemas: [...T]) {
   return Type.Unsafe<Static<T[number]>>({
     type: "object",
     required: [tag],
@@ -132,8 +132,8 @@ const LogitBias = Type.Unsafe<Record<string, number>>({
   additionalProperties: { type: "number", minimum: -100, maximum: 100 },
 });
 
-/** Stored with the charge, so it has OpenAI's limits. */
-const Metadata = Type.Unsafe<Record<string, string>>({
+/** Labels of a request. They are stored with the charge, so they have OpenAI's limits. */
+export const Metadata = Type.Unsafe<Record<string, string>>({
   type: "object",
   maxProperties: 16,
   propertyNames: { maxLength: 64 },

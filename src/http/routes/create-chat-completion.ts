@@ -1,9 +1,7 @@
-import { Type } from "typebox";
 import { ChatCompletion, ChatCompletionChunk } from "../../api/chat/completion.ts";
 import { decodeChatCompletion } from "../../api/chat/decode.ts";
 import { ChatCompletionRequest } from "../../api/chat/request.ts";
-import { completionHandler } from "../completion.ts";
-import { IDEMPOTENCY_HEADER } from "../idempotency.ts";
+import { COMPLETION_HEADERS, completionHandler } from "../completion.ts";
 import type { Endpoint } from "./endpoint.ts";
 
 export const createChatCompletion: Endpoint = {
@@ -14,16 +12,7 @@ export const createChatCompletion: Endpoint = {
   summary: "Create a chat completion",
   description:
     "Generates a reply to a conversation and charges the token's organization. `null` counts as an absent field; unknown fields are ignored.",
-  headers: Type.Object({
-    [IDEMPOTENCY_HEADER]: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 255,
-        description:
-          "Identifies the request within the organization for 24 hours. A repeated request with the same body returns the first response again, and is charged once.",
-      }),
-    ),
-  }),
+  headers: COMPLETION_HEADERS,
   body: ChatCompletionRequest,
   response: { description: "The completion, or its events.", schema: ChatCompletion, eventSchema: ChatCompletionChunk },
   handle: completionHandler(({ body }, { completionMessages }) => decodeChatCompletion(body, completionMessages)),

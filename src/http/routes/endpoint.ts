@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { TSchema } from "typebox";
 import type { Scope } from "../../api/principal.ts";
 import type { UsageReport } from "../../api/usage.ts";
-import type { PublicError } from "../../api/wire.ts";
+import type { ErrorFormat } from "../../api/wire.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
 import type { RunningCompletions } from "../shutdown.ts";
 
@@ -30,8 +30,8 @@ export interface Endpoint {
   body?: TSchema;
   /** Name and meaning of the part that `*` matches. */
   wildcard?: { name: string; description: string };
-  /** Returns the body of an error response; default: OpenAI's format. */
-  errorBody?(error: PublicError): object;
+  /** Format of error responses; default: OpenAI's. */
+  errors?: ErrorFormat;
   response: { description: string; schema: TSchema; eventSchema?: TSchema };
   handle(services: EndpointServices, request: FastifyRequest, reply: FastifyReply): Promise<unknown>;
 }

@@ -1,8 +1,23 @@
+import type { FastifyRequest } from "fastify";
+import { Type } from "typebox";
+import { messagesVersionIssue } from "../../api/messages/decode.ts";
+import {
+  MessagesModel,
+  MessagesModelList,
+  readModelPage,
+  toMessagesModel,
+  toMessagesModels,
+} from "../../api/messages/models.ts";
 import { Model, ModelList } from "../../api/model.ts";
+import type { ValidationIssue } from "../../api/validation.ts";
 import { toApiModel } from "../../catalog/model.ts";
+import { ApiError } from "../../errors.ts";
 import { mayUse, modelNotFound } from "../../gateway/plan.ts";
 import { principalOf } from "../authentication.ts";
+import { namesMessagesVersion } from "../errors.ts";
 import type { Endpoint } from "./endpoint.ts";
+
+const FORMATS = "A request with the header `anthropic-version` gets the format of Anthropic's Models API.";
 
 export const listModels: Endpoint = {
   method: "GET",
@@ -10,12 +25,15 @@ export const listModels: Endpoint = {
   scope: "models:read",
   operationId: "listModels",
   summary: "List models",
-  description: "Every model that the token may use, with its facts and its price.",
-  response: { description: "The models.", schema: ModelList },
-  async handle({ gateway }, request): Promise<ModelList> {
+  description: `Every model that the token may use, with its facts and its price. ${FORMATS}`,
+  response: { description: "The models.", schema: Type.Union([ModelList, MessagesModelList]) },
+  async handle({ gateway }, request): Promise<ModelList | MessagesModelList> {
     const principal = principalOf(request);
     const models = gateway.catalog.list().filter((model) => mayUse(principal, model));
-    return { object: "list", data: models.map(toApiModel) };
+    if (!isOfMessages(request)) return { object: "list", data: models.map(toApiModel) };
+    const page = readModelPage(request.query as Record<string, unknown>);
+    if ("issue" in page) throw refused(page.issue);
+    return toMessagesModels(models.map(toApiModel), page);
   },
 };
 
@@ -25,14 +43,25 @@ export const retrieveModel: Endpoint = {
   scope: "models:read",
   operationId: "retrieveModel",
   summary: "Retrieve a model",
-  description: "One model with its facts and its price. The id may contain slashes, encoded or not.",
+  description: `One model with its facts and its price. The id may contain slashes, encoded or not. ${FORMATS}`,
   wildcard: { name: "model", description: "The model's id, as in the list of models." },
-  response: { description: "The model.", schema: Model },
-  async handle({ gateway }, request): Promise<Model> {
+  response: { description: "The model.", schema: Type.Union([Model, MessagesModel]) },
+  async handle({ gateway }, request): Promise<Model | MessagesModel> {
     const { "*": id } = request.params as { "*": string };
     request.modelName = id;
     const model = gateway.catalog.find(id);
     if (model === undefined || !mayUse(principalOf(request), model)) throw modelNotFound(id);
-    return toApiModel(model);
+    return isOfMessages(request) ? toMessagesModel(toApiModel(model)) : toApiModel(model);
   },
 };
+
+/** Tells whether a client speaks Anthropic's API. Throws invalid_value for an unknown version. */
+function isOfMessages(request: FastifyRequest): boolean {
+  const issue = messagesVersionIssue(request.headers["anthropic-version"]?.toString());
+  if (issue !== undefined) throw refused(issue);
+  return namesMessagesVersion(request);
+}
+
+function refused({ code, message, param }: ValidationIssue): ApiError {
+  return new ApiError(code, message, { param: param ?? undefined });
+}

@@ -1,15 +1,15 @@
 import { StringDecoder } from "node:string_decoder";
 
-/** Limit of the characters of one event's data, and of one line: at two bytes each, 256 KiB. */
+/** Default limit of the characters of one event's data, and of one line: at two bytes each, 256 KiB. */
 export const EVENT_LENGTH_MAX = 128 * 1024;
 
 const BYTE_ORDER_MARK = "\uFEFF";
 const FIELD = "data";
 
-/** An event or a line exceeds `EVENT_LENGTH_MAX`. */
+/** An event or a line exceeds the limit of the reader. */
 export class EventTooLongError extends Error {
-  constructor() {
-    super(`An event is longer than ${EVENT_LENGTH_MAX} characters`);
+  constructor(lengthMax: number) {
+    super(`An event is longer than ${lengthMax} characters`);
     this.name = "EventTooLongError";
   }
 }
@@ -21,6 +21,7 @@ export class EventTooLongError extends Error {
  */
 export class EventStreamReader {
   readonly #decoder = new StringDecoder("utf8");
+  readonly #lengthMax: number;
   #isStarted = false;
   /** True if the last piece ended in CR. A line feed at the start of the next piece then belongs to it. */
   #isAfterCarriageReturn = false;
@@ -28,6 +29,10 @@ export class EventStreamReader {
   #line = "";
   /** Data of the unfinished event; undefined while it has none. */
   #data: string | undefined;
+
+  constructor(lengthMax: number = EVENT_LENGTH_MAX) {
+    this.#lengthMax = lengthMax;
+  }
 
   /** Reads the next bytes and appends the data of each event that they complete to `events`. Throws EventTooLongError. */
   push(bytes: Buffer, events: string[]): void {
@@ -38,7 +43,7 @@ export class EventStreamReader {
       if (text.startsWith(BYTE_ORDER_MARK)) text = text.slice(1);
     }
     this.#readLines(text, events);
-    if (this.#line.length > EVENT_LENGTH_MAX) throw new EventTooLongError();
+    if (this.#line.length > this.#lengthMax) throw new EventTooLongError(this.#lengthMax);
   }
 
   #readLines(text: string, events: string[]): void {
@@ -78,7 +83,7 @@ export class EventStreamReader {
   }
 
   #endField(text: string, start: number, end: number): void {
-    if (end - start > EVENT_LENGTH_MAX) throw new EventTooLongError();
+    if (end - start > this.#lengthMax) throw new EventTooLongError(this.#lengthMax);
     if (!text.startsWith(FIELD, start)) return;
     const colon = start + FIELD.length;
     if (colon < end && text[colon] !== ":") return;
@@ -86,7 +91,7 @@ export class EventStreamReader {
     if (text[from] === " ") from += 1;
     const value = from < end ? text.slice(from, end) : "";
     this.#data = this.#data === undefined ? value : `${this.#data}\n${value}`;
-    if (this.#data.length > EVENT_LENGTH_MAX) throw new EventTooLongError();
+    if (this.#data.length > this.#lengthMax) throw new EventTooLongError(this.#lengthMax);
   }
 
   #endEvent(events: string[]): void {

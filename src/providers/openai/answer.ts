@@ -4,18 +4,30 @@ import { copied, EventStreamReader } from "../http/event-stream.ts";
 import type { HttpBody } from "../http/exchange.ts";
 import { isObject, type JsonObject, parseJson } from "../json.ts";
 import { type UpstreamChunk, UpstreamError } from "../provider.ts";
-import { ChunkReader } from "./chunks.ts";
 
 const DONE = "[DONE]";
 /** Limit of events in one item. Events become larger on their way to the client, so a slow client must not get many at once. */
 const EVENTS_AT_ONCE_MAX = 128;
 
+/** Reads the JSON of one answer on a wire. Keeps the state that later events of the answer depend on. */
+export interface WireReader {
+  /** True once the finish reason has arrived. An answer without one is incomplete. */
+  readonly isFinished: boolean;
+  /** True once the last event has arrived, on wires that mark it in an event. */
+  readonly isEnded?: boolean;
+  /** Limit of the characters of one event; default: `EVENT_LENGTH_MAX`. */
+  readonly eventLengthMax?: number;
+  /** Reads a streamed event; undefined if nothing in it is used. Throws UpstreamError if the answer failed. */
+  readEvent(event: JsonObject): UpstreamChunk | undefined;
+  /** Reads an unstreamed answer as a single chunk. Throws UpstreamError if it is not an answer. */
+  readAnswer(answer: JsonObject): UpstreamChunk;
+}
+
 /** Reads an unstreamed answer as a single chunk. Rejects with UpstreamError. */
-export async function readAnswer(body: HttpBody, scrub: Scrub): Promise<UpstreamChunk> {
+export async function readAnswer(body: HttpBody, scrub: Scrub, reader: WireReader): Promise<UpstreamChunk> {
   const answer = toObject(await readText(body));
   const failure = failureInside(answer, scrub);
   if (failure !== undefined) throw failure;
-  const reader = new ChunkReader();
   const chunk = reader.readAnswer(answer);
   if (!reader.isFinished) throw new UpstreamError("failed", "The answer has no finish reason");
   return chunk;
@@ -29,8 +41,8 @@ export async function readAnswer(body: HttpBody, scrub: Scrub): Promise<Upstream
 export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> {
   readonly #body: HttpBody;
   readonly #scrub: Scrub;
-  readonly #events = new EventStreamReader();
-  readonly #reader = new ChunkReader();
+  readonly #events: EventStreamReader;
+  readonly #reader: WireReader;
   readonly #template = new EventTemplate();
   #length = 0;
   /** Events that were read and not returned yet. */
@@ -40,9 +52,11 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
   #isEnded = false;
   #failure: unknown;
 
-  constructor(body: HttpBody, scrub: Scrub) {
+  constructor(body: HttpBody, scrub: Scrub, reader: WireReader) {
     this.#body = body;
     this.#scrub = scrub;
+    this.#reader = reader;
+    this.#events = new EventStreamReader(reader.eventLengthMax);
   }
 
   [Symbol.asyncIterator](): this {
@@ -103,6 +117,11 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
       const content = this.#template.read(data);
       const chunk = content === undefined ? this.#readEvent(data) : { delta: { content } };
       if (chunk !== undefined) chunks.push(chunk);
+      if (this.#reader.isEnded === true) {
+        this.#isEnded = true;
+        this.#body.finish();
+        return;
+      }
     }
   }
 
@@ -111,7 +130,7 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
     const failure = failureInside(event, this.#scrub);
     if (failure !== undefined) throw failure;
     const chunk = this.#reader.readEvent(event);
-    if (chunk?.delta?.content) this.#template.learn(data, chunk.delta.content);
+    if (chunk?.delta?.content && chunk.native === undefined) this.#template.learn(data, chunk.delta.content);
     return chunk;
   }
 

@@ -35,8 +35,10 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
   beforeAll(async () => {
     database = await createTestDatabase();
     proxy = await PostgresProxy.open(database.url);
-    direct = await openPostgresStore({ url: database.url, role: "service" });
-    proxied = await openPostgresStore({ url: proxy.url, role: "service" });
+    // On a slow machine too, no transition gives up waiting before the others have come.
+    const timeouts = { lockMs: 60_000 };
+    direct = await openPostgresStore({ url: database.url, role: "service", timeouts });
+    proxied = await openPostgresStore({ url: proxy.url, role: "service", timeouts });
     gate = new pg.Client({ connectionString: database.url });
     watch = new pg.Client({ connectionString: database.url });
     await Promise.all([gate.connect(), watch.connect()]);

@@ -74,10 +74,26 @@ function MessageContent({ message }: { message: Message | Reply }) {
   );
 }
 
-/** Returns the text of a message. Images are shown by their URL only and never fetched. */
+/** Returns the text of a message. Images, files and videos are shown by their name or URL only and never fetched. */
 function textOf(content: NonNullable<Message["content"]>): string {
-  if (typeof content === "string") return content;
-  return content.map((part) => (part.type === "text" ? part.text : `[image: ${part.image_url.url}]`)).join("\n");
+  return typeof content === "string" ? content : content.map(textOfPart).join("\n");
+}
+
+function textOfPart(part: Exclude<NonNullable<Message["content"]>, string>[number]): string {
+  switch (part.type) {
+    case "text":
+      return part.text;
+    case "refusal":
+      return part.refusal;
+    case "image_url":
+      return `[image: ${part.image_url.url}]`;
+    case "video_url":
+      return `[video: ${part.video_url.url}]`;
+    case "input_audio":
+      return `[audio: ${part.input_audio.format}]`;
+    case "file":
+      return `[file: ${part.file.filename ?? part.file.file_url ?? part.file.file_id ?? "without a name"}]`;
+  }
 }
 
 function Code({ text }: { text: string }) {

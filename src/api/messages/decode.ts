@@ -1,0 +1,367 @@
+import { dropNulls, isRecord, pick, recordsIn } from "../chat/decode.ts";
+import { imageAddressFault, isImageData } from "../chat/image-address.ts";
+import type { ChatCompletionRequest, Tool } from "../chat/request.ts";
+import { compileCheck, type ValidationIssue } from "../validation.ts";
+import type { DecodedRequest, NativeRequest } from "../wire.ts";
+import { shown, typeOf } from "../wording.ts";
+import { imageUrlOf, MessageConversation } from "./conversation.ts";
+import { MessageEventEncoder } from "./encode.ts";
+import { toMessage } from "./message.ts";
+import { isClaudes } from "./reasoning.ts";
+import {
+  BLOCK_FIELDS,
+  type BlockOf,
+  CountTokensRequest,
+  type CustomTool,
+  type InputMessage,
+  MESSAGES_VERSIONS,
+  type MessageBlock,
+  MessagesRequest,
+  TOOL_FIELDS,
+} from "./request.ts";
+
+/** Headers of the wire. */
+export interface MessagesHeaders {
+  version: string | undefined;
+  beta: string | undefined;
+}
+
+type Decoded = Pick<DecodedRequest, "request" | "ignored"> & {
+  native: NativeRequest;
+  paramOf(param: string): string;
+};
+
+const checkMessages = compileCheck(MessagesRequest);
+const checkCountTokens = compileCheck(CountTokensRequest);
+const REQUEST_FIELDS = new Set(Object.keys(MessagesRequest.properties));
+const NO_FIELDS: ReadonlySet<string> = new Set();
+
+/** Reads the body of a message request, which it may change. Returns the first issue of an invalid body. */
+export function decodeMessages(body: unknown, headers: MessagesHeaders): DecodedRequest | { issue: ValidationIssue } {
+  const decoded = decode(body, headers, checkMessages);
+  if ("issue" in decoded) return decoded;
+  return {
+    ...decoded,
+    output: { param: "max_tokens", tokens: decoded.request.max_completion_tokens, isLimitedBySetting: false },
+    events: () => new MessageEventEncoder(),
+    document: toMessage,
+  };
+}
+
+/** Reads the body of a request to count the tokens of a prompt, which it may change. */
+export function decodeCountTokens(body: unknown, headers: MessagesHeaders): Decoded | { issue: ValidationIssue } {
+  return decode(body, headers, checkCountTokens);
+}
+
+function decode(
+  body: unknown,
+  headers: MessagesHeaders,
+  checkSchema: ReturnType<typeof compileCheck>,
+): Decoded | { issue: ValidationIssue } {
+  const issue = messagesVersionIssue(headers.version) ?? bodyIssue(body, checkSchema);
+  if (issue !== undefined) return { issue };
+  const request = body as MessagesRequest;
+  const further = toolChoiceIssue(request) ?? formatIssue(request) ?? blockIssue(request.messages);
+  if (further !== undefined) return { issue: further };
+  const conversation = new MessageConversation(request);
+  const { known, ignored } = knownRequest(request);
+  const native = nativeOf(request, known, headers);
+  return {
+    request: internalRequest(request, conversation),
+    native,
+    ignored: [...ignored],
+    // The needed field is a path of the wire already.
+    paramOf: (param) => (param === native.needed ? param : (PARAMS[param] ?? conversation.paramOf(param))),
+  };
+}
+
+/** The wire's names of the internal request's fields. */
+const PARAMS: Record<string, string> = {
+  max_completion_tokens: "max_tokens",
+  stop: "stop_sequences",
+  user: "metadata.user_id",
+  parallel_tool_calls: "tool_choice.disable_parallel_tool_use",
+  response_format: "output_config.format",
+  "response_format.type": "output_config.format.type",
+  reasoning_effort: "thinking",
+};
+
+/** Returns the issue of an unknown version of the wire. */
+export function messagesVersionIssue(version: string | undefined): ValidationIssue | undefined {
+  if (version === undefined || (MESSAGES_VERSIONS as readonly string[]).includes(version)) return undefined;
+  const message = `Invalid header 'anthropic-version'. Supported values are: ${MESSAGES_VERSIONS.join(", ")}.`;
+  return { code: "invalid_value", param: "anthropic-version", message };
+}
+
+/** Fields that make an upstream run tools, keep state or charge other prices, with the value that counts as absent. */
+const REFUSED: Record<string, unknown> = {
+  mcp_servers: undefined,
+  container: undefined,
+  compaction: undefined,
+  thread: undefined,
+  fallbacks: undefined,
+  billing_policy: undefined,
+  inference_geo: undefined,
+  speed: "standard",
+};
+
+function bodyIssue(body: unknown, checkSchema: ReturnType<typeof compileCheck>): ValidationIssue | undefined {
+  if (!isRecord(body)) {
+    const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
+    return { code: "invalid_type", param: null, message };
+  }
+  removeNulls(body);
+  for (const [param, none] of Object.entries(REFUSED)) {
+    const value = body[param];
+    if (value === none || value === undefined || (Array.isArray(value) && value.length === 0)) continue;
+    return { code: "unsupported_value", param, message: `'${param}' is not supported by this service.` };
+  }
+  return serverToolIssue(body) ?? checkSchema(body);
+}
+
+function serverToolIssue({ tools }: Record<string, unknown>): ValidationIssue | undefined {
+  if (!Array.isArray(tools)) return undefined;
+  const index = tools.findIndex((tool) => isRecord(tool) && tool.type !== undefined && tool.type !== "custom");
+  if (index < 0) return undefined;
+  const param = `tools[${index}].type`;
+  const expected = "Only custom tools with an 'input_schema' are supported.";
+  const message = `Invalid '${param}': the tool ${shown(tools[index].type)} is not supported. ${expected}`;
+  return { code: "unsupported_value", param, message, loggedMessage: `Invalid '${param}'. ${expected}` };
+}
+
+/** Removes nulls, which count as absent, except from the data of tools. */
+function removeNulls(body: Record<string, unknown>): void {
+  dropNulls(body);
+  for (const name of ["tool_choice", "thinking", "metadata", "output_config", "cache_control", "context_management"]) {
+    if (isRecord(body[name])) dropNulls(body[name]);
+  }
+  for (const tool of recordsIn(body.tools)) dropNulls(tool);
+  for (const block of recordsIn(body.system)) dropNulls(block);
+  for (const message of recordsIn(body.messages)) {
+    for (const block of recordsIn(message.content)) {
+      dropNulls(block);
+      for (const inner of recordsIn(block.content)) dropNulls(inner);
+    }
+  }
+}
+
+function toolChoiceIssue({ tool_choice: choice, tools = [] }: MessagesRequest): ValidationIssue | undefined {
+  if (choice?.type !== "any" && choice?.type !== "tool") return undefined;
+  if (tools.length === 0) {
+    const message = "Invalid 'tool_choice': it is only allowed when 'tools' are specified.";
+    return { code: "invalid_value", param: "tool_choice", message };
+  }
+  if (choice.type === "any" || tools.some(({ name }) => name === choice.name)) return undefined;
+  const message = "Invalid 'tool_choice.name': 'tools' has no tool with this name.";
+  return { code: "invalid_value", param: "tool_choice.name", message };
+}
+
+function formatIssue({ output_format, output_config }: MessagesRequest): ValidationIssue | undefined {
+  if (output_format === undefined || output_config?.format === undefined) return undefined;
+  const message = "Setting 'output_format' and 'output_config.format' at the same time is not supported.";
+  return { code: "invalid_value", param: "output_format", message };
+}
+
+const BLOCKS_OF_ROLES: Record<InputMessage["role"], readonly MessageBlock["type"][]> = {
+  user: ["text", "image", "document", "search_result", "tool_result"],
+  assistant: ["text", "thinking", "redacted_thinking", "tool_use"],
+  system: ["text"],
+};
+
+function blockIssue(messages: readonly InputMessage[]): ValidationIssue | undefined {
+  for (const [index, { role, content }] of messages.entries()) {
+    if (typeof content === "string") continue;
+    for (const [at, block] of content.entries()) {
+      const path = `messages[${index}].content[${at}]`;
+      if (!BLOCKS_OF_ROLES[role].includes(block.type)) {
+        const message = `Invalid '${path}.type': a message with the role '${role}' cannot contain '${block.type}'.`;
+        return { code: "invalid_value", param: `${path}.type`, message };
+      }
+      const issue = sourceIssue(block, path);
+      if (issue !== undefined) return issue;
+    }
+  }
+  return undefined;
+}
+
+const NO_BASE64 = /[^A-Za-z0-9+/=]/;
+
+function sourceIssue(block: MessageBlock, path: string): ValidationIssue | undefined {
+  if (block.type === "tool_result") return firstSourceIssue(block.content, `${path}.content`);
+  if (block.type !== "image" && block.type !== "document") return undefined;
+  const { source } = block;
+  if (source.type === "content") return firstSourceIssue(source.content, `${path}.source.content`);
+  const fault = block.type === "image" ? imageAddressFault(imageUrlOf(block.source)) : documentFault(block);
+  if (fault === undefined) return undefined;
+  const param = `${path}.source`;
+  return { code: "invalid_value", param, message: `Invalid '${param}': ${fault}.` };
+}
+
+function firstSourceIssue(content: string | readonly MessageBlock[] | undefined, path: string) {
+  if (content === undefined || typeof content === "string") return undefined;
+  for (const [index, block] of content.entries()) {
+    const issue = sourceIssue(block, `${path}[${index}]`);
+    if (issue !== undefined) return issue;
+  }
+  return undefined;
+}
+
+function documentFault({ source }: BlockOf<"document">): string | undefined {
+  if (source.type === "base64") return NO_BASE64.test(source.data) ? "the document is not valid base64" : undefined;
+  if (source.type !== "url") return undefined;
+  const isPublic = !isImageData(source.url) && imageAddressFault(source.url) === undefined;
+  return isPublic ? undefined : "expected a public https:// address";
+}
+
+/** Copies only the fields of the schema, and names the others. */
+function knownRequest(request: MessagesRequest): { known: MessagesRequest; ignored: ReadonlySet<string> } {
+  const ignored = new Set<string>();
+  const known = <T extends object>(value: T, fields: ReadonlySet<string>, path: string): T => {
+    for (const name in value) {
+      const isUnknown = !fields.has(name) && value[name] !== undefined;
+      if (isUnknown && NAME.test(name) && ignored.size < IGNORED_MAX) ignored.add(path + name);
+    }
+    return pick(value, fields);
+  };
+  const knownBlock = (block: MessageBlock): MessageBlock => {
+    const picked = known(block, BLOCK_FIELDS.get(block.type) ?? NO_FIELDS, "messages.content.");
+    if (picked.type !== "tool_result" || !Array.isArray(picked.content)) return picked;
+    return { ...picked, content: picked.content.map(knownBlock) as typeof picked.content };
+  };
+  const { system, tools, output_config } = request;
+  const messages = request.messages.map(({ role, content }) => {
+    return { role, content: typeof content === "string" ? content : content.map(knownBlock) };
+  });
+  return {
+    ignored,
+    known: {
+      ...known(request, REQUEST_FIELDS, ""),
+      messages,
+      ...(Array.isArray(system) && { system: system.map((block) => knownBlock(block) as BlockOf<"text">) }),
+      ...(tools && { tools: tools.map((tool) => known(tool, TOOL_FIELDS, "tools.")) }),
+      ...(output_config && { output_config: known(output_config, OUTPUT_FIELDS, "output_config.") }),
+    },
+  };
+}
+
+const OUTPUT_FIELDS = new Set(["effort", "format"]);
+/** Names that can be repeated in a header. */
+const NAME = /^\w{1,64}$/;
+/** Names of unknown fields that are listed. */
+const IGNORED_MAX = 32;
+
+/** Thinking that Claude cannot read is left out of the request for upstreams of this wire, because they would refuse it. */
+function nativeOf(request: MessagesRequest, known: MessagesRequest, { version, beta }: MessagesHeaders): NativeRequest {
+  const messages = known.messages.flatMap((message) => {
+    if (message.role !== "assistant" || typeof message.content === "string") return [message];
+    const content = message.content.filter((block) => {
+      return (block.type !== "thinking" && block.type !== "redacted_thinking") || isClaudes(block);
+    });
+    return content.length > 0 || message.content.length === 0 ? [{ ...message, content }] : [];
+  });
+  return {
+    wire: "messages",
+    body: { ...known, messages },
+    headers: {
+      ...(version !== undefined && { "anthropic-version": version }),
+      ...(beta !== undefined && { "anthropic-beta": beta }),
+    },
+    hints: hintsOf(request, beta),
+    needed: neededField(request),
+  };
+}
+
+function hintsOf(request: MessagesRequest, beta: string | undefined): string[] {
+  return [
+    ...(beta === undefined ? [] : ["anthropic-beta"]),
+    ...(["top_k", "service_tier", "context_management"] as const).filter((field) => request[field] !== undefined),
+    ...(userOf(request) === request.metadata?.user_id ? [] : ["metadata.user_id"]),
+    ...(request.tools?.some((tool) => tool.eager_input_streaming === true) ? ["tools.eager_input_streaming"] : []),
+  ];
+}
+
+/** Returns the path of the first document that asks for citations, which other wires do not have. */
+function neededField({ messages }: MessagesRequest): string | undefined {
+  const citing = (blocks: InputMessage["content"] | undefined, path: string): string | undefined => {
+    if (blocks === undefined || typeof blocks === "string") return undefined;
+    for (const [index, block] of blocks.entries()) {
+      const inner = block.type === "tool_result" ? citing(block.content, `${path}[${index}].content`) : undefined;
+      if (inner !== undefined) return inner;
+      const hasCitations = block.type === "document" || block.type === "search_result";
+      if (hasCitations && block.citations?.enabled === true) return `${path}[${index}].citations`;
+    }
+    return undefined;
+  };
+  for (const [index, { content }] of messages.entries()) {
+    const path = citing(content, `messages[${index}].content`);
+    if (path !== undefined) return path;
+  }
+  return undefined;
+}
+
+/** Upstreams of other wires take user ids up to this length. */
+const USER_CHARACTERS_MAX = 64;
+
+function userOf({ metadata }: MessagesRequest): string | undefined {
+  const user = metadata?.user_id;
+  return user !== undefined && user.length <= USER_CHARACTERS_MAX ? user : undefined;
+}
+
+function internalRequest(request: MessagesRequest, { messages }: MessageConversation): ChatCompletionRequest {
+  const { model, max_tokens, temperature, top_p, stop_sequences, stream, tools, tool_choice } = request;
+  const schema = (request.output_config?.format ?? request.output_format)?.schema;
+  const effort = effortOf(request);
+  const user = userOf(request);
+  const isSequential =
+    tool_choice !== undefined && tool_choice.type !== "none" && tool_choice.disable_parallel_tool_use;
+  return {
+    model,
+    messages,
+    ...(max_tokens !== undefined && { max_completion_tokens: max_tokens }),
+    ...(temperature !== undefined && { temperature }),
+    ...(top_p !== undefined && { top_p }),
+    ...(stop_sequences !== undefined && stop_sequences.length > 0 && { stop: stop_sequences }),
+    ...(stream !== undefined && { stream }),
+    ...(tools !== undefined && tools.length > 0 && { tools: tools.map(toolOf) }),
+    ...(tool_choice !== undefined && tools !== undefined && { tool_choice: toolChoiceOf(tool_choice) }),
+    ...(isSequential === true && { parallel_tool_calls: false }),
+    ...(schema && { response_format: { type: "json_schema", json_schema: { name: "output", schema, strict: true } } }),
+    ...(effort !== undefined && { reasoning_effort: effort }),
+    ...(user !== undefined && { user }),
+  };
+}
+
+function toolOf({ name, description, input_schema, input_examples = [], strict, cache_control }: CustomTool): Tool {
+  const examples = input_examples.map((example) => `Example input: ${JSON.stringify(example)}`);
+  const text = [...(description === undefined ? [] : [description]), ...examples].join("\n");
+  return {
+    type: "function",
+    function: {
+      name,
+      ...(text !== "" && { description: text }),
+      parameters: input_schema,
+      ...(strict !== undefined && { strict }),
+    },
+    ...(cache_control && { cache_control }),
+  };
+}
+
+function toolChoiceOf(choice: NonNullable<MessagesRequest["tool_choice"]>): ChatCompletionRequest["tool_choice"] {
+  if (choice.type === "any") return "required";
+  return choice.type === "tool" ? { type: "function", function: { name: choice.name } } : choice.type;
+}
+
+/** Largest budgets of thinking tokens of the efforts below the highest one. */
+const LOW_BUDGET_TOKENS = 4_096;
+const MEDIUM_BUDGET_TOKENS = 16_384;
+
+function effortOf({ thinking, output_config }: MessagesRequest): ChatCompletionRequest["reasoning_effort"] {
+  if (thinking?.type === "disabled") return "none";
+  const effort = output_config?.effort;
+  if (effort !== undefined) return effort === "max" ? "xhigh" : effort;
+  if (thinking === undefined) return undefined;
+  // Without an effort, adaptive thinking has the effort `high` (Anthropic's documentation, "Effort").
+  if (thinking.type === "adaptive") return "high";
+  if (thinking.budget_tokens <= LOW_BUDGET_TOKENS) return "low";
+  return thinking.budget_tokens <= MEDIUM_BUDGET_TOKENS ? "medium" : "high";
+}

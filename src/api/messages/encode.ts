@@ -1,0 +1,195 @@
+import type { AnswerEnd, AnswerHead, AnswerPiece, NativeEvent } from "../answer.ts";
+import type { Delta, ToolCallDelta } from "../chat/completion.ts";
+import type { ReasoningDetail } from "../chat/request.ts";
+import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
+import { errorEvent } from "./errors.ts";
+import { endingOf, messageStart, nativeEnding, toMessageUsage, toToolUseId } from "./message.ts";
+import { type ReasoningBlock, toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
+
+/** Returns an event as text. */
+function eventOf(data: { type: string; [field: string]: unknown }): string {
+  return `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
+}
+
+/** Events of an upstream of this wire that are not passed on: the service writes its own. */
+const OWN_EVENTS = new Set(["message_start", "message_delta", "message_stop", "ping", "error"]);
+
+/** Writes a streamed answer in the format of Anthropic's Messages API. */
+export class MessageEventEncoder implements EventEncoder {
+  readonly keepAlive = eventOf({ type: "ping" });
+  readonly #blocks = new BlockEvents();
+  /** The upstream's own end of the answer. */
+  #ending: object | undefined;
+  #hasRefusal = false;
+
+  open(head: AnswerHead, add: AddEvent): void {
+    add(eventOf({ type: "message_start", message: messageStart(head) }));
+  }
+
+  push(pieces: readonly AnswerPiece[], add: AddEvent): void {
+    for (const { delta, native } of pieces) {
+      if (native !== undefined) this.#passOn(native, add);
+      else if (delta !== undefined) this.#addDelta(delta, add);
+    }
+  }
+
+  close({ finishReason, usage }: AnswerEnd, add: AddEvent): void {
+    this.#blocks.end(add);
+    const calls = this.#blocks.hasCalls ? { tool_calls: [] } : {};
+    const ending = this.#ending ?? endingOf(finishReason, { refusal: this.#hasRefusal ? "" : null, ...calls });
+    add(eventOf({ type: "message_delta", delta: ending, usage: toMessageUsage(usage) }));
+    add(eventOf({ type: "message_stop" }));
+  }
+
+  fail(error: PublicError, add: AddEvent): void {
+    add(eventOf(errorEvent(error)));
+  }
+
+  #passOn(events: readonly NativeEvent[], add: AddEvent): void {
+    for (const event of events) {
+      this.#ending = nativeEnding(this.#ending, event);
+      if (!OWN_EVENTS.has(event.type)) add(eventOf({ ...event.data, type: event.type }));
+    }
+  }
+
+  #addDelta(delta: Delta, add: AddEvent): void {
+    const { reasoning_content, reasoning_details = [], content, refusal, tool_calls = [] } = delta;
+    this.#blocks.addReasoning(reasoning_content ?? "", reasoning_details, add);
+    if (content) this.#blocks.addText(content, add);
+    if (refusal) {
+      this.#hasRefusal = true;
+      this.#blocks.addText(refusal, add);
+    }
+    for (const call of tool_calls) this.#blocks.addCall(call, add);
+  }
+}
+
+/** A tool call of the answer. */
+interface StreamedCall {
+  id: string;
+  name: string;
+  arguments: string;
+  extraContent: unknown;
+  state: "waiting" | "open" | "closed";
+}
+
+/** Writes the content blocks of an answer one after the other, as the wire requires. */
+class BlockEvents {
+  #index = -1;
+  #open: "text" | "thinking" | StreamedCall | undefined;
+  readonly #calls = new Map<number, StreamedCall>();
+
+  get hasCalls(): boolean {
+    return this.#calls.size > 0;
+  }
+
+  addText(text: string, add: AddEvent): void {
+    if (this.#open !== "text") this.#begin("text", { type: "text", text: "" }, add);
+    this.#extend(`{"type":"text_delta","text":${JSON.stringify(text)}}`, add);
+  }
+
+  /**
+   * Adds streamed text of reasoning, and the blocks that it ends. A delta with whole blocks may repeat their text, because
+   * it contains a whole message; the text is then that of the blocks.
+   */
+  addReasoning(text: string, details: readonly ReasoningDetail[], add: AddEvent): void {
+    const isRepeated = this.#open !== "thinking" && details.some(({ type }) => type !== "reasoning.encrypted");
+    if (text !== "" && !isRepeated) this.#addThinking(text, add);
+    for (const detail of details) {
+      const block = toReasoningBlock(detail);
+      if (block.type === "redacted_thinking") this.#addWhole(block, add);
+      else {
+        if (this.#open !== "thinking") this.#addThinking(block.thinking, add);
+        this.#extend(`{"type":"signature_delta","signature":${JSON.stringify(block.signature)}}`, add);
+        this.#close(add);
+      }
+    }
+  }
+
+  /**
+   * Adds a part of a tool call. Parts of other calls wait while the arguments of the open one are incomplete, because
+   * blocks cannot overlap.
+   */
+  addCall({ index, id, function: called, extra_content }: ToolCallDelta, add: AddEvent): void {
+    const call = this.#callAt(index, id ?? "");
+    call.name += call.state === "waiting" ? (called?.name ?? "") : "";
+    call.arguments += called?.arguments ?? "";
+    if (extra_content !== undefined) call.extraContent = extra_content;
+    if (call.state === "open") this.#addArguments(called?.arguments ?? "", add);
+    else if (call.state === "waiting" && !this.#isInCall()) this.#beginCall(call, add);
+  }
+
+  /** Ends the content. */
+  end(add: AddEvent): void {
+    this.#close(add);
+    for (const call of this.#calls.values()) if (call.state === "waiting") this.#beginCall(call, add);
+    this.#close(add);
+  }
+
+  #callAt(index: number, id: string): StreamedCall {
+    const known = this.#calls.get(index);
+    if (known !== undefined) return known;
+    const call: StreamedCall = {
+      id: toToolUseId(id),
+      name: "",
+      arguments: "",
+      extraContent: undefined,
+      state: "waiting",
+    };
+    this.#calls.set(index, call);
+    return call;
+  }
+
+  /** True if the arguments of the open call are incomplete. */
+  #isInCall(): boolean {
+    if (typeof this.#open !== "object") return false;
+    try {
+      JSON.parse(this.#open.arguments);
+      return false;
+    } catch {
+      return true;
+    }
+  }
+
+  #beginCall(call: StreamedCall, add: AddEvent): void {
+    this.#begin(call, { type: "tool_use", id: call.id, name: call.name, input: {} }, add);
+    call.state = "open";
+    this.#addArguments(call.arguments, add);
+  }
+
+  #addArguments(text: string, add: AddEvent): void {
+    if (text !== "") this.#extend(`{"type":"input_json_delta","partial_json":${JSON.stringify(text)}}`, add);
+  }
+
+  #addThinking(text: string, add: AddEvent): void {
+    if (this.#open !== "thinking") this.#begin("thinking", { type: "thinking", thinking: "", signature: "" }, add);
+    if (text !== "") this.#extend(`{"type":"thinking_delta","thinking":${JSON.stringify(text)}}`, add);
+  }
+
+  #addWhole(block: ReasoningBlock, add: AddEvent): void {
+    this.#begin(undefined, block, add);
+    add(eventOf({ type: "content_block_stop", index: this.#index }));
+  }
+
+  #begin(open: "text" | "thinking" | StreamedCall | undefined, block: object, add: AddEvent): void {
+    this.#close(add);
+    this.#index += 1;
+    this.#open = open;
+    add(eventOf({ type: "content_block_start", index: this.#index, content_block: block }));
+  }
+
+  /** Adds a delta, given as JSON. */
+  #extend(delta: string, add: AddEvent): void {
+    add(`event: content_block_delta\ndata: {"type":"content_block_delta","index":${this.#index},"delta":${delta}}\n\n`);
+  }
+
+  #close(add: AddEvent): void {
+    const closed = this.#open;
+    if (closed === undefined) return;
+    this.#open = undefined;
+    add(eventOf({ type: "content_block_stop", index: this.#index }));
+    if (typeof closed !== "object") return;
+    closed.state = "closed";
+    if (closed.extraContent !== undefined) this.#addWhole(toCallStateBlock(closed.id, closed.extraContent), add);
+  }
+}

@@ -1,0 +1,148 @@
+import { type Static, Type } from "typebox";
+import type { AnswerEnd, AnswerHead, NativeEvent } from "../answer.ts";
+import type { AnswerFold } from "../answer-fold.ts";
+import type { CompletionUsage, FinishReason, ReplyMessage } from "../chat/completion.ts";
+import { isRecord } from "../chat/decode.ts";
+import type { ToolCall } from "../chat/request.ts";
+import { toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
+
+const MessageUsage = Type.Object({
+  input_tokens: Type.Integer({ minimum: 0, description: "Prompt tokens that no cache served or stored." }),
+  cache_creation_input_tokens: Type.Integer({ minimum: 0 }),
+  cache_read_input_tokens: Type.Integer({ minimum: 0 }),
+  output_tokens: Type.Integer({ minimum: 0 }),
+  output_tokens_details: Type.Optional(Type.Object({ thinking_tokens: Type.Integer({ minimum: 0 }) })),
+  cost: Type.Optional(Type.Number({ minimum: 0, description: "Charged credits." })),
+});
+
+const OutputBlock = Type.Object({ type: Type.String() });
+
+/** Body of the response to POST /v1/messages. */
+export const MessageDocument = Type.Object({
+  id: Type.String({ pattern: "^msg_" }),
+  type: Type.Literal("message"),
+  role: Type.Literal("assistant"),
+  model: Type.String(),
+  content: Type.Array(OutputBlock),
+  stop_reason: Type.Union([Type.String(), Type.Null()]),
+  stop_sequence: Type.Union([Type.String(), Type.Null()]),
+  usage: MessageUsage,
+});
+
+/** Event of a streamed response. */
+export const MessageEvent = Type.Object({
+  type: Type.Enum([
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop",
+    "ping",
+    "error",
+  ]),
+});
+
+export type MessageDocument = Static<typeof MessageDocument>;
+type MessageUsage = Static<typeof MessageUsage>;
+type OutputBlock = Static<typeof OutputBlock> & Record<string, unknown>;
+
+const ID_PREFIX = "msg_";
+const NO_USAGE = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
+
+/** Returns the body of a complete answer. */
+export function toMessage(head: AnswerHead, answer: Pick<AnswerFold, "message" | "document">, end: AnswerEnd) {
+  const message = answer.message();
+  const { content, stop_reason, stop_sequence } = answer.document ?? {};
+  const isNative = Array.isArray(content);
+  return {
+    ...messageStart(head),
+    content: isNative ? content : blocksOf(message),
+    ...(isNative ? { stop_reason, stop_sequence } : endingOf(end.finishReason, message)),
+    usage: toMessageUsage(end.usage),
+  };
+}
+
+/** Returns a message without content, as a stream begins with it. */
+export function messageStart({ id, model }: AnswerHead): MessageDocument {
+  return {
+    id: `${ID_PREFIX}${id}`,
+    type: "message",
+    role: "assistant",
+    model,
+    content: [],
+    stop_reason: null,
+    stop_sequence: null,
+    usage: toMessageUsage(NO_USAGE),
+  };
+}
+
+const STOP_REASONS: Record<FinishReason, string> = {
+  stop: "end_turn",
+  length: "max_tokens",
+  tool_calls: "tool_use",
+  content_filter: "refusal",
+};
+
+/** Returns why an answer ended. The internal form does not tell which stop sequence ended it. */
+export function endingOf(
+  finishReason: FinishReason,
+  { refusal, tool_calls }: Pick<ReplyMessage, "refusal" | "tool_calls">,
+) {
+  let reason = STOP_REASONS[finishReason];
+  if (finishReason === "stop" && refusal !== null) reason = "refusal";
+  else if (finishReason === "stop" && tool_calls !== undefined) reason = "tool_use";
+  return { stop_reason: reason, stop_sequence: null };
+}
+
+/** Returns the fields of a native `message_delta`, such as `stop_reason`; else the ones that are known so far. */
+export function nativeEnding(known: object | undefined, { type, data }: NativeEvent): object | undefined {
+  return type === "message_delta" && isRecord(data.delta) ? { ...known, ...data.delta } : known;
+}
+
+export function toMessageUsage(usage: CompletionUsage): MessageUsage {
+  const { cached_tokens: read = 0, cache_write_tokens: written = 0 } = usage.prompt_tokens_details ?? {};
+  const thinking = usage.completion_tokens_details?.reasoning_tokens;
+  return {
+    input_tokens: usage.prompt_tokens - read - written,
+    cache_creation_input_tokens: written,
+    cache_read_input_tokens: read,
+    output_tokens: usage.completion_tokens,
+    ...(thinking !== undefined && { output_tokens_details: { thinking_tokens: thinking } }),
+    ...(usage.cost !== undefined && { cost: usage.cost }),
+  };
+}
+
+function blocksOf({ content, refusal, tool_calls = [], reasoning_content, reasoning_details = [] }: ReplyMessage) {
+  const hasText = reasoning_details.some(({ type }) => type !== "reasoning.encrypted");
+  const blocks: OutputBlock[] = [];
+  if (reasoning_content && !hasText) blocks.push({ type: "thinking", thinking: reasoning_content, signature: "" });
+  blocks.push(...reasoning_details.map(toReasoningBlock));
+  for (const text of [content, refusal]) if (text) blocks.push({ type: "text", text });
+  for (const call of tool_calls) {
+    blocks.push(toolUseOf(call));
+    if (call.extra_content !== undefined) blocks.push(toCallStateBlock(toToolUseId(call.id), call.extra_content));
+  }
+  return blocks;
+}
+
+function toolUseOf({ id, function: { name, arguments: text } }: ToolCall): OutputBlock {
+  return { type: "tool_use", id: toToolUseId(id), name, input: inputOf(text) };
+}
+
+/** Returns an id with only the characters that the wire allows. */
+export function toToolUseId(id: string): string {
+  return id.replace(/[^\w-]/g, "_");
+}
+
+/** Reads the arguments of a tool call. Text that is no object is kept under a name that Anthropic's documentation proposes. */
+function inputOf(text: string): Record<string, unknown> {
+  if (text.trim() === "") return {};
+  try {
+    const input: unknown = JSON.parse(text);
+    if (isRecord(input)) return input;
+  } catch {
+    // The answer ended in the middle of the arguments.
+  }
+  return { INVALID_JSON: text };
+}

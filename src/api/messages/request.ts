@@ -1,0 +1,184 @@
+import { type Static, Type } from "typebox";
+import { CacheControl, MESSAGES_MAX, TOOLS_MAX, taggedUnion } from "../chat/request.ts";
+
+/** Versions of the wire that clients may name in `anthropic-version`. */
+export const MESSAGES_VERSIONS = ["2026-10-21", "2023-06-01", "2023-01-01"] as const;
+
+const cacheControl = Type.Optional(CacheControl);
+const Citations = Type.Object({ enabled: Type.Optional(Type.Boolean()) });
+const JsonObject = Type.Record(Type.String(), Type.Unknown());
+
+const TextBlock = Type.Object({ type: Type.Literal("text"), text: Type.String(), cache_control: cacheControl });
+const ImageBlock = Type.Object({
+  type: Type.Literal("image"),
+  source: taggedUnion("type", [
+    Type.Object({
+      type: Type.Literal("base64"),
+      media_type: Type.Enum(["image/jpeg", "image/png", "image/gif", "image/webp"]),
+      data: Type.String({ minLength: 1 }),
+    }),
+    Type.Object({ type: Type.Literal("url"), url: Type.String({ minLength: 1 }) }),
+  ]),
+  cache_control: cacheControl,
+});
+const DocumentBlock = Type.Object({
+  type: Type.Literal("document"),
+  source: taggedUnion("type", [
+    Type.Object({
+      type: Type.Literal("base64"),
+      media_type: Type.Literal("application/pdf"),
+      data: Type.String({ minLength: 1 }),
+    }),
+    Type.Object({ type: Type.Literal("url"), url: Type.String({ minLength: 1 }) }),
+    Type.Object({ type: Type.Literal("text"), media_type: Type.Literal("text/plain"), data: Type.String() }),
+    Type.Object({
+      type: Type.Literal("content"),
+      content: Type.Union([Type.String(), Type.Array(taggedUnion("type", [TextBlock, ImageBlock]))]),
+    }),
+  ]),
+  title: Type.Optional(Type.String()),
+  context: Type.Optional(Type.String()),
+  citations: Type.Optional(Citations),
+  cache_control: cacheControl,
+});
+const SearchResultBlock = Type.Object({
+  type: Type.Literal("search_result"),
+  source: Type.String(),
+  title: Type.String(),
+  content: Type.Array(TextBlock),
+  citations: Type.Optional(Citations),
+  cache_control: cacheControl,
+});
+const ThinkingBlock = Type.Object({
+  type: Type.Literal("thinking"),
+  thinking: Type.String(),
+  signature: Type.Optional(Type.String()),
+});
+const RedactedThinkingBlock = Type.Object({ type: Type.Literal("redacted_thinking"), data: Type.String() });
+const ToolUseBlock = Type.Object({
+  type: Type.Literal("tool_use"),
+  id: Type.String({ minLength: 1 }),
+  name: Type.String({ minLength: 1 }),
+  input: JsonObject,
+  caller: Type.Optional(Type.Object({ type: Type.Literal("direct") })),
+  cache_control: cacheControl,
+});
+const resultBlocks = [TextBlock, ImageBlock, DocumentBlock, SearchResultBlock] as const;
+const ToolResultBlock = Type.Object({
+  type: Type.Literal("tool_result"),
+  tool_use_id: Type.String({ minLength: 1 }),
+  content: Type.Optional(Type.Union([Type.String(), Type.Array(taggedUnion("type", [...resultBlocks]))])),
+  is_error: Type.Optional(Type.Boolean()),
+  cache_control: cacheControl,
+});
+
+/** Every content block. Blocks of server tools are absent: this service runs none. */
+const MessageBlock = taggedUnion("type", [
+  ...resultBlocks,
+  ThinkingBlock,
+  RedactedThinkingBlock,
+  ToolUseBlock,
+  ToolResultBlock,
+]);
+
+const Message = Type.Object({
+  role: Type.Enum(["user", "assistant", "system"]),
+  content: Type.Union([Type.String(), Type.Array(MessageBlock)]),
+});
+
+const CustomTool = Type.Object({
+  type: Type.Optional(Type.Literal("custom")),
+  name: Type.String({ minLength: 1 }),
+  description: Type.Optional(Type.String()),
+  input_schema: JsonObject,
+  input_examples: Type.Optional(Type.Array(JsonObject)),
+  strict: Type.Optional(Type.Boolean()),
+  eager_input_streaming: Type.Optional(Type.Boolean()),
+  cache_control: cacheControl,
+});
+
+const isSequential = { disable_parallel_tool_use: Type.Optional(Type.Boolean()) };
+const MessageToolChoice = taggedUnion("type", [
+  Type.Object({ type: Type.Literal("auto"), ...isSequential }),
+  Type.Object({ type: Type.Literal("any"), ...isSequential }),
+  Type.Object({ type: Type.Literal("tool"), name: Type.String({ minLength: 1 }), ...isSequential }),
+  Type.Object({ type: Type.Literal("none") }),
+]);
+
+const display = Type.Optional(Type.Enum(["summarized", "omitted"]));
+const Thinking = taggedUnion("type", [
+  Type.Object({ type: Type.Literal("enabled"), budget_tokens: Type.Integer({ minimum: 1024 }), display }),
+  Type.Object({ type: Type.Literal("adaptive"), display }),
+  Type.Object({ type: Type.Literal("disabled") }),
+]);
+
+const OutputFormat = Type.Object({ type: Type.Literal("json_schema"), schema: JsonObject });
+
+/**
+ * Fields of a request whose tokens are counted. `null` counts as absent: the decoder removes nulls before it validates
+ * against this schema.
+ */
+const promptFields = {
+  model: Type.String({ minLength: 1, description: "A model's id, as in GET /v1/models." }),
+  messages: Type.Array(Message, { minItems: 1, maxItems: MESSAGES_MAX }),
+  system: Type.Optional(Type.Union([Type.String(), Type.Array(taggedUnion("type", [TextBlock]))])),
+  tools: Type.Optional(Type.Array(CustomTool, { maxItems: TOOLS_MAX })),
+  tool_choice: Type.Optional(MessageToolChoice),
+  thinking: Type.Optional(Thinking),
+  output_config: Type.Optional(
+    Type.Object({
+      effort: Type.Optional(Type.Enum(["low", "medium", "high", "xhigh", "max"])),
+      format: Type.Optional(OutputFormat),
+    }),
+  ),
+  output_format: Type.Optional(OutputFormat),
+  cache_control: cacheControl,
+  context_management: Type.Optional(
+    Type.Object({
+      edits: Type.Optional(
+        Type.Array(
+          Type.Object({
+            type: Type.String({
+              pattern: "^clear_",
+              description: "an edit that clears content, such as 'clear_thinking_20251015'.",
+            }),
+          }),
+        ),
+      ),
+    }),
+  ),
+};
+
+/** Body of POST /v1/messages/count_tokens. */
+export const CountTokensRequest = Type.Object(promptFields);
+
+/** Body of POST /v1/messages. */
+export const MessagesRequest = Type.Object({
+  ...promptFields,
+  max_tokens: Type.Integer({
+    minimum: 1,
+    description: "Maximum tokens to generate; at most the model's own maximum.",
+  }),
+  stop_sequences: Type.Optional(Type.Array(Type.String({ minLength: 1 }))),
+  stream: Type.Optional(Type.Boolean()),
+  temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
+  top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
+  top_k: Type.Optional(Type.Integer({ minimum: 0 })),
+  metadata: Type.Optional(Type.Object({ user_id: Type.Optional(Type.String()) })),
+  service_tier: Type.Optional(Type.Enum(["auto", "standard_only"])),
+});
+
+const blockSchemas = [...resultBlocks, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock, ToolResultBlock];
+
+/** Names of the fields of each block, by its type. */
+export const BLOCK_FIELDS: ReadonlyMap<string, ReadonlySet<string>> = new Map(
+  blockSchemas.map(({ properties }) => [properties.type.const, new Set(Object.keys(properties))]),
+);
+export const TOOL_FIELDS: ReadonlySet<string> = new Set(Object.keys(CustomTool.properties));
+
+export type MessagesRequest = Static<typeof MessagesRequest>;
+export type CountTokensRequest = Static<typeof CountTokensRequest>;
+export type InputMessage = Static<typeof Message>;
+export type MessageBlock = Static<typeof MessageBlock>;
+export type BlockOf<T extends MessageBlock["type"]> = Extract<MessageBlock, { type: T }>;
+export type CustomTool = Static<typeof CustomTool>;

@@ -1,0 +1,261 @@
+import { dropNulls, excessIssue, isRecord, recordsIn } from "../chat/decode.ts";
+import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, TOOLS_MAX } from "../chat/request.ts";
+import { compileCheck, type ValidationIssue } from "../validation.ts";
+import type { DecodedRequest } from "../wire.ts";
+import { shown, typeOf } from "../wording.ts";
+import { ResponsesEventEncoder, toResponse } from "./encode.ts";
+import { type DecodedInput, toMessages } from "./input.ts";
+import { isSealed } from "./reasoning.ts";
+import { type InputItem, ResponsesRequest } from "./request.ts";
+import type { ResponseSettings } from "./response.ts";
+import { customToolNames, toChatTools } from "./tools.ts";
+
+const checkSchema = compileCheck(ResponsesRequest);
+const REQUEST_FIELDS = new Set(Object.keys(ResponsesRequest.properties));
+const LOGPROBS = "message.output_text.logprobs";
+/** Values of `include` that have an effect here. */
+const INCLUDED = new Set(["reasoning.encrypted_content", LOGPROBS]);
+
+/** Fields that would change the answer, or make tokens that no hold covers. */
+const UNSUPPORTED: Record<string, string> = {
+  background: "responses are not created in the background. Use 'stream' for long responses",
+  conversation: "this service has no conversations. Send the earlier items in 'input'",
+  prompt: "this service stores no prompt templates. Send 'instructions' and 'input'",
+  context_management: "the input is not shortened. Send the items that the model needs",
+  moderation: "responses are not moderated",
+};
+/** Fields without an effect here, even if the upstream speaks this wire: some of them have a price of their own. */
+const NEVER_SENT = ["max_tool_calls", "service_tier", "prompt_cache_retention", "prompt_cache_options"];
+const FIELD_NAME = /^\w{1,64}$/;
+const IGNORED_MAX = 32;
+const TOOL_TYPES = ["function", "custom"];
+
+type Invalid = { issue: ValidationIssue };
+
+/** Reads the body of a request of the Responses API, which it may change. Returns the first issue of an invalid body. */
+export function decodeResponses(body: unknown): DecodedRequest | Invalid {
+  const checked = checkBody(body);
+  if ("issue" in checked) return checked;
+  const { asked, ignored } = checked;
+  if (asked.previous_response_id !== undefined) return { issue: notStored() };
+  const input = toMessages(asked.input);
+  if ("issue" in input) return input;
+  const tools = toChatTools(asked);
+  if ("issue" in tools) return tools;
+  const request = toChatRequest(asked, input.messages, tools);
+  const encoder = {
+    settings: settingsOf(asked),
+    customTools: customToolNames(asked.tools),
+    hasLogprobs: request.logprobs === true,
+  };
+  return {
+    request,
+    output: { param: "max_output_tokens", tokens: asked.max_output_tokens, isLimitedBySetting: false },
+    native: { wire: "responses", body: nativeBody(asked), headers: {}, hints: nativeHints(asked) },
+    ignored,
+    paramOf: (param) => paramOf(param, input),
+    events: () => new ResponsesEventEncoder(encoder),
+    document: (head, answer, end) => toResponse(encoder, head, answer, end),
+  };
+}
+
+function notStored(): ValidationIssue {
+  const message =
+    "Previous response not found: this service does not store responses. Send the items of the conversation in 'input' instead.";
+  return { code: "previous_response_not_found", param: "previous_response_id", message };
+}
+
+/** Validates a parsed body. Returns only the fields of the schema, and the names of the others that it ignores. */
+function checkBody(body: unknown): { asked: ResponsesRequest; ignored: string[] } | Invalid {
+  if (!isRecord(body)) {
+    const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
+    return { issue: { code: "invalid_type", param: null, message } };
+  }
+  const excess = excessIssue(body, "input", MESSAGES_MAX) ?? excessIssue(body, "tools", TOOLS_MAX);
+  if (excess !== undefined) return { issue: excess };
+  removeNulls(body);
+  for (const item of recordsIn(body.input)) if (item.type === undefined && "role" in item) item.type = "message";
+  const issue = unsupportedIssue(body) ?? checkSchema(body);
+  if (issue !== undefined) return { issue };
+  const entries = Object.entries(body).filter(([name, value]) => REQUEST_FIELDS.has(name) && value !== undefined);
+  return { asked: Object.fromEntries(entries) as ResponsesRequest, ignored: ignoredFields(body) };
+}
+
+/** Nulls count as absent. Those of JSON schemas have a meaning and stay. */
+function removeNulls(body: Record<string, unknown>): void {
+  dropNulls(body);
+  for (const item of recordsIn(body.input)) {
+    dropNulls(item);
+    for (const parts of [item.content, item.output]) for (const part of recordsIn(parts)) dropNulls(part);
+  }
+  for (const tool of recordsIn(body.tools)) dropNulls(tool);
+  for (const part of [body.text, body.reasoning, body.stream_options]) if (isRecord(part)) dropNulls(part);
+  if (isRecord(body.text) && isRecord(body.text.format)) dropNulls(body.text.format);
+}
+
+function unsupportedIssue(body: Record<string, unknown>): ValidationIssue | undefined {
+  for (const [param, reason] of Object.entries(UNSUPPORTED)) {
+    const value = body[param];
+    if (value === undefined || value === false) continue;
+    return { code: "unsupported_value", param, message: `Unsupported parameter: '${param}': ${reason}.` };
+  }
+  for (const [index, tool] of recordsIn(body.tools).entries()) {
+    if (typeof tool.type === "string" && !TOOL_TYPES.includes(tool.type)) {
+      return unsupportedTool(`tools[${index}].type`, tool.type);
+    }
+    for (const field of ["defer_loading", "async"]) {
+      if (tool[field] !== true) continue;
+      const param = `tools[${index}].${field}`;
+      return { code: "unsupported_value", param, message: `Unsupported value: '${param}' must be false.` };
+    }
+  }
+  const choice = body.tool_choice;
+  if (!isRecord(choice) || typeof choice.type !== "string") return undefined;
+  return ["allowed_tools", ...TOOL_TYPES].includes(choice.type)
+    ? undefined
+    : unsupportedTool("tool_choice.type", choice.type);
+}
+
+function unsupportedTool(param: string, type: string): ValidationIssue {
+  const rule = "Supported tools are 'function' and 'custom', which the client runs.";
+  return {
+    code: "unsupported_value",
+    param,
+    message: `Unsupported value: '${param}' is ${shown(type)}. ${rule}`,
+    loggedMessage: `Unsupported value of '${param}'. ${rule}`,
+  };
+}
+
+function ignoredFields(body: Record<string, unknown>): string[] {
+  const stated = Object.keys(body).filter((name) => body[name] !== undefined && FIELD_NAME.test(name));
+  const isOrdinary = body.service_tier === undefined || ["auto", "default"].includes(String(body.service_tier));
+  const ignored = stated.filter((name) => {
+    if (name === "service_tier") return !isOrdinary;
+    if (name === "include") return (body.include as string[]).some((one) => !INCLUDED.has(one));
+    return NEVER_SENT.includes(name) || !(REQUEST_FIELDS.has(name) || name in UNSUPPORTED);
+  });
+  return ignored.slice(0, IGNORED_MAX);
+}
+
+function toChatRequest(
+  asked: ResponsesRequest,
+  messages: RequestMessage[],
+  tools: Pick<ChatCompletionRequest, "tools" | "tool_choice">,
+): ChatCompletionRequest {
+  const { model, instructions, temperature, top_p, max_output_tokens, stream, parallel_tool_calls, user, metadata } =
+    asked;
+  const { text, reasoning, top_logprobs, include } = asked;
+  const logprobs = include?.includes(LOGPROBS) || (top_logprobs ?? 0) > 0 || undefined;
+  const fields: { [Field in keyof ChatCompletionRequest]: ChatCompletionRequest[Field] | undefined } = {
+    model,
+    messages,
+    instructions,
+    temperature,
+    top_p,
+    max_completion_tokens: max_output_tokens,
+    stream,
+    ...tools,
+    parallel_tool_calls,
+    response_format: toResponseFormat(text?.format),
+    reasoning_effort: reasoning?.effort,
+    logprobs,
+    top_logprobs: logprobs && top_logprobs,
+    user,
+    metadata,
+  };
+  const stated = Object.entries(fields).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(stated) as ChatCompletionRequest;
+}
+
+type TextFormat = NonNullable<ResponsesRequest["text"]>["format"];
+
+function toResponseFormat(format: TextFormat): ChatCompletionRequest["response_format"] {
+  if (format?.type !== "json_schema") return format;
+  const { type, ...json_schema } = format;
+  return { type, json_schema };
+}
+
+/** Returns the settings that a response repeats. */
+function settingsOf(asked: ResponsesRequest): ResponseSettings {
+  const { reasoning, text, user, tools = [] } = asked;
+  return {
+    instructions: asked.instructions ?? null,
+    max_output_tokens: asked.max_output_tokens ?? null,
+    max_tool_calls: asked.max_tool_calls ?? null,
+    metadata: asked.metadata ?? {},
+    parallel_tool_calls: asked.parallel_tool_calls ?? true,
+    previous_response_id: asked.previous_response_id ?? null,
+    prompt_cache_key: asked.prompt_cache_key ?? null,
+    reasoning: {
+      effort: reasoning?.effort ?? null,
+      summary: reasoning?.summary ?? reasoning?.generate_summary ?? null,
+    },
+    safety_identifier: asked.safety_identifier ?? null,
+    service_tier: "default",
+    store: false,
+    temperature: asked.temperature ?? null,
+    text: { format: { type: "text" }, ...text },
+    tool_choice: asked.tool_choice ?? "auto",
+    tools: tools.map((tool) => (tool.type === "function" ? { parameters: null, strict: null, ...tool } : tool)),
+    top_logprobs: asked.top_logprobs ?? 0,
+    top_p: asked.top_p ?? null,
+    truncation: asked.truncation ?? "disabled",
+    user: user ?? null,
+  };
+}
+
+/** Returns the body for upstreams that speak this wire. They store nothing: their ids would mean nothing to clients. */
+function nativeBody(asked: ResponsesRequest): Record<string, unknown> {
+  const { input, include = [], ...rest } = asked;
+  const body: Record<string, unknown> = { ...rest, store: false };
+  for (const name of [...NEVER_SENT, "metadata", "background", "previous_response_id"]) delete body[name];
+  body.input = typeof input === "string" ? input : input.filter((item) => !isForeign(item));
+  // Without it, clients could not send the reasoning back to an upstream that stores nothing.
+  const included = include.filter((one) => INCLUDED.has(one));
+  body.include = [...new Set([...included, "reasoning.encrypted_content"])];
+  return body;
+}
+
+/** True for reasoning of other upstreams. */
+function isForeign(item: InputItem): boolean {
+  return item.type === "reasoning" && isSealed(item.encrypted_content);
+}
+
+/** Returns the fields that only upstreams on this wire receive. */
+function nativeHints({
+  text,
+  truncation,
+  prompt_cache_key,
+  safety_identifier,
+  stream_options,
+}: ResponsesRequest): string[] {
+  const stated: Record<string, boolean> = {
+    "text.verbosity": text?.verbosity !== undefined,
+    truncation: truncation === "auto",
+    prompt_cache_key: prompt_cache_key !== undefined,
+    safety_identifier: safety_identifier !== undefined,
+    stream_options: stream_options?.include_obfuscation === true,
+  };
+  return Object.keys(stated).filter((name) => stated[name]);
+}
+
+/** Names of this wire for fields of the internal form. */
+const PARAMS: Record<string, string> = {
+  messages: "input",
+  response_format: "text.format",
+  "response_format.type": "text.format.type",
+  reasoning_effort: "reasoning.effort",
+  logprobs: "include",
+  max_tokens: "max_output_tokens",
+  max_completion_tokens: "max_output_tokens",
+};
+const MESSAGE_PARAM = /^messages\[(\d+)\](?:\.content\[(\d+)\])?(.*)$/;
+
+function paramOf(param: string, { origins }: DecodedInput): string {
+  const [, message, part, rest] = MESSAGE_PARAM.exec(param) ?? [];
+  const origin = message === undefined ? undefined : origins[Number(message)];
+  if (origin === undefined) return PARAMS[param] ?? param;
+  const path = part === undefined ? undefined : origin.parts[Number(part)];
+  if (path !== undefined) return rest === ".image_url.url" ? `${path}.image_url` : path;
+  return rest === ".content" && origin.item !== "input" ? `${origin.item}.content` : origin.item;
+}

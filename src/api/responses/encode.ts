@@ -1,0 +1,167 @@
+import type { AnswerEnd, AnswerHead, AnswerPiece, NativeEvent } from "../answer.ts";
+import type { AnswerFold } from "../answer-fold.ts";
+import type { CompletionUsage, FinishReason } from "../chat/completion.ts";
+import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
+import { OutputBuilder } from "./output.ts";
+import type { OutputItem, ResponseObject, ResponseSettings, ResponseUsage } from "./response.ts";
+
+const ID_PREFIX = "resp_";
+
+/** The facts of a request that its answer depends on. */
+export interface EncoderOptions {
+  settings: ResponseSettings;
+  customTools: ReadonlySet<string>;
+  hasLogprobs: boolean;
+}
+
+/** Returns the body of a complete answer that is not streamed. */
+export function toResponse(
+  options: EncoderOptions,
+  head: AnswerHead,
+  answer: Pick<AnswerFold, "message" | "logprobs" | "document">,
+  end: AnswerEnd,
+): ResponseObject {
+  const native = answer.document?.output;
+  const items = Array.isArray(native) ? native : outputOf(options, head, answer, end);
+  return responseOf(options, head, items, endFields(end));
+}
+
+function outputOf(
+  options: EncoderOptions,
+  { id: answerId }: AnswerHead,
+  answer: Pick<AnswerFold, "message" | "logprobs">,
+  { finishReason }: AnswerEnd,
+): OutputItem[] {
+  const { tool_calls: calls, ...message } = answer.message();
+  const builder = new OutputBuilder({ ...options, answerId }, () => {});
+  const delta = { ...message, ...(calls && { tool_calls: calls.map((call, index) => ({ index, ...call })) }) };
+  builder.add({ delta, logprobs: answer.logprobs });
+  builder.end(incompleteReason(finishReason) !== undefined);
+  return builder.items;
+}
+
+type Lifecycle = Pick<ResponseObject, "status" | "error" | "incomplete_details" | "usage">;
+
+const RUNNING: Lifecycle = { status: "in_progress", error: null, incomplete_details: null, usage: null };
+
+function endFields({ finishReason, usage }: AnswerEnd): Lifecycle {
+  const reason = incompleteReason(finishReason);
+  return {
+    status: reason === undefined ? "completed" : "incomplete",
+    error: null,
+    incomplete_details: reason === undefined ? null : { reason },
+    usage: toResponseUsage(usage),
+  };
+}
+
+function incompleteReason(finishReason: FinishReason): "max_output_tokens" | "content_filter" | undefined {
+  if (finishReason === "length") return "max_output_tokens";
+  return finishReason === "content_filter" ? finishReason : undefined;
+}
+
+function toResponseUsage(usage: CompletionUsage): ResponseUsage {
+  const { prompt_tokens, completion_tokens, total_tokens, cost } = usage;
+  return {
+    input_tokens: prompt_tokens,
+    input_tokens_details: { cached_tokens: usage.prompt_tokens_details?.cached_tokens ?? 0, cache_write_tokens: 0 },
+    output_tokens: completion_tokens,
+    output_tokens_details: { reasoning_tokens: usage.completion_tokens_details?.reasoning_tokens ?? 0 },
+    total_tokens,
+    ...(cost !== undefined && { cost }),
+  };
+}
+
+function responseOf(
+  { settings }: EncoderOptions,
+  { id, created, model }: AnswerHead,
+  output: OutputItem[],
+  lifecycle: Lifecycle,
+): ResponseObject {
+  return {
+    id: `${ID_PREFIX}${id}`,
+    object: "response",
+    created_at: created,
+    background: false,
+    model,
+    ...lifecycle,
+    output,
+    ...settings,
+  };
+}
+
+/** Events of an upstream that this service sends itself: at the beginning, after the charge, or as a failure. */
+const OWN_EVENTS: ReadonlySet<string> = new Set([
+  "response.created",
+  "response.queued",
+  "response.in_progress",
+  "response.completed",
+  "response.incomplete",
+  "response.failed",
+  "error",
+]);
+
+/** Writes a streamed answer in the format of OpenAI's Responses API. */
+export class ResponsesEventEncoder implements EventEncoder {
+  readonly keepAlive = ": keep-alive\n\n";
+  readonly #options: EncoderOptions;
+  #head: AnswerHead | undefined;
+  #builder: OutputBuilder | undefined;
+  /** Ended items of an upstream that speaks this wire; undefined for other upstreams. */
+  #nativeItems: OutputItem[] | undefined;
+  #sequenceNumber = 0;
+  #add: AddEvent = () => {};
+
+  constructor(options: EncoderOptions) {
+    this.#options = options;
+  }
+
+  open(head: AnswerHead, add: AddEvent): void {
+    this.#add = add;
+    this.#head = head;
+    const emit = (type: string, fields: object) => this.#emit(type, fields);
+    this.#builder = new OutputBuilder({ ...this.#options, answerId: head.id }, emit);
+    for (const type of ["response.created", "response.in_progress"]) this.#emitResponse(type, RUNNING);
+  }
+
+  push(pieces: readonly AnswerPiece[], add: AddEvent): void {
+    this.#add = add;
+    for (const piece of pieces) {
+      if (piece.native !== undefined) for (const event of piece.native) this.#passOn(event);
+      else if (this.#nativeItems === undefined) this.#builder?.add(piece);
+    }
+  }
+
+  close(end: AnswerEnd, add: AddEvent): void {
+    this.#add = add;
+    const fields = endFields(end);
+    if (this.#nativeItems === undefined) this.#builder?.end(fields.status === "incomplete");
+    this.#emitResponse(`response.${fields.status}`, fields);
+  }
+
+  fail({ status, message }: PublicError, add: AddEvent): void {
+    this.#add = add;
+    const code = status === 429 ? "rate_limit_exceeded" : status < 500 ? "invalid_prompt" : "server_error";
+    this.#emitResponse("response.failed", { ...RUNNING, status: "failed", error: { code, message } });
+  }
+
+  #passOn({ type, data }: NativeEvent): void {
+    this.#nativeItems ??= [];
+    if (OWN_EVENTS.has(type)) return;
+    if (type === "response.output_item.done") this.#nativeItems.push(data.item as OutputItem);
+    const { type: _type, sequence_number: _number, ...fields } = data;
+    this.#emit(type, fields);
+  }
+
+  #emitResponse(type: string, lifecycle: Lifecycle): void {
+    const head = this.#head;
+    if (head === undefined) throw new Error("An answer was written before it was opened");
+    const items = this.#nativeItems ?? this.#builder?.items ?? [];
+    this.#emit(type, { response: responseOf(this.#options, head, items, lifecycle) });
+  }
+
+  #emit(type: string, fields: object): void {
+    const data = { type, sequence_number: this.#sequenceNumber, ...fields };
+    this.#sequenceNumber += 1;
+    this.#add(`event: ${type}\ndata: ${JSON.stringify(data)}\n\n`);
+  }
+}

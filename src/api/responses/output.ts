@@ -1,0 +1,245 @@
+import type { AnswerPiece } from "../answer.ts";
+import type { ToolCallDelta } from "../chat/completion.ts";
+import type { ReasoningDetail } from "../chat/request.ts";
+import { seal } from "./reasoning.ts";
+import type { OutputItem } from "./response.ts";
+import { customInputOf } from "./tools.ts";
+
+/** Takes the events of an answer: their type and their fields besides the sequence number. */
+type Emit = (type: string, fields: object) => void;
+
+type Item<T extends OutputItem["type"]> = Extract<OutputItem, { type: T }>;
+type CallItem = Item<"function_call"> | Item<"custom_tool_call">;
+type Part = Item<"message">["content"][number];
+
+/** An item that further pieces may continue. */
+interface Open<T extends OutputItem> {
+  item: T;
+  index: number;
+}
+
+interface OpenCall extends Open<CallItem> {
+  /** The arguments as the upstream sends them. */
+  text: string;
+  extra: unknown;
+}
+
+export interface OutputOptions {
+  /** 32 hexadecimal digits. */
+  answerId: string;
+  customTools: ReadonlySet<string>;
+  hasLogprobs: boolean;
+}
+
+/** Builds the output items of an answer from its pieces, and emits the events that a stream consists of. */
+export class OutputBuilder {
+  readonly items: OutputItem[] = [];
+  readonly #options: OutputOptions;
+  readonly #emit: Emit;
+  #reasoning: Open<Item<"reasoning">> | undefined;
+  #details: ReasoningDetail[] = [];
+  #message: Open<Item<"message">> | undefined;
+  /** Open until the answer ends, because upstreams may send the pieces of several calls in any order. */
+  readonly #calls = new Map<number, OpenCall>();
+
+  constructor(options: OutputOptions, emit: Emit) {
+    this.#options = options;
+    this.#emit = emit;
+  }
+
+  add({ delta, logprobs }: AnswerPiece): void {
+    if (delta === undefined) return;
+    if (delta.reasoning_content) this.#think(delta.reasoning_content);
+    if (delta.reasoning_details !== undefined && delta.reasoning_details.length > 0) {
+      this.#openReasoning();
+      this.#details.push(...delta.reasoning_details);
+    }
+    if (delta.content) this.#say(delta.content, logprobs);
+    if (delta.refusal) this.#refuse(delta.refusal);
+    for (const call of delta.tool_calls ?? []) this.#call(call);
+  }
+
+  /** Ends all items. An answer that was cut at its bound leaves the last one incomplete. */
+  end(isIncomplete: boolean): void {
+    if (this.items.length === 0 && !isIncomplete)
+      this.#openPart({ type: "output_text", text: "", annotations: [], logprobs: [] });
+    const last = isIncomplete ? this.items.length - 1 : -1;
+    this.#closeReasoning(last);
+    this.#closeMessage(last);
+    for (const call of this.#calls.values()) this.#closeCall(call, last);
+    const extras = [...this.#calls.values()].filter(({ extra }) => extra !== undefined);
+    if (extras.length === 0) return;
+    const { item, index } = this.#open<Item<"reasoning">>({
+      id: this.#newId("rs"),
+      type: "reasoning",
+      summary: [],
+      status: "in_progress",
+    });
+    item.encrypted_content = seal({
+      calls: Object.fromEntries(extras.map(({ item, extra }) => [item.call_id, extra])),
+    });
+    this.#done(item, index, -1);
+  }
+
+  #think(text: string): void {
+    const { item, index } = this.#openReasoning();
+    const at = { item_id: item.id, output_index: index, summary_index: 0 };
+    const part = item.summary[0] ?? { type: "summary_text" as const, text: "" };
+    if (item.summary.length === 0) {
+      this.#emit("response.reasoning_summary_part.added", { ...at, part });
+      item.summary.push(part);
+    }
+    part.text += text;
+    this.#emit("response.reasoning_summary_text.delta", { ...at, delta: text });
+  }
+
+  #openReasoning(): Open<Item<"reasoning">> {
+    if (this.#reasoning !== undefined) return this.#reasoning;
+    this.#closeMessage(-1);
+    const opened = this.#open({
+      id: this.#newId("rs"),
+      type: "reasoning" as const,
+      summary: [],
+      status: "in_progress",
+    });
+    this.#reasoning = opened;
+    return opened;
+  }
+
+  #closeReasoning(last: number): void {
+    const open = this.#reasoning;
+    if (open === undefined) return;
+    this.#reasoning = undefined;
+    const { item, index } = open;
+    const [part] = item.summary;
+    if (part !== undefined) {
+      const at = { item_id: item.id, output_index: index, summary_index: 0 };
+      this.#emit("response.reasoning_summary_text.done", { ...at, text: part.text });
+      this.#emit("response.reasoning_summary_part.done", { ...at, part });
+    }
+    if (this.#details.length > 0) item.encrypted_content = seal({ details: this.#details });
+    this.#details = [];
+    this.#done(item, index, last);
+  }
+
+  #say(text: string, logprobs: unknown): void {
+    const { at, part } = this.#openPart({ type: "output_text", text: "", annotations: [], logprobs: [] });
+    if (part.type !== "output_text") return;
+    const given = this.#options.hasLogprobs ? contentLogprobs(logprobs) : [];
+    part.text += text;
+    part.logprobs.push(...given);
+    this.#emit("response.output_text.delta", { ...at, delta: text, logprobs: given });
+  }
+
+  #refuse(text: string): void {
+    const { at, part } = this.#openPart({ type: "refusal", refusal: "" });
+    if (part.type !== "refusal") return;
+    part.refusal += text;
+    this.#emit("response.refusal.delta", { ...at, delta: text });
+  }
+
+  /** Returns the part that a piece continues: the last one of the open message if it has the same type. */
+  #openPart(empty: Part) {
+    const { item, index } = this.#openMessage();
+    let part = item.content.at(-1);
+    if (part?.type !== empty.type) {
+      if (part !== undefined) this.#partDone(item, index, part);
+      part = empty;
+      item.content.push(part);
+      this.#emit("response.content_part.added", { ...atPart(item, index), part });
+    }
+    return { at: atPart(item, index), part };
+  }
+
+  #openMessage(): Open<Item<"message">> {
+    if (this.#message !== undefined) return this.#message;
+    this.#closeReasoning(-1);
+    const opened = this.#open({
+      id: this.#newId("msg"),
+      type: "message" as const,
+      status: "in_progress",
+      role: "assistant" as const,
+      content: [],
+    });
+    this.#message = opened;
+    return opened;
+  }
+
+  #closeMessage(last: number): void {
+    const open = this.#message;
+    if (open === undefined) return;
+    this.#message = undefined;
+    const { item, index } = open;
+    const part = item.content.at(-1);
+    if (part !== undefined) this.#partDone(item, index, part);
+    this.#done(item, index, last);
+  }
+
+  #partDone(item: Item<"message">, index: number, part: Part): void {
+    const at = atPart(item, index);
+    if (part.type === "refusal") this.#emit("response.refusal.done", { ...at, refusal: part.refusal });
+    else this.#emit("response.output_text.done", { ...at, text: part.text, logprobs: part.logprobs });
+    this.#emit("response.content_part.done", { ...at, part });
+  }
+
+  #call({ index, id, function: called, extra_content: extra }: ToolCallDelta): void {
+    const call = this.#calls.get(index) ?? this.#openCall(index, id ?? "", called?.name ?? "");
+    if (extra !== undefined) call.extra = extra;
+    const text = called?.arguments ?? "";
+    call.text += text;
+    if (text === "" || call.item.type !== "function_call") return;
+    call.item.arguments = call.text;
+    const at = { item_id: call.item.id, output_index: call.index };
+    this.#emit("response.function_call_arguments.delta", { ...at, delta: text });
+  }
+
+  #openCall(callIndex: number, callId: string, name: string): OpenCall {
+    this.#closeReasoning(-1);
+    this.#closeMessage(-1);
+    const common = { status: "in_progress" as const, call_id: callId, name };
+    const opened = this.#options.customTools.has(name)
+      ? this.#open<CallItem>({ id: this.#newId("ctc"), type: "custom_tool_call", ...common, input: "" })
+      : this.#open<CallItem>({ id: this.#newId("fc"), type: "function_call", ...common, arguments: "" });
+    const call: OpenCall = { ...opened, text: "", extra: undefined };
+    this.#calls.set(callIndex, call);
+    return call;
+  }
+
+  #closeCall({ item, index, text }: OpenCall, last: number): void {
+    const at = { item_id: item.id, output_index: index };
+    if (item.type === "function_call") {
+      this.#emit("response.function_call_arguments.done", { ...at, name: item.name, arguments: item.arguments });
+    } else {
+      item.input = customInputOf(text);
+      this.#emit("response.custom_tool_call_input.delta", { ...at, delta: item.input });
+      this.#emit("response.custom_tool_call_input.done", { ...at, input: item.input });
+    }
+    this.#done(item, index, last);
+  }
+
+  #open<T extends OutputItem>(item: T): Open<T> {
+    const index = this.items.length;
+    this.items.push(item);
+    this.#emit("response.output_item.added", { output_index: index, item });
+    return { item, index };
+  }
+
+  #done(item: OutputItem, index: number, last: number): void {
+    item.status = index === last ? "incomplete" : "completed";
+    this.#emit("response.output_item.done", { output_index: index, item });
+  }
+
+  /** Ids contain that of the answer, so that they are unique among answers. */
+  #newId(prefix: string): string {
+    return `${prefix}_${this.#options.answerId}${this.items.length.toString(16).padStart(4, "0")}`;
+  }
+}
+
+function atPart(item: Item<"message">, index: number) {
+  return { item_id: item.id, output_index: index, content_index: Math.max(0, item.content.length - 1) };
+}
+
+function contentLogprobs(logprobs: unknown): unknown[] {
+  const content = (logprobs as { content?: unknown } | null | undefined)?.content;
+  return Array.isArray(content) ? content : [];
+}

@@ -1,0 +1,103 @@
+import { type Static, Type } from "typebox";
+import { Metadata } from "../chat/request.ts";
+
+const Nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()]);
+const ItemStatus = Type.Enum(["in_progress", "completed", "incomplete"]);
+
+const OutputTextPart = Type.Object({
+  type: Type.Literal("output_text"),
+  text: Type.String(),
+  annotations: Type.Array(Type.Unknown()),
+  logprobs: Type.Array(Type.Unknown()),
+});
+const RefusalPart = Type.Object({ type: Type.Literal("refusal"), refusal: Type.String() });
+
+export const OutputItem = Type.Union([
+  Type.Object({
+    id: Type.String(),
+    type: Type.Literal("reasoning"),
+    summary: Type.Array(Type.Object({ type: Type.Literal("summary_text"), text: Type.String() })),
+    encrypted_content: Type.Optional(Type.String()),
+    status: ItemStatus,
+  }),
+  Type.Object({
+    id: Type.String(),
+    type: Type.Literal("message"),
+    status: ItemStatus,
+    role: Type.Literal("assistant"),
+    content: Type.Array(Type.Union([OutputTextPart, RefusalPart])),
+  }),
+  Type.Object({
+    id: Type.String(),
+    type: Type.Literal("function_call"),
+    status: ItemStatus,
+    call_id: Type.String(),
+    name: Type.String(),
+    arguments: Type.String(),
+  }),
+  Type.Object({
+    id: Type.String(),
+    type: Type.Literal("custom_tool_call"),
+    status: ItemStatus,
+    call_id: Type.String(),
+    name: Type.String(),
+    input: Type.String(),
+  }),
+]);
+export type OutputItem = Static<typeof OutputItem>;
+
+export const ResponseUsage = Type.Object({
+  input_tokens: Type.Integer({ minimum: 0 }),
+  input_tokens_details: Type.Object({
+    cached_tokens: Type.Integer({ minimum: 0 }),
+    cache_write_tokens: Type.Integer({ minimum: 0 }),
+  }),
+  output_tokens: Type.Integer({ minimum: 0 }),
+  output_tokens_details: Type.Object({ reasoning_tokens: Type.Integer({ minimum: 0 }) }),
+  total_tokens: Type.Integer({ minimum: 0 }),
+  cost: Type.Optional(Type.Number({ minimum: 0, description: "Charged credits." })),
+});
+export type ResponseUsage = Static<typeof ResponseUsage>;
+
+/** Fields of a response that repeat the settings of its request. */
+export const ResponseSettings = Type.Object({
+  instructions: Nullable(Type.String()),
+  max_output_tokens: Nullable(Type.Integer()),
+  max_tool_calls: Nullable(Type.Integer()),
+  metadata: Metadata,
+  parallel_tool_calls: Type.Boolean(),
+  previous_response_id: Nullable(Type.String()),
+  prompt_cache_key: Nullable(Type.String()),
+  reasoning: Type.Object({ effort: Nullable(Type.String()), summary: Nullable(Type.String()) }),
+  safety_identifier: Nullable(Type.String()),
+  service_tier: Type.Literal("default"),
+  store: Type.Boolean({ description: "True if `previous_response_id` can continue the response." }),
+  temperature: Nullable(Type.Number()),
+  text: Type.Object({ format: Type.Object({ type: Type.String() }), verbosity: Type.Optional(Type.String()) }),
+  tool_choice: Type.Unknown(),
+  tools: Type.Array(Type.Unknown()),
+  top_logprobs: Type.Integer(),
+  top_p: Nullable(Type.Number()),
+  truncation: Type.Enum(["auto", "disabled"]),
+  user: Nullable(Type.String()),
+});
+export type ResponseSettings = Static<typeof ResponseSettings>;
+
+/** Response of POST /v1/responses. */
+export const ResponseObject = Type.Object({
+  id: Type.String({ pattern: "^resp_" }),
+  object: Type.Literal("response"),
+  created_at: Type.Integer({ description: "Unix time in seconds." }),
+  status: Type.Enum(["in_progress", "completed", "incomplete", "failed"]),
+  background: Type.Literal(false),
+  error: Nullable(Type.Object({ code: Type.String(), message: Type.String() })),
+  incomplete_details: Nullable(Type.Object({ reason: Type.Enum(["max_output_tokens", "content_filter"]) })),
+  model: Type.String(),
+  output: Type.Array(OutputItem),
+  usage: Nullable(ResponseUsage),
+  ...ResponseSettings.properties,
+});
+export type ResponseObject = Static<typeof ResponseObject>;
+
+/** Event of a streamed response. Further fields depend on its type. */
+export const ResponseEvent = Type.Object({ type: Type.String(), sequence_number: Type.Integer({ minimum: 0 }) });

@@ -1,0 +1,42 @@
+import type { FastifyRequest } from "fastify";
+import { type TSchema, Type } from "typebox";
+import { decodeMessages, type MessagesHeaders } from "../../api/messages/decode.ts";
+import { messagesErrors } from "../../api/messages/errors.ts";
+import { MessageDocument, MessageEvent } from "../../api/messages/message.ts";
+import { MESSAGES_VERSIONS, MessagesRequest } from "../../api/messages/request.ts";
+import { completionHandler } from "../completion.ts";
+import { createChatCompletion } from "./create-chat-completion.ts";
+import type { Endpoint } from "./endpoint.ts";
+
+/** Documentation of the headers of the wire. */
+export const messagesHeaders = {
+  "anthropic-version": Type.Optional(Type.Enum([...MESSAGES_VERSIONS])),
+  "anthropic-beta": Type.Optional(
+    Type.String({
+      description: "Passed on to providers that speak this wire; otherwise listed in x-tollgate-ignored.",
+    }),
+  ),
+};
+
+/** Reads the headers of the wire. */
+export function messagesHeadersOf({ headers }: Pick<FastifyRequest, "headers">): MessagesHeaders {
+  // Node joins the values of repeated headers, except for a few, and `set-cookie` alone is a list.
+  return { version: headers["anthropic-version"]?.toString(), beta: headers["anthropic-beta"]?.toString() };
+}
+
+const { properties: idempotency } = createChatCompletion.headers as TSchema & { properties: Record<string, TSchema> };
+
+export const createMessage: Endpoint = {
+  method: "POST",
+  path: "/v1/messages",
+  scope: "chat.completions:write",
+  operationId: "createMessage",
+  summary: "Create a message",
+  description:
+    "Generates a reply in the format of Anthropic's Messages API and charges the token's organization. `null` counts as an absent field; unknown fields are ignored.",
+  headers: Type.Object({ ...messagesHeaders, ...idempotency }),
+  body: MessagesRequest,
+  response: { description: "The message, or its events.", schema: MessageDocument, eventSchema: MessageEvent },
+  errors: messagesErrors,
+  handle: completionHandler((request) => decodeMessages(request.body, messagesHeadersOf(request))),
+};

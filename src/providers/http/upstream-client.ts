@@ -1,0 +1,126 @@
+import type { Dispatcher } from "undici";
+import { OperatorError } from "../../errors.ts";
+import { createScrub, type Scrub } from "../errors.ts";
+import { type Environment, type ProviderSettings, refuseOwnHeaders } from "../settings.ts";
+import { EVENT_STREAM, JSON_TYPE, refuseFailure } from "./answer.ts";
+import { createDispatcher, exchange, type HttpAnswer } from "./exchange.ts";
+
+/** Returns the header with the key of an upstream, in the form of most APIs; none without a key. */
+export function bearerKey({ apiKey }: Pick<ProviderSettings, "apiKey">): Record<string, string> {
+  return apiKey === null ? {} : { authorization: `Bearer ${apiKey}` };
+}
+
+interface PostOptions {
+  isStreamed: boolean;
+  /** Headers of this request alone. */
+  headers?: Readonly<Record<string, string>>;
+  signal: AbortSignal;
+  scrub: Scrub;
+}
+
+/** Sends requests to the JSON API of one upstream. Rejects with UpstreamError if an answer has another status than 200. */
+export class UpstreamClient {
+  /** Removes the key, the host and other private text from an upstream's reason. */
+  readonly scrub: Scrub;
+  readonly #dispatcher: Dispatcher;
+  readonly #settings: ProviderSettings;
+  /** Parts of the address, read once, because URL computes them at every access. */
+  readonly #origin: string;
+  readonly #path: string;
+  readonly #search: string;
+  readonly #headers: { streamed: string[]; unstreamed: string[] };
+
+  /** `key` contains the headers with the upstream's key. Throws OperatorError if a setting is wrong. */
+  constructor(settings: ProviderSettings, environment: Environment, key: Readonly<Record<string, string>>) {
+    const base = toBase(settings);
+    this.#settings = settings;
+    this.#origin = base.origin;
+    this.#path = base.pathname.replace(/\/+$/, "");
+    this.#search = base.search;
+    this.#dispatcher = createDispatcher(base, settings.timeouts, environment);
+    this.scrub = createScrub([
+      ...(settings.apiKey === null ? [] : [settings.apiKey]),
+      ...Object.values(settings.headers),
+      base.host,
+      base.hostname,
+    ]);
+    this.#headers = {
+      streamed: toHeaders(settings, key, EVENT_STREAM),
+      unstreamed: toHeaders(settings, key, JSON_TYPE),
+    };
+  }
+
+  /** `path` starts at the base address; `body` is JSON. */
+  async post(path: string, body: string, { isStreamed, headers, signal, scrub }: PostOptions): Promise<HttpAnswer> {
+    const own = isStreamed ? this.#headers.streamed : this.#headers.unstreamed;
+    const all = headers === undefined ? own : [...own, ...Object.entries(headers).flat()];
+    return this.#send("POST", path, { headers: all, body, signal, scrub });
+  }
+
+  async get(path: string, signal: AbortSignal): Promise<HttpAnswer> {
+    return this.#send("GET", path, { headers: this.#headers.unstreamed, body: null, signal, scrub: this.scrub });
+  }
+
+  async close(): Promise<void> {
+    await this.#dispatcher.destroy();
+  }
+
+  async #send(
+    method: "GET" | "POST",
+    path: string,
+    { headers, body, signal, scrub }: { headers: string[]; body: string | null; signal: AbortSignal; scrub: Scrub },
+  ): Promise<HttpAnswer> {
+    const { firstByteMs, idleMs } = this.#settings.timeouts;
+    const answer = await exchange(this.#dispatcher, this.#origin, {
+      method,
+      path: `${this.#path}${path}${this.#search}`,
+      headers,
+      body,
+      firstByteMs,
+      idleMs,
+      signal,
+    });
+    await refuseFailure(answer, scrub);
+    return answer;
+  }
+}
+
+function toBase({ id, kind, baseUrl }: ProviderSettings): URL {
+  const allowed = "an address such as http://127.0.0.1:11434/v1";
+  if (baseUrl === null) throw new OperatorError(`providers '${id}': the kind ${kind} needs baseUrl, ${allowed}`);
+  const url = URL.parse(baseUrl);
+  if (url === null || !/^https?:$/.test(url.protocol)) {
+    throw new OperatorError(`providers '${id}': baseUrl must be ${allowed}`);
+  }
+  // The message does not repeat the address, because it contains a password.
+  if (url.username !== "" || url.password !== "") {
+    throw new OperatorError(`providers '${id}': baseUrl must not hold a user name or password; use apiKey or headers`);
+  }
+  return url;
+}
+
+/** Returns the headers of every request as alternating names and values. Headers of the settings override the others. */
+function toHeaders(settings: ProviderSettings, key: Readonly<Record<string, string>>, accept: string): string[] {
+  const { id, headers } = settings;
+  refuseOwnHeaders(settings);
+  const all = new Map([
+    ["content-type", JSON_TYPE],
+    ["accept", accept],
+    ["accept-encoding", "identity"],
+    ["user-agent", "tollgate"],
+    ...Object.entries(key),
+  ]);
+  for (const [given, value] of Object.entries(headers)) {
+    const name = given.toLowerCase();
+    if (!/^[a-z0-9!#$%&'*+.^_`|~-]+$/.test(name)) {
+      throw new OperatorError(`providers '${id}': headers has '${given}', which is no header's name`);
+    }
+    all.set(name, value);
+  }
+  for (const [name, value] of all) {
+    if (/^[\t\x20-\x7e\x80-\xff]*$/.test(value)) continue;
+    const what = Object.hasOwn(key, name) ? "apiKey" : `headers.${name}`;
+    throw new OperatorError(`providers '${id}': ${what} has a character that no header may have`);
+  }
+  return [...all].flat();
+}

@@ -1,0 +1,204 @@
+import { NATIVE_DOCUMENT } from "../../api/answer.ts";
+import type { Delta, FinishReason } from "../../api/chat/completion.ts";
+import { isObject, type JsonObject, textOf } from "../json.ts";
+import type { WireReader } from "../openai/answer.ts";
+import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
+
+/** Names Claude's signed reasoning in `reasoning_details`. */
+const REASONING_FORMAT = "anthropic-claude-v1";
+
+interface OpenBlock {
+  type: string;
+  /** Index of a tool call in the answer. */
+  callIndex: number;
+  text: string;
+  signature: string;
+}
+
+/**
+ * Reads answers of Anthropic's Messages API (https://platform.claude.com/docs/en/api/messages). Each chunk contains the
+ * event that it was read from.
+ */
+export class MessagesReader implements WireReader {
+  isFinished = false;
+  isEnded = false;
+  readonly #blocks = new Map<number, OpenBlock>();
+  #callCount = 0;
+  /** Counters of all events so far: each event replaces those that it contains. */
+  #usage: JsonObject = {};
+
+  readEvent(event: JsonObject): UpstreamChunk | undefined {
+    const type = textOf(event.type);
+    // This service sends keep-alive events of its own.
+    if (type === undefined || type === "ping") return undefined;
+    const chunk = this.#read(type, event);
+    chunk.native = [{ type, data: event }];
+    return chunk;
+  }
+
+  readAnswer(answer: JsonObject): UpstreamChunk {
+    if (!Array.isArray(answer.content)) throw new UpstreamError("malformed", "The answer has no content");
+    const chunk: UpstreamChunk = { ...identityOf(answer), native: [{ type: NATIVE_DOCUMENT, data: answer }] };
+    const delta: Delta = {};
+    for (const [index, block] of answer.content.filter(isObject).entries()) {
+      addTo(delta, this.#begin(index, block));
+      addTo(delta, this.#end(index));
+    }
+    chunk.delta = delta;
+    this.#finish(chunk, answer.stop_reason, answer.usage);
+    return chunk;
+  }
+
+  #read(type: string, event: JsonObject): UpstreamChunk {
+    const index = typeof event.index === "number" ? event.index : 0;
+    switch (type) {
+      case "message_start": {
+        const message = isObject(event.message) ? event.message : {};
+        if (isObject(message.usage)) this.#usage = message.usage;
+        return identityOf(message);
+      }
+      case "content_block_start":
+        return toChunk(isObject(event.content_block) ? this.#begin(index, event.content_block) : {});
+      case "content_block_delta":
+        return toChunk(isObject(event.delta) ? this.#continue(index, event.delta) : {});
+      case "content_block_stop":
+        return toChunk(this.#end(index));
+      case "message_delta": {
+        const chunk: UpstreamChunk = {};
+        const reason = isObject(event.delta) ? event.delta.stop_reason : undefined;
+        if (reason !== null && reason !== undefined) this.#finish(chunk, reason, event.usage);
+        return chunk;
+      }
+      case "message_stop":
+        if (!this.isFinished) throw new UpstreamError("failed", "The answer ended without a stop reason");
+        this.isEnded = true;
+        return {};
+      default:
+        return {};
+    }
+  }
+
+  #begin(index: number, block: JsonObject): Delta {
+    const type = textOf(block.type) ?? "";
+    const open: OpenBlock = { type, callIndex: -1, text: "", signature: textOf(block.signature) ?? "" };
+    this.#blocks.set(index, open);
+    if (type === "text") return textDelta("content", block.text);
+    if (type === "thinking") {
+      open.text = textOf(block.thinking) ?? "";
+      return textDelta("reasoning_content", block.thinking);
+    }
+    if (type === "redacted_thinking") {
+      open.text = textOf(block.data) ?? "";
+      return {};
+    }
+    if (type !== "tool_use") return {};
+    open.callIndex = this.#callCount;
+    this.#callCount += 1;
+    const hasInput = isObject(block.input) && Object.keys(block.input).length > 0;
+    const called = { name: textOf(block.name) ?? "", arguments: hasInput ? JSON.stringify(block.input) : "" };
+    return {
+      tool_calls: [{ index: open.callIndex, id: textOf(block.id) ?? "", type: "function", function: called }],
+    };
+  }
+
+  #continue(index: number, delta: JsonObject): Delta {
+    const open = this.#blocks.get(index);
+    if (open === undefined) return {};
+    switch (delta.type) {
+      case "text_delta":
+        return textDelta("content", delta.text);
+      case "thinking_delta":
+        open.text += textOf(delta.thinking) ?? "";
+        return textDelta("reasoning_content", delta.thinking);
+      case "signature_delta":
+        open.signature += textOf(delta.signature) ?? "";
+        return {};
+      case "input_json_delta": {
+        const piece = textOf(delta.partial_json) ?? "";
+        if (piece === "" || open.callIndex < 0) return {};
+        return { tool_calls: [{ index: open.callIndex, function: { arguments: piece } }] };
+      }
+      default:
+        return {};
+    }
+  }
+
+  #end(index: number): Delta {
+    const open = this.#blocks.get(index);
+    if (open === undefined) return {};
+    this.#blocks.delete(index);
+    const { type, text, signature } = open;
+    if (type === "redacted_thinking") {
+      return { reasoning_details: [{ type: "reasoning.encrypted", format: REASONING_FORMAT, data: text }] };
+    }
+    if (type !== "thinking" || signature === "") return {};
+    return { reasoning_details: [{ type: "reasoning.text", format: REASONING_FORMAT, text, signature }] };
+  }
+
+  #finish(chunk: UpstreamChunk, reason: unknown, usage: unknown): void {
+    this.isFinished = true;
+    chunk.finish_reason = toFinishReason(reason, this.#callCount > 0);
+    if (isObject(usage)) this.#usage = { ...this.#usage, ...withoutNulls(usage) };
+    const reported = toUsage(this.#usage);
+    if (reported !== undefined) chunk.usage = reported;
+  }
+}
+
+function identityOf({ id, model }: JsonObject): UpstreamChunk {
+  return { ...(typeof model === "string" && { model }), ...(typeof id === "string" && { responseId: id }) };
+}
+
+function toChunk(delta: Delta): UpstreamChunk {
+  return Object.keys(delta).length === 0 ? {} : { delta };
+}
+
+function textDelta(field: "content" | "reasoning_content", text: unknown): Delta {
+  return typeof text === "string" && text !== "" ? { [field]: text } : {};
+}
+
+/** Adds the delta of a block to the delta of a whole answer. */
+function addTo(whole: Delta, { content, reasoning_content, reasoning_details, tool_calls }: Delta): void {
+  if (content) whole.content = (whole.content ?? "") + content;
+  if (reasoning_content) whole.reasoning_content = (whole.reasoning_content ?? "") + reasoning_content;
+  if (reasoning_details) whole.reasoning_details = [...(whole.reasoning_details ?? []), ...reasoning_details];
+  if (tool_calls) whole.tool_calls = [...(whole.tool_calls ?? []), ...tool_calls];
+}
+
+/** Stop reasons of the Messages API ("Handling stop reasons"). */
+const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
+  end_turn: "stop",
+  stop_sequence: "stop",
+  pause_turn: "stop",
+  max_tokens: "length",
+  model_context_window_exceeded: "length",
+  tool_use: "tool_calls",
+  refusal: "content_filter",
+};
+
+function toFinishReason(reason: unknown, hasToolCalls: boolean): FinishReason {
+  const known =
+    typeof reason === "string" && Object.hasOwn(FINISH_REASONS, reason) ? FINISH_REASONS[reason] : undefined;
+  return known ?? (hasToolCalls ? "tool_calls" : "stop");
+}
+
+function withoutNulls(record: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== null));
+}
+
+/** Converts the counters: `input_tokens` excludes cached and written tokens ("Prompt caching", "Tracking cache performance"). */
+function toUsage(usage: JsonObject): UpstreamUsage | undefined {
+  const { input_tokens: input, output_tokens: output } = usage;
+  if (typeof input !== "number" || typeof output !== "number") return undefined;
+  const cached = numberOf(usage.cache_read_input_tokens);
+  const written = numberOf(usage.cache_creation_input_tokens);
+  return {
+    prompt_tokens: input + cached + written,
+    completion_tokens: output,
+    cached_tokens: cached,
+    cache_write_tokens: written,
+  };
+}
+
+function numberOf(value: unknown): number {
+  return typeof value === "number" ? value : 0;
+}

@@ -1,0 +1,132 @@
+import type { ContentPart, RequestMessage } from "../../api/chat/request.ts";
+import { UpstreamError, type UpstreamRequest } from "../provider.ts";
+import { RESPONSES_REASONING } from "./responses.ts";
+
+type Item = Record<string, unknown>;
+
+/** Hints that the Responses API does not have. */
+const HINTS = ["frequency_penalty", "logit_bias", "presence_penalty", "seed"] as const;
+
+/** Fields that change the answer and that the Responses API does not have in this form. */
+const UNSUPPORTED = ["stop", "logprobs", "top_logprobs"] as const;
+
+/**
+ * Converts a chat completion to a body of the Responses API (https://platform.openai.com/docs/guides/migrate-to-responses),
+ * for models that only this API serves. Returns the names of the hints that it cannot express. Throws UpstreamError
+ * `unsupported` if it cannot express the request.
+ */
+export function toResponsesBody(request: UpstreamRequest): { body: Item; ignored: string[] } {
+  const unsupported = UNSUPPORTED.find((field) => request[field] !== undefined && request[field] !== false);
+  if (unsupported !== undefined) throw refusal(unsupported, "this model does not take it");
+  const { model, messages, max_tokens, stream, temperature, top_p, user, parallel_tool_calls, tools } = request;
+  const effort = request.reasoning_effort;
+  const body: Item = {
+    model,
+    input: messages.flatMap(toItems),
+    max_output_tokens: max_tokens,
+    stream,
+    store: false,
+    // Without it the reasoning is lost, because the upstream stores nothing.
+    include: ["reasoning.encrypted_content"],
+    temperature,
+    top_p,
+    user,
+    parallel_tool_calls,
+    tools: tools?.map(({ function: { name, description, parameters, strict } }) => ({
+      type: "function",
+      name,
+      description,
+      parameters: parameters ?? { type: "object", properties: {} },
+      strict: strict ?? false,
+    })),
+    tool_choice: toChoice(request.tool_choice),
+    text: toTextFormat(request.response_format),
+    reasoning: effort === undefined ? undefined : { effort, summary: "auto" },
+  };
+  return { body, ignored: HINTS.filter((field) => request[field] !== undefined) };
+}
+
+function toChoice(choice: UpstreamRequest["tool_choice"]): unknown {
+  return typeof choice === "object" ? { type: "function", name: choice.function.name } : choice;
+}
+
+function toTextFormat(format: UpstreamRequest["response_format"]): Item | undefined {
+  if (format === undefined) return undefined;
+  if (format.type !== "json_schema") return { format };
+  const { name, description, schema, strict } = format.json_schema;
+  return { format: { type: "json_schema", name, description, schema, strict: strict ?? false } };
+}
+
+function toItems(message: RequestMessage, index: number): Item[] {
+  const { role, content, refusal: refused, tool_calls: calls = [], tool_call_id: callId } = message;
+  const at = `messages[${index}].content`;
+  switch (role) {
+    case "tool":
+      return [{ type: "function_call_output", call_id: callId, output: toOutput(content, at) }];
+    case "assistant": {
+      const text = `${textOf(content, at)}${refused ?? ""}`;
+      return [
+        ...toReasoning(message),
+        ...(text === "" ? [] : [{ type: "message", role, content: [{ type: "output_text", text }] }]),
+        ...calls.map(({ id, function: { name, arguments: given } }) => {
+          return { type: "function_call", call_id: id, name, arguments: given };
+        }),
+      ];
+    }
+    case "user":
+      return [{ type: "message", role, content: toParts(content, at) }];
+    default:
+      return [{ type: "message", role: "developer", content: textOf(content, at) }];
+  }
+}
+
+/** Sends back only reasoning that this API wrote. */
+function toReasoning({ reasoning_details: details = [] }: RequestMessage): Item[] {
+  return details
+    .filter(({ format, data }) => format === RESPONSES_REASONING && data !== undefined)
+    .map(({ id, data }) => ({ type: "reasoning", id, encrypted_content: data, summary: [] }));
+}
+
+function toOutput(content: RequestMessage["content"], at: string): unknown {
+  return Array.isArray(content) && content.some(({ type }) => type !== "text")
+    ? toParts(content, at)
+    : textOf(content, at);
+}
+
+function toParts(content: RequestMessage["content"], at: string): Item[] {
+  if (!Array.isArray(content)) return [{ type: "input_text", text: content ?? "" }];
+  return content.map((part, index) => toPart(part, `${at}[${index}]`));
+}
+
+function toPart(part: ContentPart, at: string): Item {
+  switch (part.type) {
+    case "text":
+      return { type: "input_text", text: part.text };
+    case "image_url":
+      return { type: "input_image", image_url: part.image_url.url, detail: part.image_url.detail ?? "auto" };
+    case "file": {
+      const { filename, file_data, file_url, file_id } = part.file;
+      return { type: "input_file", filename, file_data, file_url, file_id };
+    }
+    default:
+      throw refusal(`${at}.type`, "this model takes text, images and files");
+  }
+}
+
+function textOf(content: RequestMessage["content"], at: string): string {
+  if (!Array.isArray(content)) return content ?? "";
+  return content
+    .map((part, index) => {
+      if (part.type === "text") return part.text;
+      throw refusal(
+        `${at}[${index}].type`,
+        "only messages of the user and results of tools may contain more than text",
+      );
+    })
+    .join("");
+}
+
+function refusal(param: string, reason: string): UpstreamError {
+  const publicReason = `Invalid '${param}': ${reason}.`;
+  return new UpstreamError("unsupported", "The Responses API cannot express the request", { publicReason, param });
+}

@@ -1,0 +1,179 @@
+import { NATIVE_DOCUMENT } from "../../api/answer.ts";
+import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
+import type { ReasoningDetail } from "../../api/chat/request.ts";
+import { complaintFailure, type Scrub, toComplaint } from "../errors.ts";
+import { BODY_BYTES_MAX } from "../http/answer.ts";
+import { isObject, type JsonObject, textOf } from "../json.ts";
+import type { WireReader } from "../openai/answer.ts";
+import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
+
+/** Names OpenAI's encrypted reasoning in `reasoning_details`. */
+export const RESPONSES_REASONING = "openai-responses-v1";
+
+interface OpenCall {
+  index: number;
+  /** True once a piece of the arguments has arrived. */
+  hasArguments: boolean;
+}
+
+/**
+ * Reads answers of OpenAI's Responses API (https://platform.openai.com/docs/api-reference/responses). Each chunk contains
+ * the event that it was read from. `scrub` removes private text from the upstream's errors.
+ */
+export class ResponsesReader implements WireReader {
+  isFinished = false;
+  isEnded = false;
+  /** The last event contains the whole answer. */
+  readonly eventLengthMax = BODY_BYTES_MAX;
+  readonly #scrub: Scrub;
+  /** Calls by the index of their output item. */
+  readonly #calls = new Map<number, OpenCall>();
+
+  constructor(scrub: Scrub) {
+    this.#scrub = scrub;
+  }
+
+  readEvent(event: JsonObject): UpstreamChunk | undefined {
+    const type = textOf(event.type);
+    if (type === undefined) return undefined;
+    const chunk = this.#read(type, event);
+    chunk.native = [{ type, data: event }];
+    return chunk;
+  }
+
+  readAnswer(answer: JsonObject): UpstreamChunk {
+    if (!Array.isArray(answer.output)) throw new UpstreamError("malformed", "The answer has no output");
+    const delta: Delta = {};
+    for (const [index, item] of answer.output.filter(isObject).entries()) this.#addItem(delta, index, item);
+    const chunk: UpstreamChunk = { ...identityOf(answer), delta, native: [{ type: NATIVE_DOCUMENT, data: answer }] };
+    this.#finish(chunk, answer);
+    return chunk;
+  }
+
+  #read(type: string, event: JsonObject): UpstreamChunk {
+    const index = typeof event.output_index === "number" ? event.output_index : 0;
+    const response = isObject(event.response) ? event.response : {};
+    const item = isObject(event.item) ? event.item : {};
+    switch (type) {
+      case "response.created":
+        return identityOf(response);
+      case "response.output_item.added":
+        return toChunk(this.#beginCall(index, item));
+      case "response.output_text.delta":
+        return textChunk("content", event.delta);
+      case "response.refusal.delta":
+        return textChunk("refusal", event.delta);
+      case "response.reasoning_summary_text.delta":
+      case "response.reasoning_text.delta":
+        return textChunk("reasoning_content", event.delta);
+      case "response.function_call_arguments.delta":
+      case "response.custom_tool_call_input.delta":
+        return toChunk(this.#continueCall(index, textOf(event.delta) ?? ""));
+      case "response.output_item.done":
+        return toChunk(this.#endItem(index, item));
+      case "response.completed":
+      case "response.incomplete": {
+        const chunk: UpstreamChunk = {};
+        this.#finish(chunk, response);
+        return chunk;
+      }
+      case "response.failed":
+        throw complaintFailure(toComplaint(response), this.#scrub);
+      case "error":
+        throw complaintFailure(toComplaint(event), this.#scrub);
+      default:
+        return {};
+    }
+  }
+
+  #beginCall(index: number, item: JsonObject): Delta {
+    if (item.type !== "function_call" && item.type !== "custom_tool_call") return {};
+    const call = { index: this.#calls.size, hasArguments: false };
+    this.#calls.set(index, call);
+    const called = { name: textOf(item.name) ?? "", arguments: "" };
+    return { tool_calls: [{ index: call.index, id: textOf(item.call_id) ?? "", type: "function", function: called }] };
+  }
+
+  #continueCall(index: number, piece: string): Delta {
+    const call = this.#calls.get(index);
+    if (call === undefined || piece === "") return {};
+    call.hasArguments = true;
+    return { tool_calls: [{ index: call.index, function: { arguments: piece } }] };
+  }
+
+  #endItem(index: number, item: JsonObject): Delta {
+    if (item.type === "reasoning") return reasoningDelta(item);
+    const call = this.#calls.get(index);
+    const given = textOf(item.arguments) ?? textOf(item.input) ?? "";
+    return call === undefined || call.hasArguments ? {} : this.#continueCall(index, given);
+  }
+
+  /** Adds an item of an unstreamed answer to its delta. */
+  #addItem(delta: Delta, index: number, item: JsonObject): void {
+    const begun = this.#beginCall(index, item).tool_calls?.[0];
+    if (begun !== undefined) {
+      const call: ToolCallDelta = { ...begun };
+      call.function = { ...begun.function, arguments: textOf(item.arguments) ?? textOf(item.input) ?? "" };
+      delta.tool_calls = [...(delta.tool_calls ?? []), call];
+      return;
+    }
+    const parts = (value: unknown) => (Array.isArray(value) ? value.filter(isObject) : []);
+    if (item.type === "reasoning") {
+      const summary = [...parts(item.summary), ...parts(item.content)].map(({ text }) => textOf(text) ?? "").join("");
+      if (summary !== "") delta.reasoning_content = (delta.reasoning_content ?? "") + summary;
+      const details = reasoningDelta(item).reasoning_details;
+      if (details !== undefined) delta.reasoning_details = [...(delta.reasoning_details ?? []), ...details];
+      return;
+    }
+    for (const part of item.type === "message" ? parts(item.content) : []) {
+      if (part.type === "output_text") delta.content = (delta.content ?? "") + (textOf(part.text) ?? "");
+      if (part.type === "refusal") delta.refusal = (delta.refusal ?? "") + (textOf(part.refusal) ?? "");
+    }
+  }
+
+  #finish(chunk: UpstreamChunk, response: JsonObject): void {
+    if (response.status === "failed" || response.status === "cancelled") {
+      throw complaintFailure(toComplaint(response), this.#scrub);
+    }
+    this.isFinished = true;
+    this.isEnded = true;
+    chunk.finish_reason = toFinishReason(response, this.#calls.size > 0);
+    const usage = isObject(response.usage) ? toUsage(response.usage) : undefined;
+    if (usage !== undefined) chunk.usage = usage;
+  }
+}
+
+function identityOf({ id, model }: JsonObject): UpstreamChunk {
+  return { ...(typeof model === "string" && { model }), ...(typeof id === "string" && { responseId: id }) };
+}
+
+function toChunk(delta: Delta): UpstreamChunk {
+  return Object.keys(delta).length === 0 ? {} : { delta };
+}
+
+function textChunk(field: "content" | "refusal" | "reasoning_content", text: unknown): UpstreamChunk {
+  return typeof text === "string" && text !== "" ? { delta: { [field]: text } } : {};
+}
+
+function reasoningDelta({ id, encrypted_content: data }: JsonObject): Delta {
+  if (typeof data !== "string" || data === "") return {};
+  const detail: ReasoningDetail = { type: "reasoning.encrypted", format: RESPONSES_REASONING, data };
+  if (typeof id === "string") detail.id = id;
+  return { reasoning_details: [detail] };
+}
+
+function toFinishReason({ incomplete_details: details }: JsonObject, hasToolCalls: boolean): FinishReason {
+  const reason = isObject(details) ? details.reason : undefined;
+  if (reason === "max_output_tokens") return "length";
+  if (reason === "content_filter") return "content_filter";
+  return hasToolCalls ? "tool_calls" : "stop";
+}
+
+function toUsage(usage: JsonObject): UpstreamUsage {
+  const input = isObject(usage.input_tokens_details) ? usage.input_tokens_details : {};
+  const output = isObject(usage.output_tokens_details) ? usage.output_tokens_details : {};
+  const reported: UpstreamUsage = { prompt_tokens: usage.input_tokens, completion_tokens: usage.output_tokens };
+  if (input.cached_tokens !== undefined) reported.cached_tokens = input.cached_tokens;
+  if (output.reasoning_tokens !== undefined) reported.reasoning_tokens = output.reasoning_tokens;
+  return reported;
+}

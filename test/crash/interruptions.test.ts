@@ -1,0 +1,3 @@
+import { crashTrials } from "./crash.ts";
+
+crashTrials("postgres", "interruptions");
