@@ -229,19 +229,19 @@ describe("Random tokens", () => {
 });
 
 describe("Every route with every caller", () => {
-  const requestOf = (path: string) => (path === COMPLETIONS ? prompt({ model: "fine" }) : undefined);
+  const requestOf = (method: string) => (method === "POST" ? prompt({ model: "fine", max_tokens: 10, input: "hello" }) : undefined);
   const pathOf = (path: string) => path.replace("*", "fine");
   const routes = endpoints.map(({ method, path, scope }) => [method, pathOf(path), scope] as const);
 
-  test.each(routes)("%s %s without a token is rejected with 401.", async (_method, path) => {
-    const answer = await ask(path, null, requestOf(path));
+  test.each(routes)("%s %s without a token is rejected with 401.", async (method, path) => {
+    const answer = await ask(path, null, requestOf(method));
     expect(expectEnvelope(answer.status, await answer.text())).toBe("missing_token");
   });
 
   test.each(routes)(
     "%s %s with another organization's token: tells of that organization alone",
-    async (_method, path) => {
-      const answer = await ask(path, foreign.token, requestOf(path), {
+    async (method, path) => {
+      const answer = await ask(path, foreign.token, requestOf(method), {
         headers: { "openai-organization": mine.id, "x-organization-id": mine.id },
       });
       expect(answer.status).toBe(200);
@@ -251,10 +251,10 @@ describe("Every route with every caller", () => {
     },
   );
 
-  test.each(routes)("%s %s without its scope is rejected with 403.", async (_method, path, scope) => {
+  test.each(routes)("%s %s without its scope is rejected with 403.", async (method, path, scope) => {
     const scopes = ["chat.completions:write", "models:read", "usage:read"].filter((one) => one !== scope);
     const { token } = await makeToken(service, mine.id, { scopes });
-    const answer = await ask(path, token, requestOf(path));
+    const answer = await ask(path, token, requestOf(method));
     expect(expectEnvelope(answer.status, await answer.text())).toBe("insufficient_scope");
   });
 
