@@ -4,8 +4,17 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import {
+  type FieldSupport,
+  RARE_FIELDS,
+  type RareField,
+  type Treatment,
+  treatmentOf,
+} from "../src/providers/fields.ts";
 import { PROVIDER_KINDS } from "../src/providers/index.ts";
-import { KNOWN_PROVIDERS, type KnownProvider, LOCAL_SERVERS } from "../src/providers/registry.ts";
+import { LOCAL_SERVERS } from "../src/providers/local-servers.ts";
+import { DEFAULT_REQUEST_FORMAT } from "../src/providers/openai/request.ts";
+import { KNOWN_PROVIDERS, type KnownProvider } from "../src/providers/registry.ts";
 
 const PAGE = fileURLToPath(new URL("../docs/providers.md", import.meta.url));
 
@@ -70,9 +79,28 @@ function providers(): string {
   return table(["provider", "kind", "found by", "cannot", "leaves out", "remarks"], [...known, ...local]);
 }
 
+/** The treatment of each rare field by each provider: what it is passed on, translated, refused or ignored. */
+function fields(): string {
+  const supports: readonly [string, FieldSupport][] = [
+    ...KNOWN_PROVIDERS.map(({ name, wire, requestFormat }): [string, FieldSupport] => {
+      return [name, wire?.fields ?? requestFormat?.fields ?? DEFAULT_REQUEST_FORMAT.fields];
+    }),
+    ...LOCAL_SERVERS.map(({ name, requestFormat }): [string, FieldSupport] => {
+      return [name, requestFormat?.fields ?? DEFAULT_REQUEST_FORMAT.fields];
+    }),
+    ["any other address", DEFAULT_REQUEST_FORMAT.fields],
+  ];
+  const names = Object.keys(RARE_FIELDS) as RareField[];
+  const rows = supports.map(([name, support]) => {
+    const cell = (treatment: Treatment) => code(names.filter((field) => treatmentOf(support, field) === treatment));
+    return [name, cell("passed"), cell("translated"), cell("refused"), cell("ignored")];
+  });
+  return table(["provider", "passed", "translated", "refused", "ignored"], rows);
+}
+
 /** Returns the page with its tables written from the code. */
 export function withTables(page: string): string {
-  return Object.entries({ kinds, providers }).reduce((text, [name, make]) => {
+  return Object.entries({ kinds, providers, fields }).reduce((text, [name, make]) => {
     const marks = new RegExp(`(<!-- ${name}:[^>]*-->\\n)[^]*?(\\n<!-- end of ${name} -->)`);
     if (!marks.test(text)) throw new Error(`docs/providers.md has no place for the table of ${name}`);
     return text.replace(marks, (_all, begin: string, end: string) => `${begin}\n${make()}\n${end}`);

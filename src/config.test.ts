@@ -194,7 +194,7 @@ describe("a mistake in the file is reported in one line", () => {
     ["models: 3", "1: models is 3, but must be a list."],
     [
       "providers: [3]",
-      "1: providers[0] is 3, but must be a group of settings: id, kind, baseUrl, apiKey, region, accessKeyId, secretAccessKey, sessionToken, project, location, credentialsFile, resourceName, headers, timeouts.",
+      "1: providers[0] is 3, but must be a group of settings: id, kind, baseUrl, apiKey, region, accessKeyId, secretAccessKey, sessionToken, project, location, credentialsFile, resourceName, headers, promptCaching, timeouts.",
     ],
     [
       `${providers}    baseUrl: ftp://h`,

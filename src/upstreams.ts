@@ -6,8 +6,8 @@ import { SANDBOX_PROVIDER } from "./catalog/sandbox.ts";
 import { PROVIDER_TIMEOUTS } from "./config/upstream-schema.ts";
 import type { Config, ConfiguredProvider } from "./config.ts";
 import { createProvider } from "./providers/index.ts";
+import { LOCAL_SERVERS } from "./providers/local-servers.ts";
 import type { Provider } from "./providers/provider.ts";
-import { LOCAL_SERVERS } from "./providers/registry.ts";
 import type { Log } from "./telemetry/logger.ts";
 
 /** Time limits of a search for local servers. Only the first search delays the start. */

@@ -1,11 +1,13 @@
 import { type AnswerPiece, NATIVE_DOCUMENT } from "./answer.ts";
-import type { Delta, ReplyMessage, ToolCallDelta } from "./chat/completion.ts";
+import type { Delta, OtherFields, ReplyMessage, ToolCallDelta } from "./chat/completion.ts";
 import type { ReasoningDetail, ToolCall } from "./chat/request.ts";
 
 interface Logprobs {
   content: unknown[] | null;
   refusal: unknown[] | null;
 }
+
+type Fields = Record<string, unknown>;
 
 /** Folds the pieces of an answer into one message. */
 export class AnswerFold {
@@ -17,13 +19,19 @@ export class AnswerFold {
   document: Readonly<Record<string, unknown>> | undefined;
   #logprobs: Logprobs | null = null;
   readonly #calls = new Map<number, ToolCall>();
+  readonly #media: Fields = {};
+  readonly #others: Fields = {};
+  readonly #whole: Fields = {};
+  readonly #choice: Fields = {};
 
   add(pieces: readonly AnswerPiece[]): void {
-    for (const { delta, logprobs, native } of pieces) {
+    for (const { delta, logprobs, native, whole, choice } of pieces) {
       const document = native?.find(({ type }) => type === NATIVE_DOCUMENT);
       if (document !== undefined) this.document = document.data;
       if (delta !== undefined) this.#add(delta);
       if (logprobs !== undefined && logprobs !== null) this.#addLogprobs(logprobs);
+      if (whole !== undefined) Object.assign(this.#whole, whole);
+      if (choice !== undefined) Object.assign(this.#choice, choice);
     }
   }
 
@@ -32,9 +40,20 @@ export class AnswerFold {
     return this.#logprobs;
   }
 
+  /** The fields of the whole answer that this service only passes on. */
+  get whole(): OtherFields {
+    return this.#whole;
+  }
+
+  /** The fields beside the message that this service only passes on. */
+  get choice(): OtherFields {
+    return this.#choice;
+  }
+
   message(): ReplyMessage {
     const calls = [...this.#calls.values()];
-    const saysNothing = calls.length > 0 || this.#refusal !== undefined;
+    const hasMedia = this.#media.audio !== undefined || this.#media.images !== undefined;
+    const saysNothing = calls.length > 0 || this.#refusal !== undefined || hasMedia;
     return {
       role: "assistant",
       content: this.#content ?? (saysNothing ? null : ""),
@@ -42,6 +61,8 @@ export class AnswerFold {
       ...(calls.length > 0 && { tool_calls: calls }),
       ...(this.#reasoning !== undefined && { reasoning_content: this.#reasoning }),
       ...(this.#details.length > 0 && { reasoning_details: this.#details }),
+      ...this.#media,
+      ...(Object.keys(this.#others).length > 0 && { others: this.#others }),
     };
   }
 
@@ -51,6 +72,11 @@ export class AnswerFold {
     if (delta.reasoning_content) this.#reasoning = (this.#reasoning ?? "") + delta.reasoning_content;
     if (delta.reasoning_details) this.#details.push(...delta.reasoning_details);
     for (const call of delta.tool_calls ?? []) this.#addCall(call);
+    const { annotations, audio, images, others } = delta;
+    for (const [name, value] of Object.entries({ annotations, audio, images })) {
+      if (value !== undefined) this.#media[name] = joined(name, this.#media[name], value);
+    }
+    for (const name in others) this.#others[name] = joined(name, this.#others[name], others[name]);
   }
 
   #addLogprobs(given: Partial<Record<keyof Logprobs, unknown>>): void {
@@ -58,18 +84,41 @@ export class AnswerFold {
     for (const name of ["content", "refusal"] as const) {
       const more = given[name];
       if (!Array.isArray(more)) continue;
-      const joined = this.#logprobs[name] ?? [];
-      for (const one of more) joined.push(one);
-      this.#logprobs[name] = joined;
+      const all = this.#logprobs[name] ?? [];
+      for (const one of more) all.push(one);
+      this.#logprobs[name] = all;
     }
   }
 
-  #addCall({ index, id, function: called, extra_content }: ToolCallDelta): void {
+  #addCall({ index, id, function: called, extra_content, isCustom }: ToolCallDelta): void {
     const begun = this.#calls.get(index);
     const call: ToolCall = begun ?? { id: id ?? "", type: "function", function: { name: "", arguments: "" } };
     if (begun === undefined) this.#calls.set(index, call);
+    if (isCustom === true) call.isCustom = true;
     call.function.name += called?.name ?? "";
     call.function.arguments += called?.arguments ?? "";
     if (extra_content !== undefined) call.extra_content = extra_content;
   }
+}
+
+/** Texts that name something, and are complete in the piece that has them. */
+const NAMES = new Set(["id", "type", "role", "name", "format", "model"]);
+
+/** Joins a field with its next piece as OpenAI's clients do: texts and lists grow, objects are joined field by field. */
+function joined(name: string, before: unknown, next: unknown): unknown {
+  if (before === undefined || before === null) return next;
+  if (next === undefined || next === null) return before;
+  if (typeof before === "string" && typeof next === "string") return NAMES.has(name) ? next : before + next;
+  if (Array.isArray(before) && Array.isArray(next)) return [...before, ...next];
+  if (typeof before !== "object" || typeof next !== "object" || Array.isArray(before) || Array.isArray(next)) {
+    return next;
+  }
+  // One level: a piece of an answer has no deeper text.
+  const fields: Fields = { ...before };
+  for (const [inner, value] of Object.entries(next)) {
+    const had = fields[inner];
+    const isText = typeof had === "string" && typeof value === "string" && !NAMES.has(inner);
+    fields[inner] = isText ? had + value : value;
+  }
+  return fields;
 }

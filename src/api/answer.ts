@@ -1,4 +1,4 @@
-import type { CompletionUsage, Delta, FinishReason } from "./chat/completion.ts";
+import type { CompletionUsage, Delta, FinishReason, OtherFields } from "./chat/completion.ts";
 
 /**
  * A piece of an answer. The internal form is the chunk of the chat completions wire, so that compatible upstreams are
@@ -13,6 +13,10 @@ export interface AnswerPiece {
   logprobs?: unknown;
   finish_reason?: FinishReason;
   usage?: ReportedUsage;
+  /** Fields of the whole answer, such as `system_fingerprint`, `service_tier` and `citations`. */
+  whole?: OtherFields;
+  /** Fields beside the delta, such as `content_filter_results`. */
+  choice?: OtherFields;
   /** Events of the upstream's own wire that this piece was read from, if the request went out on that wire unchanged. */
   native?: readonly NativeEvent[];
 }

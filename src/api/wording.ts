@@ -46,3 +46,27 @@ export function joinedChoices(values: readonly unknown[]): string {
   if (quoted.length === 2) return quoted.join(" and ");
   return `${quoted.slice(0, -1).join(", ")}, and ${quoted.at(-1)}`;
 }
+
+const FIELDS_LISTED_MAX = 16;
+const FIELD_CHARACTERS_MAX = 64;
+
+/**
+ * Collects the names of fields that a request has and that no schema has, for a header: a limited number of names, which
+ * are short and have only characters that a header may have.
+ */
+export class UnknownFields {
+  readonly #names = new Set<string>();
+  #isMore = false;
+
+  /** Adds a field; `place` is the path of its object, with a dot at its end. */
+  add(place: string, field: string): void {
+    const name = `${place}${field.slice(0, FIELD_CHARACTERS_MAX).replaceAll(/[^\w.$:@/-]/g, "_")}`;
+    if (this.#names.size < FIELDS_LISTED_MAX) this.#names.add(name);
+    else if (!this.#names.has(name)) this.#isMore = true;
+  }
+
+  /** Returns the names; the last one is `...` if there were more. */
+  names(): string[] {
+    return this.#isMore ? [...this.#names, "..."] : [...this.#names];
+  }
+}

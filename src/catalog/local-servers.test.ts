@@ -2,7 +2,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { freePort } from "../../test/support/service.ts";
-import { LOCAL_SERVERS, type LocalServer } from "../providers/registry.ts";
+import { LOCAL_SERVERS, type LocalServer } from "../providers/local-servers.ts";
 import { findServers } from "./local-servers.ts";
 
 type Answer = { status?: number; text?: string; json?: unknown; silent?: true };

@@ -1,6 +1,6 @@
 import { Agent, request } from "undici";
 import type { Capability } from "../api/model.ts";
-import type { LocalServer } from "../providers/registry.ts";
+import type { LocalServer } from "../providers/local-servers.ts";
 
 /** A local model server that answered, and its models. */
 export interface FoundServer extends LocalServer {

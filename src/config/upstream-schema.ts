@@ -56,6 +56,12 @@ export const Provider = Type.Object(
       allowed: "header names and their values, as text",
       description: "Additional headers of every request to this provider.",
     }),
+    promptCaching: Type.Optional(
+      Type.Enum(["auto", "caller", "off"], {
+        description:
+          "Anthropic and Bedrock cache what is marked. auto: the service marks where a request has no marks; caller: only the marks of requests; off: none.",
+      }),
+    ),
     timeouts: Group({
       connectMs: Milliseconds({
         default: PROVIDER_TIMEOUTS.connectMs,

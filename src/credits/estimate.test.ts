@@ -12,9 +12,10 @@ import {
 import { FREE, NO_TOKENS, priceOf } from "./price.ts";
 
 const IMAGE_TOKENS_MAX = 1_600;
+const LIMITS = { imageTokensMax: IMAGE_TOKENS_MAX, contextWindow: 200_000 };
 
 function estimate(messages: RequestMessage[], rest: Partial<ChatCompletionRequest> = {}) {
-  return estimatePrompt({ model: "sandbox/echo", messages, ...rest }, IMAGE_TOKENS_MAX);
+  return estimatePrompt({ model: "sandbox/echo", messages, ...rest }, LIMITS);
 }
 function say(content: string) {
   return estimate([{ role: "user", content }]);
@@ -64,7 +65,7 @@ describe("estimatePrompt", () => {
     fc.assert(
       fc.property(conversation, fc.option(texts), tools, fc.nat(2), (messages, instructions, tools, imageTokensMax) => {
         const request = { model: "m", messages, tools, ...(instructions !== null && { instructions }) };
-        const { least, likely, most } = estimatePrompt(request, imageTokensMax);
+        const { least, likely, most } = estimatePrompt(request, { ...LIMITS, imageTokensMax });
         expect(Number.isSafeInteger(least) && Number.isSafeInteger(likely) && Number.isSafeInteger(most)).toBe(true);
         expect(least >= 0 && least <= likely && likely <= most).toBe(true);
       }),
@@ -89,7 +90,7 @@ describe("estimatePrompt", () => {
       fc.property(fc.array(message, { minLength: 1, maxLength: 5 }), fc.option(texts), (messages, instructions) => {
         const request = { model: "m", messages, ...(instructions !== null && { instructions }) };
         const bytes = promptTexts(request).reduce((sum, text) => sum + Buffer.byteLength(text), 0);
-        const { likely, likelyBesideText, most } = estimatePrompt(request, IMAGE_TOKENS_MAX);
+        const { likely, likelyBesideText, most } = estimatePrompt(request, LIMITS);
         expect(likely - likelyBesideText).toBe(Math.ceil(bytes / 4));
         expect(most).toBeGreaterThanOrEqual(bytes + likelyBesideText);
       }),

@@ -42,10 +42,26 @@ const BYTES_A_TOKEN_MOST = 16;
 /** A streamed piece up to this long is one token to every tokenizer in wide use; longer pieces carry several. */
 const BYTES_OF_ONE_TOKEN = 12;
 
-/** Estimates the prompt of a request. `imageTokensMax` is the model's bound of tokens for one image. */
-export function estimatePrompt(request: ChatCompletionRequest, imageTokensMax: number): PromptEstimate {
+/** Usual tokens of a file, a recording or a video, whose length only its provider knows: some pages, or a minute. */
+const TOKENS_OF_MEDIA_LIKELY = 2_000;
+
+/** Bounds of a model that limit its prompts. */
+export interface PromptLimits {
+  /** Bound of tokens for one image. */
+  imageTokensMax: number;
+  contextWindow: number;
+}
+
+/**
+ * Estimates the prompt of a request. The tokens of files, audio and video are not bounded by their bytes, so with one of
+ * them the prompt's bound is at least the model's context window.
+ */
+export function estimatePrompt(
+  request: ChatCompletionRequest,
+  { imageTokensMax, contextWindow }: PromptLimits,
+): PromptEstimate {
   let bytes = 0;
-  const { images, toolCalls, opaqueBytes } = visitPrompt(request, (text) => {
+  const { images, media, toolCalls, opaqueBytes } = visitPrompt(request, (text) => {
     bytes += Buffer.byteLength(text);
   });
   const messages = request.messages.length + (request.instructions === undefined ? 0 : 1);
@@ -55,24 +71,27 @@ export function estimatePrompt(request: ChatCompletionRequest, imageTokensMax: n
     messages * TEMPLATE_TOKENS_A_MESSAGE_LIKELY +
     (tools + toolCalls) * TEMPLATE_TOKENS_A_TOOL_LIKELY +
     TEMPLATE_TOKENS_A_PROMPT +
+    imageTokens +
+    media * TOKENS_OF_MEDIA_LIKELY;
+  const most =
+    bytes +
+    opaqueBytes +
+    messages * TEMPLATE_TOKENS_A_MESSAGE_MOST +
+    (tools + toolCalls) * TEMPLATE_TOKENS_A_TOOL_MOST +
+    (tools > 0 ? TEMPLATE_TOKENS_BEFORE_TOOLS_MOST : 0) +
+    TEMPLATE_TOKENS_A_PROMPT_MOST +
     imageTokens;
   return {
     least:
       Math.ceil(bytes / BYTES_A_TOKEN_MOST) +
       messages * TEMPLATE_TOKENS_A_MESSAGE_LEAST +
       (tools + toolCalls) * TEMPLATE_TOKENS_A_TOOL_LEAST +
-      // No image is less than one token.
-      Math.min(images, imageTokens),
+      // No image and no file is less than one token.
+      Math.min(images, imageTokens) +
+      media,
     likely: Math.ceil(bytes / BYTES_A_TOKEN_LIKELY) + likelyBesideText,
     likelyBesideText,
-    most:
-      bytes +
-      opaqueBytes +
-      messages * TEMPLATE_TOKENS_A_MESSAGE_MOST +
-      (tools + toolCalls) * TEMPLATE_TOKENS_A_TOOL_MOST +
-      (tools > 0 ? TEMPLATE_TOKENS_BEFORE_TOOLS_MOST : 0) +
-      TEMPLATE_TOKENS_A_PROMPT_MOST +
-      imageTokens,
+    most: media === 0 ? most : Math.max(most, contextWindow),
   };
 }
 
@@ -94,15 +113,21 @@ interface OtherParts {
   /** Size of opaque provider data that clients send back, which the provider may or may not count. */
   opaqueBytes: number;
   images: number;
+  /** Files, recordings and videos. */
+  media: number;
   toolCalls: number;
 }
 
 function visitPrompt(request: ChatCompletionRequest, visit: (text: string) => void): OtherParts {
-  const others: OtherParts = { opaqueBytes: 0, images: 0, toolCalls: 0 };
+  const others: OtherParts = { opaqueBytes: 0, images: 0, media: 0, toolCalls: 0 };
   for (const message of request.messages) visitMessage(message, visit, others);
   if (request.instructions !== undefined) visit(request.instructions);
   if (request.tools !== undefined && request.tools.length > 0) visit(JSON.stringify(request.tools));
   if (request.response_format?.type === "json_schema") visit(JSON.stringify(request.response_format));
+  // A template may write them into the prompt.
+  for (const value of [request.chat_template_kwargs, request.web_search_options]) {
+    if (value !== undefined) others.opaqueBytes += Buffer.byteLength(JSON.stringify(value));
+  }
   return others;
 }
 
@@ -111,11 +136,16 @@ function visitMessage(message: RequestMessage, visit: (text: string) => void, ot
   else if (message.content !== undefined) {
     for (const part of message.content) {
       if (part.type === "text") visit(part.text);
-      else others.images += 1;
+      else if (part.type === "refusal") visit(part.refusal);
+      else if (part.type === "image_url") others.images += 1;
+      else others.media += 1;
     }
   }
   for (const text of [message.name, message.reasoning_content, message.refusal, message.tool_call_id]) {
     if (text !== undefined) visit(text);
+  }
+  if (message.reasoning_details !== undefined) {
+    others.opaqueBytes += Buffer.byteLength(JSON.stringify(message.reasoning_details));
   }
   for (const call of message.tool_calls ?? []) {
     others.toolCalls += 1;

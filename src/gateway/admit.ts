@@ -62,7 +62,7 @@ export async function admit(
   { model, routes, request, output }: Plan,
 ): Promise<Admission | Replay> {
   const { principal } = call;
-  const estimate = estimatePrompt(request, model.imageTokensMax);
+  const estimate = estimatePrompt(request, model);
   const range = outputRange(gateway, principal, model, output, estimate);
   const tokens = estimate.likely + range.most;
   const taken = takeTokens(gateway, principal, tokens);

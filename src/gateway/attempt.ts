@@ -215,7 +215,8 @@ export async function awaitBeginning(
 function hasText({ delta, finish_reason }: UpstreamChunk): boolean {
   if (finish_reason !== undefined) return true;
   if (delta === undefined) return false;
-  return Boolean(delta.content || delta.reasoning_content || delta.refusal || delta.tool_calls?.length);
+  const { content, reasoning_content: reasoning, refusal, tool_calls: calls, audio, images } = delta;
+  return Boolean(content || reasoning || refusal || calls?.length || audio || images);
 }
 
 /** Yields the buffered items of an answer, then the rest of it. */

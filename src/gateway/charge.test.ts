@@ -15,10 +15,10 @@ afterAll(() => tokenCounter.stop());
 
 const PRICES = { ...FREE, input: 1n, cachedInput: 1n, cacheWrite: 2n, output: 5n, reasoning: 7n };
 const ROUTE: Route = { providerId: "up", model: "m", prices: PRICES };
-const LIMITS = { contextWindow: 10_000, maxOutputTokens: 4_000 };
+const LIMITS = { contextWindow: 10_000, maxOutputTokens: 4_000, imageTokensMax: 0 };
 const MODEL = { capabilities: new Set<Capability>() };
 const REQUEST = { model: "m", messages: [{ role: "user" as const, content: "go" }] };
-const ESTIMATE = estimatePrompt(REQUEST, 0);
+const ESTIMATE = estimatePrompt(REQUEST, LIMITS);
 
 interface Case extends Partial<Omit<Charged, "meter">> {
   maxTokens?: number;
@@ -170,7 +170,7 @@ describe("a report that is too low", () => {
   test("A low report of the prompt is accepted.", async () => {
     const request = { model: "m", messages: [{ role: "user" as const, content: " word".repeat(1_000) }] };
     const usage = { prompt_tokens: 1, completion_tokens: 1 };
-    const one = { request, estimate: estimatePrompt(request, 0), content: ["a"], usage };
+    const one = { request, estimate: estimatePrompt(request, LIMITS), content: ["a"], usage };
     expect(await charge(one)).toMatchObject({ basis: "reported", tokens: { input: 1 } });
   });
 });
@@ -179,7 +179,7 @@ describe("without a usable report", () => {
   test("A dense prompt is charged by the tokenizer, not by its bytes.", async () => {
     const text = Array.from({ length: 2_000 }, (_, i) => String.fromCharCode(33 + ((i * 7) % 90))).join("");
     const request = { model: "m", messages: [{ role: "user" as const, content: text }] };
-    const estimate = estimatePrompt(request, 0);
+    const estimate = estimatePrompt(request, LIMITS);
     const { tokens, basis } = await charge({ request, estimate, content: WORDS });
     expect(basis).toBe("counted");
     expect(tokens.output).toBe(1_000);

@@ -114,8 +114,9 @@ function replay(
   { answer, charged, available, tokenStanding }: Replay,
   client: AnswerSink,
 ): void {
-  const { message, logprobs, finishReason, tokens, ...head } = JSON.parse(answer) as StoredAnswer;
+  const stored = JSON.parse(answer) as StoredAnswer;
+  const { finishReason, tokens, ...head } = stored;
   client.open(headOfReplay(call, model, head, { available, tokenStanding }));
-  void client.push([pieceOf(message, logprobs)]);
+  void client.push([pieceOf(stored)]);
   client.close(endOfAnswer({ tokens, charged, available }, finishReason));
 }

@@ -25,7 +25,7 @@ export interface Delivery {
   firstTokenMs: number | null;
   meter: MeterReading;
   /** The answer as one message; undefined where nothing needs it. */
-  fold: Pick<AnswerFold, "message" | "logprobs"> | undefined;
+  fold: Pick<AnswerFold, "message" | "logprobs" | "whole" | "choice"> | undefined;
 }
 
 /**

@@ -104,7 +104,8 @@ export class Meter {
       this.output.add(call.function?.name ?? "");
       this.output.add(call.function?.arguments ?? "");
     }
-    this.#hasContent ||= this.bytes > 0;
+    if (typeof delta.audio?.transcript === "string") this.output.add(delta.audio.transcript);
+    this.#hasContent ||= this.bytes > 0 || delta.audio !== undefined || delta.images !== undefined;
   }
 }
 

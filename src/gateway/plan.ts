@@ -1,4 +1,4 @@
-import { firstImageAddress } from "../api/chat/image-address.ts";
+import { firstAddress } from "../api/chat/image-address.ts";
 import {
   type ChatCompletionRequest,
   type ContentPart,
@@ -38,13 +38,15 @@ const MODEL_ID_SHOWN_CHARACTERS_MAX = 128;
  */
 export function planFor(
   gateway: Pick<Gateway, "catalog" | "providers" | "completionMaxTokens">,
-  { principal, request, output, native }: Pick<CompletionCall, "principal" | "request" | "output" | "native">,
+  call: Pick<CompletionCall, "principal" | "request" | "output" | "native">,
 ): Plan {
+  const { principal, request, output, native } = call;
   refuseAboveSetting(gateway, output);
   const model = modelFor(gateway.catalog, principal, request.model);
   refuseAboveModel(output, model);
   const fitted = fitToModel(request, model);
-  return { model, ...routesFor(gateway, model, { request: fitted.request, output, native }), ...fitted, output };
+  const routes = routesFor(gateway, model, { request: fitted.request, output, native });
+  return { model, ...routes, request: fitted.request, ignored: fitted.ignored, output };
 }
 
 /** Tells whether a principal may use and see a model. */
@@ -217,17 +219,19 @@ export function routesFor(
   model: CatalogModel,
   { request, output, native }: Pick<CompletionCall, "request" | "output" | "native">,
 ): Pick<Plan, "routes" | "prompts"> {
-  const imageAddress = firstImageAddress(request.messages);
+  const address = firstAddress(request.messages);
   const maxTokens = output.tokens ?? model.maxOutputTokens;
   const prompts = new Map<Route, ConvertedPrompt>();
   let refusal: UpstreamError | undefined;
   const [first, ...others] = model.routes.filter((route) => {
     const provider = providers.get(route.providerId);
-    const isForeign = provider?.isPrivate === true && imageAddress !== undefined;
+    const isForeign = provider?.isPrivate === true && address !== undefined;
+    // The results of a search are prompt tokens, which only the hold of such a route covers.
+    const isSearch = request.web_search_options !== undefined && route.runsTools !== true;
     const isNative = nativeFor(provider, native) !== undefined;
     const converted = isNative ? undefined : convertFor(provider, route, request, maxTokens);
-    const refused = isForeign ? refuseImageAddress(imageAddress) : refuseNeeded(native, isNative);
-    const prompt = refused ?? converted;
+    const refused = isForeign ? refuseAddress(address) : refuseNeeded(native, isNative);
+    const prompt = refused ?? (isSearch ? refuseSearch() : converted);
     if (prompt instanceof UpstreamError) {
       refusal ??= prompt;
       return false;
@@ -267,8 +271,14 @@ function refuseNeeded(native: NativeRequest | undefined, isNative: boolean): Ups
   return new UpstreamError("unsupported", "The field exists on the request's own wire only", { publicReason, param });
 }
 
-function refuseImageAddress(place: string): UpstreamError {
-  const publicReason = `Invalid '${place}': this model takes images by their bytes alone, as data:image/…;base64,….`;
+function refuseSearch(): UpstreamError {
+  const publicReason = "Invalid 'web_search_options': this model does not search the web.";
+  return new UpstreamError("unsupported", "The route runs no tools", { publicReason, param: "web_search_options" });
+}
+
+function refuseAddress(place: string): UpstreamError {
+  const [what, type] = place.endsWith("image_url.url") ? ["images", "image/…"] : ["files", "…"];
+  const publicReason = `Invalid '${place}': this model takes ${what} by their bytes alone, as data:${type};base64,….`;
   return new UpstreamError("unsupported", "The upstream is private and must fetch no addresses", {
     publicReason,
     param: place,

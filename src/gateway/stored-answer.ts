@@ -1,6 +1,6 @@
 import type { AnswerHead, AnswerPiece } from "../api/answer.ts";
 import type { AnswerFold } from "../api/answer-fold.ts";
-import type { FinishReason, ReplyMessage } from "../api/chat/completion.ts";
+import type { FinishReason, OtherFields, ReplyMessage } from "../api/chat/completion.ts";
 import type { TokenCounts } from "../credits/price.ts";
 
 /** A longer answer is not stored: its idempotency key then counts as interrupted. */
@@ -14,6 +14,9 @@ export interface StoredAnswer {
   headers: Record<string, string>;
   message: ReplyMessage;
   logprobs: unknown;
+  /** Fields of the answer and of its choice that are only passed on; absent in answers of earlier versions. */
+  whole?: OtherFields;
+  choice?: OtherFields;
   finishReason: FinishReason;
   tokens: TokenCounts;
 }
@@ -21,7 +24,7 @@ export interface StoredAnswer {
 /** Returns the JSON text of a complete answer to store under its idempotency key; null where it is too long. */
 export function storedText(
   { id, created, headers }: AnswerHead,
-  fold: Pick<AnswerFold, "message" | "logprobs">,
+  fold: Pick<AnswerFold, "message" | "logprobs" | "whole" | "choice">,
   tokens: TokenCounts,
   finishReason: FinishReason = "stop",
 ): string | null {
@@ -31,6 +34,8 @@ export function storedText(
     headers: Object.fromEntries(Object.entries(headers).filter(([name]) => name.startsWith("x-tollgate-"))),
     message: fold.message(),
     logprobs: fold.logprobs,
+    ...(Object.keys(fold.whole).length > 0 && { whole: fold.whole }),
+    ...(Object.keys(fold.choice).length > 0 && { choice: fold.choice }),
     finishReason,
     tokens,
   };
@@ -38,12 +43,15 @@ export function storedText(
   return text.length > STORED_CHARACTERS_MAX ? null : text;
 }
 
-/** Returns a whole message as one piece; the fold of that piece is the message again. */
-export function pieceOf(
-  { content, refusal, reasoning_content, reasoning_details, tool_calls }: ReplyMessage,
-  logprobs: unknown,
-): AnswerPiece {
+/** Returns a whole answer as one piece; the fold of that piece is the answer again. */
+export function pieceOf({
+  message,
+  logprobs,
+  whole,
+  choice,
+}: Pick<StoredAnswer, "message" | "logprobs" | "whole" | "choice">): AnswerPiece {
+  const { role: _role, tool_calls, ...rest } = message;
   const calls = tool_calls?.map((call, index) => ({ index, ...call }));
-  const reasoning = { reasoning_content, ...(reasoning_details && { reasoning_details }) };
-  return { delta: { content, refusal, ...reasoning, ...(calls && { tool_calls: calls }) }, logprobs };
+  const delta = { ...rest, ...(calls && { tool_calls: calls }) };
+  return { delta, logprobs, ...(whole && { whole }), ...(choice && { choice }) };
 }

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from "fastify";
 import { type TSchema, Type } from "typebox";
 import { Nullable } from "../api/admin/common.ts";
-import { ChatCompletionRequest } from "../api/chat/request.ts";
+import { SentRequest } from "../api/chat/request.ts";
 import type { ErrorFormat } from "../api/wire.ts";
 import { type ErrorCode, errorCatalog } from "../errors.ts";
 import type { AdminEndpoint } from "./admin/endpoint.ts";
@@ -75,7 +75,7 @@ export function documentationOf(endpoint: Endpoint, maxTokens: number | "model")
     description: `${description} Requires the scope \`${endpoint.scope}\`.`,
     ...(headers !== undefined && { headers }),
     ...(body !== undefined && {
-      body: withNulls(body === ChatCompletionRequest ? withMaxTokens(body, maxTokens) : body),
+      body: withNulls(body === SentRequest ? withMaxTokens(body, maxTokens) : body),
     }),
     ...(wildcard !== undefined && {
       params: Type.Object({ [wildcard.name]: Type.String({ description: wildcard.description }) }),

@@ -19,7 +19,13 @@ import {
   type UpstreamFailure,
   type UpstreamRequest,
 } from "./provider.ts";
-import { type Environment, isPrivateUpstream, type ProviderSettings, refuseOwnHeaders } from "./settings.ts";
+import {
+  type Environment,
+  isPrivateUpstream,
+  type PromptCaching,
+  type ProviderSettings,
+  refuseOwnHeaders,
+} from "./settings.ts";
 
 /**
  * Returns the function that creates providers of a wire that an AI SDK package speaks. `defaultBaseUrl` is used if the
@@ -57,11 +63,13 @@ class AiSdk implements Provider {
   readonly #connections: Connections;
   readonly #scrub: Scrub;
   readonly #connect: Connect;
+  readonly #caching: PromptCaching;
   readonly #closing = new AbortController();
 
   constructor(wire: Wire, settings: ProviderSettings, defaultBaseUrl: string | null, environment: Environment) {
     this.id = settings.id;
     this.#wire = wire;
+    this.#caching = settings.promptCaching ?? "auto";
     this.#connections = new Connections(settings.timeouts, environment);
     const { apiKey, accessKeyId, secretAccessKey, sessionToken, project, resourceName, baseUrl } = settings;
     this.isPrivate = isPrivateUpstream(baseUrl);
@@ -75,7 +83,7 @@ class AiSdk implements Provider {
 
   convert(request: UpstreamRequest): AiSdkPrompt | UpstreamError {
     try {
-      return toCall(this.#wire, request).conversation;
+      return toCall(this.#wire, request, this.#caching).conversation;
     } catch (error) {
       if (error instanceof UpstreamError) return error;
       throw error;
@@ -84,7 +92,7 @@ class AiSdk implements Provider {
 
   async complete({ request, prompt, signal }: ProviderCall): Promise<ProviderAnswer> {
     signal.throwIfAborted();
-    const { options, ignored } = toCall(this.#wire, request, prompt as AiSdkPrompt | undefined);
+    const { options, ignored } = toCall(this.#wire, request, this.#caching, prompt as AiSdkPrompt | undefined);
     // Closes the connection even if a package's pipes do not pass on a cancellation.
     const ended = new AbortController();
     const abortSignal = AbortSignal.any([signal, ended.signal]);

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { firstImageAddress } from "../api/chat/image-address.ts";
+import { firstAddress } from "../api/chat/image-address.ts";
 import { isObject, type JsonObject, parseJson, textOf } from "./json.ts";
 import { UpstreamError, type UpstreamFailure, type UpstreamRequest } from "./provider.ts";
 
@@ -256,7 +256,7 @@ export function createScrub(secrets: readonly string[]): (text: string) => strin
  * hidden, because they may reveal what the upstream found at that address.
  */
 export function scrubFor({ messages }: Pick<UpstreamRequest, "messages">, scrub: Scrub): Scrub {
-  if (firstImageAddress(messages) === undefined) return scrub;
+  if (firstAddress(messages) === undefined) return scrub;
   const reason =
     "The provider refused a request with an image address, and its reason is not shown. Send the image as data:image/…;base64,… to see the reason.";
   return Object.assign((text: string) => scrub(text), { reason });

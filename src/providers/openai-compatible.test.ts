@@ -123,7 +123,7 @@ describe("The request", () => {
 });
 
 describe("An unstreamed answer:", () => {
-  test("only the used fields of the first choice are read.", async () => {
+  test("only the first choice is read, and its unknown fields are passed on.", async () => {
     const heard = await hearBytes(
       STREAM_HEAD +
         event({
@@ -144,9 +144,9 @@ describe("An unstreamed answer:", () => {
     );
     expect(heard.error).toBeUndefined();
     expect(heard.chunks).toEqual([
-      { delta: { content: "a" } },
-      { delta: {} },
-      { delta: { content: "b" }, logprobs: { content: [] } },
+      { delta: { content: "a", others: { x: 1 } } },
+      { delta: {}, whole: { extra: [1] } },
+      { delta: { content: "b", others: { content_parts: [{ type: "x" }] } }, logprobs: { content: [] } },
       { delta: { reasoning_content: "why", refusal: "no" } },
       { delta: {}, finish_reason: "stop" },
     ]);

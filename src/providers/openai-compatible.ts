@@ -1,11 +1,19 @@
 import { scrubFor } from "./errors.ts";
+import { fitFields } from "./fields.ts";
 import { EVENT_STREAM, JSON_TYPE, mediaTypeOf, readText, unknownType } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
 import { isObject, parseJson } from "./json.ts";
 import { readAnswer, StreamedAnswer } from "./openai/answer.ts";
 import { ChunkReader } from "./openai/chunks.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
-import { once, type Provider, type ProviderAnswer, type ProviderCall, UpstreamError } from "./provider.ts";
+import {
+  once,
+  type Provider,
+  type ProviderAnswer,
+  type ProviderCall,
+  UpstreamError,
+  type UpstreamRequest,
+} from "./provider.ts";
 import { type Environment, isPrivateUpstream, type ProviderSettings } from "./settings.ts";
 
 /**
@@ -29,13 +37,24 @@ class OpenAiCompatible implements Provider {
     this.#client = new UpstreamClient(settings, environment, bearerKey(settings));
   }
 
-  async complete({ request, signal }: ProviderCall): Promise<ProviderAnswer> {
+  convert(request: UpstreamRequest): undefined | UpstreamError {
+    try {
+      fitFields(request, this.#requestFormat.fields);
+      return undefined;
+    } catch (error) {
+      if (error instanceof UpstreamError) return error;
+      throw error;
+    }
+  }
+
+  async complete({ request: given, signal }: ProviderCall): Promise<ProviderAnswer> {
+    const { request, ignored: left } = fitFields(given, this.#requestFormat.fields);
     const scrub = scrubFor(request, this.#client.scrub);
     const body = toRequestBody(request, this.#requestFormat);
     const answer = await this.#client.post("/chat/completions", body, { isStreamed: request.stream, signal, scrub });
     // The content type decides, not the request: some upstreams never stream, others always do.
     const type = mediaTypeOf(answer.headers) || (request.stream ? EVENT_STREAM : JSON_TYPE);
-    const ignored = refusedHints(request, this.#requestFormat);
+    const ignored = [...left, ...refusedHints(request, this.#requestFormat)];
     if (type === EVENT_STREAM) return { ignored, chunks: new StreamedAnswer(answer.body, scrub, new ChunkReader()) };
     if (type !== JSON_TYPE) throw unknownType(answer);
     return { ignored, chunks: once([await readAnswer(answer.body, scrub, new ChunkReader())]) };

@@ -18,10 +18,10 @@ export interface Provider {
   /** The wire besides chat completions on which requests pass to this upstream unchanged. */
   readonly nativeWire?: NativeRequest["wire"];
   /**
-   * Converts the messages of a request to the wire's own form, for `complete`. Returns UpstreamError if the wire cannot
-   * express the request. Absent on wires that send messages unchanged.
+   * Converts the messages of a request to the wire's own form, for `complete`; undefined on wires that send messages
+   * unchanged. Returns UpstreamError if the upstream cannot take the request.
    */
-  convert?(request: UpstreamRequest): ConvertedPrompt | UpstreamError;
+  convert?(request: UpstreamRequest): ConvertedPrompt | UpstreamError | undefined;
   /**
    * Sends a request. Resolves when the upstream has begun to answer, and rejects with UpstreamError if it refuses or
    * cannot be reached. The chunks reject with UpstreamError if the answer breaks off. Aborting `signal` closes the

@@ -8,6 +8,7 @@ import { google } from "./ai-sdk/wires/google.ts";
 import { googleVertex } from "./ai-sdk/wires/google-vertex.ts";
 import { mistral } from "./ai-sdk/wires/mistral.ts";
 import { xai } from "./ai-sdk/wires/xai.ts";
+import { passing } from "./fields.ts";
 import type { RequestFormat } from "./openai/request.ts";
 import type { SecondWire } from "./settings.ts";
 
@@ -80,6 +81,19 @@ const ROWS: readonly Row[] = [
       acceptsDeveloperRole: true,
       reasoningField: null,
       acceptsExtraContent: false,
+      fields: passing(
+        "modalities",
+        "audio",
+        "service_tier",
+        "verbosity",
+        "store",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "tools.custom",
+        "content.file",
+        "content.input_audio",
+      ),
     },
     // "gpt-5-codex is only available in the Responses API", and so are the pro models.
     secondWire: { wire: "responses", servesOnly: /codex|-pro(-\d|$)/ },
@@ -93,8 +107,6 @@ const ROWS: readonly Row[] = [
     baseUrl: "https://api.anthropic.com/v1",
     documentation: "https://platform.claude.com/docs/en/api/messages",
     secondWire: { wire: "messages" },
-    // Prompts are cached only if a request marks what to cache.
-    lacks: ["prompt_caching"],
     refuses: [
       "frequency_penalty",
       "logit_bias",
@@ -105,7 +117,6 @@ const ROWS: readonly Row[] = [
       "top_logprobs",
     ],
     remarks: [
-      "Prompts are not cached.",
       "All system messages go first.",
       "On models before Claude 4.6, `reasoning_effort` takes its share of `max_tokens`, at least 1,024 tokens; where that is too much it is left out.",
     ],
@@ -122,6 +133,7 @@ const ROWS: readonly Row[] = [
         "user",
       ],
     },
+    requestFormat: { fields: passing("thinking") },
   },
   {
     id: "google",
@@ -136,6 +148,7 @@ const ROWS: readonly Row[] = [
       "With `reasoning_effort`, a summary of the thoughts comes as `reasoning_content`.",
     ],
     compatible: { lacks: [], refuses: [] },
+    requestFormat: { fields: passing("content.input_audio") },
   },
   {
     id: "mistral",
@@ -146,6 +159,7 @@ const ROWS: readonly Row[] = [
     documentation: "https://docs.mistral.ai/api/endpoint/chat",
     refuses: ["logit_bias", "logprobs", "top_logprobs", "user"],
     compatible: { lacks: [], refuses: ["logit_bias", "logprobs", "seed", "top_logprobs", "user"] },
+    requestFormat: { fields: passing() },
   },
   {
     id: "xai",
@@ -159,6 +173,7 @@ const ROWS: readonly Row[] = [
     refuses: ["frequency_penalty", "logit_bias", "logprobs", "presence_penalty", "stop", "top_logprobs"],
     remarks: ["It is asked to keep nothing: its reasoning comes sealed and goes back with the next turn."],
     compatible: { lacks: [], refuses: ["logit_bias"] },
+    requestFormat: { fields: passing() },
   },
   {
     id: "deepseek",
@@ -168,7 +183,7 @@ const ROWS: readonly Row[] = [
     documentation: "https://api-docs.deepseek.com/api/create-chat-completion",
     // "text" and "json_object" are the types of an answer.
     refuses: ["response_format.json_schema"],
-    requestFormat: { reasoningOff: { thinking: { type: "disabled" } } },
+    requestFormat: { reasoningOff: { thinking: { type: "disabled" } }, fields: passing("thinking") },
     remarks: ["While it thinks, `reasoning_content` has to come back with the results of tool calls."],
   },
   {
@@ -178,6 +193,9 @@ const ROWS: readonly Row[] = [
     baseUrl: "https://api.moonshot.ai/v1",
     otherHosts: ["api.moonshot.cn"],
     documentation: "https://platform.moonshot.ai/docs/api/chat",
+    requestFormat: {
+      fields: passing("thinking", "prompt_cache_key", "safety_identifier", "content.video_url"),
+    },
   },
   {
     id: "cohere",
@@ -190,6 +208,7 @@ const ROWS: readonly Row[] = [
     refuses: ["logit_bias", "logprobs", "parallel_tool_calls", "top_logprobs", "user"],
     remarks: ["Text beside tool calls does not go back; it is named as `messages.content` in `x-tollgate-ignored`."],
     compatible: { lacks: [], refuses: ["logit_bias", "parallel_tool_calls", "top_logprobs", "user"] },
+    requestFormat: { fields: passing() },
   },
   {
     id: "perplexity",
@@ -198,7 +217,7 @@ const ROWS: readonly Row[] = [
     baseUrl: "https://api.perplexity.ai",
     documentation: "https://docs.perplexity.ai/api-reference/chat-completions-post",
     lacks: ["tools"],
-    requestFormat: { reasoningField: null },
+    requestFormat: { reasoningField: null, fields: passing("web_search_options", "top_k") },
     runsTools: true,
     countsReasoningBeside: true,
     remarks: [
@@ -220,6 +239,7 @@ const ROWS: readonly Row[] = [
       acceptsRefusals: false,
       reasoningField: "reasoning",
       acceptsExtraContent: false,
+      fields: passing("service_tier"),
     },
   },
   {
@@ -235,6 +255,7 @@ const ROWS: readonly Row[] = [
       acceptsRefusals: false,
       reasoningField: "reasoning",
       acceptsExtraContent: false,
+      fields: passing(),
     },
   },
   {
@@ -244,7 +265,10 @@ const ROWS: readonly Row[] = [
     baseUrl: "https://api.together.xyz/v1",
     otherHosts: ["api.together.ai"],
     documentation: "https://docs.together.ai/reference/chat-completions",
-    requestFormat: { reasoningField: "reasoning" },
+    requestFormat: {
+      reasoningField: "reasoning",
+      fields: passing("top_k", "chat_template_kwargs", "content.video_url"),
+    },
   },
   {
     id: "fireworks",
@@ -252,6 +276,7 @@ const ROWS: readonly Row[] = [
     keyVariable: "FIREWORKS_API_KEY",
     baseUrl: "https://api.fireworks.ai/inference/v1",
     documentation: "https://docs.fireworks.ai/api-reference/post-chatcompletions",
+    requestFormat: { fields: passing("top_k", "thinking") },
   },
   {
     id: "openrouter",
@@ -259,8 +284,26 @@ const ROWS: readonly Row[] = [
     keyVariable: "OPENROUTER_API_KEY",
     baseUrl: "https://openrouter.ai/api/v1",
     documentation: "https://openrouter.ai/docs/guides/best-practices/reasoning-tokens",
-    requestFormat: { reasoningField: "reasoning", acceptsReasoningDetails: true, acceptsExtraContent: false },
-    remarks: ["`reasoning_details` go both ways, in `extra_content` of the first tool call."],
+    requestFormat: {
+      reasoningField: "reasoning",
+      acceptsReasoningDetails: true,
+      acceptsExtraContent: false,
+      fields: {
+        ...passing(
+          "modalities",
+          "audio",
+          "service_tier",
+          "verbosity",
+          "top_k",
+          "cache_control",
+          "content.file",
+          "content.input_audio",
+          "content.video_url",
+        ),
+        "content.file.file_url": "translated",
+      },
+    },
+    remarks: ["`reasoning_details` go both ways."],
   },
   {
     id: "azure",
@@ -275,7 +318,6 @@ const ROWS: readonly Row[] = [
     wire: bedrock,
     pricesId: "aws",
     documentation: "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html",
-    lacks: ["prompt_caching"],
     refuses: [
       "frequency_penalty",
       "image_url.address",
@@ -288,7 +330,6 @@ const ROWS: readonly Row[] = [
       "user",
     ],
     remarks: [
-      "Prompts are not cached.",
       "All system messages go first.",
       "Claude thinks as on Anthropic's own API; Nova's highest effort is `medium`, because above it takes no bound of its answer.",
       "A conversation that holds tool calls needs its tools: where a request offers none, they are offered by their names alone.",
@@ -325,38 +366,3 @@ export const KNOWN_PROVIDERS: readonly KnownProvider[] = ROWS.map((row) => ({
 export const PROVIDER_KEY_VARIABLES: readonly string[] = KNOWN_PROVIDERS.flatMap(
   ({ keyVariable }) => keyVariable ?? [],
 );
-
-/** A model server on this machine, on its default port. */
-export interface LocalServer {
-  id: string;
-  name: string;
-  kind: string;
-  baseUrl: string;
-  /** Request fields that it ignores. */
-  refuses?: readonly string[];
-  requestFormat?: Partial<RequestFormat>;
-}
-
-/** One row per local model server, as each one's documentation describes it. */
-export const LOCAL_SERVERS: readonly LocalServer[] = [
-  // https://docs.ollama.com/api/openai-compatibility
-  local("ollama", "Ollama", 11_434, {
-    refuses: ["logit_bias", "parallel_tool_calls", "user"],
-    requestFormat: { reasoningField: "reasoning" },
-  }),
-  // https://lmstudio.ai/docs/developer/openai-compat/chat-completions
-  local("lmstudio", "LM Studio", 1_234, { refuses: ["logprobs", "parallel_tool_calls", "top_logprobs", "user"] }),
-  // https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md
-  local("llamacpp", "llama.cpp", 8_080),
-  // https://docs.vllm.ai/en/stable/features/reasoning_outputs/
-  local("vllm", "vLLM", 8_000, { requestFormat: { reasoningField: "reasoning" } }),
-];
-
-function local(
-  id: string,
-  name: string,
-  port: number,
-  row: Partial<Pick<LocalServer, "refuses" | "requestFormat">> = {},
-): LocalServer {
-  return { id, name, kind: OPENAI_COMPATIBLE, baseUrl: `http://127.0.0.1:${port}/v1`, ...row };
-}

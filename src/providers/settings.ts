@@ -18,6 +18,9 @@ export const KIND_KEYS = [
 ] as const;
 export type KindKey = (typeof KIND_KEYS)[number];
 
+/** Marks for the upstream's cache: set by the service where the caller sets none, only by the caller, or none. */
+export type PromptCaching = "auto" | "caller" | "off";
+
 /** Settings of one configured provider. */
 export interface ProviderSettings {
   /** The id by which routes name the provider. */
@@ -33,6 +36,8 @@ export interface ProviderSettings {
   requestFormat?: Partial<RequestFormat>;
   /** A second wire that the upstream speaks. */
   secondWire?: SecondWire;
+  /** Who marks what the provider caches, on wires that need marks; absent: `auto`. */
+  promptCaching?: PromptCaching;
   /** AWS region. */
   region?: string;
   accessKeyId?: string;

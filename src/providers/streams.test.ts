@@ -160,11 +160,11 @@ describe("A malformed stream:", () => {
     await wire.end();
   });
 
-  test("events without choices, usage and errors are ignored.", async () => {
+  test("an event without choices and usage has only the fields that are passed on.", async () => {
     const heard = await hearBytes(
       STREAM_HEAD + event({}) + event({ choices: [], prompt_filter_results: [] }) + finish() + DONE,
     );
-    expect(heard.chunks).toEqual([{ delta: {}, finish_reason: "stop" }]);
+    expect(heard.chunks).toEqual([{ whole: { prompt_filter_results: [] } }, { delta: {}, finish_reason: "stop" }]);
   });
 });
 

@@ -229,7 +229,8 @@ describe("Random tokens", () => {
 });
 
 describe("Every route with every caller", () => {
-  const requestOf = (method: string) => (method === "POST" ? prompt({ model: "fine", max_tokens: 10, input: "hello" }) : undefined);
+  const requestOf = (method: string) =>
+    method === "POST" ? prompt({ model: "fine", max_tokens: 10, input: "hello" }) : undefined;
   const pathOf = (path: string) => path.replace("*", "fine");
   const routes = endpoints.map(({ method, path, scope }) => [method, pathOf(path), scope] as const);
 

@@ -10,7 +10,7 @@ const LAYERS: Record<string, readonly string[]> = {
   internals: [],
   config: ["api", "credits", "errors"],
   providers: ["api", "credits", "errors", "internals"],
-  catalog: ["api", "credits", "errors", "providers/registry.ts"],
+  catalog: ["api", "credits", "errors", "providers/registry.ts", "providers/local-servers.ts"],
   stores: ["api", "credits", "errors", "telemetry"],
   ledger: ["api", "credits", "errors", "internals", ...STORE_TYPES],
   gateway: ["api", "credits", "catalog", "errors", "ledger", "internals", "type:providers/provider.ts"],

@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import { FinishReason, ReplyMessage } from "../chat/completion.ts";
-import { ChatCompletionRequest } from "../chat/request.ts";
+import { SentRequest } from "../chat/request.ts";
 import { Amount, Id, Nullable, PageOf, PageQuery, PricesByClass, Strict, Time, TokensByClass } from "./common.ts";
 
 export const REQUEST_STATUSES = ["running", "complete", "client_left", "failed", "recovered", "refused"] as const;
@@ -131,8 +131,8 @@ export const Conversation = Type.Object({
   object: Type.Literal("conversation"),
   id: Type.String({ description: "The request's id." }),
   organization_id: Id,
-  request: Type.Unsafe<ChatCompletionRequest>({
-    ...ChatCompletionRequest,
+  request: Type.Unsafe<SentRequest>({
+    ...SentRequest,
     description: "The body of the request. Images in `data:` URLs are replaced by their type and length.",
   }),
   answer: Nullable(KeptAnswer),

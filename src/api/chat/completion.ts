@@ -2,6 +2,8 @@ import { type Static, Type } from "typebox";
 import { ReasoningDetail, ToolCall } from "./request.ts";
 
 export const FinishReason = Type.Enum(["stop", "length", "tool_calls", "content_filter"]);
+/** `function_call` is sent instead of `tool_calls` to a request with `functions`. */
+const SentFinishReason = Type.Enum(["stop", "length", "tool_calls", "content_filter", "function_call"]);
 const Nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()]);
 
 /** Token counts of one completion, in OpenAI's shape; `cost` in credits. */
@@ -21,6 +23,16 @@ export const CompletionUsage = Type.Object({
   cost: Type.Optional(Type.Number({ minimum: 0, description: "Charged credits." })),
 });
 
+const FunctionCall = Type.Object({ name: Type.Optional(Type.String()), arguments: Type.Optional(Type.String()) });
+const Json = Type.Record(Type.String(), Type.Unknown());
+
+/** Content of an answer beside its text, as the upstream sent it. */
+const MEDIA = {
+  annotations: Type.Optional(Type.Array(Type.Unknown(), { description: "Citations, such as `url_citation`." })),
+  audio: Type.Optional(Json),
+  images: Type.Optional(Type.Array(Type.Unknown(), { description: "Images, as `image_url` parts." })),
+};
+
 /** Entry of `messages` in the response: a message of the conversation whose `content` is always a string. */
 export const ResultingMessage = Type.Object({
   role: Type.String(),
@@ -31,8 +43,11 @@ export const ResultingMessage = Type.Object({
   tool_call_id: Type.Optional(Type.String()),
   reasoning_content: Type.Optional(Type.String()),
   reasoning_details: Type.Optional(Type.Array(ReasoningDetail)),
+  function_call: Type.Optional(FunctionCall),
+  ...MEDIA,
 });
 
+/** The reply; a compatible upstream's further fields are passed on. */
 export const ReplyMessage = Type.Object({
   role: Type.Literal("assistant"),
   content: Nullable(Type.String()),
@@ -40,6 +55,8 @@ export const ReplyMessage = Type.Object({
   tool_calls: Type.Optional(Type.Array(ToolCall)),
   reasoning_content: Type.Optional(Type.String()),
   reasoning_details: Type.Optional(Type.Array(ReasoningDetail)),
+  function_call: Type.Optional(FunctionCall),
+  ...MEDIA,
 });
 
 export const ChatCompletion = Type.Object({
@@ -54,20 +71,27 @@ export const ChatCompletion = Type.Object({
       index: Type.Literal(0),
       message: ReplyMessage,
       logprobs: Nullable(Type.Unknown()),
-      finish_reason: FinishReason,
+      finish_reason: SentFinishReason,
     }),
     { minItems: 1, maxItems: 1 },
   ),
   usage: CompletionUsage,
+  system_fingerprint: Type.Optional(Type.String()),
+  service_tier: Type.Optional(Type.String()),
 });
 
-export const ToolCallDelta = Type.Object({
+const SentToolCallDelta = Type.Object({
   index: Type.Integer({ minimum: 0 }),
   id: Type.Optional(Type.String()),
-  type: Type.Optional(Type.Literal("function")),
-  function: Type.Optional(Type.Object({ name: Type.Optional(Type.String()), arguments: Type.Optional(Type.String()) })),
+  type: Type.Optional(Type.Enum(["function", "custom"])),
+  function: Type.Optional(FunctionCall),
+  custom: Type.Optional(Type.Object({ name: Type.Optional(Type.String()), input: Type.Optional(Type.String()) })),
   extra_content: Type.Optional(Type.Unknown()),
 });
+/** A piece of a tool call; a custom tool's is that of a function, and marked, as in `ToolCall`. */
+export const ToolCallDelta = Type.Unsafe<
+  Omit<Static<typeof SentToolCallDelta>, "type" | "custom"> & { type?: "function"; isCustom?: true }
+>(SentToolCallDelta);
 
 export const Delta = Type.Object({
   role: Type.Optional(Type.Literal("assistant")),
@@ -76,6 +100,8 @@ export const Delta = Type.Object({
   reasoning_content: Type.Optional(Nullable(Type.String())),
   reasoning_details: Type.Optional(Type.Array(ReasoningDetail)),
   tool_calls: Type.Optional(Type.Array(ToolCallDelta)),
+  function_call: Type.Optional(FunctionCall),
+  ...MEDIA,
 });
 
 /** Event of a streamed response. */
@@ -90,18 +116,23 @@ export const ChatCompletionChunk = Type.Object({
       index: Type.Literal(0),
       delta: Delta,
       logprobs: Type.Optional(Nullable(Type.Unknown())),
-      finish_reason: Nullable(FinishReason),
+      finish_reason: Nullable(SentFinishReason),
     }),
     { maxItems: 1 },
   ),
   usage: Type.Optional(Nullable(CompletionUsage)),
+  system_fingerprint: Type.Optional(Type.String()),
+  service_tier: Type.Optional(Type.String()),
 });
 
 export type FinishReason = Static<typeof FinishReason>;
 export type CompletionUsage = Static<typeof CompletionUsage>;
 export type ResultingMessage = Static<typeof ResultingMessage>;
-export type ReplyMessage = Static<typeof ReplyMessage>;
+export type ReplyMessage = Omit<Static<typeof ReplyMessage>, "function_call"> & { others?: OtherFields };
+/** Fields of an upstream's answer that this service only passes on. */
+export type OtherFields = Readonly<Record<string, unknown>>;
 export type ChatCompletion = Static<typeof ChatCompletion>;
 export type ToolCallDelta = Static<typeof ToolCallDelta>;
-export type Delta = Static<typeof Delta>;
+/** `others` are the fields that only this upstream has; they are sent beside the named ones. */
+export type Delta = Omit<Static<typeof Delta>, "function_call"> & { others?: OtherFields };
 export type ChatCompletionChunk = Static<typeof ChatCompletionChunk>;

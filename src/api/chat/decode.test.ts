@@ -19,7 +19,7 @@ describe("An invalid request is rejected with the code, the field and a message"
       { messages: [{ role: "robot", content: "x" }] },
       "invalid_value",
       "messages[0].role",
-      "Invalid value: 'robot'. Supported values are: 'system', 'developer', 'user', 'assistant', and 'tool'.",
+      "Invalid value: 'robot'. Supported values are: 'system', 'developer', 'user', 'assistant', 'tool', and 'function'.",
     ],
     [
       "content null",

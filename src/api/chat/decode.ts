@@ -1,21 +1,26 @@
 import { compileCheck, type ValidationIssue } from "../validation.ts";
 import type { DecodedRequest, StatedOutput } from "../wire.ts";
-import { typeOf } from "../wording.ts";
+import { typeOf, UnknownFields } from "../wording.ts";
 import { ChatEventEncoder, toChatCompletion } from "./encode.ts";
-import { imageAddressFault } from "./image-address.ts";
+import { partFault } from "./image-address.ts";
 import {
-  ChatCompletionRequest,
+  type ChatCompletionRequest,
   type ContentPart,
   MESSAGES_MAX,
-  RequestMessage,
+  type RequestMessage,
+  SentMessage,
+  SentRequest,
   TOOLS_MAX,
   type Tool,
   type ToolCall,
 } from "./request.ts";
+import { translateRequest } from "./translate.ts";
 
-const checkSchema = compileCheck(ChatCompletionRequest);
-const REQUEST_FIELDS = new Set(Object.keys(ChatCompletionRequest.properties));
-const MESSAGE_FIELDS = new Set(Object.keys(RequestMessage.properties));
+const checkSchema = compileCheck(SentRequest);
+/** Fields that `translateRequest` has read; the internal form has others for them. */
+const TRANSLATED = new Set(["functions", "function_call"]);
+const REQUEST_FIELDS = new Set(Object.keys(SentRequest.properties));
+const MESSAGE_FIELDS = new Set(Object.keys(SentMessage.properties));
 const IMAGE_FIELDS = new Set(["url", "detail"]);
 const FILE_FIELDS = new Set(["filename", "file_data", "file_url", "file_id"]);
 const PART_FIELDS = new Set([
@@ -29,6 +34,8 @@ const PART_FIELDS = new Set([
   "cache_control",
 ]);
 const FUNCTION_FIELDS = new Set(["name", "description", "parameters", "strict"]);
+const TOOL_FIELDS = new Set(["type", "function", "custom", "cache_control"]);
+const CALL_FIELDS = new Set(["id", "type", "function", "custom", "extra_content", "isCustom", "index"]);
 
 /**
  * Reads the body of a chat completion, which it may change. `responseMessages` is the content of `messages` in the
@@ -40,13 +47,14 @@ export function decodeChatCompletion(
 ): DecodedRequest | { issue: ValidationIssue } {
   const checked = checkRequest(body);
   if ("issue" in checked) return checked;
-  const { request } = checked;
+  const { request, ignored, isLegacy } = checked;
   const conversation = responseMessages === "conversation" ? request.messages : [];
   return {
     request,
     output: statedOutput(request),
-    events: () => new ChatEventEncoder(request.stream_options?.include_usage === true),
-    document: (head, answer, end) => toChatCompletion(head, answer, end, conversation),
+    ignored,
+    events: () => new ChatEventEncoder(request.stream_options?.include_usage === true, isLegacy),
+    document: (head, answer, end) => toChatCompletion(head, answer, end, conversation, isLegacy),
   };
 }
 
@@ -56,11 +64,20 @@ export function statedOutput({ max_tokens, max_completion_tokens }: ChatCompleti
   return { param: "max_completion_tokens", tokens: max_completion_tokens, isLimitedBySetting: false };
 }
 
+/** A valid request. */
+interface CheckedRequest {
+  request: ChatCompletionRequest;
+  /** Names of the fields that the schema does not have. */
+  ignored: readonly string[];
+  /** True if the request has `functions`, so that its answer has `function_call`. */
+  isLegacy: boolean;
+}
+
 /**
- * Validates a parsed body against the schema and the rules beyond it. Returns the request with only the fields of the
- * schema, or the first issue. `null` counts as absent, so nulls are first removed from the body, in place.
+ * Validates a parsed body against the schema and the rules beyond it. Returns the request in the internal form with only
+ * the fields of the schema, or the first issue. `null` counts as absent, so nulls are first removed from the body, in place.
  */
-export function checkRequest(body: unknown): { request: ChatCompletionRequest } | { issue: ValidationIssue } {
+export function checkRequest(body: unknown): CheckedRequest | { issue: ValidationIssue } {
   if (!isRecord(body)) {
     const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
     return { issue: { code: "invalid_type", param: null, message } };
@@ -70,50 +87,77 @@ export function checkRequest(body: unknown): { request: ChatCompletionRequest } 
   removeNulls(body);
   const issue = checkSchema(body);
   if (issue !== undefined) return { issue };
-  const request = body as unknown as ChatCompletionRequest;
-  const further = checkTogether(request) ?? firstIssue(request.messages);
-  return further === undefined ? { request: knownRequest(request) } : { issue: further };
+  const isLegacy = body.functions !== undefined;
+  const translated = translateRequest(body as unknown as SentRequest);
+  if ("issue" in translated) return translated;
+  const further = checkTogether(translated.request) ?? firstIssue(translated.request.messages);
+  if (further !== undefined) return { issue: further };
+  const unknown = new UnknownFields();
+  return { request: knownRequest(translated.request, unknown), ignored: unknown.names(), isLegacy };
 }
 
-/** Copies only the fields of the schema, so that others reach neither an upstream nor the store. */
-function knownRequest(request: ChatCompletionRequest): ChatCompletionRequest {
+/** Copies only the fields of the schema, so that others reach neither an upstream nor the store; notes the others. */
+function knownRequest(request: ChatCompletionRequest, unknown: UnknownFields): ChatCompletionRequest {
+  const picker = (place: string) => (field: string) => unknown.add(place, field);
+  const inMessage = picker("messages.");
+  const inCall = picker("messages.tool_calls.");
+  const inPart = picker("messages.content.");
+  const inTool = picker("tools.");
   const messages = request.messages.map((message) => {
-    const picked = pick(message, MESSAGE_FIELDS);
-    if (picked.tool_calls !== undefined) picked.tool_calls = picked.tool_calls.map(knownCall);
-    if (Array.isArray(picked.content)) picked.content = picked.content.map(knownPart);
+    const picked = pick(message, MESSAGE_FIELDS, inMessage);
+    if (picked.tool_calls !== undefined) picked.tool_calls = picked.tool_calls.map((call) => knownCall(call, inCall));
+    if (Array.isArray(picked.content)) picked.content = picked.content.map((part) => knownPart(part, inPart));
     return picked;
   });
-  const picked = { ...pick(request, REQUEST_FIELDS), messages };
-  if (picked.tools !== undefined) picked.tools = picked.tools.map(knownTool);
+  const picked = { ...pick(request, REQUEST_FIELDS, picker("")), messages };
+  if (picked.tools !== undefined) picked.tools = picked.tools.map((tool) => knownTool(tool, inTool));
   return picked;
 }
 
-function knownPart(part: ContentPart): ContentPart {
-  switch (part.type) {
-    case "image_url":
-      return { ...pick(part, PART_FIELDS), image_url: pick(part.image_url, IMAGE_FIELDS) };
-    case "file":
-      return { ...pick(part, PART_FIELDS), file: pick(part.file, FILE_FIELDS) };
-    default:
-      return pick(part, PART_FIELDS);
+type NoteUnknown = (field: string) => void;
+
+function knownPart(part: ContentPart, note: NoteUnknown): ContentPart {
+  const picked = pick(part, PART_FIELDS, note);
+  if (picked.type === "image_url") picked.image_url = pick(picked.image_url, IMAGE_FIELDS, note);
+  if (picked.type !== "file") return picked;
+  const file = pick(picked.file, FILE_FIELDS, note);
+  // OpenRouter's clients send an address as data.
+  if (file.file_data?.startsWith("https:")) {
+    file.file_url = file.file_data;
+    delete file.file_data;
   }
+  return { ...picked, file };
 }
 
-function knownTool({ function: named, cache_control }: Tool): Tool {
-  const tool: Tool = { type: "function", function: pick(named, FUNCTION_FIELDS) };
-  return cache_control === undefined ? tool : { ...tool, cache_control };
+function knownTool(tool: Tool, note: NoteUnknown): Tool {
+  const { type, function: named, cache_control, custom } = pick(tool, TOOL_FIELDS, note);
+  return {
+    type,
+    function: pick(named, FUNCTION_FIELDS, note),
+    ...(custom && { custom }),
+    ...(cache_control && { cache_control }),
+  };
 }
 
-function knownCall({ id, type, function: { name, arguments: text }, extra_content }: ToolCall): ToolCall {
-  const call = { id, type, function: { name, arguments: text } };
-  return extra_content === undefined ? call : { ...call, extra_content };
+function knownCall(call: ToolCall, note: NoteUnknown): ToolCall {
+  const { id, type, function: called, extra_content, isCustom } = pick(call, CALL_FIELDS, note);
+  const { name, arguments: text } = called;
+  return {
+    id,
+    type,
+    function: { name, arguments: text },
+    ...(extra_content !== undefined && { extra_content }),
+    ...(isCustom && { isCustom }),
+  };
 }
 
 /** Returns a copy with only these fields. It iterates over the value, because most requests have few of the fields. */
-export function pick<T extends object>(value: T, fields: ReadonlySet<string>): T {
+export function pick<T extends object>(value: T, fields: ReadonlySet<string>, note: NoteUnknown = () => {}): T {
   const picked: Partial<T> = {};
   for (const field in value) {
-    if (fields.has(field) && value[field] !== undefined) picked[field] = value[field];
+    if (value[field] === undefined || TRANSLATED.has(field)) continue;
+    if (fields.has(field)) picked[field] = value[field];
+    else note(field);
   }
   return picked as T;
 }
@@ -123,9 +167,18 @@ function removeNulls(body: Record<string, unknown>): void {
   for (const message of recordsIn(body.messages)) {
     dropNulls(message);
     for (const call of recordsIn(message.tool_calls)) dropNulls(call);
+    for (const detail of recordsIn(message.reasoning_details)) dropNulls(detail);
+    for (const part of recordsIn(message.content)) {
+      dropNulls(part);
+      for (const inner of [part.image_url, part.file]) if (isRecord(inner)) dropNulls(inner);
+    }
   }
-  for (const tool of recordsIn(body.tools)) if (isRecord(tool.function)) dropNulls(tool.function);
-  if (isRecord(body.stream_options)) dropNulls(body.stream_options);
+  for (const tool of recordsIn(body.tools)) {
+    dropNulls(tool);
+    for (const inner of [tool.function, tool.custom]) if (isRecord(inner)) dropNulls(inner);
+  }
+  for (const definition of recordsIn(body.functions)) dropNulls(definition);
+  for (const inner of [body.stream_options, body.thinking, body.audio]) if (isRecord(inner)) dropNulls(inner);
   const format = body.response_format;
   if (isRecord(format) && isRecord(format.json_schema)) dropNulls(format.json_schema);
 }
@@ -173,19 +226,20 @@ function firstIssue(messages: RequestMessage[]): ValidationIssue | undefined {
       return missing(`messages[${index}].content`);
     if (message.role === "tool" && message.tool_call_id === undefined)
       return missing(`messages[${index}].tool_call_id`);
-    const imageIssue = firstImageIssue(message, index);
-    if (imageIssue !== undefined) return imageIssue;
+    const partIssue = firstPartIssue(message, index);
+    if (partIssue !== undefined) return partIssue;
   }
   return undefined;
 }
 
-function firstImageIssue({ content }: RequestMessage, messageIndex: number): ValidationIssue | undefined {
+function firstPartIssue({ content }: RequestMessage, messageIndex: number): ValidationIssue | undefined {
   if (!Array.isArray(content)) return undefined;
   for (const [index, part] of content.entries()) {
-    const fault = part.type === "image_url" ? imageAddressFault(part.image_url.url) : undefined;
-    if (fault === undefined) continue;
-    const param = `messages[${messageIndex}].content[${index}].image_url.url`;
-    return { code: "invalid_value", param, message: `Invalid '${param}': ${fault}.` };
+    const found = partFault(part);
+    if (found === undefined) continue;
+    const param = `messages[${messageIndex}].content[${index}].${found.field}`;
+    const code = found.isUnsupported ? "unsupported_value" : "invalid_value";
+    return { code, param, message: `Invalid '${param}': ${found.fault}.` };
   }
   return undefined;
 }

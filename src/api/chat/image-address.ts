@@ -1,5 +1,7 @@
 import ipaddr from "ipaddr.js";
-import type { RequestMessage } from "./request.ts";
+import type { ContentPart, RequestMessage } from "./request.ts";
+
+type FilePart = Extract<ContentPart, { type: "file" }>;
 
 /** In characters. The size of `data:` URLs is limited by that of the request body. */
 const ADDRESS_LENGTH_MAX = 8_192;
@@ -20,28 +22,78 @@ const EXPECTED = "Expected a public https:// address, or data:image/…;base64,�
  */
 export function imageAddressFault(address: string): string | undefined {
   if (/^\s*data:/i.test(address.slice(0, DATA_HEAD_LENGTH_MAX))) return dataFault(address);
+  return addressFault(address, EXPECTED);
+}
+
+function addressFault(address: string, expected: string): string | undefined {
   if (address.length > ADDRESS_LENGTH_MAX) return `the address is longer than ${ADDRESS_LENGTH_MAX} characters`;
   const url = URL.parse(address);
-  if (url === null) return `not a valid URL. ${EXPECTED}`;
-  if (url.protocol !== "https:") return `the scheme '${url.protocol.slice(0, 20)}' is not allowed. ${EXPECTED}`;
+  if (url === null) return `not a valid URL. ${expected}`;
+  if (url.protocol !== "https:") return `the scheme '${url.protocol.slice(0, 20)}' is not allowed. ${expected}`;
   if (url.username !== "" || url.password !== "") return "the address must not contain a user name or password";
   if (url.port !== "") return "the address must not contain a port";
-  return isPublicHost(url.hostname) ? undefined : `the address is not public. ${EXPECTED}`;
+  return isPublicHost(url.hostname) ? undefined : `the address is not public. ${expected}`;
 }
 
-/** True if a valid image address is a `data:` URL. */
-export function isImageData(address: string): boolean {
-  return address.startsWith("data:");
-}
-
-/** Returns the path of the first image with an `https:` address, such as `messages[0].content[1].image_url.url`. */
-export function firstImageAddress(messages: readonly RequestMessage[]): string | undefined {
+/** Returns the path of the first `https:` address of a part, such as `messages[0].content[1].image_url.url`. */
+export function firstAddress(messages: readonly RequestMessage[]): string | undefined {
   for (const [index, { content }] of messages.entries()) {
     if (!Array.isArray(content)) continue;
-    const part = content.findIndex((one) => one.type === "image_url" && !isImageData(one.image_url.url));
-    if (part >= 0) return `messages[${index}].content[${part}].image_url.url`;
+    for (const [part, one] of content.entries()) {
+      const field = addressField(one);
+      if (field !== undefined) return `messages[${index}].content[${part}].${field}`;
+    }
   }
   return undefined;
+}
+
+/** Returns the field of a part that has an `https:` address; undefined if it has none. */
+function addressField(part: ContentPart): string | undefined {
+  const isFetched = (address: string | undefined) => address !== undefined && !/^\s*data:/i.test(address.slice(0, 64));
+  if (part.type === "image_url") return isFetched(part.image_url.url) ? "image_url.url" : undefined;
+  if (part.type === "video_url") return isFetched(part.video_url.url) ? "video_url.url" : undefined;
+  return part.type === "file" && isFetched(part.file.file_url) ? "file.file_url" : undefined;
+}
+
+const FILE_HEAD = /^data:[a-z]+\/[\w.+-]{1,100};base64,/;
+const EXPECTED_FILE = "Expected a public https:// address, or data:…;base64,…";
+const AUDIO_FORMAT = /^[a-z0-9]{2,10}$/;
+
+/** Returns the fault of a content part that is not text: its field, and a sentence that follows the field's name. */
+export function partFault(part: ContentPart): { field: string; fault: string; isUnsupported?: true } | undefined {
+  const at = (field: string, fault: string | undefined) => (fault === undefined ? undefined : { field, fault });
+  switch (part.type) {
+    case "image_url":
+      return at("image_url.url", imageAddressFault(part.image_url.url));
+    case "video_url":
+      return at("video_url.url", dataOrAddressFault(part.video_url.url));
+    case "input_audio": {
+      const { data, format } = part.input_audio;
+      if (!AUDIO_FORMAT.test(format)) return at("input_audio.format", "expected a format such as 'wav' or 'mp3'");
+      return isBase64(data) ? undefined : at("input_audio.data", "the audio is not valid base64");
+    }
+    case "file":
+      return fileFault(part.file);
+    default:
+      return undefined;
+  }
+}
+
+function fileFault({ file_id: id, file_data: data, file_url: url }: FilePart["file"]): ReturnType<typeof partFault> {
+  if (id !== undefined) {
+    const fault = "files that were uploaded to a provider are not supported. Send the file as file_data";
+    return { field: "file.file_id", fault, isUnsupported: true };
+  }
+  if ((data === undefined) === (url === undefined)) return { field: "file", fault: "expected file_data or file_url" };
+  const fault =
+    data === undefined ? addressFault(url ?? "", EXPECTED_FILE) : dataOrAddressFault(data, "the file is not base64");
+  return fault === undefined ? undefined : { field: data === undefined ? "file.file_url" : "file.file_data", fault };
+}
+
+function dataOrAddressFault(address: string, notBase64 = "the video is not valid base64"): string | undefined {
+  const [head] = FILE_HEAD.exec(address.slice(0, 128)) ?? [];
+  if (head === undefined) return addressFault(address, EXPECTED_FILE);
+  return isBase64(address.slice(head.length)) ? undefined : notBase64;
 }
 
 /** Special-use domains (RFC 6761, RFC 6762, RFC 8375, ICANN's .internal) and common domains of private networks. */
@@ -72,9 +124,12 @@ function dataFault(address: string): string | undefined {
   if (head === undefined) {
     return `expected data:image/…;base64,… with one of the image types ${MEDIA_TYPES.join(", ")}`;
   }
-  const paddingLength = address.endsWith("==") ? 2 : address.endsWith("=") ? 1 : 0;
-  const digits = address.slice(head.length, address.length - paddingLength);
+  return isBase64(address.slice(head.length)) ? undefined : "the image is not valid base64";
+}
+
+function isBase64(text: string): boolean {
+  const paddingLength = text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0;
+  const digits = text.slice(0, text.length - paddingLength);
   const isPadded = paddingLength === 0 || (digits.length + paddingLength) % 4 === 0;
-  const isWhole = digits.length > 0 && digits.length % 4 !== 1 && isPadded;
-  return isWhole && !NO_BASE64.test(digits) ? undefined : "the image is not valid base64";
+  return digits.length > 0 && digits.length % 4 !== 1 && isPadded && !NO_BASE64.test(digits);
 }

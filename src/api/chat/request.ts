@@ -59,12 +59,25 @@ const VideoPart = Type.Object({
 const RefusalPart = Type.Object({ type: Type.Literal("refusal"), refusal: Type.String() });
 export const ContentPart = taggedUnion("type", [TextPart, ImagePart, FilePart, AudioPart, VideoPart, RefusalPart]);
 
-export const ToolCall = Type.Object({
+const FunctionCall = Type.Object({ name: Type.String(), arguments: Type.String() });
+const FunctionToolCall = Type.Object({
   id: Type.String(),
   type: Type.Literal("function"),
-  function: Type.Object({ name: Type.String(), arguments: Type.String() }),
+  function: FunctionCall,
   extra_content: Type.Optional(Type.Unknown()),
 });
+const CustomToolCall = Type.Object({
+  id: Type.String(),
+  type: Type.Literal("custom"),
+  custom: Type.Object({ name: Type.String(), input: Type.String() }),
+});
+/**
+ * A call of a function, or of a custom tool. Internally a custom tool's call is a function's call with its input as the
+ * arguments, and is marked; `translate.ts` converts the calls of a request, `encode.ts` those of an answer.
+ */
+export const ToolCall = Type.Unsafe<Static<typeof FunctionToolCall> & { isCustom?: true }>(
+  taggedUnion("type", [FunctionToolCall, CustomToolCall]),
+);
 
 /**
  * A block of a model's reasoning, as its provider wants it back: text with a signature, a summary, or encrypted data.
@@ -81,8 +94,9 @@ export const ReasoningDetail = Type.Object({
   signature: Type.Optional(Type.String()),
 });
 
-export const RequestMessage = Type.Object({
-  role: Type.Enum([...MESSAGE_ROLES]),
+/** A message as callers send it: with the role and the field of the time before `tools`. */
+export const SentMessage = Type.Object({
+  role: Type.Enum([...MESSAGE_ROLES, "function"]),
   content: Type.Optional(
     Type.Union([Type.String(), Type.Array(ContentPart)], {
       description: "Required, except on an assistant message with tool_calls or a refusal.",
@@ -94,22 +108,58 @@ export const RequestMessage = Type.Object({
   refusal: Type.Optional(Type.String()),
   reasoning_content: Type.Optional(Type.String()),
   reasoning_details: Type.Optional(Type.Array(ReasoningDetail)),
+  function_call: Type.Optional(FunctionCall),
 });
+export const RequestMessage = Type.Unsafe<
+  Omit<Static<typeof SentMessage>, "role" | "function_call"> & { role: (typeof MESSAGE_ROLES)[number] }
+>(SentMessage);
 
-export const Tool = Type.Object({
+const FunctionDefinition = Type.Object({
+  name: Type.String({ minLength: 1 }),
+  description: Type.Optional(Type.String()),
+  parameters: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+  strict: Type.Optional(Type.Boolean()),
+});
+const FunctionTool = Type.Object({
   type: Type.Literal("function"),
-  function: Type.Object({
+  function: FunctionDefinition,
+  cache_control: cacheControl,
+});
+const ToolFormat = Type.Record(Type.String(), Type.Unknown());
+const CustomTool = Type.Object({
+  type: Type.Literal("custom"),
+  custom: Type.Object({
     name: Type.String({ minLength: 1 }),
     description: Type.Optional(Type.String()),
-    parameters: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
-    strict: Type.Optional(Type.Boolean()),
+    format: Type.Optional(ToolFormat),
   }),
   cache_control: cacheControl,
 });
+/** A function, or a custom tool. Internally a custom tool is a function without parameters that has `custom`. */
+export const Tool = Type.Unsafe<Static<typeof FunctionTool> & { custom?: { format?: Static<typeof ToolFormat> } }>(
+  taggedUnion("type", [FunctionTool, CustomTool]),
+);
 
-const ToolChoice = Type.Union([
+const Named = Type.Object({ name: Type.String() });
+const NamedTool = taggedUnion("type", [
+  Type.Object({ type: Type.Literal("function"), function: Named }),
+  Type.Object({ type: Type.Literal("custom"), custom: Named }),
+]);
+/** Choice that the model has among the tools. `translate.ts` converts the other two forms to these. */
+type ToolChoice = "none" | "auto" | "required" | { type: "function"; function: { name: string } };
+const SentToolChoice = Type.Union([
   Type.Enum(["none", "auto", "required"]),
-  Type.Object({ type: Type.Literal("function"), function: Type.Object({ name: Type.String() }) }),
+  taggedUnion("type", [
+    Type.Object({ type: Type.Literal("function"), function: Named }),
+    Type.Object({ type: Type.Literal("custom"), custom: Named }),
+    Type.Object({
+      type: Type.Literal("allowed_tools"),
+      allowed_tools: Type.Object({
+        mode: Type.Enum(["auto", "required"]),
+        tools: Type.Array(NamedTool, { minItems: 1, maxItems: TOOLS_MAX }),
+      }),
+    }),
+  ]),
 ]);
 
 const ResponseFormat = taggedUnion("type", [
@@ -140,11 +190,43 @@ export const Metadata = Type.Unsafe<Record<string, string>>({
   additionalProperties: { type: "string", maxLength: 512 },
 });
 
+const Json = Type.Record(Type.String(), Type.Unknown());
+
+/** The output of audio: a voice of the provider, or one that its customer made. */
+const Audio = Type.Object({
+  voice: Type.Union([Type.String({ minLength: 1 }), Type.Object({ id: Type.String({ minLength: 1 }) })]),
+  format: Type.String({ minLength: 1 }),
+});
+
+/** Anthropic's form; `budget_tokens` is a part of the bound of the answer. */
+const Thinking = Type.Object({
+  type: Type.Enum(["enabled", "disabled", "adaptive"]),
+  budget_tokens: Type.Optional(Type.Integer({ minimum: 1 })),
+});
+
+/** Fields that few providers take. `src/providers/fields.ts` says which. */
+const RARE_FIELDS = {
+  modalities: Type.Optional(Type.Array(Type.Enum(["text", "audio", "image"]), { minItems: 1, maxItems: 3 })),
+  audio: Type.Optional(Audio),
+  web_search_options: Type.Optional(Json),
+  service_tier: Type.Optional(Type.Enum(["auto", "default", "flex", "scale", "priority"])),
+  prediction: Type.Optional(Json),
+  verbosity: Type.Optional(Type.Enum(["low", "medium", "high"])),
+  store: Type.Optional(Type.Boolean()),
+  safety_identifier: Type.Optional(Type.String({ maxLength: 128 })),
+  prompt_cache_key: Type.Optional(Type.String({ maxLength: 1024 })),
+  prompt_cache_retention: Type.Optional(Type.Enum(["in_memory", "in-memory", "24h"])),
+  top_k: Type.Optional(Type.Integer({ minimum: 0 })),
+  thinking: Type.Optional(Thinking),
+  chat_template_kwargs: Type.Optional(Json),
+  cache_control: cacheControl,
+};
+
 /**
  * Body of POST /v1/chat/completions. `null` counts as absent: checkRequest removes nulls before it validates against this
  * schema.
  */
-export const ChatCompletionRequest = Type.Object({
+export const SentRequest = Type.Object({
   model: Type.String({ minLength: 1, description: "A model's id, as in GET /v1/models." }),
   messages: Type.Array(RequestMessage, { minItems: 1, maxItems: MESSAGES_MAX }),
   instructions: Type.Optional(Type.String({ description: "Placed before all messages as a system message." })),
@@ -171,7 +253,13 @@ export const ChatCompletionRequest = Type.Object({
   presence_penalty: Type.Optional(Type.Number({ minimum: -2, maximum: 2 })),
   frequency_penalty: Type.Optional(Type.Number({ minimum: -2, maximum: 2 })),
   tools: Type.Optional(Type.Array(Tool, { maxItems: TOOLS_MAX })),
-  tool_choice: Type.Optional(ToolChoice),
+  tool_choice: Type.Optional(Type.Unsafe<ToolChoice>(SentToolChoice)),
+  functions: Type.Optional(
+    Type.Array(FunctionDefinition, { maxItems: TOOLS_MAX, description: "Deprecated: use `tools`." }),
+  ),
+  function_call: Type.Optional(
+    Type.Union([Type.Enum(["none", "auto"]), Named], { description: "Deprecated: use `tool_choice`." }),
+  ),
   parallel_tool_calls: Type.Optional(Type.Boolean()),
   response_format: Type.Optional(ResponseFormat),
   reasoning_effort: Type.Optional(Type.Enum(["none", "minimal", "low", "medium", "high", "xhigh"])),
@@ -180,9 +268,14 @@ export const ChatCompletionRequest = Type.Object({
   top_logprobs: Type.Optional(Type.Integer({ minimum: 0, maximum: 20 })),
   user: Type.Optional(Type.String()),
   metadata: Type.Optional(Metadata),
+  ...RARE_FIELDS,
 });
 
-export type ChatCompletionRequest = Static<typeof ChatCompletionRequest>;
+/** A request in the internal form. */
+export type ChatCompletionRequest = Omit<Static<typeof SentRequest>, "functions" | "function_call">;
+export type SentRequest = Static<typeof SentRequest>;
+export type SentMessage = Static<typeof SentMessage>;
+export type SentToolChoice = Static<typeof SentToolChoice>;
 export type RequestMessage = Static<typeof RequestMessage>;
 export type CacheControl = Static<typeof CacheControl>;
 export type ReasoningDetail = Static<typeof ReasoningDetail>;

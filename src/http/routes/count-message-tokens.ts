@@ -37,7 +37,7 @@ export const countMessageTokens: Endpoint = {
     reply.headers(rateLimitHeaders([requestStanding]));
     try {
       const plan = planFor(gateway, { ...decoded, principal, output });
-      const { likely, likelyBesideText } = estimatePrompt(plan.request, plan.model.imageTokensMax);
+      const { likely, likelyBesideText } = estimatePrompt(plan.request, plan.model);
       const counts = await gateway.tokenCounter.count([promptTexts(plan.request)]);
       return { input_tokens: counts?.[0] === undefined ? likely : counts[0] + likelyBesideText };
     } catch (error) {

@@ -1,6 +1,6 @@
 import { ChatCompletion, ChatCompletionChunk } from "../../api/chat/completion.ts";
 import { decodeChatCompletion } from "../../api/chat/decode.ts";
-import { ChatCompletionRequest } from "../../api/chat/request.ts";
+import { SentRequest } from "../../api/chat/request.ts";
 import { COMPLETION_HEADERS, completionHandler } from "../completion.ts";
 import type { Endpoint } from "./endpoint.ts";
 
@@ -13,7 +13,7 @@ export const createChatCompletion: Endpoint = {
   description:
     "Generates a reply to a conversation and charges the token's organization. `null` counts as an absent field; unknown fields are ignored.",
   headers: COMPLETION_HEADERS,
-  body: ChatCompletionRequest,
+  body: SentRequest,
   response: { description: "The completion, or its events.", schema: ChatCompletion, eventSchema: ChatCompletionChunk },
   handle: completionHandler(({ body }, { completionMessages }) => decodeChatCompletion(body, completionMessages)),
 };

@@ -1,7 +1,9 @@
 import type {
   LanguageModelV4Content,
+  LanguageModelV4File,
   LanguageModelV4FinishReason,
   LanguageModelV4GenerateResult,
+  LanguageModelV4Source,
   LanguageModelV4StreamPart,
   LanguageModelV4Usage,
   SharedV4ProviderMetadata,
@@ -10,7 +12,10 @@ import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completi
 import { isObject } from "../json.ts";
 import { toFinishReason } from "../openai/chunks.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
+import { toCallDetail, toDetail } from "./reasoning.ts";
 import { pickTexts, type SignedReasoning, type Wire, writeExtraContent } from "./wire.ts";
+
+type AnswerWire = Pick<Wire, "metadataKey" | "reasoningFields" | "reasoningFormat" | "logprobsOf">;
 
 interface OpenCall {
   id: string;
@@ -23,13 +28,13 @@ interface OpenCall {
 export class AnswerReader {
   /** True once the finish reason has arrived. An answer without one is incomplete. */
   isFinished = false;
-  readonly #wire: Pick<Wire, "metadataKey" | "reasoningFields" | "logprobsOf">;
+  readonly #wire: AnswerWire;
   /** Calls that have begun and not ended. Several may have the same id, or an empty one. */
   readonly #calls: OpenCall[] = [];
   #callCount = 0;
   readonly #reasoning = new Map<string, SignedReasoning>();
 
-  constructor(wire: Pick<Wire, "metadataKey" | "reasoningFields" | "logprobsOf">) {
+  constructor(wire: AnswerWire) {
     this.#wire = wire;
   }
 
@@ -40,8 +45,13 @@ export class AnswerReader {
         return part.delta === "" ? undefined : { delta: { content: part.delta } };
       case "reasoning-start":
       case "reasoning-delta":
-      case "reasoning-end":
         return this.#readReasoning(part.id, "delta" in part ? part.delta : "", part.providerMetadata);
+      case "reasoning-end":
+        this.#readReasoning(part.id, "", part.providerMetadata);
+        return this.#endReasoning(part.id);
+      case "source":
+      case "file":
+        return mediaChunk(part);
       case "tool-input-start":
         return part.providerExecuted === true ? undefined : this.#begin(part.id, part.toolName);
       case "tool-input-delta":
@@ -80,8 +90,14 @@ export class AnswerReader {
     switch (part.type) {
       case "text":
         return part.text === "" ? undefined : { delta: { content: part.text } };
-      case "reasoning":
-        return this.#readReasoning(id, part.text, part.providerMetadata);
+      case "reasoning": {
+        const text = this.#readReasoning(id, part.text, part.providerMetadata);
+        const details = this.#endReasoning(id)?.delta;
+        return text === undefined && details === undefined ? undefined : { delta: { ...text?.delta, ...details } };
+      }
+      case "source":
+      case "file":
+        return mediaChunk(part);
       case "tool-call":
         return part.providerExecuted === true ? undefined : this.#finishCall(part);
       default:
@@ -98,6 +114,13 @@ export class AnswerReader {
       this.#reasoning.set(id, piece);
     }
     return text === "" ? undefined : { delta: { reasoning_content: text } };
+  }
+
+  /** Returns a block of reasoning that has ended, if it can be sent back. */
+  #endReasoning(id: string): UpstreamChunk | undefined {
+    const block = this.#reasoning.get(id);
+    const detail = block && toDetail(this.#wire.reasoningFormat, block.text, block.fields);
+    return detail && { delta: { reasoning_details: [detail] } };
   }
 
   #begin(id: string, name: string): UpstreamChunk {
@@ -129,19 +152,26 @@ export class AnswerReader {
     const call: ToolCallDelta =
       begun === undefined ? { index, id, type: "function", function: { name, arguments: input } } : { index };
     if (begun?.hasArguments === false) call.function = { arguments: input };
-    const extra = this.#extraContent(part.providerMetadata);
+    const signature = this.#signatureOf(part.providerMetadata);
+    const extra = this.#extraContent(signature);
     if (extra !== undefined) call.extra_content = extra;
-    return Object.keys(call).length === 1 ? undefined : callChunk(call);
+    if (Object.keys(call).length === 1) return undefined;
+    const { reasoningFormat: format } = this.#wire;
+    const details = signature === undefined || format === undefined ? [] : [toCallDetail(format, id, signature)];
+    return { delta: { tool_calls: [call], ...(details.length > 0 && { reasoning_details: details }) } };
   }
 
   /** Returns the `extra_content` of a call: its signature, and the signed reasoning before it. */
-  #extraContent(metadata: unknown) {
+  #extraContent(signature: string | undefined) {
     const { metadataKey } = this.#wire;
-    const own = isObject(metadata) ? metadata[metadataKey] : undefined;
-    const { thoughtSignature } = pickTexts(own, ["thoughtSignature"]);
     const signed = [...this.#reasoning.values()].filter(({ fields }) => Object.keys(fields).length > 0);
     this.#reasoning.clear();
-    return writeExtraContent(metadataKey, thoughtSignature, signed);
+    return writeExtraContent(metadataKey, signature, signed);
+  }
+
+  #signatureOf(metadata: unknown): string | undefined {
+    const own = isObject(metadata) ? metadata[this.#wire.metadataKey] : undefined;
+    return pickTexts(own, ["thoughtSignature"]).thoughtSignature;
   }
 
   #finish(reason: LanguageModelV4FinishReason, counted: LanguageModelV4Usage): UpstreamChunk {
@@ -149,6 +179,23 @@ export class AnswerReader {
     this.isFinished = true;
     return { finish_reason: toReason(reason, this.#callCount > 0), ...(usage !== undefined && { usage }) };
   }
+}
+
+/** Converts a source to an annotation, and a file that the model made to an image or audio, in the forms of OpenAI and OpenRouter. */
+function mediaChunk(part: LanguageModelV4Source | LanguageModelV4File): UpstreamChunk | undefined {
+  if (part.type === "source") {
+    // The packages do not pass on the place in the text.
+    const cited = part.sourceType === "url" ? { url: part.url, title: part.title ?? "" } : { title: part.title };
+    const range = { start_index: 0, end_index: 0 };
+    const type = part.sourceType === "url" ? "url_citation" : "file_citation";
+    return { delta: { annotations: [{ type, [type]: { ...cited, ...range } }] } };
+  }
+  const { mediaType, data } = part;
+  if (data.type !== "data") return undefined;
+  const base64 = typeof data.data === "string" ? data.data : Buffer.from(data.data).toString("base64");
+  if (mediaType.startsWith("audio/")) return { delta: { audio: { data: base64, format: mediaType.slice(6) } } };
+  const url = `data:${mediaType};base64,${base64}`;
+  return { delta: { images: [{ type: "image_url", image_url: { url } }] } };
 }
 
 function metadataChunk(model: string | undefined, responseId: string | undefined): UpstreamChunk | undefined {

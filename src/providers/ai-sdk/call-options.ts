@@ -1,6 +1,9 @@
 import type { LanguageModelV4CallOptions, LanguageModelV4FunctionTool, SharedV4Warning } from "@ai-sdk/provider";
 import type { Tool } from "../../api/chat/request.ts";
+import { fitFields } from "../fields.ts";
 import { UpstreamError, type UpstreamRequest } from "../provider.ts";
+import type { PromptCaching } from "../settings.ts";
+import { markCached } from "./caching.ts";
 import { type AiSdkPrompt, toPrompt } from "./prompt.ts";
 import { OWN_FIELDS, type Wire } from "./wire.ts";
 
@@ -15,44 +18,59 @@ export interface Call {
  * Converts a request of OpenAI's shape to a call. `converted` is the conversation of its last messages, if they have
  * already been converted. Throws UpstreamError `unsupported` if the wire cannot express the request.
  */
-export function toCall(wire: Wire, request: UpstreamRequest, converted?: AiSdkPrompt): Call {
+export function toCall(wire: Wire, given: UpstreamRequest, caching: PromptCaching, converted?: AiSdkPrompt): Call {
+  const support = caching === "off" ? { ...wire.fields, cache_control: "ignored" as const } : wire.fields;
+  const { request, ignored: left } = fitFields(given, support);
   const absent = OWN_FIELDS.filter((field) => request[field] !== undefined && !wire.takes.includes(field));
   if (request.logprobs === true && absent.includes("logprobs")) throw unsupportedField("logprobs");
-  const conversation = toPrompt(wire, request.messages, converted);
-  const { prompt, ignored } = conversation;
+  const conversation = toPrompt(wire, request, converted);
   const fit = wire.fit(request);
-  const { response_format: format, stop, tools, tool_choice: choice } = request;
+  const { response_format: format, stop, tool_choice: choice } = request;
+  const offered = fit.options.tools ?? request.tools?.map((tool) => toTool(tool, wire, request.model));
+  const { prompt, tools } = markCached(wire, request, caching, { prompt: conversation.prompt, tools: offered });
+  const unmarked = request.tools?.some((tool) => tool.cache_control) && !wire.prompt.takesToolMarks;
   const options: LanguageModelV4CallOptions = {
     prompt,
     maxOutputTokens: request.max_tokens,
-    ...given("temperature", request.temperature),
-    ...given("topP", request.top_p),
-    ...given("presencePenalty", request.presence_penalty),
-    ...given("frequencyPenalty", request.frequency_penalty),
-    ...given("seed", request.seed),
-    ...given("stopSequences", typeof stop === "string" ? [stop] : stop),
-    ...given("tools", tools?.map(toTool)),
-    ...given("toolChoice", tools === undefined ? undefined : toChoice(choice)),
-    ...given("responseFormat", toFormat(format)),
-    ...given("reasoning", request.reasoning_effort),
+    ...option("temperature", request.temperature),
+    ...option("topP", request.top_p),
+    ...option("presencePenalty", request.presence_penalty),
+    ...option("frequencyPenalty", request.frequency_penalty),
+    ...option("seed", request.seed),
+    ...option("stopSequences", typeof stop === "string" ? [stop] : stop),
+    ...option("toolChoice", request.tools === undefined ? undefined : toChoice(choice)),
+    ...option("responseFormat", toFormat(format)),
+    ...option("reasoning", request.reasoning_effort),
     ...fit.options,
+    ...option("tools", tools),
   };
   const absentHints = absent.filter((field) => field !== "logprobs");
-  return { options, ignored: new Set([...ignored, ...fit.ignored, ...absentHints]), conversation };
+  const ignored = new Set([
+    ...left,
+    ...conversation.ignored,
+    ...fit.ignored,
+    ...absentHints,
+    ...(unmarked ? ["tools.cache_control"] : []),
+  ]);
+  return { options, ignored, conversation };
 }
 
-function given<Name extends string, Value>(name: Name, value: Value | undefined) {
+function option<Name extends string, Value>(name: Name, value: Value | undefined) {
   return value === undefined ? {} : ({ [name]: value } as Record<Name, Value>);
 }
 
-function toTool({ function: { name, description, parameters, strict } }: Tool): LanguageModelV4FunctionTool {
+function toTool({ function: named, cache_control }: Tool, wire: Wire, model: string): LanguageModelV4FunctionTool {
+  const { name, description, parameters, strict } = named;
+  const { cacheMark, takesToolMarks } = wire.prompt;
+  const isMarked = takesToolMarks === true && cache_control !== undefined;
   return {
     type: "function",
     name,
     inputSchema: parameters ?? { type: "object", properties: {} },
-    ...given("description", description),
+    ...option("description", description),
     // Every wire is not strict by default, and some packages warn about an explicit false.
     ...(strict === true && { strict }),
+    ...option("providerOptions", isMarked ? cacheMark?.(cache_control, model) : undefined),
   };
 }
 
@@ -65,11 +83,12 @@ function toFormat(format: UpstreamRequest["response_format"]): LanguageModelV4Ca
   if (format === undefined || format.type === "text") return undefined;
   if (format.type === "json_object") return { type: "json" };
   const { name, description, schema } = format.json_schema;
-  return { type: "json", name, ...given("description", description), ...given("schema", schema) };
+  return { type: "json", name, ...option("description", description), ...option("schema", schema) };
 }
 
 /** Hints of a request, by their names in the packages' warnings. */
 const HINTS: Readonly<Record<string, string>> = {
+  "cacheControl breakpoint limit": "cache_control",
   frequencyPenalty: "frequency_penalty",
   logitBias: "logit_bias",
   presencePenalty: "presence_penalty",
@@ -78,6 +97,8 @@ const HINTS: Readonly<Record<string, string>> = {
   seed: "seed",
   strict: "tools.function.strict",
   temperature: "temperature",
+  serviceTier: "service_tier",
+  topK: "top_k",
   topP: "top_p",
 };
 /** Fields that change the answer, by their names in warnings. A request is refused if the package leaves one of them out. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { RequestMessage } from "../../api/chat/request.ts";
-import { toPrompt } from "./prompt.ts";
+import { type AiSdkPrompt, toPrompt as promptOf } from "./prompt.ts";
 import { anthropic } from "./wires/anthropic.ts";
 import { azure } from "./wires/azure.ts";
 import { bedrock } from "./wires/bedrock.ts";
@@ -9,6 +9,9 @@ import { google } from "./wires/google.ts";
 import { googleVertex } from "./wires/google-vertex.ts";
 import { mistral } from "./wires/mistral.ts";
 import { xai } from "./wires/xai.ts";
+
+const toPrompt = (wire: Parameters<typeof promptOf>[0], messages: RequestMessage[], converted?: AiSdkPrompt) =>
+  promptOf(wire, { messages, model: "model" }, converted);
 
 const QUESTION: RequestMessage = { role: "user", content: "hello" };
 const IMAGE = { type: "image_url" as const, image_url: { url: "data:image/png;base64,AAAA" } };

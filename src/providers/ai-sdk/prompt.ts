@@ -1,8 +1,15 @@
-import type { LanguageModelV4FilePart, LanguageModelV4Prompt, LanguageModelV4ToolResultPart } from "@ai-sdk/provider";
+import type {
+  LanguageModelV4FilePart,
+  LanguageModelV4Prompt,
+  LanguageModelV4ToolResultPart,
+  SharedV4ProviderOptions,
+} from "@ai-sdk/provider";
 import type { ContentPart, RequestMessage, ToolCall } from "../../api/chat/request.ts";
+import { markOf } from "../fields.ts";
 import { isObject, parseJson } from "../json.ts";
-import { type ConvertedPrompt, UpstreamError } from "../provider.ts";
-import { readExtraContent, type Wire } from "./wire.ts";
+import { type ConvertedPrompt, UpstreamError, type UpstreamRequest } from "../provider.ts";
+import { fieldsOfDetail, isCallSignature } from "./reasoning.ts";
+import { type PromptRules, readExtraContent, type Wire } from "./wire.ts";
 
 type Message<Role> = Extract<LanguageModelV4Prompt[number], { role: Role }>;
 type AssistantPart = Message<"assistant">["content"][number];
@@ -17,10 +24,14 @@ export interface AiSdkPrompt extends ConvertedPrompt {
  * Converts messages of OpenAI's shape to a prompt. `converted` is the conversation of the last messages, if they have
  * already been converted. Throws UpstreamError `unsupported` if the wire cannot express a message.
  */
-export function toPrompt(wire: Wire, messages: readonly RequestMessage[], converted?: AiSdkPrompt): AiSdkPrompt {
+export function toPrompt(
+  wire: Wire,
+  { messages, model }: Pick<UpstreamRequest, "messages" | "model">,
+  converted?: AiSdkPrompt,
+): AiSdkPrompt {
   const messageCount = messages.length;
   if (converted?.messageCount === messageCount) return converted;
-  const reader = new ConversationReader(wire);
+  const reader = new ConversationReader(wire, model);
   const first = messages.slice(0, messageCount - (converted?.messageCount ?? 0));
   for (const [index, message] of first.entries()) reader.read(message, `messages[${index}]`);
   const { prompt, ignored } = reader.conversation();
@@ -34,13 +45,15 @@ export function toPrompt(wire: Wire, messages: readonly RequestMessage[], conver
 
 class ConversationReader {
   readonly #wire: Wire;
+  readonly #model: string;
   readonly #system: Message<"system">[] = [];
   readonly #messages: LanguageModelV4Prompt = [];
   readonly #ignored = new Set<string>();
   readonly #toolNames = new Map<string, string>();
 
-  constructor(wire: Wire) {
+  constructor(wire: Wire, model: string) {
     this.#wire = wire;
+    this.#model = model;
   }
 
   conversation(): Pick<AiSdkPrompt, "prompt" | "ignored"> {
@@ -54,7 +67,7 @@ class ConversationReader {
       case "developer": {
         const target = this.#wire.prompt.isSystemFirst ? this.#system : this.#messages;
         const content = textOf(message.content, at);
-        if (content !== "") target.push({ role: "system", content });
+        if (content !== "") target.push({ role: "system", content, ...this.#mark(message.content) });
         break;
       }
       case "user":
@@ -73,11 +86,25 @@ class ConversationReader {
   #userParts(content: RequestMessage["content"], at: string): Message<"user">["content"] {
     if (typeof content === "string") return [{ type: "text", text: content }];
     return (content ?? []).map((part, index) => {
-      if (part.type === "text") return { type: "text", text: part.text };
+      if (part.type === "text") return { type: "text", text: part.text, ...this.#mark([part]) };
       const place = `${at}.content[${index}]`;
-      if (part.type === "image_url") return this.#image(part, place);
-      throw refusal(`${place}.type`, "this model takes text and images");
+      if (part.type === "image_url") return this.#withMark(this.#image(part, place), part);
+      if (part.type === "refusal") throw refusal(`${place}.type`, "a refusal belongs to an assistant's message");
+      return this.#withMark(toMedia(part, place, this.#wire.prompt), part);
     });
+  }
+
+  #withMark(file: LanguageModelV4FilePart, part: ContentPart): LanguageModelV4FilePart {
+    const providerOptions = { ...file.providerOptions, ...this.#mark([part]).providerOptions };
+    return Object.keys(providerOptions).length === 0 ? file : { ...file, providerOptions };
+  }
+
+  /** Returns the package's option for the last mark of these parts. */
+  #mark(content: RequestMessage["content"]): { providerOptions?: SharedV4ProviderOptions } {
+    if (!Array.isArray(content)) return {};
+    const control = content.map(markOf).findLast((mark) => mark !== undefined);
+    const mark = control === undefined ? undefined : this.#wire.prompt.cacheMark?.(control, this.#model);
+    return mark === undefined ? {} : { providerOptions: mark };
   }
 
   #image({ image_url: { url, detail } }: Extract<ContentPart, { type: "image_url" }>, at: string) {
@@ -96,18 +123,34 @@ class ConversationReader {
     const { prompt: rules } = this.#wire;
     const { reasoning_content: reasoning, refusal, tool_calls: calls = [] } = message;
     const text = `${message.content === undefined ? "" : textOf(message.content, at)}${refusal ?? ""}`;
-    const parts = calls.flatMap((call, index) => [
+    const parts: AssistantPart[] = calls.flatMap((call, index) => [
       ...this.#signedReasoning(call),
-      this.#call(call, `${at}.tool_calls[${index}]`),
+      this.#call(call, message, `${at}.tool_calls[${index}]`),
     ]);
+    // The position before each call is known only from the call itself.
+    if (!parts.some(({ type }) => type === "reasoning")) parts.unshift(...this.#detailedReasoning(message));
     // The request does not give the position of the text. It is usually between the first reasoning and the first call.
     const firstCall = parts.findIndex(({ type }) => type === "tool-call");
-    const thought = parts.slice(0, Math.max(0, firstCall));
+    const thought = parts.slice(0, firstCall < 0 ? parts.length : firstCall);
     const content: AssistantPart[] = [];
     if (rules.takesPlainReasoning && reasoning) content.push({ type: "reasoning", text: reasoning });
     if (text !== "" && calls.length > 0 && !rules.takesTextWithCalls) this.#ignored.add("messages.content");
-    else if (text !== "") content.push({ type: "text", text });
+    else if (text !== "") content.push({ type: "text", text, ...this.#mark(message.content) });
     return [...thought, ...content, ...parts.slice(thought.length)];
+  }
+
+  /** Returns the reasoning of `reasoning_details` that this wire can read, unchanged; notes the others. */
+  #detailedReasoning({ reasoning_details: details = [] }: RequestMessage): AssistantPart[] {
+    const { metadataKey, reasoningFormat } = this.#wire;
+    return details.flatMap((detail): AssistantPart[] => {
+      const fields = detail.format === reasoningFormat ? fieldsOfDetail(detail, reasoningFormat) : undefined;
+      if (fields === undefined) {
+        // A signature of a call is sent with the call.
+        if (!isCallSignature(detail, reasoningFormat)) this.#ignored.add("messages.reasoning_details");
+        return [];
+      }
+      return [{ type: "reasoning", text: detail.text ?? "", providerOptions: { [metadataKey]: fields } }];
+    });
   }
 
   /** Returns the signed reasoning before a call. Providers refuse it at any other place. */
@@ -120,10 +163,13 @@ class ConversationReader {
     }));
   }
 
-  #call({ id, function: { name, arguments: given }, extra_content: extra }: ToolCall, at: string): AssistantPart {
-    const { metadataKey } = this.#wire;
+  #call(call: ToolCall, { reasoning_details: details = [] }: RequestMessage, at: string): AssistantPart {
+    const { id, function: called, extra_content: extra } = call;
+    const { name, arguments: given } = called;
+    const { metadataKey, reasoningFormat } = this.#wire;
     this.#toolNames.set(id, name);
-    const { signature } = readExtraContent(extra, metadataKey, []);
+    const detail = details.find((one) => isCallSignature(one, reasoningFormat) && one.id === id);
+    const signature = readExtraContent(extra, metadataKey, []).signature ?? detail?.data;
     return {
       type: "tool-call",
       toolCallId: id,
@@ -142,6 +188,7 @@ class ConversationReader {
       toolCallId: id,
       toolName,
       output: this.#output(content, at),
+      ...this.#mark(content),
     };
     const last = this.#messages.at(-1);
     if (last?.role === "tool") last.content.push(part);
@@ -149,14 +196,14 @@ class ConversationReader {
   }
 
   #output(content: RequestMessage["content"], at: string): LanguageModelV4ToolResultPart["output"] {
-    const hasImage = Array.isArray(content) && content.some(({ type }) => type === "image_url");
-    if (!hasImage) return { type: "text", value: textOf(content, at) };
-    if (!this.#wire.prompt.takesToolImages) throw refusal(at, "this model does not support images in a tool's result");
+    const hasMedia = Array.isArray(content) && content.some(({ type }) => type !== "text" && type !== "refusal");
+    if (!hasMedia) return { type: "text", value: textOf(content, at) };
+    if (!this.#wire.prompt.takesToolImages) throw refusal(at, "this model supports only text in a tool's result");
     const value = this.#userParts(content, at);
     const index = value.findIndex((part) => part.type === "file" && part.data.type === "url");
     // Some packages would fetch the address themselves.
     if (index >= 0)
-      throw refusal(`${at}.content[${index}]`, "an image in a tool's result must be sent as data:image/…;base64,…");
+      throw refusal(`${at}.content[${index}]`, "a file in a tool's result must be sent as data:…;base64,…");
     return { type: "content", value };
   }
 }
@@ -166,7 +213,8 @@ function textOf(content: RequestMessage["content"], at: string): string {
   return content
     .map((part) => {
       if (part.type === "text") return part.text;
-      throw refusal(at, "images are supported only in user messages");
+      if (part.type === "refusal") return part.refusal;
+      throw refusal(at, "images and files are supported only in user messages");
     })
     .join("");
 }
@@ -201,6 +249,37 @@ function toFile(address: string, at: string): LanguageModelV4FilePart {
   }
   const ending = /\.(\w{3,4})$/.exec(url.pathname.toLowerCase())?.[1] ?? "";
   return { type: "file", mediaType: TYPES_OF_ENDINGS[ending] ?? "image/jpeg", data: { type: "url", url } };
+}
+
+type MediaPart = Exclude<ContentPart, { type: "text" | "image_url" | "refusal" }>;
+
+const DATA = /^data:([a-z]+\/[\w.+-]{1,100});base64,/i;
+/** Media types of formats whose names are not those of their type. */
+const AUDIO_TYPES: Readonly<Record<string, string>> = { mp3: "audio/mpeg", m4a: "audio/mp4" };
+
+/** Converts a file, audio or video. */
+function toMedia(part: MediaPart, at: string, { takesOnlyPdf }: PromptRules): LanguageModelV4FilePart {
+  if (part.type === "input_audio") {
+    const { data, format } = part.input_audio;
+    return { type: "file", mediaType: AUDIO_TYPES[format] ?? `audio/${format}`, data: { type: "data", data } };
+  }
+  if (part.type === "video_url") return fromAddress(part.video_url.url, "video/mp4", `${at}.video_url.url`);
+  const { file_data: data, file_url: url, filename } = part.file;
+  const file = fromAddress(data ?? url ?? "", "application/pdf", `${at}.file`);
+  if (takesOnlyPdf === true && file.mediaType !== "application/pdf")
+    throw refusal(`${at}.file`, "only PDF is supported");
+  return filename === undefined ? file : { ...file, filename };
+}
+
+/** Converts a data URL, or an https address, whose content is taken to have this type. */
+function fromAddress(address: string, usualType: string, at: string): LanguageModelV4FilePart {
+  const [head, mediaType = ""] = DATA.exec(address.slice(0, 128)) ?? [];
+  if (head !== undefined) {
+    return { type: "file", mediaType, data: { type: "data", data: address.slice(head.length) } };
+  }
+  const url = URL.parse(address);
+  if (url?.protocol !== "https:") throw refusal(at, "expected an https address, or data:…;base64,…");
+  return { type: "file", mediaType: usualType, data: { type: "url", url } };
 }
 
 function refusal(at: string, why: string): UpstreamError {

@@ -1,4 +1,6 @@
 import type { LanguageModelV4, LanguageModelV4CallOptions, SharedV4ProviderMetadata } from "@ai-sdk/provider";
+import type { CacheControl } from "../../api/chat/request.ts";
+import type { FieldSupport } from "../fields.ts";
 import { isObject, type JsonObject, textOf } from "../json.ts";
 import type { UpstreamRequest } from "../provider.ts";
 import type { KindKey, ProviderSettings } from "../settings.ts";
@@ -35,12 +37,16 @@ export interface Wire {
   connect(settings: ProviderSettings, fetchToken: Fetch): Connect;
   /** Fields of `OWN_FIELDS` that this wire supports, under any name. */
   takes: readonly OwnField[];
+  /** The rare fields and parts that this wire takes; `fit` converts the fields. */
+  fields: FieldSupport;
   /** Converts fields whose names or bounds are specific to this wire. */
   fit(request: UpstreamRequest): Fit;
   prompt: PromptRules;
   /** Metadata by which the package names this wire, and the fields of it that signed reasoning needs in the next turn. */
   metadataKey: string;
   reasoningFields: readonly string[];
+  /** The `format` of this wire's reasoning in `reasoning_details`; absent if nothing of it is sent back. */
+  reasoningFormat?: string;
   /**
    * The event that the package needs to report the end of an answer. It is appended to every stream, because an answer
    * with a finish reason is complete even if the connection then breaks.
@@ -67,6 +73,15 @@ export interface PromptRules {
   takesTextWithCalls: boolean;
   /** Converts an image's `detail` to the package's options; absent if the wire has no such option. */
   imageDetail?(detail: string): SharedV4ProviderMetadata;
+  /** True if only PDF is taken as a file; otherwise the upstream decides. */
+  takesOnlyPdf?: boolean;
+  /**
+   * Returns the package's option that marks the end of what the upstream caches; undefined for a model that takes no marks.
+   * Absent if the upstream needs none.
+   */
+  cacheMark?(control: CacheControl, model: string): SharedV4ProviderMetadata | undefined;
+  /** True if tools can be marked too. */
+  takesToolMarks?: boolean;
 }
 
 /** Rules of most wires. */

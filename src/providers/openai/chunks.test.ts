@@ -84,10 +84,10 @@ describe("Reasoning details", () => {
     expect(chunk.delta?.tool_calls?.at(-1)).toEqual({ index: 0, extra_content: { reasoning_details: [TEXT] } });
   });
 
-  test("are left out if no tool is called.", () => {
+  test("come as complete blocks of the message.", () => {
     const message = { content: "hello", reasoning_details: [TEXT] };
     const chunk = new ChunkReader().readAnswer({ choices: [{ index: 0, message, finish_reason: "stop" }] });
-    expect(chunk.delta).toEqual({ content: "hello" });
+    expect(chunk.delta).toEqual({ content: "hello", reasoning_details: [TEXT] });
   });
 
   test("are sent back as a field of the message.", () => {

@@ -1,4 +1,5 @@
 import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
+import type { ReasoningDetail } from "../../api/chat/request.ts";
 import { EVENT_LENGTH_MAX } from "../http/event-stream.ts";
 import { isObject, type JsonObject, textOf } from "../json.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
@@ -6,15 +7,60 @@ import { ToolCallReader } from "./tool-calls.ts";
 
 type ReadCalls = (calls: readonly unknown[]) => ToolCallDelta[];
 
+/** Fields of an event that are read, or that the service has its own of. */
+const WHOLE_FIELDS = new Set([
+  "id",
+  "object",
+  "created",
+  "model",
+  "choices",
+  "usage",
+  "error",
+  "organization_id",
+  "messages",
+  "obfuscation",
+]);
+const CHOICE_FIELDS = new Set(["index", "delta", "message", "logprobs", "finish_reason", "text"]);
+const DELTA_FIELDS = new Set([
+  "role",
+  "content",
+  "refusal",
+  "reasoning_content",
+  "reasoning",
+  "reasoning_details",
+  "tool_calls",
+  "function_call",
+  "annotations",
+  "audio",
+  "images",
+  "others",
+]);
+const OTHER_FIELDS_MAX = 32;
+
+/** Returns the fields of a record that are not read, to be passed on; undefined if there are none. */
+function othersOf(record: JsonObject, known: ReadonlySet<string>): JsonObject | undefined {
+  let others: Record<string, unknown> | undefined;
+  let count = 0;
+  for (const name in record) {
+    if (known.has(name) || name === "__proto__" || record[name] === null || record[name] === undefined) continue;
+    others ??= {};
+    others[name] = record[name];
+    count += 1;
+    if (count === OTHER_FIELDS_MAX) break;
+  }
+  return others;
+}
+
 /**
- * Converts the JSON of one answer to chunks. Reads only the fields that are used: other fields, other choices than the
- * first, and values of a wrong type are ignored. Keeps the state that later events of the answer depend on.
+ * Converts the JSON of one answer to chunks. Other choices than the first and values of a wrong type are ignored; fields
+ * that the service does not know are passed on. Keeps the state that later events of the answer depend on.
  */
 export class ChunkReader {
   /** True once the finish reason has arrived. An answer without one is incomplete. */
   isFinished = false;
   /** True once an event was read. All events have the same id, so only the first one's is passed on. */
   #hasRead = false;
+  #othersText = "";
   readonly #toolCalls = new ToolCallReader();
   #details: ReasoningDetails | undefined;
 
@@ -22,7 +68,11 @@ export class ChunkReader {
   readEvent(event: JsonObject): UpstreamChunk | undefined {
     const usage = toUsage(event.usage);
     const choice = firstChoice(event.choices);
-    if (choice === undefined) return usage === undefined ? undefined : { usage };
+    if (choice === undefined) {
+      const whole = this.#newOthers(event);
+      if (usage === undefined && whole === undefined) return undefined;
+      return { ...(usage && { usage }), ...(whole && { whole }) };
+    }
     return this.#read(event, choice, choice.delta, usage, (calls) => this.#toolCalls.readPieces(calls));
   }
 
@@ -47,6 +97,10 @@ export class ChunkReader {
     if (typeof whole.model === "string") chunk.model = whole.model;
     if (!this.#hasRead && typeof whole.id === "string") chunk.responseId = whole.id;
     this.#hasRead = true;
+    const others = this.#newOthers(whole);
+    if (others !== undefined) chunk.whole = others;
+    const beside = othersOf(choice, CHOICE_FIELDS);
+    if (beside !== undefined) chunk.choice = beside;
     if (isObject(message)) chunk.delta = this.#readDelta(message, readCalls);
     if (choice.logprobs !== undefined && choice.logprobs !== null) chunk.logprobs = choice.logprobs;
     const reason = choice.finish_reason;
@@ -61,10 +115,22 @@ export class ChunkReader {
     return chunk;
   }
 
-  /** Adds the reasoning details to the first tool call, because OpenAI's wire has no field for them. */
+  /** Returns the unknown fields of the whole answer that this event changes: most upstreams repeat them in every event. */
+  #newOthers(event: JsonObject): JsonObject | undefined {
+    const others = othersOf(event, WHOLE_FIELDS);
+    if (others === undefined) return undefined;
+    const text = JSON.stringify(others);
+    if (text === this.#othersText) return undefined;
+    this.#othersText = text;
+    return others;
+  }
+
+  /** Adds the reasoning details as complete blocks, and to the first tool call for clients that send back only the calls. */
   #addDetails(chunk: UpstreamChunk): void {
-    const details = this.#toolCalls.count === 0 ? undefined : this.#details?.all();
+    const details = this.#details?.all();
     if (details === undefined) return;
+    chunk.delta = { ...chunk.delta, reasoning_details: details as unknown as ReasoningDetail[] };
+    if (this.#toolCalls.count === 0) return;
     const call: ToolCallDelta = { index: 0, extra_content: { reasoning_details: details } };
     chunk.delta = { ...chunk.delta, tool_calls: [...(chunk.delta?.tool_calls ?? []), call] };
   }
@@ -81,6 +147,13 @@ export class ChunkReader {
       this.#details ??= new ReasoningDetails();
       this.#details.add(message.reasoning_details);
     }
+    if (Array.isArray(message.annotations)) delta.annotations = message.annotations;
+    if (isObject(message.audio)) delta.audio = message.audio;
+    if (Array.isArray(message.images)) delta.images = message.images;
+    const parts = Array.isArray(message.content) ? message.content.filter((part) => !isTextPart(part)) : [];
+    const others = othersOf(message, DELTA_FIELDS);
+    if (parts.length > 0) delta.others = { ...others, content_parts: parts };
+    else if (others !== undefined) delta.others = others;
     if (Array.isArray(message.tool_calls) && message.tool_calls.length > 0) {
       delta.tool_calls = readCalls(message.tool_calls);
     }
@@ -98,7 +171,11 @@ function firstChoice(choices: unknown): JsonObject | undefined {
 function toText(content: unknown): string | null | undefined {
   if (typeof content === "string" || content === null) return content;
   if (!Array.isArray(content)) return undefined;
-  return content.map((part) => (isObject(part) && part.type === "text" ? (textOf(part.text) ?? "") : "")).join("");
+  return content.map((part) => (isTextPart(part) ? (textOf(part.text) ?? "") : "")).join("");
+}
+
+function isTextPart(part: unknown): part is JsonObject {
+  return isObject(part) && part.type === "text";
 }
 
 /**

@@ -1,4 +1,6 @@
 import type { RequestMessage } from "../../api/chat/request.ts";
+import { toSentTool, withSentCalls } from "../../api/chat/translate.ts";
+import { type FieldSupport, passing } from "../fields.ts";
 import { isObject, type JsonObject } from "../json.ts";
 import type { UpstreamRequest } from "../provider.ts";
 
@@ -20,6 +22,8 @@ export interface RequestFormat {
   acceptsExtraContent: boolean;
   /** Fields that replace `reasoning_effort: none`; null: it is sent unchanged. */
   reasoningOff: Readonly<Record<string, unknown>> | null;
+  /** The fields and parts that not every API takes, and that this one does. */
+  fields: FieldSupport;
 }
 
 /** The format that most APIs accept. */
@@ -32,13 +36,32 @@ export const DEFAULT_REQUEST_FORMAT: RequestFormat = {
   acceptsReasoningDetails: false,
   acceptsExtraContent: true,
   reasoningOff: null,
+  // A server that no row describes is most likely one that serves open models, such as vLLM, SGLang or LiteLLM.
+  fields: passing(
+    "modalities",
+    "audio",
+    "top_k",
+    "thinking",
+    "verbosity",
+    "chat_template_kwargs",
+    "tools.custom",
+    "content.file",
+    "content.input_audio",
+    "content.video_url",
+  ),
 };
 
 /** Writes the body of a request in the format of an API. A stream always includes usage, which the charge is based on. */
 export function toRequestBody(request: UpstreamRequest, format: RequestFormat): string {
   const { max_tokens, stream_options: _replaced, messages, reasoning_effort: effort, ...rest } = request;
+  const { tools, tool_choice: choice } = rest;
   const body: Record<string, unknown> = rest;
   body.messages = messages.map((message) => toMessage(message, format));
+  if (tools !== undefined) body.tools = tools.map(toSentTool);
+  const custom = isObject(choice)
+    ? tools?.find((tool) => tool.custom && tool.function.name === choice.function.name)
+    : undefined;
+  if (custom !== undefined) body.tool_choice = { type: "custom", custom: { name: custom.function.name } };
   body[format.maxTokensField] = max_tokens;
   if (effort === "none" && format.reasoningOff !== null) Object.assign(body, format.reasoningOff);
   else if (effort !== undefined) body.reasoning_effort = effort;
@@ -46,9 +69,14 @@ export function toRequestBody(request: UpstreamRequest, format: RequestFormat): 
   return JSON.stringify(body);
 }
 
-/** Returns the names of the hints that are left out because the API refuses them. */
-export function refusedHints({ messages }: UpstreamRequest, { acceptsNames }: RequestFormat): string[] {
-  return acceptsNames || messages.every(({ name }) => name === undefined) ? [] : ["messages.name"];
+/** Returns the names of the hints of messages that are left out because the API refuses them. */
+export function refusedHints(
+  { messages }: UpstreamRequest,
+  { acceptsNames, acceptsReasoningDetails }: RequestFormat,
+): string[] {
+  const hasNames = !acceptsNames && messages.some(({ name }) => name !== undefined);
+  const hasDetails = !acceptsReasoningDetails && messages.some((message) => message.reasoning_details !== undefined);
+  return [...(hasNames ? ["messages.name"] : []), ...(hasDetails ? ["messages.reasoning_details"] : [])];
 }
 
 type SentMessage = Omit<RequestMessage, "content" | "reasoning_details"> & {
@@ -60,16 +88,16 @@ type SentMessage = Omit<RequestMessage, "content" | "reasoning_details"> & {
 function toMessage(message: RequestMessage, format: RequestFormat): SentMessage {
   const { role, content, name, refusal, reasoning_content: reasoning, tool_calls: calls } = message;
   const others = [name, refusal, reasoning, calls, message.reasoning_details];
-  const isPlain = content !== undefined && others.every((field) => field === undefined);
+  const isPlain = content !== undefined && others.every((field) => field === undefined) && !hasTranslatedPart(content);
   if (isPlain && (role !== "developer" || format.acceptsDeveloperRole)) return message;
   // OpenAI's clients send the key even if there is no text, and some upstreams need it.
   const { reasoning_details: signed, ...rest } = message;
-  const sent: SentMessage = { ...rest, content: content ?? null };
+  const sent: SentMessage = { ...withSentCalls(rest), content: toContent(content, format) };
   if (role === "developer" && !format.acceptsDeveloperRole) sent.role = "system";
   if (!format.acceptsNames) delete sent.name;
   if (refusal !== undefined && !format.acceptsRefusals) {
     delete sent.refusal;
-    sent.content = withRefusal(content, refusal);
+    sent.content = withRefusal(sent.content ?? undefined, refusal);
   }
   if (reasoning !== undefined && format.reasoningField !== "reasoning_content") {
     delete sent.reasoning_content;
@@ -78,9 +106,24 @@ function toMessage(message: RequestMessage, format: RequestFormat): SentMessage 
   const details = format.acceptsReasoningDetails ? (signed ?? detailsOf(calls)) : undefined;
   if (details !== undefined) sent.reasoning_details = details;
   if (calls !== undefined && !format.acceptsExtraContent) {
-    sent.tool_calls = calls.map(({ id, type, function: called }) => ({ id, type, function: called }));
+    sent.tool_calls = sent.tool_calls?.map(({ extra_content: _extra, ...call }) => call);
   }
   return sent;
+}
+
+function hasTranslatedPart(content: RequestMessage["content"]): boolean {
+  return Array.isArray(content) && content.some(({ type }) => type === "refusal" || type === "file");
+}
+
+/** Converts the parts whose form differs between APIs: refusals, and addresses of files. */
+function toContent(content: RequestMessage["content"], format: RequestFormat): SentMessage["content"] {
+  if (!Array.isArray(content)) return content ?? null;
+  return content.map((part) => {
+    if (part.type === "refusal" && !format.acceptsRefusals) return { type: "text", text: part.refusal };
+    if (part.type !== "file" || part.file.file_url === undefined) return part;
+    const { file_url, ...file } = part.file;
+    return { ...part, file: { ...file, file_data: file_url } };
+  });
 }
 
 /** Returns the reasoning details that the tool calls of a message carry in `extra_content`; undefined if there are none. */

@@ -85,6 +85,7 @@ export class ToolCallReader {
       delta.id = id;
       delta.type = "function";
     }
+    if (isObject(call.custom)) delta.isCustom = true;
     const called = functionOf(call, open);
     if (called !== undefined) delta.function = called;
     if (call.extra_content !== undefined) delta.extra_content = call.extra_content;
@@ -94,9 +95,10 @@ export class ToolCallReader {
 
 /** Returns the name and the arguments of a piece, without a name that only repeats the call's. */
 function functionOf(call: JsonObject, open: OpenCall): ToolCallDelta["function"] {
-  if (!isObject(call.function)) return undefined;
+  const sent = calledOf(call);
+  if (sent === undefined) return undefined;
   const called: NonNullable<ToolCallDelta["function"]> = {};
-  const { name, arguments: given } = call.function;
+  const { name, arguments: given } = sent;
   if (typeof name === "string" && name !== open.name) {
     called.name = name;
     open.name += name;
@@ -117,8 +119,14 @@ function idOf({ id }: JsonObject): string | undefined {
   return id === "" ? undefined : textOf(id);
 }
 
-function nameOf({ function: called }: JsonObject): string {
-  return isObject(called) ? (textOf(called.name) ?? "") : "";
+function nameOf(call: JsonObject): string {
+  return textOf(calledOf(call)?.name) ?? "";
+}
+
+/** Returns the function that a call names; a custom tool's input counts as the arguments. */
+function calledOf({ function: called, custom }: JsonObject): JsonObject | undefined {
+  if (isObject(called)) return called;
+  return isObject(custom) ? { name: custom.name, arguments: custom.input } : undefined;
 }
 
 /** Tracks the nesting of the JSON of a call's arguments as pieces arrive. Reads each character once. */

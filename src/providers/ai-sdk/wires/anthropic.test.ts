@@ -64,7 +64,7 @@ test.each([
   "eu.anthropic.claude-sonnet-4-6",
   "my-model",
 ])("%s takes the effort unchanged.", (model) => {
-  expect(fitted({ model })).toEqual({ options: {}, budget: undefined, ignored: [] });
+  expect(fitted({ model })).toEqual({ options: {}, budget: undefined, isAdaptive: false, ignored: [] });
 });
 
 test("A forced tool is refused on a model that does not support it.", () => {

@@ -1,4 +1,5 @@
 import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
+import { CLAUDE_REASONING, fieldsOfDetail } from "../reasoning.ts";
 import { type Fit, missing, optionsOf, REASONING_SHARES, readExtraContent, USUAL_PROMPT, type Wire } from "../wire.ts";
 
 /** Anthropic's Messages API: https://platform.claude.com/docs/en/api/messages */
@@ -11,17 +12,35 @@ export const anthropic: Wire = {
     return createAnthropic(optionsOf(settings, fetch));
   },
   takes: ["user", "parallel_tool_calls"],
+  fields: {
+    top_k: "translated",
+    thinking: "translated",
+    safety_identifier: "translated",
+    cache_control: "translated",
+    "content.file": "translated",
+    "content.file.file_url": "translated",
+  },
   fit(request) {
-    const { parallel_tool_calls: isParallel, tools, user } = request;
-    const { options, budget, ignored } = claudeFit(request, "anthropic");
+    const { parallel_tool_calls: isParallel, tools, safety_identifier, top_k: topK } = request;
+    const user = request.user ?? safety_identifier;
+    const { options, budget, isAdaptive, ignored } = claudeFit(request, "anthropic");
     const own = {
       ...(user !== undefined && { metadata: { userId: user } }),
+      ...(isAdaptive && { thinking: { type: "adaptive" } }),
       ...(tools !== undefined && isParallel === false && { disableParallelToolUse: true }),
       ...(budget !== undefined && { thinking: { type: "enabled", budgetTokens: budget } }),
     };
-    return { options: { ...options, providerOptions: { anthropic: own } }, ignored };
+    const top = topK === undefined ? {} : { topK };
+    return { options: { ...options, ...top, providerOptions: { anthropic: own } }, ignored };
   },
-  prompt: { ...USUAL_PROMPT, isSystemFirst: true, takesToolImages: true },
+  prompt: {
+    ...USUAL_PROMPT,
+    isSystemFirst: true,
+    takesToolImages: true,
+    takesToolMarks: true,
+    cacheMark: (cacheControl) => ({ anthropic: { cacheControl } }),
+  },
+  reasoningFormat: CLAUDE_REASONING,
   metadataKey: "anthropic",
   reasoningFields: ["signature", "redactedData"],
   closing: 'data: {"type":"message_stop"}\n\n',
@@ -40,6 +59,8 @@ const BUDGET_TOKENS_MIN = 1_024;
 interface ClaudeFit extends Fit {
   /** Tokens for thinking, subtracted from `maxOutputTokens`, because the packages add them to it. */
   budget: number | undefined;
+  /** True if the model shall choose how much it thinks. */
+  isAdaptive: boolean;
 }
 
 /**
@@ -52,14 +73,32 @@ export function claudeFit(request: UpstreamRequest, key: string): ClaudeFit {
     const publicReason = "This model cannot be made to call a tool: 'tool_choice' may be 'auto' or 'none'.";
     throw new UpstreamError("unsupported", "The model takes no forced tool", { publicReason });
   }
-  const { reasoning_effort: effort, max_tokens: maxTokens, model } = request;
-  if (effort === undefined || !NEEDS_BUDGET.test(model)) return { options: {}, budget: undefined, ignored: [] };
-  if (effort === "none") return { options: { reasoning: "none" }, budget: undefined, ignored: [] };
-  const budget = Math.max(BUDGET_TOKENS_MIN, Math.floor(maxTokens * REASONING_SHARES[effort]));
-  const isAllowed = budget * 2 <= maxTokens && !forcesTool(request) && !isUnsignedTurn(request, key);
+  const { reasoning_effort: effort, thinking, model } = request;
+  const none = { options: {}, budget: undefined, isAdaptive: false, ignored: [] };
+  const off = { ...none, options: { reasoning: "none" as const } };
+  if (thinking?.type === "disabled") return off;
+  if (!NEEDS_BUDGET.test(model)) {
+    // Later models take no number of tokens.
+    const isAdaptive = thinking !== undefined && !forcesTool(request) && !isUnsignedTurn(request, key);
+    return { ...none, isAdaptive, ignored: thinking !== undefined && !isAdaptive ? ["thinking"] : [] };
+  }
+  if (thinking === undefined && effort === undefined) return none;
+  if (thinking === undefined && effort === "none") return off;
+  return budgetFit(request, key);
+}
+
+/** Sets the tokens for thinking: those that the caller states, or a share of `max_tokens`, within which both have to be. */
+function budgetFit(request: UpstreamRequest, key: string): ClaudeFit {
+  const { reasoning_effort: effort = "medium", thinking, max_tokens: maxTokens } = request;
+  const share = Math.floor(maxTokens * REASONING_SHARES[effort === "none" ? "medium" : effort]);
+  const stated = thinking?.budget_tokens;
+  const budget = stated === undefined ? Math.max(BUDGET_TOKENS_MIN, share) : Math.min(stated, maxTokens - 1);
+  const isEnough = stated === undefined ? budget * 2 <= maxTokens : budget >= BUDGET_TOKENS_MIN;
+  const isAllowed = isEnough && !forcesTool(request) && !isUnsignedTurn(request, key);
   const options = { reasoning: "provider-default" as const };
-  if (!isAllowed) return { options, budget: undefined, ignored: ["reasoning_effort"] };
-  return { options: { ...options, maxOutputTokens: maxTokens - budget }, budget, ignored: [] };
+  const field = thinking === undefined ? "reasoning_effort" : "thinking";
+  if (!isAllowed) return { options, budget: undefined, isAdaptive: false, ignored: [field] };
+  return { options: { ...options, maxOutputTokens: maxTokens - budget }, budget, isAdaptive: false, ignored: [] };
 }
 
 /** Tests whether the model must call a tool. "Tool choice any or tool is not supported with thinking." */
@@ -72,6 +111,7 @@ function isUnsignedTurn({ messages }: UpstreamRequest, key: string): boolean {
   const lastUser = messages.findLastIndex(({ role }) => role === "user");
   const first = messages.slice(lastUser + 1).find(({ role, tool_calls }) => role === "assistant" && tool_calls);
   if (first === undefined) return false;
+  if (first.reasoning_details?.some((detail) => fieldsOfDetail(detail, CLAUDE_REASONING))) return false;
   const calls = first.tool_calls ?? [];
   return !calls.some(
     ({ extra_content: extra }) =>

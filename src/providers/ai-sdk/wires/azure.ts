@@ -1,4 +1,5 @@
 import { isObject } from "../../json.ts";
+import type { UpstreamRequest } from "../../provider.ts";
 import { missing, USUAL_PROMPT, type Wire } from "../wire.ts";
 
 /** Azure OpenAI's chat completions: https://learn.microsoft.com/azure/ai-foundry/openai/latest */
@@ -18,6 +19,16 @@ export const azure: Wire = {
     return (deployment) => provider.chat(deployment);
   },
   takes: ["user", "logit_bias", "parallel_tool_calls", "logprobs"],
+  // The package leaves service_tier out, because the name of a deployment does not reveal its model.
+  fields: {
+    verbosity: "translated",
+    store: "translated",
+    safety_identifier: "translated",
+    prompt_cache_key: "translated",
+    prompt_cache_retention: "translated",
+    "content.file": "translated",
+    "content.input_audio": "translated",
+  },
   fit(request) {
     const { logit_bias, logprobs, top_logprobs, parallel_tool_calls, response_format: format, user } = request;
     const isStrict = format?.type === "json_schema" && format.json_schema.strict === true;
@@ -29,6 +40,7 @@ export const azure: Wire = {
       ...(logprobs === true && { logprobs: top_logprobs ?? true }),
       ...(parallel_tool_calls !== undefined && request.tools && { parallelToolCalls: parallel_tool_calls }),
       ...(user !== undefined && { user }),
+      ...rareOptions(request),
     };
     return {
       options: {
@@ -39,7 +51,7 @@ export const azure: Wire = {
       ignored: [],
     };
   },
-  prompt: { ...USUAL_PROMPT, imageDetail: (detail) => ({ openai: { imageDetail: detail } }) },
+  prompt: { ...USUAL_PROMPT, takesOnlyPdf: true, imageDetail: (detail) => ({ openai: { imageDetail: detail } }) },
   metadataKey: "openai",
   reasoningFields: [],
   logprobsOf(raw) {
@@ -47,3 +59,17 @@ export const azure: Wire = {
     return isObject(choice) && isObject(choice.logprobs) ? choice.logprobs : undefined;
   },
 };
+
+/** Returns the package's options for fields that few providers take. */
+function rareOptions(request: UpstreamRequest) {
+  const { verbosity, store, safety_identifier, prompt_cache_key, prompt_cache_retention } = request;
+  return {
+    ...(verbosity !== undefined && { textVerbosity: verbosity }),
+    ...(store !== undefined && { store }),
+    ...(safety_identifier !== undefined && { safetyIdentifier: safety_identifier }),
+    ...(prompt_cache_key !== undefined && { promptCacheKey: prompt_cache_key }),
+    ...(prompt_cache_retention !== undefined && {
+      promptCacheRetention: prompt_cache_retention === "24h" ? "24h" : "in_memory",
+    }),
+  };
+}

@@ -1,5 +1,6 @@
 import type { LanguageModelV4CallOptions } from "@ai-sdk/provider";
 import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
+import { CLAUDE_REASONING } from "../reasoning.ts";
 import { missing, USUAL_PROMPT, type Wire } from "../wire.ts";
 import { claudeFit } from "./anthropic.ts";
 
@@ -32,12 +33,24 @@ export const bedrock: Wire = {
     });
   },
   takes: ["parallel_tool_calls"],
-  fit(request) {
-    const { parallel_tool_calls: isParallel, tools } = request;
-    const { options, budget, ignored } = claudeFit(request, "bedrock");
-    const own = budget !== undefined && { reasoningConfig: { type: "enabled", budgetTokens: budget } };
+  fields: {
+    thinking: "translated",
+    service_tier: "translated",
+    cache_control: "translated",
+    "content.file": "translated",
+  },
+  fit(given) {
+    const isClaude = given.model.includes("anthropic");
+    const hasForeignThinking = given.thinking !== undefined && !isClaude;
+    const request: UpstreamRequest = hasForeignThinking ? { ...given, thinking: undefined } : given;
+    const { parallel_tool_calls: isParallel, tools, service_tier: tier } = request;
+    const { options, budget, isAdaptive, ignored } = claudeFit(request, "bedrock");
+    const own = {
+      ...(budget !== undefined && { reasoningConfig: { type: "enabled", budgetTokens: budget } }),
+      ...(isAdaptive && { reasoningConfig: { type: "adaptive" } }),
+      ...(tier === "flex" && { serviceTier: tier }),
+    };
     const isSerial = tools !== undefined && isParallel === false;
-    const isClaude = request.model.includes("anthropic");
     return {
       options: {
         ...options,
@@ -45,13 +58,28 @@ export const bedrock: Wire = {
         ...toolsOfConversation(request),
         providerOptions: { bedrock: { ...own }, ...(isSerial && { anthropic: { disableParallelToolUse: true } }) },
       },
-      ignored: [...ignored, ...(isSerial && !isClaude ? ["parallel_tool_calls"] : [])],
+      ignored: [
+        ...ignored,
+        ...(hasForeignThinking ? ["thinking"] : []),
+        ...(isSerial && !isClaude ? ["parallel_tool_calls"] : []),
+      ],
     };
   },
-  prompt: { ...USUAL_PROMPT, isSystemFirst: true, takesImageAddresses: false, takesToolImages: true },
+  prompt: {
+    ...USUAL_PROMPT,
+    isSystemFirst: true,
+    takesImageAddresses: false,
+    takesToolImages: true,
+    cacheMark: ({ ttl }, model) =>
+      CACHES_MARKED.test(model) ? { bedrock: { cachePoint: { type: "default", ...(ttl && { ttl }) } } } : undefined,
+  },
+  reasoningFormat: CLAUDE_REASONING,
   metadataKey: "bedrock",
   reasoningFields: ["signature", "redactedData", "redactedContent"],
 };
+
+/** Models that cache what is marked ("Prompt caching" in Bedrock's user guide); others refuse a mark. */
+const CACHES_MARKED = /anthropic\.claude-(3-5-haiku|3-7|[a-z]+-[4-9])|amazon\.nova-/;
 
 /** Limits the effort of Nova, which with high effort refuses a limit of its answer ("Extended thinking" in Nova's guide). A hold needs that limit. */
 function effort({ model, reasoning_effort: effort }: UpstreamRequest): Partial<LanguageModelV4CallOptions> {

@@ -10,11 +10,17 @@ export const cohere: Wire = {
     return createCohere(optionsOf(settings, fetch));
   },
   takes: [],
-  fit({ reasoning_effort: effort, max_tokens: maxTokens }): Fit {
-    if (effort === undefined || effort === "none") return { options: {}, ignored: [] };
+  fields: { top_k: "translated" },
+  fit({ reasoning_effort: effort, max_tokens: maxTokens, top_k: topK }): Fit {
+    const top = topK === undefined ? {} : { topK };
+    if (effort === undefined || effort === "none") return { options: top, ignored: [] };
     // Cohere does not document whether its output limit includes thinking. Splitting `max_tokens` keeps the sum within it.
     const tokenBudget = Math.max(1, Math.floor(maxTokens * REASONING_SHARES[effort]));
-    const options = { reasoning: "provider-default" as const, maxOutputTokens: Math.max(1, maxTokens - tokenBudget) };
+    const options = {
+      ...top,
+      reasoning: "provider-default" as const,
+      maxOutputTokens: Math.max(1, maxTokens - tokenBudget),
+    };
     return {
       options: { ...options, providerOptions: { cohere: { thinking: { type: "enabled", tokenBudget } } } },
       ignored: [],

@@ -4,6 +4,7 @@ import type { AuthClient } from "google-auth-library";
 import { isObject } from "../../json.ts";
 import { UpstreamError } from "../../provider.ts";
 import type { ProviderSettings } from "../../settings.ts";
+import { GEMINI_REASONING } from "../reasoning.ts";
 import { type Fetch, missing, USUAL_PROMPT, type Wire } from "../wire.ts";
 import { geminiFit } from "./google.ts";
 
@@ -32,10 +33,20 @@ export const googleVertex: Wire = {
     };
   },
   takes: [],
+  fields: {
+    modalities: "translated",
+    top_k: "translated",
+    thinking: "translated",
+    "content.file.file_url": "translated",
+    "content.file": "translated",
+    "content.input_audio": "translated",
+    "content.video_url": "translated",
+  },
   fit: (request) => geminiFit(request, "googleVertex"),
   prompt: { ...USUAL_PROMPT, isSystemFirst: true },
   metadataKey: "googleVertex",
-  reasoningFields: [],
+  reasoningFields: ["thoughtSignature"],
+  reasoningFormat: GEMINI_REASONING,
 };
 
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";

@@ -1,4 +1,5 @@
 import type { UpstreamRequest } from "../../provider.ts";
+import { GEMINI_REASONING } from "../reasoning.ts";
 import { type Fit, missing, optionsOf, REASONING_SHARES, USUAL_PROMPT, type Wire } from "../wire.ts";
 
 /** The Gemini API: https://ai.google.dev/api/generate-content */
@@ -11,10 +12,20 @@ export const google: Wire = {
     return createGoogle(optionsOf(settings, fetch));
   },
   takes: [],
+  fields: {
+    modalities: "translated",
+    top_k: "translated",
+    thinking: "translated",
+    service_tier: "translated",
+    "content.file": "translated",
+    "content.input_audio": "translated",
+    "content.video_url": "translated",
+  },
   fit: (request) => geminiFit(request, "google"),
   prompt: { ...USUAL_PROMPT, isSystemFirst: true },
   metadataKey: "google",
-  reasoningFields: [],
+  reasoningFields: ["thoughtSignature"],
+  reasoningFormat: GEMINI_REASONING,
 };
 
 /** Models that need a number of tokens for thinking; later models take a level. All figures are from the page "Thinking" of the Gemini API's guide. */
@@ -32,19 +43,42 @@ const LEAST_BUDGETS: readonly [RegExp, number][] = [
  * provider's key in the package's options.
  */
 export function geminiFit(request: UpstreamRequest, key: string): Fit {
-  const { reasoning_effort: effort, max_tokens: maxTokens, model } = request;
+  const { modalities, top_k: topK, service_tier: tier } = request;
+  const { options, ignored } = thinkingFit(request, key);
+  const own = {
+    ...options.providerOptions?.[key],
+    ...(modalities !== undefined && { responseModalities: modalities.map((one) => one.toUpperCase()) }),
+    ...(tier === "flex" && { serviceTier: tier }),
+  };
+  return {
+    options: {
+      ...options,
+      ...(topK !== undefined && { topK }),
+      ...(Object.keys(own).length > 0 && { providerOptions: { [key]: own } }),
+    },
+    ignored,
+  };
+}
+
+function thinkingFit(request: UpstreamRequest, key: string): Fit {
+  const { thinking } = request;
+  const isOff = thinking?.type === "disabled";
+  // A stated budget is that of a caller who names no effort.
+  const usual = thinking === undefined ? undefined : isOff ? "none" : "medium";
+  const { reasoning_effort: effort = usual, max_tokens: maxTokens, model } = request;
   if (effort === undefined) return { options: {}, ignored: [] };
   const withConfig = (thinkingConfig: Record<string, number | boolean>, ignored: string[] = []): Fit => {
     const isNumber = thinkingConfig.thinkingBudget !== undefined;
     const providerOptions = { [key]: { thinkingConfig } };
-    return { options: { providerOptions, ...(isNumber && { reasoning: "provider-default" }) }, ignored };
+    return { options: { providerOptions, reasoning: isNumber ? "provider-default" : effort }, ignored };
   };
   const includeThoughts = effort !== "none";
   if (!NEEDS_BUDGET.test(model)) return withConfig({ includeThoughts });
   const alwaysThinks = model.includes("pro");
   const least = LEAST_BUDGETS.find(([names]) => names.test(model))?.[1] ?? 1;
   if (effort === "none") return withConfig({ thinkingBudget: alwaysThinks ? least : 0 });
-  const budget = Math.max(least, Math.floor(maxTokens * REASONING_SHARES[effort]));
+  const share = thinking?.budget_tokens ?? Math.floor(maxTokens * REASONING_SHARES[effort]);
+  const budget = Math.max(least, Math.min(share, Math.floor(maxTokens / 2)));
   if (budget * 2 <= maxTokens || alwaysThinks) return withConfig({ thinkingBudget: budget, includeThoughts });
   return withConfig({ thinkingBudget: 0 }, ["reasoning_effort"]);
 }

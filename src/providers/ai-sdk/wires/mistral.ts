@@ -10,13 +10,14 @@ export const mistral: Wire = {
     return createMistral(optionsOf(settings, fetch));
   },
   takes: ["parallel_tool_calls"],
+  fields: { "content.file": "translated", "content.file.file_url": "translated" },
   fit({ parallel_tool_calls: isParallel, response_format: format }) {
     const isStrict = format?.type === "json_schema" && format.json_schema.strict === true;
     const own = { strictJsonSchema: isStrict, ...(isParallel !== undefined && { parallelToolCalls: isParallel }) };
     return { options: { providerOptions: { mistral: own } }, ignored: [] };
   },
   // "thinking" chunks are sent back with the message that they belong to ("Reasoning" in Mistral's documentation).
-  prompt: { ...USUAL_PROMPT, takesPlainReasoning: true },
+  prompt: { ...USUAL_PROMPT, takesPlainReasoning: true, takesOnlyPdf: true },
   metadataKey: "mistral",
   reasoningFields: [],
 };

@@ -1,3 +1,4 @@
+import { XAI_REASONING } from "../reasoning.ts";
 import { missing, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";
 
 /** xAI's Responses API: https://docs.x.ai/docs/api-reference#create-new-response */
@@ -10,6 +11,7 @@ export const xai: Wire = {
     return createXai(optionsOf(settings, fetch));
   },
   takes: ["user", "parallel_tool_calls"],
+  fields: {},
   fit({ parallel_tool_calls: isParallel, user }) {
     const own = {
       // xAI stores nothing, so it returns its reasoning encrypted, and the next turn sends it back.
@@ -22,4 +24,5 @@ export const xai: Wire = {
   prompt: { ...USUAL_PROMPT, imageDetail: (detail) => ({ xai: { imageDetail: detail } }), takesToolImages: true },
   metadataKey: "xai",
   reasoningFields: ["itemId", "reasoningEncryptedContent"],
+  reasoningFormat: XAI_REASONING,
 };

@@ -1,0 +1,151 @@
+import type { ContentPart } from "../api/chat/request.ts";
+import { UpstreamError, type UpstreamRequest } from "./provider.ts";
+
+/** Treatment of a field: it goes to the upstream as it is, or under another name, or is refused, or is left out and named. */
+export type Treatment = "passed" | "translated" | "refused" | "ignored";
+
+/**
+ * The fields that not every upstream takes, and what happens where an upstream's row does not say otherwise: a hint is left
+ * out, and named in `x-tollgate-ignored`; a field that changes the answer is refused. `content.file` and the like are parts
+ * of messages.
+ */
+export const RARE_FIELDS = {
+  modalities: "refused",
+  audio: "refused",
+  web_search_options: "refused",
+  service_tier: "ignored",
+  // OpenAI refuses it together with a bound of the answer, which a hold needs.
+  prediction: "ignored",
+  verbosity: "ignored",
+  store: "ignored",
+  safety_identifier: "ignored",
+  prompt_cache_key: "ignored",
+  prompt_cache_retention: "ignored",
+  top_k: "ignored",
+  thinking: "ignored",
+  chat_template_kwargs: "refused",
+  cache_control: "ignored",
+  "tools.custom": "refused",
+  "content.file": "refused",
+  "content.file.file_url": "refused",
+  "content.input_audio": "refused",
+  "content.video_url": "refused",
+} as const satisfies Record<string, "refused" | "ignored">;
+export type RareField = keyof typeof RARE_FIELDS;
+
+/** The fields that an upstream takes, in this form. */
+export type FieldSupport = Partial<Record<RareField, Treatment>>;
+
+/** Returns the support of an upstream that takes these fields as they are. */
+export function passing(...fields: readonly RareField[]): FieldSupport {
+  return Object.fromEntries(fields.map((field) => [field, "passed"]));
+}
+
+/** Returns the treatment of a field by an upstream. */
+export function treatmentOf(support: FieldSupport, field: RareField): Treatment {
+  return support[field] ?? RARE_FIELDS[field];
+}
+
+type TopField = Exclude<RareField, `${string}.${string}`>;
+const TOP_FIELDS = (Object.keys(RARE_FIELDS) as RareField[]).filter((name): name is TopField => !name.includes("."));
+
+/** Tests for values that say the same as an absent field. */
+const DEFAULTS: { [Field in TopField]?: (value: NonNullable<UpstreamRequest[Field]>) => boolean } = {
+  modalities: (value) => value.every((one) => one === "text"),
+  service_tier: (value) => value === "auto" || value === "default",
+  store: (value) => !value,
+  top_k: (value) => value === 0,
+  verbosity: (value) => value === "medium",
+};
+
+/**
+ * Fits a request to what an upstream takes: returns it without the hints that it does not take, and their names. Throws
+ * UpstreamError `unsupported` for a field that changes the answer.
+ */
+export function fitFields(
+  request: UpstreamRequest,
+  support: FieldSupport,
+): { request: UpstreamRequest; ignored: readonly string[] } {
+  refuseDearTier(request);
+  const ignored: string[] = [];
+  let fitted = request;
+  for (const field of TOP_FIELDS) {
+    const value = request[field];
+    if (value === undefined || isTaken(support, field)) continue;
+    const isDefault = DEFAULTS[field] as ((value: unknown) => boolean) | undefined;
+    const says = isDefault?.(value) !== true;
+    if (says && treatmentOf(support, field) === "refused") throw refusal(field, `'${field}'`);
+    if (says) ignored.push(field);
+    fitted = { ...fitted, [field]: undefined };
+  }
+  refuseParts(request, support);
+  if (isTaken(support, "cache_control") || !hasMarks(request)) return { request: fitted, ignored };
+  if (!ignored.includes("cache_control")) ignored.push("cache_control");
+  return { request: withoutMarks(fitted), ignored };
+}
+
+function isTaken(support: FieldSupport, field: RareField): boolean {
+  const treatment = treatmentOf(support, field);
+  return treatment === "passed" || treatment === "translated";
+}
+
+/** Refuses tiers that cost more than the usual one, because no price of a route covers them. */
+function refuseDearTier({ service_tier: tier }: UpstreamRequest): void {
+  if (tier === "priority" || tier === "scale") throw refusal("service_tier", `'service_tier' to be ${tier}`);
+}
+
+function refuseParts({ messages, tools }: UpstreamRequest, support: FieldSupport): void {
+  const custom = tools?.findIndex((tool) => tool.custom !== undefined) ?? -1;
+  if (custom >= 0 && !isTaken(support, "tools.custom")) throw refusal(`tools[${custom}].type`, "custom tools");
+  for (const [index, { content }] of messages.entries()) {
+    if (!Array.isArray(content)) continue;
+    for (const [place, part] of content.entries()) {
+      const field = fieldOfPart(part);
+      if (field === undefined || isTaken(support, field)) continue;
+      throw refusal(`messages[${index}].content[${place}]`, WORDS[field]);
+    }
+  }
+}
+
+const WORDS = {
+  "content.file": "files",
+  "content.file.file_url": "the address of a file; send its bytes as file_data",
+  "content.input_audio": "audio",
+  "content.video_url": "video",
+} as const;
+
+function fieldOfPart(part: ContentPart): keyof typeof WORDS | undefined {
+  if (part.type === "file") return part.file.file_url === undefined ? "content.file" : "content.file.file_url";
+  if (part.type === "input_audio") return "content.input_audio";
+  return part.type === "video_url" ? "content.video_url" : undefined;
+}
+
+function refusal(param: string, what: string): UpstreamError {
+  const publicReason = `Invalid '${param}': this model does not support ${what}.`;
+  return new UpstreamError("unsupported", `The upstream takes no ${param}`, { publicReason, param });
+}
+
+/** Tests whether a request marks what the upstream may cache. */
+export function hasMarks({ messages, tools }: UpstreamRequest): boolean {
+  if (tools?.some((tool) => tool.cache_control !== undefined)) return true;
+  return messages.some(({ content }) => Array.isArray(content) && content.some((part) => markOf(part) !== undefined));
+}
+
+/** Returns the mark of a part. */
+export function markOf(part: ContentPart) {
+  return "cache_control" in part ? part.cache_control : undefined;
+}
+
+function withoutMarks(request: UpstreamRequest): UpstreamRequest {
+  const messages = request.messages.map((message) =>
+    Array.isArray(message.content) ? { ...message, content: message.content.map(withoutMark) } : message,
+  );
+  const tools = request.tools?.map(({ cache_control: _mark, ...tool }) => tool);
+  return { ...request, messages, ...(tools && { tools }) };
+}
+
+function withoutMark(part: ContentPart): ContentPart {
+  if (!("cache_control" in part)) return part;
+  const { cache_control: _mark, ...rest } = part;
+  return rest;
+}
