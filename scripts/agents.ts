@@ -67,7 +67,9 @@ async function tryAll(programs: readonly (Agent | Client)[]): Promise<{ rows: st
     }
     const [name, version] = Object.entries(program.packages)[0] ?? [];
     const result = problems.length === 0 ? "works" : "fails";
-    rows.push(`| ${[program.name, `\`${name}\` ${version}`, program.wire, result, requests, microCredits].join(" | ")} |`);
+    rows.push(
+      `| ${[program.name, `\`${name}\` ${version}`, program.wire, result, requests, microCredits].join(" | ")} |`,
+    );
     console.log(rows.at(-1));
   }
   return { rows, isFine };

@@ -26,7 +26,7 @@ export const AGENTS: readonly Agent[] = [
         },
       }),
     }),
-    environment: () => ({ PI_OFFLINE: "1", PI_TELEMETRY: "0" }),
+    offline: { PI_OFFLINE: "1" },
     arguments: ({ model }, prompt) => ["-p", "--provider", "tollgate", "--model", model, prompt],
     calls: ({ work }) => [
       { tool: "read", arguments: { path: `${work}/notes.txt` } },
@@ -51,11 +51,11 @@ export const AGENTS: readonly Agent[] = [
         },
       }),
     }),
-    environment: () => ({
+    offline: {
       OPENCODE_DISABLE_AUTOUPDATE: "1",
       OPENCODE_DISABLE_MODELS_FETCH: "1",
       OPENCODE_DISABLE_LSP_DOWNLOAD: "1",
-    }),
+    },
     arguments: ({ model }, prompt) => ["run", "--auto", "--model", `tollgate/${model}`, prompt],
     calls: ({ work }) => [
       { tool: "read", arguments: { filePath: `${work}/notes.txt` } },
@@ -68,19 +68,10 @@ export const AGENTS: readonly Agent[] = [
     packages: { cline: "3.0.65" },
     program: "cline",
     wire: "chat completions",
-    files: ({ url, token, model }) => ({
-      ".cline/data/settings/providers.json": json({
-        version: 1,
-        lastUsedProvider: "openai-compatible",
-        providers: {
-          "openai-compatible": {
-            settings: { provider: "openai-compatible", baseUrl: `${url}/v1`, apiKey: token, model },
-            updatedAt: "2026-11-23T00:00:00.000Z",
-            tokenSource: "manual",
-          },
-        },
-      }),
-    }),
+    setup: ({ url, token, model }) => [
+      ...["auth", "openai-compatible", "--baseurl", `${url}/v1`],
+      ...["--apikey", token, "--modelid", model],
+    ],
     arguments: (_, prompt) => [prompt],
     calls: ({ work }) => [
       { tool: "read_files", arguments: { files: [{ path: `${work}/notes.txt` }] } },
@@ -101,7 +92,7 @@ export const AGENTS: readonly Agent[] = [
         models: [{ name: model, provider: "openai", model, apiBase: `${url}/v1`, apiKey: token, roles: ["chat"] }],
       }),
     }),
-    environment: () => ({ CONTINUE_TELEMETRY_ENABLED: "0" }),
+    offline: { CONTINUE_TELEMETRY_ENABLED: "0" },
     arguments: ({ home }, prompt) => ["-p", "--auto", "--config", `${home}/.continue/config.yaml`, prompt],
     calls: ({ work }) => [
       { tool: "Read", arguments: { filepath: `${work}/notes.txt` } },
@@ -116,14 +107,18 @@ export const AGENTS: readonly Agent[] = [
     wire: "chat completions",
     needsMaxTokens: true,
     files: () => ({
-      ".qwen/settings.json": json({ privacy: { usageStatisticsEnabled: false }, general: { enableAutoUpdate: false } }),
+      ".qwen/settings.json": json({
+        security: { auth: { selectedType: "openai" } },
+        privacy: { usageStatisticsEnabled: false },
+        general: { enableAutoUpdate: false },
+      }),
     }),
     environment: ({ url, token, model }) => ({
       OPENAI_BASE_URL: `${url}/v1`,
       OPENAI_API_KEY: token,
       OPENAI_MODEL: model,
     }),
-    arguments: (_, prompt) => ["--auth-type", "openai", "--yolo", "-p", prompt],
+    arguments: (_, prompt) => ["--yolo", "-p", prompt],
     calls: ({ work }) => [
       { tool: "read_file", arguments: { file_path: `${work}/notes.txt` } },
       { tool: "edit", arguments: { file_path: `${work}/notes.txt`, old_string: "red", new_string: "green" } },
@@ -139,8 +134,8 @@ export const AGENTS: readonly Agent[] = [
       COPILOT_PROVIDER_BASE_URL: `${url}/v1`,
       COPILOT_PROVIDER_API_KEY: token,
       COPILOT_MODEL: model,
-      COPILOT_OFFLINE: "true",
     }),
+    offline: { COPILOT_OFFLINE: "true" },
     arguments: (_, prompt) => ["--allow-all-tools", "--allow-all-paths", "-p", prompt],
     calls: ({ work }) => [
       { tool: "view", arguments: { path: `${work}/notes.txt` } },
@@ -158,14 +153,14 @@ export const AGENTS: readonly Agent[] = [
         `model = "${model}"`,
         'model_provider = "tollgate"',
         'web_search = "disabled"',
+        "",
         "[model_providers.tollgate]",
         'name = "Tollgate"',
         `base_url = "${url}/v1"`,
         'env_key = "TOLLGATE_TOKEN"',
         'wire_api = "responses"',
+        "",
         "[agents]",
-        "enabled = false",
-        "[analytics]",
         "enabled = false",
       ].join("\n"),
     }),
@@ -186,9 +181,9 @@ export const AGENTS: readonly Agent[] = [
       ANTHROPIC_BASE_URL: url,
       ANTHROPIC_AUTH_TOKEN: token,
       ANTHROPIC_MODEL: model,
-      ANTHROPIC_SMALL_FAST_MODEL: model,
-      CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
+      ANTHROPIC_DEFAULT_HAIKU_MODEL: model,
     }),
+    offline: { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1" },
     arguments: (_, prompt) => ["--permission-mode", "acceptEdits", "--allowedTools", "Bash", "-p", prompt],
     calls: ({ work }) => [
       { tool: "Read", arguments: { file_path: `${work}/notes.txt` } },

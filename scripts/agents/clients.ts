@@ -85,11 +85,11 @@ export const CLIENTS: readonly Client[] = [
     wire: "chat completions, embeddings",
     program: "promptfoo",
     files: (place) => ({ "promptfooconfig.json": promptfooConfiguration(place) }),
-    environment: () => ({
+    offline: {
       PROMPTFOO_DISABLE_TELEMETRY: "1",
       PROMPTFOO_DISABLE_UPDATE: "1",
       PROMPTFOO_DISABLE_REMOTE_GENERATION: "1",
-    }),
+    },
     arguments: ({ home }) => ["eval", "--no-cache", "--no-progress-bar", "--config", `${home}/promptfooconfig.json`],
   },
 ];

@@ -38,6 +38,10 @@ export interface Program {
   /** Files below the home directory, such as the configuration. */
   files?: (place: Place) => Record<string, string>;
   environment?: (place: Place) => Record<string, string>;
+  /** Variables that keep the program from calling its maker. */
+  offline?: Record<string, string>;
+  /** Arguments of a run before, which configures the program. */
+  setup?: (place: Place) => string[];
   arguments: (place: Place, prompt: string) => string[];
 }
 
@@ -156,11 +160,18 @@ export async function tryProgram(program: Program, trial: Trial): Promise<Outcom
     await writeFiles(work, trial.files);
     await writeFiles(home, program.files?.(place) ?? {});
     await symlink(packages, join(home, "node_modules"));
-    const env = environmentOf({ HOME: home, ...program.environment?.(place) }, [join(packages, ".bin")]);
-    const words = program.arguments(place, trial.prompt);
-    const { code, output } = await run(program.program, words, { cwd: work, env, timeoutMs: RUN_TIMEOUT_MS });
-    const problems = upstream.missing().map((tool) => `it does not offer the tool ${tool}`);
-    if (code !== 0) problems.push(code === null ? "it did not end in time" : `it exited with ${code}`);
+    const added = { HOME: home, ...program.environment?.(place), ...program.offline };
+    const env = environmentOf(added, [join(packages, ".bin")]);
+    let output = "";
+    const problems: string[] = [];
+    for (const words of [program.setup?.(place), program.arguments(place, trial.prompt)]) {
+      if (words === undefined) continue;
+      const ran = await run(program.program, words, { cwd: work, env, timeoutMs: RUN_TIMEOUT_MS });
+      output += ran.output;
+      if (ran.code === null) problems.push("it did not end in time");
+      else if (ran.code !== 0) problems.push(`it exited with ${ran.code}`);
+    }
+    problems.push(...upstream.missing().map((tool) => `it does not offer the tool ${tool}`));
     problems.push(...(await trial.check(place)));
     const usage = (await (await send(service, "/v1/usage", place.token)).json()) as UsageReport;
     const { creditsUsed, creditsHeld } = usage;
