@@ -28,13 +28,14 @@ export const COMPLETION_HEADERS = Type.Object({
   ),
 });
 
-type Decode = (request: FastifyRequest, services: EndpointServices) => DecodedRequest | { issue: ValidationIssue };
+type Decoded = DecodedRequest | { issue: ValidationIssue };
+type Decode = (request: FastifyRequest, services: EndpointServices) => Decoded | Promise<Decoded>;
 
 /** Returns the handler of an inbound wire of completions. `decode` reads the body of a request on this wire. */
 export function completionHandler(decode: Decode): Endpoint["handle"] {
   return async (services, request, reply) => {
     request.modelName = modelIn(request.body);
-    const decoded = decode(request, services);
+    const decoded = await decode(request, services);
     if ("issue" in decoded) {
       const { code, message, param, loggedMessage } = decoded.issue;
       throw new ApiError(code, message, { param: param ?? undefined, loggedMessage });

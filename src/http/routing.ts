@@ -5,10 +5,10 @@ import { sendError } from "./errors.ts";
 import { countMessageTokens } from "./routes/count-message-tokens.ts";
 import { createChatCompletion } from "./routes/create-chat-completion.ts";
 import { createMessage } from "./routes/create-message.ts";
-import { createResponse } from "./routes/create-response.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 import { listModels, retrieveModel } from "./routes/models.ts";
 import { reportUsage } from "./routes/report-usage.ts";
+import { createResponse, deleteResponse, retrieveResponse } from "./routes/responses.ts";
 
 /** All operations of `/v1`. */
 export const endpoints: readonly Endpoint[] = [
@@ -16,6 +16,8 @@ export const endpoints: readonly Endpoint[] = [
   createMessage,
   countMessageTokens,
   createResponse,
+  retrieveResponse,
+  deleteResponse,
   listModels,
   retrieveModel,
   reportUsage,

@@ -37,7 +37,7 @@ declare module "fastify" {
   }
 }
 
-export interface ServerOptions extends Omit<EndpointServices, "running"> {
+export interface ServerOptions extends Omit<EndpointServices, "running" | "conversations" | "requests"> {
   authenticator: Pick<Authenticator, "authenticate">;
   admin: Omit<AdminServices, "gateway">;
   version: string;
@@ -154,7 +154,8 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   await document(server, options.version);
   const health = serveHealth(server, options);
   await server.register(async (scope) => serveConsole(scope));
-  await server.register(async (api) => serveApi(api, { ...options, running }));
+  const services = { ...options, ...reportsOf(options), running };
+  await server.register(async (api) => serveApi(api, services));
   await server.register(async (api) => serveAdmin(api, { ...options.admin, gateway: options.gateway }));
   await server.ready();
   return {
@@ -188,8 +189,17 @@ function trackRequest(
   });
 }
 
+function reportsOf({ admin: { conversations, requests } }: ServerOptions) {
+  return { conversations, requests };
+}
+
 async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointServices): Promise<void> {
-  const allowed = { origin: "*", methods: ["GET", "HEAD", "POST", "OPTIONS"], maxAge: 86_400, strictPreflight: false };
+  const allowed = {
+    origin: "*",
+    methods: ["GET", "HEAD", "POST", "DELETE", "OPTIONS"],
+    maxAge: 86_400,
+    strictPreflight: false,
+  };
   const withExposedHeaders = { ...allowed, exposedHeaders: EXPOSED_HEADERS };
   // Only browsers read the long list of exposed headers, and they send `Origin`.
   await api.register(cors, {

@@ -263,6 +263,11 @@ export class Conversations {
     return this.#options.rows.status({ organizationId, holdId: requestId }, this.#options.retentionMs);
   }
 
+  /** Removes the stored conversation of a request; returns false if there is none. */
+  removeOne(organizationId: string, requestId: string): Promise<boolean> {
+    return this.#options.rows.removeOne({ organizationId, holdId: requestId });
+  }
+
   /**
    * Removes all conversations that have ended, a few at a time. Returns their number. Before that, `record` is called with
    * the number of stored conversations, so that no deletion goes unrecorded.

@@ -354,6 +354,7 @@ describe("Other endpoints", () => {
       "/v1/models",
       "/v1/models/{model}",
       "/v1/responses",
+      "/v1/responses/{response_id}",
       "/v1/usage",
     ]);
     const page = await fetch(`${service.url}/docs/`);

@@ -104,14 +104,19 @@ function removalCases(subject: Subject): void {
     expect(await conversations.removeOld(RETENTION_MS - 120_000, ALL)).toBe(1);
   });
 
-  test("conversations of one organization that ended by a time are removed", async () => {
+  test("one conversation, and those of one organization that ended by a time, are removed", async () => {
     const { conversations } = subject.store;
     const [id, other] = [await keeping(subject), await keeping(subject)];
     const nowMs = Date.now();
     const later = conversationOf(id, { endedAtMs: nowMs + 1 });
     const others = conversationOf(other);
-    const rows = Array.from({ length: 4 }, () => conversationOf(id, { endedAtMs: nowMs }));
+    const rows = Array.from({ length: 5 }, () => conversationOf(id, { endedAtMs: nowMs }));
     await conversations.insert([later, others, ...rows]);
+    const [first] = rows;
+    if (first === undefined) throw new Error("No row was made");
+    expect(await conversations.removeOne({ ...first, organizationId: other })).toBe(false);
+    expect(await conversations.removeOne(first)).toBe(true);
+    expect(await conversations.removeOne(first)).toBe(false);
     expect(await conversations.removeOf(id, nowMs, 3)).toBe(3);
     expect(await conversations.removeOf(id, nowMs, 3)).toBe(1);
     expect(await conversations.find(later, RETENTION_MS)).toEqual(later);

@@ -1,13 +1,14 @@
 import { dropNulls, excessIssue, isRecord, recordsIn } from "../chat/decode.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, TOOLS_MAX } from "../chat/request.ts";
 import { compileCheck, type ValidationIssue } from "../validation.ts";
-import type { DecodedRequest } from "../wire.ts";
+import type { DecodedRequest, NativeRequest } from "../wire.ts";
 import { shown, typeOf } from "../wording.ts";
 import { ResponsesEventEncoder, toResponse } from "./encode.ts";
 import { type DecodedInput, toMessages } from "./input.ts";
 import { isSealed } from "./reasoning.ts";
 import { type InputItem, ResponsesRequest } from "./request.ts";
-import type { ResponseSettings } from "./response.ts";
+import { settingsOf } from "./settings.ts";
+import { answerIdOf, conversationOf, type StoredResponse, type StoredResponses, storedItem } from "./stored.ts";
 import { customToolNames, toChatTools } from "./tools.ts";
 
 const checkSchema = compileCheck(ResponsesRequest);
@@ -32,26 +33,31 @@ const TOOL_TYPES = ["function", "custom"];
 
 type Invalid = { issue: ValidationIssue };
 
-/** Reads the body of a request of the Responses API, which it may change. Returns the first issue of an invalid body. */
-export function decodeResponses(body: unknown): DecodedRequest | Invalid {
+/**
+ * Reads the body of a request of the Responses API, which it may change. `stored` are the responses that it refers to;
+ * undefined if the organization stores none. Returns the first issue of an invalid body.
+ */
+export function decodeResponses(body: unknown, stored?: StoredResponses): DecodedRequest | Invalid {
   const checked = checkBody(body);
   if ("issue" in checked) return checked;
   const { asked, ignored } = checked;
-  if (asked.previous_response_id !== undefined) return { issue: notStored() };
-  const input = toMessages(asked.input);
+  const earlier = earlierMessages(asked.previous_response_id, stored);
+  if ("issue" in earlier) return earlier;
+  const input = toMessages(asked.input, earlier.messages, (id) => storedItem(id, stored));
   if ("issue" in input) return input;
   const tools = toChatTools(asked);
   if ("issue" in tools) return tools;
   const request = toChatRequest(asked, input.messages, tools);
   const encoder = {
-    settings: settingsOf(asked),
+    settings: settingsOf(asked, stored !== undefined && asked.store !== false),
     customTools: customToolNames(asked.tools),
     hasLogprobs: request.logprobs === true,
   };
+  const native = nativeRequest(asked);
   return {
     request,
     output: { param: "max_output_tokens", tokens: asked.max_output_tokens, isLimitedBySetting: false },
-    native: { wire: "responses", body: nativeBody(asked), headers: {}, hints: nativeHints(asked) },
+    ...(native && { native }),
     ignored,
     paramOf: (param) => paramOf(param, input),
     events: () => new ResponsesEventEncoder(encoder),
@@ -59,10 +65,26 @@ export function decodeResponses(body: unknown): DecodedRequest | Invalid {
   };
 }
 
-function notStored(): ValidationIssue {
-  const message =
-    "Previous response not found: this service does not store responses. Send the items of the conversation in 'input' instead.";
-  return { code: "previous_response_not_found", param: "previous_response_id", message };
+/** Returns the messages of the previous response and those before it. */
+function earlierMessages(
+  previousId: string | undefined,
+  stored: StoredResponses | undefined,
+): { messages: RequestMessage[] } | Invalid {
+  if (previousId === undefined) return { messages: [] };
+  const response = stored?.get(answerIdOf(previousId) ?? "");
+  const messages = response === undefined ? undefined : conversationOf(response);
+  if (messages !== undefined) return { messages };
+  const reason = whyNotFound(stored, response);
+  const message = `Previous response not found: ${reason}. Send the items of the conversation in 'input' instead.`;
+  return { issue: { code: "previous_response_not_found", param: "previous_response_id", message } };
+}
+
+function whyNotFound(stored: StoredResponses | undefined, response: StoredResponse | undefined): string {
+  if (stored === undefined) {
+    return "the organization does not store responses, which the operator can change with keeps_conversations";
+  }
+  if (response === undefined) return "no response with this id is stored";
+  return "it was interrupted, or is not stored completely because it is too long or contains images";
 }
 
 /** Validates a parsed body. Returns only the fields of the schema, and the names of the others that it ignores. */
@@ -175,45 +197,21 @@ function toResponseFormat(format: TextFormat): ChatCompletionRequest["response_f
   return { type, json_schema };
 }
 
-/** Returns the settings that a response repeats. */
-function settingsOf(asked: ResponsesRequest): ResponseSettings {
-  const { reasoning, text, user, tools = [] } = asked;
-  return {
-    instructions: asked.instructions ?? null,
-    max_output_tokens: asked.max_output_tokens ?? null,
-    max_tool_calls: asked.max_tool_calls ?? null,
-    metadata: asked.metadata ?? {},
-    parallel_tool_calls: asked.parallel_tool_calls ?? true,
-    previous_response_id: asked.previous_response_id ?? null,
-    prompt_cache_key: asked.prompt_cache_key ?? null,
-    reasoning: {
-      effort: reasoning?.effort ?? null,
-      summary: reasoning?.summary ?? reasoning?.generate_summary ?? null,
-    },
-    safety_identifier: asked.safety_identifier ?? null,
-    service_tier: "default",
-    store: false,
-    temperature: asked.temperature ?? null,
-    text: { format: { type: "text" }, ...text },
-    tool_choice: asked.tool_choice ?? "auto",
-    tools: tools.map((tool) => (tool.type === "function" ? { parameters: null, strict: null, ...tool } : tool)),
-    top_logprobs: asked.top_logprobs ?? 0,
-    top_p: asked.top_p ?? null,
-    truncation: asked.truncation ?? "disabled",
-    user: user ?? null,
-  };
-}
-
-/** Returns the body for upstreams that speak this wire. They store nothing: their ids would mean nothing to clients. */
-function nativeBody(asked: ResponsesRequest): Record<string, unknown> {
+/**
+ * Returns the request for upstreams that speak this wire; undefined if it refers to responses that only this service
+ * stores. The upstreams store nothing: their ids would mean nothing to clients.
+ */
+function nativeRequest(asked: ResponsesRequest): NativeRequest | undefined {
   const { input, include = [], ...rest } = asked;
+  const hasReference = typeof input !== "string" && input.some(({ type }) => type === "item_reference");
+  if (asked.previous_response_id !== undefined || hasReference) return undefined;
   const body: Record<string, unknown> = { ...rest, store: false };
-  for (const name of [...NEVER_SENT, "metadata", "background", "previous_response_id"]) delete body[name];
+  for (const name of [...NEVER_SENT, "metadata", "background"]) delete body[name];
   body.input = typeof input === "string" ? input : input.filter((item) => !isForeign(item));
   // Without it, clients could not send the reasoning back to an upstream that stores nothing.
   const included = include.filter((one) => INCLUDED.has(one));
   body.include = [...new Set([...included, "reasoning.encrypted_content"])];
-  return body;
+  return { wire: "responses", body, headers: {}, hints: nativeHints(asked) };
 }
 
 /** True for reasoning of other upstreams. */

@@ -22,15 +22,16 @@ export function toResponse(
   end: AnswerEnd,
 ): ResponseObject {
   const native = answer.document?.output;
-  const items = Array.isArray(native) ? native : outputOf(options, head, answer, end);
+  const items = Array.isArray(native) ? native : outputOf(options, head.id, answer, end.finishReason);
   return responseOf(options, head, items, endFields(end));
 }
 
-function outputOf(
-  options: EncoderOptions,
-  { id: answerId }: AnswerHead,
+/** Returns the output items of a whole answer. */
+export function outputOf(
+  options: Pick<EncoderOptions, "customTools" | "hasLogprobs">,
+  answerId: string,
   answer: Pick<AnswerFold, "message" | "logprobs">,
-  { finishReason }: AnswerEnd,
+  finishReason: FinishReason,
 ): OutputItem[] {
   const { tool_calls: calls, ...message } = answer.message();
   const builder = new OutputBuilder({ ...options, answerId }, () => {});
@@ -40,11 +41,13 @@ function outputOf(
   return builder.items;
 }
 
-type Lifecycle = Pick<ResponseObject, "status" | "error" | "incomplete_details" | "usage">;
+/** Fields of a response that change while it is created. */
+export type Lifecycle = Pick<ResponseObject, "status" | "error" | "incomplete_details" | "usage">;
 
 const RUNNING: Lifecycle = { status: "in_progress", error: null, incomplete_details: null, usage: null };
 
-function endFields({ finishReason, usage }: AnswerEnd): Lifecycle {
+/** Returns the fields of a response that has ended. */
+export function endFields({ finishReason, usage }: Pick<AnswerEnd, "finishReason" | "usage">): Lifecycle {
   const reason = incompleteReason(finishReason);
   return {
     status: reason === undefined ? "completed" : "incomplete",
@@ -71,9 +74,10 @@ function toResponseUsage(usage: CompletionUsage): ResponseUsage {
   };
 }
 
-function responseOf(
-  { settings }: EncoderOptions,
-  { id, created, model }: AnswerHead,
+/** Puts a response together. */
+export function responseOf(
+  { settings }: Pick<EncoderOptions, "settings">,
+  { id, created, model }: Pick<AnswerHead, "id" | "created" | "model">,
   output: OutputItem[],
   lifecycle: Lifecycle,
 ): ResponseObject {

@@ -30,13 +30,14 @@ class InputFault extends Error {
 
 /**
  * Converts input items to messages. An assistant's items in a row, such as reasoning, a text and function calls, become
- * one message. `earlier` are the messages of the previous response.
+ * one message. `earlier` are the messages of the previous response; `find` returns a stored item.
  */
 export function toMessages(
   input: string | readonly InputItem[],
-  earlier: readonly RequestMessage[] = [],
+  earlier: readonly RequestMessage[],
+  find: (itemId: string) => InputItem | undefined,
 ): DecodedInput | { issue: ValidationIssue } {
-  const reader = new InputReader(earlier);
+  const reader = new InputReader(earlier, find);
   try {
     if (typeof input === "string") reader.add("input", { role: "user", content: input });
     else for (const [index, item] of input.entries()) reader.read(item, `input[${index}]`);
@@ -48,13 +49,15 @@ export function toMessages(
 }
 
 class InputReader {
+  readonly #find: (itemId: string) => InputItem | undefined;
   readonly #messages: RequestMessage[];
   readonly #origins: MessageOrigin[];
   readonly #extras = new Map<string, unknown>();
   /** The assistant message that further items belong to. */
   #turn: { message: RequestMessage; origin: MessageOrigin } | undefined;
 
-  constructor(earlier: readonly RequestMessage[]) {
+  constructor(earlier: readonly RequestMessage[], find: (itemId: string) => InputItem | undefined) {
+    this.#find = find;
     this.#messages = [...earlier];
     this.#origins = earlier.map(() => ({ item: "previous_response_id", parts: [] }));
   }
@@ -79,7 +82,7 @@ class InputReader {
         this.#reason(item, path);
         return;
       case "item_reference":
-        throw new InputFault(notStored(`${path}.id`));
+        this.#refer(item.id, path);
     }
   }
 
@@ -149,6 +152,12 @@ class InputReader {
     const { message } = isOpen ? turn : this.#begin(path);
     if (text !== undefined) message.reasoning_content = [message.reasoning_content ?? [], text].flat().join("\n\n");
     if (details !== undefined) message.reasoning_details = [...(message.reasoning_details ?? []), ...details];
+  }
+
+  #refer(id: string, path: string): void {
+    const item = this.#find(id);
+    if (item === undefined) throw new InputFault(notStored(`${path}.id`));
+    this.read(item, path);
   }
 
   #begin(path: string) {

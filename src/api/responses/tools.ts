@@ -62,6 +62,15 @@ function toChatTool(tool: ResponsesTool): Tool {
   return { type: "function", function: { name, ...(told && { description: told }), parameters: CUSTOM_PARAMETERS } };
 }
 
+/** Converts tools of the internal form back: a function whose parameters are those of a custom tool is one. */
+export function toResponsesTools(tools: readonly Tool[] = []): ResponsesTool[] {
+  return tools.map(({ function: { name, description, parameters, strict } }) => {
+    const told = { name, ...(description !== undefined && { description }) };
+    if (JSON.stringify(parameters) === JSON.stringify(CUSTOM_PARAMETERS)) return { type: "custom", ...told };
+    return { type: "function", ...told, ...(parameters && { parameters }), ...(strict !== undefined && { strict }) };
+  });
+}
+
 /** Returns the names of the custom tools of a request. */
 export function customToolNames(tools: readonly ResponsesTool[] = []): ReadonlySet<string> {
   return new Set(tools.filter(({ type }) => type === "custom").map(({ name }) => name));

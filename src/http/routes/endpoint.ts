@@ -4,6 +4,7 @@ import type { Scope } from "../../api/principal.ts";
 import type { UsageReport } from "../../api/usage.ts";
 import type { ErrorFormat } from "../../api/wire.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
+import type { Conversations, Requests } from "../../reports/requests.ts";
 import type { RunningCompletions } from "../shutdown.ts";
 
 /** Dependencies of the endpoints. */
@@ -12,13 +13,15 @@ export interface EndpointServices {
   running: RunningCompletions;
   /** Contents of `messages` in a response: only the reply, or the conversation with it. */
   completionMessages: "reply" | "conversation";
+  conversations: Pick<Conversations, "find" | "removeOne">;
+  requests: Pick<Requests, "find">;
   /** Returns the credits of an organization. */
   usageReport(organizationId: string): Promise<UsageReport>;
 }
 
 /** Declaration of an operation. The server adds authentication, limits and documentation. */
 export interface Endpoint {
-  method: "GET" | "POST";
+  method: "GET" | "POST" | "DELETE";
   /** Path in Fastify's notation; a `*` at the end matches slashes too. */
   path: string;
   scope: Scope;

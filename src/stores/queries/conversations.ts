@@ -54,6 +54,10 @@ export function conversationRows(database: Database) {
     async removeOld(retentionMs: number, limit: number): Promise<number> {
       return remove(database, sql`ended_at <= ${since(database, retentionMs)}`, limit);
     },
+    /** Removes one conversation; returns false if there is none. */
+    async removeOne({ organizationId, holdId }: ConversationKey): Promise<boolean> {
+      return (await remove(database, sql`organization_id = ${organizationId} and hold_id = ${holdId}`, 1)) > 0;
+    },
     /** Removes conversations of an organization that ended by `untilMs`, at most `limit`; returns their number. */
     async removeOf(organizationId: string, untilMs: number, limit: number): Promise<number> {
       return remove(database, sql`organization_id = ${organizationId} and ended_at <= ${BigInt(untilMs)}`, limit);

@@ -1,0 +1,112 @@
+import type { CompletionUsage, FinishReason, ReplyMessage } from "../chat/completion.ts";
+import { isRecord, recordsIn } from "../chat/decode.ts";
+import { imageAddressFault } from "../chat/image-address.ts";
+import type { ChatCompletionRequest, RequestMessage } from "../chat/request.ts";
+import { endFields, type Lifecycle, outputOf, responseOf } from "./encode.ts";
+import type { OutputItem, ResponseObject } from "./response.ts";
+import { settingsOf } from "./settings.ts";
+import { customToolNames, toResponsesTools } from "./tools.ts";
+
+/** A response of an organization that stores its conversations. */
+export interface StoredResponse {
+  request: ChatCompletionRequest;
+  /** The delivered part; null if there is none. */
+  answer: { message: ReplyMessage; finish_reason: FinishReason | null } | null;
+  is_truncated: boolean;
+}
+
+/** Stored responses by the 32 hexadecimal digits of their ids. */
+export type StoredResponses = ReadonlyMap<string, StoredResponse>;
+
+const RESPONSE_ID = /^resp_([0-9a-f]{32})$/;
+const ITEM_ID = /^(?:rs|msg|fc|ctc)_([0-9a-f]{32})[0-9a-f]{4}$/;
+
+/** Returns the digits of a response's id; undefined for another text. */
+export function answerIdOf(responseId: string): string | undefined {
+  return RESPONSE_ID.exec(responseId)?.[1];
+}
+
+/** Returns the digits of the responses that a body refers to, by their own ids or by those of their items. */
+export function referencedAnswers(body: unknown): string[] {
+  if (!isRecord(body)) return [];
+  const { previous_response_id: previous } = body;
+  const references = recordsIn(body.input).filter(({ type }) => type === "item_reference");
+  const ids = references.map(({ id }) => (typeof id === "string" ? ITEM_ID.exec(id)?.[1] : undefined));
+  const all = [typeof previous === "string" ? answerIdOf(previous) : undefined, ...ids];
+  return [...new Set(all.filter((id) => id !== undefined))];
+}
+
+/** Returns the conversation of a stored response with its answer; undefined if a part of it is not stored. */
+export function conversationOf({ request, answer, is_truncated }: StoredResponse): RequestMessage[] | undefined {
+  if (is_truncated || answer === null || answer.finish_reason === null) return undefined;
+  if (!request.messages.every(isWhole)) return undefined;
+  const { content, refusal, ...message } = answer.message;
+  return [
+    ...request.messages,
+    { ...message, ...(content !== null && { content }), ...(refusal !== null && { refusal }) },
+  ];
+}
+
+/** The store replaces the bytes of images by a note. */
+function isWhole({ content }: RequestMessage): boolean {
+  if (!Array.isArray(content)) return true;
+  return content.every((part) => part.type !== "image_url" || imageAddressFault(part.image_url.url) === undefined);
+}
+
+/** Returns the stored item with an id; undefined if there is none. */
+export function storedItem(id: string, stored: StoredResponses | undefined): OutputItem | undefined {
+  const answerId = ITEM_ID.exec(id)?.[1];
+  const response = answerId === undefined ? undefined : stored?.get(answerId);
+  if (answerId === undefined || response === undefined || response.is_truncated) return undefined;
+  return itemsOf(answerId, response).find((item) => item.id === id);
+}
+
+function itemsOf(answerId: string, { request, answer }: StoredResponse): OutputItem[] {
+  if (answer === null) return [];
+  const customTools = customToolNames(toResponsesTools(request.tools));
+  const fold = { message: () => answer.message, logprobs: null };
+  return outputOf({ customTools, hasLogprobs: false }, answerId, fold, answer.finish_reason ?? "stop");
+}
+
+/** Returns a stored response. The settings that have no field in the stored form are those of a request without them. */
+export function toStoredResponse(answerId: string, stored: StoredResponse, usage: CompletionUsage): ResponseObject {
+  const { request, answer } = stored;
+  const { model, instructions, temperature, top_p, max_completion_tokens, tools, user, metadata, reasoning_effort } =
+    request;
+  const format = request.response_format;
+  const text = format?.type === "json_schema" ? { type: format.type, schema: {}, ...format.json_schema } : format;
+  const settings = settingsOf(
+    {
+      model,
+      input: [],
+      ...(instructions !== undefined && { instructions }),
+      ...(temperature !== undefined && { temperature }),
+      ...(top_p !== undefined && { top_p }),
+      ...(max_completion_tokens !== undefined && { max_output_tokens: max_completion_tokens }),
+      ...(tools !== undefined && { tools: toResponsesTools(tools) }),
+      ...(user !== undefined && { user }),
+      ...(metadata !== undefined && { metadata }),
+      ...(reasoning_effort !== undefined && { reasoning: { effort: reasoning_effort } }),
+      ...(text !== undefined && { text: { format: text } }),
+    },
+    true,
+  );
+  const head = { id: answerId, created: createdAt(answerId), model };
+  const finishReason = answer?.finish_reason ?? null;
+  const lifecycle: Lifecycle = finishReason === null ? INTERRUPTED : endFields({ finishReason, usage });
+  return responseOf({ settings }, head, itemsOf(answerId, stored), lifecycle);
+}
+
+const INTERRUPTED: Lifecycle = {
+  status: "failed",
+  error: { code: "server_error", message: "The response was interrupted." },
+  incomplete_details: null,
+  usage: null,
+};
+
+const TIME_DIGITS = 12;
+
+/** Returns the Unix seconds in the digits of a UUIDv7 (RFC 9562, section 5.7). */
+function createdAt(answerId: string): number {
+  return Math.floor(Number.parseInt(answerId.slice(0, TIME_DIGITS), 16) / 1000);
+}

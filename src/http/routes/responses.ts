@@ -1,0 +1,132 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { FastifyRequest } from "fastify";
+import { Type } from "typebox";
+import type { RequestDetail } from "../../api/admin/request.ts";
+import type { CompletionUsage } from "../../api/chat/completion.ts";
+import { decodeResponses } from "../../api/responses/decode.ts";
+import { ResponsesRequest } from "../../api/responses/request.ts";
+import { ResponseEvent, ResponseObject } from "../../api/responses/response.ts";
+import { answerIdOf, referencedAnswers, type StoredResponse, toStoredResponse } from "../../api/responses/stored.ts";
+import { ApiError } from "../../errors.ts";
+import { principalOf } from "../authentication.ts";
+import { COMPLETION_HEADERS, completionHandler } from "../completion.ts";
+import type { Endpoint, EndpointServices } from "./endpoint.ts";
+
+/** Responses that one request may refer to. */
+const REFERENCES_MAX = 32;
+/** Responses are stored shortly after they end, so a response that is not found is looked up again. */
+const LOOKUPS_MAX = 3;
+const LOOKUP_PAUSE_MS = 250;
+
+export const createResponse: Endpoint = {
+  method: "POST",
+  path: "/v1/responses",
+  scope: "chat.completions:write",
+  operationId: "createResponse",
+  summary: "Create a response",
+  description:
+    "Generates a response in the format of OpenAI's Responses API and charges the token's organization. `null` counts as an absent field; unknown fields are ignored and listed in the header `x-tollgate-ignored`.",
+  headers: COMPLETION_HEADERS,
+  body: ResponsesRequest,
+  response: { description: "The response, or its events.", schema: ResponseObject, eventSchema: ResponseEvent },
+  handle: completionHandler(async (request, services) => {
+    const { body } = request;
+    if (!storesResponses(request)) return decodeResponses(body);
+    const ids = referencedAnswers(body).slice(0, REFERENCES_MAX);
+    const found = await Promise.all(ids.map(async (id) => ({ id, stored: await find(services, request, id) })));
+    return decodeResponses(body, new Map(found.flatMap(({ id, stored }) => (stored ? [[id, stored]] : []))));
+  }),
+};
+
+const ONE_RESPONSE = {
+  path: "/v1/responses/*",
+  scope: "chat.completions:write",
+  wildcard: { name: "response_id", description: "The response's id." },
+} as const;
+
+export const retrieveResponse: Endpoint = {
+  ...ONE_RESPONSE,
+  method: "GET",
+  operationId: "retrieveResponse",
+  summary: "Retrieve a response",
+  description: "A response of an organization that stores its conversations.",
+  response: { description: "The response.", schema: ResponseObject },
+  async handle(services, request): Promise<ResponseObject> {
+    const id = answerIdIn(request);
+    const stored = await find(services, request, id);
+    const detail = stored && (await services.requests.find(toUuid(id)));
+    if (stored === undefined || detail === undefined) throw notFound();
+    return toStoredResponse(id, stored, toUsage(detail));
+  },
+};
+
+const DeletedResponse = Type.Object({
+  id: Type.String(),
+  object: Type.Literal("response"),
+  deleted: Type.Literal(true),
+});
+
+export const deleteResponse: Endpoint = {
+  ...ONE_RESPONSE,
+  method: "DELETE",
+  operationId: "deleteResponse",
+  summary: "Delete a response",
+  description: "Deletes the stored prompt and answer of a response; its charge stays.",
+  response: { description: "The deletion.", schema: DeletedResponse },
+  async handle(services, request) {
+    const id = answerIdIn(request);
+    const stored = await find(services, request, id);
+    const isRemoved =
+      stored !== undefined && (await services.conversations.removeOne(principalOf(request).organizationId, toUuid(id)));
+    if (!isRemoved) throw notFound();
+    return { id: `resp_${id}`, object: "response", deleted: true };
+  },
+};
+
+function answerIdIn({ params }: FastifyRequest): string {
+  const id = answerIdOf((params as { "*": string })["*"]);
+  if (id === undefined) throw notFound();
+  return id;
+}
+
+function notFound(): ApiError {
+  return new ApiError("not_found", "No response with this id is stored.", { param: "response_id" });
+}
+
+/** False in the playground organization, whose tokens belong to people who do not know each other. */
+function storesResponses(request: FastifyRequest): boolean {
+  const { keepsConversations, organizationKind } = principalOf(request);
+  return keepsConversations && organizationKind !== "playground";
+}
+
+/** Finds a stored response of the caller's organization. */
+async function find(
+  { conversations }: Pick<EndpointServices, "conversations">,
+  request: FastifyRequest,
+  answerId: string,
+): Promise<StoredResponse | undefined> {
+  if (!storesResponses(request)) return undefined;
+  const { organizationId } = principalOf(request);
+  for (let lookup = 1; ; lookup += 1) {
+    const stored = await conversations.find(organizationId, toUuid(answerId));
+    if (stored !== undefined || lookup === LOOKUPS_MAX) return stored;
+    await sleep(LOOKUP_PAUSE_MS);
+  }
+}
+
+function toUuid(digits: string): string {
+  return digits.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}
+
+function toUsage({ tokens, charged }: RequestDetail): CompletionUsage {
+  const prompt = tokens.input + tokens.cached_input + tokens.cache_write;
+  const completion = tokens.output + tokens.reasoning;
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+    prompt_tokens_details: { cached_tokens: tokens.cached_input },
+    completion_tokens_details: { reasoning_tokens: tokens.reasoning },
+    cost: charged,
+  };
+}
