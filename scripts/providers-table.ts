@@ -49,6 +49,11 @@ function formatRemarks({ requestFormat = {} }: Pick<KnownProvider, "requestForma
   ];
 }
 
+/** The request that an upstream with a second wire receives as its client sent it. */
+function secondWireRemarks({ secondWire }: Pick<KnownProvider, "secondWire">): string[] {
+  return secondWire === undefined ? [] : [`\`POST /v1/${secondWire.wire}\` passes.`];
+}
+
 /** The row of each provider and local server. */
 function providers(): string {
   const known = KNOWN_PROVIDERS.map((provider) => {
@@ -62,7 +67,7 @@ function providers(): string {
         ...refuses.filter((field) => !DEMANDS.test(field)),
         ...(requestFormat?.acceptsNames === false ? ["messages.name"] : []),
       ]),
-      [...formatRemarks(provider), ...remarks].join(" "),
+      [...secondWireRemarks(provider), ...formatRemarks(provider), ...remarks].join(" "),
     ];
   });
   const local = LOCAL_SERVERS.map((server) => {

@@ -17,16 +17,18 @@ export interface AnswerPiece {
   whole?: OtherFields;
   /** Fields beside the delta, such as `content_filter_results`. */
   choice?: OtherFields;
+  /** The service tier at which the upstream answered, if it reports one. */
+  service_tier?: string;
   /** Events of the upstream's own wire that this piece was read from, if the request went out on that wire unchanged. */
   native?: readonly NativeEvent[];
 }
 
-/** The type under which a whole answer, which is not streamed, counts as an event. */
+/** The type of a native event that is a whole answer, which is not streamed. */
 export const NATIVE_DOCUMENT = "document";
 
 /** An event of a wire other than chat completions, as the upstream sent it. */
 export interface NativeEvent {
-  /** Its `type`, or `NATIVE_DOCUMENT`. */
+  /** Its `type`. */
   type: string;
   data: Record<string, unknown>;
 }
@@ -36,8 +38,25 @@ export interface ReportedUsage {
   prompt_tokens?: unknown;
   completion_tokens?: unknown;
   cached_tokens?: unknown;
+  /** Cache writes of both kinds. */
   cache_write_tokens?: unknown;
+  /** Part of the cache writes that is kept for an hour. */
+  cache_write_1h_tokens?: unknown;
+  /** Part of the prompt that is audio, cached audio included. */
+  input_audio_tokens?: unknown;
+  /** Part of the audio that was cached. */
+  cached_audio_tokens?: unknown;
+  /** Part of the prompt that is images. */
+  input_image_tokens?: unknown;
   reasoning_tokens?: unknown;
+  /** Part of the completion that is audio. */
+  output_audio_tokens?: unknown;
+  /** Part of the completion that is images. */
+  output_image_tokens?: unknown;
+  /** Searches that the upstream made itself. */
+  searches?: unknown;
+  /** Images that the upstream made and charges by the image. */
+  images?: unknown;
   /** The upstream's own cost of the answer, in its own unit (OpenRouter's documentation, "Usage Accounting": `cost`). */
   cost?: unknown;
 }

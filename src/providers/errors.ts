@@ -107,8 +107,12 @@ function failureOf(status: number, { message, words }: Complaint): UpstreamFailu
   return "rejected";
 }
 
+/** Codes of OpenAI's Responses API for a prompt or an image that it refuses. */
+const REFUSED_INPUT = /invalid_prompt|image_|_image/;
+
 /** Returns the status that fits the code and type of an error object, as in OpenAI's error guide. */
 function statusOfWords(words: string): number {
+  if (REFUSED_INPUT.test(words)) return 400;
   if (/rate_limit|overloaded|too_?many_?requests|resource_exhausted|unavailable|throttling/.test(words)) return 429;
   if (/authentication|permission|api_key|unauthori[sz]ed|forbidden|accessdenied/.test(words)) return 401;
   if (/timeout|timed_out/.test(words)) return 504;

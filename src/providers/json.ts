@@ -19,3 +19,8 @@ export function parseJson(text: string): unknown {
     return undefined;
   }
 }
+
+/** Returns a nested object that may be absent. */
+export function detailsOf(value: unknown): JsonObject {
+  return isObject(value) ? value : {};
+}

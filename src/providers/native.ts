@@ -2,6 +2,7 @@ import type { NativeRequest } from "../api/wire.ts";
 import { type Scrub, scrubFor } from "./errors.ts";
 import { EVENT_STREAM, JSON_TYPE, mediaTypeOf, unknownType } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
+import { detailsOf, isObject } from "./json.ts";
 import { MessagesReader } from "./native/messages.ts";
 import { ResponsesReader } from "./native/responses.ts";
 import { toResponsesBody } from "./native/responses-request.ts";
@@ -16,99 +17,165 @@ import {
 } from "./provider.ts";
 import type { Environment, ProviderSettings, SecondWire } from "./settings.ts";
 
-/** A wire on which requests pass unchanged to upstreams that speak it. */
+/** A wire on which requests pass to upstreams that speak it. */
 interface NativeWire {
   /** Path below the base address. */
   path: string;
   keyHeaders(settings: ProviderSettings): Record<string, string>;
+  /** Headers of requests that state none of their own. */
+  headers: Readonly<Record<string, string>>;
   /** Returns the body with the model and the bound that the gateway has chosen. */
   body(native: NativeRequest, request: UpstreamRequest): object;
+  /** The reader of an answer to a request on this wire. */
   reader(scrub: Scrub): WireReader;
 }
-
-/** The version of the Messages API that its reader knows ("API versioning" in Anthropic's documentation). */
-const ANTHROPIC_VERSION = "2023-06-01";
 
 const WIRES: Readonly<Record<NativeRequest["wire"], NativeWire>> = {
   messages: {
     path: "/messages",
-    keyHeaders: ({ apiKey }) => ({ "anthropic-version": ANTHROPIC_VERSION, ...(apiKey && { "x-api-key": apiKey }) }),
-    body: ({ body }, { model, max_tokens, stream }) => ({ ...body, model, max_tokens, stream }),
+    keyHeaders: ({ apiKey }) => ({ ...(apiKey !== null && { "x-api-key": apiKey }) }),
+    // Anthropic requires a version ("Versions" in its API reference).
+    headers: { "anthropic-version": "2023-06-01" },
+    body: ({ body }, { model, max_tokens, stream }) => {
+      return { ...body, ...withinBound(body, max_tokens), model, max_tokens, stream };
+    },
     reader: () => new MessagesReader(),
   },
   responses: {
     path: "/responses",
     keyHeaders: bearerKey,
-    // The upstream stores nothing: this service continues conversations itself.
+    headers: {},
+    // The upstream stores nothing: its ids mean nothing to this service's clients.
     body: ({ body }, { model, max_tokens: max_output_tokens, stream }) => {
-      const { previous_response_id: _ours, stream_options: _events, ...rest } = body;
-      return { ...rest, model, max_output_tokens, stream, store: false };
+      return { ...body, model, max_output_tokens, stream, store: false };
     },
-    reader: (scrub) => new ResponsesReader(scrub),
+    reader: (scrub) => new ResponsesReader(scrub, { keepsEvents: true }),
   },
 };
 
+/** Fields by which an upstream does more work than a hold covers, and the values that do not; all others are refused. */
+const COVERED: Readonly<Record<string, readonly unknown[]>> = {
+  background: [false],
+  container: [],
+  mcp_servers: [],
+  "reasoning.mode": ["standard"],
+  service_tier: ["auto", "default", "standard_only"],
+  speed: ["standard"],
+};
+/** Types of tools that the client runs: the results of an upstream's own tools would be prompt tokens without a bound. */
+const CLIENT_TOOLS: readonly unknown[] = [undefined, "custom", "function"];
+
+/** Checks again what the wires check first, because the whole body passes. Throws UpstreamError `unsupported`. */
+function refuseUncovered(body: NativeRequest["body"]): void {
+  const dear = Object.entries(COVERED).find(([path, values]) => {
+    const value = path.split(".").reduce<unknown>((parent, name) => detailsOf(parent)[name], body);
+    return value !== undefined && value !== null && !values.includes(value);
+  });
+  const tools = Array.isArray(body.tools) ? body.tools : [];
+  const tool = tools.findIndex((one) => !CLIENT_TOOLS.includes(detailsOf(one).type));
+  const param = tool < 0 ? dear?.[0] : `tools[${tool}].type`;
+  if (param === undefined) return;
+  const publicReason = `Invalid '${param}': this value is not supported by this service.`;
+  throw new UpstreamError("unsupported", "The request could cost more than its hold", { publicReason, param });
+}
+
+/** "The minimum is 1,024 tokens" ("Extended thinking" in Anthropic's documentation). */
+const THINKING_TOKENS_MIN = 1_024;
+
 /**
- * Adds a second wire to a provider: requests on this wire pass to the upstream unchanged, all others are sent as before.
- * `settings.baseUrl` must be set. Throws OperatorError if a setting is wrong.
+ * Keeps the budget of thinking below a bound that the gateway has lowered, because Anthropic refuses a larger one. A budget
+ * above the bound that the client itself states is left to Anthropic, which allows it in some modes.
+ */
+function withinBound({ thinking, max_tokens: stated }: NativeRequest["body"], maxTokens: number): object {
+  const budget = isObject(thinking) ? thinking.budget_tokens : undefined;
+  if (typeof budget !== "number" || budget < maxTokens || stated === maxTokens) return {};
+  if (maxTokens <= THINKING_TOKENS_MIN) return { thinking: { type: "disabled" } };
+  return { thinking: { ...Object(thinking), budget_tokens: Math.max(THINKING_TOKENS_MIN, Math.floor(maxTokens / 2)) } };
+}
+
+/**
+ * Adds a second wire to a provider and returns it: requests on this wire pass to the upstream, and chat completions of
+ * models that the upstream serves on this wire only are translated to it. `settings.baseUrl` must be set. Throws
+ * OperatorError if a setting is wrong.
  */
 export function withSecondWire(
   provider: Provider,
-  second: SecondWire,
+  secondWire: SecondWire,
   settings: ProviderSettings,
   environment: Environment,
 ): Provider {
-  return new NativeProvider(provider, second, settings, environment);
+  const { wire } = secondWire;
+  const servesOnly = secondWire.wire === "responses" ? secondWire.servesOnly : undefined;
+  const second = new NativeClient(WIRES[wire], settings, environment);
+  const isTranslated = ({ model }: UpstreamRequest) => servesOnly?.test(model) === true;
+  const complete = provider.complete.bind(provider);
+  const convert = provider.convert?.bind(provider);
+  const close = provider.close.bind(provider);
+  return Object.assign(provider, {
+    nativeWire: wire,
+    convert: (request: UpstreamRequest) => (isTranslated(request) ? refusalOf(request) : convert?.(request)),
+    complete: async (call: ProviderCall): Promise<ProviderAnswer> => {
+      if (call.native !== undefined) return second.pass(call, call.native);
+      return isTranslated(call.request) ? second.translate(call) : complete(call);
+    },
+    close: async () => {
+      await Promise.all([close(), second.close()]);
+    },
+  });
 }
 
-class NativeProvider implements Provider {
-  readonly id: string;
-  readonly nativeWire: NativeRequest["wire"];
-  readonly isPrivate: boolean;
-  readonly convert?: NonNullable<Provider["convert"]>;
-  readonly listModels?: NonNullable<Provider["listModels"]>;
-  readonly #inner: Provider;
+/** Returns the reason why the Responses API cannot take a chat completion; undefined if it can. */
+function refusalOf(request: UpstreamRequest): UpstreamError | undefined {
+  try {
+    toResponsesBody(request);
+    return undefined;
+  } catch (error) {
+    if (error instanceof UpstreamError) return error;
+    throw error;
+  }
+}
+
+/** Sends requests to an upstream on its second wire. */
+class NativeClient {
   readonly #wire: NativeWire;
-  readonly #servesOnly: RegExp | undefined;
   readonly #client: UpstreamClient;
 
-  constructor(inner: Provider, { wire, servesOnly }: SecondWire, settings: ProviderSettings, environment: Environment) {
-    this.id = inner.id;
-    this.nativeWire = wire;
-    this.isPrivate = inner.isPrivate === true;
-    if (inner.convert !== undefined) this.convert = inner.convert.bind(inner);
-    if (inner.listModels !== undefined) this.listModels = inner.listModels.bind(inner);
-    this.#inner = inner;
-    this.#wire = WIRES[wire];
-    this.#servesOnly = servesOnly;
-    this.#client = new UpstreamClient(settings, environment, this.#wire.keyHeaders(settings));
+  constructor(wire: NativeWire, settings: ProviderSettings, environment: Environment) {
+    this.#wire = wire;
+    this.#client = new UpstreamClient(settings, environment, wire.keyHeaders(settings));
   }
 
-  async complete(call: ProviderCall): Promise<ProviderAnswer> {
-    const { request, native } = call;
-    if (native !== undefined)
-      return { chunks: await this.#send(call, this.#wire.body(native, request), native.headers) };
-    if (this.#servesOnly?.test(request.model) !== true) return this.#inner.complete(call);
-    const { body, ignored } = toResponsesBody(request);
-    return { ignored, chunks: await this.#send(call, body, {}) };
+  /** Sends a request on its own wire. */
+  async pass(call: ProviderCall, native: NativeRequest): Promise<ProviderAnswer> {
+    refuseUncovered(native.body);
+    const { body, headers, reader } = this.#wire;
+    const further = { ...headers, ...native.headers };
+    return { chunks: await this.#send(call, body(native, call.request), further, reader) };
+  }
+
+  /** Sends a chat completion to the Responses API. */
+  async translate(call: ProviderCall): Promise<ProviderAnswer> {
+    const { body, ignored } = toResponsesBody(call.request);
+    const reader = (scrub: Scrub) => new ResponsesReader(scrub, { keepsEvents: false });
+    return { ignored, chunks: await this.#send(call, body, this.#wire.headers, reader) };
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#inner.close(), this.#client.close()]);
+    await this.#client.close();
   }
 
   async #send(
     { request, signal }: ProviderCall,
     body: object,
     headers: Readonly<Record<string, string>>,
+    createReader: NativeWire["reader"],
   ): Promise<ProviderAnswer["chunks"]> {
-    const { path, reader: createReader } = this.#wire;
     const scrub = scrubFor(request, this.#client.scrub);
     const options = { isStreamed: request.stream, headers, signal, scrub };
-    const answer = await this.#client.post(path, JSON.stringify(body), options);
+    const answer = await this.#client.post(this.#wire.path, JSON.stringify(body), options);
     const type = mediaTypeOf(answer.headers) || (request.stream ? EVENT_STREAM : JSON_TYPE);
     const reader = createReader(scrub);
-    // Unlike a chat completion, an answer of the other kind could not be passed on as the client expects it.
+    // An answer of the other kind could not be passed on as the client expects it.
     if (type === EVENT_STREAM && request.stream) return new StreamedAnswer(answer.body, scrub, reader);
     if (type === JSON_TYPE && !request.stream) return once([await readAnswer(answer.body, scrub, reader)]);
     if (type !== EVENT_STREAM && type !== JSON_TYPE) throw unknownType(answer);

@@ -15,7 +15,7 @@ export interface Provider {
   readonly isScripted?: boolean;
   /** True for an upstream in a private network. It is sent no image addresses, because it would fetch them from there. */
   readonly isPrivate?: boolean;
-  /** The wire besides chat completions on which requests pass to this upstream unchanged. */
+  /** The wire besides chat completions on which requests pass to this upstream. */
   readonly nativeWire?: NativeRequest["wire"];
   /**
    * Converts the messages of a request to the wire's own form, for `complete`; undefined on wires that send messages

@@ -95,9 +95,9 @@ const ROWS: readonly Row[] = [
         "content.input_audio",
       ),
     },
-    // "gpt-5-codex is only available in the Responses API", and so are the pro models.
+    // "Available in the Responses API only" (pages of the Codex and pro models in OpenAI's documentation).
     secondWire: { wire: "responses", servesOnly: /codex|-pro(-\d|$)/ },
-    remarks: ["Models that only the Responses API serves are translated from and to it."],
+    remarks: ["Chat completions of models that only the Responses API serves are translated to it."],
   },
   {
     id: "anthropic",

@@ -1,5 +1,4 @@
 import { isPublicHost } from "../api/chat/image-address.ts";
-import type { NativeRequest } from "../api/wire.ts";
 import { OperatorError } from "../errors.ts";
 import type { RequestFormat } from "./openai/request.ts";
 
@@ -53,12 +52,8 @@ export interface ProviderSettings {
   resourceName?: string;
 }
 
-/** A second wire of an upstream. */
-export interface SecondWire {
-  wire: NativeRequest["wire"];
-  /** Names of models that the upstream serves on this wire only. Their chat completions are translated. */
-  servesOnly?: RegExp;
-}
+/** A second wire of an upstream. `servesOnly` matches the models that it serves on this wire only. */
+export type SecondWire = { wire: "messages" } | { wire: "responses"; servesOnly?: RegExp };
 
 export interface ProviderTimeouts {
   connectMs: number;

@@ -1,5 +1,6 @@
 import type { AddressInfo } from "node:net";
 import { createServer, type Server, type Socket } from "node:net";
+import type { NativeRequest } from "../../src/api/wire.ts";
 import { createProvider } from "../../src/providers/index.ts";
 import type { Provider, UpstreamChunk, UpstreamRequest } from "../../src/providers/provider.ts";
 import type { ProviderSettings } from "../../src/providers/settings.ts";
@@ -130,10 +131,11 @@ export async function hear(
   provider: Provider,
   fields: Partial<UpstreamRequest> = {},
   signal: AbortSignal = new AbortController().signal,
+  native?: NativeRequest,
 ): Promise<Heard> {
   const heard: Heard = { chunks: [], items: 0, text: "", error: undefined };
   try {
-    const answer = await provider.complete({ request: requestOf(fields), signal });
+    const answer = await provider.complete({ request: requestOf(fields), signal, native });
     for await (const chunks of answer.chunks) {
       heard.items += 1;
       heard.chunks.push(...chunks);

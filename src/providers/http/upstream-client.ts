@@ -12,7 +12,7 @@ export function bearerKey({ apiKey }: Pick<ProviderSettings, "apiKey">): Record<
 
 interface PostOptions {
   isStreamed: boolean;
-  /** Headers of this request alone. */
+  /** Headers of this request alone, in lower case; those of the settings override them. */
   headers?: Readonly<Record<string, string>>;
   signal: AbortSignal;
   scrub: Scrub;
@@ -53,7 +53,7 @@ export class UpstreamClient {
   /** `path` starts at the base address; `body` is JSON. */
   async post(path: string, body: string, { isStreamed, headers, signal, scrub }: PostOptions): Promise<HttpAnswer> {
     const own = isStreamed ? this.#headers.streamed : this.#headers.unstreamed;
-    const all = headers === undefined ? own : [...own, ...Object.entries(headers).flat()];
+    const all = headers === undefined ? own : withHeaders(own, headers);
     return this.#send("POST", path, { headers: all, body, signal, scrub });
   }
 
@@ -83,6 +83,12 @@ export class UpstreamClient {
     await refuseFailure(answer, scrub);
     return answer;
   }
+}
+
+/** Adds headers to a list of alternating names and values, except those that it has. */
+function withHeaders(own: readonly string[], further: Readonly<Record<string, string>>): string[] {
+  const names = new Set(own.filter((_text, index) => index % 2 === 0));
+  return [...own, ...Object.entries(further).flatMap(([name, value]) => (names.has(name) ? [] : [name, value]))];
 }
 
 function toBase({ id, kind, baseUrl }: ProviderSettings): URL {

@@ -1,6 +1,6 @@
 import { NATIVE_DOCUMENT } from "../../api/answer.ts";
 import type { Delta, FinishReason } from "../../api/chat/completion.ts";
-import { isObject, type JsonObject, textOf } from "../json.ts";
+import { detailsOf, isObject, type JsonObject, textOf } from "../json.ts";
 import type { WireReader } from "../openai/answer.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 
@@ -38,14 +38,18 @@ export class MessagesReader implements WireReader {
 
   readAnswer(answer: JsonObject): UpstreamChunk {
     if (!Array.isArray(answer.content)) throw new UpstreamError("malformed", "The answer has no content");
-    const chunk: UpstreamChunk = { ...identityOf(answer), native: [{ type: NATIVE_DOCUMENT, data: answer }] };
     const delta: Delta = {};
     for (const [index, block] of answer.content.filter(isObject).entries()) {
       addTo(delta, this.#begin(index, block));
       addTo(delta, this.#end(index));
     }
-    chunk.delta = delta;
-    this.#finish(chunk, answer.stop_reason, answer.usage);
+    const chunk: UpstreamChunk = {
+      ...identityOf(answer),
+      delta,
+      native: [{ type: NATIVE_DOCUMENT, data: answer }],
+    };
+    this.#readUsage(chunk, answer.usage);
+    this.#finish(chunk, answer.stop_reason);
     return chunk;
   }
 
@@ -54,8 +58,9 @@ export class MessagesReader implements WireReader {
     switch (type) {
       case "message_start": {
         const message = isObject(event.message) ? event.message : {};
-        if (isObject(message.usage)) this.#usage = message.usage;
-        return identityOf(message);
+        const chunk = identityOf(message);
+        this.#readUsage(chunk, message.usage);
+        return chunk;
       }
       case "content_block_start":
         return toChunk(isObject(event.content_block) ? this.#begin(index, event.content_block) : {});
@@ -66,7 +71,8 @@ export class MessagesReader implements WireReader {
       case "message_delta": {
         const chunk: UpstreamChunk = {};
         const reason = isObject(event.delta) ? event.delta.stop_reason : undefined;
-        if (reason !== null && reason !== undefined) this.#finish(chunk, reason, event.usage);
+        this.#readUsage(chunk, event.usage);
+        this.#finish(chunk, reason);
         return chunk;
       }
       case "message_stop":
@@ -135,12 +141,20 @@ export class MessagesReader implements WireReader {
     return { reasoning_details: [{ type: "reasoning.text", format: REASONING_FORMAT, text, signature }] };
   }
 
-  #finish(chunk: UpstreamChunk, reason: unknown, usage: unknown): void {
-    this.isFinished = true;
-    chunk.finish_reason = toFinishReason(reason, this.#callCount > 0);
-    if (isObject(usage)) this.#usage = { ...this.#usage, ...withoutNulls(usage) };
+  /** Adds the counters so far to a chunk: those of `message_delta` are cumulative, and may leave out what has not changed. */
+  #readUsage(chunk: UpstreamChunk, usage: unknown): void {
+    if (!isObject(usage)) return;
+    this.#usage = { ...this.#usage, ...withoutNulls(usage) };
     const reported = toUsage(this.#usage);
     if (reported !== undefined) chunk.usage = reported;
+    const tier = textOf(this.#usage.service_tier);
+    if (tier !== undefined) chunk.service_tier = tier;
+  }
+
+  #finish(chunk: UpstreamChunk, reason: unknown): void {
+    if (typeof reason !== "string") return;
+    this.isFinished = true;
+    chunk.finish_reason = toFinishReason(reason, this.#callCount > 0);
   }
 }
 
@@ -175,9 +189,8 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
   refusal: "content_filter",
 };
 
-function toFinishReason(reason: unknown, hasToolCalls: boolean): FinishReason {
-  const known =
-    typeof reason === "string" && Object.hasOwn(FINISH_REASONS, reason) ? FINISH_REASONS[reason] : undefined;
+function toFinishReason(reason: string, hasToolCalls: boolean): FinishReason {
+  const known = Object.hasOwn(FINISH_REASONS, reason) ? FINISH_REASONS[reason] : undefined;
   return known ?? (hasToolCalls ? "tool_calls" : "stop");
 }
 
@@ -185,17 +198,26 @@ function withoutNulls(record: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== null));
 }
 
-/** Converts the counters: `input_tokens` excludes cached and written tokens ("Prompt caching", "Tracking cache performance"). */
+/**
+ * Converts the counters: `input_tokens` excludes cached and written tokens ("Prompt caching", "Tracking cache
+ * performance"), and `cache_creation` divides the written ones by the time for which they are kept.
+ */
 function toUsage(usage: JsonObject): UpstreamUsage | undefined {
   const { input_tokens: input, output_tokens: output } = usage;
   if (typeof input !== "number" || typeof output !== "number") return undefined;
   const cached = numberOf(usage.cache_read_input_tokens);
   const written = numberOf(usage.cache_creation_input_tokens);
+  const further: UpstreamUsage = {
+    cache_write_1h_tokens: detailsOf(usage.cache_creation).ephemeral_1h_input_tokens,
+    reasoning_tokens: detailsOf(usage.output_tokens_details).thinking_tokens,
+    searches: detailsOf(usage.server_tool_use).web_search_requests,
+  };
   return {
     prompt_tokens: input + cached + written,
     completion_tokens: output,
     cached_tokens: cached,
     cache_write_tokens: written,
+    ...Object.fromEntries(Object.entries(further).filter(([, count]) => typeof count === "number")),
   };
 }
 

@@ -4,22 +4,20 @@ import { RESPONSES_REASONING } from "./responses.ts";
 
 type Item = Record<string, unknown>;
 
-/** Hints that the Responses API does not have. */
-const HINTS = ["frequency_penalty", "logit_bias", "presence_penalty", "seed"] as const;
-
 /** Fields that change the answer and that the Responses API does not have in this form. */
 const UNSUPPORTED = ["stop", "logprobs", "top_logprobs"] as const;
 
 /**
  * Converts a chat completion to a body of the Responses API (https://platform.openai.com/docs/guides/migrate-to-responses),
- * for models that only this API serves. Returns the names of the hints that it cannot express. Throws UpstreamError
+ * for models that only this API serves. Returns the names of the fields that it leaves out, which are hints. Throws UpstreamError
  * `unsupported` if it cannot express the request.
  */
 export function toResponsesBody(request: UpstreamRequest): { body: Item; ignored: string[] } {
   const unsupported = UNSUPPORTED.find((field) => request[field] !== undefined && request[field] !== false);
   if (unsupported !== undefined) throw refusal(unsupported, "this model does not take it");
-  const { model, messages, max_tokens, stream, temperature, top_p, user, parallel_tool_calls, tools } = request;
-  const effort = request.reasoning_effort;
+  const { model, messages, max_tokens, stream, stream_options: _events, temperature, top_p, user, ...others } = request;
+  const { parallel_tool_calls, tools, tool_choice, response_format, reasoning_effort: effort, ...rest } = others;
+  const { stop: _stop, logprobs: _logprobs, top_logprobs: _topLogprobs, ...hints } = rest;
   const body: Item = {
     model,
     input: messages.flatMap(toItems),
@@ -39,11 +37,14 @@ export function toResponsesBody(request: UpstreamRequest): { body: Item; ignored
       parameters: parameters ?? { type: "object", properties: {} },
       strict: strict ?? false,
     })),
-    tool_choice: toChoice(request.tool_choice),
-    text: toTextFormat(request.response_format),
-    reasoning: effort === undefined ? undefined : { effort, summary: "auto" },
+    tool_choice: toChoice(tool_choice),
+    text: toTextFormat(response_format),
+    // Without a summary, which OpenAI refuses to organizations that it has not verified.
+    reasoning: effort === undefined ? undefined : { effort },
   };
-  return { body, ignored: HINTS.filter((field) => request[field] !== undefined) };
+  const ignored = Object.keys(hints).filter((field) => hints[field as keyof typeof hints] !== undefined);
+  if (messages.some(({ name }) => name !== undefined)) ignored.push("messages.name");
+  return { body, ignored };
 }
 
 function toChoice(choice: UpstreamRequest["tool_choice"]): unknown {
@@ -64,10 +65,11 @@ function toItems(message: RequestMessage, index: number): Item[] {
     case "tool":
       return [{ type: "function_call_output", call_id: callId, output: toOutput(content, at) }];
     case "assistant": {
-      const text = `${textOf(content, at)}${refused ?? ""}`;
+      const parts = toOutputParts(content, at);
+      if (refused !== undefined) parts.push({ type: "refusal", refusal: refused });
       return [
         ...toReasoning(message),
-        ...(text === "" ? [] : [{ type: "message", role, content: [{ type: "output_text", text }] }]),
+        ...(parts.length === 0 ? [] : [{ type: "message", role, content: parts }]),
         ...calls.map(({ id, function: { name, arguments: given } }) => {
           return { type: "function_call", call_id: id, name, arguments: given };
         }),
@@ -80,11 +82,25 @@ function toItems(message: RequestMessage, index: number): Item[] {
   }
 }
 
-/** Sends back only reasoning that this API wrote. */
+/** Sends back only reasoning that this API wrote: its items must come back with the results of tool calls. */
 function toReasoning({ reasoning_details: details = [] }: RequestMessage): Item[] {
-  return details
-    .filter(({ format, data }) => format === RESPONSES_REASONING && data !== undefined)
-    .map(({ id, data }) => ({ type: "reasoning", id, encrypted_content: data, summary: [] }));
+  const own = details.filter(({ format }) => format === RESPONSES_REASONING);
+  return own
+    .filter(({ type }) => type === "reasoning.encrypted")
+    .map(({ id, data }) => {
+      const summaries = own.filter((detail) => detail.type === "reasoning.summary" && detail.id === id);
+      const summary = summaries.map(({ summary: text }) => ({ type: "summary_text", text }));
+      return { type: "reasoning", id, encrypted_content: data, summary };
+    });
+}
+
+function toOutputParts(content: RequestMessage["content"], at: string): Item[] {
+  const parts = typeof content === "string" ? [{ type: "text" as const, text: content }] : (content ?? []);
+  return parts.flatMap((part, index): Item[] => {
+    if (part.type === "text") return part.text === "" ? [] : [{ type: "output_text", text: part.text }];
+    if (part.type === "refusal") return [{ type: "refusal", refusal: part.refusal }];
+    throw refusal(`${at}[${index}].type`, "an answer of the model contains text and refusals");
+  });
 }
 
 function toOutput(content: RequestMessage["content"], at: string): unknown {
@@ -106,7 +122,9 @@ function toPart(part: ContentPart, at: string): Item {
       return { type: "input_image", image_url: part.image_url.url, detail: part.image_url.detail ?? "auto" };
     case "file": {
       const { filename, file_data, file_url, file_id } = part.file;
-      return { type: "input_file", filename, file_data, file_url, file_id };
+      // The id could be that of any file in the operator's account.
+      if (file_id !== undefined) throw refusal(`${at}.file.file_id`, "send the file itself as file_data");
+      return { type: "input_file", filename, file_data, file_url };
     }
     default:
       throw refusal(`${at}.type`, "this model takes text, images and files");

@@ -3,12 +3,15 @@ import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completi
 import type { ReasoningDetail } from "../../api/chat/request.ts";
 import { complaintFailure, type Scrub, toComplaint } from "../errors.ts";
 import { BODY_BYTES_MAX } from "../http/answer.ts";
-import { isObject, type JsonObject, textOf } from "../json.ts";
+import { detailsOf, isObject, type JsonObject, textOf } from "../json.ts";
 import type { WireReader } from "../openai/answer.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 
 /** Names OpenAI's encrypted reasoning in `reasoning_details`. */
 export const RESPONSES_REASONING = "openai-responses-v1";
+
+/** Statuses of an answer that is as long as it will be. The others are `failed`, `cancelled`, and those of work in progress. */
+const ENDED: ReadonlySet<string> = new Set(["completed", "incomplete"]);
 
 interface OpenCall {
   index: number;
@@ -17,8 +20,8 @@ interface OpenCall {
 }
 
 /**
- * Reads answers of OpenAI's Responses API (https://platform.openai.com/docs/api-reference/responses). Each chunk contains
- * the event that it was read from. `scrub` removes private text from the upstream's errors.
+ * Reads answers of OpenAI's Responses API (https://platform.openai.com/docs/api-reference/responses). `scrub` removes
+ * private text from the upstream's errors; with `keepsEvents`, each chunk contains the event that it was read from.
  */
 export class ResponsesReader implements WireReader {
   isFinished = false;
@@ -26,27 +29,30 @@ export class ResponsesReader implements WireReader {
   /** The last event contains the whole answer. */
   readonly eventLengthMax = BODY_BYTES_MAX;
   readonly #scrub: Scrub;
+  readonly #keepsEvents: boolean;
   /** Calls by the index of their output item. */
   readonly #calls = new Map<number, OpenCall>();
 
-  constructor(scrub: Scrub) {
+  constructor(scrub: Scrub, { keepsEvents }: { keepsEvents: boolean }) {
     this.#scrub = scrub;
+    this.#keepsEvents = keepsEvents;
   }
 
   readEvent(event: JsonObject): UpstreamChunk | undefined {
     const type = textOf(event.type);
     if (type === undefined) return undefined;
     const chunk = this.#read(type, event);
-    chunk.native = [{ type, data: event }];
-    return chunk;
+    if (this.#keepsEvents) chunk.native = [{ type, data: event }];
+    return Object.keys(chunk).length === 0 ? undefined : chunk;
   }
 
   readAnswer(answer: JsonObject): UpstreamChunk {
     if (!Array.isArray(answer.output)) throw new UpstreamError("malformed", "The answer has no output");
     const delta: Delta = {};
     for (const [index, item] of answer.output.filter(isObject).entries()) this.#addItem(delta, index, item);
-    const chunk: UpstreamChunk = { ...identityOf(answer), delta, native: [{ type: NATIVE_DOCUMENT, data: answer }] };
+    const chunk: UpstreamChunk = { ...identityOf(answer), delta };
     this.#finish(chunk, answer);
+    if (this.#keepsEvents) chunk.native = [{ type: NATIVE_DOCUMENT, data: answer }];
     return chunk;
   }
 
@@ -132,14 +138,15 @@ export class ResponsesReader implements WireReader {
   }
 
   #finish(chunk: UpstreamChunk, response: JsonObject): void {
-    if (response.status === "failed" || response.status === "cancelled") {
-      throw complaintFailure(toComplaint(response), this.#scrub);
-    }
+    const { status } = response;
+    if (typeof status === "string" && !ENDED.has(status)) throw complaintFailure(toComplaint(response), this.#scrub);
     this.isFinished = true;
     this.isEnded = true;
     chunk.finish_reason = toFinishReason(response, this.#calls.size > 0);
     const usage = isObject(response.usage) ? toUsage(response.usage) : undefined;
     if (usage !== undefined) chunk.usage = usage;
+    const tier = textOf(response.service_tier);
+    if (tier !== undefined) chunk.service_tier = tier;
   }
 }
 
@@ -162,18 +169,24 @@ function reasoningDelta({ id, encrypted_content: data }: JsonObject): Delta {
   return { reasoning_details: [detail] };
 }
 
-function toFinishReason({ incomplete_details: details }: JsonObject, hasToolCalls: boolean): FinishReason {
+function toFinishReason({ status, incomplete_details: details }: JsonObject, hasToolCalls: boolean): FinishReason {
   const reason = isObject(details) ? details.reason : undefined;
-  if (reason === "max_output_tokens") return "length";
   if (reason === "content_filter") return "content_filter";
+  if (status === "incomplete" || reason === "max_output_tokens") return "length";
   return hasToolCalls ? "tool_calls" : "stop";
 }
 
 function toUsage(usage: JsonObject): UpstreamUsage {
-  const input = isObject(usage.input_tokens_details) ? usage.input_tokens_details : {};
-  const output = isObject(usage.output_tokens_details) ? usage.output_tokens_details : {};
-  const reported: UpstreamUsage = { prompt_tokens: usage.input_tokens, completion_tokens: usage.output_tokens };
-  if (input.cached_tokens !== undefined) reported.cached_tokens = input.cached_tokens;
-  if (output.reasoning_tokens !== undefined) reported.reasoning_tokens = output.reasoning_tokens;
-  return reported;
+  const { input_tokens: given, output_tokens } = usage;
+  const { cached_tokens: cached, cache_write_tokens: written } = detailsOf(usage.input_tokens_details);
+  const { reasoning_tokens: reasoning } = detailsOf(usage.output_tokens_details);
+  // xAI counts cached tokens beside the others for some models.
+  const isBeside = typeof given === "number" && typeof cached === "number" && cached > given;
+  return {
+    prompt_tokens: isBeside ? given + cached : given,
+    completion_tokens: output_tokens,
+    ...(typeof cached === "number" && { cached_tokens: cached }),
+    ...(typeof written === "number" && { cache_write_tokens: written }),
+    ...(typeof reasoning === "number" && { reasoning_tokens: reasoning }),
+  };
 }
