@@ -142,6 +142,14 @@ function configuration(baseUrl: string, settings: object) {
         maxOutputTokens: 32_000,
         capabilities: ["chat", "streaming", "instructions", "tools"],
       },
+      {
+        id: EMBEDDING_MODEL,
+        routes: [{ provider, model: SCRIPTED.embeddings }],
+        category: "embedding",
+        price: { input: PRICE.input, output: 0 },
+        contextWindow: 8192,
+        dimensions: 2,
+      },
     ],
   };
 }
