@@ -13,6 +13,16 @@ export interface Agent extends Program {
 
 const json = (value: unknown) => JSON.stringify(value, null, 2);
 
+/** Input of Codex's tool `apply_patch`. */
+const PATCH = [
+  "*** Begin Patch",
+  "*** Update File: notes.txt",
+  "@@",
+  "-The colour of the door is red.",
+  "+The colour of the door is green.",
+  "*** End Patch",
+].join("\n");
+
 export const AGENTS: readonly Agent[] = [
   {
     name: "pi",
@@ -148,6 +158,8 @@ export const AGENTS: readonly Agent[] = [
     packages: { "@openai/codex": "0.169.0" },
     program: "codex",
     wire: "responses",
+    // A model that Codex knows, so that it offers its custom tool apply_patch.
+    model: "gpt-5.5",
     files: ({ url, model }) => ({
       ".codex/config.toml": [
         `model = "${model}"`,
@@ -168,7 +180,7 @@ export const AGENTS: readonly Agent[] = [
     arguments: (_, prompt) => ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", prompt],
     calls: () => [
       { tool: "exec_command", arguments: { cmd: "cat notes.txt" } },
-      { tool: "exec_command", arguments: { cmd: "sed -i s/red/green/ notes.txt" } },
+      { tool: "apply_patch", arguments: { input: PATCH } },
       { tool: "exec_command", arguments: { cmd: "cp notes.txt copy.txt" } },
     ],
   },

@@ -6,13 +6,12 @@ import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import type { UsageReport } from "../../src/api/usage.ts";
 import { makeOrganization, send, startService } from "../../test/support/service.ts";
-import { PRICE, SCRIPTED, type ScriptedCall, startScriptedUpstream } from "./upstream.ts";
+import { PRICE, SCRIPTED_MODEL, type ScriptedCall, startScriptedUpstream } from "./upstream.ts";
 
 const INSTALLED = join(tmpdir(), "tollgate-agents");
 const INSTALL_TIMEOUT_MS = 10 * 60_000;
 const RUN_TIMEOUT_MS = 3 * 60_000;
 const MODEL = "house-model";
-const EMBEDDING_MODEL = "house-embeddings";
 
 /** Folders, address and token of one run. */
 export interface Place {
@@ -24,7 +23,6 @@ export interface Place {
   url: string;
   token: string;
   model: string;
-  embeddingModel: string;
 }
 
 export interface Program {
@@ -35,6 +33,8 @@ export interface Program {
   omitsOptional?: true;
   /** Name of the program, in `node_modules/.bin` or on the PATH. */
   program: string;
+  /** Id of the model in the service, if the program treats some ids in a special way. */
+  model?: string;
   /** Files below the home directory, such as the configuration. */
   files?: (place: Place) => Record<string, string>;
   environment?: (place: Place) => Record<string, string>;
@@ -102,7 +102,7 @@ async function install({ packages, omitsOptional }: Program): Promise<string> {
     const words = ["install", "--prefix", folder, ...flags, ...names];
     const options = {
       cwd: folder,
-      env: environmentOf({ HOME: process.env.HOME ?? folder }),
+      env: process.env,
       timeoutMs: INSTALL_TIMEOUT_MS,
     };
     const { code, output } = await run("npm", words, options);
@@ -127,7 +127,7 @@ async function writeFiles(folder: string, files: Record<string, string>): Promis
 }
 
 /** Configuration of a service with models at the scripted upstream. */
-function configuration(baseUrl: string, settings: object) {
+function configuration(baseUrl: string, model: string, settings: object) {
   const provider = "scripted";
   return {
     ...settings,
@@ -135,20 +135,12 @@ function configuration(baseUrl: string, settings: object) {
     providers: [{ id: provider, kind: "openai-compatible", baseUrl }],
     models: [
       {
-        id: MODEL,
-        routes: [{ provider, model: SCRIPTED.chat }],
+        id: model,
+        routes: [{ provider, model: SCRIPTED_MODEL }],
         price: PRICE,
         contextWindow: 200_000,
         maxOutputTokens: 32_000,
         capabilities: ["chat", "streaming", "instructions", "tools"],
-      },
-      {
-        id: EMBEDDING_MODEL,
-        routes: [{ provider, model: SCRIPTED.embeddings }],
-        category: "embedding",
-        price: { input: PRICE.input, output: 0 },
-        contextWindow: 8192,
-        dimensions: 2,
       },
     ],
   };
@@ -159,9 +151,10 @@ export async function tryProgram(program: Program, trial: Trial): Promise<Outcom
   const packages = await install(program);
   const folder = await mkdtemp(join(tmpdir(), "tollgate-agent-"));
   const [work, home] = [join(folder, "work"), join(folder, "home")];
-  const place: Place = { work, home, url: "", token: "", model: MODEL, embeddingModel: EMBEDDING_MODEL };
+  const { model = MODEL } = program;
+  const place: Place = { work, home, url: "", token: "", model };
   const upstream = await startScriptedUpstream(trial.calls(place));
-  const service = await startService({ config: configuration(upstream.baseUrl, trial.settings) });
+  const service = await startService({ config: configuration(upstream.baseUrl, model, trial.settings) });
   try {
     place.url = service.url;
     place.token = (await makeOrganization(service, "100")).token;

@@ -8,8 +8,8 @@ export interface ScriptedCall {
   arguments: Record<string, unknown>;
 }
 
-/** Names of the models at the scripted upstream. */
-export const SCRIPTED = { chat: "scripted", embeddings: "scripted-embeddings" };
+/** Name of the model at the scripted upstream. */
+export const SCRIPTED_MODEL = "scripted";
 /** Whole credits per million tokens: every charge is a whole number of micro-credits. */
 export const PRICE = { input: 3, cachedInput: 1, output: 7 };
 /** Text that ends the conversation, streamed in its words. */
@@ -45,7 +45,7 @@ export async function startScriptedUpstream(calls: readonly ScriptedCall[]): Pro
     usages.push(usage);
     return usage;
   };
-  upstream.behave(SCRIPTED.chat, ({ body, response }) => {
+  upstream.behave(SCRIPTED_MODEL, ({ body, response }) => {
     const tools = toolNames(body.tools);
     const index = playedCalls(body.messages);
     // Requests without tools are for titles and summaries.
@@ -53,14 +53,6 @@ export async function startScriptedUpstream(calls: readonly ScriptedCall[]): Pro
     if (call !== undefined && !tools.includes(call.tool)) missing.add(`${call.tool} (offered: ${tools.join(", ")})`);
     const chunks = call === undefined ? textChunks() : callChunks(call, index);
     sendAnswer(response, chunks, nextUsage(), body.stream === true);
-  });
-  upstream.behave(SCRIPTED.embeddings, ({ body, response }) => {
-    const usage = { ...nextUsage(), cached: 0, output: 0 };
-    usages.splice(-1, 1, usage);
-    const inputs = Array.isArray(body.input) ? body.input : [body.input];
-    const data = inputs.map((_, index) => ({ object: "embedding", index, embedding: [0.6, 0.8] }));
-    const total = { prompt_tokens: usage.prompt, total_tokens: usage.prompt };
-    sendJson(response, 200, { object: "list", model: SCRIPTED.embeddings, data, usage: total });
   });
   return {
     baseUrl: upstream.baseUrl,
@@ -106,7 +98,7 @@ function callChunks({ tool, arguments: values }: ScriptedCall, index: number): C
 }
 
 function sendAnswer(response: ServerResponse, chunks: readonly Chunk[], usage: TokenUsage, isStreamed: boolean): void {
-  const head = { id: "chatcmpl-scripted", created: 1_700_000_000, model: SCRIPTED.chat };
+  const head = { id: "chatcmpl-scripted", created: 1_700_000_000, model: SCRIPTED_MODEL };
   const total = {
     prompt_tokens: usage.prompt,
     completion_tokens: usage.output,
