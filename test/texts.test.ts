@@ -79,6 +79,7 @@ function schemaLines(): string[] {
 }
 
 const message = { role: "user", content: "hello" };
+const part = (one: object) => ({ messages: [{ role: "user", content: [one] }] });
 const image = (url: string) => ({ messages: [{ role: "user", content: [{ type: "image_url", image_url: { url } }] }] });
 const INVALID_REQUESTS: unknown[] = [
   [],
@@ -105,6 +106,14 @@ const INVALID_REQUESTS: unknown[] = [
   image(`https://a.example.com/${"b".repeat(8_192)}`),
   image("data:image/svg+xml;base64,AAAA"),
   image("data:image/png;base64,?"),
+  part({ type: "file", file: { file_id: "file-1" } }),
+  part({ type: "file", file: {} }),
+  part({ type: "file", file: { file_data: "data:application/pdf;base64,?" } }),
+  part({ type: "input_audio", input_audio: { data: "?", format: "wav" } }),
+  part({ type: "input_audio", input_audio: { data: "AAAA", format: "?" } }),
+  part({ type: "video_url", video_url: { url: "data:video/mp4;base64,?" } }),
+  { messages: [message], functions: [{ name: "f" }], tools: [] },
+  { messages: [message], function_call: "auto", tool_choice: "auto" },
 ];
 
 function requestLines(): string[] {

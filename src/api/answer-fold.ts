@@ -73,10 +73,14 @@ export class AnswerFold {
     if (delta.reasoning_details) this.#details.push(...delta.reasoning_details);
     for (const call of delta.tool_calls ?? []) this.#addCall(call);
     const { annotations, audio, images, others } = delta;
-    for (const [name, value] of Object.entries({ annotations, audio, images })) {
-      if (value !== undefined) this.#media[name] = joined(name, this.#media[name], value);
-    }
+    if (annotations !== undefined) this.#addMedia("annotations", annotations);
+    if (audio !== undefined) this.#addMedia("audio", audio);
+    if (images !== undefined) this.#addMedia("images", images);
     for (const name in others) this.#others[name] = joined(name, this.#others[name], others[name]);
+  }
+
+  #addMedia(name: string, value: unknown): void {
+    this.#media[name] = joined(name, this.#media[name], value);
   }
 
   #addLogprobs(given: Partial<Record<keyof Logprobs, unknown>>): void {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { ChatCompletionRequest, RequestMessage, Tool } from "../api/chat/request.ts";
+import type { ChatCompletionRequest, ContentPart, RequestMessage, Tool } from "../api/chat/request.ts";
 import {
   affordableOutputTokens,
   estimatePrompt,
@@ -105,6 +105,32 @@ describe("estimatePrompt", () => {
   test("The estimate counts bytes, not characters.", () => {
     expect(say("日本語").most - say("").most).toBe(9);
     expect(say("abc").most - say("").most).toBe(3);
+  });
+
+  test.each<{ name: string; part: ContentPart }>([
+    { name: "a file", part: { type: "file", file: { file_data: "data:application/pdf;base64,AAAA" } } },
+    { name: "audio", part: { type: "input_audio", input_audio: { data: "AAAA", format: "wav" } } },
+    { name: "a video", part: { type: "video_url", video_url: { url: "https://example.com/a.mp4" } } },
+  ])("The bound of a prompt with $name is the context window.", ({ part }) => {
+    const { least, likely, most } = estimate([{ role: "user", content: [part] }]);
+    expect(most).toBe(LIMITS.contextWindow);
+    expect(least).toBeLessThan(likely);
+    const long = estimate([{ role: "user", content: [part, { type: "text", text: "x".repeat(300_000) }] }]);
+    expect(long.most).toBeGreaterThan(300_000);
+  });
+
+  test("The bound counts everything that may become a part of the prompt.", () => {
+    const added = (fields: Partial<ChatCompletionRequest>) =>
+      estimate([{ role: "user", content: "go" }], fields).most - estimate([{ role: "user", content: "go" }]).most;
+    const text = "x".repeat(1_000);
+    expect(added({ chat_template_kwargs: { text } })).toBeGreaterThan(1_000);
+    expect(added({ web_search_options: { text } })).toBeGreaterThan(1_000);
+    const details: RequestMessage[] = [
+      { role: "assistant", content: "", reasoning_details: [{ type: "reasoning.text", text }] },
+    ];
+    expect(estimate(details).most).toBeGreaterThan(1_000);
+    const refused: RequestMessage[] = [{ role: "assistant", content: [{ type: "refusal", refusal: text }] }];
+    expect(estimate(refused).most).toBeGreaterThan(1_000);
   });
 
   test("The estimate counts an image at the model's bound, not by its length.", () => {

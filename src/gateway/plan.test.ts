@@ -225,6 +225,16 @@ test("A bound above the model's maximum is refused under the name of its field."
   expect(() => refuse({ max_tokens: 2048 })).not.toThrow();
 });
 
+test("A search is refused on a route whose hold does not cover its results.", () => {
+  const providers = new Map([["up", {} as Provider]]);
+  const search = { request: request({ web_search_options: {} }), output: statedOutput(request()), native: undefined };
+  const on = (route: object) => modelOf({ routes: [{ ...routeOf("a"), ...route }] });
+  expect(routesFor({ providers }, on({ runsTools: true }), search).routes).toHaveLength(1);
+  expect(() => routesFor({ providers }, on({}), search)).toThrow(
+    expect.objectContaining({ code: "unsupported_value", param: "web_search_options" }),
+  );
+});
+
 const routeOf = (model: string, weight?: number) => ({
   providerId: "up",
   model,

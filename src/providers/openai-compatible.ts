@@ -1,5 +1,5 @@
 import { scrubFor } from "./errors.ts";
-import { fitFields } from "./fields.ts";
+import { fitFields, refusalOf } from "./fields.ts";
 import { EVENT_STREAM, JSON_TYPE, mediaTypeOf, readText, unknownType } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
 import { isObject, parseJson } from "./json.ts";
@@ -37,14 +37,8 @@ class OpenAiCompatible implements Provider {
     this.#client = new UpstreamClient(settings, environment, bearerKey(settings));
   }
 
-  convert(request: UpstreamRequest): undefined | UpstreamError {
-    try {
-      fitFields(request, this.#requestFormat.fields);
-      return undefined;
-    } catch (error) {
-      if (error instanceof UpstreamError) return error;
-      throw error;
-    }
+  convert(request: UpstreamRequest): UpstreamError | undefined {
+    return refusalOf(request, this.#requestFormat.fields);
   }
 
   async complete({ request: given, signal }: ProviderCall): Promise<ProviderAnswer> {

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { fitFields, refusalOf } from "./fields.ts";
 import {
   type Provider,
   type ProviderAnswer,
@@ -16,6 +17,8 @@ import type { Environment, ProviderSettings, ProviderTimeouts } from "./settings
 /** Pieces in one item of the answer. The event loop serves other requests between items. */
 const PIECES_A_BATCH = 128;
 const FAULT_TOKENS = 10;
+/** The sandbox takes none of the fields that few providers take. */
+const NO_FIELDS = {};
 const MODELS = ["echo", "story", "fault"] as const;
 
 /**
@@ -29,7 +32,11 @@ export function createSandbox({ id, timeouts }: ProviderSettings, _environment: 
   return {
     id,
     isScripted: true,
-    complete: (call) => complete(call, timeouts, turns),
+    convert: (request) => refusalOf(request, NO_FIELDS),
+    complete: async (call) => {
+      const { request, ignored } = fitFields(call.request, NO_FIELDS);
+      return { ...(await complete({ ...call, request }, timeouts, turns)), ignored };
+    },
     listModels: async () => [...MODELS],
     close: async () => {},
   };

@@ -122,7 +122,7 @@ function knownPart(part: ContentPart, note: NoteUnknown): ContentPart {
   if (picked.type !== "file") return picked;
   const file = pick(picked.file, FILE_FIELDS, note);
   // OpenRouter's clients send an address as data.
-  if (file.file_data?.startsWith("https:")) {
+  if (file.file_data?.startsWith("data:") === false) {
     file.file_url = file.file_data;
     delete file.file_data;
   }

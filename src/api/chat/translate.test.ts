@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { AnswerPiece } from "../answer.ts";
 import { AnswerFold } from "../answer-fold.ts";
 import { decodeChatCompletion } from "./decode.ts";
+import { firstAddress } from "./image-address.ts";
 
 const HEAD = { id: "0".repeat(32), created: 1, model: "m", organizationId: "org", headers: {} };
 const END = {
@@ -199,6 +200,15 @@ describe("Parts that are not text", () => {
     [{ file_url: "https://files.example.com/a.pdf" }],
     [{ file_data: "https://files.example.com/a.pdf" }],
   ])("%j is a file.", (fields) => expect(issueOf(file(fields))).toBeUndefined());
+
+  test.each([["https://files.example.com/a.pdf"], [" HTTPS://files.example.com/a.pdf"]])(
+    "%j as data is an address, which private upstreams are not sent.",
+    (address) => {
+      const { messages } = decoded(file({ file_data: address })).request;
+      expect(messages[0]?.content).toEqual([{ type: "file", file: { file_url: address } }]);
+      expect(firstAddress(messages)).toBe("messages[0].content[0].file.file_url");
+    },
+  );
 
   test.each([
     [{ file_id: "file-1" }, "unsupported_value", "file.file_id"],

@@ -45,6 +45,33 @@ describe("A thinking budget", () => {
   });
 });
 
+describe("Thinking in Anthropic's form", () => {
+  const thinking = (type: "enabled" | "disabled" | "adaptive", budget_tokens?: number) => ({
+    reasoning_effort: undefined,
+    thinking: { type, ...(budget_tokens !== undefined && { budget_tokens }) },
+  });
+
+  test("has its own budget within max_tokens.", () => {
+    expect(fitted(thinking("enabled", 3_000))).toMatchObject({ budget: 3_000, options: { maxOutputTokens: 1_096 } });
+    expect(fitted(thinking("enabled", 9_000))).toMatchObject({ budget: 4_095, options: { maxOutputTokens: 1 } });
+    expect(fitted(thinking("adaptive")).budget).toBe(1_433);
+  });
+
+  test("is left out and named if the budget is too small, or a tool is forced.", () => {
+    for (const fields of [thinking("enabled", 1_000), { ...thinking("enabled", 2_000), tool_choice: named }]) {
+      expect(fitted(fields)).toMatchObject({ budget: undefined, ignored: ["thinking"] });
+    }
+  });
+
+  test("is adaptive on later models, and can be turned off.", () => {
+    const model = "claude-opus-4-7";
+    expect(fitted({ ...thinking("enabled", 2_000), model })).toMatchObject({ isAdaptive: true, budget: undefined });
+    expect(fitted({ ...thinking("disabled"), model })).toMatchObject({ options: { reasoning: "none" }, ignored: [] });
+    expect(fitted(thinking("disabled"))).toMatchObject({ options: { reasoning: "none" }, budget: undefined });
+    expect(fitted({ ...thinking("enabled"), model, tool_choice: named }).ignored).toEqual(["thinking"]);
+  });
+});
+
 test.each([
   "claude-3-7-sonnet-20250219",
   "claude-sonnet-4-20250514",

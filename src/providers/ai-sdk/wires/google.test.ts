@@ -17,3 +17,18 @@ test.each([
   expect(fitted.options.providerOptions).toEqual({ google: { thinkingConfig } });
   expect(fitted.ignored).toEqual(ignored);
 });
+
+test.each([
+  [{ type: "enabled" as const, budget_tokens: 600 }, 4_096, { thinkingBudget: 600, includeThoughts: true }, []],
+  [{ type: "enabled" as const, budget_tokens: 4_000 }, 4_096, { thinkingBudget: 2_048, includeThoughts: true }, []],
+  [{ type: "adaptive" as const }, 1_000, { thinkingBudget: 350, includeThoughts: true }, []],
+  [{ type: "disabled" as const }, 1_000, { thinkingBudget: 0 }, []],
+  [{ type: "enabled" as const, budget_tokens: 10 }, 1, { thinkingBudget: 0 }, ["thinking"]],
+])(
+  "Thinking %j of gemini-2.5-flash with %d tokens stays within half of them.",
+  (thinking, max_tokens, config, ignored) => {
+    const fitted = geminiFit(requestOf({ model: "gemini-2.5-flash", thinking, max_tokens }), "google");
+    expect(fitted.options.providerOptions).toEqual({ google: { thinkingConfig: config } });
+    expect(fitted.ignored).toEqual(ignored);
+  },
+);

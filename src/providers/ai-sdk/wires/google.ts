@@ -80,5 +80,5 @@ function thinkingFit(request: UpstreamRequest, key: string): Fit {
   const share = thinking?.budget_tokens ?? Math.floor(maxTokens * REASONING_SHARES[effort]);
   const budget = Math.max(least, Math.min(share, Math.floor(maxTokens / 2)));
   if (budget * 2 <= maxTokens || alwaysThinks) return withConfig({ thinkingBudget: budget, includeThoughts });
-  return withConfig({ thinkingBudget: 0 }, ["reasoning_effort"]);
+  return withConfig({ thinkingBudget: 0 }, [thinking === undefined ? "reasoning_effort" : "thinking"]);
 }
