@@ -1,5 +1,5 @@
 /**
- * `npm run agents [NAME …]`: installs coding agents and client libraries from npm at exact versions, runs each through a
+ * `npm run agents -- [NAME …]`: installs coding agents and client libraries from npm at exact versions, runs each through a
  * Tollgate service against a scripted upstream, and prints a table of what works. Ends with 1 when something does not.
  * `npm run agents -- --write` also writes the table into `docs/clients/README.md`.
  */
@@ -83,19 +83,27 @@ function writeTable(rows: readonly string[]): void {
   writeFileSync(PAGE, text.slice(0, start) + table + text.slice(text.indexOf("\n\n", start)));
 }
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: { write: { type: "boolean", default: false } },
-});
-const programs = [...AGENTS, ...CLIENTS];
-const unknown = positionals.filter((name) => !programs.some((program) => program.name === name));
-if (unknown.length > 0 || (values.write && positionals.length > 0)) {
-  const names = programs.map(({ name }) => JSON.stringify(name)).join(", ");
-  console.error(`Usage: npm run agents [NAME …], or npm run agents -- --write. Names: ${names}`);
-  process.exit(1);
+const ALL = [...AGENTS, ...CLIENTS];
+const USAGE = `Usage: npm run agents -- [NAME …], or npm run agents -- --write.
+Names: ${ALL.map(({ name }) => JSON.stringify(name)).join(", ")}`;
+
+/** Reads the names of the programs to try, and whether the table is written. */
+function readArguments(): { programs: readonly (Agent | Client)[]; isWritten: boolean } {
+  const { values, positionals } = parseArgs({ allowPositionals: true, options: { write: { type: "boolean" } } });
+  const isWritten = values.write === true;
+  if (isWritten && positionals.length > 0) throw new Error(USAGE);
+  if (positionals.some((name) => !ALL.some((program) => program.name === name))) throw new Error(USAGE);
+  const isChosen = ({ name }: Program) => positionals.length === 0 || positionals.includes(name);
+  return { programs: ALL.filter(isChosen), isWritten };
 }
-console.log(HEADING);
-const chosen = programs.filter(({ name }) => positionals.length === 0 || positionals.includes(name));
-const { rows, isFine } = await tryAll(chosen);
-if (values.write) writeTable(rows);
-process.exitCode = isFine ? 0 : 1;
+
+try {
+  const { programs, isWritten } = readArguments();
+  console.log(HEADING);
+  const { rows, isFine } = await tryAll(programs);
+  if (isWritten) writeTable(rows);
+  process.exitCode = isFine ? 0 : 1;
+} catch (error) {
+  console.error(error instanceof Error ? error.message : String(error));
+  process.exitCode = 1;
+}
