@@ -1,6 +1,6 @@
 /** The coding agents that `npm run agents` tries: one row for each. */
 import type { Place, Program } from "./run.ts";
-import type { ScriptedCall } from "./upstream.ts";
+import type { ScriptedCall } from "./wires.ts";
 
 export interface Agent extends Program {
   wire: "chat completions" | "responses" | "messages";
@@ -22,6 +22,58 @@ const PATCH = [
   "+The colour of the door is green.",
   "*** End Patch",
 ].join("\n");
+
+const CODEX: Agent = {
+  name: "Codex",
+  packages: { "@openai/codex": "0.169.0" },
+  program: "codex",
+  wire: "responses",
+  // A model that Codex knows, so that it offers its custom tool apply_patch.
+  model: "gpt-5.5",
+  files: ({ url, model }) => ({
+    ".codex/config.toml": [
+      `model = "${model}"`,
+      'model_provider = "tollgate"',
+      'web_search = "disabled"',
+      "",
+      "[model_providers.tollgate]",
+      'name = "Tollgate"',
+      `base_url = "${url}/v1"`,
+      'env_key = "TOLLGATE_TOKEN"',
+      'wire_api = "responses"',
+      "",
+      "[agents]",
+      "enabled = false",
+    ].join("\n"),
+  }),
+  environment: ({ token }) => ({ TOLLGATE_TOKEN: token }),
+  arguments: (_, prompt) => ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", prompt],
+  calls: () => [
+    { tool: "exec_command", arguments: { cmd: "cat notes.txt" } },
+    { tool: "apply_patch", arguments: { input: PATCH } },
+    { tool: "exec_command", arguments: { cmd: "cp notes.txt copy.txt" } },
+  ],
+};
+
+const CLAUDE_CODE: Agent = {
+  name: "Claude Code",
+  packages: { "@anthropic-ai/claude-code": "2.1.330" },
+  program: "claude",
+  wire: "messages",
+  environment: ({ url, token, model }) => ({
+    ANTHROPIC_BASE_URL: url,
+    ANTHROPIC_AUTH_TOKEN: token,
+    ANTHROPIC_MODEL: model,
+    ANTHROPIC_DEFAULT_HAIKU_MODEL: model,
+  }),
+  offline: { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1" },
+  arguments: (_, prompt) => ["--permission-mode", "acceptEdits", "--allowedTools", "Bash", "-p", prompt],
+  calls: ({ work }) => [
+    { tool: "Read", arguments: { file_path: `${work}/notes.txt` } },
+    { tool: "Edit", arguments: { file_path: `${work}/notes.txt`, old_string: "red", new_string: "green" } },
+    { tool: "Bash", arguments: { command: "cp notes.txt copy.txt", description: "Copies the file" } },
+  ],
+};
 
 export const AGENTS: readonly Agent[] = [
   {
@@ -153,54 +205,8 @@ export const AGENTS: readonly Agent[] = [
       { tool: "bash", arguments: { command: "cp notes.txt copy.txt", description: "Copies the file" } },
     ],
   },
-  {
-    name: "Codex",
-    packages: { "@openai/codex": "0.169.0" },
-    program: "codex",
-    wire: "responses",
-    // A model that Codex knows, so that it offers its custom tool apply_patch.
-    model: "gpt-5.5",
-    files: ({ url, model }) => ({
-      ".codex/config.toml": [
-        `model = "${model}"`,
-        'model_provider = "tollgate"',
-        'web_search = "disabled"',
-        "",
-        "[model_providers.tollgate]",
-        'name = "Tollgate"',
-        `base_url = "${url}/v1"`,
-        'env_key = "TOLLGATE_TOKEN"',
-        'wire_api = "responses"',
-        "",
-        "[agents]",
-        "enabled = false",
-      ].join("\n"),
-    }),
-    environment: ({ token }) => ({ TOLLGATE_TOKEN: token }),
-    arguments: (_, prompt) => ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", prompt],
-    calls: () => [
-      { tool: "exec_command", arguments: { cmd: "cat notes.txt" } },
-      { tool: "apply_patch", arguments: { input: PATCH } },
-      { tool: "exec_command", arguments: { cmd: "cp notes.txt copy.txt" } },
-    ],
-  },
-  {
-    name: "Claude Code",
-    packages: { "@anthropic-ai/claude-code": "2.1.330" },
-    program: "claude",
-    wire: "messages",
-    environment: ({ url, token, model }) => ({
-      ANTHROPIC_BASE_URL: url,
-      ANTHROPIC_AUTH_TOKEN: token,
-      ANTHROPIC_MODEL: model,
-      ANTHROPIC_DEFAULT_HAIKU_MODEL: model,
-    }),
-    offline: { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1" },
-    arguments: (_, prompt) => ["--permission-mode", "acceptEdits", "--allowedTools", "Bash", "-p", prompt],
-    calls: ({ work }) => [
-      { tool: "Read", arguments: { file_path: `${work}/notes.txt` } },
-      { tool: "Edit", arguments: { file_path: `${work}/notes.txt`, old_string: "red", new_string: "green" } },
-      { tool: "Bash", arguments: { command: "cp notes.txt copy.txt", description: "Copies the file" } },
-    ],
-  },
+  CODEX,
+  { ...CODEX, name: "Codex, passed on", upstream: "responses" },
+  CLAUDE_CODE,
+  { ...CLAUDE_CODE, name: "Claude Code, passed on", upstream: "messages" },
 ];

@@ -6,7 +6,8 @@ import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import type { UsageReport } from "../../src/api/usage.ts";
 import { makeOrganization, send, startService } from "../../test/support/service.ts";
-import { PRICE, SCRIPTED_MODEL, type ScriptedCall, startScriptedUpstream } from "./upstream.ts";
+import { PRICE, SCRIPTED_MODEL, startScriptedUpstream } from "./upstream.ts";
+import { type ScriptedCall, WIRES } from "./wires.ts";
 
 const INSTALLED = join(tmpdir(), "tollgate-agents");
 const INSTALL_TIMEOUT_MS = 10 * 60_000;
@@ -35,6 +36,8 @@ export interface Program {
   program: string;
   /** Id of the model in the service, if the program treats some ids in a special way. */
   model?: string;
+  /** Wire of the scripted upstream; the chat completions wire by default. */
+  upstream?: keyof typeof WIRES;
   /** Files below the home directory, such as the configuration. */
   files?: (place: Place) => Record<string, string>;
   environment?: (place: Place) => Record<string, string>;
@@ -127,16 +130,15 @@ async function writeFiles(folder: string, files: Record<string, string>): Promis
 }
 
 /** Configuration of a service with models at the scripted upstream. */
-function configuration(baseUrl: string, model: string, settings: object) {
-  const provider = "scripted";
+function configuration(provider: { kind: string; baseUrl: string }, model: string, settings: object) {
   return {
     ...settings,
     sandbox: { enabled: false },
-    providers: [{ id: provider, kind: "openai-compatible", baseUrl }],
+    providers: [{ id: "scripted", apiKey: "none", ...provider }],
     models: [
       {
         id: model,
-        routes: [{ provider, model: SCRIPTED_MODEL }],
+        routes: [{ provider: "scripted", model: SCRIPTED_MODEL }],
         price: PRICE,
         contextWindow: 200_000,
         maxOutputTokens: 32_000,
@@ -152,9 +154,11 @@ export async function tryProgram(program: Program, trial: Trial): Promise<Outcom
   const folder = await mkdtemp(join(tmpdir(), "tollgate-agent-"));
   const [work, home] = [join(folder, "work"), join(folder, "home")];
   const { model = MODEL } = program;
+  const wire = WIRES[program.upstream ?? "chat"];
   const place: Place = { work, home, url: "", token: "", model };
-  const upstream = await startScriptedUpstream(trial.calls(place));
-  const service = await startService({ config: configuration(upstream.baseUrl, model, trial.settings) });
+  const upstream = await startScriptedUpstream(wire, trial.calls(place));
+  const config = configuration({ kind: wire.kind, baseUrl: upstream.baseUrl }, model, trial.settings);
+  const service = await startService({ config });
   try {
     place.url = service.url;
     place.token = (await makeOrganization(service, "100")).token;
