@@ -48,6 +48,7 @@ export const errorCatalog = {
   decimal_below_min_value: invalid(400, "A number is below its minimum."),
   previous_response_not_found: invalid(400, "The previous response is not stored."),
   context_length_exceeded: invalid(400, "The prompt exceeds the model's context window."),
+  max_cost_exceeded: invalid(400, "The request can cost more than its `x-tollgate-max-cost` allows."),
   content_filter: invalid(400, "The model's provider rejected the prompt because of its content policy."),
   upstream_rejected: invalid(400, "The model's provider rejected the request."),
   missing_token: authentication("No access token was sent. Send the header `Authorization: Bearer <token>`."),

@@ -14,6 +14,27 @@ export const CAPABILITIES = [
 /** Source of `cutoff_date`: stated by the maker, taken from the release date, or assumed if neither is known. */
 export const CUTOFF_BASES = ["stated", "released", "assumed"] as const;
 
+/** Kinds of content that a message may have. */
+export const INPUT_MODALITIES = ["text", "image"] as const;
+
+const Price = Type.Number({ minimum: 0 });
+const PartPrice = Type.Optional(Price);
+const PricesOfClasses = {
+  input: Price,
+  cached_input: Price,
+  cache_write: Price,
+  cache_write_1h: PartPrice,
+  cached_audio: PartPrice,
+  input_audio: PartPrice,
+  input_image: PartPrice,
+  output: Price,
+  reasoning: Price,
+  output_audio: PartPrice,
+  output_image: PartPrice,
+  requests: PartPrice,
+  searches: PartPrice,
+  images: PartPrice,
+};
 const CalendarDate = Type.String({ pattern: "^\\d{4}-\\d{2}-\\d{2}$", description: "YYYY-MM-DD" });
 
 export const Model = Type.Object({
@@ -27,14 +48,23 @@ export const Model = Type.Object({
   capabilities: Type.Array(Type.Enum([...CAPABILITIES])),
   context_window: Type.Integer({ minimum: 1, description: "Tokens." }),
   max_output_tokens: Type.Integer({ minimum: 1, description: "The model's own maximum." }),
+  context_length: Type.Integer({ minimum: 1, description: "The same as `context_window`." }),
+  max_input_tokens: Type.Integer({ minimum: 1, description: "Tokens of the longest prompt." }),
+  input_modalities: Type.Array(Type.Enum([...INPUT_MODALITIES])),
+  supported_parameters: Type.Array(Type.String(), {
+    description: "Fields of a completion request that the model takes.",
+  }),
   cutoff_date: CalendarDate,
   cutoff_basis: Type.Enum([...CUTOFF_BASES]),
   pricing: Type.String(),
   pricing_details: Type.Object({
     unit: Type.Literal("credits_per_million_tokens"),
-    input: Type.Number({ minimum: 0 }),
-    cached_input: Type.Number({ minimum: 0 }),
-    output: Type.Number({ minimum: 0 }),
+    ...PricesOfClasses,
+    tiers: Type.Optional(
+      Type.Array(Type.Object({ above_prompt_tokens: Type.Integer({ minimum: 0 }), ...PricesOfClasses }), {
+        description: "Prices of longer prompts.",
+      }),
+    ),
   }),
   deprecated: Type.Boolean(),
   shutdown_date: Type.Union([CalendarDate, Type.Null()]),

@@ -164,17 +164,17 @@ describe("A configured model", () => {
       { provider: "local", model: "x" },
     ];
     const model = configured({ routes, price: { input: "3", output: "4" } });
-    expect(model.routes.map(({ prices, shortPrompt }) => [prices.input, shortPrompt])).toEqual([
+    expect(model.routes.map(({ prices, tiers }) => [prices.input, tiers])).toEqual([
       [3_000_000n, undefined],
       [3_000_000n, undefined],
     ]);
-    expect(model.shortPrompt).toBeUndefined();
+    expect(model.tiers).toBeUndefined();
   });
 
   test("has the known prices of short and long prompts.", () => {
     const model = configured({ routes: [{ provider: "openai", model: "gpt-5.4" }] });
     expect(model.prices.input).toBe(5_000_000n);
-    expect(model.shortPrompt).toMatchObject({ promptTokensMax: 271_999, prices: { input: 2_500_000n } });
+    expect(model.tiers).toMatchObject([{ promptTokensMax: 271_999, prices: { input: 2_500_000n } }]);
   });
 
   test("has the markup on known prices, not on configured ones.", () => {
@@ -223,7 +223,7 @@ describe("A mistake in a configured model is reported in one line:", () => {
     [
       "a fee by the request",
       { routes: [{ provider: "openai", model: "gpt-4o-search-preview" }] },
-      /^models\[1\]\.price: found no price .* which charges for each request beside the tokens; allowed: /,
+      /^models\[1\]\.price: found no price .* which charges for what no answer reports; allowed: /,
     ],
     [
       "an unknown provider",
@@ -336,11 +336,12 @@ describe("Without configured models,", () => {
     expect(catalog.find("openai/o4-mini")?.replacement).toBe("openai/gpt-5-mini");
   });
 
-  test("models with a fee per request are left out, and a note says so.", () => {
+  test("models with charges that no answer reports are left out, and a note says so.", () => {
     const catalog = build({ providers: keysOf("PERPLEXITY_API_KEY") });
-    expect(ids(catalog.list())).toEqual(SANDBOX_IDS);
+    expect(ids(catalog.list())).toEqual([...SANDBOX_IDS, "sonar", "sonar-pro", "sonar-reasoning-pro"]);
+    expect(catalog.find("sonar")?.prices.further).toEqual({ requests: 12_000_000_000n });
     expect(catalog.notes).toEqual([
-      "sonar, sonar-deep-research, sonar-pro, sonar-reasoning-pro: not offered, because perplexity charges for each request beside the tokens; to offer one, state a price for it under models",
+      "sonar-deep-research: not offered, because perplexity charges for what no answer reports; to offer one, state a price for it under models",
     ]);
   });
 

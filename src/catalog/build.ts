@@ -104,7 +104,7 @@ function addKnownModels(models: Map<string, CatalogModel>, context: CatalogConte
       for (const name of offeredBy(known.id)) {
         const id = models.has(name) ? `${provider.id}/${name}` : name;
         const model = knownModel(id, name, provider, known, context);
-        if (model === "charged by the request") unpriced.push(name);
+        if (model === "charged beyond the report") unpriced.push(name);
         else if (model !== undefined && !models.has(id)) models.set(id, model);
       }
       if (unpriced.length > 0) notes.push(unpricedNote(provider, unpriced));
@@ -118,17 +118,15 @@ function knownModel(
   provider: ProviderIdentity,
   known: KnownProvider,
   context: CatalogContext,
-): CatalogModel | "charged by the request" | undefined {
+): CatalogModel | "charged beyond the report" | undefined {
   const facts = findFacts(known.id, name);
   if (facts === undefined || hasPassed(facts.shutdownDate, context.nowMs)) return undefined;
   const priced = priceOfRoute(provider, name, context);
   if (typeof priced === "string") return priced === "unknown" ? undefined : priced;
-  const { prices, shortPrompt, deprecated } = priced;
+  const { prices, tiers, deprecated } = priced;
   return compose({
     id,
-    routes: [
-      { providerId: provider.id, model: name, prices, ...(shortPrompt && { shortPrompt }), ...chargingOf(known) },
-    ],
+    routes: [{ providerId: provider.id, model: name, prices, ...(tiers && { tiers }), ...chargingOf(known) }],
     facts,
     ...limitsOf(known, provider),
     isDeprecated: deprecated,
@@ -141,7 +139,7 @@ function hasPassed(date: string | null, nowMs: number): boolean {
 }
 
 function unpricedNote({ id }: ProviderIdentity, names: string[]): string {
-  return `${names.join(", ")}: not offered, because ${id} charges for each request beside the tokens; to offer one, state a price for it under models`;
+  return `${names.join(", ")}: not offered, because ${id} charges for what no answer reports; to offer one, state a price for it under models`;
 }
 
 function foundModels(server: FoundServer): CatalogModel[] {

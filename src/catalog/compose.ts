@@ -1,7 +1,6 @@
 import type { Capability, Category, CutoffBasis } from "../api/model.ts";
-import { dearer } from "../credits/price.ts";
 import { IMAGE_TOKENS_MAX, type ModelFacts } from "./facts.ts";
-import type { CatalogModel, Route, ShortPromptPrices } from "./model.ts";
+import { type CatalogModel, dearestList, type Route } from "./model.ts";
 
 /** Everything that may be known of a model. Most of it is optional. */
 export interface Knowledge {
@@ -51,8 +50,6 @@ const DEPRECATIONS_KNOWN_SINCE = Date.parse("2026-11-21") / 1000;
 /** Creates a model of the catalog. Configured values take precedence over known ones, and these over assumed ones. */
 export function compose(knowledge: Knowledge): CatalogModel {
   const { id, routes, facts, stated = {}, isDeprecated = false } = knowledge;
-  const prices = routes.map((route) => route.prices).reduce(dearer);
-  const shortPrompt = dearestShortPrompt(routes);
   const capabilities = capabilitiesOf(knowledge);
   const category = stated.category ?? categoryOf(capabilities, facts);
   const name = stated.name ?? facts?.name ?? knowledge.knownName ?? id;
@@ -77,18 +74,9 @@ export function compose(knowledge: Knowledge): CatalogModel {
     playground: stated.playground ?? false,
     refusedParameters: new Set([...(facts?.refuses ?? []), ...(knowledge.refuses ?? [])]),
     imageTokensMax: facts?.imageTokensMax ?? IMAGE_TOKENS_MAX,
-    prices,
-    ...(shortPrompt && { shortPrompt }),
+    ...dearestList(routes),
     routes,
   };
-}
-
-/** Returns the highest short-prompt prices of all routes, valid up to the lowest bound; undefined if no route has any. */
-function dearestShortPrompt(routes: readonly Route[]): ShortPromptPrices | undefined {
-  const bounds = routes.flatMap(({ shortPrompt }) => (shortPrompt === undefined ? [] : [shortPrompt.promptTokensMax]));
-  if (bounds.length === 0) return undefined;
-  const prices = routes.map(({ shortPrompt, prices }) => shortPrompt?.prices ?? prices).reduce(dearer);
-  return { promptTokensMax: Math.min(...bounds), prices };
 }
 
 function capabilitiesOf({ facts, stated, routes, lacks = [] }: Knowledge): ReadonlySet<Capability> {

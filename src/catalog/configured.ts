@@ -1,5 +1,5 @@
 import type { Capability, Category } from "../api/model.ts";
-import { parsePrice, type UnitPrices } from "../credits/price.ts";
+import { type Further, type FurtherClass, parseDollarPrice, parsePrice, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import type { KnownProvider } from "../providers/registry.ts";
 import { compose } from "./compose.ts";
@@ -14,16 +14,35 @@ import {
   type Unpriced,
 } from "./known-prices.ts";
 import { chargingOf, identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
-import type { CatalogModel, Route } from "./model.ts";
+import { CALLS_MOST_DEFAULT, type CatalogModel, type PriceList, type PromptTier, type Route } from "./model.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
 
-/** A configured price: decimal texts, in credits per million tokens. */
-interface StatedPrice {
+/** Configured prices of the classes: decimal texts, in credits per million tokens; `per…` in credits a call. */
+interface StatedClasses {
   input: string;
   cachedInput?: string;
   cacheWrite?: string;
+  cacheWrite1h?: string;
+  cachedAudio?: string;
+  inputAudio?: string;
+  inputImage?: string;
   output: string;
   reasoning?: string;
+  outputAudio?: string;
+  outputImage?: string;
+  perRequest?: string;
+  perSearch?: string;
+  perImage?: string;
+}
+
+interface StatedTiers extends StatedClasses {
+  /** Prices of longer prompts, by the number of tokens that they are above. */
+  abovePromptTokens?: Readonly<Record<string, StatedClasses>>;
+}
+
+/** A configured price. */
+interface StatedPrice extends StatedTiers {
+  serviceTiers?: Readonly<Record<string, StatedTiers>>;
 }
 
 /** A price that takes effect on a day, YYYY-MM-DD in UTC. The first price of a list may have no day. */
@@ -53,6 +72,8 @@ interface RouteSettings {
   model: string;
   weight?: number;
   price?: PriceSettings;
+  runsTools?: boolean;
+  callsMost?: number;
 }
 
 /** Providers, credit settings and time, by which the configured models are checked and priced. */
@@ -110,14 +131,12 @@ function configuredModel(key: string, settings: ModelSettings, context: CatalogC
   });
 }
 
-interface FoundRoute {
+interface FoundRoute extends Pick<RouteSettings, "model" | "weight" | "runsTools" | "callsMost"> {
   provider: ProviderIdentity;
-  model: string;
-  weight?: number;
   known: KnownProvider | undefined;
   facts: ModelFacts | undefined;
   priced: PricedModel | Unpriced;
-  stated: UnitPrices | undefined;
+  stated: PriceList | undefined;
 }
 
 /** Returns the facts of the first route's model, reduced to what holds on every route, with the largest context window. */
@@ -145,7 +164,7 @@ function checkWeights(key: string, routes: ModelSettings["routes"]): void {
 }
 
 function pricedRoute(key: string, found: FoundRoute): Route {
-  const { provider, model, weight, known, facts, priced, stated } = found;
+  const { provider, model, weight, runsTools, callsMost, known, facts, priced, stated } = found;
   const contextWindow = facts?.contextWindow ?? (typeof priced === "string" ? undefined : priced.contextWindow);
   const route = {
     providerId: provider.id,
@@ -153,11 +172,21 @@ function pricedRoute(key: string, found: FoundRoute): Route {
     ...(weight !== undefined && { weight }),
     ...(contextWindow !== undefined && { contextWindow }),
     ...chargingOf(known),
+    ...(runsTools === true && { runsTools, callsMost: CALLS_MOST_DEFAULT }),
+    ...(stated !== undefined && hasCallPrice(stated) && { callsMost: CALLS_MOST_DEFAULT }),
+    ...(callsMost !== undefined && { callsMost }),
   };
-  if (stated !== undefined) return { ...route, prices: stated };
+  if (stated !== undefined) return { ...route, ...stated };
   if (typeof priced === "string") return refuse(key, whyUnpriced(priced, provider.id, model), PRICE_WORDS);
-  const { prices, shortPrompt } = priced;
-  return { ...route, prices, ...(shortPrompt && { shortPrompt }) };
+  const { prices, tiers } = priced;
+  return { ...route, prices, ...(tiers && { tiers }) };
+}
+
+/** Tells whether a search or an image has a price at any tier. */
+function hasCallPrice({ prices, tiers = [], serviceTiers = {} }: PriceList): boolean {
+  const all = [prices, ...tiers.map((tier) => tier.prices)];
+  const isPriced = all.some(({ further }) => (further?.searches ?? further?.images) !== undefined);
+  return isPriced || Object.values(serviceTiers).some(hasCallPrice);
 }
 
 /** Returns the known price of a provider's model, or why it has none. */
@@ -192,7 +221,7 @@ function providerOf(
 
 function whyUnpriced(reason: Unpriced, providerId: string, model: string): string {
   const found = `found no price for the model ${quote(model)} of the provider ${quote(providerId)}`;
-  return reason === "unknown" ? found : `${found}, which charges for each request beside the tokens`;
+  return reason === "unknown" ? found : `${found}, which charges for what no answer reports`;
 }
 
 const SPACE_OR_CONTROL = /[\s\p{Cc}]/u;
@@ -208,10 +237,10 @@ const DAY_WORDS = "a later date than the one before it, as YYYY-MM-DD";
  * Returns the price in force at a time. Throws OperatorError with one line that names the key if any of the prices is
  * invalid, or if none is in force yet.
  */
-function statedPrices(key: string, settings: PriceSettings, nowMs: number): UnitPrices {
+function statedPrices(key: string, settings: PriceSettings, nowMs: number): PriceList {
   if (!isList(settings)) return readPrice(key, settings);
   let before = Number.NEGATIVE_INFINITY;
-  let inForce: UnitPrices | undefined;
+  let inForce: PriceList | undefined;
   for (const [index, price] of settings.entries()) {
     const fromMs = startOf(`${key}[${index}].from`, price, index, before);
     const prices = readPrice(`${key}[${index}]`, price);
@@ -232,17 +261,61 @@ function startOf(key: string, { from }: DatedPrice, index: number, before: numbe
   return fromMs > before || index === 0 ? fromMs : refuse(key, `found ${quote(from)}`, DAY_WORDS);
 }
 
-function readPrice(key: string, price: StatedPrice): UnitPrices {
-  const read = (name: keyof StatedPrice, text: string) =>
-    parsePrice(text) ?? refuse(`${key}.${name}`, `found ${quote(text)}`, "a decimal number, 0 or more, such as 0.25");
+function readPrice(key: string, { serviceTiers, ...usual }: StatedPrice): PriceList {
+  const list = readTiers(key, usual);
+  if (serviceTiers === undefined) return list;
+  const entries = Object.entries(serviceTiers);
+  const lists = entries.map(([name, price]) => [name, readTiers(`${key}.serviceTiers.${name}`, price)]);
+  return { ...list, serviceTiers: Object.fromEntries(lists) };
+}
+
+/** The prices above a number of tokens begin where those before them end. Such keys of an object are in ascending order. */
+function readTiers(key: string, { abovePromptTokens = {}, ...first }: StatedTiers): PriceList {
+  let prices = readClasses(key, first);
+  const tiers: PromptTier[] = [];
+  for (const [bound, classes] of Object.entries(abovePromptTokens)) {
+    tiers.push({ promptTokensMax: Number(bound), prices });
+    prices = readClasses(`${key}.abovePromptTokens.${bound}`, classes);
+  }
+  return tiers.length === 0 ? { prices } : { prices, tiers };
+}
+
+/** The settings of parts and calls. */
+const FURTHER_SETTINGS = {
+  cacheWrite1h: "cacheWrite1h",
+  cachedAudio: "cachedAudio",
+  inputAudio: "inputAudio",
+  inputImage: "inputImage",
+  outputAudio: "outputAudio",
+  outputImage: "outputImage",
+  requests: "perRequest",
+  searches: "perSearch",
+  images: "perImage",
+} as const satisfies Record<FurtherClass, keyof StatedClasses>;
+/** A price a call is read as one of a million calls. */
+const A_MILLION = "1000000";
+
+function readClasses(key: string, price: StatedClasses): UnitPrices {
+  const read = (name: keyof StatedClasses, text: string) => {
+    const parsed = name.startsWith("per")
+      ? parseDollarPrice(text, { perDollar: A_MILLION, markup: "0" })
+      : parsePrice(text);
+    return parsed ?? refuse(`${key}.${name}`, `found ${quote(text)}`, "a decimal number, 0 or more, such as 0.25");
+  };
   const input = read("input", price.input);
   const output = read("output", price.output);
+  const further: Further<bigint> = {};
+  for (const [name, setting] of Object.entries(FURTHER_SETTINGS) as [FurtherClass, keyof StatedClasses][]) {
+    const text = price[setting];
+    if (text !== undefined) further[name] = read(setting, text);
+  }
   return {
     input,
     cachedInput: read("cachedInput", price.cachedInput ?? price.input),
     cacheWrite: read("cacheWrite", price.cacheWrite ?? price.input),
     output,
     reasoning: read("reasoning", price.reasoning ?? price.output),
+    ...(Object.keys(further).length > 0 && { further }),
   };
 }
 

@@ -19,6 +19,7 @@ describe("A known price", () => {
   test("is read exactly, each token class by its own figure or that of input or output.", () => {
     const { prices } = known("openai", "gpt-5-mini");
     expect(prices).toEqual({
+      further: { searches: 10_000_000_000n },
       input: 250_000n,
       cachedInput: 25_000n,
       cacheWrite: 250_000n,
@@ -57,13 +58,14 @@ describe("A known price", () => {
     expect(night.input).toBe(440_000n);
   });
 
-  test("that rises with the prompt has its highest tier and the price of short prompts.", () => {
-    const { prices, shortPrompt } = known("google", "gemini-2.5-pro");
+  test("that rises with the prompt has its highest tier and the prices of shorter prompts.", () => {
+    const list = known("google", "gemini-2.5-pro");
+    const { prices, tiers } = list;
     expect(prices.input).toBe(2_500_000n);
     expect(prices.output).toBe(15_000_000n);
-    expect(shortPrompt?.promptTokensMax).toBe(200_000);
-    expect(pricesAt({ prices, ...(shortPrompt && { shortPrompt }) }, 200_000).input).toBe(1_250_000n);
-    expect(pricesAt({ prices, ...(shortPrompt && { shortPrompt }) }, 200_001).input).toBe(2_500_000n);
+    expect(tiers?.map(({ promptTokensMax }) => promptTokensMax)).toEqual([200_000]);
+    expect(pricesAt(list, 200_000).input).toBe(1_250_000n);
+    expect(pricesAt(list, 200_001).input).toBe(2_500_000n);
   });
 
   test("is unknown for a model that the data lacks or lists without a price.", () => {
@@ -73,10 +75,23 @@ describe("A known price", () => {
     expect(knownPrice("cerebras", "qwen-3-coder-480b", CREDITS, NOW)).toBe("unknown");
   });
 
-  test("does not exist for a model with a fee per request.", () => {
-    expect(knownPrice("perplexity", "sonar", CREDITS, NOW)).toBe("charged by the request");
-    expect(knownPrice("openai", "gpt-4o-mini-search-preview", CREDITS, NOW)).toBe("charged by the request");
-    expect(knownPrice("openai", "o3-deep-research", CREDITS, NOW)).toBe("charged by the request");
+  test("has parts and calls with prices of their own.", () => {
+    expect(known("anthropic", "claude-opus-4-7").prices).toMatchObject({
+      input: 5_000_000n,
+      cachedInput: 500_000n,
+      cacheWrite: 6_250_000n,
+      further: { cacheWrite1h: 10_000_000n, searches: 10_000_000_000n },
+    });
+    expect(known("openai", "gpt-audio").prices.further).toEqual({ inputAudio: 32_000_000n, outputAudio: 64_000_000n });
+    // Dollars by the thousand requests: 0.012 credits each.
+    expect(known("perplexity", "sonar").prices.further).toEqual({ requests: 12_000_000_000n });
+  });
+
+  test("does not exist for a model with charges that no answer reports.", () => {
+    expect(knownPrice("perplexity", "sonar-deep-research", CREDITS, NOW)).toBe("charged beyond the report");
+    expect(knownPrice("openrouter", "perplexity/sonar", CREDITS, NOW)).toBe("charged beyond the report");
+    expect(knownPrice("openai", "gpt-4o-mini-search-preview", CREDITS, NOW)).toBe("charged beyond the report");
+    expect(knownPrice("openai", "o3-deep-research", CREDITS, NOW)).toBe("charged beyond the report");
   });
 });
 
@@ -95,9 +110,12 @@ describe("By the price data's own calculation,", () => {
         if (typeof priced === "string" || provider === undefined) continue;
         for (const hour of HOURS) {
           for (const input of PROMPTS) {
-            const usage = { input_tokens: input, cache_read_tokens: 500, output_tokens: 2_000 };
+            const cached = { cache_read_tokens: 500, cache_audio_read_tokens: 0 };
+            const parts = { ...cached, cache_write_tokens: 300, input_audio_tokens: 200 };
+            const usage = { input_tokens: input, ...parts, output_tokens: 2_000, output_audio_tokens: 100 };
             const cost = calcPrice(usage, name, { provider, timestamp: new Date(Date.UTC(2026, 10, 21, hour, 30)) });
-            const tokens = { input: input - 500, cachedInput: 500, cacheWrite: 0, output: 1_500, reasoning: 500 };
+            const classes = { input: input - 800, cachedInput: 500, cacheWrite: 300, output: 1_500, reasoning: 500 };
+            const tokens = { ...classes, further: { inputAudio: 200, outputAudio: 100, requests: 1 } };
             const charged = Number(priceOf(tokens, pricesAt(priced, input))) / 1e6;
             expect(charged, `${name} at ${hour}:30 with ${input}`).toBeGreaterThanOrEqual(
               (cost?.total_price ?? 0) - 1e-9,
@@ -106,7 +124,7 @@ describe("By the price data's own calculation,", () => {
           }
         }
       }
-      expect(compared > 0 || pricesId === "perplexity").toBe(true);
+      expect(compared).toBeGreaterThan(0);
     },
   );
 });
@@ -121,7 +139,7 @@ describe("The table's own prices", () => {
         expect(table, name).toBeDefined();
         const data = knownPrice(pricesId, name, CREDITS, NOW);
         if (typeof data === "string" || table === undefined) continue;
-        const usual = data.shortPrompt?.prices ?? data.prices;
+        const usual = data.tiers?.[0]?.prices ?? data.prices;
         expect(table.input > usual.input || table.output > usual.output, `${id} ${name}`).toBe(true);
       }
     }
@@ -135,7 +153,7 @@ describe("The table's own prices", () => {
     expect(both.prices.input).toBe(150_000n);
     expect(both.prices.output).toBe(data.prices.output);
     expect(dearerOf("unknown", table)).toMatchObject({ prices: table });
-    expect(dearerOf("charged by the request", table)).toBe("charged by the request");
+    expect(dearerOf("charged beyond the report", table)).toBe("charged beyond the report");
     expect(tablePrice({ input: "cheap", output: "1" }, CREDITS)).toBeUndefined();
   });
 });

@@ -1,7 +1,7 @@
 import { calcPrice, findProvider, type ModelInfo, type TieredPrices } from "@pydantic/genai-prices";
-import { dearer, parseDollarPrice, type UnitPrices } from "../credits/price.ts";
+import { type Further, type FurtherClass, parseDollarPrice, type UnitPrices } from "../credits/price.ts";
 import type { DollarPrice } from "./facts.ts";
-import type { ShortPromptPrices } from "./model.ts";
+import { dearestList, type PriceList } from "./model.ts";
 
 /** Conversion of dollars to credits, as decimal texts. */
 export interface CreditSettings {
@@ -10,30 +10,30 @@ export interface CreditSettings {
 }
 
 /** A model in the price data. */
-export interface PricedModel {
-  prices: UnitPrices;
-  shortPrompt?: ShortPromptPrices;
+export interface PricedModel extends Pick<PriceList, "prices" | "tiers"> {
   name: string | undefined;
   /** Tokens. */
   contextWindow: number | undefined;
   deprecated: boolean;
 }
 
-/** Why a model that the price data lists has no price by tokens alone. */
-export type Unpriced = "unknown" | "charged by the request";
+/** Why a model has no price: it is not listed, or is charged for what an answer does not report. */
+export type Unpriced = "unknown" | "charged beyond the report";
 
 type ModelPrice = Exclude<ModelInfo["prices"], unknown[]>;
 type ConditionalPrice = Extract<ModelInfo["prices"], unknown[]>[number];
 
-/** Fees for each request, in addition to its tokens, that a caller cannot avoid: such a model searches on every request. */
-const REQUEST_FEES = ["requests_kcount", "output_citation_mtok"];
-/** Models that search on every request. Each search has a fee, which the price data does not list with the model. */
+/** A price of tokens that no answer reports. */
+const CITATIONS = "output_citation_mtok";
+/** A fee for each request, in addition to its tokens. */
+const REQUESTS = "requests_kcount";
+/** Models that search on every request. The price data lists the fee of each search only as a fee for each request. */
 const ALWAYS_SEARCHES = /search-preview|deep-research|sonar/;
 
 /**
  * Returns the known price of a provider's model at a time, in milliseconds since 1970, or why there is none. The price is
  * never lower than the provider's own: the highest of prices that depend on the time of day, and the dated price that is in
- * force. If the price rises with the length of the prompt, `prices` has the highest one, and `shortPrompt` that of short
+ * force. If the price rises with the length of the prompt, `prices` has the highest one, and `tiers` those of shorter
  * prompts. Cached and written input without a price of its own costs as much as input, and reasoning as much as output.
  */
 export function knownPrice(
@@ -47,15 +47,14 @@ export function knownPrice(
     provider === undefined ? undefined : calcPrice({}, model, { provider, timestamp: new Date(nowMs) })?.model;
   if (listed === undefined) return "unknown";
   const now = pricesNow(listed.prices, nowMs);
-  if (ALWAYS_SEARCHES.test(model) || now.some((price) => REQUEST_FEES.some((fee) => price[fee] !== undefined))) {
-    return "charged by the request";
+  const isByRequest = now.every((price) => price[REQUESTS] !== undefined);
+  if ((ALWAYS_SEARCHES.test(model) && !isByRequest) || now.some((price) => price[CITATIONS] !== undefined)) {
+    return "charged beyond the report";
   }
-  const [first, ...others] = now.map((price) => readPrice(price, credits));
-  const read = others.reduce(dearerPrice, first);
-  if (read === undefined) return "unknown";
-  const { prices, shortPrompt } = read;
+  const read = now.map((price) => readPrice(price, credits)).filter((list) => list !== undefined);
+  if (read.length < now.length || read.length === 0) return "unknown";
   const { name, context_window: contextWindow, deprecated = false } = listed;
-  return { prices, ...(shortPrompt && { shortPrompt }), name, contextWindow, deprecated };
+  return { ...dearestList(read), name, contextWindow, deprecated };
 }
 
 /** Converts a price of the service's own table to credits; undefined if it is not a valid price. */
@@ -71,16 +70,11 @@ export function tablePrice(dollars: DollarPrice, credits: CreditSettings): UnitP
 
 /** Returns the higher of a price of the price data and one of the table, so that an outdated price causes no loss. */
 export function dearerOf(priced: PricedModel | Unpriced, table: UnitPrices | undefined): PricedModel | Unpriced {
-  if (table === undefined || priced === "charged by the request") return priced;
+  if (table === undefined || priced === "charged beyond the report") return priced;
   if (priced === "unknown") {
     return { prices: table, name: undefined, contextWindow: undefined, deprecated: false };
   }
-  const { shortPrompt } = priced;
-  return {
-    ...priced,
-    prices: dearer(priced.prices, table),
-    ...(shortPrompt && { shortPrompt: { ...shortPrompt, prices: dearer(shortPrompt.prices, table) } }),
-  };
+  return { ...priced, ...dearestList([priced, { prices: table }]) };
 }
 
 /** Returns the id in the price data of the provider at an address; undefined if it has none. */
@@ -100,18 +94,32 @@ function pricesNow(prices: ModelInfo["prices"], nowMs: number): ModelPrice[] {
 }
 
 /** Undefined if input or output has no price. */
-type ReadPrice = { prices: UnitPrices; shortPrompt?: ShortPromptPrices } | undefined;
-
-function readPrice(price: ModelPrice, credits: CreditSettings): ReadPrice {
-  const dearest = unitPrices(price, credits, (tiered) => [tiered.base, ...tiered.tiers.map((tier) => tier.price)]);
-  if (dearest === undefined) return undefined;
+function readPrice(price: ModelPrice, credits: CreditSettings): PriceList | undefined {
   const starts = Object.values(price).flatMap((value) =>
     isTiered(value) ? value.tiers.map(({ start }) => start) : [],
   );
-  const short = unitPrices(price, credits, (tiered) => [tiered.base]);
-  if (starts.length === 0 || short === undefined) return { prices: dearest };
-  return { prices: dearest, shortPrompt: { promptTokensMax: Math.min(...starts), prices: short } };
+  const bounds = [...new Set(starts)].sort((a, b) => a - b);
+  const upTo = (promptTokens: number) =>
+    unitPrices(price, credits, ({ base, tiers }) => {
+      return [base, ...tiers.filter(({ start }) => start < promptTokens).map((tier) => tier.price)];
+    });
+  const prices = upTo(Number.POSITIVE_INFINITY);
+  if (prices === undefined) return undefined;
+  const tiers = bounds.map((promptTokensMax) => ({ promptTokensMax, prices: upTo(promptTokensMax) ?? prices }));
+  return tiers.length === 0 ? { prices } : { prices, tiers };
 }
+
+/** The names of prices in the price data: of parts by the token, of calls by the thousand. */
+const FURTHER_PRICES: Partial<Record<FurtherClass, string>> = {
+  cacheWrite1h: "cache_write_1h_mtok",
+  cachedAudio: "cache_audio_read_mtok",
+  inputAudio: "input_audio_mtok",
+  inputImage: "input_image_mtok",
+  outputAudio: "output_audio_mtok",
+  outputImage: "output_image_mtok",
+  requests: REQUESTS,
+  searches: "web_searches_kcount",
+};
 
 function unitPrices(
   price: ModelPrice,
@@ -129,24 +137,23 @@ function unitPrices(
   const input = read("input_mtok");
   const output = read("output_mtok");
   if (input === undefined || output === undefined) return undefined;
-  const reasoning = read("output_reasoning_mtok") ?? output;
+  const further: Further<bigint> = {};
+  for (const [name, key] of Object.entries(FURTHER_PRICES) as [FurtherClass, string][]) {
+    const found = read(key);
+    if (found !== undefined) further[name] = key.endsWith("_kcount") ? found * UNITS_A_THOUSAND : found;
+  }
   return {
     input,
     cachedInput: read("cache_read_mtok") ?? input,
     cacheWrite: read("cache_write_mtok") ?? input,
     output,
-    reasoning,
+    reasoning: read("output_reasoning_mtok") ?? output,
+    ...(Object.keys(further).length > 0 && { further }),
   };
 }
 
-function dearerPrice(a: ReadPrice, b: ReadPrice): ReadPrice {
-  if (a === undefined || b === undefined) return undefined;
-  const prices = dearer(a.prices, b.prices);
-  const bounds = [a, b].flatMap(({ shortPrompt }) => (shortPrompt === undefined ? [] : [shortPrompt.promptTokensMax]));
-  if (bounds.length === 0) return { prices };
-  const short = dearer(a.shortPrompt?.prices ?? a.prices, b.shortPrompt?.prices ?? b.prices);
-  return { prices, shortPrompt: { promptTokensMax: Math.min(...bounds), prices: short } };
-}
+/** A price by the thousand is read as one by the million. */
+const UNITS_A_THOUSAND = 1_000n;
 
 function isTiered(value: ModelPrice[string]): value is TieredPrices {
   return typeof value === "object";

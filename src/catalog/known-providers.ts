@@ -4,7 +4,7 @@ import {
   OPENAI_COMPATIBLE,
   type UnsupportedFeatures,
 } from "../providers/registry.ts";
-import type { Route } from "./model.ts";
+import { CALLS_MOST_DEFAULT, type Route } from "./model.ts";
 
 /** The settings by which a provider is recognized. */
 export interface ProviderIdentity {
@@ -29,9 +29,11 @@ export function identify({ kind, baseUrl }: Pick<ProviderIdentity, "kind" | "bas
 }
 
 /** Returns the deviations of a provider that affect the largest possible charge of a request. */
-export function chargingOf(known: KnownProvider | undefined): Pick<Route, "runsTools" | "countsReasoningBeside"> {
+export function chargingOf(
+  known: KnownProvider | undefined,
+): Pick<Route, "runsTools" | "callsMost" | "countsReasoningBeside"> {
   return {
-    ...(known?.runsTools === true && { runsTools: true }),
+    ...(known?.runsTools === true && { runsTools: true, callsMost: CALLS_MOST_DEFAULT }),
     ...(known?.countsReasoningBeside === true && { countsReasoningBeside: true }),
   };
 }

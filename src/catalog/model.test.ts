@@ -33,8 +33,27 @@ describe("The pricing", () => {
       unit: "credits_per_million_tokens",
       input: 0.25,
       cached_input: 0.025,
+      cache_write: 0.25,
       output: 2,
+      reasoning: 2,
     });
+  });
+
+  test("lists parts and calls with prices of their own, calls only where a route makes them.", () => {
+    const classes = { input: 5_000_000n, cachedInput: 500_000n, cacheWrite: 6_250_000n };
+    const further = { cacheWrite1h: 10_000_000n, requests: 12_000_000_000n, searches: 10_000_000_000n };
+    const prices = { ...classes, output: 25_000_000n, reasoning: 25_000_000n, further };
+    const shown = priced("1", "1", "1", { prices });
+    expect(shown.pricing_details).toEqual({
+      unit: "credits_per_million_tokens",
+      ...{ input: 5, cached_input: 0.5, cache_write: 6.25, output: 25, reasoning: 25 },
+      ...{ cache_write_1h: 10, requests: 0.012 },
+    });
+    expect(shown.pricing).toBe(
+      "5.00 credits per million input tokens, 25.00 per million output tokens; 0.012 per request",
+    );
+    const routes = [{ providerId: "p", model: "m", prices, callsMost: 1 }] as const;
+    expect(priced("1", "1", "1", { prices, routes }).pricing_details).toMatchObject({ searches: 0.01 });
   });
 
   test("of a model with dearer long prompts gives the usual prices first, then those of long prompts.", () => {
@@ -45,8 +64,9 @@ describe("The pricing", () => {
       output: 15_000_000n,
       reasoning: 15_000_000n,
     };
-    const shown = priced("5", "0.5", "22.5", { shortPrompt: { promptTokensMax: 271_999, prices: usual } });
+    const shown = priced("5", "0.5", "22.5", { tiers: [{ promptTokensMax: 271_999, prices: usual }] });
     expect(shown.pricing_details).toMatchObject({ input: 2.5, cached_input: 0.25, output: 15 });
+    expect(shown.pricing_details.tiers).toMatchObject([{ above_prompt_tokens: 271_999, input: 5, output: 22.5 }]);
     expect(shown.pricing).toBe(
       "2.50 credits per million input tokens, 15.00 per million output tokens; with a prompt of more than 271,999 tokens 5.00 and 22.50",
     );
@@ -62,6 +82,20 @@ test("Capabilities are listed in the order of the API.", () => {
     "tools",
     "vision",
   ]);
+});
+
+test("A model tells what clients look for under other names.", () => {
+  const capabilities = new Set(["vision", "tools", "structured_output", "chat"] as const);
+  const shown = priced("1", "1", "1", { capabilities, refusedParameters: new Set(["seed", "logit_bias"]) });
+  expect(shown.context_length).toBe(shown.context_window);
+  expect(shown.max_input_tokens).toBe(shown.context_window);
+  expect(shown.input_modalities).toEqual(["text", "image"]);
+  expect(shown.supported_parameters).toEqual(
+    expect.arrayContaining(["temperature", "tools", "tool_choice", "response_format", "structured_outputs"]),
+  );
+  for (const refused of ["seed", "logit_bias", "reasoning_effort"]) {
+    expect(shown.supported_parameters).not.toContain(refused);
+  }
 });
 
 test("A deprecated model shows its shutdown date and replacement.", () => {

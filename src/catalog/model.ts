@@ -1,6 +1,6 @@
 import { CAPABILITIES, type Capability, type Category, type CutoffBasis, type Model } from "../api/model.ts";
 import { PICO_PER_MICRO, type PicoCredits } from "../credits/amount.ts";
-import { pricePerMillion, type UnitPrices } from "../credits/price.ts";
+import { dearer, pricesByClass, type UnitPrices } from "../credits/price.ts";
 
 /** A model that callers may name, with everything that routes, holds and listings need. */
 export interface CatalogModel {
@@ -31,29 +31,40 @@ export interface CatalogModel {
   imageTokensMax: number;
   /** The highest prices of all routes. Holds are computed from them, and no listing shows more. */
   prices: UnitPrices;
-  /** The highest short-prompt prices of all routes; absent if long prompts cost the same. */
-  shortPrompt?: ShortPromptPrices;
+  /** The highest prices of shorter prompts of all routes; absent if all prompts cost the same. */
+  tiers?: readonly PromptTier[];
   /** Routes in the order in which they are tried, unless they have weights; at least one. */
   routes: readonly Route[];
 }
 
-export interface Route {
+/** The prices of a route or a model. */
+export interface PriceList {
+  /** The prices of the longest prompts, or of all. */
+  prices: UnitPrices;
+  /** Prices of shorter prompts, by their length; absent if all prompts cost the same. */
+  tiers?: readonly PromptTier[];
+  /** Prices of answers that the upstream reports to have served at another service tier than the usual one. */
+  serviceTiers?: Readonly<Record<string, PriceList>>;
+}
+
+export interface Route extends PriceList {
   providerId: string;
   /** The upstream's own name of the model. */
   model: string;
-  /** The highest price of each token class on this route. */
-  prices: UnitPrices;
-  /** Prices of a short prompt; absent if long prompts cost the same. */
-  shortPrompt?: ShortPromptPrices;
   /** Share of requests that try this route first, relative to the model's other routes. Either all routes have a weight or none. */
   weight?: number;
   /** Tokens, if known. */
   contextWindow?: number;
   /** True if the provider runs tools of its own, whose results count as prompt tokens. */
   runsTools?: boolean;
+  /** The most searches, and the most images, that one answer is charged for; absent if neither has a price. */
+  callsMost?: number;
   /** True if the provider counts reasoning tokens outside `max_tokens`. */
   countsReasoningBeside?: boolean;
 }
+
+/** The most searches, and the most images, that one answer is charged for if the configuration does not set it. */
+export const CALLS_MOST_DEFAULT = 10;
 
 /** Returns the name of an upstream in the books, in headers and in logs. */
 export function upstreamOf({ providerId, model }: Pick<Route, "providerId" | "model">): string {
@@ -61,15 +72,59 @@ export function upstreamOf({ providerId, model }: Pick<Route, "providerId" | "mo
 }
 
 /** Prices of a request whose prompt has at most `promptTokensMax` tokens of all classes together. */
-export interface ShortPromptPrices {
+export interface PromptTier {
   promptTokensMax: number;
   prices: UnitPrices;
 }
 
-/** Returns the prices of a route for a prompt of this length: the short-prompt prices if they apply, else the highest. */
-export function pricesAt(route: Pick<Route, "prices" | "shortPrompt">, promptTokens: number): UnitPrices {
-  const { shortPrompt, prices } = route;
-  return shortPrompt !== undefined && promptTokens <= shortPrompt.promptTokensMax ? shortPrompt.prices : prices;
+/** Returns the prices of a prompt of this length, at a service tier where that has prices of its own. */
+export function pricesAt(list: PriceList, promptTokens: number, serviceTier?: string): UnitPrices {
+  const { serviceTiers = {} } = list;
+  // The name comes from the upstream: it must not find what every object inherits.
+  const isStated = serviceTier !== undefined && Object.hasOwn(serviceTiers, serviceTier);
+  const { tiers, prices } = (isStated ? serviceTiers[serviceTier] : undefined) ?? list;
+  return tiers?.find(({ promptTokensMax }) => promptTokens <= promptTokensMax)?.prices ?? prices;
+}
+
+/** Returns the highest prices of several lists, for each length of a prompt. */
+export function dearestList(lists: readonly PriceList[]): Pick<PriceList, "prices" | "tiers"> {
+  const prices = lists.map((list) => list.prices).reduce(dearer);
+  const bounds = new Set(lists.flatMap(({ tiers = [] }) => tiers.map(({ promptTokensMax }) => promptTokensMax)));
+  if (bounds.size === 0) return { prices };
+  const tiers = [...bounds]
+    .sort((a, b) => a - b)
+    .map((promptTokensMax) => {
+      return { promptTokensMax, prices: lists.map((list) => pricesAt(list, promptTokensMax)).reduce(dearer) };
+    });
+  return { prices, tiers };
+}
+
+/** Returns the highest price of each class for a prompt of at most this length, at any service tier. */
+export function highestPricesAt({ prices, tiers, serviceTiers }: PriceList, promptTokensMost: number): UnitPrices {
+  if (tiers === undefined && serviceTiers === undefined) return prices;
+  const shorter = (tiers ?? []).filter((_, index, all) => promptTokensMost > (all[index - 1]?.promptTokensMax ?? -1));
+  const isWithin = promptTokensMost <= (tiers?.at(-1)?.promptTokensMax ?? -1);
+  const others = Object.values(serviceTiers ?? {}).map((list) => highestPricesAt(list, promptTokensMost));
+  const usual = [...shorter.map((tier) => tier.prices), ...(isWithin ? [] : [prices])];
+  return [...usual, ...others].reduce(dearer);
+}
+
+/** Capabilities that a model needs to take a field of a request. */
+const CAPABILITY_OF_FIELD: { [Field in string]?: Capability } = {
+  tools: "tools",
+  tool_choice: "tools",
+  parallel_tool_calls: "tools",
+  response_format: "structured_output",
+  reasoning_effort: "reasoning",
+};
+
+/** Tells whether a model takes a field of a request. */
+export function takesField(
+  { refusedParameters, capabilities }: Pick<CatalogModel, "refusedParameters" | "capabilities">,
+  field: string,
+): boolean {
+  const needed = CAPABILITY_OF_FIELD[field];
+  return !refusedParameters.has(field) && (needed === undefined || capabilities.has(needed));
 }
 
 /** The models that callers may name. The content may change while the service runs. */
@@ -78,9 +133,15 @@ export interface Catalog {
   list(): readonly CatalogModel[];
 }
 
-/** Converts a model to its form in `GET /v1/models`. `pricing_details` has the prices of a short prompt; `pricing` adds those of a long one. */
+/** Fields of a completion request that some models take and others do not. */
+const PARAMETERS = [
+  ...["max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "seed", "frequency_penalty"],
+  ...["presence_penalty", "logit_bias", "logprobs", "top_logprobs", "tools", "tool_choice", "parallel_tool_calls"],
+  ...["response_format", "reasoning_effort"],
+];
+
+/** Converts a model to its form in `GET /v1/models`. The prices are those of a short prompt first, then those of longer ones. */
 export function toApiModel(model: CatalogModel): Model {
-  const usual = model.shortPrompt?.prices ?? model.prices;
   return {
     id: model.id,
     object: "model",
@@ -92,28 +153,73 @@ export function toApiModel(model: CatalogModel): Model {
     capabilities: CAPABILITIES.filter((capability) => model.capabilities.has(capability)),
     context_window: model.contextWindow,
     max_output_tokens: model.maxOutputTokens,
+    context_length: model.contextWindow,
+    max_input_tokens: model.contextWindow,
+    input_modalities: model.capabilities.has("vision") ? ["text", "image"] : ["text"],
+    supported_parameters: supportedParameters(model),
     cutoff_date: model.cutoffDate,
     cutoff_basis: model.cutoffBasis,
     pricing: pricingText(model),
-    pricing_details: {
-      unit: "credits_per_million_tokens",
-      input: pricePerMillion(usual.input),
-      cached_input: pricePerMillion(usual.cachedInput),
-      output: pricePerMillion(usual.output),
-    },
+    pricing_details: pricingDetails(model),
     deprecated: model.deprecatedSince !== null,
     shutdown_date: model.shutdownDate,
     replacement: model.replacement,
   };
 }
 
-function pricingText({ prices, shortPrompt }: CatalogModel): string {
-  const usual = shortPrompt?.prices ?? prices;
-  const text = `${figure(usual.input)} credits per million input tokens, ${figure(usual.output)} per million output tokens`;
-  if (shortPrompt === undefined) return text;
-  const bound = shortPrompt.promptTokensMax.toLocaleString("en-US");
-  return `${text}; with a prompt of more than ${bound} tokens ${figure(prices.input)} and ${figure(prices.output)}`;
+/** `structured_outputs` is OpenRouter's name of a `response_format` with a schema, which clients look for. */
+function supportedParameters(model: CatalogModel): string[] {
+  const taken = PARAMETERS.filter((field) => takesField(model, field));
+  const takesSchema = taken.includes("response_format") && takesField(model, "response_format.json_schema");
+  return takesSchema ? [...taken, "structured_outputs"] : taken;
 }
+
+interface PromptPrices {
+  above: number;
+  prices: UnitPrices;
+}
+
+/** Returns the prices by the length of a prompt, the shortest first. */
+function pricesByLength({ prices, tiers = [] }: CatalogModel): readonly [PromptPrices, ...PromptPrices[]] {
+  const all = [...tiers.map((tier) => tier.prices), prices];
+  const [first = prices, ...longer] = all;
+  return [
+    { above: 0, prices: first },
+    ...longer.map((own, index) => ({ above: tiers[index]?.promptTokensMax ?? 0, prices: own })),
+  ];
+}
+
+function pricingDetails(model: CatalogModel): Model["pricing_details"] {
+  const [{ prices }, ...longer] = pricesByLength(model);
+  const listed = (own: UnitPrices) => pricesByClass(chargedPrices(model, own));
+  const tiers = longer.map((tier) => ({ above_prompt_tokens: tier.above, ...listed(tier.prices) }));
+  return {
+    unit: "credits_per_million_tokens",
+    ...listed(prices),
+    ...(tiers.length > 0 && { tiers }),
+  };
+}
+
+/** Leaves out the prices of calls that no route makes. */
+function chargedPrices({ routes }: CatalogModel, prices: UnitPrices): UnitPrices {
+  if (prices.further === undefined || routes.some(({ callsMost = 0 }) => callsMost > 0)) return prices;
+  const { searches: _searches, images: _images, ...further } = prices.further;
+  return { ...prices, further };
+}
+
+function pricingText(model: CatalogModel): string {
+  const [{ prices }, ...longer] = pricesByLength(model);
+  const text = `${figure(prices.input)} credits per million input tokens, ${figure(prices.output)} per million output tokens`;
+  const tiers = longer.map(({ above, prices: own }) => {
+    return `; with a prompt of more than ${above.toLocaleString("en-US")} tokens ${figure(own.input)} and ${figure(own.output)}`;
+  });
+  const request = prices.further?.requests;
+  const fee = request === undefined ? "" : `; ${figure(request / MILLION)} per request`;
+  return text + tiers.join("") + fee;
+}
+
+/** A price of a call is that of a million calls divided by a million. */
+const MILLION = 1_000_000n;
 
 /** Writes a price in credits per million tokens exactly, with at least two decimals: "2.00", "0.0375". */
 function figure(price: PicoCredits): string {

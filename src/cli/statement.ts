@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits, usageReport } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
-import { pricePerMillion, TOKEN_CLASSES, type UnitPrices } from "../credits/price.ts";
+import { displayPrice, FURTHER_CLASSES, pricePerMillion, TOKEN_CLASSES, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import { CSV_HEADINGS, csvLine, csvOfEntry, entriesOf, type Period } from "../reports/statement.ts";
 import type { LedgerEntry } from "../stores/queries/statement.ts";
@@ -182,7 +182,12 @@ function entryJson(entry: LedgerEntry, balance: MicroCredits) {
   }
 }
 
-/** Credits per million tokens. */
+/** Credits per million tokens; of calls credits each. */
 function pricesJson(prices: UnitPrices): Record<string, number> {
-  return Object.fromEntries(TOKEN_CLASSES.map((tokenClass) => [tokenClass, pricePerMillion(prices[tokenClass])]));
+  const further = FURTHER_CLASSES.flatMap((name) => {
+    const price = prices.further?.[name];
+    return price === undefined ? [] : [[name, displayPrice(price, name)]];
+  });
+  const classes = TOKEN_CLASSES.map((tokenClass) => [tokenClass, pricePerMillion(prices[tokenClass])]);
+  return Object.fromEntries([...classes, ...further]);
 }

@@ -223,6 +223,8 @@ export interface SchemaNode {
   minItems?: number;
   properties?: Record<string, SchemaNode>;
   items?: SchemaNode;
+  /** The schema of the values of a record, by the pattern of their names. */
+  patternProperties?: Record<string, SchemaNode>;
 }
 
 export const configNode = ConfigSchema as unknown as SchemaNode;
@@ -271,7 +273,10 @@ export function compile(schema: object): ValidateFunction {
 /** Returns the part of the schema at a path; undefined if there is none. */
 export function schemaAt(path: readonly (string | number)[], schema = configNode): SchemaNode | undefined {
   let node: SchemaNode | undefined = schema;
-  for (const step of path) node = typeof step === "number" ? node?.items : node?.properties?.[step];
+  for (const step of path) {
+    const [value]: SchemaNode[] = Object.values(node?.patternProperties ?? {});
+    node = (typeof step === "number" ? node?.items : node?.properties?.[step]) ?? value;
+  }
   return node;
 }
 

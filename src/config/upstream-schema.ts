@@ -80,14 +80,41 @@ export const Provider = Type.Object(
   { additionalProperties: false },
 );
 
-const PRICE = {
+const part = (description: string) => Type.Optional(Decimal({ description }));
+const CLASSES = {
   input: Decimal({ description: "Prompt tokens." }),
-  cachedInput: Type.Optional(Decimal({ description: "Cached prompt tokens; by default the price of input." })),
-  cacheWrite: Type.Optional(
-    Decimal({ description: "Prompt tokens written to the provider's cache; by default the price of input." }),
-  ),
+  cachedInput: part("Cached prompt tokens; by default the price of input."),
+  cacheWrite: part("Prompt tokens written to the provider's cache; by default the price of input."),
+  cacheWrite1h: part("Prompt tokens that the cache keeps for an hour; by default the price of cacheWrite."),
+  inputAudio: part("Audio tokens of the prompt; by default the price of input."),
+  cachedAudio: part("Cached audio tokens; by default the price of cachedInput."),
+  inputImage: part("Image tokens of the prompt; by default the price of input."),
   output: Decimal({ description: "Completion tokens." }),
-  reasoning: Type.Optional(Decimal({ description: "Reasoning tokens; by default the price of output." })),
+  reasoning: part("Reasoning tokens; by default the price of output."),
+  outputAudio: part("Audio tokens of the completion; by default the price of output."),
+  outputImage: part("Image tokens of the completion; by default the price of output."),
+  perRequest: part("Credits for each request, in addition to its tokens; 0 by default."),
+  perSearch: part("Credits for each search that the provider reports; 0 by default."),
+  perImage: part("Credits for each image that the provider reports; 0 by default."),
+};
+const TIERS = {
+  ...CLASSES,
+  abovePromptTokens: Type.Optional(
+    Type.Record(Type.String(), Type.Object(CLASSES, { additionalProperties: false }), {
+      propertyNames: { pattern: "^[1-9]\\d{0,8}$" },
+      allowed: "numbers of prompt tokens, such as 200000, and the prices above them",
+      description: "Prices of longer prompts, by the number of prompt tokens above which they apply.",
+    }),
+  ),
+};
+const PRICE = {
+  ...TIERS,
+  serviceTiers: Type.Optional(
+    Type.Record(Type.String(), Type.Object(TIERS, { additionalProperties: false }), {
+      allowed: "names of service tiers, such as flex and priority, and their prices",
+      description: "Prices of answers for which the provider reports another service tier.",
+    }),
+  ),
 };
 const ONE_PRICE = Type.Object(PRICE, { additionalProperties: false });
 const DATED_PRICE = Type.Object(
@@ -123,6 +150,18 @@ export const Model = Type.Object(
           provider: Name({ description: "ID of a provider." }),
           model: Name({ description: "The provider's name of the model." }),
           price: Type.Optional(Price("Price of this route.")),
+          runsTools: Type.Optional(
+            Type.Boolean({
+              description:
+                "True if the provider runs tools of its own, such as a search. Holds then cover the context window.",
+            }),
+          ),
+          callsMost: Type.Optional(
+            Count(1_000, {
+              description:
+                "Most searches, and most images, that one answer is charged for if they have a price; 10 by default.",
+            }),
+          ),
           weight: Type.Optional(
             Count(1_000, {
               description: "Relative frequency of being tried first; set for all routes of a model or for none.",

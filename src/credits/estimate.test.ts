@@ -6,10 +6,11 @@ import {
   estimatePrompt,
   type HoldNeed,
   holdBounds,
+  possiblePrices,
   promptTexts,
   tokensOfPiece,
 } from "./estimate.ts";
-import { FREE, NO_TOKENS, priceOf } from "./price.ts";
+import { areCounts, FREE, FURTHER_CLASSES, fittingFurther, NO_TOKENS, priceOf } from "./price.ts";
 
 const IMAGE_TOKENS_MAX = 1_600;
 const LIMITS = { imageTokensMax: IMAGE_TOKENS_MAX, contextWindow: 200_000 };
@@ -212,9 +213,59 @@ describe("tokensOfPiece", () => {
   });
 });
 
+describe("media", () => {
+  const user = (content: ContentPart[]) => estimate([{ role: "user", content }]);
+  const plain = user([]);
+  const bytes = (count: number) => Buffer.alloc(count).toString("base64");
+
+  test("A prompt with a file, sound or a video is bounded by the context window.", () => {
+    const media: ContentPart[] = [
+      { type: "file", file: { file_data: `data:application/pdf;base64,${bytes(3_000)}` } },
+      { type: "file", file: { file_url: "https://example.com/a.pdf" } },
+      { type: "input_audio", input_audio: { data: bytes(750), format: "mp3" } },
+      { type: "video_url", video_url: { url: `data:video/mp4;base64,${bytes(3_000_000)}` } },
+    ];
+    for (const part of media) {
+      const one = user([part]);
+      expect(one.most).toBe(LIMITS.contextWindow);
+      expect(one.least - plain.least).toBe(1);
+      expect(one.likely).toBeLessThan(one.most);
+    }
+  });
+
+  test("Only a request with a medium can have audio tokens, and only one with a mark an hour's cache writes.", () => {
+    const text = (ttl: "5m" | "1h") => ({
+      type: "text" as const,
+      text: "a",
+      cache_control: { type: "ephemeral" as const, ttl },
+    });
+    expect(user([text("5m")])).toMatchObject({ hasAudio: false, hasHourCache: false });
+    expect(user([text("1h")])).toMatchObject({ hasAudio: false, hasHourCache: true });
+    const audio = user([{ type: "input_audio", input_audio: { data: "AAAA", format: "wav" } }]);
+    expect(audio).toMatchObject({ hasAudio: true, hasHourCache: false });
+    const tools: Tool[] = [
+      { type: "function", function: { name: "f" }, cache_control: { type: "ephemeral", ttl: "1h" } },
+    ];
+    expect(estimate([], { tools }).hasHourCache).toBe(true);
+  });
+
+  test("Reasoning that comes back is bounded by its bytes.", () => {
+    const details = [{ type: "reasoning.text" as const, format: "anthropic-claude-v1", text: "a".repeat(500) }];
+    const before = estimate([{ role: "assistant", content: "" }]).most;
+    const after = estimate([{ role: "assistant", content: "", reasoning_details: details }]).most;
+    expect(after - before).toBeGreaterThanOrEqual(500);
+  });
+});
+
 const unitPrice = fc.oneof(fc.constant(0n), fc.bigInt({ min: 1n, max: 100_000_000n }));
+const further = fc.option(
+  fc.record(Object.fromEntries(FURTHER_CLASSES.map((name) => [name, unitPrice])), { requiredKeys: [] }),
+  { nil: undefined },
+);
 const needs: fc.Arbitrary<HoldNeed> = fc
   .record({
+    callsMost: fc.nat(20),
+    further,
     promptTokensMost: fc.integer({ min: 0, max: 1_000_000 }),
     a: fc.integer({ min: 1, max: 4_096 }),
     b: fc.integer({ min: 1, max: 4_096 }),
@@ -226,18 +277,27 @@ const needs: fc.Arbitrary<HoldNeed> = fc
       reasoning: unitPrice,
     }),
   })
-  .map(({ a, b, ...need }) => ({ ...need, outputTokensLeast: Math.min(a, b), outputTokensMost: Math.max(a, b) }));
+  .map(({ a, b, further: parts, prices, ...need }) => ({
+    ...need,
+    prices: parts === undefined ? prices : { ...prices, further: parts },
+    outputTokensLeast: Math.min(a, b),
+    outputTokensMost: Math.max(a, b),
+  }));
 const share = fc.integer({ min: 0, max: 1_000_000 });
+const partCounts = fc.record(Object.fromEntries(FURTHER_CLASSES.map((name) => [name, share])));
 
 describe("holdBounds", () => {
   test("The largest amount covers any usage within the need, of any classes.", () => {
     fc.assert(
-      fc.property(needs, share, share, share, (need, cached, written, reasoned) => {
+      fc.property(needs, share, share, share, partCounts, (need, cached, written, reasoned, parts) => {
         const cachedInput = Math.min(cached, need.promptTokensMost);
         const cacheWrite = Math.min(written, need.promptTokensMost - cachedInput);
         const reasoning = Math.min(reasoned, need.outputTokensMost);
         const input = need.promptTokensMost - cachedInput - cacheWrite;
-        const tokens = { input, cachedInput, cacheWrite, reasoning, output: need.outputTokensMost - reasoning };
+        const classes = { input, cachedInput, cacheWrite, reasoning, output: need.outputTokensMost - reasoning };
+        const fitting = fittingFurther({ ...classes, further: parts }, need.callsMost);
+        const tokens = fitting === undefined ? classes : { ...classes, further: fitting };
+        expect(areCounts(tokens)).toBe(true);
         const { least, most } = holdBounds(need);
         expect(priceOf(tokens, need.prices) <= most && least <= most).toBe(true);
       }),
@@ -253,9 +313,30 @@ describe("holdBounds", () => {
       output: 3_000_000n,
       reasoning: 0n,
     };
-    const need = { promptTokensMost: 10, outputTokensLeast: 4, outputTokensMost: 100, prices };
+    const need = { promptTokensMost: 10, outputTokensLeast: 4, outputTokensMost: 100, callsMost: 0, prices };
     expect(holdBounds(need)).toEqual({ least: 32n, most: 320n });
     expect(holdBounds({ ...need, prices: FREE })).toEqual({ least: 0n, most: 0n });
+    const further = { cacheWrite1h: 4_000_000n, outputAudio: 5_000_000n, requests: 7_000_000n, searches: 1_000_000n };
+    const dearer = { ...need, callsMost: 3, prices: { ...prices, further } };
+    expect(holdBounds(dearer)).toEqual({ least: 40n + 20n + 7n + 3n, most: 40n + 500n + 7n + 3n });
+  });
+
+  test("Prices of parts that a request cannot have do not count.", () => {
+    const further = { cacheWrite1h: 4n, inputAudio: 5n, cachedAudio: 6n, searches: 7n, images: 8n, outputAudio: 9n };
+    const prices = { ...FREE, further };
+    const none = { hasAudio: false, hasHourCache: false, callsMost: 0 };
+    expect(possiblePrices(prices, none).further).toEqual({ outputAudio: 9n });
+    expect(possiblePrices(prices, { ...none, hasAudio: true }).further).toEqual({
+      inputAudio: 5n,
+      cachedAudio: 6n,
+      outputAudio: 9n,
+    });
+    expect(possiblePrices(prices, { ...none, hasHourCache: true }).further).toEqual({
+      cacheWrite1h: 4n,
+      outputAudio: 9n,
+    });
+    expect(possiblePrices(prices, { hasAudio: true, hasHourCache: true, callsMost: 1 })).toEqual(prices);
+    expect(possiblePrices(FREE, none)).toBe(FREE);
   });
 });
 
@@ -286,7 +367,7 @@ describe("affordableOutputTokens", () => {
 
   test("The result is 0 if the input is not covered, and everything if output is free.", () => {
     const prices = { ...FREE, input: 1_000_000n };
-    const need = { promptTokensMost: 10, outputTokensLeast: 1, outputTokensMost: 100, prices };
+    const need = { promptTokensMost: 10, outputTokensLeast: 1, outputTokensMost: 100, callsMost: 0, prices };
     expect(affordableOutputTokens(9n, need)).toBe(0);
     expect(affordableOutputTokens(10n, need)).toBe(100);
     expect(priceOf({ ...NO_TOKENS, input: 10, output: 100 }, prices)).toBe(10n);

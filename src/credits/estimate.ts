@@ -1,6 +1,6 @@
-import type { ChatCompletionRequest, RequestMessage } from "../api/chat/request.ts";
+import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../api/chat/request.ts";
 import { ceilDivide, type MicroCredits, PICO_PER_MICRO, type PicoCredits } from "./amount.ts";
-import type { UnitPrices } from "./price.ts";
+import { CLASS_OF_FURTHER, FURTHER_CLASSES, furtherPrice, type TokenClass, type UnitPrices } from "./price.ts";
 
 /**
  * Bounds of the tokens of a prompt, without a tokenizer: the event loop tokenizes nothing.
@@ -13,8 +13,20 @@ export interface PromptEstimate {
   least: number;
   likely: number;
   most: number;
-  /** Part of `likely` that is not text: template tokens and images. */
+  /** Part of `likely` that is not text: template tokens, images and other media. */
   likelyBesideText: number;
+  /** True if a part of the prompt can hold sound: without one no token is an audio token. */
+  hasAudio: boolean;
+  /** True if the request marks a part to be cached for an hour: without a mark no cache write is of that kind. */
+  hasHourCache: boolean;
+}
+
+/** The facts of a model that bound its prompts. */
+export interface PromptLimits {
+  /** Bound of the tokens of one image. */
+  imageTokensMax: number;
+  /** Tokens; the bound of a prompt with files, audio or video. */
+  contextWindow: number;
 }
 
 /**
@@ -42,26 +54,16 @@ const BYTES_A_TOKEN_MOST = 16;
 /** A streamed piece up to this long is one token to every tokenizer in wide use; longer pieces carry several. */
 const BYTES_OF_ONE_TOKEN = 12;
 
-/** Usual tokens of a file, a recording or a video, whose length only its provider knows: some pages, or a minute. */
-const TOKENS_OF_MEDIA_LIKELY = 2_000;
-
-/** Bounds of a model that limit its prompts. */
-export interface PromptLimits {
-  /** Bound of tokens for one image. */
-  imageTokensMax: number;
-  contextWindow: number;
-}
-
 /**
- * Estimates the prompt of a request. The tokens of files, audio and video are not bounded by their bytes, so with one of
- * them the prompt's bound is at least the model's context window.
+ * Estimates the prompt of a request to a model. The tokens of files, audio and video are not bounded by their bytes, so
+ * with one of them the prompt's bound is at least the model's context window.
  */
 export function estimatePrompt(
   request: ChatCompletionRequest,
   { imageTokensMax, contextWindow }: PromptLimits,
 ): PromptEstimate {
   let bytes = 0;
-  const { images, media, toolCalls, opaqueBytes } = visitPrompt(request, (text) => {
+  const { images, media, toolCalls, opaqueBytes, hasHourCache } = visitPrompt(request, (text) => {
     bytes += Buffer.byteLength(text);
   });
   const messages = request.messages.length + (request.instructions === undefined ? 0 : 1);
@@ -72,7 +74,7 @@ export function estimatePrompt(
     (tools + toolCalls) * TEMPLATE_TOKENS_A_TOOL_LIKELY +
     TEMPLATE_TOKENS_A_PROMPT +
     imageTokens +
-    media * TOKENS_OF_MEDIA_LIKELY;
+    sumOf(media.map((part) => Math.min(likelyMediaTokens(part), contextWindow)));
   const most =
     bytes +
     opaqueBytes +
@@ -86,12 +88,60 @@ export function estimatePrompt(
       Math.ceil(bytes / BYTES_A_TOKEN_MOST) +
       messages * TEMPLATE_TOKENS_A_MESSAGE_LEAST +
       (tools + toolCalls) * TEMPLATE_TOKENS_A_TOOL_LEAST +
-      // No image and no file is less than one token.
+      // No image is less than one token, and no other medium.
       Math.min(images, imageTokens) +
-      media,
+      media.length,
     likely: Math.ceil(bytes / BYTES_A_TOKEN_LIKELY) + likelyBesideText,
     likelyBesideText,
-    most: media === 0 ? most : Math.max(most, contextWindow),
+    most: media.length === 0 ? most : Math.max(most, contextWindow),
+    hasAudio: media.length > 0,
+    hasHourCache,
+  };
+}
+
+/** Usual characters of data per token: of a file, whose pages are text and images, and of sound and video. */
+const FILE_CHARACTERS_A_TOKEN = 12;
+const SOUND_CHARACTERS_A_TOKEN = 500;
+/** Usual tokens of a medium that is sent by its address: some pages, or a minute. */
+const TOKENS_OF_MEDIUM = 2_000;
+
+function likelyMediaTokens(part: MediumPart): number {
+  const data = dataOf(part);
+  if (data === undefined) return TOKENS_OF_MEDIUM;
+  return Math.ceil(data.length / (part.type === "file" ? FILE_CHARACTERS_A_TOKEN : SOUND_CHARACTERS_A_TOKEN));
+}
+
+function dataOf(part: MediumPart): string | undefined {
+  if (part.type === "input_audio") return part.input_audio.data;
+  if (part.type === "file") return part.file.file_data;
+  const { url } = part.video_url;
+  return url.startsWith("data:") ? url : undefined;
+}
+
+function sumOf(counts: readonly number[]): number {
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
+/** The parts and calls that a request can be charged for on a route. */
+export interface Possible extends Pick<PromptEstimate, "hasAudio" | "hasHourCache"> {
+  /** Searches that are charged at most, and images. */
+  callsMost: number;
+}
+
+/** Returns prices without those of parts and calls that a request cannot have, so that its hold does not cover them. */
+export function possiblePrices(prices: UnitPrices, { hasAudio, hasHourCache, callsMost }: Possible): UnitPrices {
+  if (prices.further === undefined) return prices;
+  const { cacheWrite1h, inputAudio, cachedAudio, searches, images, ...further } = prices.further;
+  return {
+    ...prices,
+    further: {
+      ...further,
+      ...(hasHourCache && cacheWrite1h !== undefined && { cacheWrite1h }),
+      ...(hasAudio && inputAudio !== undefined && { inputAudio }),
+      ...(hasAudio && cachedAudio !== undefined && { cachedAudio }),
+      ...(callsMost > 0 && searches !== undefined && { searches }),
+      ...(callsMost > 0 && images !== undefined && { images }),
+    },
   };
 }
 
@@ -113,16 +163,20 @@ interface OtherParts {
   /** Size of opaque provider data that clients send back, which the provider may or may not count. */
   opaqueBytes: number;
   images: number;
-  /** Files, recordings and videos. */
-  media: number;
+  media: MediumPart[];
   toolCalls: number;
+  hasHourCache: boolean;
 }
 
+/** A file can hold anything, sound among it. */
+type MediumPart = Extract<ContentPart, { type: "file" | "input_audio" | "video_url" }>;
+
 function visitPrompt(request: ChatCompletionRequest, visit: (text: string) => void): OtherParts {
-  const others: OtherParts = { opaqueBytes: 0, images: 0, media: 0, toolCalls: 0 };
+  const others: OtherParts = { opaqueBytes: 0, images: 0, media: [], toolCalls: 0, hasHourCache: false };
   for (const message of request.messages) visitMessage(message, visit, others);
   if (request.instructions !== undefined) visit(request.instructions);
   if (request.tools !== undefined && request.tools.length > 0) visit(JSON.stringify(request.tools));
+  others.hasHourCache ||= request.tools?.some((tool) => tool.cache_control?.ttl === "1h") === true;
   if (request.response_format?.type === "json_schema") visit(JSON.stringify(request.response_format));
   // A template may write them into the prompt.
   for (const value of [request.chat_template_kwargs, request.web_search_options]) {
@@ -135,12 +189,11 @@ function visitMessage(message: RequestMessage, visit: (text: string) => void, ot
   if (typeof message.content === "string") visit(message.content);
   else if (message.content !== undefined) {
     for (const part of message.content) {
-      if (part.type === "text") visit(part.text);
-      else if (part.type === "refusal") visit(part.refusal);
-      else if (part.type === "image_url") others.images += 1;
-      else others.media += 1;
+      visitPart(part, visit, others);
     }
   }
+  const { reasoning_details: details } = message;
+  if (details !== undefined) others.opaqueBytes += Buffer.byteLength(JSON.stringify(details));
   for (const text of [message.name, message.reasoning_content, message.refusal, message.tool_call_id]) {
     if (text !== undefined) visit(text);
   }
@@ -156,6 +209,15 @@ function visitMessage(message: RequestMessage, visit: (text: string) => void, ot
   }
 }
 
+function visitPart(part: ContentPart, visit: (text: string) => void, others: OtherParts): void {
+  if ("cache_control" in part && part.cache_control?.ttl === "1h") others.hasHourCache = true;
+  if (part.type === "text") visit(part.text);
+  else if (part.type === "refusal") visit(part.refusal);
+  else if (part.type === "image_url") others.images += 1;
+  else others.media.push(part);
+  if (part.type === "file" && part.file.filename !== undefined) visit(part.file.filename);
+}
+
 /** Output tokens that the credits must cover for a request without `max_tokens` to be admitted. */
 export const OUTPUT_TOKENS_LEAST = 256;
 
@@ -165,12 +227,14 @@ export interface HoldNeed {
   /** Output tokens that the credits must cover at least. */
   outputTokensLeast: number;
   outputTokensMost: number;
+  /** Searches that are charged at most, and images. */
+  callsMost: number;
   prices: UnitPrices;
 }
 
 /** Returns the least and the largest amount of a hold, with input and output at their dearest classes. */
 export function holdBounds(need: HoldNeed): { least: MicroCredits; most: MicroCredits } {
-  const input = inputPico(need);
+  const input = fixedPico(need);
   const output = outputPrice(need.prices);
   return {
     least: ceilDivide(input + BigInt(need.outputTokensLeast) * output, PICO_PER_MICRO),
@@ -180,7 +244,7 @@ export function holdBounds(need: HoldNeed): { least: MicroCredits; most: MicroCr
 
 /** Returns the output tokens that an amount covers after the input, at most those of the need; 0 if it does not cover the input. */
 export function affordableOutputTokens(amount: MicroCredits, need: HoldNeed): number {
-  const left = amount * PICO_PER_MICRO - inputPico(need);
+  const left = amount * PICO_PER_MICRO - fixedPico(need);
   if (left < 0n) return 0;
   const output = outputPrice(need.prices);
   if (output === 0n) return need.outputTokensMost;
@@ -188,14 +252,28 @@ export function affordableOutputTokens(amount: MicroCredits, need: HoldNeed): nu
   return tokens > BigInt(need.outputTokensMost) ? need.outputTokensMost : Number(tokens);
 }
 
-function inputPico({ promptTokensMost, prices }: HoldNeed): PicoCredits {
-  return BigInt(promptTokensMost) * largest(prices.input, prices.cachedInput, prices.cacheWrite);
+/** Returns the largest cost of everything but the output: the prompt, the request itself, and its calls. */
+function fixedPico({ promptTokensMost, callsMost, prices }: HoldNeed): PicoCredits {
+  const calls = furtherPrice(prices, "searches") + furtherPrice(prices, "images");
+  const prompt = BigInt(promptTokensMost) * dearestOf(prices, ["input", "cachedInput", "cacheWrite"]);
+  return prompt + furtherPrice(prices, "requests") + BigInt(callsMost) * calls;
 }
 
 function outputPrice(prices: UnitPrices): PicoCredits {
-  return largest(prices.output, prices.reasoning);
+  return dearestOf(prices, ["output", "reasoning"]);
 }
 
-function largest(...values: bigint[]): bigint {
-  return values.reduce((a, b) => (a > b ? a : b));
+/** Returns the highest price of some classes and of their parts. */
+function dearestOf(prices: UnitPrices, classes: readonly TokenClass[]): PicoCredits {
+  let dearest = 0n;
+  for (const tokenClass of classes) {
+    if (prices[tokenClass] > dearest) dearest = prices[tokenClass];
+  }
+  if (prices.further === undefined) return dearest;
+  for (const name of FURTHER_CLASSES) {
+    const whole = CLASS_OF_FURTHER[name];
+    const price = prices.further[name];
+    if (price !== undefined && price > dearest && whole !== undefined && classes.includes(whole)) dearest = price;
+  }
+  return dearest;
 }

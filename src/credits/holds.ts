@@ -32,7 +32,7 @@ import {
   type Trace,
 } from "./books.ts";
 import { type Funds, mergeDraws, returnDraws, splitDraws, sumOf, take } from "./funds.ts";
-import { assertCounts, NO_TOKENS, priceOf, TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "./price.ts";
+import { addTokens, assertCounts, NO_TOKENS, priceOf, type TokenCounts, type UnitPrices } from "./price.ts";
 import { isBookedLate } from "./request-id.ts";
 
 /** Reserves credits for a request, unless it has a hold, has ended, or its key was used before. */
@@ -244,7 +244,7 @@ function settleLate(batch: Batch, funds: Funds, request: RequestRow, transition:
   const { taken, returned } = redraw(batch, funds, request.draws, price);
   const amount = sumOf(taken) - sumOf(returned);
   const shortfall = price - request.cost - amount - request.shortfall;
-  const differences = { tokens: differenceOf(tokens, request.tokens), shortfall };
+  const differences = { tokens: addTokens(tokens, request.tokens, -1), shortfall };
   const adjustment: AdjustmentRow = {
     organizationId,
     id: `late_${holdId}`,
@@ -288,12 +288,6 @@ function refunded(batch: Batch, { balance }: Funds, request: RequestRow): MicroC
 
 function atLeast(a: MicroCredits, b: MicroCredits): MicroCredits {
   return a > b ? a : b;
-}
-
-function differenceOf(tokens: TokenCounts, before: TokenCounts): TokenCounts {
-  const difference = { ...NO_TOKENS };
-  for (const tokenClass of TOKEN_CLASSES) difference[tokenClass] = tokens[tokenClass] - before[tokenClass];
-  return difference;
 }
 
 /** Returns the outcome of the earlier request with the key; undefined if there was none, or the key has expired. */

@@ -1,11 +1,18 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
+  addTokens,
+  assertCounts,
+  CLASS_OF_FURTHER,
   dearer,
   FREE,
+  FURTHER_CLASSES,
+  fittingFurther,
+  NO_TOKENS,
   parseDollarPrice,
   parsePrice,
   priceOf,
+  pricesUsed,
   TOKEN_CLASSES,
   type TokenCounts,
   type UnitPrices,
@@ -147,4 +154,65 @@ test("The dearer of two prices covers the cost at either.", () => {
     }),
     { numRuns: 2_000 },
   );
+});
+
+describe("parts and calls", () => {
+  const price = fc.bigInt({ min: 0n, max: 10n ** 9n });
+  const record = <Value>(value: fc.Arbitrary<Value>) =>
+    fc.record(Object.fromEntries(FURTHER_CLASSES.map((name) => [name, value])), { requiredKeys: [] });
+  const classes = <Value>(value: fc.Arbitrary<Value>) =>
+    fc.record({ input: value, cachedInput: value, cacheWrite: value, output: value, reasoning: value });
+  const prices = fc.tuple(classes(price), record(price)).map(([own, further]) => ({ ...own, further }));
+  const tokens = fc.tuple(classes(fc.nat(1_000)), record(fc.nat(1_500))).map(([counts, further]) => {
+    const fitting = fittingFurther({ ...counts, further }, 1_000);
+    return fitting === undefined ? counts : { ...counts, further: fitting };
+  });
+
+  test("each token costs the price of its part, or else of its class, each call its own; rounded up once", () => {
+    fc.assert(
+      fc.property(tokens, prices, (given: TokenCounts, unitPrices) => {
+        const rest = { ...given };
+        let pico = 0n;
+        for (const name of FURTHER_CLASSES) {
+          const count = given.further?.[name] ?? 0;
+          const whole = CLASS_OF_FURTHER[name];
+          if (whole !== undefined) rest[whole] -= count;
+          pico += BigInt(count) * (unitPrices.further[name] ?? (whole === undefined ? 0n : unitPrices[whole]));
+        }
+        for (const name of TOKEN_CLASSES) {
+          expect(rest[name]).toBeGreaterThanOrEqual(0);
+          pico += BigInt(rest[name]) * unitPrices[name];
+        }
+        const cost = priceOf(assertCounts(given), unitPrices);
+        expect(cost >= 0n && cost === (pico + 999_999n) / 1_000_000n).toBe(true);
+        expect(priceOf(given, pricesUsed(unitPrices, given))).toBe(cost);
+      }),
+      { numRuns: 3_000 },
+    );
+  });
+
+  test("the dearer of two prices covers either", () => {
+    fc.assert(
+      fc.property(tokens, prices, prices, (given, a, b) => {
+        const both = priceOf(given, dearer(a, b));
+        expect(both >= priceOf(given, a) && both >= priceOf(given, b)).toBe(true);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test("a sum of counts minus one of them is the other", () => {
+    fc.assert(
+      fc.property(tokens, tokens, (a, b) => {
+        expect(addTokens(addTokens(a, b), b, -1)).toEqual(a);
+      }),
+    );
+  });
+
+  test("a part above its class is refused", () => {
+    const counts = { ...NO_TOKENS, output: 3 };
+    expect(() => assertCounts({ ...counts, further: { outputAudio: 2, outputImage: 2 } })).toThrow(RangeError);
+    expect(() => assertCounts({ ...counts, further: { searches: -1 } })).toThrow(RangeError);
+    expect(assertCounts({ ...counts, further: { outputAudio: 2, outputImage: 1, searches: 9 } })).toBeDefined();
+  });
 });

@@ -1,6 +1,6 @@
 import type { Principal } from "../api/principal.ts";
 import type { StatedOutput } from "../api/wire.ts";
-import { type CatalogModel, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
+import { type CatalogModel, highestPricesAt, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { HoldFacts, Outcomes } from "../credits/books.ts";
 import {
@@ -10,8 +10,9 @@ import {
   holdBounds,
   OUTPUT_TOKENS_LEAST,
   type PromptEstimate,
+  possiblePrices,
 } from "../credits/estimate.ts";
-import { FREE } from "../credits/price.ts";
+import { FREE, NO_TOKENS, pricesUsed } from "../credits/price.ts";
 import { ApiError } from "../errors.ts";
 import type { Lease } from "../ledger/lease.ts";
 import { boundsOf } from "./charge.ts";
@@ -25,6 +26,8 @@ const KEY_KEPT_MS = 24 * 60 * 60 * 1000;
 /** An admitted request: its credits are held, its tokens and its concurrency counted. */
 export interface Admission {
   facts: HoldFacts;
+  /** The routes of the plan whose largest charge the request's own bound of its cost allows. */
+  routes: readonly [Route, ...Route[]];
   /** Bounds how long the request may go on. */
   lease: Lease;
   estimate: PromptEstimate;
@@ -53,16 +56,13 @@ export interface Replay {
 
 /**
  * Admits a request, or finds the answer that is stored under its key. Throws context_length_exceeded,
- * rate_limit_exceeded, insufficient_credits, credits_held, idempotency_in_progress, idempotency_interrupted or
+ * rate_limit_exceeded, max_cost_exceeded, insufficient_credits, credits_held, idempotency_in_progress, idempotency_interrupted or
  * idempotency_mismatch.
  */
-export async function admit(
-  gateway: Gateway,
-  call: CompletionCall,
-  { model, routes, request, output }: Plan,
-): Promise<Admission | Replay> {
+export async function admit(gateway: Gateway, call: CompletionCall, plan: Plan): Promise<Admission | Replay> {
   const { principal } = call;
-  const estimate = estimatePrompt(request, model);
+  const { model, output } = plan;
+  const estimate = estimateOf(call, plan);
   const range = outputRange(gateway, principal, model, output, estimate);
   const tokens = estimate.likely + range.most;
   const taken = takeTokens(gateway, principal, tokens);
@@ -75,42 +75,98 @@ export async function admit(
   try {
     exit = gateway.limits.enter(limitKeys(gateway, principal, "concurrentRequests"));
     const isFree = principal.organizationKind === "playground";
-    const need = needOf(model, estimate, range, isFree);
-    const { prices } = need;
-    const facts = factsOf(gateway, call, model, routes[0], prices);
+    const needs = affordableNeeds(
+      plan.routes.map((route) => needOf(model, route, estimate, range, isFree)),
+      call.maxCost,
+    );
+    const [first, ...others] = needs;
+    const routes: Admission["routes"] = [first.route, ...others.map(({ route }) => route)];
+    const prices = isFree ? FREE : pricesUsed(pricesAt(model, first.promptTokensMost), NO_TOKENS);
+    const facts = factsOf(gateway, call, model, first.route, prices);
     const idempotency = call.idempotency === null ? null : { ...call.idempotency, keepMs: KEY_KEPT_MS };
-    const outcome = await gateway.ledger.hold({ facts, ...holdBounds(need), idempotency });
+    const outcome = await gateway.ledger.hold({ facts, ...boundsOfAll(needs, call.maxCost), idempotency });
     const [{ standing: tokenStanding }] = taken;
     if (outcome.outcome === "replayed") {
       leave(0);
       return { ...outcome, tokenStanding };
     }
-    if (outcome.outcome !== "held") throw refusal(outcome, need, range, output.param);
-    const affordable = affordableOutputTokens(outcome.amount, need);
+    if (outcome.outcome !== "held") throw refusal(outcome, needs, range, output.param);
+    const affordable = affordableOnAll(outcome.amount, needs);
     const maxTokens = Math.max(1, Math.min(affordable, range.most));
     const isShortened = maxTokens < range.requested;
     const { lease, available } = outcome;
     const admittedAtMs = gateway.clock();
-    return { facts, lease, estimate, maxTokens, isShortened, available, isFree, tokenStanding, admittedAtMs, leave };
+    const bounds = { facts, routes, lease, estimate, maxTokens, isShortened };
+    return { ...bounds, available, isFree, tokenStanding, admittedAtMs, leave };
   } catch (error) {
     leave(0);
     throw error;
   }
 }
 
-/** Returns the need that a hold covers: the largest charge that is possible on any route. */
-function needOf(model: CatalogModel, estimate: PromptEstimate, range: OutputRange, isFree: boolean): HoldNeed {
-  let promptTokensMost = 0;
-  let outputTokensMost = 0;
-  for (const route of model.routes) {
-    const { prompt, completion } = boundsOf(model, route, estimate, range.most);
-    promptTokensMost = Math.max(promptTokensMost, prompt);
-    outputTokensMost = Math.max(outputTokensMost, completion);
-  }
+/**
+ * Estimates the prompt. The body for upstreams of the inbound wire can have cache marks in places where the internal form
+ * has none, such as tool calls.
+ */
+function estimateOf({ native }: CompletionCall, { request, model }: Plan): PromptEstimate {
+  const estimate = estimatePrompt(request, model);
+  if (estimate.hasHourCache || native?.wire !== "messages" || !canWriteForAnHour(model)) return estimate;
+  return { ...estimate, hasHourCache: JSON.stringify(native.body).includes('"ttl":"1h"') };
+}
+
+function canWriteForAnHour({ routes }: CatalogModel): boolean {
+  const prices = routes.map((route) => highestPricesAt(route, Number.POSITIVE_INFINITY));
+  return prices.some(({ further }) => further?.cacheWrite1h !== undefined);
+}
+
+/** The need of a request on one of its routes. */
+interface RouteNeed extends HoldNeed {
+  route: Route;
+}
+
+type Needs = readonly [RouteNeed, ...RouteNeed[]];
+
+/** Returns the largest charge that is possible on a route. */
+function needOf(
+  model: CatalogModel,
+  route: Route,
+  estimate: PromptEstimate,
+  range: OutputRange,
+  isFree: boolean,
+): RouteNeed {
+  const { prompt, completion, calls: callsMost } = boundsOf(model, route, estimate, range.most);
   // A shorter `max_tokens` is a smaller hold only where it bounds everything that is charged as output.
-  const outputTokensLeast = outputTokensMost > range.most ? outputTokensMost : range.least;
-  const prices = isFree ? FREE : pricesAt(model, promptTokensMost);
-  return { promptTokensMost, outputTokensLeast, outputTokensMost, prices };
+  const outputTokensLeast = completion > range.most ? completion : range.least;
+  const { hasAudio, hasHourCache } = estimate;
+  const possible = { hasAudio, hasHourCache, callsMost };
+  const prices = isFree ? FREE : possiblePrices(highestPricesAt(route, prompt), possible);
+  return { route, promptTokensMost: prompt, outputTokensLeast, outputTokensMost: completion, callsMost, prices };
+}
+
+/** Returns the needs whose least amount is within the bound that the request states. Throws max_cost_exceeded if none is. */
+function affordableNeeds(needs: readonly RouteNeed[], maxCost: MicroCredits | null): Needs {
+  const least = needs.map((need) => holdBounds(need).least);
+  const [first, ...others] = needs.filter((_, index) => maxCost === null || (least[index] ?? 0n) <= maxCost);
+  if (first !== undefined) return [first, ...others];
+  const required = least.reduce((a, b) => (a < b ? a : b));
+  throw new ApiError(
+    "max_cost_exceeded",
+    `The request can cost more than its x-tollgate-max-cost of ${formatCredits(maxCost ?? 0n)} credits: at least ${formatCredits(required)} are needed for its prompt and the shortest answer.`,
+    { param: "x-tollgate-max-cost", fields: { credits_required: creditsFromMicro(required) } },
+  );
+}
+
+/** Returns the bounds of a hold that covers each of the needs, at most the bound that the request states. */
+function boundsOfAll(needs: Needs, maxCost: MicroCredits | null): { least: MicroCredits; most: MicroCredits } {
+  const all = needs.map(holdBounds);
+  const least = all.map((bounds) => bounds.least).reduce((a, b) => (a > b ? a : b));
+  const most = all.map((bounds) => bounds.most).reduce((a, b) => (a > b ? a : b));
+  return { least, most: maxCost !== null && maxCost < most ? maxCost : most };
+}
+
+/** Returns the output tokens that an amount covers on each of the routes. */
+function affordableOnAll(amount: MicroCredits, needs: Needs): number {
+  return Math.min(...needs.map((need) => affordableOutputTokens(amount, need)));
 }
 
 interface OutputRange {
@@ -211,14 +267,14 @@ function keyRefusal(outcome: string): ApiError | undefined {
 
 function refusal(
   outcome: Exclude<Outcomes["hold"], { outcome: "held" | "replayed" }>,
-  need: HoldNeed,
+  needs: Needs,
   range: OutputRange,
   param: StatedOutput["param"],
 ): Error {
   if (outcome.outcome !== "insufficient" && outcome.outcome !== "busy") {
     return keyRefusal(outcome.outcome) ?? new Error(`A new hold was answered with ${outcome.outcome}`);
   }
-  const required = holdBounds(need).least;
+  const required = boundsOfAll(needs, null).least;
   const { available, reach, limitedBy } = outcome;
   const fields: Record<string, number> = {
     credits_available: creditsFromMicro(reach),
@@ -231,8 +287,8 @@ function refusal(
     const message = `${credits} are held by requests that are still running: ${figures}. Try again when one has ended.`;
     return new ApiError("credits_held", message, { fields, headers: { ...headers, "retry-after": "1" } });
   }
-  const isBoundByMaxTokens = need.outputTokensMost === range.most;
-  const affordable = isBoundByMaxTokens ? affordableOutputTokens(reach, need) : 0;
+  const isBoundByMaxTokens = needs.every((need) => need.outputTokensMost === range.most);
+  const affordable = isBoundByMaxTokens ? affordableOnAll(reach, needs) : 0;
   fields.affordable_max_tokens = affordable;
   const hint = affordable > 0 ? ` They pay for a ${param} of ${affordable}.` : "";
   const message = `${credits} do not cover this request: ${figures}.${hint}`;

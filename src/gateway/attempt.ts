@@ -43,12 +43,12 @@ export async function attempt(
   plan: Plan,
   admission: Admission,
 ): Promise<Answered | Unanswered> {
-  let calls: Calls = { route: plan.routes[0], calledAtMs: null, attempts: [] };
+  let calls: Calls = { route: admission.routes[0], calledAtMs: null, attempts: [] };
   let failure: UpstreamError | undefined;
   let refusal: UpstreamError | undefined;
   try {
     call.signal.throwIfAborted();
-    const routes = inOrder(plan.routes, gateway.random);
+    const routes = inOrder(admission.routes, gateway.random);
     gateway.retryBudget.count(plan.model.id, gateway.clock());
     for (let turn = 0; ; turn += 1) {
       const route = routes[turn] ?? (turn === routes.length ? routeToRepeat(calls, failure) : undefined);

@@ -4,7 +4,7 @@ import { keepLog } from "../../test/support/log.ts";
 import type { Capability } from "../api/model.ts";
 import type { Route } from "../catalog/model.ts";
 import { estimatePrompt, holdBounds } from "../credits/estimate.ts";
-import { FREE, priceOf, TOKEN_CLASSES } from "../credits/price.ts";
+import { FREE, FURTHER_CLASSES, priceOf, TOKEN_CLASSES } from "../credits/price.ts";
 import type { UpstreamUsage } from "../providers/provider.ts";
 import { boundsOf, type Charged, chargeOf, OutputRates, roughCharge, within } from "./charge.ts";
 import { Meter } from "./meter.ts";
@@ -52,12 +52,16 @@ describe("the bounds of a charge", () => {
   const count = fc.oneof(fc.nat(300), fc.nat(20_000), fc.constantFrom(2 ** 31, 2 ** 53 + 2, 2 ** 63));
   const counts = fc.record({ input: count, cachedInput: count, cacheWrite: count, output: count, reasoning: count });
   const price = fc.bigInt(0n, 10n ** 9n);
-  const prices = fc.record({ input: price, cachedInput: price, cacheWrite: price, output: price, reasoning: price });
+  const parts = fc.record(Object.fromEntries(FURTHER_CLASSES.map((name) => [name, price])), { requiredKeys: [] });
+  const prices = fc.record(
+    { input: price, cachedInput: price, cacheWrite: price, output: price, reasoning: price, further: parts },
+    { requiredKeys: ["input", "cachedInput", "cacheWrite", "output", "reasoning"] },
+  );
 
   test("No report costs more than the hold, at any prices and bounds.", () => {
     fc.assert(
       fc.property(counts, prices, fc.nat(20_000), fc.nat(20_000), (reported, unitPrices, prompt, completion) => {
-        const tokens = within(reported, { prompt, completion });
+        const tokens = within(reported, { prompt, completion, calls: 0 });
         for (const tokenClass of TOKEN_CLASSES) {
           expect(tokens[tokenClass]).toBeLessThanOrEqual(reported[tokenClass]);
           expect(Number.isSafeInteger(tokens[tokenClass]) && tokens[tokenClass] >= 0).toBe(true);
@@ -66,6 +70,7 @@ describe("the bounds of a charge", () => {
           promptTokensMost: prompt,
           outputTokensLeast: 0,
           outputTokensMost: completion,
+          callsMost: 0,
           prices: unitPrices,
         };
         expect(priceOf(tokens, unitPrices) <= holdBounds(need).most).toBe(true);
@@ -80,7 +85,16 @@ describe("the bounds of a charge", () => {
         prompt_tokens: fc.oneof(count, fc.constantFrom(-1, 1.5, "3")),
         completion_tokens: count,
         cached_tokens: fc.oneof(fc.nat(50), count),
+        cache_write_tokens: fc.nat(50),
+        cache_write_1h_tokens: fc.nat(50),
+        input_audio_tokens: fc.nat(50),
+        cached_audio_tokens: fc.nat(5),
+        input_image_tokens: fc.nat(50),
         reasoning_tokens: fc.oneof(fc.nat(50), count),
+        output_audio_tokens: fc.nat(50),
+        output_image_tokens: fc.nat(50),
+        searches: fc.oneof(fc.nat(5), count),
+        images: fc.nat(5),
       }),
       { nil: undefined },
     );
@@ -95,17 +109,19 @@ describe("the bounds of a charge", () => {
       isStreamed: fc.boolean(),
       elapsedMs: fc.integer({ min: -10, max: 10 ** 7 }),
       runsTools: fc.boolean(),
+      callsMost: fc.integer({ min: 1, max: 4 }),
       countsReasoningBeside: fc.boolean(),
     });
     await fc.assert(
-      fc.asyncProperty(given, async ({ usage, unitPrices, runsTools, countsReasoningBeside, ...rest }) => {
-        const route = { ...ROUTE, runsTools, countsReasoningBeside };
+      fc.asyncProperty(given, async ({ usage, unitPrices, runsTools, callsMost, countsReasoningBeside, ...rest }) => {
+        const route = { ...ROUTE, runsTools, callsMost, countsReasoningBeside };
         const one = { ...rest, route, prices: unitPrices, ...(usage && { usage: usage as UpstreamUsage }) };
         const { bounds, meter } = chargedOf(one);
         const need = {
           promptTokensMost: bounds.prompt,
           outputTokensLeast: 0,
           outputTokensMost: bounds.completion,
+          callsMost: bounds.calls,
           prices: unitPrices,
         };
         const { most } = holdBounds(need);

@@ -1,8 +1,17 @@
 import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import { type CatalogModel, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import type { EventBasis, HoldFacts } from "../credits/books.ts";
-import { type PromptEstimate, promptTexts } from "../credits/estimate.ts";
-import { FREE, NO_TOKENS, TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../credits/price.ts";
+import { type PromptEstimate, possiblePrices, promptTexts } from "../credits/estimate.ts";
+import {
+  areCounts,
+  isFree as areFree,
+  FREE,
+  fittingFurther,
+  NO_TOKENS,
+  pricesUsed,
+  type TokenCounts,
+  type UnitPrices,
+} from "../credits/price.ts";
 import type { MeterReading, ReportedTokens } from "./meter.ts";
 import type { TokenCounter } from "./token-counter.ts";
 
@@ -15,6 +24,7 @@ interface Admitted {
 interface AdmittedFacts {
   facts: HoldFacts;
   isFree: boolean;
+  estimate: PromptEstimate;
 }
 
 /** Tokens to charge, the basis of the charge, and the upstream's report where it differs. */
@@ -28,6 +38,8 @@ export interface Charge {
 export interface TokenBounds {
   prompt: number;
   completion: number;
+  /** Searches, and images; 0 where they have no price. */
+  calls: number;
 }
 
 /** Most bytes per token in the text of a complete answer. A report of fewer tokens is compared with a count. */
@@ -48,26 +60,45 @@ const USUAL_TOKENS_MAX = 4_096;
  */
 export function boundsOf(
   { contextWindow, maxOutputTokens }: Pick<CatalogModel, "contextWindow" | "maxOutputTokens">,
-  { runsTools, countsReasoningBeside }: Pick<Route, "runsTools" | "countsReasoningBeside">,
+  { runsTools, countsReasoningBeside, callsMost }: Pick<Route, "runsTools" | "countsReasoningBeside" | "callsMost">,
   { most }: Pick<PromptEstimate, "most">,
   maxTokens: number,
 ): TokenBounds {
   return {
     prompt: runsTools === true ? Math.max(most, contextWindow) : most,
     completion: countsReasoningBeside === true ? Math.max(maxTokens, maxOutputTokens) : maxTokens,
+    calls: callsMost ?? 0,
   };
 }
 
 /** Limits tokens to the bounds: cached and written input and visible output first. Returns the same object where they are within. */
 export function within(tokens: TokenCounts, bounds: TokenBounds): TokenCounts {
   const promptTokens = tokens.input + tokens.cachedInput + tokens.cacheWrite;
-  if (promptTokens <= bounds.prompt && tokens.output + tokens.reasoning <= bounds.completion) return tokens;
+  const isWithin = promptTokens <= bounds.prompt && tokens.output + tokens.reasoning <= bounds.completion;
+  if (isWithin && areFurtherWithin(tokens, bounds)) return tokens;
   const cachedInput = Math.min(tokens.cachedInput, bounds.prompt);
   const cacheWrite = Math.min(tokens.cacheWrite, bounds.prompt - cachedInput);
   const input = Math.min(tokens.input, bounds.prompt - cachedInput - cacheWrite);
   const output = Math.min(tokens.output, bounds.completion);
   const reasoning = Math.min(tokens.reasoning, bounds.completion - output);
-  return { input, cachedInput, cacheWrite, output, reasoning };
+  const counts = { input, cachedInput, cacheWrite, output, reasoning };
+  const further = fittingFurther(
+    { ...counts, ...(tokens.further && { further: tokens.further }) },
+    callsMostOf(bounds),
+  );
+  return further === undefined ? counts : { ...counts, further };
+}
+
+function areFurtherWithin(tokens: TokenCounts, bounds: TokenBounds): boolean {
+  const { further } = tokens;
+  if (further === undefined) return true;
+  const most = callsMostOf(bounds);
+  return (further.searches ?? 0) <= most && (further.images ?? 0) <= most && areCounts(tokens);
+}
+
+/** Calls without a price need no bound. */
+function callsMostOf({ calls }: TokenBounds): number {
+  return calls === 0 ? Number.POSITIVE_INFINITY : calls;
 }
 
 /** Returns the charge for everything so far, without a tokenizer: for checkpoints, and where nothing has a price. */
@@ -82,10 +113,23 @@ export function roughCharge(meter: MeterReading, likelyPromptTokens: number, bou
   return limited({ ...report.tokens, ...atLeast(counted, report.tokens) }, "counted", report.tokens, bounds);
 }
 
-/** Returns the facts of a request with the route that was taken, and its prices for so many tokens. */
-export function factsAt({ facts, isFree }: AdmittedFacts, route: Route, tokens: TokenCounts): HoldFacts {
-  const prices = isFree ? FREE : pricesAt(route, tokens.input + tokens.cachedInput + tokens.cacheWrite);
-  return { ...facts, upstream: upstreamOf(route), prices };
+/**
+ * Returns the facts of a request with the route that was taken, and its prices for so many tokens at the service tier that
+ * the upstream reported; and the tokens with the request itself where it has a price.
+ */
+export function chargedAt(
+  { facts, isFree, estimate }: AdmittedFacts,
+  route: Route,
+  counts: TokenCounts,
+  serviceTier: string | undefined,
+): { facts: HoldFacts; tokens: TokenCounts } {
+  const promptTokens = counts.input + counts.cachedInput + counts.cacheWrite;
+  const { hasAudio, hasHourCache } = estimate;
+  const possible = { hasAudio, hasHourCache, callsMost: route.callsMost ?? 0 };
+  const prices = isFree ? FREE : possiblePrices(pricesAt(route, promptTokens, serviceTier), possible);
+  const hasRequestPrice = prices.further?.requests !== undefined;
+  const tokens = hasRequestPrice ? { ...counts, further: { ...counts.further, requests: 1 } } : counts;
+  return { facts: { ...facts, upstream: upstreamOf(route), prices: pricesUsed(prices, tokens) }, tokens };
 }
 
 /** Returns the charge of a stream if its hold expired now: for what the client has received. */
@@ -96,8 +140,7 @@ export function checkpointOf(
   meter: MeterReading,
 ): { facts: HoldFacts; tokens: TokenCounts } {
   if (!meter.hasContent) return { facts: admission.facts, tokens: NO_TOKENS };
-  const tokens = roughTokens(model, route, admission, meter);
-  return { facts: factsAt(admission, route, tokens), tokens };
+  return chargedAt(admission, route, roughTokens(model, route, admission, meter), meter.serviceTier);
 }
 
 /** Returns the rough tokens of a request on a route. */
@@ -136,7 +179,7 @@ export async function chargeOf(
 ): Promise<Charge> {
   const { meter, estimate, bounds, prices } = one;
   const rough = roughCharge(meter, estimate.likely, bounds);
-  if (TOKEN_CLASSES.every((tokenClass) => prices[tokenClass] === 0n)) return rough;
+  if (areFree(prices)) return rough;
   const report = meter.report();
   if (report?.isFinal === true && !isHidden(one)) {
     const completion = report.tokens.output + report.tokens.reasoning;

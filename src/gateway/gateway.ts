@@ -2,6 +2,7 @@ import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import type { LimitSettings, Principal } from "../api/principal.ts";
 import type { NativeRequest, StatedOutput } from "../api/wire.ts";
 import type { Catalog } from "../catalog/model.ts";
+import type { MicroCredits } from "../credits/amount.ts";
 import type { StoreUnavailableError } from "../errors.ts";
 import type { ConversationLog } from "../ledger/conversation-log.ts";
 import type { Ledger } from "../ledger/ledger.ts";
@@ -60,6 +61,8 @@ export interface CompletionCall {
   requestStanding: Standing;
   /** Identifies a repetition of an earlier request of the organization; null without an idempotency key. */
   idempotency: { key: string; fingerprint: string } | null;
+  /** The most that the request may cost, as it states itself; null where it does not. */
+  maxCost: MicroCredits | null;
   /** Called once credits are held: from then on the request is in the request log. */
   onHeld: () => void;
   /** Aborted when the client disconnects; with a StoppedError or a StoreUnavailableError when the service ends the request. */

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { areCounts } from "../credits/price.ts";
 import type { UpstreamChunk } from "../providers/provider.ts";
 import { Meter, reportedTokens, usageOf } from "./meter.ts";
 
@@ -42,6 +43,83 @@ describe("reportedTokens", () => {
     for (const large of [10_000_001, 2 ** 31, 2 ** 53 + 2, 2 ** 63]) {
       expect(reportedTokens({ prompt_tokens: large, completion_tokens: 0 })).toMatchObject({ input: large });
     }
+  });
+});
+
+describe("parts and calls", () => {
+  const usage = {
+    prompt_tokens: 100,
+    completion_tokens: 50,
+    cached_tokens: 30,
+    cache_write_tokens: 25,
+    cache_write_1h_tokens: 20,
+    input_audio_tokens: 15,
+    cached_audio_tokens: 5,
+    input_image_tokens: 7,
+    reasoning_tokens: 20,
+    output_audio_tokens: 8,
+    output_image_tokens: 9,
+    searches: 2,
+    images: 1,
+  };
+  const further = {
+    cacheWrite1h: 20,
+    cachedAudio: 5,
+    inputAudio: 10,
+    inputImage: 7,
+    outputAudio: 8,
+    outputImage: 9,
+    searches: 2,
+    images: 1,
+  };
+
+  test("Parts are counted within their classes, and formatted as they came.", () => {
+    const tokens = reportedTokens(usage);
+    expect(tokens).toEqual({ input: 45, cachedInput: 30, cacheWrite: 25, output: 30, reasoning: 20, further });
+    expect(tokens && usageOf(tokens, 1n)).toEqual({
+      prompt_tokens: 100,
+      completion_tokens: 50,
+      total_tokens: 150,
+      prompt_tokens_details: {
+        cached_tokens: 30,
+        cache_write_tokens: 25,
+        cache_write_1h_tokens: 20,
+        audio_tokens: 15,
+        cached_audio_tokens: 5,
+        image_tokens: 7,
+      },
+      completion_tokens_details: { reasoning_tokens: 20, audio_tokens: 8, image_tokens: 9 },
+      calls: { searches: 2, images: 1 },
+      cost: 0.000001,
+    });
+  });
+
+  test("A part of a class that is not plausible rejects the report.", () => {
+    expect(reportedTokens({ ...usage, cache_write_1h_tokens: 26 })).toBeUndefined();
+    expect(reportedTokens({ ...usage, cached_audio_tokens: 16 })).toBeUndefined();
+    expect(reportedTokens({ ...usage, searches: -1 })).toBeUndefined();
+    expect(reportedTokens({ ...usage, output_audio_tokens: "8" })).toBeUndefined();
+  });
+
+  test("Whatever an upstream reports, the classes are disjoint and no part is above its class.", () => {
+    const count = fc.nat(60);
+    const names = Object.keys(usage) as (keyof typeof usage)[];
+    const reports = fc.record(Object.fromEntries(names.map((name) => [name, count])));
+    let read = 0;
+    fc.assert(
+      fc.property(reports, (report) => {
+        const tokens = reportedTokens(report);
+        if (tokens === undefined) return;
+        read += 1;
+        expect(areCounts(tokens)).toBe(true);
+        expect(tokens.input + tokens.cachedInput + tokens.cacheWrite).toBe(report.prompt_tokens);
+        expect(tokens.output + tokens.reasoning).toBe(report.completion_tokens);
+        const back = usageOf(tokens, 0n);
+        expect([back.prompt_tokens, back.completion_tokens]).toEqual([report.prompt_tokens, report.completion_tokens]);
+      }),
+      { numRuns: 5_000 },
+    );
+    expect(read).toBeGreaterThan(0);
   });
 });
 

@@ -2,7 +2,7 @@ import type { CompletionUsage, Delta, FinishReason } from "../api/chat/completio
 import { printable } from "../api/wording.ts";
 import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
 import { tokensOfPiece } from "../credits/estimate.ts";
-import type { TokenCounts } from "../credits/price.ts";
+import { statedFurther, type TokenCounts } from "../credits/price.ts";
 import type { UpstreamChunk, UpstreamUsage } from "../providers/provider.ts";
 
 /**
@@ -44,6 +44,8 @@ export type MeterReading = Readonly<Omit<Meter, "add">>;
 /** Measures an answer as it passes: records its text, so that tokens can be counted, and the upstream's reports. */
 export class Meter {
   finishReason: FinishReason | undefined;
+  /** The service tier that the upstream reported last. */
+  serviceTier: string | undefined;
   #responseId: string | null = null;
   readonly output: PassedText;
   readonly reasoning: PassedText;
@@ -63,6 +65,7 @@ export class Meter {
     for (const chunk of chunks) {
       if (chunk.finish_reason !== undefined) this.finishReason = chunk.finish_reason;
       if (chunk.responseId !== undefined) this.#responseId = printable(chunk.responseId, RESPONSE_ID_CHARACTERS_MAX);
+      if (chunk.service_tier !== undefined) this.serviceTier = chunk.service_tier;
       if (chunk.delta !== undefined) this.#record(chunk.delta);
       if (chunk.usage === undefined) continue;
       this.#usage = chunk.usage;
@@ -183,26 +186,89 @@ export function reportedTokens(usage: UpstreamUsage): TokenCounts | undefined {
   if (cachedInput === undefined || cacheWrite === undefined || reasoning === undefined) return undefined;
   if (prompt + completion === 0) return undefined;
   if (cachedInput + cacheWrite > prompt || reasoning > completion) return undefined;
-  const input = prompt - cachedInput - cacheWrite;
-  return { input, cachedInput, cacheWrite, output: completion - reasoning, reasoning };
+  const tokens = {
+    input: prompt - cachedInput - cacheWrite,
+    cachedInput,
+    cacheWrite,
+    output: completion - reasoning,
+    reasoning,
+  };
+  return withFurther(tokens, usage);
 }
 
-/** Formats tokens as OpenAI's usage object; details appear where they are not 0. */
+/**
+ * Adds the parts of a report, and its calls; undefined where one is not plausible. Upstreams count audio and images across
+ * cached and new input, and across reasoning and output: the tokens beyond the class are in the other one.
+ */
+function withFurther(tokens: TokenCounts, usage: UpstreamUsage): TokenCounts | undefined {
+  const cacheWrite1h = counter(usage.cache_write_1h_tokens ?? 0);
+  const audio = counter(usage.input_audio_tokens ?? 0);
+  const cached = counter(usage.cached_audio_tokens ?? 0);
+  const inputImage = counter(usage.input_image_tokens ?? 0);
+  const outputAudio = counter(usage.output_audio_tokens ?? 0);
+  const outputImage = counter(usage.output_image_tokens ?? 0);
+  const searches = counter(usage.searches ?? 0);
+  const images = counter(usage.images ?? 0);
+  if (cacheWrite1h === undefined || audio === undefined || cached === undefined || inputImage === undefined)
+    return undefined;
+  if (outputAudio === undefined || outputImage === undefined || searches === undefined || images === undefined)
+    return undefined;
+  if (cacheWrite1h > tokens.cacheWrite || cached > audio || cached > tokens.cachedInput) return undefined;
+  const inputAudio = Math.min(audio - cached, tokens.input);
+  const fittingOutputAudio = Math.min(outputAudio, tokens.output);
+  const further = statedFurther({
+    cacheWrite1h,
+    cachedAudio: cached,
+    inputAudio,
+    inputImage: Math.min(inputImage, tokens.input - inputAudio),
+    outputAudio: fittingOutputAudio,
+    outputImage: Math.min(outputImage, tokens.output - fittingOutputAudio),
+    searches,
+    images,
+  });
+  return further === undefined ? tokens : { ...tokens, further };
+}
+
+/** Formats charged tokens as OpenAI's usage object; details appear where they are not 0. */
 export function usageOf(tokens: TokenCounts, charged: MicroCredits): CompletionUsage {
-  const prompt = tokens.input + tokens.cachedInput + tokens.cacheWrite;
-  const completion = tokens.output + tokens.reasoning;
-  const promptDetails = {
-    ...(tokens.cachedInput > 0 && { cached_tokens: tokens.cachedInput }),
-    ...(tokens.cacheWrite > 0 && { cache_write_tokens: tokens.cacheWrite }),
-  };
+  const { cachedInput, cacheWrite, reasoning, further = {} } = tokens;
+  const prompt = tokens.input + cachedInput + cacheWrite;
+  const completion = tokens.output + reasoning;
+  const promptDetails = stated({
+    cached_tokens: cachedInput,
+    cache_write_tokens: cacheWrite,
+    cache_write_1h_tokens: further.cacheWrite1h,
+    audio_tokens: (further.inputAudio ?? 0) + (further.cachedAudio ?? 0),
+    cached_audio_tokens: further.cachedAudio,
+    image_tokens: further.inputImage,
+  });
+  const completionDetails = stated({
+    reasoning_tokens: reasoning,
+    audio_tokens: further.outputAudio,
+    image_tokens: further.outputImage,
+  });
+  const calls = stated({ requests: further.requests, searches: further.searches, images: further.images });
   return {
     prompt_tokens: prompt,
     completion_tokens: completion,
     total_tokens: prompt + completion,
-    ...(Object.keys(promptDetails).length > 0 && { prompt_tokens_details: promptDetails }),
-    ...(tokens.reasoning > 0 && { completion_tokens_details: { reasoning_tokens: tokens.reasoning } }),
+    ...(promptDetails && { prompt_tokens_details: promptDetails }),
+    ...(completionDetails && { completion_tokens_details: completionDetails }),
+    ...(calls && { calls }),
     cost: creditsFromMicro(charged),
   };
+}
+
+/** Returns the counts that are not 0; undefined where there are none. */
+function stated<Name extends string>(counts: Record<Name, number | undefined>): { [N in Name]?: number } | undefined {
+  let found: { [N in Name]?: number } | undefined;
+  for (const name in counts) {
+    const count = counts[name];
+    if (count === undefined || count === 0) continue;
+    found ??= {};
+    found[name] = count;
+  }
+  return found;
 }
 
 /** Formats a provider's cost as a decimal number without an exponent; null where the value is not a cost. */

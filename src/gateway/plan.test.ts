@@ -159,7 +159,8 @@ const setting = fc.oneof(tokens, fc.constant("model" as const));
 const limitsOfModel = fc.record({ maxOutputTokens: tokens, contextWindow: tokens });
 const estimate = fc
   .record({ likely: tokens, factor: fc.integer({ min: 1, max: 8 }) })
-  .map(({ likely, factor }) => ({ least: Math.ceil(likely / 4), likely, likelyBesideText: 7, most: likely * factor }));
+  .map(({ likely, factor }) => ({ least: Math.ceil(likely / 4), likely, likelyBesideText: 7, most: likely * factor }))
+  .map((bounds) => ({ ...bounds, hasAudio: false, hasHourCache: false }));
 
 describe("the output bound of a request that states none", () => {
   test("The bound never exceeds the setting, the model's maximum or the context, and is at least one token.", () => {

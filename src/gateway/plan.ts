@@ -5,11 +5,10 @@ import {
   MAX_TOKENS_DEFAULT,
   type RequestMessage,
 } from "../api/chat/request.ts";
-import type { Capability } from "../api/model.ts";
 import type { Principal } from "../api/principal.ts";
 import type { NativeRequest, StatedOutput } from "../api/wire.ts";
 import { printable } from "../api/wording.ts";
-import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
+import { type Catalog, type CatalogModel, type Route, takesField } from "../catalog/model.ts";
 import type { PromptEstimate } from "../credits/estimate.ts";
 import { ApiError, UpstreamError } from "../errors.ts";
 import type { ConvertedPrompt, Provider, UpstreamRequest } from "../providers/provider.ts";
@@ -153,7 +152,7 @@ export function fitToModel(
 ): { request: ChatCompletionRequest; ignored: string[] } {
   const fitted: ChatCompletionRequest = { ...request };
   const stated = Object.keys(request) as (keyof ChatCompletionRequest)[];
-  const excess = stated.filter((field) => fitted[field] !== undefined && cannotTake(model, field));
+  const excess = stated.filter((field) => fitted[field] !== undefined && !takesField(model, field));
   for (const field of excess) {
     const isDefault = DEFAULTS[field] as ((value: unknown) => boolean) | undefined;
     if (isDefault?.(fitted[field])) delete fitted[field];
@@ -164,23 +163,9 @@ export function fitToModel(
   return { request: fitted, ignored };
 }
 
-/** Capabilities that a model needs to take a field. */
-const NEEDED: Partial<Record<keyof ChatCompletionRequest, Capability>> = {
-  tools: "tools",
-  tool_choice: "tools",
-  parallel_tool_calls: "tools",
-  response_format: "structured_output",
-  reasoning_effort: "reasoning",
-};
-
-function cannotTake(model: CatalogModel, field: keyof ChatCompletionRequest): boolean {
-  const needed = NEEDED[field];
-  return model.refusedParameters.has(field) || (needed !== undefined && !model.capabilities.has(needed));
-}
-
 function refuseUnsupported(request: ChatCompletionRequest, model: CatalogModel): void {
   for (const field of ["tools", "response_format", "logprobs", "top_logprobs", "stop"] as const) {
-    if (request[field] !== undefined && cannotTake(model, field)) throw unsupported(field, model);
+    if (request[field] !== undefined && !takesField(model, field)) throw unsupported(field, model);
   }
   const format = request.response_format;
   // Without a schema any JSON is allowed.

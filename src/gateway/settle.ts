@@ -6,7 +6,7 @@ import type { Attempt, Trace } from "../credits/books.ts";
 import { TOKEN_CLASSES, type TokenCounts } from "../credits/price.ts";
 import type { Admission } from "./admit.ts";
 import type { Answered, Unanswered } from "./attempt.ts";
-import { boundsOf, type Charge, chargeOf, factsAt, roughTokens } from "./charge.ts";
+import { boundsOf, type Charge, chargedAt, chargeOf, roughTokens } from "./charge.ts";
 import type { Delivery } from "./deliver.ts";
 import { publicError } from "./failures.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
@@ -57,9 +57,10 @@ export async function settle(gateway: Gateway, call: CompletionCall, completed: 
     await ledger.release({ facts, trace: traceOf(call, completed, null) });
     return { tokens: roughTokens(plan.model, upstream.route, admission, meter), charged: 0n, available };
   }
-  const { tokens, basis, reported } = await chargeFor(gateway, call, completed);
+  const { tokens: counts, basis, reported } = await chargeFor(gateway, call, completed);
+  const { facts: charging, tokens } = chargedAt(admission, upstream.route, counts, meter.serviceTier);
   const outcome = await ledger.settle({
-    facts: factsAt(admission, upstream.route, tokens),
+    facts: charging,
     tokens,
     basis,
     end,

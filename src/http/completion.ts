@@ -5,6 +5,7 @@ import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
 import { AnswerFold } from "../api/answer-fold.ts";
 import type { ValidationIssue } from "../api/validation.ts";
 import type { DecodedRequest } from "../api/wire.ts";
+import { type MicroCredits, parseCredits } from "../credits/amount.ts";
 import { ApiError, StoppedError } from "../errors.ts";
 import type { AnswerSink } from "../gateway/answer.ts";
 import { complete } from "../gateway/complete.ts";
@@ -16,6 +17,8 @@ import { IDEMPOTENCY_HEADER, idempotencyOf } from "./idempotency.ts";
 import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
 import type { RunningCompletions } from "./shutdown.ts";
 
+const MAX_COST = "x-tollgate-max-cost";
+
 /** Headers that every wire of completions reads. */
 export const COMPLETION_HEADERS = Type.Object({
   [IDEMPOTENCY_HEADER]: Type.Optional(
@@ -24,6 +27,13 @@ export const COMPLETION_HEADERS = Type.Object({
       maxLength: 255,
       description:
         "Identifies the request within the organization for 24 hours. A repeated request with the same body returns the first response again, and is charged once.",
+    }),
+  ),
+  [MAX_COST]: Type.Optional(
+    Type.String({
+      pattern: "^\\d+(\\.\\d{1,6})?$",
+      description:
+        "The most that the request may cost, in credits, such as 0.05. No more is held or charged. A route that could cost more is not taken; if none is left, the response is 400 with the code max_cost_exceeded. A request without a bound of its output gets a shorter answer instead.",
     }),
   ),
 });
@@ -45,7 +55,8 @@ export function completionHandler(decode: Decode): Endpoint["handle"] {
       request.isHeld = true;
     };
     const { request: asked, output, native, ignored = [], paramOf = (param) => param } = decoded;
-    const facts = { request: asked, output, native, ignored, paramOf, requestId: request.id, idempotency, onHeld };
+    const limits = { output, maxCost: maxCostOf(request) };
+    const facts = { request: asked, ...limits, native, ignored, paramOf, requestId: request.id, idempotency, onHeld };
     const call = { ...callerOf(request), ...facts, ...abortOnClose(reply, services.running) };
     const isStreamed = asked.stream === true;
     try {
@@ -54,6 +65,19 @@ export function completionHandler(decode: Decode): Endpoint["handle"] {
       throw error instanceof ApiError ? renamed(error, paramOf) : error;
     }
   };
+}
+
+/** Returns the most that a request may cost; null where it does not state it. Throws invalid_value. */
+function maxCostOf({ headers }: FastifyRequest): MicroCredits | null {
+  const text = headers[MAX_COST];
+  if (text === undefined) return null;
+  const amount = typeof text === "string" ? parseCredits(text.trim()) : undefined;
+  if (amount !== undefined) return amount;
+  throw new ApiError(
+    "invalid_value",
+    `Invalid '${MAX_COST}': expected credits as a decimal number with at most 6 decimals, such as 0.05.`,
+    { param: MAX_COST },
+  );
 }
 
 /** Returns an error whose `param`, and the message that quotes it, have the wire's own name of the field. */

@@ -160,6 +160,7 @@ const CODES_OF_ADMIN = new Set<ErrorCode>([
 const CODES_OF_COMPLETIONS = new Set<ErrorCode>([
   "unsupported_value",
   "context_length_exceeded",
+  "max_cost_exceeded",
   "content_filter",
   "upstream_rejected",
   "model_not_allowed",

@@ -3,7 +3,7 @@ import { dirname, resolve } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { crc32 } from "node:zlib";
 import type { HoldFacts, ReleaseTransition, SettleTransition } from "../credits/books.ts";
-import { TOKEN_CLASSES, type UnitPrices } from "../credits/price.ts";
+import { type Further, TOKEN_CLASSES, type TokenClass } from "../credits/price.ts";
 
 /** Transitions that end a hold. They wait in the spool while the store is unavailable. */
 export type SpooledTransition = SettleTransition | ReleaseTransition;
@@ -40,7 +40,7 @@ export function toPlain(transition: SpooledTransition): object {
 }
 
 type Plain<Transition> = Omit<Transition, "facts"> & {
-  facts: Omit<HoldFacts, "prices"> & { prices: Record<keyof UnitPrices, string> };
+  facts: Omit<HoldFacts, "prices"> & { prices: Priced<string> };
 };
 
 function fromPlain(plain: Plain<SettleTransition> | Plain<ReleaseTransition>): SpooledTransition | undefined {
@@ -49,9 +49,14 @@ function fromPlain(plain: Plain<SettleTransition> | Plain<ReleaseTransition>): S
   return { ...plain, facts: { ...facts, prices: mapPrices(facts.prices, BigInt) } };
 }
 
-function mapPrices<From, To>(prices: Record<keyof UnitPrices, From>, map: (price: From) => To) {
+type Priced<Price> = Record<TokenClass, Price> & { further?: Further<Price> };
+
+function mapPrices<From, To>({ further, ...prices }: Priced<From>, map: (price: From) => To): Priced<To> {
   const entries = TOKEN_CLASSES.map((tokenClass) => [tokenClass, map(prices[tokenClass])]);
-  return Object.fromEntries(entries) as Record<keyof UnitPrices, To>;
+  const mapped = Object.fromEntries(entries) as Priced<To>;
+  if (further === undefined) return mapped;
+  const mappedFurther = Object.entries(further).map(([name, price]) => [name, map(price as From)]);
+  return { ...mapped, further: Object.fromEntries(mappedFurther) };
 }
 
 function checksumOf(text: Buffer): string {

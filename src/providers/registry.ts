@@ -221,7 +221,7 @@ const ROWS: readonly Row[] = [
     runsTools: true,
     countsReasoningBeside: true,
     remarks: [
-      "It charges for each search beside the tokens, which a price by tokens cannot tell: its models are offered where `models` states a price that covers it.",
+      "It charges for each request beside the tokens; the dearest of its fees counts. `sonar-deep-research` is charged for what it searches and cites, and is offered where `models` states a price.",
       "`sonar-reasoning-pro` thinks inside `content`, between `<think>` and `</think>`.",
     ],
   },

@@ -2,7 +2,7 @@ import { setImmediate as eventLoopTurn } from "node:timers/promises";
 import type { StatementEntry, StatementPage } from "../api/admin/credits.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
-import { TOKEN_CLASSES, tokensByClass } from "../credits/price.ts";
+import { displayPrice, furtherByName, TOKEN_CLASSES, tokensByClass } from "../credits/price.ts";
 import { invalidCursor } from "../errors.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { LedgerEntry } from "../stores/queries/statement.ts";
@@ -197,7 +197,7 @@ function toWire(entry: LedgerEntry, balance: MicroCredits): StatementEntry {
 }
 
 const CLASS_COLUMNS = ["input", "cached_input", "cache_write", "output", "reasoning"] as const;
-/** Amounts in credits, prices in credits per million tokens. */
+/** Amounts in credits, prices in credits per million tokens; `further_…` are JSON objects. */
 const CSV_COLUMNS = [
   "time",
   "kind",
@@ -209,6 +209,8 @@ const CSV_COLUMNS = [
   "upstream",
   ...CLASS_COLUMNS.map((name) => `${name}_tokens` as const),
   ...CLASS_COLUMNS.map((name) => `${name}_price` as const),
+  "further_tokens",
+  "further_prices",
   "cost",
   "basis",
   "end",
@@ -274,5 +276,8 @@ function csvOfCharge(event: Extract<LedgerEntry, { kind: "charge" }>["event"]): 
     cells[`${name}_tokens`] = `${event.tokens[tokenClass]}`;
     cells[`${name}_price`] = formatCredits(event.prices[tokenClass]);
   }
+  const { tokens, prices } = event;
+  if (tokens.further) cells.further_tokens = JSON.stringify(furtherByName(tokens.further, (count) => count));
+  if (prices.further) cells.further_prices = JSON.stringify(furtherByName(prices.further, displayPrice));
   return cells;
 }

@@ -13,10 +13,8 @@ import type {
 import {
   amount,
   bytes,
-  type ColumnsOf,
   details,
   draws,
-  type Fields,
   flag,
   json,
   number,
@@ -27,11 +25,11 @@ import {
   prices,
   remaining,
   settlement,
-  table,
   text,
   tokens,
   trace,
-} from "./table.ts";
+} from "./fields.ts";
+import { type ColumnsOf, type Fields, table } from "./table.ts";
 
 /*
  * Every column is declared here once, for both databases. The types of rows and of queries, the column lists and parameter

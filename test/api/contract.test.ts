@@ -249,7 +249,9 @@ describe("GET /v1/models", () => {
       unit: "credits_per_million_tokens",
       input: 2,
       cached_input: 0.5,
+      cache_write: 2,
       output: 8,
+      reasoning: 8,
     });
   });
 

@@ -103,6 +103,7 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
     return send(service, "/v1/responses", rich.token, body);
   },
   context_length_exceeded: () => ask({ model: "short", messages: [{ role: "user", content: "word ".repeat(2000) }] }),
+  max_cost_exceeded: () => ask({}, rich.token, { headers: { "x-tollgate-max-cost": "0.000001" } }),
   content_filter: () => ask({ model: "filtering" }),
   upstream_rejected: () => ask({ model: "rejecting" }),
   missing_token: () => ask({}, null),

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Transition } from "../../src/credits/books.ts";
-import { FREE } from "../../src/credits/price.ts";
+import { FREE, priceOf } from "../../src/credits/price.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import {
   factsOf,
@@ -146,12 +146,18 @@ function settleCases(subject: Subject): void {
     const facts = {
       ...hold.facts,
       upstream: "other/route",
-      prices: { input: 1n, cachedInput: 2n, cacheWrite: 3n, output: 4_000_000n, reasoning: 5_000_000n },
+      prices: {
+        ...{ input: 1n, cachedInput: 2n, cacheWrite: 3n, output: 4_000_000n, reasoning: 5_000_000n },
+        further: { outputAudio: 9_000_000n, searches: 2n ** 53n + 1n },
+      },
     };
-    const tokens = { input: 11, cachedInput: 12, cacheWrite: 13, output: 14, reasoning: 15 };
+    const classes = { input: 11, cachedInput: 12, cacheWrite: 13, output: 14, reasoning: 15 };
+    const tokens = { ...classes, further: { cacheWrite1h: 13, outputAudio: 2, searches: 3 } };
     await subject.one({ kind: "settle", facts, tokens, basis: "counted", end: "client_left" });
     const [event] = await subject.events(organizationId);
-    expect(event).toMatchObject({ ...facts, tokens, cost: 132n, basis: "counted", end: "client_left", sequence: 0 });
+    expect(event).toMatchObject({ ...facts, tokens, cost: 1_000n, basis: "counted", end: "client_left", sequence: 0 });
+    const price = priceOf(tokens, facts.prices);
+    expect(event?.shortfall).toBe(price - 1_000n);
     expect(Math.abs((event?.chargedAtMs ?? 0) - Date.now())).toBeLessThan(60_000);
   });
 }

@@ -120,13 +120,18 @@ export function hasLapsed({ expiresAtMs }: CoinGrant, nowMs: number): boolean {
   return expiresAtMs !== null && expiresAtMs <= nowMs;
 }
 
-/** Small numbers only: below 2^53 floats are exact. */
+/** Small numbers only: below 2^53 floats are exact. Of parts and calls, those that the histories have. */
 export function priceInMicro(tokens: TokenCounts, prices: UnitPrices): number {
+  const { cacheWrite1h: hour = 0, outputAudio: audio = 0, searches = 0 } = tokens.further ?? {};
+  const { cacheWrite1h = prices.cacheWrite, outputAudio = prices.output, searches: search = 0n } = prices.further ?? {};
   const pico =
     tokens.input * Number(prices.input) +
     tokens.cachedInput * Number(prices.cachedInput) +
-    tokens.cacheWrite * Number(prices.cacheWrite) +
-    tokens.output * Number(prices.output) +
-    tokens.reasoning * Number(prices.reasoning);
+    (tokens.cacheWrite - hour) * Number(prices.cacheWrite) +
+    hour * Number(cacheWrite1h) +
+    (tokens.output - audio) * Number(prices.output) +
+    audio * Number(outputAudio) +
+    tokens.reasoning * Number(prices.reasoning) +
+    searches * Number(search);
   return Math.ceil(pico / 1_000_000);
 }

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import type { Attempt, HoldFacts, Transition } from "../../src/credits/books.ts";
-import type { TokenCounts, UnitPrices } from "../../src/credits/price.ts";
+import { fittingFurther, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
 
 /**
  * Random histories of the books: few organizations, holds and grants, and small amounts, so that everything meets
@@ -24,21 +24,31 @@ const organizationId = fc.oneof(
 const holdId = fc.constantFrom("hold_1", "hold_2", "hold_3", "hold_4", "hold_5", "hold_6", "hold_7", "hold_8");
 const TOKENS: Record<string, string> = { hold_1: CAPPED_TOKEN, hold_2: CAPPED_TOKEN, hold_3: SUCCESSOR_TOKEN };
 const unitPrice = fc.constantFrom(0n, 1n, 300_000n, 1_000_000n, 2_500_001n);
-const prices: fc.Arbitrary<UnitPrices> = fc.record({
-  input: unitPrice,
-  cachedInput: unitPrice,
-  cacheWrite: unitPrice,
-  output: unitPrice,
-  reasoning: unitPrice,
-});
+const prices: fc.Arbitrary<UnitPrices> = fc.record(
+  {
+    input: unitPrice,
+    cachedInput: unitPrice,
+    cacheWrite: unitPrice,
+    output: unitPrice,
+    reasoning: unitPrice,
+    further: fc.record({ cacheWrite1h: unitPrice, outputAudio: unitPrice, searches: unitPrice }),
+  },
+  { requiredKeys: ["input", "cachedInput", "cacheWrite", "output", "reasoning"] },
+);
 const count = fc.integer({ min: 0, max: 9 });
-const tokens: fc.Arbitrary<TokenCounts> = fc.record({
-  input: count,
-  cachedInput: count,
-  cacheWrite: count,
-  output: count,
-  reasoning: count,
-});
+const tokens: fc.Arbitrary<TokenCounts> = fc
+  .record({
+    input: count,
+    cachedInput: count,
+    cacheWrite: count,
+    output: count,
+    reasoning: count,
+    further: fc.option(fc.record({ cacheWrite1h: count, outputAudio: count, searches: count }), { nil: undefined }),
+  })
+  .map(({ further, ...classes }) => {
+    const fitting = further && fittingFurther({ ...classes, further }, Number.POSITIVE_INFINITY);
+    return fitting === undefined ? classes : { ...classes, further: fitting };
+  });
 const facts: fc.Arbitrary<HoldFacts> = fc
   .tuple(organizationId, holdId, prices, fc.constantFrom("sandbox/a", "sandbox/b"))
   .map(([organizationId, holdId, prices, upstream]) => {

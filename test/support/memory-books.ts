@@ -19,7 +19,7 @@ import {
 import { decide } from "../../src/credits/decide.ts";
 import { mergeDraws } from "../../src/credits/funds.ts";
 import { budgetsOf, grantsOf, holdNamesOf, keysOf, type Name, namesOf, tokensOf } from "../../src/credits/names.ts";
-import { TOKEN_CLASSES, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
+import { addTokens, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
 import type { Durability } from "../../src/stores/driver.ts";
 import type { Books, HoldSearch, OutcomesOf } from "../../src/stores/queries/books.ts";
 import { chargeEvent, lateEvent, type UsageEvent } from "../../src/stores/queries/statement.ts";
@@ -226,8 +226,7 @@ function seenRequest(request: RequestRow, adjustments: AdjustmentRow[]): SeenReq
   const late = adjustments.find(({ kind }) => kind === "late_settlement");
   const credits = adjustments.filter(({ kind }) => kind === "credit");
   const { upstream, prices, trace } = late?.settlement ?? request;
-  const all = { ...tokens };
-  for (const tokenClass of TOKEN_CLASSES) all[tokenClass] += late?.settlement?.tokens[tokenClass] ?? 0;
+  const all = late?.settlement ? addTokens(tokens, late.settlement.tokens) : tokens;
   const events = end === "released" ? [] : [chargeEvent(request)];
   return {
     ...{ organizationId, holdId, tokenId, idempotencyKey, upstream, prices, trace, amount, expiresAtMs: null },

@@ -10,7 +10,8 @@ const prices = fc
   .array(fc.bigInt({ min: 0n, max: 10n ** 15n }), { minLength: TOKEN_CLASSES.length, maxLength: TOKEN_CLASSES.length })
   .map(([input = 0n, cachedInput = 0n, cacheWrite = 0n, output = 0n, reasoning = 0n]) => {
     return { input, cachedInput, cacheWrite, output, reasoning };
-  });
+  })
+  .chain((classes) => fc.constantFrom(classes, { ...classes, further: { searches: classes.output } }));
 
 const facts = fc.record({
   holdId: fc.uuid(),
@@ -27,7 +28,7 @@ const facts = fc.record({
 const settle = fc.record({
   kind: fc.constant("settle" as const),
   facts,
-  tokens: fc.nat().map((input) => ({ ...NO_TOKENS, input })),
+  tokens: fc.nat().map((input) => ({ ...NO_TOKENS, input, ...(input > 9 && { further: { inputAudio: 9 } }) })),
   basis: fc.constantFrom("reported" as const, "counted" as const),
   end: fc.constantFrom("complete" as const, "client_left" as const),
 });

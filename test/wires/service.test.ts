@@ -1,5 +1,6 @@
 import OpenAI from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { CompletionUsage } from "../../src/api/chat/completion.ts";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 import { converse } from "./conversation.ts";
 import { REASONING, TEXT } from "./fixture.ts";
@@ -7,7 +8,7 @@ import { FIXTURES } from "./fixtures.ts";
 import { type ScriptedServer, scripted, startScriptedServer } from "./scripted-server.ts";
 
 /** Prices of three digits after the point, so that a class that is charged as another shows. */
-const PRICE = { input: 1.251, cachedInput: 0.127, output: 10.003 };
+const PRICE = { input: 1.251, cachedInput: 0.127, cacheWrite: 1.567, output: 10.003, reasoning: 12.347 };
 const MODES = [false, true];
 
 let upstream: ScriptedServer;
@@ -51,12 +52,21 @@ describe.each(FIXTURES)("$kind", (fixture) => {
   test.each(MODES)("each class of tokens is charged at its own price; streamed: %s", async (stream) => {
     upstream.answer(scripted(fixture, fixture.text, stream));
     const answer = await (await ask(kind, { stream })).text();
-    const { prompt_tokens: prompt, completion_tokens: completion, cached_tokens: cached = 0 } = fixture.text.usage;
-    const cost = Math.ceil(((prompt - cached) * 1_251 + cached * 127 + completion * 10_003) / 1_000) / 1e6;
-    expect(answer).toContain(`"cost":${cost}`);
-    const { reasoning_tokens: reasoning } = fixture.text.usage;
-    if (cached > 0) expect(answer).toContain(`"cached_tokens":${cached}`);
-    if (reasoning !== undefined) expect(answer).toContain(`"reasoning_tokens":${reasoning}`);
+    const usage: CompletionUsage = JSON.parse(answer.match(/"usage":(\{(?:[^{}]|\{[^{}]*\})*\})/)?.[1] ?? "");
+    const counted = fixture.text.usage;
+    const { prompt_tokens: prompt, completion_tokens: completion } = usage;
+    const { cached_tokens: cached = 0, cache_write_tokens: written = 0 } = usage.prompt_tokens_details ?? {};
+    const { reasoning_tokens: reasoning = 0 } = usage.completion_tokens_details ?? {};
+    expect({ prompt, completion, cached, written, reasoning }).toEqual({
+      prompt: counted.prompt_tokens,
+      completion: counted.completion_tokens,
+      cached: counted.cached_tokens ?? 0,
+      written: counted.cache_write_tokens ?? 0,
+      reasoning: counted.reasoning_tokens ?? 0,
+    });
+    const input = (prompt - cached - written) * 1_251 + cached * 127 + written * 1_567;
+    const output = (completion - reasoning) * 10_003 + reasoning * 12_347;
+    expect(usage.cost).toBe(Math.ceil((input + output) / 1_000) / 1e6);
   });
 
   test("what its wire cannot take is refused before it is asked", async () => {

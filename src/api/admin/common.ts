@@ -18,14 +18,32 @@ export const Day = Type.String({ pattern: "^\\d{4}-\\d{2}-\\d{2}$", description:
 export const Id = Type.String({ minLength: 1, maxLength: 200 });
 export const Name = Type.String({ minLength: 1, maxLength: 200 });
 export const Amount = Type.Number({ description: "Credits." });
-export const TokensByClass = Type.Object({
-  input: Type.Integer({ minimum: 0 }),
-  cached_input: Type.Integer({ minimum: 0 }),
-  cache_write: Type.Integer({ minimum: 0 }),
-  output: Type.Integer({ minimum: 0 }),
-  reasoning: Type.Integer({ minimum: 0 }),
-});
+const Tokens = Type.Integer({ minimum: 0 });
+const Part = Type.Optional(Type.Integer({ minimum: 0 }));
+export const TokensByClass = Type.Object(
+  {
+    input: Tokens,
+    cached_input: Tokens,
+    cache_write: Tokens,
+    output: Tokens,
+    reasoning: Tokens,
+    cache_write_1h: Part,
+    cached_audio: Part,
+    input_audio: Part,
+    input_image: Part,
+    output_audio: Part,
+    output_image: Part,
+    requests: Part,
+    searches: Part,
+    images: Part,
+  },
+  {
+    description:
+      "`cache_write_1h` is a part of `cache_write`, `cached_audio` of `cached_input`, the other parts of `input` or `output`. `requests`, `searches` and `images` are calls with a price of their own.",
+  },
+);
 export type TokensByClass = Static<typeof TokensByClass>;
+const PartPrice = Type.Optional(Type.Number());
 export const PricesByClass = Type.Object(
   {
     input: Type.Number(),
@@ -33,8 +51,17 @@ export const PricesByClass = Type.Object(
     cache_write: Type.Number(),
     output: Type.Number(),
     reasoning: Type.Number(),
+    cache_write_1h: PartPrice,
+    cached_audio: PartPrice,
+    input_audio: PartPrice,
+    input_image: PartPrice,
+    output_audio: PartPrice,
+    output_image: PartPrice,
+    requests: PartPrice,
+    searches: PartPrice,
+    images: PartPrice,
   },
-  { description: "Credits per million tokens." },
+  { description: "Credits per million tokens; of `requests`, `searches` and `images` credits each." },
 );
 export type PricesByClass = Static<typeof PricesByClass>;
 /** Amount in a request. */

@@ -6,6 +6,8 @@ export const FinishReason = Type.Enum(["stop", "length", "tool_calls", "content_
 const SentFinishReason = Type.Enum(["stop", "length", "tool_calls", "content_filter", "function_call"]);
 const Nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()]);
 
+const Part = Type.Optional(Type.Integer({ minimum: 0 }));
+
 /** Token counts of one completion, in OpenAI's shape; `cost` in credits. */
 export const CompletionUsage = Type.Object({
   prompt_tokens: Type.Integer({ minimum: 0 }),
@@ -13,12 +15,22 @@ export const CompletionUsage = Type.Object({
   total_tokens: Type.Integer({ minimum: 0 }),
   prompt_tokens_details: Type.Optional(
     Type.Object({
-      cached_tokens: Type.Optional(Type.Integer({ minimum: 0 })),
-      cache_write_tokens: Type.Optional(Type.Integer({ minimum: 0 })),
+      cached_tokens: Part,
+      cache_write_tokens: Part,
+      cache_write_1h_tokens: Part,
+      audio_tokens: Part,
+      cached_audio_tokens: Part,
+      image_tokens: Part,
     }),
   ),
   completion_tokens_details: Type.Optional(
-    Type.Object({ reasoning_tokens: Type.Optional(Type.Integer({ minimum: 0 })) }),
+    Type.Object({ reasoning_tokens: Part, audio_tokens: Part, image_tokens: Part }),
+  ),
+  calls: Type.Optional(
+    Type.Object(
+      { requests: Part, searches: Part, images: Part },
+      { description: "Calls with a price of their own that were charged." },
+    ),
   ),
   cost: Type.Optional(Type.Number({ minimum: 0, description: "Charged credits." })),
 });

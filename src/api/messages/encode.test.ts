@@ -9,7 +9,7 @@ const USAGE = {
   prompt_tokens: 100,
   completion_tokens: 20,
   total_tokens: 120,
-  prompt_tokens_details: { cached_tokens: 60, cache_write_tokens: 10 },
+  prompt_tokens_details: { cached_tokens: 60, cache_write_tokens: 10, cache_write_1h_tokens: 4 },
   completion_tokens_details: { reasoning_tokens: 5 },
   cost: 0.5,
 };
@@ -96,6 +96,7 @@ describe("A stream", () => {
       usage: {
         input_tokens: 30,
         cache_creation_input_tokens: 10,
+        cache_creation: { ephemeral_5m_input_tokens: 6, ephemeral_1h_input_tokens: 4 },
         cache_read_input_tokens: 60,
         output_tokens: 20,
         output_tokens_details: { thinking_tokens: 5 },

@@ -9,6 +9,13 @@ import { toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
 const MessageUsage = Type.Object({
   input_tokens: Type.Integer({ minimum: 0, description: "Prompt tokens that no cache served or stored." }),
   cache_creation_input_tokens: Type.Integer({ minimum: 0 }),
+  cache_creation: Type.Object(
+    {
+      ephemeral_5m_input_tokens: Type.Integer({ minimum: 0 }),
+      ephemeral_1h_input_tokens: Type.Integer({ minimum: 0 }),
+    },
+    { description: "The tokens of `cache_creation_input_tokens`, by how long the cache keeps them." },
+  ),
   cache_read_input_tokens: Type.Integer({ minimum: 0 }),
   output_tokens: Type.Integer({ minimum: 0 }),
   output_tokens_details: Type.Optional(Type.Object({ thinking_tokens: Type.Integer({ minimum: 0 }) })),
@@ -101,11 +108,13 @@ export function nativeEnding(known: object | undefined, { type, data }: NativeEv
 }
 
 export function toMessageUsage(usage: CompletionUsage): MessageUsage {
-  const { cached_tokens: read = 0, cache_write_tokens: written = 0 } = usage.prompt_tokens_details ?? {};
+  const details = usage.prompt_tokens_details ?? {};
+  const { cached_tokens: read = 0, cache_write_tokens: written = 0, cache_write_1h_tokens: hour = 0 } = details;
   const thinking = usage.completion_tokens_details?.reasoning_tokens;
   return {
     input_tokens: usage.prompt_tokens - read - written,
     cache_creation_input_tokens: written,
+    cache_creation: { ephemeral_5m_input_tokens: written - hour, ephemeral_1h_input_tokens: hour },
     cache_read_input_tokens: read,
     output_tokens: usage.completion_tokens,
     ...(thinking !== undefined && { output_tokens_details: { thinking_tokens: thinking } }),

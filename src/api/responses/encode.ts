@@ -64,9 +64,10 @@ function incompleteReason(finishReason: FinishReason): "max_output_tokens" | "co
 
 function toResponseUsage(usage: CompletionUsage): ResponseUsage {
   const { prompt_tokens, completion_tokens, total_tokens, cost } = usage;
+  const { cached_tokens = 0, cache_write_tokens = 0 } = usage.prompt_tokens_details ?? {};
   return {
     input_tokens: prompt_tokens,
-    input_tokens_details: { cached_tokens: usage.prompt_tokens_details?.cached_tokens ?? 0, cache_write_tokens: 0 },
+    input_tokens_details: { cached_tokens, cache_write_tokens },
     output_tokens: completion_tokens,
     output_tokens_details: { reasoning_tokens: usage.completion_tokens_details?.reasoning_tokens ?? 0 },
     total_tokens,

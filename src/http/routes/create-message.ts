@@ -1,11 +1,10 @@
 import type { FastifyRequest } from "fastify";
-import { type TSchema, Type } from "typebox";
+import { Type } from "typebox";
 import { decodeMessages, type MessagesHeaders } from "../../api/messages/decode.ts";
 import { messagesErrors } from "../../api/messages/errors.ts";
 import { MessageDocument, MessageEvent } from "../../api/messages/message.ts";
 import { MESSAGES_VERSIONS, MessagesRequest } from "../../api/messages/request.ts";
-import { completionHandler } from "../completion.ts";
-import { createChatCompletion } from "./create-chat-completion.ts";
+import { COMPLETION_HEADERS, completionHandler } from "../completion.ts";
 import type { Endpoint } from "./endpoint.ts";
 
 /** Documentation of the headers of the wire. */
@@ -24,8 +23,6 @@ export function messagesHeadersOf({ headers }: Pick<FastifyRequest, "headers">):
   return { version: headers["anthropic-version"]?.toString(), beta: headers["anthropic-beta"]?.toString() };
 }
 
-const { properties: idempotency } = createChatCompletion.headers as TSchema & { properties: Record<string, TSchema> };
-
 export const createMessage: Endpoint = {
   method: "POST",
   path: "/v1/messages",
@@ -34,7 +31,7 @@ export const createMessage: Endpoint = {
   summary: "Create a message",
   description:
     "Generates a reply in the format of Anthropic's Messages API and charges the token's organization. `null` counts as an absent field; unknown fields are ignored.",
-  headers: Type.Object({ ...messagesHeaders, ...idempotency }),
+  headers: Type.Object({ ...messagesHeaders, ...COMPLETION_HEADERS.properties }),
   body: MessagesRequest,
   response: { description: "The message, or its events.", schema: MessageDocument, eventSchema: MessageEvent },
   errors: messagesErrors,

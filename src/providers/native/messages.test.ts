@@ -170,7 +170,14 @@ describe("The usage of a streamed message", () => {
     };
     const last = { output_tokens: 393, output_tokens_details: { thinking_tokens: 120 }, cache_read_input_tokens: null };
     expect(await charged([start(usage), ...SAY_HELLO, ...end("end_turn", last)])).toEqual({
-      tokens: { input: 21, cachedInput: 188_086, cacheWrite: 700, output: 273, reasoning: 120 },
+      tokens: {
+        input: 21,
+        cachedInput: 188_086,
+        cacheWrite: 700,
+        output: 273,
+        reasoning: 120,
+        further: { cacheWrite1h: 244 },
+      },
       isFinal: true,
     });
   });

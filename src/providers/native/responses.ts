@@ -143,6 +143,7 @@ export class ResponsesReader implements WireReader {
     this.isFinished = true;
     this.isEnded = true;
     chunk.finish_reason = toFinishReason(response, this.#calls.size > 0);
+    if (typeof response.service_tier === "string") chunk.service_tier = response.service_tier;
     const usage = isObject(response.usage) ? toUsage(response.usage) : undefined;
     if (usage !== undefined) chunk.usage = usage;
     const tier = textOf(response.service_tier);

@@ -95,6 +95,7 @@ export class ChunkReader {
   ): UpstreamChunk {
     const chunk: UpstreamChunk = {};
     if (typeof whole.model === "string") chunk.model = whole.model;
+    if (typeof whole.service_tier === "string") chunk.service_tier = whole.service_tier;
     if (!this.#hasRead && typeof whole.id === "string") chunk.responseId = whole.id;
     this.#hasRead = true;
     const others = this.#newOthers(whole);
@@ -183,17 +184,31 @@ function isTextPart(part: unknown): part is JsonObject {
  */
 export function toUsage(value: unknown): UpstreamUsage | undefined {
   if (!isObject(value)) return undefined;
+  const prompt = objectIn(value.prompt_tokens_details);
+  const completion = objectIn(value.completion_tokens_details);
   const usage: UpstreamUsage = { prompt_tokens: value.prompt_tokens, completion_tokens: value.completion_tokens };
-  const prompt = isObject(value.prompt_tokens_details) ? value.prompt_tokens_details : {};
-  const completion = isObject(value.completion_tokens_details) ? value.completion_tokens_details : {};
-  const cached = prompt.cached_tokens ?? value.prompt_cache_hit_tokens ?? value.cached_tokens;
-  if (cached !== undefined && cached !== null) usage.cached_tokens = cached;
-  const written = prompt.cache_write_tokens;
-  if (written !== undefined && written !== null) usage.cache_write_tokens = written;
-  const reasoning = completion.reasoning_tokens;
-  if (reasoning !== undefined && reasoning !== null) usage.reasoning_tokens = reasoning;
-  if (value.cost !== undefined && value.cost !== null) usage.cost = value.cost;
+  const parts: UpstreamUsage = {
+    cached_tokens: prompt.cached_tokens ?? value.prompt_cache_hit_tokens ?? value.cached_tokens,
+    cache_write_tokens: prompt.cache_write_tokens,
+    cache_write_1h_tokens: prompt.cache_write_1h_tokens,
+    input_audio_tokens: prompt.audio_tokens,
+    cached_audio_tokens: objectIn(prompt.cached_tokens_details).audio_tokens,
+    input_image_tokens: prompt.image_tokens,
+    reasoning_tokens: completion.reasoning_tokens,
+    output_audio_tokens: completion.audio_tokens,
+    output_image_tokens: completion.image_tokens,
+    // OpenRouter's name and Perplexity's.
+    searches: objectIn(value.server_tool_use).web_search_requests ?? value.num_search_queries,
+    cost: value.cost,
+  };
+  for (const name of Object.keys(parts) as (keyof UpstreamUsage)[]) {
+    if (parts[name] !== undefined && parts[name] !== null) usage[name] = parts[name];
+  }
   return withReasoningBeside(usage, value.total_tokens);
+}
+
+function objectIn(value: unknown): JsonObject {
+  return isObject(value) ? value : {};
 }
 
 /**

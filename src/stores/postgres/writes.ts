@@ -1,4 +1,5 @@
-import type { Cell, Table, TablePart } from "../table.ts";
+import type { Cell } from "../fields.ts";
+import type { Table, TablePart } from "../table.ts";
 
 const ESCAPED = /["\\]/;
 const ESCAPED_ALL = /["\\]/g;

@@ -11,7 +11,7 @@ import {
   type Trace,
 } from "../../credits/books.ts";
 import { mergeDraws } from "../../credits/funds.ts";
-import { TOKEN_CLASSES, type TokenCounts } from "../../credits/price.ts";
+import { addTokens, type TokenCounts } from "../../credits/price.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";
 import { invalidCursor } from "../../errors.ts";
 import { type Database, read } from "../database.ts";
@@ -297,7 +297,7 @@ function listedRequest(request: RequestRow, adjustments: readonly AdjustmentRow[
     ...common,
     facts: { ...request, upstream, prices },
     state,
-    tokens: sumOfTokens(tokens, more),
+    tokens: addTokens(tokens, more),
     charged: cost + late.amount,
     shortfall: shortfall + shortfallMore,
     draws: mergeDraws(draws, late.draws).filter((draw) => draw.amount !== 0n),
@@ -305,10 +305,4 @@ function listedRequest(request: RequestRow, adjustments: readonly AdjustmentRow[
     end: lateEnd,
     events: [...events, lateEvent(request, late)],
   };
-}
-
-function sumOfTokens(tokens: TokenCounts, more: TokenCounts): TokenCounts {
-  const sum = { ...tokens };
-  for (const tokenClass of TOKEN_CLASSES) sum[tokenClass] += more[tokenClass];
-  return sum;
 }

@@ -3,8 +3,9 @@ import { FIRST_TOKEN_BOUNDS_MS } from "../../api/first-token.ts";
 import type { BalanceRow } from "../../credits/books.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";
 import { type Database, read } from "../database.ts";
+import { optionalNumber, text } from "../fields.ts";
 import { HOLD, type Tables, USAGE_COUNTS, USAGE_DAY } from "../schema.ts";
-import { optionalNumber, type RowOf, table, text } from "../table.ts";
+import { type RowOf, table } from "../table.ts";
 import { firstRequestId } from "./requests.ts";
 
 /** Requests of one organization, token, model and bucket, as a query adds them up. */

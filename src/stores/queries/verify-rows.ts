@@ -9,7 +9,7 @@ import type {
   TokenBalanceRow,
 } from "../../credits/books.ts";
 import { sumOf } from "../../credits/funds.ts";
-import { priceOf, TOKEN_CLASSES } from "../../credits/price.ts";
+import { addTokens, areCounts, priceOf } from "../../credits/price.ts";
 import { isBookedLate } from "../../credits/request-id.ts";
 
 /** Reports a violation, with the number of the invariant in docs/ledger.md. */
@@ -28,7 +28,7 @@ export function checkRequest(request: RequestRow, late: readonly AdjustmentRow[]
     report(4, `Cost and shortfall add up to ${cost + shortfall}, but the tokens cost ${price}.`, holdId);
   }
   if (cost < 0n || shortfall < 0n || amount < 0n) report(6, "The request has an amount below 0.", holdId);
-  if (TOKEN_CLASSES.some((tokenClass) => tokens[tokenClass] < 0)) report(6, "It has a token count below 0.", holdId);
+  if (!areCounts(tokens)) report(6, "It has a token count below 0, or a part above its class.", holdId);
   if (sumOf(draws) !== cost) report(2, `The request draws ${sumOf(draws)} on grants instead of ${cost}.`, holdId);
   checkDraws(draws, holdId, report);
   if (end === "released" && price !== 0n) report(4, "The request was released and has a charge.", holdId);
@@ -48,10 +48,9 @@ function checkLateSettlement(request: RequestRow, late: AdjustmentRow, report: R
     report(4, "The late settlement has no tokens.", holdId);
     return;
   }
-  const tokens = { ...request.tokens };
-  for (const tokenClass of TOKEN_CLASSES) tokens[tokenClass] += settlement.tokens[tokenClass];
-  if (TOKEN_CLASSES.some((tokenClass) => tokens[tokenClass] < 0)) {
-    report(6, "The late settlement leaves a token count below 0.", holdId);
+  const tokens = addTokens(request.tokens, settlement.tokens);
+  if (!areCounts(tokens)) {
+    report(6, "The late settlement leaves a token count below 0, or a part above its class.", holdId);
     return;
   }
   const price = priceOf(tokens, settlement.prices);

@@ -33,6 +33,7 @@ const CASES: [given: Transition, expected?: Transition][] = [
   [{ ...hold, idempotency }],
   [settle, { ...settle, answer: null, trace: null }],
   [{ ...settle, answer: "{}", trace }],
+  [{ ...settle, answer: null, trace: null, tokens: { ...tokens, further: { searches: 2 } } }],
   [{ kind: "release", facts, trace }],
   [{ kind: "expire", organizationId: "org_1", holdId: "hold_1" }],
   [{ kind: "renew", facts, amount: 1n, tokens, lifeMs: 3, owner: "owner" }],

@@ -19,7 +19,7 @@ type PackedHold = [
 type PackedSettlement = [
   "settle",
   PackedFacts,
-  [number, number, number, number, number],
+  [number, number, number, number, number, TokenCounts["further"]?],
   SettleTransition["basis"],
   SettleTransition["end"],
   SettleTransition["answer"],
@@ -72,15 +72,16 @@ function unpackHold([kind, facts, least, most, lifeMs, owner, idempotency = null
 
 function packSettlement(transition: SettleTransition): PackedSettlement {
   const { facts, tokens, basis, end, answer = null, trace = null } = transition;
-  const { input, cachedInput, cacheWrite, output, reasoning } = tokens;
+  const { input, cachedInput, cacheWrite, output, reasoning, further } = tokens;
   const counts: PackedSettlement[2] = [input, cachedInput, cacheWrite, output, reasoning];
+  if (further !== undefined) counts.push(further);
   return ["settle", packFacts(facts), counts, basis, end, answer, trace && packTrace(trace)];
 }
 
 function unpackSettlement(packed: PackedSettlement): SettleTransition {
   const [kind, facts, counts, basis, end, answer = null, trace] = packed;
-  const [input, cachedInput, cacheWrite, output, reasoning] = counts;
-  const tokens: TokenCounts = { input, cachedInput, cacheWrite, output, reasoning };
+  const [input, cachedInput, cacheWrite, output, reasoning, further] = counts;
+  const tokens: TokenCounts = { input, cachedInput, cacheWrite, output, reasoning, ...(further && { further }) };
   return { kind, facts: unpackFacts(facts), tokens, basis, end, answer, trace: trace && unpackTrace(trace) };
 }
 

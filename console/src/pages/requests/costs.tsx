@@ -23,8 +23,8 @@ export function Costs({ detail }: { detail: RequestDetail }) {
             caption="Token usage"
             columns={[
               { head: "Type", cell: ({ name }) => name },
-              { head: "Tokens", right: true, cell: ({ count }) => formatCount(count) },
-              { head: "Per million", right: true, cell: ({ price }) => formatExactCredits(price) },
+              { head: "Count", right: true, cell: ({ count }) => formatCount(count) },
+              { head: "Per million", right: true, cell: priceText },
               { head: "Credits", right: true, cell: ({ cost }) => formatExactCredits(cost) },
             ]}
             rows={lines}
@@ -36,6 +36,10 @@ export function Costs({ detail }: { detail: RequestDetail }) {
       <Facts facts={charge(detail)} />
     </section>
   );
+}
+
+function priceText({ price, isCall }: ReturnType<typeof costLines>[number]): string {
+  return isCall ? `${formatExactCredits(price)} each` : formatExactCredits(price);
 }
 
 function charge(detail: RequestDetail) {
@@ -60,23 +64,47 @@ function charge(detail: RequestDetail) {
   return facts;
 }
 
-const NAMES: Record<keyof TokensByClass, string> = {
+type Class = keyof TokensByClass;
+
+/** Names of the classes of tokens, each followed by its parts, and of the calls. */
+const NAMES: Record<Class, string> = {
   input: "Input",
+  input_audio: "Input audio",
+  input_image: "Input images",
   cached_input: "Cached input",
+  cached_audio: "Cached audio",
   cache_write: "Cache write",
+  cache_write_1h: "Cache write, 1 hour",
   output: "Output",
+  output_audio: "Output audio",
+  output_image: "Output images",
   reasoning: "Reasoning",
+  requests: "Requests",
+  searches: "Searches",
+  images: "Images",
 };
+const PARTS: { [Name in Class]?: readonly Class[] } = {
+  input: ["input_audio", "input_image"],
+  cached_input: ["cached_audio"],
+  cache_write: ["cache_write_1h"],
+  output: ["output_audio", "output_image"],
+};
+const CALLS: readonly Class[] = ["requests", "searches", "images"];
 const MILLION = 1_000_000;
 
-/** Cost of each class of tokens. The charge is the sum, rounded up once to six decimals. */
+/**
+ * Cost of each class of tokens, of its parts with a price of their own, and of calls. The charge is the sum, rounded up once
+ * to six decimals.
+ */
 export function costLines(tokens: TokensByClass, prices: PricesByClass) {
-  return (Object.keys(NAMES) as (keyof TokensByClass)[])
-    .filter((name) => tokens[name] > 0)
-    .map((name) => ({
-      name: NAMES[name],
-      count: tokens[name],
-      price: prices[name],
-      cost: (tokens[name] * prices[name]) / MILLION,
-    }));
+  // A part without a price of its own costs as much as its class, which contains it.
+  const countOf = (name: Class) => (prices[name] === undefined ? 0 : (tokens[name] ?? 0));
+  return (Object.keys(NAMES) as Class[])
+    .map((name) => {
+      const count = countOf(name) - (PARTS[name] ?? []).reduce((sum, part) => sum + countOf(part), 0);
+      const price = prices[name] ?? 0;
+      const isCall = CALLS.includes(name);
+      return { name: NAMES[name], count, price, isCall, cost: isCall ? count * price : (count * price) / MILLION };
+    })
+    .filter(({ count }) => count > 0);
 }

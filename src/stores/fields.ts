@@ -1,0 +1,325 @@
+import type { ColumnType } from "kysely";
+import type { Attempt, Draw, HoldDetails, LateSettlement, Trace } from "../credits/books.ts";
+import type { Further, TokenClass, TokenCounts, UnitPrices } from "../credits/price.ts";
+
+/** The value of a column. */
+export type Cell = string | bigint | number | Uint8Array | null;
+type Integer = ColumnType<bigint, bigint | number, bigint | number>;
+type OptionalInteger = ColumnType<bigint | null, bigint | number | null, bigint | number | null>;
+/** PostgreSQL's name of a column's type. */
+export type ColumnKind = "text" | "bigint" | "bytea";
+
+/** One property of a row, stored in one or several columns. */
+export interface Field<Value, Columns> {
+  columns: { [Name in keyof Columns]: ColumnKind };
+  /** The types of the columns, for the compiler only. */
+  types?: Columns;
+  encode(value: Value, cells: Cell[]): void;
+  /** Reads its columns, which begin at an index of the cells. */
+  decode(cells: readonly unknown[], at: number): Value;
+}
+
+function field<const Name extends string, Value, Type>(
+  name: Name,
+  kind: ColumnKind,
+  encode: (value: Value) => Cell,
+  decode: (cell: unknown) => Value,
+): Field<Value, Record<Name, Type>> {
+  return {
+    columns: { [name]: kind } as Record<Name, ColumnKind>,
+    encode: (value, cells) => void cells.push(encode(value)),
+    decode: (cells, at) => decode(cells[at]),
+  };
+}
+
+const same = <Value>(value: Value) => value;
+
+export function text<const Name extends string, Value extends string = string>(name: Name) {
+  return field<Name, Value, Value>(name, "text", same, (cell) => cell as Value);
+}
+
+export function optionalText<const Name extends string, Value extends string = string>(name: Name) {
+  return field<Name, Value | null, Value | null>(name, "text", same, (cell) => cell as Value | null);
+}
+
+/** An exact integer, such as an amount of micro-credits. */
+export function amount<const Name extends string>(name: Name) {
+  return field<Name, bigint, Integer>(name, "bigint", same, (cell) => cell as bigint);
+}
+
+/** An integer of at most 2^53, such as a time in milliseconds. */
+export function number<const Name extends string>(name: Name) {
+  return field<Name, number, Integer>(name, "bigint", same, Number);
+}
+
+export function optionalNumber<const Name extends string>(name: Name) {
+  const decode = (cell: unknown) => (cell === null ? null : Number(cell));
+  return field<Name, number | null, OptionalInteger>(name, "bigint", same, decode);
+}
+
+export function bytes<const Name extends string>(name: Name) {
+  return field<Name, Uint8Array, Uint8Array>(name, "bytea", same, (cell) => cell as Uint8Array);
+}
+
+export function optionalBytes<const Name extends string>(name: Name) {
+  return field<Name, Uint8Array | null, Uint8Array | null>(name, "bytea", same, (cell) => cell as Uint8Array | null);
+}
+
+/** A boolean, stored as 0 or 1. */
+export function flag<const Name extends string>(name: Name) {
+  return field<Name, boolean, Integer>(name, "bigint", Number, (cell) => Number(cell) === 1);
+}
+
+/** JSON text. */
+export function json<const Name extends string, Value>(
+  name: Name,
+  encode: (value: Value) => string = JSON.stringify,
+  decode: (found: string) => Value = JSON.parse,
+) {
+  return field<Name, Value, string>(name, "text", encode, (cell) => decode(cell as string));
+}
+
+/** JSON text, or null. */
+export function optionalJson<const Name extends string, Value>(name: Name) {
+  const encode = (value: Value | null) => (value === null ? null : JSON.stringify(value));
+  const decode = (cell: unknown) => (cell === null ? null : (JSON.parse(cell as string) as Value));
+  return field<Name, Value | null, string | null>(name, "text", encode, decode);
+}
+
+/** A list of draws, stored as JSON text with amounts in decimal. */
+export function draws<const Name extends string>(name: Name) {
+  return json<Name, Draw[]>(name, encodeDraws, decodeDraws);
+}
+
+const PRICE_COLUMNS = {
+  input_price: "bigint",
+  cached_input_price: "bigint",
+  cache_write_price: "bigint",
+  output_price: "bigint",
+  reasoning_price: "bigint",
+  further_prices: "text",
+} as const;
+const TOKEN_COLUMNS = {
+  input_tokens: "bigint",
+  cached_input_tokens: "bigint",
+  cache_write_tokens: "bigint",
+  output_tokens: "bigint",
+  reasoning_tokens: "bigint",
+  further_tokens: "text",
+} as const;
+const CLASS_COUNT = 5;
+
+/** The type of a column: `further_…` are JSON objects, null for most requests. */
+type ClassColumns<Columns> = { [Name in keyof Columns]: Columns[Name] extends "text" ? string | null : Integer };
+
+/** The prices of all classes of tokens, a column each, and of the parts and calls, in JSON text. */
+export function prices(): Field<UnitPrices, ClassColumns<typeof PRICE_COLUMNS>> {
+  return {
+    columns: PRICE_COLUMNS,
+    encode: (value, cells) => {
+      pushClasses<Cell>(value, cells);
+      cells.push(value.further === undefined ? null : JSON.stringify(plainFurther(value.further)));
+    },
+    decode: (cells, at) => {
+      const values = classesFrom(cells, at, (cell) => cell as bigint);
+      const further = cells[at + CLASS_COUNT];
+      return typeof further === "string" ? { ...values, further: furtherFromPlain(JSON.parse(further)) } : values;
+    },
+  };
+}
+
+/** The counts of all classes of tokens, a column each, and of the parts and calls, in JSON text. */
+export function tokens(): Field<TokenCounts, ClassColumns<typeof TOKEN_COLUMNS>> {
+  return {
+    columns: TOKEN_COLUMNS,
+    encode: (value, cells) => {
+      pushClasses<Cell>(value, cells);
+      cells.push(value.further === undefined ? null : JSON.stringify(value.further));
+    },
+    decode: tokensFrom,
+  };
+}
+
+function tokensFrom(cells: readonly unknown[], at: number): TokenCounts {
+  const counts = classesFrom(cells, at, Number);
+  const further = cells[at + CLASS_COUNT];
+  return typeof further === "string" ? { ...counts, further: JSON.parse(further) } : counts;
+}
+
+/** Appends a value for each class of tokens, in the order of the columns. */
+function pushClasses<Value>(values: Record<TokenClass, Value>, into: Value[]): void {
+  into.push(values.input, values.cachedInput, values.cacheWrite, values.output, values.reasoning);
+}
+
+/** Reads a value for each class of tokens, from an index of a list on. */
+function classesFrom<Value>(
+  list: readonly unknown[],
+  at: number,
+  read: (item: unknown) => Value,
+): Record<TokenClass, Value> {
+  return {
+    input: read(list[at]),
+    cachedInput: read(list[at + 1]),
+    cacheWrite: read(list[at + 2]),
+    output: read(list[at + 3]),
+    reasoning: read(list[at + 4]),
+  };
+}
+
+/** The index of live grants covers `is_used_up`, which changes rarely. */
+export function remaining(): Field<bigint, { remaining: Integer; is_used_up: Integer }> {
+  return {
+    columns: { remaining: "bigint", is_used_up: "bigint" },
+    encode: (value, cells) => void cells.push(value, value === 0n ? 1 : 0),
+    decode: (cells, at) => cells[at] as bigint,
+  };
+}
+
+interface TraceColumns {
+  /** 0 or 1; null if the request has no trace. */
+  is_streamed: OptionalInteger;
+  first_token_ms: OptionalInteger;
+  /** JSON array of Attempt. */
+  attempts: string | null;
+  failure: string | null;
+  provider_response_id: string | null;
+  provider_cost: string | null;
+}
+
+/** The trace of a request, a column for each property; all are null if there is none. */
+export function trace(): Field<Trace | null, TraceColumns> {
+  return {
+    columns: {
+      is_streamed: "bigint",
+      first_token_ms: "bigint",
+      attempts: "text",
+      failure: "text",
+      provider_response_id: "text",
+      provider_cost: "text",
+    },
+    encode: (value, cells) => {
+      if (value === null) return void cells.push(null, null, null, null, null, null);
+      const { isStreamed, firstTokenMs, attempts, failure, providerResponseId, providerCost } = value;
+      // A fraction of a millisecond must not make a settlement fail.
+      const firstToken = firstTokenMs === null ? null : Math.round(firstTokenMs);
+      const attemptsText = attempts === null ? null : JSON.stringify(attempts);
+      cells.push(Number(isStreamed), firstToken, attemptsText, failure, providerResponseId, providerCost);
+    },
+    decode: (cells, at) => {
+      const [isStreamed, firstToken] = cells.slice(at, at + 2) as [Cell, Cell];
+      if (isStreamed === null) return null;
+      const [attempts, failure, responseId, cost] = cells.slice(at + 2, at + 6) as (string | null)[];
+      return {
+        isStreamed: Number(isStreamed) === 1,
+        firstTokenMs: firstToken === null ? null : Number(firstToken),
+        attempts: attempts === null || attempts === undefined ? null : (JSON.parse(attempts) as Attempt[]),
+        failure: failure ?? null,
+        providerResponseId: responseId ?? null,
+        providerCost: cost ?? null,
+      };
+    },
+  };
+}
+
+/** JSON has no bigint: prices are decimal text. */
+type PlainPrices = Record<TokenClass, string> & { further?: Further<string> };
+
+function plainPrices({ input, cachedInput, cacheWrite, output, reasoning, further }: UnitPrices): PlainPrices {
+  return {
+    input: input.toString(),
+    cachedInput: cachedInput.toString(),
+    cacheWrite: cacheWrite.toString(),
+    output: output.toString(),
+    reasoning: reasoning.toString(),
+    ...(further && { further: plainFurther(further) }),
+  };
+}
+
+function pricesFromPlain({ input, cachedInput, cacheWrite, output, reasoning, further }: PlainPrices): UnitPrices {
+  return {
+    input: BigInt(input),
+    cachedInput: BigInt(cachedInput),
+    cacheWrite: BigInt(cacheWrite),
+    output: BigInt(output),
+    reasoning: BigInt(reasoning),
+    ...(further && { further: furtherFromPlain(further) }),
+  };
+}
+
+function plainFurther(further: Further<bigint>): Further<string> {
+  return Object.fromEntries(Object.entries(further).map(([name, price]) => [name, price.toString()]));
+}
+
+function furtherFromPlain(further: Further<string>): Further<bigint> {
+  return Object.fromEntries(Object.entries(further).map(([name, price]) => [name, BigInt(price)]));
+}
+
+/** The facts of an open hold, stored as JSON text. */
+export function details<const Name extends string>(name: Name) {
+  return json<Name, HoldDetails>(name, encodeDetails, decodeDetails);
+}
+
+/** Encodes a list: with their names, the properties would take several times the space. */
+function encodeDetails(hold: HoldDetails): string {
+  const { tokenId, requestId, model, upstream, prices: unitPrices, metadata, idempotencyKey, tokens: counts } = hold;
+  const list: unknown[] = [tokenId, requestId, model, upstream, metadata, idempotencyKey];
+  const plain = plainPrices(unitPrices);
+  pushClasses<unknown>(plain, list);
+  pushClasses<unknown>(counts, list);
+  if (plain.further !== undefined || counts.further !== undefined) list.push(plain.further ?? null, counts.further);
+  return JSON.stringify(list);
+}
+
+function decodeDetails(found: string): HoldDetails {
+  const list = JSON.parse(found);
+  const [tokenId, requestId, model, upstream, metadata, idempotencyKey] = list;
+  const [furtherPrices, furtherCounts] = list.slice(6 + 2 * CLASS_COUNT);
+  const unitPrices: UnitPrices = classesFrom(list, 6, (text) => BigInt(text as string));
+  if (furtherPrices) unitPrices.further = furtherFromPlain(furtherPrices);
+  const counts: TokenCounts = classesFrom(list, 6 + CLASS_COUNT, Number);
+  if (furtherCounts) counts.further = furtherCounts;
+  return { tokenId, requestId, model, upstream, prices: unitPrices, metadata, idempotencyKey, tokens: counts };
+}
+
+interface SettlementColumns {
+  input_tokens: OptionalInteger;
+  cached_input_tokens: OptionalInteger;
+  cache_write_tokens: OptionalInteger;
+  output_tokens: OptionalInteger;
+  reasoning_tokens: OptionalInteger;
+  further_tokens: string | null;
+  shortfall: OptionalInteger;
+  /** JSON of the rest of LateSettlement. */
+  settlement: string | null;
+}
+
+/** Sums need the counts and the shortfall in columns of their own. */
+export function settlement(): Field<LateSettlement | null, SettlementColumns> {
+  return {
+    columns: { ...TOKEN_COLUMNS, shortfall: "bigint", settlement: "text" },
+    encode: (value, cells) => {
+      if (value === null) return void cells.push(null, null, null, null, null, null, null, null);
+      const { tokens: counts, shortfall, prices: unitPrices, ...rest } = value;
+      const plain = JSON.stringify({ ...rest, prices: plainPrices(unitPrices) });
+      tokens().encode(counts, cells);
+      cells.push(shortfall, plain);
+    },
+    decode: (cells, at) => {
+      const plain = cells[at + CLASS_COUNT + 2];
+      if (typeof plain !== "string") return null;
+      const rest = JSON.parse(plain);
+      const found = { prices: pricesFromPlain(rest.prices), shortfall: cells[at + CLASS_COUNT + 1] as bigint };
+      return { ...rest, ...found, tokens: tokensFrom(cells, at) };
+    },
+  };
+}
+
+function encodeDraws(of: readonly Draw[]): string {
+  if (of.length === 0) return "[]";
+  return JSON.stringify(of.map((draw) => [draw.grantId, draw.amount.toString()]));
+}
+
+function decodeDraws(found: string): Draw[] {
+  if (found === "[]") return [];
+  return (JSON.parse(found) as [string, string][]).map(([grantId, drawn]) => ({ grantId, amount: BigInt(drawn) }));
+}
