@@ -326,7 +326,7 @@ test("a command checks the configuration", async () => {
     file,
     store: "sqlite",
     port: 9999,
-    models: ["m", "sandbox/echo", "sandbox/fault", "sandbox/story"],
+    models: ["m", "sandbox/echo", "sandbox/embed", "sandbox/fault", "sandbox/story"],
   });
   writeFileSync(file, "server:\n  prot: 9999\n");
   expect(await line(1, "config", "check", "--config", file)).toContain(

@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 
-export const CATEGORIES = ["chat", "reasoning", "code", "vision", "sandbox"] as const;
+export const CATEGORIES = ["chat", "reasoning", "code", "vision", "embedding", "sandbox"] as const;
 export const CAPABILITIES = [
   "chat",
   "streaming",
@@ -10,6 +10,7 @@ export const CAPABILITIES = [
   "vision",
   "reasoning",
   "prompt_caching",
+  "embeddings",
 ] as const;
 /** Source of `cutoff_date`: stated by the maker, taken from the release date, or assumed if neither is known. */
 export const CUTOFF_BASES = ["stated", "released", "assumed"] as const;
@@ -47,7 +48,10 @@ export const Model = Type.Object({
   description: Type.String(),
   capabilities: Type.Array(Type.Enum([...CAPABILITIES])),
   context_window: Type.Integer({ minimum: 1, description: "Tokens." }),
-  max_output_tokens: Type.Integer({ minimum: 1, description: "The model's own maximum." }),
+  max_output_tokens: Type.Integer({ minimum: 0, description: "The model's own maximum; 0 for embeddings." }),
+  dimensions: Type.Optional(
+    Type.Integer({ minimum: 1, description: "Default length of the vectors of an embedding model, if known." }),
+  ),
   context_length: Type.Integer({ minimum: 1, description: "The same as `context_window`." }),
   max_input_tokens: Type.Integer({ minimum: 1, description: "Tokens of the longest prompt." }),
   input_modalities: Type.Array(Type.Enum([...INPUT_MODALITIES])),

@@ -3,6 +3,7 @@ import { OperatorError } from "../errors.ts";
 import { KNOWN_PROVIDERS, type KnownProvider } from "../providers/registry.ts";
 import { compose } from "./compose.ts";
 import { type CatalogContext, configuredModels, type ModelSettings, priceOfRoute } from "./configured.ts";
+import { composeEmbedding, isKnownEmbedding, offeredEmbeddings } from "./embeddings.ts";
 import { findFacts, offeredBy } from "./facts.ts";
 import { type CreditSettings, creditSettingsFault } from "./known-prices.ts";
 import { chargingOf, identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
@@ -101,7 +102,7 @@ function addKnownModels(models: Map<string, CatalogModel>, context: CatalogConte
   for (const known of KNOWN_PROVIDERS) {
     for (const { provider } of present.filter((candidate) => candidate.known === known)) {
       const unpriced: string[] = [];
-      for (const name of offeredBy(known.id)) {
+      for (const name of [...offeredBy(known.id), ...offeredEmbeddings(known.id)]) {
         const id = models.has(name) ? `${provider.id}/${name}` : name;
         const model = knownModel(id, name, provider, known, context);
         if (model === "charged beyond the report") unpriced.push(name);
@@ -119,6 +120,16 @@ function knownModel(
   known: KnownProvider,
   context: CatalogContext,
 ): CatalogModel | "charged beyond the report" | undefined {
+  const sentence = `The model ${name} of the provider ${provider.id}.`;
+  if (isKnownEmbedding(name)) {
+    const priced = priceOfRoute(provider, name, context);
+    if (typeof priced === "string") return undefined;
+    return composeEmbedding({
+      id,
+      routes: [{ providerId: provider.id, model: name, prices: priced.prices }],
+      sentence,
+    });
+  }
   const facts = findFacts(known.id, name);
   if (facts === undefined || hasPassed(facts.shutdownDate, context.nowMs)) return undefined;
   const priced = priceOfRoute(provider, name, context);
@@ -130,7 +141,7 @@ function knownModel(
     facts,
     ...limitsOf(known, provider),
     isDeprecated: deprecated,
-    sentence: `The model ${name} of the provider ${provider.id}.`,
+    sentence,
   });
 }
 

@@ -105,6 +105,7 @@ function cutoffOf({ stated, facts, fileDate }: Knowledge): { date: string; basis
 const KINDS: Record<Category, string> = {
   chat: "a chat model",
   code: "a model for code",
+  embedding: "an embedding model",
   reasoning: "a reasoning model",
   sandbox: "a model for tests",
   vision: "a chat model",

@@ -2,7 +2,8 @@ import type { Capability, Category } from "../api/model.ts";
 import { type Further, type FurtherClass, parseDollarPrice, parsePrice, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import type { KnownProvider } from "../providers/registry.ts";
-import { compose } from "./compose.ts";
+import { compose, type Knowledge } from "./compose.ts";
+import { composeEmbedding, embeddingPrice, isKnownEmbedding } from "./embeddings.ts";
 import { findFacts, type ModelFacts, offeredDollars } from "./facts.ts";
 import {
   type CreditSettings,
@@ -63,6 +64,8 @@ export interface ModelSettings {
   capabilities?: readonly Capability[];
   contextWindow?: number;
   maxOutputTokens?: number;
+  /** Length of the vectors of an embedding model. */
+  dimensions?: number;
   cutoffDate?: string;
   playground?: boolean;
 }
@@ -117,7 +120,7 @@ function configuredModel(key: string, settings: ModelSettings, context: CatalogC
   const priced = typeof first.priced === "string" ? undefined : first.priced;
   const facts = factsOfAll(first, others);
   const limits = found.flatMap(({ known, provider }) => (known === undefined ? [] : [limitsOf(known, provider)]));
-  return compose({
+  const knowledge: Knowledge = {
     id: settings.id,
     routes: [routeOf(first), ...others.map(routeOf)],
     facts,
@@ -128,7 +131,32 @@ function configuredModel(key: string, settings: ModelSettings, context: CatalogC
     refuses: limits.flatMap(({ refuses }) => refuses),
     isDeprecated: priced?.deprecated ?? false,
     sentence: `The model ${first.model} of the provider ${first.provider.id}.`,
-  });
+  };
+  const isEmbedding = createsEmbeddings(settings, first);
+  checkEmbedding(key, settings, isEmbedding);
+  return isEmbedding ? composeEmbedding(knowledge, settings) : compose(knowledge);
+}
+
+function createsEmbeddings({ category, capabilities }: ModelSettings, { provider, model }: FoundRoute): boolean {
+  if (category === "embedding" || capabilities?.includes("embeddings")) return true;
+  if (category !== undefined) return false;
+  return provider.kind === SANDBOX_PROVIDER.kind
+    ? sandboxModels().some(({ routes, embedding }) => embedding !== undefined && routes[0]?.model === model)
+    : isKnownEmbedding(model);
+}
+
+/** Refuses settings that mean nothing for a model of its kind. */
+function checkEmbedding(key: string, settings: ModelSettings, isEmbedding: boolean): void {
+  const { category = "embedding", capabilities = [], maxOutputTokens, dimensions } = settings;
+  if (!isEmbedding) {
+    if (dimensions === undefined) return;
+    refuse(`${key}.dimensions`, `found ${dimensions}`, "only beside the category embedding");
+  }
+  if (category !== "embedding") refuse(`${key}.category`, `found ${quote(category)}`, "embedding");
+  const other = capabilities.find((capability) => capability !== "embeddings");
+  if (other !== undefined) refuse(`${key}.capabilities`, `found ${quote(other)}`, "embeddings alone");
+  if (maxOutputTokens === undefined) return;
+  refuse(`${key}.maxOutputTokens`, `found ${maxOutputTokens}`, "nothing for an embedding model");
 }
 
 interface FoundRoute extends Pick<RouteSettings, "model" | "weight" | "runsTools" | "callsMost"> {
@@ -203,6 +231,7 @@ export function priceOfRoute(
   }
   const known = identify(provider);
   const pricesId = known?.pricesId ?? pricesIdOf(provider.baseUrl);
+  if (isKnownEmbedding(model)) return embeddingPrice(pricesId, model, credits, nowMs);
   const priced = pricesId === undefined ? "unknown" : knownPrice(pricesId, model, credits, nowMs);
   const dollars = known === undefined ? undefined : offeredDollars(known.id, model);
   return dearerOf(priced, dollars && tablePrice(dollars, credits));

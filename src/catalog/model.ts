@@ -29,12 +29,22 @@ export interface CatalogModel {
   refusedParameters: ReadonlySet<string>;
   /** Bound of the tokens that one image may count. */
   imageTokensMax: number;
+  /** Present for models that create embeddings, which do not chat. Their context window bounds each input. */
+  embedding?: EmbeddingSizes;
   /** The highest prices of all routes. Holds are computed from them, and no listing shows more. */
   prices: UnitPrices;
   /** The highest prices of shorter prompts of all routes; absent if all prompts cost the same. */
   tiers?: readonly PromptTier[];
   /** Routes in the order in which they are tried, unless they have weights; at least one. */
   routes: readonly Route[];
+}
+
+/** Lengths of an embedding model's vectors. */
+export interface EmbeddingSizes {
+  /** Default length; undefined if unknown. */
+  dimensions?: number;
+  /** Lengths that a request may ask for: some, or all up to the default. Undefined if the upstream decides. */
+  choices?: readonly number[] | "shorter";
 }
 
 /** The prices of a route or a model. */
@@ -153,6 +163,7 @@ export function toApiModel(model: CatalogModel): Model {
     capabilities: CAPABILITIES.filter((capability) => model.capabilities.has(capability)),
     context_window: model.contextWindow,
     max_output_tokens: model.maxOutputTokens,
+    ...(model.embedding?.dimensions !== undefined && { dimensions: model.embedding.dimensions }),
     context_length: model.contextWindow,
     max_input_tokens: model.contextWindow,
     input_modalities: model.capabilities.has("vision") ? ["text", "image"] : ["text"],
@@ -169,6 +180,7 @@ export function toApiModel(model: CatalogModel): Model {
 
 /** `structured_outputs` is OpenRouter's name of a `response_format` with a schema, which clients look for. */
 function supportedParameters(model: CatalogModel): string[] {
+  if (model.embedding !== undefined) return ["dimensions", "encoding_format", "user"];
   const taken = PARAMETERS.filter((field) => takesField(model, field));
   const takesSchema = taken.includes("response_format") && takesField(model, "response_format.json_schema");
   return takesSchema ? [...taken, "structured_outputs"] : taken;
@@ -209,6 +221,7 @@ function chargedPrices({ routes }: CatalogModel, prices: UnitPrices): UnitPrices
 
 function pricingText(model: CatalogModel): string {
   const [{ prices }, ...longer] = pricesByLength(model);
+  if (model.embedding !== undefined) return `${figure(prices.input)} credits per million input tokens`;
   const text = `${figure(prices.input)} credits per million input tokens, ${figure(prices.output)} per million output tokens`;
   const tiers = longer.map(({ above, prices: own }) => {
     return `; with a prompt of more than ${above.toLocaleString("en-US")} tokens ${figure(own.input)} and ${figure(own.output)}`;

@@ -124,18 +124,27 @@ async function checkRoute(
   provider: Provider | undefined,
 ): Promise<CheckedRoute> {
   const startedMs = clock();
-  const error = await failureOf(route, provider);
+  const error = await failureOf(model, route, provider);
   const milliseconds = clock() - startedMs;
   const { providerId, model: upstreamModel } = route;
   return { model: model.id, provider: providerId, upstreamModel, ok: error === null, milliseconds, error };
 }
 
-/** Calls a route; returns null if it answered with at least one chunk, otherwise the reason. */
-async function failureOf(route: Route, provider: Provider | undefined): Promise<string | null> {
+/** Calls a route; returns null if it answered with at least one chunk or vector, otherwise the reason. */
+async function failureOf(
+  { embedding }: CatalogModel,
+  route: Route,
+  provider: Provider | undefined,
+): Promise<string | null> {
   if (provider === undefined) return "there is no such provider";
   const request = { model: route.model, messages: [{ role: "user" as const, content: MESSAGE }] };
   try {
     const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
+    if (embedding !== undefined) {
+      if (provider.embed === undefined) return "the provider creates no embeddings";
+      const { vectors } = await provider.embed({ model: route.model, inputs: [MESSAGE], encoding: "float", signal });
+      return vectors.length > 0 ? null : "the answer was empty";
+    }
     const { chunks } = await provider.complete({ request: { ...request, max_tokens: 1, stream: true }, signal });
     let count = 0;
     for await (const batch of chunks) count += batch.length;

@@ -181,6 +181,7 @@ export const Model = Type.Object(
     maxOutputTokens: Type.Optional(
       Count(ONE_BILLION, { description: "Maximum output tokens of the model; 4096 if absent and unknown." }),
     ),
+    dimensions: Type.Optional(Count(ONE_BILLION, { description: "Length of the vectors of an embedding model." })),
     cutoffDate: Type.Optional(Type.String({ format: "date", description: "Knowledge cutoff, YYYY-MM-DD." })),
     playground: Type.Optional(Type.Boolean({ description: "True to offer the model to guests." })),
   },

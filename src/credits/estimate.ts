@@ -1,4 +1,5 @@
 import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../api/chat/request.ts";
+import type { EmbeddingInput } from "../api/embeddings/decode.ts";
 import { ceilDivide, type MicroCredits, PICO_PER_MICRO, type PicoCredits } from "./amount.ts";
 import { CLASS_OF_FURTHER, FURTHER_CLASSES, furtherPrice, type TokenClass, type UnitPrices } from "./price.ts";
 
@@ -51,6 +52,8 @@ const TEMPLATE_TOKENS_A_TOOL_MOST = 16;
 const TEMPLATE_TOKENS_BEFORE_TOOLS_MOST = 600;
 const BYTES_A_TOKEN_LIKELY = 4;
 const BYTES_A_TOKEN_MOST = 16;
+/** Tokens that a tokenizer or an upstream puts around an input of embeddings: BERT's adds two, some models a short prefix. */
+const TEMPLATE_TOKENS_AN_INPUT_MOST = 8;
 /** A streamed piece up to this long is one token to every tokenizer in wide use; longer pieces carry several. */
 const BYTES_OF_ONE_TOKEN = 12;
 
@@ -216,6 +219,38 @@ function visitPart(part: ContentPart, visit: (text: string) => void, others: Oth
   else if (part.type === "image_url") others.images += 1;
   else others.media.push(part);
   if (part.type === "file" && part.file.filename !== undefined) visit(part.file.filename);
+}
+
+/** Bounds the tokens of the inputs of embeddings, as `estimatePrompt` does: by the bytes of texts, or by the number of token ids. */
+export function estimateInputs(inputs: readonly EmbeddingInput[]): PromptEstimate {
+  const estimate: PromptEstimate = {
+    least: 0,
+    likely: 0,
+    most: 0,
+    likelyBesideText: 0,
+    hasAudio: false,
+    hasHourCache: false,
+  };
+  for (const input of inputs) {
+    const one = estimateInput(input);
+    estimate.least += one.least;
+    estimate.likely += one.likely;
+    estimate.most += one.most;
+    if (typeof input !== "string") estimate.likelyBesideText += one.likely;
+  }
+  return estimate;
+}
+
+/** Bounds the tokens of one input. */
+export function estimateInput(input: EmbeddingInput): Pick<PromptEstimate, "least" | "likely" | "most"> {
+  const { length } = input;
+  if (typeof input !== "string") return { least: length, likely: length, most: length + TEMPLATE_TOKENS_AN_INPUT_MOST };
+  const bytes = Buffer.byteLength(input);
+  return {
+    least: Math.ceil(bytes / BYTES_A_TOKEN_MOST),
+    likely: Math.ceil(bytes / BYTES_A_TOKEN_LIKELY),
+    most: bytes + TEMPLATE_TOKENS_AN_INPUT_MOST,
+  };
 }
 
 /** Output tokens that the credits must cover for a request without `max_tokens` to be admitted. */

@@ -5,7 +5,6 @@ import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/a
 import type { HoldFacts, Outcomes } from "../credits/books.ts";
 import {
   affordableOutputTokens,
-  estimatePrompt,
   type HoldNeed,
   holdBounds,
   OUTPUT_TOKENS_LEAST,
@@ -16,7 +15,7 @@ import { FREE, NO_TOKENS, pricesUsed } from "../credits/price.ts";
 import { ApiError } from "../errors.ts";
 import type { Lease } from "../ledger/lease.ts";
 import { boundsOf } from "./charge.ts";
-import type { CompletionCall, Gateway } from "./gateway.ts";
+import type { Gateway, GatewayCall } from "./gateway.ts";
 import type { LimitKey, Standing, TakenTokens } from "./limits.ts";
 import { defaultOutputTokens, type Plan } from "./plan.ts";
 
@@ -44,6 +43,11 @@ export interface Admission {
   leave(tokensUsed: number): void;
 }
 
+/** The parts of a plan that an admission depends on. */
+interface Admittable extends Pick<Plan, "model" | "routes" | "output"> {
+  estimate: PromptEstimate;
+}
+
 /** A request whose answer is stored under its idempotency key. */
 export interface Replay {
   /** JSON text of a StoredAnswer. */
@@ -55,14 +59,15 @@ export interface Replay {
 }
 
 /**
- * Admits a request, or finds the answer that is stored under its key. Throws context_length_exceeded,
- * rate_limit_exceeded, max_cost_exceeded, insufficient_credits, credits_held, idempotency_in_progress, idempotency_interrupted or
- * idempotency_mismatch.
+ * Admits a request, or finds the answer that is stored under its key. Throws rate_limit_exceeded, max_cost_exceeded,
+ * insufficient_credits, credits_held, idempotency_in_progress, idempotency_interrupted or idempotency_mismatch.
  */
-export async function admit(gateway: Gateway, call: CompletionCall, plan: Plan): Promise<Admission | Replay> {
+export async function admit(
+  gateway: Gateway,
+  call: GatewayCall,
+  { model, routes: planned, output, estimate }: Admittable,
+): Promise<Admission | Replay> {
   const { principal } = call;
-  const { model, output } = plan;
-  const estimate = estimateOf(call, plan);
   const range = outputRange(gateway, principal, model, output, estimate);
   const tokens = estimate.likely + range.most;
   const taken = takeTokens(gateway, principal, tokens);
@@ -76,7 +81,7 @@ export async function admit(gateway: Gateway, call: CompletionCall, plan: Plan):
     exit = gateway.limits.enter(limitKeys(gateway, principal, "concurrentRequests"));
     const isFree = principal.organizationKind === "playground";
     const needs = affordableNeeds(
-      plan.routes.map((route) => needOf(model, route, estimate, range, isFree)),
+      planned.map((route) => needOf(model, route, estimate, range, isFree)),
       call.maxCost,
     );
     const [first, ...others] = needs;
@@ -92,7 +97,7 @@ export async function admit(gateway: Gateway, call: CompletionCall, plan: Plan):
     }
     if (outcome.outcome !== "held") throw refusal(outcome, needs, range, output.param);
     const affordable = affordableOnAll(outcome.amount, needs);
-    const maxTokens = Math.max(1, Math.min(affordable, range.most));
+    const maxTokens = Math.max(Math.min(1, range.most), Math.min(affordable, range.most));
     const isShortened = maxTokens < range.requested;
     const { lease, available } = outcome;
     const admittedAtMs = gateway.clock();
@@ -102,21 +107,6 @@ export async function admit(gateway: Gateway, call: CompletionCall, plan: Plan):
     leave(0);
     throw error;
   }
-}
-
-/**
- * Estimates the prompt. The body for upstreams of the inbound wire can have cache marks in places where the internal form
- * has none, such as tool calls.
- */
-function estimateOf({ native }: CompletionCall, { request, model }: Plan): PromptEstimate {
-  const estimate = estimatePrompt(request, model);
-  if (estimate.hasHourCache || native?.wire !== "messages" || !canWriteForAnHour(model)) return estimate;
-  return { ...estimate, hasHourCache: JSON.stringify(native.body).includes('"ttl":"1h"') };
-}
-
-function canWriteForAnHour({ routes }: CatalogModel): boolean {
-  const prices = routes.map((route) => highestPricesAt(route, Number.POSITIVE_INFINITY));
-  return prices.some(({ further }) => further?.cacheWrite1h !== undefined);
 }
 
 /** The need of a request on one of its routes. */
@@ -183,7 +173,6 @@ function outputRange(
   { tokens: asked }: StatedOutput,
   estimate: PromptEstimate,
 ): OutputRange {
-  refuseTooLong(model, estimate, asked);
   const requested =
     asked ?? Math.min(defaultOutputTokens(gateway, model, estimate), minuteRoom(gateway, principal, estimate));
   const bound = principal.organizationKind === "playground" ? gateway.playground.maxTokens : requested;
@@ -197,7 +186,8 @@ function minuteRoom(gateway: Gateway, principal: Principal, { likely }: PromptEs
   return Math.max(1, Math.min(...limits) - likely);
 }
 
-function refuseTooLong(model: CatalogModel, { least }: PromptEstimate, asked: number | undefined): void {
+/** Refuses a prompt that cannot fit into the model's context window. Throws context_length_exceeded. */
+export function refuseTooLong({ model, output: { tokens: asked } }: Plan, { least }: PromptEstimate): void {
   if (least + (asked ?? 1) <= model.contextWindow) return;
   const completion = asked === undefined ? "" : `, and ${asked} for the completion`;
   throw new ApiError(
@@ -237,7 +227,7 @@ function takeTokens(gateway: Gateway, principal: Principal, tokens: number): [Ta
 
 function factsOf(
   gateway: Gateway,
-  { principal, request, requestId, idempotency }: CompletionCall,
+  { principal, request, requestId, idempotency }: GatewayCall,
   model: CatalogModel,
   route: Route,
   prices: HoldFacts["prices"],
@@ -289,7 +279,7 @@ function refusal(
   }
   const isBoundByMaxTokens = needs.every((need) => need.outputTokensMost === range.most);
   const affordable = isBoundByMaxTokens ? affordableOnAll(reach, needs) : 0;
-  fields.affordable_max_tokens = affordable;
+  if (range.most > 0) fields.affordable_max_tokens = affordable;
   const hint = affordable > 0 ? ` They pay for a ${param} of ${affordable}.` : "";
   const message = `${credits} do not cover this request: ${figures}.${hint}`;
   return new ApiError("insufficient_credits", message, { fields, headers: { ...headers, "x-should-retry": "false" } });

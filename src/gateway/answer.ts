@@ -3,7 +3,7 @@ import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
 import { formatCredits } from "../credits/amount.ts";
 import type { ApiError } from "../errors.ts";
 import type { Admission } from "./admit.ts";
-import type { CompletionCall, Gateway } from "./gateway.ts";
+import type { Gateway, GatewayCall } from "./gateway.ts";
 import { rateLimitHeaders } from "./limits.ts";
 
 /** Receives an answer. One implementation writes a stream, one a document; the gateway knows no more of HTTP than this. */
@@ -34,7 +34,7 @@ export function deprecationHeaders({
 /** Returns the head of an answer that an upstream has begun. */
 export function headOf(
   gateway: Pick<Gateway, "clock">,
-  call: CompletionCall,
+  call: Pick<GatewayCall, "requestStanding">,
   { facts, available, maxTokens, isShortened, tokenStanding }: Admission,
   { model, route, ignored }: { model: CatalogModel; route: Route; ignored: readonly string[] },
 ): AnswerHead {
@@ -58,7 +58,7 @@ export function headOf(
 
 /** Returns the head of an answer that is sent again: its own headers, with the current limits and credits. */
 export function headOfReplay(
-  call: CompletionCall,
+  call: Pick<GatewayCall, "requestStanding" | "principal">,
   model: CatalogModel,
   { id, created, headers }: Pick<AnswerHead, "id" | "created" | "headers">,
   { available, tokenStanding }: Pick<Admission, "available" | "tokenStanding">,

@@ -5,7 +5,7 @@ import type { Provider, ProviderAnswer, ProviderCall, UpstreamChunk } from "../p
 import type { Admission } from "./admit.ts";
 import type { Circuit, CircuitChange } from "./circuit.ts";
 import { CONSEQUENCES } from "./failures.ts";
-import type { CompletionCall, Gateway } from "./gateway.ts";
+import type { CompletionCall, Gateway, GatewayCall } from "./gateway.ts";
 import { forUpstream, inOrder, nativeFor, type Plan } from "./plan.ts";
 
 /** The upstream calls of a request. */
@@ -19,8 +19,8 @@ interface Calls {
 }
 
 /** Calls of which the last one is answered. */
-export interface Answered extends Calls {
-  answer: ProviderAnswer;
+export interface Answered<Answer = ProviderAnswer> extends Calls {
+  answer: Answer;
   circuit: Circuit;
 }
 
@@ -32,17 +32,30 @@ export interface Unanswered extends Calls {
   received: readonly UpstreamChunk[];
 }
 
+/** Sends a request on a route. `hasOthers` is true where other routes remain. Never rejects. */
+export type Ask<Answer> = (provider: Provider, route: Route, hasOthers: boolean) => Promise<CallResult<Answer>>;
+
+/** Returns the function that sends a completion on a route. */
+export function askForCompletion(call: CompletionCall, plan: Plan, { maxTokens }: Admission): Ask<ProviderAnswer> {
+  return (provider, route, hasOthers) => {
+    const request = forUpstream(plan.request, route, maxTokens);
+    const native = nativeFor(provider, call.native);
+    return callUpstream(provider, { request, prompt: plan.prompts.get(route), native, signal: call.signal }, hasOthers);
+  };
+}
+
 /**
  * Calls the routes of a plan until one answers. A route whose circuit is open, or that asked for a pause, is skipped;
  * another one is tried only while the client has received nothing, for failures that another upstream may not have, and
  * within the retry budget. Never rejects.
  */
-export async function attempt(
+export async function attempt<Answer>(
   gateway: Gateway,
-  call: CompletionCall,
-  plan: Plan,
+  call: GatewayCall,
+  plan: Pick<Plan, "model">,
   admission: Admission,
-): Promise<Answered | Unanswered> {
+  ask: Ask<Answer>,
+): Promise<Answered<Answer> | Unanswered> {
   let calls: Calls = { route: admission.routes[0], calledAtMs: null, attempts: [] };
   let failure: UpstreamError | undefined;
   let refusal: UpstreamError | undefined;
@@ -63,15 +76,12 @@ export async function attempt(
         continue;
       }
       if (failure !== undefined && !gateway.retryBudget.takes(plan.model.id, startedMs)) throw failure;
-      const request = forUpstream(plan.request, route, admission.maxTokens);
-      const native = nativeFor(provider, call.native);
-      const upstreamCall = { request, prompt: plan.prompts.get(route), native, signal: call.signal };
-      const result = await callUpstream(provider, upstreamCall, turn + 1 < routes.length);
+      const result = await ask(provider, route, turn + 1 < routes.length);
       const nowMs = gateway.clock();
       const outcome = outcomeOf(result, call.signal);
       const made = outcome && { route: upstreamOf(route), outcome, durationMs: nowMs - startedMs };
       calls = { route, calledAtMs: startedMs, attempts: made ? [...calls.attempts, made] : calls.attempts };
-      if (result.answer !== null) {
+      if (!("failure" in result)) {
         logChange(gateway, route, circuit.answered(startedMs, nowMs));
         return { ...calls, answer: result.answer, circuit };
       }
@@ -87,10 +97,10 @@ export async function attempt(
 
 /** Result of a call; undefined for a defect, which is not an attempt's outcome. */
 function outcomeOf(
-  result: CallResult,
+  result: CallResult<unknown>,
   signal: AbortSignal,
 ): "answered" | "client_left" | "stopped" | UpstreamFailure | undefined {
-  if (result.answer !== null) return "answered";
+  if (!("failure" in result)) return "answered";
   if (signal.aborted) return isOwnCut(signal.reason) ? "stopped" : "client_left";
   return result.failure instanceof UpstreamError ? result.failure.failure : undefined;
 }
@@ -136,7 +146,7 @@ const OPERATORS: Partial<Record<UpstreamFailure, string>> = {
 
 function logFailedCall(
   { log }: Gateway,
-  { requestId, principal, request }: CompletionCall,
+  { requestId, principal, request }: GatewayCall,
   made: Attempt | undefined,
   error: UpstreamError,
 ): void {
@@ -147,7 +157,11 @@ function logFailedCall(
 }
 
 /** Notes in the upstream's circuit how an answer that had begun has ended; `failure` is undefined for a complete answer. */
-export function noteEnd(gateway: Gateway, { route, circuit }: Answered, failure: unknown): void {
+export function noteEnd(
+  gateway: Gateway,
+  { route, circuit }: Pick<Answered, "route" | "circuit">,
+  failure: unknown,
+): void {
   if (failure === undefined) circuit.completed();
   else if (failure instanceof UpstreamError) {
     logChange(gateway, route, circuit.broke(failure.failure, gateway.clock()));
@@ -163,7 +177,7 @@ function logChange({ log }: Gateway, route: Route, change: CircuitChange): void 
 
 type Pieces = readonly UpstreamChunk[];
 type Item = IteratorResult<Pieces, unknown>;
-type CallResult = { answer: ProviderAnswer } | Pick<Unanswered, "answer" | "failure" | "received">;
+type CallResult<Answer> = { answer: Answer } | Pick<Unanswered, "answer" | "failure" | "received">;
 
 /** Time to wait for the first text of a stream before its headers are sent to the client. */
 const FIRST_TEXT_WAIT_MS = 10_000;
@@ -171,7 +185,11 @@ const FIRST_TEXT_WAIT_MS = 10_000;
 const ITEMS_BUFFERED_MAX = 100;
 
 /** Calls an upstream; where other routes remain, waits until its answer is unlikely to fail. Never rejects. */
-async function callUpstream(provider: Provider, call: ProviderCall, hasOthers: boolean): Promise<CallResult> {
+async function callUpstream(
+  provider: Provider,
+  call: ProviderCall,
+  hasOthers: boolean,
+): Promise<CallResult<ProviderAnswer>> {
   try {
     const answer = await provider.complete(call);
     if (!hasOthers) return { answer };
@@ -189,7 +207,7 @@ async function callUpstream(provider: Provider, call: ProviderCall, hasOthers: b
 export async function awaitBeginning(
   answer: ProviderAnswer,
   { isStreamed, signal }: { isStreamed: boolean; signal: AbortSignal },
-): Promise<CallResult> {
+): Promise<CallResult<ProviderAnswer>> {
   const source = answer.chunks[Symbol.asyncIterator]();
   const buffered: Pieces[] = [];
   const late = Promise.withResolvers<undefined>();

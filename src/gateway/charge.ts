@@ -186,13 +186,18 @@ export async function chargeOf(
     if (completion >= meter.bytes / BYTES_A_TOKEN_CREDIBLE) return rough;
     const counted = (await countAll(tokenCounter, meter, []))?.answer ?? report.tokens;
     const count = counted.output + counted.reasoning;
-    if (completion >= count / 2 || count - completion <= TOKENS_OF_DOUBT) return rough;
+    if (isCredible(completion, count)) return rough;
     return limited({ ...report.tokens, ...counted }, "counted", report.tokens, bounds);
   }
   const texts = report === undefined ? promptTexts(one.request) : [];
   const counts = await countAll(tokenCounter, meter, texts);
   const seen = counts === undefined ? rough : countedCharge(report, counts, one);
   return isHidden(one) ? withHidden(seen, outputRates.estimate(upstreamOf(one.route), one.elapsedMs), one) : seen;
+}
+
+/** Tells whether a report may be true although a count of the same text is higher: tokenizers differ. */
+export function isCredible(reported: number, counted: number): boolean {
+  return reported >= counted / 2 || counted - reported <= TOKENS_OF_DOUBT;
 }
 
 /**
@@ -252,7 +257,7 @@ function countedCharge(
 }
 
 /** Makes a charge within the bounds. Its basis is `bounded` where a report was above them. */
-function limited(
+export function limited(
   tokens: TokenCounts,
   basis: EventBasis,
   reported: TokenCounts | undefined,

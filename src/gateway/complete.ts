@@ -1,12 +1,13 @@
-import type { CatalogModel } from "../catalog/model.ts";
+import { type CatalogModel, highestPricesAt } from "../catalog/model.ts";
+import { estimatePrompt, type PromptEstimate } from "../credits/estimate.ts";
 import { type ApiError, StoreUnavailableError } from "../errors.ts";
-import { admit, type Replay } from "./admit.ts";
+import { admit, type Replay, refuseTooLong } from "./admit.ts";
 import { type AnswerSink, headOfReplay } from "./answer.ts";
-import { attempt } from "./attempt.ts";
+import { askForCompletion, attempt } from "./attempt.ts";
 import { deliver, undelivered } from "./deliver.ts";
 import { publicError } from "./failures.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
-import { planFor } from "./plan.ts";
+import { type Plan, planFor } from "./plan.ts";
 import { type Completed, endOfAnswer, type Settlement, settle, totalTokens } from "./settle.ts";
 import { pieceOf, type StoredAnswer } from "./stored-answer.ts";
 
@@ -17,11 +18,13 @@ import { pieceOf, type StoredAnswer } from "./stored-answer.ts";
  */
 export async function complete(gateway: Gateway, call: CompletionCall, client: AnswerSink): Promise<void> {
   const plan = planFor(gateway, call);
-  const admission = await admit(gateway, call, plan);
+  const estimate = estimateOf(call, plan);
+  refuseTooLong(plan, estimate);
+  const admission = await admit(gateway, call, { ...plan, estimate });
   if ("answer" in admission) return replay(call, plan.model, admission, client);
   call.onHeld();
   admission.lease.onOver(call.cut);
-  const upstream = await attempt(gateway, call, plan, admission);
+  const upstream = await attempt(gateway, call, plan, admission, askForCompletion(call, plan, admission));
   const delivery =
     upstream.answer === null
       ? undelivered(call, admission, upstream)
@@ -30,6 +33,21 @@ export async function complete(gateway: Gateway, call: CompletionCall, client: A
   const outcome = await conclude(gateway, call, completed);
   keepConversation(gateway, call, completed, outcome);
   respond(gateway, call, completed, outcome, client);
+}
+
+/**
+ * Estimates the prompt. The body for upstreams of the inbound wire can have cache marks in places where the internal form
+ * has none, such as tool calls.
+ */
+function estimateOf({ native }: CompletionCall, { request, model }: Plan): PromptEstimate {
+  const estimate = estimatePrompt(request, model);
+  if (estimate.hasHourCache || native?.wire !== "messages" || !canWriteForAnHour(model)) return estimate;
+  return { ...estimate, hasHourCache: JSON.stringify(native.body).includes('"ttl":"1h"') };
+}
+
+function canWriteForAnHour({ routes }: CatalogModel): boolean {
+  const prices = routes.map((route) => highestPricesAt(route, Number.POSITIVE_INFINITY));
+  return prices.some(({ further }) => further?.cacheWrite1h !== undefined);
 }
 
 /** The end of a completion: its committed charge, and the failure of the answer or of its settlement. */

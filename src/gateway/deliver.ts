@@ -128,7 +128,7 @@ async function relay(
 }
 
 /** An answer that the service itself ends has failed: its client has not disconnected. */
-function endOf(failure: unknown, signal: AbortSignal): Delivery["end"] {
+export function endOf(failure: unknown, signal: AbortSignal): Delivery["end"] {
   if (failure === undefined) return "complete";
   if (signal.aborted && !isOwnCut(failure)) return "client_left";
   return failure instanceof UpstreamError && failure.failure === "timeout" ? "timed_out" : "upstream_failed";

@@ -1,4 +1,5 @@
 import type { ChatCompletionRequest } from "../api/chat/request.ts";
+import type { EmbeddingOrder } from "../api/embeddings/decode.ts";
 import type { LimitSettings, Principal } from "../api/principal.ts";
 import type { NativeRequest, StatedOutput } from "../api/wire.ts";
 import type { Catalog } from "../catalog/model.ts";
@@ -46,17 +47,12 @@ export interface Gateway {
   log: Log;
 }
 
-/** A completion request of a known caller, counted against the limit of requests per minute. */
-export interface CompletionCall {
+/** A request of a known caller, counted against the limit of requests per minute. */
+export interface GatewayCall {
   principal: Principal;
-  request: ChatCompletionRequest;
-  output: StatedOutput;
-  /** The request on its own wire, if that is not chat completions. */
-  native: NativeRequest | undefined;
-  /** Fields of the wire that have no effect. */
+  request: { model: string; metadata?: ChatCompletionRequest["metadata"] };
+  /** Fields of the request that have no effect. */
   ignored: readonly string[];
-  /** Returns the wire's name of a field of the internal request. */
-  paramOf(param: string): string;
   requestId: string;
   requestStanding: Standing;
   /** Identifies a repetition of an earlier request of the organization; null without an idempotency key. */
@@ -69,4 +65,19 @@ export interface CompletionCall {
   signal: AbortSignal;
   /** Aborts the signal. */
   cut(reason: StoreUnavailableError): void;
+}
+
+/** A request of a completion. */
+export interface CompletionCall extends GatewayCall {
+  request: ChatCompletionRequest;
+  output: StatedOutput;
+  /** The request on its own wire, if that is not chat completions. */
+  native: NativeRequest | undefined;
+  /** Returns the wire's name of a field of the internal request. */
+  paramOf(param: string): string;
+}
+
+/** A request of embeddings. */
+export interface EmbeddingCall extends GatewayCall {
+  request: EmbeddingOrder;
 }

@@ -33,7 +33,7 @@ export interface ProviderRecord {
   cost: string | null;
 }
 
-const RESPONSE_ID_CHARACTERS_MAX = 200;
+export const RESPONSE_ID_CHARACTERS_MAX = 200;
 /** A larger number is not plausible as the cost of an answer. */
 const PROVIDER_COST_MAX = 1e9;
 const PROVIDER_COST_DIGITS = 12;
@@ -272,7 +272,7 @@ function stated<Name extends string>(counts: Record<Name, number | undefined>): 
 }
 
 /** Formats a provider's cost as a decimal number without an exponent; null where the value is not a cost. */
-function decimalCost(cost: unknown): string | null {
+export function decimalCost(cost: unknown): string | null {
   const number = typeof cost === "string" && cost !== "" ? Number(cost) : cost;
   if (typeof number !== "number" || !(number >= 0 && number <= PROVIDER_COST_MAX)) return null;
   return number.toFixed(PROVIDER_COST_DIGITS).replace(/\.?0+$/, "");

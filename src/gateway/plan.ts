@@ -42,6 +42,7 @@ export function planFor(
   const { principal, request, output, native } = call;
   refuseAboveSetting(gateway, output);
   const model = modelFor(gateway.catalog, principal, request.model);
+  if (!model.capabilities.has("chat")) throw notForChat(model);
   refuseAboveModel(output, model);
   const fitted = fitToModel(request, model);
   const routes = routesFor(gateway, model, { request: fitted.request, output, native });
@@ -54,7 +55,8 @@ export function mayUse(principal: Pick<Principal, "organizationKind" | "models">
   return principal.models === null || principal.models.has(model.id);
 }
 
-function modelFor(catalog: Catalog, principal: Principal, modelId: string): CatalogModel {
+/** Returns a model that a principal may use. Throws model_not_found or model_not_allowed. */
+export function modelFor(catalog: Catalog, principal: Principal, modelId: string): CatalogModel {
   const model = catalog.find(modelId);
   if (model === undefined) throw modelNotFound(modelId);
   if (!mayUse(principal, model)) {
@@ -63,6 +65,12 @@ function modelFor(catalog: Catalog, principal: Principal, modelId: string): Cata
     });
   }
   return model;
+}
+
+function notForChat({ id, capabilities }: CatalogModel): ApiError {
+  const hint = capabilities.has("embeddings") ? " It creates embeddings: send them to /v1/embeddings." : "";
+  const message = `The model '${id}' does not support chat completions.${hint}`;
+  return new ApiError("unsupported_value", message, { param: "model" });
 }
 
 /** Returns the error for a model that does not exist or that the caller may not see. */

@@ -1,6 +1,6 @@
 import type { AnswerEnd } from "../api/answer.ts";
 import type { FinishReason } from "../api/chat/completion.ts";
-import { upstreamOf } from "../catalog/model.ts";
+import { type Route, upstreamOf } from "../catalog/model.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { Attempt, Trace } from "../credits/books.ts";
 import { TOKEN_CLASSES, type TokenCounts } from "../credits/price.ts";
@@ -59,7 +59,7 @@ export async function settle(gateway: Gateway, call: CompletionCall, completed: 
   }
   const { tokens: counts, basis, reported } = await chargeFor(gateway, call, completed);
   const { facts: charging, tokens } = chargedAt(admission, upstream.route, counts, meter.serviceTier);
-  const outcome = await ledger.settle({
+  return book(gateway, admission, {
     facts: charging,
     tokens,
     basis,
@@ -67,6 +67,16 @@ export async function settle(gateway: Gateway, call: CompletionCall, completed: 
     trace: traceOf(call, completed, reported),
     answer: answerToStore(call, delivery, tokens),
   });
+}
+
+/** Books a charge in the ledger. Rejects with StoreUnavailableError where neither the store nor the spool takes it. */
+export async function book(
+  { ledger }: Pick<Gateway, "ledger">,
+  { available }: Pick<Admission, "available">,
+  settled: Parameters<Gateway["ledger"]["settle"]>[0],
+): Promise<Settlement> {
+  const { tokens } = settled;
+  const outcome = await ledger.settle(settled);
   // Only the store knows what is available then: the caller gets the amount from its admission.
   if (outcome.outcome === "spooled") return { tokens, charged: outcome.charged, available };
   if (outcome.outcome !== "charged") throw new Error(`The settlement of an open hold was answered ${outcome.outcome}`);
@@ -87,23 +97,28 @@ async function chargeFor(
   const { prices } = facts;
   const one = { model, route, request, estimate, bounds, prices, meter, hasClientLeft, isStreamed, elapsedMs };
   const charge = await chargeOf(gateway, one);
-  const { tokens, basis, reported } = charge;
+  const { tokens, basis } = charge;
   if (end === "complete" && basis === "reported") {
     gateway.outputRates.note(upstreamOf(route), tokens.output + tokens.reasoning, elapsedMs);
   }
-  if (reported !== null) {
-    const { organizationId, holdId, requestId } = facts;
-    const fields = { organizationId, holdId, requestId, route: upstreamOf(route), reported, charged: tokens };
-    if (basis === "bounded") {
-      gateway.log.error(fields, "an upstream reported more tokens than the request can have; the bound was charged");
-    } else if (end === "complete") {
-      gateway.log.warn(
-        fields,
-        "an upstream reported fewer tokens than its answer has; the counted tokens were charged",
-      );
-    }
-  }
+  logDifference(gateway, facts, { route, charge, isComplete: end === "complete" });
   return charge;
+}
+
+/** Logs a report of usage that is not what was charged. */
+export function logDifference(
+  { log }: Pick<Gateway, "log">,
+  { organizationId, holdId, requestId }: Admission["facts"],
+  { route, charge, isComplete }: { route: Route; charge: Charge; isComplete: boolean },
+): void {
+  const { tokens: charged, basis, reported } = charge;
+  if (reported === null) return;
+  const fields = { organizationId, holdId, requestId, route: upstreamOf(route), reported, charged };
+  if (basis === "bounded") {
+    log.error(fields, "an upstream reported more tokens than the request can have; the bound was charged");
+  } else if (isComplete) {
+    log.warn(fields, "an upstream reported fewer tokens than its answer has; the counted tokens were charged");
+  }
 }
 
 function isStreamRequested({ request }: CompletionCall): boolean {
@@ -131,7 +146,8 @@ function traceOf(call: CompletionCall, { upstream, delivery }: Completed, report
   };
 }
 
-function recordedAttempts(attempts: readonly Attempt[], reported: TokenCounts | null): Attempt[] | null {
+/** Returns the calls to record: several ones, or one whose report differs from the charge. */
+export function recordedAttempts(attempts: readonly Attempt[], reported: TokenCounts | null): Attempt[] | null {
   const last = attempts.at(-1);
   if (last === undefined) return null;
   if (reported !== null) return [...attempts.slice(0, -1), { ...last, reported }];

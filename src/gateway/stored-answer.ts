@@ -4,7 +4,7 @@ import type { FinishReason, OtherFields, ReplyMessage } from "../api/chat/comple
 import type { TokenCounts } from "../credits/price.ts";
 
 /** A longer answer is not stored: its idempotency key then counts as interrupted. */
-const STORED_CHARACTERS_MAX = 1024 * 1024;
+export const STORED_CHARACTERS_MAX = 1024 * 1024;
 
 /** An answer as it is stored under its idempotency key. The conversation before it is in the request. */
 export interface StoredAnswer {

@@ -46,10 +46,7 @@ export function completionHandler(decode: Decode): Endpoint["handle"] {
   return async (services, request, reply) => {
     request.modelName = modelIn(request.body);
     const decoded = await decode(request, services);
-    if ("issue" in decoded) {
-      const { code, message, param, loggedMessage } = decoded.issue;
-      throw new ApiError(code, message, { param: param ?? undefined, loggedMessage });
-    }
+    if ("issue" in decoded) throw toApiIssue(decoded.issue);
     const idempotency = idempotencyOf(request, decoded.native?.body ?? decoded.request);
     const onHeld = () => {
       request.isHeld = true;
@@ -68,7 +65,7 @@ export function completionHandler(decode: Decode): Endpoint["handle"] {
 }
 
 /** Returns the most that a request may cost; null where it does not state it. Throws invalid_value. */
-function maxCostOf({ headers }: FastifyRequest): MicroCredits | null {
+export function maxCostOf({ headers }: FastifyRequest): MicroCredits | null {
   const text = headers[MAX_COST];
   if (text === undefined) return null;
   const amount = typeof text === "string" ? parseCredits(text.trim()) : undefined;
@@ -78,6 +75,11 @@ function maxCostOf({ headers }: FastifyRequest): MicroCredits | null {
     `Invalid '${MAX_COST}': expected credits as a decimal number with at most 6 decimals, such as 0.05.`,
     { param: MAX_COST },
   );
+}
+
+/** Returns the error for an invalid body. */
+export function toApiIssue({ code, message, param, loggedMessage }: ValidationIssue): ApiError {
+  return new ApiError(code, message, { ...(param !== null && { param }), loggedMessage });
 }
 
 /** Returns an error whose `param`, and the message that quotes it, have the wire's own name of the field. */
@@ -97,7 +99,7 @@ interface Abort extends Pick<CompletionCall, "signal" | "cut"> {
 }
 
 /** Aborts the completion when its connection closes before the response is complete. */
-function abortOnClose(reply: FastifyReply, running: RunningCompletions): Abort {
+export function abortOnClose(reply: FastifyReply, running: RunningCompletions): Abort {
   const controller = new AbortController();
   const abort = () => controller.abort(running.isCut ? new StoppedError() : new Error("The client disconnected"));
   reply.raw.once("close", () => {

@@ -13,7 +13,7 @@ export interface Idempotency {
   fingerprint: string;
 }
 
-/** Returns the key and the fingerprint of a completion request, null without a key. Throws invalid_value. */
+/** Returns the key and the fingerprint of a request, null without a key. Throws invalid_value. */
 export function idempotencyOf(request: FastifyRequest, body: object): Idempotency | null {
   const key = idempotencyKeyOf(request);
   return key === null ? null : { key, fingerprint: fingerprintOf(body) };

@@ -8,6 +8,7 @@ import { type ErrorCode, errorCatalog } from "../errors.ts";
 import type { AdminEndpoint } from "./admin/endpoint.ts";
 import { usualErrors } from "./errors.ts";
 import { IDEMPOTENCY_HEADER } from "./idempotency.ts";
+import { createEmbedding } from "./routes/create-embedding.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 
 /** Returns the parts of the OpenAPI document that do not come from endpoints. */
@@ -171,7 +172,7 @@ const CODES_OF_COMPLETIONS = new Set<ErrorCode>([
 ]);
 
 function errorResponses(endpoint: Endpoint): Record<number, unknown> {
-  const isCompletion = endpoint.response.eventSchema !== undefined;
+  const isCompletion = endpoint.response.eventSchema !== undefined || endpoint === createEmbedding;
   return responsesOf(
     (code, status) => !CODES_OF_ADMIN.has(code) && (isCompletion || EVERY_OPERATION_STATUSES.has(status)),
     endpoint.errors,

@@ -4,6 +4,7 @@ import { ADMIN_PREFIX, adminEndpoints } from "./admin/index.ts";
 import { sendError } from "./errors.ts";
 import { countMessageTokens } from "./routes/count-message-tokens.ts";
 import { createChatCompletion } from "./routes/create-chat-completion.ts";
+import { createEmbedding } from "./routes/create-embedding.ts";
 import { createMessage } from "./routes/create-message.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 import { listModels, retrieveModel } from "./routes/models.ts";
@@ -18,6 +19,7 @@ export const endpoints: readonly Endpoint[] = [
   createResponse,
   retrieveResponse,
   deleteResponse,
+  createEmbedding,
   listModels,
   retrieveModel,
   reportUsage,
@@ -28,7 +30,7 @@ const API_PREFIX = "/v1";
 /** First path segments under `/v1` that clients of OpenAI and Anthropic use, including those that do not exist here. */
 const API_SEGMENTS: ReadonlySet<string> = new Set([
   ...endpoints.map(({ path }) => path.split("/")[2] ?? ""),
-  ...["assistants", "audio", "batches", "chat", "completions", "embeddings", "files", "fine_tuning", "images"],
+  ...["assistants", "audio", "batches", "chat", "completions", "files", "fine_tuning", "images"],
   ...["moderations", "realtime", "responses", "threads", "uploads", "vector_stores"],
 ]);
 

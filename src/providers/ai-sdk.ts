@@ -5,8 +5,9 @@ import { OperatorError } from "../errors.ts";
 import { AnswerReader } from "./ai-sdk/answer.ts";
 import { CallFetch, Connections } from "./ai-sdk/call-fetch.ts";
 import { leftOut, toCall } from "./ai-sdk/call-options.ts";
+import { embedInCalls } from "./ai-sdk/embed.ts";
 import type { AiSdkPrompt } from "./ai-sdk/prompt.ts";
-import type { Connect, Fetch, Wire } from "./ai-sdk/wire.ts";
+import type { Connect, EmbeddingWire, Fetch, Wire } from "./ai-sdk/wire.ts";
 import { complaintFailure, createScrub, readComplaint, type Scrub, scrubFor, toComplaint } from "./errors.ts";
 import { isObject } from "./json.ts";
 import {
@@ -14,6 +15,8 @@ import {
   type Provider,
   type ProviderAnswer,
   type ProviderCall,
+  type ProviderEmbeddingCall,
+  type ProviderEmbeddings,
   type UpstreamChunk,
   UpstreamError,
   type UpstreamFailure,
@@ -59,6 +62,7 @@ function refuseWithoutPackage(wire: Wire, { id, kind }: ProviderSettings): void 
 class AiSdk implements Provider {
   readonly id: string;
   readonly isPrivate: boolean;
+  readonly embed?: (call: ProviderEmbeddingCall) => Promise<ProviderEmbeddings>;
   readonly #wire: Wire;
   readonly #connections: Connections;
   readonly #scrub: Scrub;
@@ -78,7 +82,10 @@ class AiSdk implements Provider {
     this.#scrub = createScrub(
       [...secrets, ...Object.values(settings.headers)].filter((secret) => typeof secret === "string"),
     );
-    this.#connect = wire.connect({ ...settings, baseUrl: baseUrl ?? defaultBaseUrl }, this.#fetchToken);
+    const complete = { ...settings, baseUrl: baseUrl ?? defaultBaseUrl };
+    this.#connect = wire.connect(complete, this.#fetchToken);
+    const { embedding } = wire;
+    if (embedding !== undefined) this.embed = (call) => this.#embed(embedding, embedding.connect(complete), call);
   }
 
   convert(request: UpstreamRequest): AiSdkPrompt | UpstreamError {
@@ -118,6 +125,26 @@ class AiSdk implements Provider {
     } catch (error) {
       ended.abort();
       throw fail(error);
+    }
+  }
+
+  async #embed(
+    wire: EmbeddingWire,
+    connect: ReturnType<EmbeddingWire["connect"]>,
+    call: ProviderEmbeddingCall,
+  ): Promise<ProviderEmbeddings> {
+    call.signal.throwIfAborted();
+    const ended = new AbortController();
+    const signal = AbortSignal.any([call.signal, ended.signal]);
+    const http = new CallFetch(this.#connections, this.#scrub, signal);
+    try {
+      const models = await connect(postOnly(http.fetch));
+      return await embedInCalls(models(call.model), wire, { ...call, signal });
+    } catch (error) {
+      // The first failure ends the calls that still run, whose failures are the consequence.
+      const failure = toUpstreamError(error, http.failure, call.signal, this.#scrub);
+      ended.abort();
+      throw failure;
     }
   }
 

@@ -1,5 +1,7 @@
 import type { AnswerPiece, ReportedUsage } from "../api/answer.ts";
 import type { ChatCompletionRequest } from "../api/chat/request.ts";
+import type { EmbeddingVector } from "../api/embeddings/answer.ts";
+import type { EmbeddingOrder } from "../api/embeddings/decode.ts";
 import type { NativeRequest } from "../api/wire.ts";
 import type { UpstreamError } from "../errors.ts";
 
@@ -29,6 +31,10 @@ export interface Provider {
    * also closes the connection; not reading chunks pauses it.
    */
   complete(call: ProviderCall): Promise<ProviderAnswer>;
+  /** Creates embeddings. Rejects like `complete`. Absent if the provider has none. The caller checks the vectors. */
+  embed?(call: ProviderEmbeddingCall): Promise<ProviderEmbeddings>;
+  /** True if `embed` accepts token IDs in addition to texts. */
+  readonly takesTokenIds?: boolean;
   /** Lists the upstream's own model names. Absent if it serves no model list. Rejects with UpstreamError. */
   listModels?(signal: AbortSignal): Promise<string[]>;
   /** Closes connections. */
@@ -65,6 +71,23 @@ export interface ProviderAnswer {
   /** One item for each read from the connection, so that many small events cost one turn of the event loop. */
   chunks: AsyncIterable<readonly UpstreamChunk[]>;
   /** Names of the request's hints that this upstream does not support. */
+  ignored?: readonly string[];
+}
+
+export interface ProviderEmbeddingCall extends EmbeddingOrder {
+  /** The upstream's own name of the model. */
+  model: string;
+  signal: AbortSignal;
+}
+
+/** Embeddings as an upstream sent them: untrusted. */
+export interface ProviderEmbeddings {
+  /** Vectors in the order of the inputs. */
+  vectors: readonly (EmbeddingVector | undefined)[];
+  /** Undefined where the upstream reports no usage. */
+  usage: UpstreamUsage | undefined;
+  responseId?: string | undefined;
+  /** Names of the hints in the request that the upstream does not support. */
   ignored?: readonly string[];
 }
 

@@ -81,6 +81,7 @@ const ROWS: readonly Row[] = [
       acceptsDeveloperRole: true,
       reasoningField: null,
       acceptsExtraContent: false,
+      encodesEmbeddings: true,
       fields: passing(
         "modalities",
         "audio",

@@ -110,7 +110,7 @@ test("A request for an unknown sandbox model is refused.", async () => {
 });
 
 test("The provider lists the sandbox models.", async () => {
-  expect(await sandbox.listModels?.(new AbortController().signal)).toEqual(["echo", "story", "fault"]);
+  expect(await sandbox.listModels?.(new AbortController().signal)).toEqual(["echo", "story", "fault", "embed"]);
 });
 
 describe("A sandbox model with tools", () => {

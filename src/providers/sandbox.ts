@@ -8,6 +8,7 @@ import {
   UpstreamError,
   type UpstreamRequest,
 } from "./provider.ts";
+import { EMBEDDING_MODEL, embedInSandbox } from "./sandbox/embed.ts";
 import { type Fault, readFault } from "./sandbox/fault.ts";
 import { followsSchema, type Script, toRefusal, toScript } from "./sandbox/script.ts";
 import { countPromptTokens, lastUserText, story, tokensOf } from "./sandbox/text.ts";
@@ -37,7 +38,9 @@ export function createSandbox({ id, timeouts }: ProviderSettings, _environment: 
       const { request, ignored } = fitFields(call.request, NO_FIELDS);
       return { ...(await complete({ ...call, request }, timeouts, turns)), ignored };
     },
-    listModels: async () => [...MODELS],
+    embed: embedInSandbox,
+    takesTokenIds: true,
+    listModels: async () => [...MODELS, EMBEDDING_MODEL],
     close: async () => {},
   };
 }

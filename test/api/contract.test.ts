@@ -351,6 +351,7 @@ describe("Other endpoints", () => {
         .sort(),
     ).toEqual([
       "/v1/chat/completions",
+      "/v1/embeddings",
       "/v1/messages",
       "/v1/messages/count_tokens",
       "/v1/models",

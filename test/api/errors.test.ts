@@ -257,7 +257,7 @@ describe("Details of errors", () => {
   test("404 for an unknown path lists the available routes, without authentication.", async () => {
     const { error } = (await (await send(service, "/v1/nothing", null)).json()) as { error: { message: string } };
     expect(error.message).toContain(
-      "POST /v1/chat/completions, POST /v1/messages, POST /v1/messages/count_tokens, POST /v1/responses, GET /v1/responses/{response_id}, DELETE /v1/responses/{response_id}, GET /v1/models, GET /v1/models/{model}, GET /v1/usage",
+      "POST /v1/chat/completions, POST /v1/messages, POST /v1/messages/count_tokens, POST /v1/responses, GET /v1/responses/{response_id}, DELETE /v1/responses/{response_id}, POST /v1/embeddings, GET /v1/models, GET /v1/models/{model}, GET /v1/usage",
     );
   });
 

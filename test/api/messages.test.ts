@@ -161,14 +161,15 @@ describe("The SDK", () => {
     expect(await creditsOf(rich)).toBe(before);
   });
 
-  test("lists models in pages.", async () => {
+  test("lists models in pages, without embedding models.", async () => {
     const ids: string[] = [];
     for await (const model of connect().models.list({ limit: 2 })) {
       expect(model).toMatchObject({ type: "model", display_name: expect.any(String) });
       ids.push(model.id);
     }
     const listed = (await (await send(service, "/v1/models", rich.token)).json()) as { data: { id: string }[] };
-    expect(ids).toEqual(listed.data.map(({ id }) => id));
+    expect(ids).toEqual(listed.data.map(({ id }) => id).filter((id) => id !== "sandbox/embed"));
+    await expect(connect().models.retrieve("sandbox/embed")).rejects.toThrow(NotFoundError);
     expect(await connect().models.retrieve("sandbox/echo")).toMatchObject({ type: "model", id: "sandbox/echo" });
     await expect(connect().models.list({ limit: 0 })).rejects.toThrow(BadRequestError);
   });

@@ -31,6 +31,10 @@ beforeAll(async () => {
   upstream = await startUpstream();
   upstream.behave("gated", async ({ body, response }) => {
     const gate = finished;
+    if (body.input !== undefined) {
+      await gate;
+      return sendJson(response, 200, { data: [{ index: 0, embedding: [1] }], usage: { prompt_tokens: COST } });
+    }
     if (body.stream !== true) {
       await gate;
       const choices = [{ index: 0, message: { role: "assistant", content: "word" }, finish_reason: "stop" }];
@@ -65,12 +69,14 @@ function canLimitFiles(): boolean {
 }
 
 /** Configures a service whose holds live longer than any test by default. */
-const configOf = (holdSeconds = 600) => ({
+const configOf = (holdSeconds = 600, models: object[] = []) => ({
   ledger: { holdSeconds, renewSeconds: 0.3, sweepSeconds: 0.3 },
   providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
-  models: ["gated", "endless"].map((id) => {
-    return { id, price: { input: 0, output: 1_000_000 }, routes: [{ provider: "up", model: id }] };
-  }),
+  models: ["gated", "endless"]
+    .map((id): object => {
+      return { id, price: { input: 0, output: 1_000_000 }, routes: [{ provider: "up", model: id }] };
+    })
+    .concat(models),
 });
 
 interface Charge {
@@ -155,6 +161,33 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
       const countOf = (text: string) => service.output().split(text).length - 1;
       await expect.poll(() => countOf("the spool is empty")).toBe(1);
       expect(countOf("settlements go to the spool")).toBe(1);
+    } finally {
+      await proxy.comeBack().catch(() => {});
+      await service.end();
+    }
+  });
+
+  test("Embeddings of an outage are answered, and charged once afterwards.", async () => {
+    const routes = [{ provider: "up", model: "gated" }];
+    const embedder = { id: "embedder", category: "embedding", price: { input: 1_000_000, output: 0 }, routes };
+    const service = await startService({ config: configOf(600, [embedder]), databaseUrl: proxy.url });
+    try {
+      const { token } = await makeOrganization(service, "1000");
+      const gate = Promise.withResolvers<void>();
+      finished = gate.promise;
+      const before = upstream.requests.length;
+      const running = send(service, "/v1/embeddings", token, { model: "embedder", input: "some words" });
+      while (upstream.requests.length === before) await new Promise((resolve) => setTimeout(resolve, 10));
+      await proxy.leave();
+      gate.resolve();
+      const answer = await running;
+      expect([answer.status, answer.headers.get("x-credits-charged")]).toEqual([200, String(COST)]);
+      expect(await readyz(service)).toMatchObject({ code: 503, spool: { entries: 1 } });
+      await proxy.comeBack();
+      const usageOf = async () => (await send(service, "/v1/usage", token)).json();
+      await expect.poll(usageOf).toMatchObject({ creditsUsed: COST, creditsHeld: 0, creditsAvailable: 1_000 - COST });
+      await expect.poll(() => readyz(service)).toMatchObject({ code: 200, spool: { entries: 0 } });
+      expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
     } finally {
       await proxy.comeBack().catch(() => {});
       await service.end();

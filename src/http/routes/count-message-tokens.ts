@@ -8,7 +8,7 @@ import { rateLimitHeaders } from "../../gateway/limits.ts";
 import { planFor } from "../../gateway/plan.ts";
 import { modelIn } from "../access.ts";
 import { callerOf } from "../authentication.ts";
-import { renamed } from "../completion.ts";
+import { renamed, toApiIssue } from "../completion.ts";
 import { messagesHeaders, messagesHeadersOf } from "./create-message.ts";
 import type { Endpoint } from "./endpoint.ts";
 
@@ -29,10 +29,7 @@ export const countMessageTokens: Endpoint = {
   async handle({ gateway }, request, reply) {
     request.modelName = modelIn(request.body);
     const decoded = decodeCountTokens(request.body, messagesHeadersOf(request));
-    if ("issue" in decoded) {
-      const { code, message, param, loggedMessage } = decoded.issue;
-      throw new ApiError(code, message, { param: param ?? undefined, loggedMessage });
-    }
+    if ("issue" in decoded) throw toApiIssue(decoded.issue);
     const { principal, requestStanding } = callerOf(request);
     reply.headers(rateLimitHeaders([requestStanding]));
     try {

@@ -10,7 +10,7 @@ import {
 } from "../../api/messages/models.ts";
 import { Model, ModelList } from "../../api/model.ts";
 import type { ValidationIssue } from "../../api/validation.ts";
-import { toApiModel } from "../../catalog/model.ts";
+import { type CatalogModel, toApiModel } from "../../catalog/model.ts";
 import { ApiError } from "../../errors.ts";
 import { mayUse, modelNotFound } from "../../gateway/plan.ts";
 import { principalOf } from "../authentication.ts";
@@ -33,7 +33,7 @@ export const listModels: Endpoint = {
     if (!isOfMessages(request)) return { object: "list", data: models.map(toApiModel) };
     const page = readModelPage(request.query as Record<string, unknown>);
     if ("issue" in page) throw refused(page.issue);
-    return toMessagesModels(models.map(toApiModel), page);
+    return toMessagesModels(models.filter(chats).map(toApiModel), page);
   },
 };
 
@@ -50,10 +50,18 @@ export const retrieveModel: Endpoint = {
     const { "*": id } = request.params as { "*": string };
     request.modelName = id;
     const model = gateway.catalog.find(id);
+    const isMessages = isOfMessages(request);
     if (model === undefined || !mayUse(principalOf(request), model)) throw modelNotFound(id);
-    return isOfMessages(request) ? toMessagesModel(toApiModel(model)) : toApiModel(model);
+    if (!isMessages) return toApiModel(model);
+    if (!chats(model)) throw modelNotFound(id);
+    return toMessagesModel(toApiModel(model));
   },
 };
+
+/** Tests whether a model belongs into the format of Anthropic's API, which has no embeddings. */
+function chats({ capabilities }: CatalogModel): boolean {
+  return capabilities.has("chat");
+}
 
 /** Tells whether a client speaks Anthropic's API. Throws invalid_value for an unknown version. */
 function isOfMessages(request: FastifyRequest): boolean {

@@ -1,4 +1,10 @@
-import type { LanguageModelV4, LanguageModelV4CallOptions, SharedV4ProviderMetadata } from "@ai-sdk/provider";
+import type {
+  EmbeddingModelV4,
+  LanguageModelV4,
+  LanguageModelV4CallOptions,
+  SharedV4ProviderMetadata,
+  SharedV4ProviderOptions,
+} from "@ai-sdk/provider";
 import type { CacheControl } from "../../api/chat/request.ts";
 import type { FieldSupport } from "../fields.ts";
 import { isObject, type JsonObject, textOf } from "../json.ts";
@@ -10,6 +16,14 @@ export type Fetch = (address: string | URL | Request, init?: RequestInit) => Pro
 
 /** Creates the models of a package for one call. Their requests use the call's own fetch. */
 export type Connect = (fetch: Fetch) => Promise<(model: string) => Pick<LanguageModelV4, "doGenerate" | "doStream">>;
+
+/** Embeddings on one wire. */
+export interface EmbeddingWire {
+  /** Makes embedding models for one call, as `Connect` makes language models. */
+  connect(settings: ProviderSettings): (fetch: Fetch) => Promise<(model: string) => EmbeddingModelV4>;
+  /** Returns the package's own options, such as its name for `dimensions`; absent if it needs none. */
+  options?(dimensions: number | undefined, model: string): SharedV4ProviderOptions;
+}
 
 /** Additions of one wire to the options that are the same on every wire. */
 export interface Fit {
@@ -35,6 +49,8 @@ export interface Wire {
    * `fetchToken` sends requests for access tokens.
    */
   connect(settings: ProviderSettings, fetchToken: Fetch): Connect;
+  /** Absent where the provider, or its package, has no embeddings. */
+  embedding?: EmbeddingWire;
   /** Fields of `OWN_FIELDS` that this wire supports, under any name. */
   takes: readonly OwnField[];
   /** The rare fields and parts that this wire takes; `fit` converts the fields. */

@@ -38,25 +38,25 @@ export function mediaTypeOf(headers: IncomingHttpHeaders): string {
 
 /**
  * Reads a whole body as text; invalid UTF-8 becomes replacement characters. Rejects as `read` does, or with `malformed` if
- * the body exceeds `BODY_BYTES_MAX`.
+ * the body exceeds `bytesMax`.
  */
-export async function readText(body: HttpBody): Promise<string> {
+export async function readText(body: HttpBody, bytesMax = BODY_BYTES_MAX): Promise<string> {
   const pieces: Buffer[] = [];
   let length = 0;
   for (let bytes = await body.read(); bytes !== undefined; bytes = await body.read()) {
     pieces.push(...bytes);
     length += lengthOf(bytes);
-    if (length > BODY_BYTES_MAX) {
+    if (length > bytesMax) {
       body.destroy();
-      throw answerTooLong();
+      throw answerTooLong(bytesMax);
     }
   }
   return joined(pieces, length);
 }
 
-/** Returns the failure of an answer that exceeds `BODY_BYTES_MAX`. */
-export function answerTooLong(): UpstreamError {
-  return new UpstreamError("malformed", `The answer is longer than ${BODY_BYTES_MAX} bytes`);
+/** Returns the failure of an answer that exceeds `bytesMax`. */
+export function answerTooLong(bytesMax = BODY_BYTES_MAX): UpstreamError {
+  return new UpstreamError("malformed", `The answer is longer than ${bytesMax} bytes`);
 }
 
 /** Returns the total number of bytes of some buffers. */

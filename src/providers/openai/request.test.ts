@@ -11,6 +11,7 @@ const OPENAI: RequestFormat = {
   acceptsReasoningDetails: false,
   acceptsExtraContent: false,
   reasoningOff: null,
+  encodesEmbeddings: true,
   fields: {},
 };
 const CALL = { id: "c", type: "function" as const, function: { name: "f", arguments: "{}" }, extra_content: { a: 1 } };

@@ -22,6 +22,8 @@ export interface RequestFormat {
   acceptsExtraContent: boolean;
   /** Fields that replace `reasoning_effort: none`; null: it is sent unchanged. */
   reasoningOff: Readonly<Record<string, unknown>> | null;
+  /** True: embeddings may be asked for in base64, which is a third as long. */
+  encodesEmbeddings: boolean;
   /** The fields and parts that not every API takes, and that this one does. */
   fields: FieldSupport;
 }
@@ -36,6 +38,7 @@ export const DEFAULT_REQUEST_FORMAT: RequestFormat = {
   acceptsReasoningDetails: false,
   acceptsExtraContent: true,
   reasoningOff: null,
+  encodesEmbeddings: false,
   // A server that no row describes is most likely one that serves open models, such as vLLM, SGLang or LiteLLM.
   fields: passing(
     "modalities",

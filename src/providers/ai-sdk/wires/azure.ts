@@ -1,6 +1,13 @@
 import { isObject } from "../../json.ts";
 import type { UpstreamRequest } from "../../provider.ts";
-import { missing, USUAL_PROMPT, type Wire } from "../wire.ts";
+import type { ProviderSettings } from "../../settings.ts";
+import { type Fetch, missing, USUAL_PROMPT, type Wire } from "../wire.ts";
+
+async function open({ apiKey, resourceName = "", baseUrl, headers }: ProviderSettings, fetch: Fetch) {
+  const { createAzure } = await import("@ai-sdk/azure");
+  const baseURL = baseUrl ?? `https://${resourceName}.openai.azure.com/openai`;
+  return createAzure({ apiKey: apiKey ?? "", baseURL, headers: { ...headers }, fetch });
+}
 
 /** Azure OpenAI's chat completions: https://learn.microsoft.com/azure/ai-foundry/openai/latest */
 export const azure: Wire = {
@@ -11,12 +18,11 @@ export const azure: Wire = {
     if (baseUrl === null && !resourceName) return "needs resourceName or baseUrl";
     return missing(settings, "apiKey");
   },
-  connect: (settings) => async (fetch) => {
-    const { createAzure } = await import("@ai-sdk/azure");
-    const { apiKey, resourceName = "", baseUrl, headers } = settings;
-    const baseURL = baseUrl ?? `https://${resourceName}.openai.azure.com/openai`;
-    const provider = createAzure({ apiKey: apiKey ?? "", baseURL, headers: { ...headers }, fetch });
-    return (deployment) => provider.chat(deployment);
+  connect: (settings) => async (fetch) => (await open(settings, fetch)).chat,
+  embedding: {
+    connect: (settings) => async (fetch) => (await open(settings, fetch)).embeddingModel,
+    // The package reads the length from its own options alone.
+    options: (dimensions) => ({ openai: { ...(dimensions !== undefined && { dimensions }) } }),
   },
   takes: ["user", "logit_bias", "parallel_tool_calls", "logprobs"],
   // The package leaves service_tier out, because the name of a deployment does not reveal its model.

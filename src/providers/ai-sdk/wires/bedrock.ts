@@ -1,8 +1,36 @@
 import type { LanguageModelV4CallOptions } from "@ai-sdk/provider";
 import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
+import type { ProviderSettings } from "../../settings.ts";
 import { CLAUDE_REASONING } from "../reasoning.ts";
-import { missing, USUAL_PROMPT, type Wire } from "../wire.ts";
+import { type Fetch, missing, USUAL_PROMPT, type Wire } from "../wire.ts";
 import { claudeFit } from "./anthropic.ts";
+
+async function open(settings: ProviderSettings, fetch: Fetch) {
+  const { createAmazonBedrock } = await import("@ai-sdk/amazon-bedrock");
+  const { apiKey, baseUrl, region = "", accessKeyId = "", secretAccessKey = "", sessionToken, headers } = settings;
+  return createAmazonBedrock({
+    // An empty key is none; left out, the package would look for one in the environment.
+    apiKey: apiKey ?? "",
+    region,
+    accessKeyId,
+    secretAccessKey,
+    ...(sessionToken && { sessionToken }),
+    baseURL:
+      baseUrl ?? `https://bedrock-runtime.${region}.${region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com"}`,
+    headers: { ...headers },
+    fetch,
+  });
+}
+
+/** Each family of models has its own name for the length of a vector; Titan's texts that are too long are refused anyway. */
+function embeddingOptions(dimensions: number | undefined, model: string) {
+  const isCohere = model.includes("cohere.");
+  const refusal = isCohere || model.includes("nova") ? { truncate: "NONE" } : {};
+  const cohere = isCohere ? { inputType: "search_document" } : {};
+  if (dimensions === undefined) return { ...refusal, ...cohere };
+  const name = isCohere ? "outputDimension" : model.includes("nova") ? "embeddingDimension" : "dimensions";
+  return { ...refusal, ...cohere, [name]: dimensions };
+}
 
 /** Amazon Bedrock's Converse API: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html */
 export const bedrock: Wire = {
@@ -15,22 +43,10 @@ export const bedrock: Wire = {
       return "takes apiKey, or accessKeyId and secretAccessKey, not both";
     return missing(settings, "region");
   },
-  connect: (settings) => async (fetch) => {
-    const { createAmazonBedrock } = await import("@ai-sdk/amazon-bedrock");
-    const { apiKey, baseUrl, region = "", accessKeyId = "", secretAccessKey = "", sessionToken, headers } = settings;
-    return createAmazonBedrock({
-      // An empty key counts as none. Without this field, the package would look for a key in the environment.
-      apiKey: apiKey ?? "",
-      region,
-      accessKeyId,
-      secretAccessKey,
-      ...(sessionToken && { sessionToken }),
-      baseURL:
-        baseUrl ??
-        `https://bedrock-runtime.${region}.${region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com"}`,
-      headers: { ...headers },
-      fetch,
-    });
+  connect: (settings) => (fetch) => open(settings, fetch),
+  embedding: {
+    connect: (settings) => async (fetch) => (await open(settings, fetch)).embeddingModel,
+    options: (dimensions, model) => ({ bedrock: embeddingOptions(dimensions, model) }),
   },
   takes: ["parallel_tool_calls"],
   fields: {

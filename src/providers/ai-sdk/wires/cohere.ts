@@ -1,13 +1,26 @@
-import { type Fit, missing, optionsOf, REASONING_SHARES, USUAL_PROMPT, type Wire } from "../wire.ts";
+import type { ProviderSettings } from "../../settings.ts";
+import { type Fetch, type Fit, missing, optionsOf, REASONING_SHARES, USUAL_PROMPT, type Wire } from "../wire.ts";
+
+async function open(settings: ProviderSettings, fetch: Fetch) {
+  const { createCohere } = await import("@ai-sdk/cohere");
+  return createCohere(optionsOf(settings, fetch));
+}
 
 /** Cohere's chat, version 2: https://docs.cohere.com/reference/chat */
 export const cohere: Wire = {
   package: "@ai-sdk/cohere",
   keys: ["apiKey", "baseUrl"],
   fault: (settings) => missing(settings, "apiKey"),
-  connect: (settings) => async (fetch) => {
-    const { createCohere } = await import("@ai-sdk/cohere");
-    return createCohere(optionsOf(settings, fetch));
+  connect: (settings) => (fetch) => open(settings, fetch),
+  embedding: {
+    connect: (settings) => async (fetch) => (await open(settings, fetch)).embeddingModel,
+    // A text that is too long is refused, as on every other wire, instead of being cut.
+    options: (dimensions) => ({
+      cohere: {
+        ...{ inputType: "search_document", truncate: "NONE" },
+        ...(dimensions !== undefined && { outputDimension: dimensions }),
+      },
+    }),
   },
   takes: [],
   fields: { top_k: "translated" },

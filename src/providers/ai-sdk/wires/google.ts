@@ -1,15 +1,21 @@
 import type { UpstreamRequest } from "../../provider.ts";
+import type { ProviderSettings } from "../../settings.ts";
 import { GEMINI_REASONING } from "../reasoning.ts";
-import { type Fit, missing, optionsOf, REASONING_SHARES, USUAL_PROMPT, type Wire } from "../wire.ts";
+import { type Fetch, type Fit, missing, optionsOf, REASONING_SHARES, USUAL_PROMPT, type Wire } from "../wire.ts";
+
+async function open(settings: ProviderSettings, fetch: Fetch) {
+  const { createGoogle } = await import("@ai-sdk/google");
+  return createGoogle(optionsOf(settings, fetch));
+}
 
 /** The Gemini API: https://ai.google.dev/api/generate-content */
 export const google: Wire = {
   package: "@ai-sdk/google",
   keys: ["apiKey", "baseUrl"],
   fault: (settings) => missing(settings, "apiKey"),
-  connect: (settings) => async (fetch) => {
-    const { createGoogle } = await import("@ai-sdk/google");
-    return createGoogle(optionsOf(settings, fetch));
+  connect: (settings) => (fetch) => open(settings, fetch),
+  embedding: {
+    connect: (settings) => async (fetch) => (await open(settings, fetch)).embeddingModel,
   },
   takes: [],
   fields: {

@@ -1,13 +1,19 @@
-import { missing, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";
+import type { ProviderSettings } from "../../settings.ts";
+import { type Fetch, missing, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";
+
+async function open(settings: ProviderSettings, fetch: Fetch) {
+  const { createMistral } = await import("@ai-sdk/mistral");
+  return createMistral(optionsOf(settings, fetch));
+}
 
 /** Mistral's chat completions: https://docs.mistral.ai/api/endpoint/chat */
 export const mistral: Wire = {
   package: "@ai-sdk/mistral",
   keys: ["apiKey", "baseUrl"],
   fault: (settings) => missing(settings, "apiKey"),
-  connect: (settings) => async (fetch) => {
-    const { createMistral } = await import("@ai-sdk/mistral");
-    return createMistral(optionsOf(settings, fetch));
+  connect: (settings) => (fetch) => open(settings, fetch),
+  embedding: {
+    connect: (settings) => async (fetch) => (await open(settings, fetch)).embeddingModel,
   },
   takes: ["parallel_tool_calls"],
   fields: { "content.file": "translated", "content.file.file_url": "translated" },

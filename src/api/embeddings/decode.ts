@@ -1,0 +1,99 @@
+import { Type } from "typebox";
+import { compileCheck, type ValidationIssue } from "../validation.ts";
+import { typeOf } from "../wording.ts";
+import { EmbeddingRequest, INPUTS_MAX } from "./request.ts";
+
+/** A text, or the ids of its tokens. */
+export type EmbeddingInput = string | readonly number[];
+
+/** A checked request of embeddings. */
+export interface EmbeddingOrder {
+  model: string;
+  /** All texts, or all token ids. */
+  inputs: readonly EmbeddingInput[];
+  dimensions?: number;
+  encoding: "float" | "base64";
+  user?: string;
+}
+
+interface DecodedEmbedding {
+  request: EmbeddingOrder;
+  /** Names of unknown fields, for the header `x-tollgate-ignored`. */
+  ignored: readonly string[];
+}
+
+/** `input` is checked by hand: with a union of arrays, an error would name the wrong branch. */
+const checkOthers = compileCheck(Type.Object({ ...EmbeddingRequest.properties, input: Type.Unknown() }));
+const FIELDS = new Set(Object.keys(EmbeddingRequest.properties));
+/** Fields of other embeddings APIs that change the vectors. */
+const CHANGING_FIELDS = ["input_type", "output_dimension", "output_dtype", "task", "task_type", "truncate"];
+const NAME_IN_HEADER = /^[\w.-]{1,64}$/;
+const NAMES_IN_HEADER_MAX = 20;
+
+/** Reads the body of a request of embeddings, or returns its first issue. `null` counts as absent. */
+export function decodeEmbedding(body: unknown): DecodedEmbedding | { issue: ValidationIssue } {
+  if (typeof body !== "object" || body === null || Array.isArray(body)) {
+    const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
+    return { issue: { code: "invalid_type", param: null, message } };
+  }
+  const stated = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));
+  const issue = checkOthers(stated) ?? refusedField(stated);
+  if (issue !== undefined) return { issue };
+  const { model, input, dimensions, encoding_format: encoding = "float", user } = stated as EmbeddingRequest;
+  const inputs = inputsOf(input);
+  if ("code" in inputs) return { issue: inputs };
+  const request: EmbeddingOrder = {
+    ...{ model, inputs, encoding },
+    ...(dimensions !== undefined && { dimensions }),
+    ...(user !== undefined && { user }),
+  };
+  const unknown = Object.keys(stated).filter((field) => !FIELDS.has(field) && NAME_IN_HEADER.test(field));
+  return { request, ignored: unknown.slice(0, NAMES_IN_HEADER_MAX) };
+}
+
+function refusedField(stated: Record<string, unknown>): ValidationIssue | undefined {
+  const param = CHANGING_FIELDS.find((field) => stated[field] !== undefined);
+  if (param === undefined) return undefined;
+  return { code: "unsupported_value", param, message: `Unsupported parameter: '${param}'. Remove it.` };
+}
+
+function inputsOf(input: unknown): readonly EmbeddingInput[] | ValidationIssue {
+  if (typeof input === "string") return textIssue(input, "input") ?? [input];
+  if (!Array.isArray(input)) return wrongType("input", "a string or an array", input);
+  const [first] = input;
+  if (typeof first === "number") return tokensIssue(input, "input") ?? [input];
+  if (input.length === 0) return invalid("input", "empty array. Expected an array with minimum length 1");
+  if (input.length > INPUTS_MAX) {
+    return invalid("input", `array too long. Expected at most ${INPUTS_MAX} items, but got ${input.length}`);
+  }
+  const check = Array.isArray(first) ? tokensIssue : textIssue;
+  for (const [index, one] of input.entries()) {
+    const issue = check(one, `input[${index}]`);
+    if (issue !== undefined) return issue;
+  }
+  return input;
+}
+
+function textIssue(text: unknown, param: string): ValidationIssue | undefined {
+  if (typeof text !== "string") return wrongType(param, "a string", text);
+  return text === "" ? invalid(param, "empty string. Expected a string with minimum length 1") : undefined;
+}
+
+function tokensIssue(ids: unknown, param: string): ValidationIssue | undefined {
+  if (!Array.isArray(ids)) return wrongType(param, "an array of token ids", ids);
+  if (ids.length === 0) return invalid(param, "empty array. Expected an array with minimum length 1");
+  const wrong = ids.findIndex((id) => !Number.isSafeInteger(id) || id < 0);
+  if (wrong < 0) return undefined;
+  return typeof ids[wrong] === "number"
+    ? invalid(`${param}[${wrong}]`, "a token id must be an integer of at least 0")
+    : wrongType(`${param}[${wrong}]`, "a token id", ids[wrong]);
+}
+
+function invalid(param: string, reason: string): ValidationIssue {
+  return { code: "invalid_value", param, message: `Invalid '${param}': ${reason}.` };
+}
+
+function wrongType(param: string, expected: string, found: unknown): ValidationIssue {
+  const message = `Invalid type for '${param}': expected ${expected}, but got ${typeOf(found)} instead.`;
+  return { code: "invalid_type", param, message };
+}

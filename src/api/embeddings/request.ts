@@ -1,0 +1,59 @@
+import { type Static, Type } from "typebox";
+
+/** Inputs of one request; OpenAI's own limit. */
+export const INPUTS_MAX = 2_048;
+/** A longer vector is made by no model in use. */
+const DIMENSIONS_MAX = 65_536;
+
+const TokenIds = Type.Array(Type.Integer({ minimum: 0 }), { minItems: 1 });
+const Input = Type.Union(
+  [
+    Type.String({ minLength: 1 }),
+    Type.Array(Type.String({ minLength: 1 }), { minItems: 1, maxItems: INPUTS_MAX }),
+    TokenIds,
+    Type.Array(TokenIds, { minItems: 1, maxItems: INPUTS_MAX }),
+  ],
+  { description: "A text, an array of texts, an array of token ids, or an array of arrays of token ids." },
+);
+
+/** Body of `POST /v1/embeddings`. */
+export const EmbeddingRequest = Type.Object({
+  model: Type.String({ minLength: 1, description: "Id of a model with the capability `embeddings`." }),
+  input: Input,
+  dimensions: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: DIMENSIONS_MAX,
+      description: "Length of each vector; default: the model's own. Only for models whose vectors can be shortened.",
+    }),
+  ),
+  encoding_format: Type.Optional(
+    Type.Enum(["float", "base64"], {
+      description: "`base64` is the vector as little-endian 32-bit floats. Default: `float`.",
+    }),
+  ),
+  user: Type.Optional(Type.String({ description: "Identifies the end user to the provider." })),
+});
+export type EmbeddingRequest = Static<typeof EmbeddingRequest>;
+
+/** Response of `POST /v1/embeddings`. */
+export const EmbeddingList = Type.Object({
+  object: Type.Literal("list"),
+  data: Type.Array(
+    Type.Object({
+      object: Type.Literal("embedding"),
+      index: Type.Integer({ minimum: 0, description: "Position of the input." }),
+      embedding: Type.Union([Type.Array(Type.Number()), Type.String()], {
+        description: "Numbers, or base64 if the request asks for it.",
+      }),
+    }),
+  ),
+  model: Type.String(),
+  organization_id: Type.String(),
+  usage: Type.Object({
+    prompt_tokens: Type.Integer({ minimum: 0 }),
+    total_tokens: Type.Integer({ minimum: 0 }),
+    cost: Type.Number({ minimum: 0, description: "Credits." }),
+  }),
+});
+export type EmbeddingList = Static<typeof EmbeddingList>;
