@@ -225,7 +225,8 @@ describe("docs/clients/", () => {
 
   test.each(AGENTS)("shows the configuration of $name with which it was tried", (agent) => {
     const url = "http://127.0.0.1:8484";
-    const place = { url, token: "sk-tg-…", work: "", home: "", model: "gpt-5-mini" };
+    const names = { model: "gpt-5-mini", embeddingModel: "text-embedding-3-small" };
+    const place = { url, token: "sk-tg-…", work: "", home: "", ...names };
     const files = Object.entries(agent.files?.(place) ?? {});
     const variables = Object.entries(agent.environment?.(place) ?? {}).map(
       ([name, value]) => `export ${name}=${value}`,
@@ -249,14 +250,14 @@ describe("docs/clients/", () => {
     expect(rows).toEqual(real);
   });
 
-  test("every base URL is one of the service, and every model that of the examples", () => {
+  test("every base URL is one of the service, and every model one of the two of the examples", () => {
     const found = (pattern: RegExp) => new Set(pages.flatMap(({ text }) => text.match(pattern) ?? []));
     const urls = found(/http:\/\/(?:127\.0\.0\.1|host\.docker\.internal)[^\s"'`]*/g);
     const hosts = ["http://127.0.0.1:8484", "http://host.docker.internal:8484"];
     const allowed = hosts.flatMap((host) => [host, `${host}/v1`]);
     expect([...urls].filter((url) => !allowed.includes(url))).toEqual([]);
     const models = found(/\b(?:(?:gpt|claude)-\d|text-embedding-)[\w.-]*/g);
-    expect([...models].sort()).toEqual(["gpt-5-mini"]);
+    expect([...models].sort()).toEqual(["gpt-5-mini", "text-embedding-3-small"]);
   });
 });
 

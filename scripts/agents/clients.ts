@@ -17,29 +17,38 @@ function script(name: string): Pick<Client, "program" | "files" | "environment" 
   return {
     program: "node",
     files: () => ({ "client.mjs": readFileSync(new URL(`clients/${name}.mjs`, import.meta.url), "utf8") }),
-    environment: ({ url, token, model }) => ({
+    environment: ({ url, token, model, embeddingModel }) => ({
       BASE_URL: `${url}/v1`,
       TOKEN: token,
       MODEL: model,
+      EMBEDDING_MODEL: embeddingModel,
       LAST_TEXT,
     }),
     arguments: ({ home }) => [join(home, "client.mjs")],
   };
 }
 
-/** Configuration of promptfoo: one test of an answer. */
-function promptfooConfiguration({ url, token, model }: Place): string {
+/** Configuration of promptfoo: one test that compares the answer by its embedding. */
+function promptfooConfiguration({ url, token, model, embeddingModel }: Place): string {
   const config = { apiBaseUrl: `${url}/v1`, apiKey: token };
+  const provider = { id: `openai:embeddings:${embeddingModel}`, config };
   return JSON.stringify({
     prompts: ["Is all of it done?"],
     providers: [{ id: `openai:chat:${model}`, config }],
-    tests: [{ assert: [{ type: "equals", value: LAST_TEXT }] }],
+    tests: [
+      {
+        assert: [
+          { type: "equals", value: LAST_TEXT },
+          { type: "similar", value: "Done.", threshold: 0.9, provider },
+        ],
+      },
+    ],
   });
 }
 
 /** The one optional package that promptfoo needs; all of them have a gigabyte. */
 const LIBSQL = `@libsql/${process.platform}-${process.arch}${process.platform === "linux" ? "-gnu" : ""}`;
-const OPENAI_ENDPOINTS = "chat completions, responses";
+const OPENAI_ENDPOINTS = "chat completions, responses, embeddings";
 
 export const CLIENTS: readonly Client[] = [
   { name: "openai 4", packages: { openai: "4.104.0" }, wire: OPENAI_ENDPOINTS, ...script("openai") },
@@ -47,13 +56,13 @@ export const CLIENTS: readonly Client[] = [
   {
     name: "AI SDK 5",
     packages: { ai: "5.0.277", "@ai-sdk/openai": "2.0.131" },
-    wire: "responses",
+    wire: "responses, embeddings",
     ...script("ai"),
   },
   {
     name: "AI SDK 6",
     packages: { ai: "6.0.326", "@ai-sdk/openai": "3.0.141" },
-    wire: "responses",
+    wire: "responses, embeddings",
     ...script("ai"),
   },
   {
@@ -65,7 +74,7 @@ export const CLIENTS: readonly Client[] = [
   {
     name: "LlamaIndex",
     packages: { "@llamaindex/openai": "0.4.23", "@llamaindex/core": "0.6.23", "@llamaindex/env": "0.1.31" },
-    wire: "chat completions",
+    wire: "chat completions, embeddings",
     ...script("llamaindex"),
   },
   { name: "Mastra", packages: { "@mastra/core": "1.71.0" }, wire: "chat completions", ...script("mastra") },
@@ -73,7 +82,7 @@ export const CLIENTS: readonly Client[] = [
     name: "promptfoo",
     packages: { promptfoo: "0.123.1", [LIBSQL]: "0.5.29" },
     omitsOptional: true,
-    wire: "chat completions",
+    wire: "chat completions, embeddings",
     program: "promptfoo",
     files: (place) => ({ "promptfooconfig.json": promptfooConfiguration(place) }),
     offline: {

@@ -6,13 +6,14 @@ import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import type { UsageReport } from "../../src/api/usage.ts";
 import { makeOrganization, send, startService } from "../../test/support/service.ts";
-import { PRICE, SCRIPTED_MODEL, startScriptedUpstream } from "./upstream.ts";
+import { PRICE, SCRIPTED, startScriptedUpstream } from "./upstream.ts";
 import { type ScriptedCall, WIRES } from "./wires.ts";
 
 const INSTALLED = join(tmpdir(), "tollgate-agents");
 const INSTALL_TIMEOUT_MS = 10 * 60_000;
 const RUN_TIMEOUT_MS = 3 * 60_000;
 const MODEL = "house-model";
+const EMBEDDING_MODEL = "house-embeddings";
 
 /** Folders, address and token of one run. */
 export interface Place {
@@ -24,6 +25,7 @@ export interface Place {
   url: string;
   token: string;
   model: string;
+  embeddingModel: string;
 }
 
 export interface Program {
@@ -138,11 +140,19 @@ function configuration(provider: { kind: string; baseUrl: string }, model: strin
     models: [
       {
         id: model,
-        routes: [{ provider: "scripted", model: SCRIPTED_MODEL }],
+        routes: [{ provider: "scripted", model: SCRIPTED.chat }],
         price: PRICE,
         contextWindow: 200_000,
         maxOutputTokens: 32_000,
         capabilities: ["chat", "streaming", "instructions", "tools"],
+      },
+      {
+        id: EMBEDDING_MODEL,
+        routes: [{ provider: "scripted", model: SCRIPTED.embeddings }],
+        category: "embedding",
+        price: { input: PRICE.input, output: 0 },
+        contextWindow: 8192,
+        dimensions: 2,
       },
     ],
   };
@@ -155,7 +165,7 @@ export async function tryProgram(program: Program, trial: Trial): Promise<Outcom
   const [work, home] = [join(folder, "work"), join(folder, "home")];
   const { model = MODEL } = program;
   const wire = WIRES[program.upstream ?? "chat"];
-  const place: Place = { work, home, url: "", token: "", model };
+  const place: Place = { work, home, url: "", token: "", model, embeddingModel: EMBEDDING_MODEL };
   const upstream = await startScriptedUpstream(wire, trial.calls(place));
   const config = configuration({ kind: wire.kind, baseUrl: upstream.baseUrl }, model, trial.settings);
   const service = await startService({ config });

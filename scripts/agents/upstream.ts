@@ -1,9 +1,9 @@
 /** Upstream that plays a model: it answers with the scripted tool calls one by one, and then with a text. */
-import { startUpstream } from "../../test/support/upstream.ts";
+import { sendJson, startUpstream } from "../../test/support/upstream.ts";
 import type { ScriptedCall, TokenUsage, UpstreamWire } from "./wires.ts";
 
-/** Name of the model at the scripted upstream. */
-export const SCRIPTED_MODEL = "scripted";
+/** Names of the models at the scripted upstream. */
+export const SCRIPTED = { chat: "scripted", embeddings: "scripted-embeddings" };
 /** Whole credits per million tokens: every charge is a whole number of micro-credits. */
 export const PRICE = { input: 3, cachedInput: 1, output: 7 };
 /** Text that ends the conversation, streamed in its words. */
@@ -29,7 +29,7 @@ export async function startScriptedUpstream(
   const upstream = await startUpstream();
   const usages: TokenUsage[] = [];
   const missing = new Set<string>();
-  upstream.behave(SCRIPTED_MODEL, ({ body, response }) => {
+  upstream.behave(SCRIPTED.chat, ({ body, response }) => {
     const tools = wire.tools(body);
     const index = new Set(wire.results(body).filter((id) => id?.startsWith(ID_PREFIX))).size;
     // Requests without tools are for titles and summaries.
@@ -39,13 +39,21 @@ export async function startScriptedUpstream(
     const count = usages.length;
     const usage = { prompt: 12 + 2 * count, cached: count, output: 5 + count };
     usages.push(usage);
-    const turn = { id: `${ID_PREFIX}${count}`, model: SCRIPTED_MODEL, call, text: LAST_TEXT.split(/(?<= )/), usage };
+    const turn = { id: `${ID_PREFIX}${count}`, model: SCRIPTED.chat, call, text: LAST_TEXT.split(/(?<= )/), usage };
     response.writeHead(200, { "content-type": "text/event-stream" });
     for (const event of wire.events(turn)) {
       if (typeof event.type === "string") response.write(`event: ${event.type}\n`);
       response.write(`data: ${JSON.stringify(event)}\n\n`);
     }
     response.end(wire.kind === "openai-compatible" ? "data: [DONE]\n\n" : "");
+  });
+  upstream.behave(SCRIPTED.embeddings, ({ body, response }) => {
+    const usage = { prompt: 12 + usages.length, cached: 0, output: 0 };
+    usages.push(usage);
+    const inputs = Array.isArray(body.input) ? body.input : [body.input];
+    const data = inputs.map((_, index) => ({ object: "embedding", index, embedding: [0.6, 0.8] }));
+    const total = { prompt_tokens: usage.prompt, total_tokens: usage.prompt };
+    sendJson(response, 200, { object: "list", model: SCRIPTED.embeddings, data, usage: total });
   });
   return {
     baseUrl: upstream.baseUrl,

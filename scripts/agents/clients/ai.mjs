@@ -1,9 +1,9 @@
 /** The AI SDK with its default for OpenAI, the Responses API. */
 import assert from "node:assert/strict";
 import { createOpenAI } from "@ai-sdk/openai";
-import { APICallError, generateText, streamText } from "ai";
+import { APICallError, embed, generateText, streamText } from "ai";
 
-const { BASE_URL: baseURL, TOKEN: apiKey, MODEL, LAST_TEXT } = process.env;
+const { BASE_URL: baseURL, TOKEN: apiKey, MODEL, EMBEDDING_MODEL, LAST_TEXT } = process.env;
 const openai = createOpenAI({ baseURL, apiKey });
 const prompt = "Is all of it done?";
 
@@ -17,3 +17,7 @@ await assert.rejects(generateText({ model: openai("none"), prompt, maxRetries: 0
   assert.equal(JSON.parse(error.responseBody).error.code, "model_not_found");
   return true;
 });
+
+const model = openai.textEmbeddingModel(EMBEDDING_MODEL);
+const { embedding } = await embed({ model, value: prompt, maxRetries: 0 });
+assert.deepEqual(embedding, [0.6, 0.8]);

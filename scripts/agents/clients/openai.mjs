@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import OpenAI from "openai";
 
-const { BASE_URL: baseURL, TOKEN: apiKey, MODEL: model, LAST_TEXT } = process.env;
+const { BASE_URL: baseURL, TOKEN: apiKey, MODEL: model, EMBEDDING_MODEL, LAST_TEXT } = process.env;
 const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
 const notFound = { status: 404, code: "model_not_found" };
 
@@ -24,3 +24,11 @@ assert.equal(deltas.join(""), LAST_TEXT);
 assert.ok(deltas.length > 3);
 assert.equal((await client.responses.create({ model, input })).output_text, LAST_TEXT);
 await assert.rejects(client.responses.create({ model: "none", input, stream: true }), notFound);
+
+// The library asks for base64 and decodes it.
+const { data } = await client.embeddings.create({ model: EMBEDDING_MODEL, input });
+assert.deepEqual(
+  data[0]?.embedding.map((value) => Math.round(value * 10)),
+  [6, 8],
+);
+await assert.rejects(client.embeddings.create({ model: "none", input }), notFound);
