@@ -8,6 +8,8 @@ import { Ajv } from "ajv";
 import type { Command } from "commander";
 import { describe, expect, test } from "vitest";
 import packageJson from "../package.json" with { type: "json" };
+import { AGENTS } from "../scripts/agents/agents.ts";
+import { CLIENTS } from "../scripts/agents/clients.ts";
 import { withTables } from "../scripts/providers-table.ts";
 import { ChatCompletion } from "../src/api/chat/completion.ts";
 import { Model } from "../src/api/model.ts";
@@ -215,6 +217,48 @@ test("the answers in api.md are answers that the contract allows", () => {
     check(answer);
     expect(check.errors).toBeNull();
   }
+});
+
+describe("docs/clients/", () => {
+  const pages = documents.filter(({ path }) => path.startsWith("docs/clients/"));
+  const page = document("docs/clients/coding-agents.md");
+
+  test.each(AGENTS)("shows the configuration of $name with which it was tried", (agent) => {
+    const url = "http://127.0.0.1:8484";
+    const names = { model: "gpt-5-mini", embeddingModel: "text-embedding-3-small" };
+    const place = { url, token: "sk-tg-…", work: "", home: "", ...names };
+    const files = Object.entries(agent.files?.(place) ?? {});
+    const variables = Object.entries(agent.environment?.(place) ?? {}).map(
+      ([name, value]) => `export ${name}=${value}`,
+    );
+    const setup = agent.setup === undefined ? [] : [[agent.program, ...agent.setup(place)].join(" ")];
+    const blocks = blocksOf(page).map(({ text }) => text);
+    const lines = blocks.flatMap((text) => text.split("\n"));
+    expect(files.filter(([path, text]) => !page.text.includes(`~/${path}`) || !blocks.includes(`${text}\n`))).toEqual(
+      [],
+    );
+    expect([...variables, ...setup].filter((line) => !lines.includes(line))).toEqual([]);
+    expect(files.length + variables.length + setup.length).toBeGreaterThan(0);
+  });
+
+  test("the table has the clients and versions of `npm run agents`, and all of them work", () => {
+    const rows = tableOf(document("docs/clients/README.md"), "client").map((cells) => cells.slice(0, 4));
+    const real = [...AGENTS, ...CLIENTS].map(({ name, packages, wire }) => {
+      const [first, version] = Object.entries(packages)[0] ?? [];
+      return [name, `\`${first}\` ${version}`, wire, "works"];
+    });
+    expect(rows).toEqual(real);
+  });
+
+  test("every base URL is one of the service, and every model one of the two of the examples", () => {
+    const found = (pattern: RegExp) => new Set(pages.flatMap(({ text }) => text.match(pattern) ?? []));
+    const urls = found(/http:\/\/(?:127\.0\.0\.1|host\.docker\.internal)[^\s"'`]*/g);
+    const hosts = ["http://127.0.0.1:8484", "http://host.docker.internal:8484"];
+    const allowed = hosts.flatMap((host) => [host, `${host}/v1`]);
+    expect([...urls].filter((url) => !allowed.includes(url))).toEqual([]);
+    const models = found(/\b(?:(?:gpt|claude)-\d|text-embedding-)[\w.-]*/g);
+    expect([...models].sort()).toEqual(["gpt-5-mini", "text-embedding-3-small"]);
+  });
 });
 
 test("admin-api.md lists every operation of the admin API with who may call it", () => {

@@ -1,3 +1,4 @@
+import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { ChatOpenAI } from "@langchain/openai";
@@ -34,7 +35,7 @@ afterAll(async () => {
 
 /** A client with only the base URL and the token changed. */
 interface Client {
-  complete(token: string, model: string, prompt: string, options?: { temperature?: number }): Promise<string>;
+  complete(token: string, model: string, prompt: string, options?: { topP?: number }): Promise<string>;
   stream(
     token: string,
     model: string,
@@ -48,11 +49,11 @@ function openaiClient(OpenAI: typeof OpenAI7 | typeof OpenAI6): Client {
   const connect = (apiKey: string) => new OpenAI({ apiKey, baseURL: service.baseUrl, maxRetries: 0 }) as OpenAI7;
   const messagesOf = (content: string) => [{ role: "user" as const, content }];
   return {
-    async complete(token, model, prompt, options) {
+    async complete(token, model, prompt, { topP } = {}) {
       const completion = await connect(token).chat.completions.create({
         model,
         messages: messagesOf(prompt),
-        ...options,
+        top_p: topP,
       });
       return completion.choices[0]?.message.content ?? "";
     },
@@ -98,33 +99,42 @@ function aiClient(connect: (token: string, model: string) => LanguageModel): Cli
     },
     errorOf: (error) => {
       if (!APICallError.isInstance(error)) return {};
-      const { error: told } = JSON.parse(error.responseBody ?? "{}") as { error: { code: string } };
-      return { status: error.statusCode, code: told.code };
+      const { error: told } = JSON.parse(error.responseBody ?? "{}") as {
+        error: { code?: string; details?: { error_code: string } };
+      };
+      return { status: error.statusCode, code: told.code ?? told.details?.error_code };
     },
   };
 }
 
-const langchainClient: Client = {
-  async complete(token, model, prompt, options) {
-    const answer = await langchain(token, model, options).invoke(prompt);
-    return answer.text;
-  },
-  async stream(token, model, prompt) {
-    let text = "";
-    let pieces = 0;
-    let promptTokens: number | undefined;
-    for await (const piece of await langchain(token, model).stream(prompt)) {
-      text += piece.text;
-      pieces += 1;
-      promptTokens = piece.usage_metadata?.input_tokens ?? promptTokens;
-    }
-    return { text, pieces, promptTokens };
-  },
-  errorOf: (error) => error as { status?: number; code?: string },
-};
-
-function langchain(apiKey: string, model: string, options: { temperature?: number } = {}) {
-  return new ChatOpenAI({ apiKey, model, maxRetries: 0, configuration: { baseURL: service.baseUrl }, ...options });
+function langchainClient(useResponsesApi: boolean): Client {
+  const connect = (apiKey: string, model: string, options: { topP?: number } = {}) =>
+    new ChatOpenAI({
+      apiKey,
+      model,
+      useResponsesApi,
+      maxRetries: 0,
+      configuration: { baseURL: service.baseUrl },
+      ...options,
+    });
+  return {
+    async complete(token, model, prompt, options) {
+      const answer = await connect(token, model, options).invoke(prompt);
+      return answer.text;
+    },
+    async stream(token, model, prompt) {
+      let text = "";
+      let pieces = 0;
+      let promptTokens: number | undefined;
+      for await (const piece of await connect(token, model).stream(prompt)) {
+        text += piece.text;
+        pieces += 1;
+        promptTokens = piece.usage_metadata?.input_tokens ?? promptTokens;
+      }
+      return { text, pieces, promptTokens };
+    },
+    errorOf: (error) => error as { status?: number; code?: string },
+  };
 }
 
 const clients: [string, Client][] = [
@@ -137,10 +147,19 @@ const clients: [string, Client][] = [
     ),
   ],
   [
-    "ai with @ai-sdk/openai",
+    "ai with the chat completions of @ai-sdk/openai",
     aiClient((apiKey, model) => createOpenAI({ baseURL: service.baseUrl, apiKey }).chat(model)),
   ],
-  ["@langchain/openai", langchainClient],
+  [
+    "ai with the default of @ai-sdk/openai",
+    aiClient((apiKey, model) => createOpenAI({ baseURL: service.baseUrl, apiKey })(model)),
+  ],
+  [
+    "ai with @ai-sdk/anthropic",
+    aiClient((apiKey, model) => createAnthropic({ baseURL: service.baseUrl, apiKey })(model)),
+  ],
+  ["@langchain/openai", langchainClient(false)],
+  ["@langchain/openai with useResponsesApi", langchainClient(true)],
 ];
 
 describe.each(clients)("%s", (_name, client) => {
@@ -158,7 +177,7 @@ describe.each(clients)("%s", (_name, client) => {
   const failing = (promise: Promise<unknown>) => promise.then(() => ({}), client.errorOf);
 
   test("400 decimal_above_max_value", async () => {
-    const refused = await failing(client.complete(rich.token, "sandbox/echo", PROMPT, { temperature: 1.5 }));
+    const refused = await failing(client.complete(rich.token, "sandbox/echo", PROMPT, { topP: 1.5 }));
     expect(refused).toMatchObject({ status: 400, code: "decimal_above_max_value" });
   });
 

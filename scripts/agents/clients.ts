@@ -1,0 +1,95 @@
+/** The client libraries that `npm run agents` tries and that the tests do not contain: one row for each. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Place, Program } from "./run.ts";
+import { LAST_TEXT } from "./upstream.ts";
+
+export interface Client extends Program {
+  /** Endpoints that the client calls. */
+  wire: string;
+}
+
+/** Calls that the scripted upstream plays for clients that offer this tool. */
+export const CLIENT_CALLS = [{ tool: "look", arguments: { what: "the door" } }];
+
+/** Runs a script of `clients/`, which fails unless each answer is right. */
+function script(name: string): Pick<Client, "program" | "files" | "environment" | "arguments"> {
+  return {
+    program: "node",
+    files: () => ({ "client.mjs": readFileSync(new URL(`clients/${name}.mjs`, import.meta.url), "utf8") }),
+    environment: ({ url, token, model, embeddingModel }) => ({
+      BASE_URL: `${url}/v1`,
+      TOKEN: token,
+      MODEL: model,
+      EMBEDDING_MODEL: embeddingModel,
+      LAST_TEXT,
+    }),
+    arguments: ({ home }) => [join(home, "client.mjs")],
+  };
+}
+
+/** Configuration of promptfoo: one test that compares the answer by its embedding. */
+function promptfooConfiguration({ url, token, model, embeddingModel }: Place): string {
+  const config = { apiBaseUrl: `${url}/v1`, apiKey: token };
+  const provider = { id: `openai:embeddings:${embeddingModel}`, config };
+  return JSON.stringify({
+    prompts: ["Is all of it done?"],
+    providers: [{ id: `openai:chat:${model}`, config }],
+    tests: [
+      {
+        assert: [
+          { type: "equals", value: LAST_TEXT },
+          { type: "similar", value: "Done.", threshold: 0.9, provider },
+        ],
+      },
+    ],
+  });
+}
+
+/** The one optional package that promptfoo needs; all of them have a gigabyte. */
+const LIBSQL = `@libsql/${process.platform}-${process.arch}${process.platform === "linux" ? "-gnu" : ""}`;
+const OPENAI_ENDPOINTS = "chat completions, responses, embeddings";
+
+export const CLIENTS: readonly Client[] = [
+  { name: "openai 4", packages: { openai: "4.104.0" }, wire: OPENAI_ENDPOINTS, ...script("openai") },
+  { name: "openai 5", packages: { openai: "5.23.2" }, wire: OPENAI_ENDPOINTS, ...script("openai") },
+  {
+    name: "AI SDK 5",
+    packages: { ai: "5.0.277", "@ai-sdk/openai": "2.0.131" },
+    wire: "responses, embeddings",
+    ...script("ai"),
+  },
+  {
+    name: "AI SDK 6",
+    packages: { ai: "6.0.326", "@ai-sdk/openai": "3.0.141" },
+    wire: "responses, embeddings",
+    ...script("ai"),
+  },
+  {
+    name: "Agents SDK",
+    packages: { "@openai/agents": "0.20.0", openai: "7.57.0", zod: "4.6.7" },
+    wire: "responses",
+    ...script("openai-agents"),
+  },
+  {
+    name: "LlamaIndex",
+    packages: { "@llamaindex/openai": "0.4.23", "@llamaindex/core": "0.6.23", "@llamaindex/env": "0.1.31" },
+    wire: "chat completions, embeddings",
+    ...script("llamaindex"),
+  },
+  { name: "Mastra", packages: { "@mastra/core": "1.71.0" }, wire: "chat completions", ...script("mastra") },
+  {
+    name: "promptfoo",
+    packages: { promptfoo: "0.123.1", [LIBSQL]: "0.5.29" },
+    omitsOptional: true,
+    wire: "chat completions, embeddings",
+    program: "promptfoo",
+    files: (place) => ({ "promptfooconfig.json": promptfooConfiguration(place) }),
+    offline: {
+      PROMPTFOO_DISABLE_TELEMETRY: "1",
+      PROMPTFOO_DISABLE_UPDATE: "1",
+      PROMPTFOO_DISABLE_REMOTE_GENERATION: "1",
+    },
+    arguments: ({ home }) => ["eval", "--no-cache", "--no-progress-bar", "--config", `${home}/promptfooconfig.json`],
+  },
+];
