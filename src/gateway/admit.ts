@@ -16,7 +16,7 @@ import { ApiError } from "../errors.ts";
 import type { Lease } from "../ledger/lease.ts";
 import { boundsOf } from "./charge.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
-import type { LimitKey, Standing, TakenTokens } from "./limits.ts";
+import type { LimitKey, LimitState, TakenTokens } from "./limits.ts";
 import { defaultOutputTokens, type Plan } from "./plan.ts";
 
 /** Time for which a repeated request with the same idempotency key gets the first answer. */
@@ -36,7 +36,7 @@ export interface Admission {
   available: MicroCredits;
   /** True for the playground, whose requests are free at any price. */
   isFree: boolean;
-  tokenStanding: Standing;
+  tokenLimit: LimitState;
   /** Milliseconds since 1970. */
   admittedAtMs: number;
   /** Ends the request's concurrency, and returns the tokens of the minute that were not used. */
@@ -55,7 +55,7 @@ export interface Replay {
   /** The charge of the first request. */
   charged: MicroCredits;
   available: MicroCredits;
-  tokenStanding: Standing;
+  tokenLimit: LimitState;
 }
 
 /**
@@ -90,10 +90,10 @@ export async function admit(
     const facts = factsOf(gateway, call, model, first.route, prices);
     const idempotency = call.idempotency === null ? null : { ...call.idempotency, keepMs: KEY_KEPT_MS };
     const outcome = await gateway.ledger.hold({ facts, ...boundsOfAll(needs, call.maxCost), idempotency });
-    const [{ standing: tokenStanding }] = taken;
+    const [{ state: tokenLimit }] = taken;
     if (outcome.outcome === "replayed") {
       leave(0);
-      return { ...outcome, tokenStanding };
+      return { ...outcome, tokenLimit };
     }
     if (outcome.outcome !== "held") throw refusal(outcome, needs, range, output.param);
     const affordable = affordableOnAll(outcome.amount, needs);
@@ -102,7 +102,7 @@ export async function admit(
     const { lease, available } = outcome;
     const admittedAtMs = gateway.clock();
     const bounds = { facts, routes, lease, estimate, maxTokens, isShortened };
-    return { ...bounds, available, isFree, tokenStanding, admittedAtMs, leave };
+    return { ...bounds, available, isFree, tokenLimit, admittedAtMs, leave };
   } catch (error) {
     leave(0);
     throw error;

@@ -34,12 +34,12 @@ export function deprecationHeaders({
 /** Returns the head of an answer that an upstream has begun. */
 export function headOf(
   gateway: Pick<Gateway, "clock">,
-  call: Pick<GatewayCall, "requestStanding">,
-  { facts, available, maxTokens, isShortened, tokenStanding }: Admission,
+  call: Pick<GatewayCall, "requestLimit">,
+  { facts, available, maxTokens, isShortened, tokenLimit }: Admission,
   { model, route, ignored }: { model: CatalogModel; route: Route; ignored: readonly string[] },
 ): AnswerHead {
   const headers: Record<string, string> = {
-    ...rateLimitHeaders([call.requestStanding, tokenStanding]),
+    ...rateLimitHeaders([call.requestLimit, tokenLimit]),
     "x-credits-available": formatCredits(available),
     // A header takes ASCII alone; names of local models may be anything.
     "x-tollgate-route": encodeURI(upstreamOf(route).toWellFormed()),
@@ -58,13 +58,13 @@ export function headOf(
 
 /** Returns the head of an answer that is sent again: its own headers, with the current limits and credits. */
 export function headOfReplay(
-  call: Pick<GatewayCall, "requestStanding" | "principal">,
+  call: Pick<GatewayCall, "requestLimit" | "principal">,
   model: CatalogModel,
   { id, created, headers }: Pick<AnswerHead, "id" | "created" | "headers">,
-  { available, tokenStanding }: Pick<Admission, "available" | "tokenStanding">,
+  { available, tokenLimit }: Pick<Admission, "available" | "tokenLimit">,
 ): AnswerHead {
   const replayHeaders = {
-    ...rateLimitHeaders([call.requestStanding, tokenStanding]),
+    ...rateLimitHeaders([call.requestLimit, tokenLimit]),
     "x-credits-available": formatCredits(available),
     ...headers,
     "x-tollgate-idempotent-replay": "true",

@@ -129,12 +129,12 @@ function logFailure(
 function replay(
   call: CompletionCall,
   model: CatalogModel,
-  { answer, charged, available, tokenStanding }: Replay,
+  { answer, charged, available, tokenLimit }: Replay,
   client: AnswerSink,
 ): void {
   const stored = JSON.parse(answer) as StoredAnswer;
   const { finishReason, tokens, ...head } = stored;
-  client.open(headOfReplay(call, model, head, { available, tokenStanding }));
+  client.open(headOfReplay(call, model, head, { available, tokenLimit }));
   void client.push([pieceOf(stored)]);
   client.close(endOfAnswer({ tokens, charged, available }, finishReason));
 }

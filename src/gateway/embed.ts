@@ -152,10 +152,10 @@ function responseOf(
 function replay(
   call: EmbeddingCall,
   { model }: EmbeddingPlan,
-  { answer, charged, available, tokenStanding }: Replay,
+  { answer, charged, available, tokenLimit }: Replay,
 ): EmbeddingResponse {
   const stored = JSON.parse(answer) as StoredEmbeddings;
-  const { headers } = headOfReplay(call, model, stored, { available, tokenStanding });
+  const { headers } = headOfReplay(call, model, stored, { available, tokenLimit });
   return responseOf(call, stored, headers, { tokens: stored.tokens, charged, available });
 }
 

@@ -11,7 +11,7 @@ import type { Provider } from "../providers/provider.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { OutputRates } from "./charge.ts";
 import type { Circuits } from "./circuit.ts";
-import type { RateLimiter, Standing } from "./limits.ts";
+import type { LimitState, RateLimiter } from "./limits.ts";
 import type { RetryBudget } from "./retry-budget.ts";
 import type { TokenCounter } from "./token-counter.ts";
 
@@ -54,7 +54,7 @@ export interface GatewayCall {
   /** Fields of the request that have no effect. */
   ignored: readonly string[];
   requestId: string;
-  requestStanding: Standing;
+  requestLimit: LimitState;
   /** Identifies a repetition of an earlier request of the organization; null without an idempotency key. */
   idempotency: { key: string; fingerprint: string } | null;
   /** The most that the request may cost, as it states itself; null where it does not. */

@@ -46,10 +46,10 @@ test("Refused and unused tokens of a minute are returned.", () => {
   const limits = new RateLimiter(clock);
   const keys = [{ key: "token:a", limit: 100 }];
   const taken = limits.takeTokens("minute", keys, 80);
-  expect(taken.standing.remaining).toBe(20);
+  expect(taken.state.remaining).toBe(20);
   expect(thrownBy(() => limits.takeTokens("minute", keys, 30))).toMatchObject({ code: "rate_limit_exceeded" });
   taken.giveBack(70);
-  expect(limits.takeTokens("minute", keys, 90).standing.remaining).toBe(0);
+  expect(limits.takeTokens("minute", keys, 90).state.remaining).toBe(0);
 });
 
 test("Unused tokens are not returned to a later window.", () => {
@@ -60,7 +60,7 @@ test("Unused tokens are not returned to a later window.", () => {
   now += 60_000;
   limits.takeTokens("minute", keys, 10);
   taken.giveBack(50);
-  expect(limits.takeTokens("minute", keys, 1).standing.remaining).toBe(89);
+  expect(limits.takeTokens("minute", keys, 1).state.remaining).toBe(89);
 });
 
 test("A window lasts a minute from its first use, and a clock that is set back does not extend it.", () => {

@@ -5,7 +5,7 @@ const SECONDS_A_DAY = 86_400;
 const RETRY_AFTER_SECONDS_MAX = 60;
 
 /** State of one limit for a caller. */
-export interface Standing {
+export interface LimitState {
   unit: "requests" | "tokens";
   limit: number;
   remaining: number;
@@ -23,12 +23,12 @@ export interface LimitKey {
 
 /** Tokens that were counted in a window. */
 export interface TakenTokens {
-  standing: Standing;
+  state: LimitState;
   /** Returns unused tokens to their windows. */
   giveBack(tokens: number): void;
 }
 
-interface Count extends Standing {
+interface Count extends LimitState {
   isPassed: boolean;
   window: CountWindow;
 }
@@ -49,7 +49,7 @@ export class RateLimiter {
   }
 
   /** Counts one request. Returns the limit with the fewest requests left. Throws rate_limit_exceeded when one is exceeded. */
-  countRequest(keys: readonly LimitKey[]): Standing {
+  countRequest(keys: readonly LimitKey[]): LimitState {
     const counts = this.#count(this.#requests, "requests", keys, 1);
     const passed = counts.find((count) => count.isPassed);
     if (passed !== undefined) throw exceeded(passed, 1);
@@ -70,7 +70,7 @@ export class RateLimiter {
       for (const count of counts) count.window.used -= unused;
     };
     const passed = counts.find((count) => count.isPassed);
-    if (passed === undefined) return { standing: tightestOf(counts), giveBack };
+    if (passed === undefined) return { state: tightestOf(counts), giveBack };
     giveBack(tokens);
     throw exceeded(passed, tokens);
   }
@@ -92,7 +92,7 @@ export class RateLimiter {
     };
   }
 
-  #count(windows: Windows, unit: Standing["unit"], keys: readonly LimitKey[], amount: number): Count[] {
+  #count(windows: Windows, unit: LimitState["unit"], keys: readonly LimitKey[], amount: number): Count[] {
     const nowMs = this.#clock();
     return keys.map(({ key, limit }) => {
       const window = windows.current(key, nowMs);
@@ -144,41 +144,41 @@ class Windows {
   }
 }
 
-function tightestOf(standings: readonly Standing[]): Standing {
-  return standings.reduce((a, b) => (b.remaining < a.remaining ? b : a));
+function tightestOf(states: readonly LimitState[]): LimitState {
+  return states.reduce((a, b) => (b.remaining < a.remaining ? b : a));
 }
 
-function exceeded(standing: Standing, asked: number): ApiError {
-  const window = standing.windowSeconds === SECONDS_A_DAY ? "day" : "minute";
-  const tooLarge = asked > standing.limit;
+function exceeded(state: LimitState, asked: number): ApiError {
+  const window = state.windowSeconds === SECONDS_A_DAY ? "day" : "minute";
+  const tooLarge = asked > state.limit;
   const hint = tooLarge
     ? `The request alone counts ${asked}; send a shorter prompt or a smaller max_tokens.`
-    : `Try again in ${standing.resetSeconds} s.`;
-  const message = `Rate limit reached for ${standing.unit} per ${window}: limit ${standing.limit}. ${hint}`;
+    : `Try again in ${state.resetSeconds} s.`;
+  const message = `Rate limit reached for ${state.unit} per ${window}: limit ${state.limit}. ${hint}`;
   const headers: Record<string, string> = {
-    ...rateLimitHeaders([standing]),
-    "retry-after": String(Math.min(standing.resetSeconds, RETRY_AFTER_SECONDS_MAX)),
+    ...rateLimitHeaders([state]),
+    "retry-after": String(Math.min(state.resetSeconds, RETRY_AFTER_SECONDS_MAX)),
   };
-  if (tooLarge || standing.resetSeconds > RETRY_AFTER_SECONDS_MAX) headers["x-should-retry"] = "false";
+  if (tooLarge || state.resetSeconds > RETRY_AFTER_SECONDS_MAX) headers["x-should-retry"] = "false";
   return new ApiError("rate_limit_exceeded", message, { headers });
 }
 
 /** Returns the headers of limits, by OpenAI's names and by those of draft-ietf-httpapi-ratelimit-headers. */
-export function rateLimitHeaders(standings: readonly Standing[]): Record<string, string> {
+export function rateLimitHeaders(states: readonly LimitState[]): Record<string, string> {
   const headers: Record<string, string> = {};
   let policy = "";
-  let standing = "";
-  for (const { unit, limit, remaining, resetSeconds, windowSeconds } of standings) {
+  let state = "";
+  for (const { unit, limit, remaining, resetSeconds, windowSeconds } of states) {
     const names = HEADER_NAMES[unit];
     headers[names.limit] = String(limit);
     headers[names.remaining] = String(remaining);
     headers[names.reset] = `${resetSeconds}s`;
     const separator = policy === "" ? "" : ", ";
     policy += `${separator}"${unit}";q=${limit};w=${windowSeconds}`;
-    standing += `${separator}"${unit}";r=${remaining};t=${resetSeconds}`;
+    state += `${separator}"${unit}";r=${remaining};t=${resetSeconds}`;
   }
   headers["ratelimit-policy"] = policy;
-  headers.ratelimit = standing;
+  headers.ratelimit = state;
   return headers;
 }
 

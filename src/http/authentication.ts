@@ -5,14 +5,14 @@ import type { Principal, Scope } from "../api/principal.ts";
 import { ApiError } from "../errors.ts";
 import { limitKeys } from "../gateway/admit.ts";
 import type { Gateway } from "../gateway/gateway.ts";
-import type { LimitKey, Standing } from "../gateway/limits.ts";
+import type { LimitKey, LimitState } from "../gateway/limits.ts";
 import type { Authenticator } from "./authenticator.ts";
 import { clientAddressKey, markAuthenticated } from "./connection.ts";
 
 /** The caller of an operation, once the token is authenticated and the request is counted. */
 export interface Caller {
   principal: Principal;
-  requestStanding: Standing;
+  requestLimit: LimitState;
   /** True for completions: their answers have rate limit headers. */
   hasLimitHeaders: boolean;
 }
@@ -44,8 +44,8 @@ export function authenticate(gateway: Gateway, authenticator: Pick<Authenticator
     socket[LAST_TOKEN] = token;
     markAuthenticated(socket);
     requireScope(principal, scope);
-    const requestStanding = gateway.limits.countRequest(requestKeys(gateway, principal, request.ip));
-    request.caller = { principal, requestStanding, hasLimitHeaders: scope === "chat.completions:write" };
+    const requestLimit = gateway.limits.countRequest(requestKeys(gateway, principal, request.ip));
+    request.caller = { principal, requestLimit, hasLimitHeaders: scope === "chat.completions:write" };
   };
 }
 

@@ -39,7 +39,7 @@ export function errorHandler(log: Log) {
       log.error({ ...fields, defect: publicError.cause }, "a request failed with an internal error");
     }
     if (reply.raw.headersSent) return resetConnection(reply, publicError);
-    if (request.caller?.hasLimitHeaders) reply.headers(rateLimitHeaders([request.caller.requestStanding]));
+    if (request.caller?.hasLimitHeaders) reply.headers(rateLimitHeaders([request.caller.requestLimit]));
     return sendError(reply, publicError);
   };
 }
