@@ -1,9 +1,21 @@
 import type { Contender } from "./contenders.ts";
-import { ANSWER_TEXT, requestBody } from "./payload.ts";
+import { ANSWER_TEXT, requestBody, type Wire } from "./payload.ts";
 
 interface Choice {
   message?: { content?: string };
   delta?: { content?: string | null };
+}
+
+/** The fields of a document or of an event, on any wire, that contain text. */
+interface Said {
+  type?: string;
+  choices?: Choice[];
+  /** Responses, not streamed. */
+  output?: { content?: { text?: string }[] }[];
+  /** Messages, not streamed. */
+  content?: { text?: string }[];
+  /** Events of both. */
+  delta?: string | { text?: string };
 }
 
 /**
@@ -14,26 +26,35 @@ export async function checkAnswer(contender: Contender, streamed: boolean): Prom
   const answer = await fetch(contender.url(streamed), {
     method: "POST",
     headers: contender.headers(streamed),
-    body: requestBody(streamed),
+    body: requestBody(contender.wire, streamed),
     signal: AbortSignal.timeout(10_000),
   });
   const text = await answer.text();
   const shown = `status ${answer.status}: ${JSON.stringify(text.slice(0, 300))}`;
   if (answer.status !== 200) throw new Error(shown);
-  const content = streamed ? streamedContent(text) : unstreamedContent(text);
+  const content = streamed ? streamedContent(contender.wire, text) : unstreamedContent(text);
   if (content !== ANSWER_TEXT) throw new Error(`another text than the upstream's, ${shown}`);
   return Buffer.byteLength(text);
 }
 
 function unstreamedContent(text: string): string | undefined {
-  const { choices } = JSON.parse(text) as { choices?: Choice[] };
-  return choices?.[0]?.message?.content;
+  const { choices, output, content } = JSON.parse(text) as Said;
+  return choices?.[0]?.message?.content ?? output?.[0]?.content?.[0]?.text ?? content?.[0]?.text;
 }
 
-/** The pieces put together; undefined where the stream does not end with `[DONE]`. */
-function streamedContent(text: string): string | undefined {
-  const events = text.split("\n\n").flatMap((event) => (event.startsWith("data:") ? [event.slice(5).trim()] : []));
-  if (events.pop() !== "[DONE]") return undefined;
-  const pieces = events.map((event) => (JSON.parse(event) as { choices?: Choice[] }).choices?.[0]?.delta?.content);
-  return pieces.map((piece) => piece ?? "").join("");
+/** The last event of a stream on each wire. */
+const LAST: Record<Wire, string> = { chat: "[DONE]", responses: "response.completed", messages: "message_stop" };
+
+/** The pieces put together; undefined where the stream does not end with its last event. */
+function streamedContent(wire: Wire, text: string): string | undefined {
+  const lines = text.split("\n").flatMap((line) => (line.startsWith("data:") ? [line.slice(5).trim()] : []));
+  const last = lines.pop() ?? "";
+  if (!last.includes(LAST[wire])) return undefined;
+  return lines.map((line) => pieceOf(JSON.parse(line) as Said)).join("");
+}
+
+function pieceOf({ type, choices, delta }: Said): string {
+  if (choices !== undefined) return choices[0]?.delta?.content ?? "";
+  if (type === "response.output_text.delta") return typeof delta === "string" ? delta : "";
+  return type === "content_block_delta" && typeof delta === "object" ? (delta.text ?? "") : "";
 }

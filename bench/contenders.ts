@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { MODEL_STREAMED, MODEL_UNSTREAMED, PRICE, STREAMED_EVENTS, UNSTREAMED_ANSWER } from "./payload.ts";
+import { MODEL_STREAMED, MODEL_UNSTREAMED, PRICE, STREAMED_EVENTS, UNSTREAMED_ANSWER, type Wire } from "./payload.ts";
 import { freePort, type Processes, run } from "./processes.ts";
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -13,6 +13,7 @@ const CREDITS = "10000000";
 /** A gateway that is measured: where it listens, and how it is called. */
 export interface Contender {
   name: string;
+  wire: Wire;
   /** Returns the processor time that its process has used so far, in milliseconds; undefined where the system does not say. */
   processorMs(): number | undefined;
   url(streamed: boolean): string;
@@ -81,6 +82,7 @@ export async function startBareProxy(processes: Processes, upstream: string): Pr
   await processes.start("bare-proxy", process.execPath, words, `${url}/ready`);
   return {
     name: "bare proxy",
+    wire: "chat",
     processorMs: () => processes.processorMs("bare-proxy"),
     url: (streamed) => `${url}${streamed ? "/streamed" : ""}/v1/chat/completions`,
     headers: () => ({ "content-type": "application/json", authorization: "Bearer bench" }),
@@ -94,6 +96,7 @@ export async function startPortkey(processes: Processes, upstream: string): Prom
   await processes.start("portkey", process.execPath, [program, `--port=${new URL(url).port}`], url);
   return {
     name: "Portkey",
+    wire: "chat",
     processorMs: () => processes.processorMs("portkey"),
     url: () => `${url}/v1/chat/completions`,
     headers: (streamed) => ({
@@ -131,6 +134,7 @@ export async function startTollgate(
   const headers = { "content-type": "application/json", authorization: `Bearer ${token}` };
   return {
     name,
+    wire: "chat",
     processorMs: () => processes.processorMs(processName),
     url: () => `${url}/v1/chat/completions`,
     headers: () => headers,
@@ -141,6 +145,14 @@ export async function startTollgate(
       return { ok, chargedMicroCredits: micro(usage.creditsUsed), heldMicroCredits: micro(usage.creditsHeld) };
     },
   };
+}
+
+/** Returns the same service, called on its other inbound wires. */
+export function otherWires({ name, ...service }: Tollgate): Contender[] {
+  const chatUrl = service.url(false);
+  return (["responses", "messages"] as const).map((wire) => {
+    return { ...service, wire, name: `${name}, ${wire}`, url: () => chatUrl.replace("chat/completions", wire) };
+  });
 }
 
 function tollgateConfiguration(upstream: string): object {

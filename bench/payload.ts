@@ -19,18 +19,26 @@ export const MODEL_UNSTREAMED = "bench";
 export const MODEL_STREAMED = "bench-streamed";
 export const ANSWER_TEXT = WORDS.join(" ");
 
-/** The body of every request. */
-export function requestBody(streamed: boolean): string {
-  return JSON.stringify({
-    model: streamed ? MODEL_STREAMED : MODEL_UNSTREAMED,
-    messages: [
-      { role: "system", content: "You are the help desk of a toll road. Answer in two sentences, friendly and exact." },
-      { role: "user", content: `What does the gate do? ${"I have read the guide and still wonder. ".repeat(4)}` },
-    ],
-    temperature: 0.7,
-    max_tokens: 256,
-    stream: streamed,
-  });
+/** An inbound wire of Tollgate. */
+export type Wire = "chat" | "responses" | "messages";
+
+const SYSTEM = "You are the help desk of a toll road. Answer in two sentences, friendly and exact.";
+const QUESTION = `What does the gate do? ${"I have read the guide and still wonder. ".repeat(4)}`;
+
+/** The body of every request on a wire. */
+export function requestBody(wire: Wire, streamed: boolean): string {
+  const common = { model: streamed ? MODEL_STREAMED : MODEL_UNSTREAMED, temperature: 0.7, stream: streamed };
+  const user = { role: "user", content: QUESTION };
+  switch (wire) {
+    case "responses":
+      return JSON.stringify({ ...common, instructions: SYSTEM, input: [user], max_output_tokens: 256 });
+    case "messages":
+      return JSON.stringify({ ...common, system: SYSTEM, messages: [user], max_tokens: 256 });
+    default: {
+      const messages = [{ role: "system", content: SYSTEM }, user];
+      return JSON.stringify({ ...common, messages, max_tokens: 256 });
+    }
+  }
 }
 
 const usage = {

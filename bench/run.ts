@@ -1,7 +1,8 @@
 /**
  * `npm run bench`: what the gate costs. A bare proxy, Portkey's gateway and Tollgate in front of the same upstream, in
  * turns, each with the same load; prints a table. Options: --seconds of a round, --rounds, --connections 32,256, and
- * --before FOLDER: another checkout of Tollgate, with its packages, that takes part as well.
+ * --before FOLDER: another checkout of Tollgate, with its packages, that takes part as well; --wires: instead of the other
+ * gateways, the three inbound wires of Tollgate.
  */
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,6 +13,7 @@ import { checkAnswer } from "./answers.ts";
 import {
   type Contender,
   machineFacts,
+  otherWires,
   startBareProxy,
   startPortkey,
   startTollgate,
@@ -31,6 +33,7 @@ interface Plan {
   rounds: number;
   connections: number[];
   before: string | undefined;
+  wires: boolean;
 }
 
 /** One kind of answer: who takes part, how long an answer is, and who was left out and why. */
@@ -46,6 +49,7 @@ function readPlan(): Plan {
       rounds: { type: "string", default: "5" },
       connections: { type: "string", default: "32,256" },
       before: { type: "string" },
+      wires: { type: "boolean", default: false },
     },
   });
   const plan = {
@@ -53,6 +57,7 @@ function readPlan(): Plan {
     rounds: Number(values.rounds),
     connections: values.connections.split(",").map(Number),
     before: values.before,
+    wires: values.wires,
   };
   const all = [plan.seconds, plan.rounds, ...plan.connections];
   if (!all.every((one) => Number.isInteger(one) && one > 0)) {
@@ -85,7 +90,12 @@ async function measure(
 ): Promise<MeasuredRound> {
   const { streamed } = field;
   const url = contender.url(streamed);
-  const whole: Round = { ...round, url, headers: contender.headers(streamed), body: requestBody(streamed) };
+  const whole: Round = {
+    ...round,
+    url,
+    headers: contender.headers(streamed),
+    body: requestBody(contender.wire, streamed),
+  };
   const beforeMs = contender.processorMs();
   const measured = JSON.parse(await run(process.execPath, [LOAD, JSON.stringify(whole)])) as Measured;
   const afterMs = contender.processorMs();
@@ -147,11 +157,10 @@ async function main(processes: Processes, folder: string): Promise<void> {
   const notes: string[] = [];
   const upstream = await startUpstream(processes, folder);
   const tollgate = await startTollgate(processes, upstream.url, join(folder, "now"));
-  const contenders = [
-    await startBareProxy(processes, upstream.url),
-    await startPortkey(processes, upstream.url),
-    tollgate,
-  ];
+  const contenders: Contender[] = plan.wires
+    ? [tollgate, ...otherWires(tollgate)]
+    : [await startBareProxy(processes, upstream.url), await startPortkey(processes, upstream.url), tollgate];
+  const audited = new Set(contenders.filter((one) => plan.wires || one === tollgate).map(({ name }) => name));
   if (plan.before !== undefined) {
     const other = { name: "Tollgate before", checkout: resolve(plan.before) };
     contenders.push(await startTollgate(processes, upstream.url, join(folder, "before"), other));
@@ -161,11 +170,11 @@ async function main(processes: Processes, folder: string): Promise<void> {
   const cells: Cell[] = [];
   for (const streamed of [false, true]) {
     const field = await enter(contenders, streamed, notes);
-    answers += 1;
+    answers += audited.size;
     for (const connections of plan.connections) {
       const onRound = (measured: Measured, name: string) => {
         processes.assertRunning();
-        if (name !== tollgate.name) return;
+        if (!audited.has(name)) return;
         answers += measured.answers;
         cutOffMost += connections;
       };

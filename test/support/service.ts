@@ -200,17 +200,19 @@ async function create(
   return (await answer.json()) as { id: string; secret: string };
 }
 
-/** Admin tokens by store. */
-const adminTokens = new Map<string, string>();
+/** Admin tokens by store. A new one ends those before it, so each store gets one. */
+const adminTokens = new Map<string, Promise<string>>();
 
 /** Returns the admin token that a store's first start has written to its data directory, or a new one if there is none. */
 async function adminTokenOf({ dataDir, store, output, tollgate }: RunningService): Promise<string> {
   while (!LAST_TOLD.test(output())) await new Promise((resolve) => setTimeout(resolve, 5));
   const file = join(dataDir, "admin-token");
-  const written = existsSync(file) ? (await readFile(file, "utf8")).trim() : adminTokens.get(store);
-  const token = written ?? (await tollgate<{ token: string }>("admin", "token")).token;
-  adminTokens.set(store, token);
-  return token;
+  if (existsSync(file)) adminTokens.set(store, Promise.resolve((await readFile(file, "utf8")).trim()));
+  const known = adminTokens.get(store);
+  if (known !== undefined) return known;
+  const made = tollgate<{ token: string }>("admin", "token").then(({ token }) => token);
+  adminTokens.set(store, made);
+  return made;
 }
 
 /** Sends a request with a token and a JSON body. */
