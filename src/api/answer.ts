@@ -77,6 +77,8 @@ export interface AnswerHead {
 export interface AnswerEnd {
   finishReason: FinishReason;
   usage: CompletionUsage;
+  /** Unix seconds; absent where an answer of an earlier version is sent again. */
+  ended?: number;
   /** The charge and the available credits; for answers whose headers have not been sent. */
   headers: Record<string, string>;
 }

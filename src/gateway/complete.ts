@@ -133,8 +133,8 @@ function replay(
   client: AnswerSink,
 ): void {
   const stored = JSON.parse(answer) as StoredAnswer;
-  const { finishReason, tokens, ...head } = stored;
+  const { finishReason, tokens, ended, ...head } = stored;
   client.open(headOfReplay(call, model, head, { available, tokenLimit }));
   void client.push([pieceOf(stored)]);
-  client.close(endOfAnswer({ tokens, charged, available }, finishReason));
+  client.close(endOfAnswer({ tokens, charged, available, ...(ended !== undefined && { ended }) }, finishReason));
 }

@@ -27,6 +27,8 @@ export interface Settlement {
   tokens: TokenCounts;
   charged: MicroCredits;
   available: MicroCredits;
+  /** Unix seconds at the end of the answer; absent where it has none, or is of an earlier version. */
+  ended?: number;
 }
 
 /**
@@ -59,14 +61,16 @@ export async function settle(gateway: Gateway, call: CompletionCall, completed: 
   }
   const { tokens: counts, basis, reported } = await chargeFor(gateway, call, completed);
   const { facts: charging, tokens } = chargedAt(admission, upstream.route, counts, meter.serviceTier);
-  return book(gateway, admission, {
+  const ended = Math.floor(gateway.clock() / 1000);
+  const settlement = await book(gateway, admission, {
     facts: charging,
     tokens,
     basis,
     end,
     trace: traceOf(call, completed, reported),
-    answer: answerToStore(call, delivery, tokens),
+    answer: answerToStore(call, delivery, { tokens, ended }),
   });
+  return { ...settlement, ended };
 }
 
 /** Books a charge in the ledger. Rejects with StoreUnavailableError where neither the store nor the spool takes it. */
@@ -126,10 +130,14 @@ function isStreamRequested({ request }: CompletionCall): boolean {
 }
 
 /** Returns the text of a complete answer to store under its idempotency key. */
-function answerToStore({ idempotency }: CompletionCall, delivery: Delivery, tokens: TokenCounts): string | null {
+function answerToStore(
+  { idempotency }: CompletionCall,
+  delivery: Delivery,
+  { tokens, ended }: { tokens: TokenCounts; ended: number },
+): string | null {
   const { end, head, fold, meter } = delivery;
   if (idempotency === null || end !== "complete" || head === undefined || fold === undefined) return null;
-  return storedText(head, fold, tokens, meter.finishReason);
+  return storedText(head, fold, { tokens, ended }, meter.finishReason);
 }
 
 /** Attempts are recorded where there were several, or where the upstream's report differs from the charge. */
@@ -156,11 +164,11 @@ export function recordedAttempts(attempts: readonly Attempt[], reported: TokenCo
 
 /** Returns the end of an answer whose charge is committed. */
 export function endOfAnswer(
-  { tokens, charged, available }: Settlement,
+  { tokens, charged, available, ended }: Settlement,
   finishReason: FinishReason = "stop",
 ): AnswerEnd {
   const headers = { "x-credits-available": formatCredits(available), "x-credits-charged": formatCredits(charged) };
-  return { finishReason, usage: usageOf(tokens, charged), headers };
+  return { finishReason, usage: usageOf(tokens, charged), ...(ended !== undefined && { ended }), headers };
 }
 
 /** Sums the tokens of all classes. */

@@ -10,6 +10,8 @@ export const STORED_CHARACTERS_MAX = 1024 * 1024;
 export interface StoredAnswer {
   id: string;
   created: number;
+  /** Unix seconds; absent in answers of earlier versions. */
+  ended?: number;
   /** The headers `x-tollgate-…` of the answer. */
   headers: Record<string, string>;
   message: ReplyMessage;
@@ -25,12 +27,13 @@ export interface StoredAnswer {
 export function storedText(
   { id, created, headers }: AnswerHead,
   fold: Pick<AnswerFold, "message" | "logprobs" | "whole" | "choice">,
-  tokens: TokenCounts,
+  { tokens, ended }: Required<Pick<StoredAnswer, "tokens" | "ended">>,
   finishReason: FinishReason = "stop",
 ): string | null {
   const stored: StoredAnswer = {
     id,
     created,
+    ended,
     headers: Object.fromEntries(Object.entries(headers).filter(([name]) => name.startsWith("x-tollgate-"))),
     message: fold.message(),
     logprobs: fold.logprobs,

@@ -42,15 +42,26 @@ export function outputOf(
 }
 
 /** Fields of a response that change while it is created. */
-export type Lifecycle = Pick<ResponseObject, "status" | "error" | "incomplete_details" | "usage">;
+export type Lifecycle = Pick<ResponseObject, "status" | "completed_at" | "error" | "incomplete_details" | "usage">;
 
-const RUNNING: Lifecycle = { status: "in_progress", error: null, incomplete_details: null, usage: null };
+const RUNNING: Lifecycle = {
+  status: "in_progress",
+  completed_at: null,
+  error: null,
+  incomplete_details: null,
+  usage: null,
+};
 
 /** Returns the fields of a response that has ended. */
-export function endFields({ finishReason, usage }: Pick<AnswerEnd, "finishReason" | "usage">): Lifecycle {
+export function endFields({
+  finishReason,
+  usage,
+  ended,
+}: Pick<AnswerEnd, "finishReason" | "usage" | "ended">): Lifecycle {
   const reason = incompleteReason(finishReason);
   return {
     status: reason === undefined ? "completed" : "incomplete",
+    completed_at: reason === undefined ? (ended ?? null) : null,
     error: null,
     incomplete_details: reason === undefined ? null : { reason },
     usage: toResponseUsage(usage),

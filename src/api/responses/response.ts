@@ -61,25 +61,28 @@ export type ResponseUsage = Static<typeof ResponseUsage>;
 
 /** Fields of a response that repeat the settings of its request. */
 export const ResponseSettings = Type.Object({
+  access_programs: Type.Null(),
+  frequency_penalty: Type.Literal(0),
   instructions: Nullable(Type.String()),
   max_output_tokens: Nullable(Type.Integer()),
   max_tool_calls: Nullable(Type.Integer()),
   metadata: Metadata,
   parallel_tool_calls: Type.Boolean(),
+  presence_penalty: Type.Literal(0),
   previous_response_id: Nullable(Type.String()),
   prompt_cache_key: Nullable(Type.String()),
   reasoning: Type.Object({ effort: Nullable(Type.String()), summary: Nullable(Type.String()) }),
   safety_identifier: Nullable(Type.String()),
   service_tier: Type.Literal("default"),
   store: Type.Boolean({ description: "True if `previous_response_id` can continue the response." }),
-  temperature: Nullable(Type.Number()),
+  temperature: Type.Number(),
   text: Type.Object({ format: Type.Object({ type: Type.String() }), verbosity: Type.Optional(Type.String()) }),
   tool_choice: Type.Unknown(),
   tools: Type.Array(Type.Unknown()),
   top_logprobs: Type.Integer(),
-  top_p: Nullable(Type.Number()),
+  top_p: Type.Number(),
   truncation: Type.Enum(["auto", "disabled"]),
-  user: Nullable(Type.String()),
+  user: Type.Optional(Type.String()),
 });
 export type ResponseSettings = Static<typeof ResponseSettings>;
 
@@ -88,6 +91,7 @@ export const ResponseObject = Type.Object({
   id: Type.String({ pattern: "^resp_" }),
   object: Type.Literal("response"),
   created_at: Type.Integer({ description: "Unix time in seconds." }),
+  completed_at: Nullable(Type.Integer({ description: "Unix time in seconds; null unless `status` is `completed`." })),
   status: Type.Enum(["in_progress", "completed", "incomplete", "failed"]),
   background: Type.Literal(false),
   error: Nullable(Type.Object({ code: Type.String(), message: Type.String() })),

@@ -1,4 +1,5 @@
-import type { CompletionUsage, FinishReason, ReplyMessage } from "../chat/completion.ts";
+import type { AnswerEnd } from "../answer.ts";
+import type { FinishReason, ReplyMessage } from "../chat/completion.ts";
 import { isRecord, recordsIn } from "../chat/decode.ts";
 import { imageAddressFault } from "../chat/image-address.ts";
 import type { ChatCompletionRequest, RequestMessage, ToolCall } from "../chat/request.ts";
@@ -81,7 +82,11 @@ function itemsOf(answerId: string, { request, answer }: StoredResponse): OutputI
 }
 
 /** Returns a stored response. The settings that have no field in the stored form are those of a request without them. */
-export function toStoredResponse(answerId: string, stored: StoredResponse, usage: CompletionUsage): ResponseObject {
+export function toStoredResponse(
+  answerId: string,
+  stored: StoredResponse,
+  end: Pick<AnswerEnd, "usage" | "ended">,
+): ResponseObject {
   const { request, answer } = stored;
   const { model, instructions, temperature, top_p, max_completion_tokens, tools, user, metadata, reasoning_effort } =
     request;
@@ -108,12 +113,13 @@ export function toStoredResponse(answerId: string, stored: StoredResponse, usage
   );
   const head = { id: answerId, created: createdAt(answerId), model };
   const finishReason = answer?.finish_reason ?? null;
-  const lifecycle: Lifecycle = finishReason === null ? INTERRUPTED : endFields({ finishReason, usage });
+  const lifecycle: Lifecycle = finishReason === null ? INTERRUPTED : endFields({ ...end, finishReason });
   return responseOf({ settings }, head, itemsOf(answerId, stored), lifecycle);
 }
 
 const INTERRUPTED: Lifecycle = {
   status: "failed",
+  completed_at: null,
   error: { code: "server_error", message: "The response was interrupted." },
   incomplete_details: null,
   usage: null,

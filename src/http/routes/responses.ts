@@ -56,7 +56,9 @@ export const retrieveResponse: Endpoint = {
     const stored = await find(services, request, id);
     const detail = stored && (await services.requests.find(toUuid(id)));
     if (stored === undefined || detail === undefined) throw notFound();
-    return toStoredResponse(id, stored, toUsage(detail));
+    const { ended_at: ended } = detail;
+    const end = ended === null ? {} : { ended: Math.floor(Date.parse(ended) / 1000) };
+    return toStoredResponse(id, stored, { usage: toUsage(detail), ...end });
   },
 };
 
