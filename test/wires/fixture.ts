@@ -38,6 +38,8 @@ export interface Counted {
   cached_tokens?: number;
   cache_write_tokens?: number;
   reasoning_tokens?: number;
+  input_audio_tokens?: number;
+  output_audio_tokens?: number;
 }
 
 /**
