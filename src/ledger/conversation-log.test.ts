@@ -239,6 +239,25 @@ test("an image sent as a data URL is omitted, and one sent by its address is sto
   expect(asked[0]?.content).toContainEqual(image(bytes));
 });
 
+test("the data of files, recordings and videos is omitted, and addresses are stored", () => {
+  const data = "A".repeat(1_000);
+  const parts = (fileData: string, recording: string, film: string) => [
+    { type: "file" as const, file: { filename: "a.pdf", file_data: fileData } },
+    { type: "file" as const, file: { file_url: "https://example.com/a.pdf" } },
+    { type: "input_audio" as const, input_audio: { data: recording, format: "mp3" } },
+    { type: "video_url" as const, video_url: { url: film } },
+    { type: "video_url" as const, video_url: { url: "https://example.com/a.mp4" } },
+  ];
+  const messages = [user(parts(`data:application/pdf;base64,${data}`, data, `data:video/mp4;base64,${data}`))];
+  const { request } = kept({ model: "m", messages });
+  const expected = parts(
+    "data:application/pdf;base64,[1028 characters, not kept]",
+    "[1000 characters, not kept]",
+    "data:video/mp4;base64,[1022 characters, not kept]",
+  );
+  expect(request.messages[0]?.content).toEqual(expected);
+});
+
 test("every stored conversation is JSON within the size limit", () => {
   const text = fc.string({ unit: "binary", maxLength: 3_000 });
   const message = fc.record(

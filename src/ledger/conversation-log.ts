@@ -220,7 +220,7 @@ export function toRecord(
 ): ConversationRecord {
   const answerText = answer === null ? null : fitAnswer(answer, Math.floor(limitBytes / 2));
   const room = limitBytes - byteLengthOf(answerText?.json ?? "");
-  const requestText = fitRequest({ ...request, messages: request.messages.map(withoutImageData) }, room);
+  const requestText = fitRequest({ ...request, messages: request.messages.map(withoutMediaData) }, room);
   return {
     request: requestText.json,
     answer: answerText?.json ?? null,
@@ -349,17 +349,40 @@ function truncate(text: string, length: number): string {
   return length >= text.length ? text : text.slice(0, length).replace(HIGH_SURROGATE, "");
 }
 
-function withoutImageData(message: RequestMessage): RequestMessage {
+function withoutMediaData(message: RequestMessage): RequestMessage {
   if (!Array.isArray(message.content)) return message;
   return { ...message, content: message.content.map(withoutData) };
 }
 
+/** Returns a part without the bytes of its image, file, recording or video. Addresses are kept. */
 function withoutData(part: ContentPart): ContentPart {
-  if (part.type !== "image_url" || !/^data:/i.test(part.image_url.url)) return part;
-  const { url } = part.image_url;
-  const comma = url.indexOf(",");
-  const kind = comma < 0 ? "data:" : url.slice(0, Math.min(comma + 1, MEDIA_TYPE_CHARACTERS_MAX));
-  return { ...part, image_url: { ...part.image_url, url: `${kind}[${url.length} characters, not kept]` } };
+  switch (part.type) {
+    case "image_url":
+      return { ...part, image_url: { ...part.image_url, url: withoutBytes(part.image_url.url) } };
+    case "video_url":
+      return { ...part, video_url: { url: withoutBytes(part.video_url.url) } };
+    case "file": {
+      const { file_data: data, ...file } = part.file;
+      return data === undefined ? part : { ...part, file: { ...file, file_data: omitted(data) } };
+    }
+    case "input_audio":
+      return { ...part, input_audio: { ...part.input_audio, data: omitted(part.input_audio.data) } };
+    default:
+      return part;
+  }
+}
+
+function withoutBytes(address: string): string {
+  return /^data:/i.test(address) ? omitted(address) : address;
+}
+
+/** Returns a note in place of data: the head of a data URL, and the length of the whole. */
+function omitted(data: string): string {
+  const comma = data.indexOf(",");
+  const isAddress = /^data:/i.test(data);
+  const plain = isAddress ? "data:" : "";
+  const head = isAddress && comma >= 0 ? data.slice(0, Math.min(comma + 1, MEDIA_TYPE_CHARACTERS_MAX)) : plain;
+  return `${head}[${data.length} characters, not kept]`;
 }
 
 function byteLengthOf(text: string): number {

@@ -21,8 +21,13 @@ const EXPECTED = "Expected a public https:// address, or data:image/â€¦;base64,â
  * private address is not detected.
  */
 export function imageAddressFault(address: string): string | undefined {
-  if (/^\s*data:/i.test(address.slice(0, DATA_HEAD_LENGTH_MAX))) return dataFault(address);
+  if (isDataAddress(address)) return dataFault(address);
   return addressFault(address, EXPECTED);
+}
+
+/** Tests whether an address is a `data:` URL, valid or not. */
+export function isDataAddress(address: string): boolean {
+  return /^\s*data:/i.test(address.slice(0, DATA_HEAD_LENGTH_MAX));
 }
 
 function addressFault(address: string, expected: string): string | undefined {
@@ -49,7 +54,7 @@ export function firstAddress(messages: readonly RequestMessage[]): string | unde
 
 /** Returns the field of a part that has an `https:` address; undefined if it has none. */
 function addressField(part: ContentPart): string | undefined {
-  const isFetched = (address: string | undefined) => address !== undefined && !/^\s*data:/i.test(address.slice(0, 64));
+  const isFetched = (address: string | undefined) => address !== undefined && !isDataAddress(address);
   if (part.type === "image_url") return isFetched(part.image_url.url) ? "image_url.url" : undefined;
   if (part.type === "video_url") return isFetched(part.video_url.url) ? "video_url.url" : undefined;
   return part.type === "file" && isFetched(part.file.file_url) ? "file.file_url" : undefined;

@@ -1,5 +1,5 @@
 import { dropNulls, isRecord, pick, recordsIn } from "../chat/decode.ts";
-import { imageAddressFault } from "../chat/image-address.ts";
+import { imageAddressFault, isDataAddress } from "../chat/image-address.ts";
 import type { ChatCompletionRequest, Tool } from "../chat/request.ts";
 import { compileCheck, type ValidationIssue } from "../validation.ts";
 import type { DecodedRequest, NativeRequest } from "../wire.ts";
@@ -209,7 +209,7 @@ function firstSourceIssue(content: string | readonly MessageBlock[] | undefined,
 function documentFault({ source }: BlockOf<"document">): string | undefined {
   if (source.type === "base64") return NO_BASE64.test(source.data) ? "the document is not valid base64" : undefined;
   if (source.type !== "url") return undefined;
-  const isPublic = !/^\s*data:/i.test(source.url.slice(0, 64)) && imageAddressFault(source.url) === undefined;
+  const isPublic = !isDataAddress(source.url) && imageAddressFault(source.url) === undefined;
   return isPublic ? undefined : "expected a public https:// address";
 }
 

@@ -84,7 +84,7 @@ function whyNotFound(stored: StoredResponses | undefined, response: StoredRespon
     return "the organization does not store responses, which the operator can change with keeps_conversations";
   }
   if (response === undefined) return "no response with this id is stored";
-  return "it was interrupted, or is not stored completely because it is too long or contains images";
+  return "it was interrupted, or is not stored completely because it is too long or contains images or files";
 }
 
 /** Validates a parsed body. Returns only the fields of the schema, and the names of the others that it ignores. */

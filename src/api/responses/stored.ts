@@ -1,7 +1,7 @@
 import type { AnswerEnd } from "../answer.ts";
 import type { FinishReason, ReplyMessage } from "../chat/completion.ts";
 import { isRecord, recordsIn } from "../chat/decode.ts";
-import { imageAddressFault } from "../chat/image-address.ts";
+import { partFault } from "../chat/image-address.ts";
 import type { ChatCompletionRequest, RequestMessage, ToolCall } from "../chat/request.ts";
 import { endFields, type Lifecycle, outputOf, responseOf } from "./encode.ts";
 import type { OutputItem, ResponseObject } from "./response.ts";
@@ -60,10 +60,10 @@ function asFunction({ isCustom, ...call }: ToolCall): ToolCall {
   return { ...call, function: { name, arguments: toCustomArguments(input) } };
 }
 
-/** The store replaces the bytes of images by a note. */
+/** Tests whether a message has all its parts: the store replaces the bytes of images and files by a note. */
 function isWhole({ content }: RequestMessage): boolean {
   if (!Array.isArray(content)) return true;
-  return content.every((part) => part.type !== "image_url" || imageAddressFault(part.image_url.url) === undefined);
+  return content.every((part) => partFault(part) === undefined);
 }
 
 /** Returns the stored item with an id; undefined if there is none. */

@@ -158,11 +158,13 @@ export class MessagesReader implements WireReader {
   }
 }
 
-function identityOf({ id, model }: JsonObject): UpstreamChunk {
+/** Returns a chunk with the model and the id of an answer, if it states them. */
+export function identityOf({ id, model }: JsonObject): UpstreamChunk {
   return { ...(typeof model === "string" && { model }), ...(typeof id === "string" && { responseId: id }) };
 }
 
-function toChunk(delta: Delta): UpstreamChunk {
+/** Returns a chunk of a delta; an empty chunk if the delta is empty. */
+export function toChunk(delta: Delta): UpstreamChunk {
   return Object.keys(delta).length === 0 ? {} : { delta };
 }
 

@@ -6,6 +6,7 @@ import { BODY_BYTES_MAX } from "../http/answer.ts";
 import { detailsOf, isObject, type JsonObject, textOf } from "../json.ts";
 import type { WireReader } from "../openai/answer.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
+import { identityOf, toChunk } from "./messages.ts";
 
 /** Names OpenAI's encrypted reasoning in `reasoning_details`. */
 export const RESPONSES_REASONING = "openai-responses-v1";
@@ -156,14 +157,6 @@ export class ResponsesReader implements WireReader {
     const tier = textOf(response.service_tier);
     if (tier !== undefined) chunk.service_tier = tier;
   }
-}
-
-function identityOf({ id, model }: JsonObject): UpstreamChunk {
-  return { ...(typeof model === "string" && { model }), ...(typeof id === "string" && { responseId: id }) };
-}
-
-function toChunk(delta: Delta): UpstreamChunk {
-  return Object.keys(delta).length === 0 ? {} : { delta };
 }
 
 function textChunk(field: "content" | "refusal" | "reasoning_content", text: unknown): UpstreamChunk {
