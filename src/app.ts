@@ -1,58 +1,27 @@
-import { type AddressInfo, isIPv6 } from "node:net";
-import { join } from "node:path";
-import { Accounts, LastUses } from "./admin/accounts.ts";
-import { AuditLog, SERVICE_ACTOR } from "./admin/audit.ts";
-import { CreditAdjustments } from "./admin/credit-adjustments.ts";
-import { Directory } from "./admin/directory.ts";
+import { LastUses } from "./admin/accounts.ts";
 import { ensureFirstOrganization, type FirstOrganization } from "./admin/first-run.ts";
-import { AdminKeys } from "./admin/idempotency-keys.ts";
-import { firstAdminToken, Sessions, SignInFailures } from "./admin/sessions.ts";
-import { ShortTokens } from "./admin/short-tokens.ts";
-import type { RandomBytes } from "./admin/token.ts";
-import { PLAYGROUND_ID } from "./api/principal.ts";
+import { firstAdminToken } from "./admin/sessions.ts";
+import { createHttp, listen, urlOf } from "./app/http.ts";
+import {
+  createAccounts,
+  createConversationLog,
+  createHealthFile,
+  createLedger,
+  createRefusalLog,
+  createSignInFailures,
+  newIdOf,
+  openStoreOf,
+  type StartOptions,
+} from "./app/parts.ts";
+import { createCatalog, createUpstreams } from "./app/upstreams.ts";
 import type { LiveCatalog } from "./catalog/live.ts";
 import type { Config } from "./config.ts";
-import { usageReport } from "./credits/amount.ts";
-import { OperatorError, StoreUnavailableError } from "./errors.ts";
-import { OutputRates } from "./gateway/charge.ts";
 import { Circuits } from "./gateway/circuit.ts";
-import { RateLimiter } from "./gateway/limits.ts";
-import { RetryBudget } from "./gateway/retry-budget.ts";
-import { HealthFile } from "./gateway/route-health.ts";
 import { TokenCounter } from "./gateway/token-counter.ts";
-import type { AdminServices } from "./http/admin/endpoint.ts";
-import { Authenticator } from "./http/authenticator.ts";
-import { createServer, type Server } from "./http/server.ts";
 import type { ShutdownOptions } from "./http/shutdown.ts";
-import { requestId, uuidV7 } from "./internals/ids.ts";
 import { disableIdleCollections, MemoryRelease, makeCollect } from "./internals/memory-release.ts";
-import { ConversationLog } from "./ledger/conversation-log.ts";
-import { DeadLetters, deadLetterFileOf } from "./ledger/dead-letter.ts";
-import { Ledger } from "./ledger/ledger.ts";
-import { Spool } from "./ledger/spool.ts";
-import { Overviews } from "./reports/overview.ts";
-import { RefusalLog } from "./reports/refusal-log.ts";
-import { Conversations, Requests } from "./reports/requests.ts";
-import { Statements } from "./reports/statement.ts";
-import { DAY_MS, UsageDays } from "./reports/usage-days.ts";
-import { type AwaitedStore, openServiceStore } from "./stores/open.ts";
-import { directoryFailure, takeLock } from "./stores/sqlite/directory.ts";
+import { UsageDays } from "./reports/usage-days.ts";
 import type { Store } from "./stores/store.ts";
-import type { AccessLog, Log } from "./telemetry/logger.ts";
-import { createCatalog, createUpstreams, type Upstreams } from "./upstreams.ts";
-
-export interface StartOptions {
-  version: string;
-  log: Log;
-  accessLog: AccessLog;
-  /** Prints a line for the person at the terminal. */
-  out(line: string): void;
-  /** Milliseconds since 1970. */
-  clock: () => number;
-  random: RandomBytes;
-  /** Called before the first request can be served: from then on, a stop must let running answers end. */
-  onServing?: () => void;
-}
 
 /** Facts of a start, for programs. */
 export interface StartFacts {
@@ -144,231 +113,3 @@ export async function startService(config: Config, options: StartOptions): Promi
     },
   };
 }
-
-const newIdOf =
-  ({ clock }: StartOptions) =>
-  () =>
-    uuidV7(clock());
-
-function createSignInFailures(options: StartOptions, { admin: rows }: Store): SignInFailures {
-  return new SignInFailures({ ...options, rows, newId: newIdOf(options) });
-}
-
-function createAccounts(options: StartOptions, store: Store): Accounts {
-  const { clock, random } = options;
-  return new Accounts({ rows: store.accounts, clock, random, newId: newIdOf(options), actor: SERVICE_ACTOR });
-}
-
-function openStoreOf(config: Config, { clock, log, out }: StartOptions): Promise<AwaitedStore> {
-  const { storeWaitSeconds } = config.server;
-  const onAbsent = ({ message }: Error) => {
-    out(
-      `${message}. It is waited for, at most ${storeWaitSeconds} s; until it is there, every request is answered 503.`,
-    );
-    log.warn({ reason: message }, "the store cannot be reached: the start waits for it");
-  };
-  return openServiceStore({ ...config, clock, log, onAbsent, longestWaitMs: storeWaitSeconds * 1000 });
-}
-
-/** Share of a batch for SQLite, which runs in this process. PostgreSQL mostly waits for the network, whatever the length. */
-const SQLITE_BATCH_SHARE = 1 / 2;
-
-async function createLedger(
-  config: Config,
-  options: StartOptions,
-  { kind, books, allowances }: Store,
-): Promise<Ledger> {
-  const { clock, log } = options;
-  const { dataDir, ledger } = config;
-  const random = fractions(options.random);
-  const directory = join(dataDir, "spool");
-  const spool = await Spool.open({ directory, takeLock, name: uuidV7(clock()), clock, random, log }).catch((error) => {
-    throw directoryFailure(dataDir, error);
-  });
-  return new Ledger({
-    books,
-    allowances,
-    spool,
-    deadLetters: new DeadLetters({ file: deadLetterFileOf(dataDir), clock, log }),
-    holdLifeMs: ledger.holdSeconds * 1000,
-    recoveryMs: ledger.recoverySeconds * 1000,
-    isShared: kind === "postgres",
-    now: () => ({ monotonicMs: performance.now(), wallMs: clock() }),
-    renewEveryMs: ledger.renewSeconds * 1000,
-    sweepEveryMs: ledger.sweepSeconds * 1000,
-    batchShare: kind === "sqlite" ? SQLITE_BATCH_SHARE : 1,
-    clock,
-    random,
-    log,
-  });
-}
-
-function createConversationLog({ conversations }: Config, { clock, log }: StartOptions, store: Store): ConversationLog {
-  const { limitBytes } = conversations;
-  return new ConversationLog({
-    rows: store.conversations,
-    retentionMs: retentionMsOf(conversations),
-    limitBytes,
-    clock,
-    log,
-  });
-}
-
-function retentionMsOf({ keepDays }: Config["conversations"]): number {
-  return keepDays * DAY_MS;
-}
-
-function createHealthFile({ dataDir }: Config, { clock, log }: StartOptions, circuits: Circuits): HealthFile {
-  return new HealthFile({ dataDir, name: uuidV7(clock()), health: (nowMs) => circuits.health(nowMs), clock, log });
-}
-
-/** Returns a function that makes random numbers from 0 up to 1. */
-function fractions(random: RandomBytes): () => number {
-  return () => Buffer.from(random(6)).readUIntBE(0, 6) / 2 ** 48;
-}
-
-function createRefusalLog(options: StartOptions, store: Store): RefusalLog {
-  return new RefusalLog({ ...options, rows: store.refusals, newId: newIdOf(options) });
-}
-
-interface Services {
-  store: Store;
-  refusals: RefusalLog;
-  ledger: Ledger;
-  tokenCounter: TokenCounter;
-  conversationLog: ConversationLog;
-  catalog: LiveCatalog;
-  upstreams: Upstreams;
-  circuits: Circuits;
-  accounts: Accounts;
-  lastUses: LastUses;
-  usageDays: UsageDays;
-  signInFailures: SignInFailures;
-}
-
-function createHttp(config: Config, options: StartOptions, services: Services): Promise<Server> {
-  const { clock, log, version } = options;
-  const { store, ledger, conversationLog, tokenCounter, catalog, upstreams, circuits, lastUses } = services;
-  const limits = new RateLimiter(clock);
-  const { providers } = upstreams;
-  const { limits: limitSettings, playground, completions } = config;
-  const settings = { limits, limitSettings, playground, completionMaxTokens: completions.maxTokens };
-  const routing = { circuits, retryBudget: new RetryBudget(), random: fractions(options.random) };
-  return createServer({
-    gateway: {
-      catalog,
-      ledger,
-      conversations: conversationLog,
-      providers,
-      ...settings,
-      ...routing,
-      tokenCounter,
-      outputRates: new OutputRates(),
-      clock,
-      newId: newIdOf(options),
-      log,
-    },
-    authenticator: new Authenticator({
-      rows: store.accounts,
-      clock,
-      noteUse: (...use) => lastUses.note(...use),
-    }),
-    admin: adminServices(config, options, services),
-    completionMessages: config.completions.messages,
-    usageReport: async (organizationId) => {
-      const balance = await ledger.balance(organizationId);
-      if (balance === undefined) throw new Error(`There is no balance of ${organizationId}`);
-      return usageReport(balance);
-    },
-    version,
-    trustProxy: config.server.trustProxy,
-    basePath: config.server.basePath,
-    bodyLimitBytes: config.server.bodyLimitBytes,
-    bodiesInFlightBytes: config.server.bodiesInFlightBytes,
-    ping: async () => {
-      if (ledger.isRefusing) throw new StoreUnavailableError("The store takes no holds.");
-      await store.ping();
-    },
-    ledgerStatus: () => ledger.status(),
-    newRequestId: requestId,
-    accessLog: options.accessLog,
-    refusals: services.refusals,
-    log,
-  });
-}
-
-function adminServices(
-  { limits, playground, completions, conversations: settings }: Config,
-  options: StartOptions,
-  { store, ledger, accounts, usageDays, lastUses, signInFailures }: Services,
-): Omit<AdminServices, "gateway"> {
-  const { clock, random, version, log } = options;
-  const rows = store.admin;
-  const newId = newIdOf(options);
-  const conversations = new Conversations({ rows: store.conversations, retentionMs: retentionMsOf(settings), clock });
-  return {
-    sessions: new Sessions({
-      rows,
-      accounts: store.accounts,
-      failures: signInFailures,
-      noteUse: (...use) => lastUses.note(...use),
-      clock,
-      random,
-      newId,
-    }),
-    shortTokens: new ShortTokens({ rows, accounts: store.accounts, clock, random, newId }),
-    accounts,
-    keys: new AdminKeys({ rows, log }),
-    directory: new Directory({ rows: store.directory, clock }),
-    audit: new AuditLog({ rows, clock, newId }),
-    requests: new Requests({ holds: store.requests, refusals: store.refusals, conversations }),
-    conversations,
-    statements: new Statements(store.books),
-    creditAdjustments: new CreditAdjustments({ ...store, bookings: ledger, clock, random, newId }),
-    overviews: new Overviews({ rows: store.usage, days: usageDays, clock }),
-    clock,
-    facts: {
-      object: "service",
-      version,
-      guest_playground: {
-        open: playground.openToGuests,
-        organization_id: PLAYGROUND_ID,
-        requests_per_minute: playground.requestsPerMinute,
-        tokens_per_day: playground.tokensPerDay,
-        max_tokens: playground.maxTokens,
-      },
-      default_limits: {
-        requests_per_minute: limits.requestsPerMinute,
-        tokens_per_minute: limits.tokensPerMinute,
-        concurrent_requests: limits.concurrentRequests,
-      },
-      completions: { max_tokens: completions.maxTokens === "model" ? null : completions.maxTokens },
-      conversation_days: settings.keepDays,
-    },
-  };
-}
-
-async function listen(server: Server, { host, port }: Config["server"]): Promise<AddressInfo> {
-  try {
-    return await server.listen({ host, port });
-  } catch (error) {
-    const reason = LISTEN_FAILURES[(error as NodeJS.ErrnoException).code ?? ""];
-    if (reason === undefined) throw error;
-    throw new OperatorError(`cannot listen on port ${port} of ${host}: ${reason}`, { cause: error });
-  }
-}
-
-/** Returns a URL to open on this machine; a service that listens on every address is reached through loopback. */
-function urlOf({ address, port }: AddressInfo): string {
-  const name = { "0.0.0.0": "127.0.0.1", "::": "localhost" }[address] ?? (isIPv6(address) ? `[${address}]` : address);
-  return `http://${name}:${port}`;
-}
-
-const LISTEN_FAILURES: Record<string, string> = {
-  EADDRINUSE: "another program listens there; choose another port with --port, PORT or server.port",
-  EACCES: "this user may not; choose a port above 1023 with --port, PORT or server.port",
-  EADDRNOTAVAIL: "this machine has no such address; choose another with --host, HOST or server.host",
-  ENOTFOUND: "there is no such host; choose another with --host, HOST or server.host",
-  EAI_AGAIN: "the name cannot be resolved now; name an address with --host, HOST or server.host",
-  EINVAL: "this is no address to listen on; choose another with --host, HOST or server.host",
-};

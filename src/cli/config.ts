@@ -26,7 +26,7 @@ export function addConfig(program: Command, terminal: Terminal): void {
     async (flags: CommonFlags) => {
       const checked = await readConfig(flags);
       const [{ createUpstreams }, { buildCatalog }] = await Promise.all([
-        import("../upstreams.ts"),
+        import("../app/upstreams.ts"),
         import("../catalog/build.ts"),
       ]);
       const upstreams = createUpstreams(checked);

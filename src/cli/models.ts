@@ -1,10 +1,10 @@
 import type { Command } from "commander";
 import type { ModelRoute } from "../api/admin/reports.ts";
+import type { Upstreams } from "../app/upstreams.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
 import type { Config } from "../config.ts";
 import { UpstreamError } from "../errors.ts";
 import type { Provider } from "../providers/provider.ts";
-import type { Upstreams } from "../upstreams.ts";
 import { addCommand, type CommonFlags, print, type Terminal, table } from "./command.ts";
 import { type ConfigUse, readConfig } from "./config.ts";
 
@@ -42,7 +42,7 @@ async function withCatalog(
 ): Promise<void> {
   const config = await readConfig(flags, use);
   const [{ createCatalog, createUpstreams }, { createLog }] = await Promise.all([
-    import("../upstreams.ts"),
+    import("../app/upstreams.ts"),
     import("../telemetry/logger.ts"),
   ]);
   const upstreams = createUpstreams(config);

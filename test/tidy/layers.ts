@@ -21,7 +21,7 @@ const LAYERS: Record<string, readonly string[]> = {
 /** Its types may be imported by every folder. */
 const LOGGER = "telemetry/logger.ts";
 /** These put the parts together and may import everything. */
-const ABOVE_ALL = new Set(["app", "upstreams", "main", "cli"]);
+const ABOVE_ALL = new Set(["app", "main", "cli"]);
 
 /** Packages that only some folders may import; every other package is free. */
 const PACKAGES: Record<string, readonly string[]> = {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { loadConfig } from "./config.ts";
+import { loadConfig } from "../config.ts";
 import { createUpstreams } from "./upstreams.ts";
 
 test("A provider that a key in the environment sets up has the default timeouts.", async () => {

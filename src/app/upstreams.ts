@@ -1,14 +1,14 @@
-import { buildCatalog } from "./catalog/build.ts";
-import { deviationsOf, providersOfKeys } from "./catalog/known-providers.ts";
-import { LiveCatalog } from "./catalog/live.ts";
-import { findServers } from "./catalog/local-servers.ts";
-import { SANDBOX_PROVIDER } from "./catalog/sandbox.ts";
-import { PROVIDER_TIMEOUTS } from "./config/upstream-schema.ts";
-import type { Config, ConfiguredProvider } from "./config.ts";
-import { createProvider } from "./providers/index.ts";
-import { LOCAL_SERVERS } from "./providers/local-servers.ts";
-import type { Provider } from "./providers/provider.ts";
-import type { Log } from "./telemetry/logger.ts";
+import { buildCatalog } from "../catalog/build.ts";
+import { deviationsOf, providersOfKeys } from "../catalog/known-providers.ts";
+import { LiveCatalog } from "../catalog/live.ts";
+import { findServers } from "../catalog/local-servers.ts";
+import { SANDBOX_PROVIDER } from "../catalog/sandbox.ts";
+import { PROVIDER_TIMEOUTS } from "../config/upstream-schema.ts";
+import type { Config, ConfiguredProvider } from "../config.ts";
+import { createProvider } from "../providers/index.ts";
+import { LOCAL_SERVERS } from "../providers/local-servers.ts";
+import type { Provider } from "../providers/provider.ts";
+import type { Log } from "../telemetry/logger.ts";
 
 /** Time limits of a search for local servers. Only the first search delays the start. */
 const FIRST_SEARCH_MS = 400;

@@ -1,0 +1,122 @@
+import { join } from "node:path";
+import { Accounts } from "../admin/accounts.ts";
+import { SERVICE_ACTOR } from "../admin/audit.ts";
+import { SignInFailures } from "../admin/sessions.ts";
+import type { RandomBytes } from "../admin/token.ts";
+import type { Config } from "../config.ts";
+import type { Circuits } from "../gateway/circuit.ts";
+import { HealthFile } from "../gateway/route-health.ts";
+import { uuidV7 } from "../internals/ids.ts";
+import { ConversationLog } from "../ledger/conversation-log.ts";
+import { DeadLetters, deadLetterFileOf } from "../ledger/dead-letter.ts";
+import { Ledger } from "../ledger/ledger.ts";
+import { Spool } from "../ledger/spool.ts";
+import { RefusalLog } from "../reports/refusal-log.ts";
+import { DAY_MS } from "../reports/usage-days.ts";
+import { type AwaitedStore, openServiceStore } from "../stores/open.ts";
+import { directoryFailure, takeLock } from "../stores/sqlite/directory.ts";
+import type { Store } from "../stores/store.ts";
+import type { AccessLog, Log } from "../telemetry/logger.ts";
+
+export interface StartOptions {
+  version: string;
+  log: Log;
+  accessLog: AccessLog;
+  /** Prints a line for the person at the terminal. */
+  out(line: string): void;
+  /** Milliseconds since 1970. */
+  clock: () => number;
+  random: RandomBytes;
+  /** Called before the first request can be served: from then on, a stop must let running answers end. */
+  onServing?: () => void;
+}
+
+export const newIdOf =
+  ({ clock }: StartOptions) =>
+  () =>
+    uuidV7(clock());
+
+export function createSignInFailures(options: StartOptions, { admin: rows }: Store): SignInFailures {
+  return new SignInFailures({ ...options, rows, newId: newIdOf(options) });
+}
+
+export function createAccounts(options: StartOptions, store: Store): Accounts {
+  const { clock, random } = options;
+  return new Accounts({ rows: store.accounts, clock, random, newId: newIdOf(options), actor: SERVICE_ACTOR });
+}
+
+export function openStoreOf(config: Config, { clock, log, out }: StartOptions): Promise<AwaitedStore> {
+  const { storeWaitSeconds } = config.server;
+  const onAbsent = ({ message }: Error) => {
+    out(
+      `${message}. It is waited for, at most ${storeWaitSeconds} s; until it is there, every request is answered 503.`,
+    );
+    log.warn({ reason: message }, "the store cannot be reached: the start waits for it");
+  };
+  return openServiceStore({ ...config, clock, log, onAbsent, longestWaitMs: storeWaitSeconds * 1000 });
+}
+
+/** Share of a batch for SQLite, which runs in this process. PostgreSQL mostly waits for the network, whatever the length. */
+const SQLITE_BATCH_SHARE = 1 / 2;
+
+export async function createLedger(
+  config: Config,
+  options: StartOptions,
+  { kind, books, allowances }: Store,
+): Promise<Ledger> {
+  const { clock, log } = options;
+  const { dataDir, ledger } = config;
+  const random = fractions(options.random);
+  const directory = join(dataDir, "spool");
+  const spool = await Spool.open({ directory, takeLock, name: uuidV7(clock()), clock, random, log }).catch((error) => {
+    throw directoryFailure(dataDir, error);
+  });
+  return new Ledger({
+    books,
+    allowances,
+    spool,
+    deadLetters: new DeadLetters({ file: deadLetterFileOf(dataDir), clock, log }),
+    holdLifeMs: ledger.holdSeconds * 1000,
+    recoveryMs: ledger.recoverySeconds * 1000,
+    isShared: kind === "postgres",
+    now: () => ({ monotonicMs: performance.now(), wallMs: clock() }),
+    renewEveryMs: ledger.renewSeconds * 1000,
+    sweepEveryMs: ledger.sweepSeconds * 1000,
+    batchShare: kind === "sqlite" ? SQLITE_BATCH_SHARE : 1,
+    clock,
+    random,
+    log,
+  });
+}
+
+export function createConversationLog(
+  { conversations }: Config,
+  { clock, log }: StartOptions,
+  store: Store,
+): ConversationLog {
+  const { limitBytes } = conversations;
+  return new ConversationLog({
+    rows: store.conversations,
+    retentionMs: retentionMsOf(conversations),
+    limitBytes,
+    clock,
+    log,
+  });
+}
+
+export function retentionMsOf({ keepDays }: Config["conversations"]): number {
+  return keepDays * DAY_MS;
+}
+
+export function createHealthFile({ dataDir }: Config, { clock, log }: StartOptions, circuits: Circuits): HealthFile {
+  return new HealthFile({ dataDir, name: uuidV7(clock()), health: (nowMs) => circuits.health(nowMs), clock, log });
+}
+
+/** Returns a function that makes random numbers from 0 up to 1. */
+export function fractions(random: RandomBytes): () => number {
+  return () => Buffer.from(random(6)).readUIntBE(0, 6) / 2 ** 48;
+}
+
+export function createRefusalLog(options: StartOptions, store: Store): RefusalLog {
+  return new RefusalLog({ ...options, rows: store.refusals, newId: newIdOf(options) });
+}
