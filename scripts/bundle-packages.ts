@@ -8,7 +8,8 @@ import { fileURLToPath } from "node:url";
 import { build } from "vite";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const PACKAGES = { kysely: "LICENSE", typebox: "license" };
+/** Names of the bundled packages, and the files of their licences. */
+export const PACKAGES = { kysely: "LICENSE", typebox: "license" };
 const IMPORT = new RegExp(`(?<= from )"(${Object.keys(PACKAGES).join("|")})"`, "g");
 
 /** Writes `vendor/NAME.js` and its licence into the folder of the compiled files, and makes those import it. */

@@ -1,7 +1,8 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { dirname, extname, join } from "node:path";
+import { basename, dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -17,27 +18,33 @@ const TOKEN = /sk-tg-[0-9A-Za-z]{49}/;
 const STEERING = /^(npm_|node_env$|vitest|tollgate_|port$|host$|database_url$|redis_url$|log_level$|.*_api_key$)/i;
 const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !STEERING.test(name)));
 
-interface Packed {
-  filename: string;
-  files: { path: string }[];
-}
+const REPOSITORY = "https://git.example.com/tollgate";
 
 describe("the packed package, installed into an empty folder", () => {
   let folder: string;
-  let packed: Packed;
+  let release: string[];
+  let tarball: string;
 
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), "tollgate-pack-"));
-    const { stdout } = await run("npm", ["pack", "--json", "--silent", "--pack-destination", folder], root);
-    packed = readPacked(stdout);
+    const words = ["--out", join(folder, "release"), "--repository", REPOSITORY, "--draft"];
+    const { stdout } = await run(process.execPath, ["scripts/release.ts", ...words], root);
+    release = JSON.parse(stdout).files;
+    tarball = join(folder, "release", release.find((name) => name.endsWith(".tgz")) ?? "");
     const quiet = ["--no-audit", "--no-fund", "--loglevel=error"];
-    await run("npm", ["install", "--prefix", folder, ...quiet, join(folder, packed.filename)], folder);
+    await run("npm", ["install", "--prefix", folder, ...quiet, tarball], folder);
   }, INSTALL_TIMEOUT_MS);
+
+  const readRelease = async (name: string) => JSON.parse(await readFile(join(dirname(tarball), name), "utf8"));
 
   afterAll(() => rm(folder, { recursive: true, force: true }));
 
-  test("holds compiled JavaScript and what it reads, nothing else", () => {
-    const paths = packed.files.map(({ path }) => path);
+  test("holds compiled JavaScript and what it reads, nothing else", async () => {
+    const { stdout } = await run("tar", ["--list", "--file", tarball], folder);
+    const paths = stdout
+      .trim()
+      .split("\n")
+      .map((path) => path.replace(/^package\//, ""));
     expect(paths).toEqual(
       expect.arrayContaining(["bin/tollgate.js", "dist/main.js", "console/dist/index.html", "LICENSE", "README.md"]),
     );
@@ -70,6 +77,36 @@ describe("the packed package, installed into an empty folder", () => {
     expect(modules).not.toContain("typebox");
   });
 
+  test("comes with sums, a list of its contents and a statement of its origin", async () => {
+    expect(release).toEqual(["SHA256SUMS", "provenance.json", "sbom.cdx.json", basename(tarball)]);
+    const { stdout } = await run("sha256sum", ["--check", "SHA256SUMS"], dirname(tarball));
+    expect(stdout.match(/: OK$/gm)).toHaveLength(3);
+    const sbom = await readRelease("sbom.cdx.json");
+    const listed: string[] = sbom.components.map(({ name }: { name: string }) => name);
+    const shrinkwrap = await readLock(join(folder, "node_modules", "tollgate", "npm-shrinkwrap.json"));
+    const shipped = Object.keys(shrinkwrap).filter((path) => path !== "");
+    const names = shipped.map((path) => path.slice(path.lastIndexOf("node_modules/") + "node_modules/".length));
+    expect(listed).toEqual(expect.arrayContaining(names));
+    expect(listed).toEqual(expect.arrayContaining(["kysely", "typebox", "react", "@fontsource-variable/inter"]));
+    for (const name of ["vitest", "typescript", "vite", "playwright-core"]) expect(listed).not.toContain(name);
+    const { subject, predicate } = await readRelease("provenance.json");
+    const digest = {
+      sha256: createHash("sha256")
+        .update(await readFile(tarball))
+        .digest("hex"),
+    };
+    expect(subject).toContainEqual({ name: basename(tarball), digest });
+    const { stdout: commit } = await run("git", ["rev-parse", "HEAD"], root);
+    const source = { uri: `git+${REPOSITORY}`, digest: { gitCommit: commit.trim() } };
+    expect(predicate.buildDefinition.resolvedDependencies).toContainEqual(source);
+  });
+
+  test("a release is refused without the tag of its version", async () => {
+    const words = ["scripts/release.ts", "--out", join(folder, "refused"), "--repository", REPOSITORY];
+    await expect(run(process.execPath, words, root)).rejects.toThrow(/no tag v|not committed/i);
+    expect(await readdir(folder)).not.toContain("refused");
+  });
+
   test("serves a completion with the token that it prints", { timeout: START_TIMEOUT_MS * 2 }, async () => {
     const url = `http://127.0.0.1:${await freePort()}`;
     const words = ["tollgate", "serve", "--port", new URL(url).port];
@@ -100,14 +137,6 @@ async function run(command: string, words: string[], cwd: string) {
   } catch (error) {
     throw new Error(`${String(error)}\n${(error as { stdout?: string }).stdout}`, { cause: error });
   }
-}
-
-/** npm 12 prints an object by package name where npm 11 prints an array, and both after what the build prints. */
-function readPacked(stdout: string): Packed {
-  const document: unknown = JSON.parse(stdout.slice(stdout.search(/^[[{]/m)));
-  const [first] = Object.values(document as Record<string, Packed>);
-  if (first === undefined) throw new Error(`npm pack printed no package: ${stdout}`);
-  return first;
 }
 
 async function complete(url: string, token: string): Promise<{ status: number; content: unknown }> {

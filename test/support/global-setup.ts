@@ -15,6 +15,8 @@ declare module "vitest" {
     chromiumPath: string | undefined;
     /** True if this machine has nginx, and openssl for its certificate. */
     hasNginx: boolean;
+    /** True if this machine has systemd's programs, running or not. */
+    hasSystemdAnalyze: boolean;
   }
 }
 
@@ -29,6 +31,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const hasNginx = isOnPath("nginx", "-v") && isOnPath("openssl", "version");
   if (!hasNginx) console.warn("Left out: the tests behind nginx, because nginx or openssl is not on the PATH.");
   project.provide("hasNginx", hasNginx);
+  const hasSystemdAnalyze = isOnPath("systemd-analyze", "--version");
+  if (!hasSystemdAnalyze)
+    console.warn("Left out: the checks of the systemd unit, because systemd-analyze is not on the PATH.");
+  project.provide("hasSystemdAnalyze", hasSystemdAnalyze);
   const removeDirectory = await makeTemporaryDirectory();
   const stopPostgres = await startPostgres(project);
   return async () => {

@@ -1,0 +1,67 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { parse } from "yaml";
+import { ROOT } from "../support/documents.ts";
+
+const dockerfile = readFileSync(join(ROOT, "deploy", "Dockerfile"), "utf8");
+const compose: { services: Record<string, Service> } = parse(
+  readFileSync(join(ROOT, "deploy", "compose.yaml"), "utf8"),
+);
+const documented = readFileSync(join(ROOT, "docs", "configuration.md"), "utf8");
+
+interface Service {
+  environment: Record<string, string>;
+  depends_on: Record<string, { condition: string }>;
+  healthcheck?: { test: string[] };
+  read_only?: boolean;
+  cap_drop?: string[];
+  stop_grace_period?: string;
+  volumes?: string[];
+}
+
+/** `scripts/try-image.ts` builds and runs the image; it needs root and Debian's programs, so it is no part of these tests. */
+describe("the Dockerfile", () => {
+  test("builds on the Node that runs the tests", () => {
+    const [major] = process.versions.node.split(".");
+    expect(/^ARG NODE_IMAGE=docker\.io\/library\/node:(\d+)-bookworm-slim$/m.exec(dockerfile)?.[1]).toBe(major);
+  });
+
+  test("copies what the package is made of", () => {
+    const { files } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+    const ignored = readFileSync(join(ROOT, ".dockerignore"), "utf8");
+    const sources: string[] = files
+      .filter((file: string) => !file.startsWith("!") && file !== "dist" && file !== "npm-shrinkwrap.json")
+      .map((file: string) => file.split("/")[0]);
+    for (const name of [...sources, "src", "scripts", "LICENSE", "README.md"])
+      expect(ignored).toContain(`\n!${name}\n`);
+  });
+
+  test("sets only variables that the configuration documents", () => {
+    const stated = /^ENV ((?:.*\\\n)*.*)$/m.exec(dockerfile)?.[1] ?? "";
+    const names = [...stated.matchAll(/([A-Z_]+)=/g)].map(([, name]) => name as string);
+    expect(names).toEqual(["NODE_ENV", "HOST", "PORT", "TOLLGATE_DATA_DIR"]);
+    for (const name of names.slice(1)) expect(documented).toContain(name);
+  });
+});
+
+describe("the Compose file", () => {
+  const service = compose.services.tollgate as Service;
+
+  test("sets only variables that the configuration documents", () => {
+    for (const name of Object.keys(service.environment)) expect(documented, name).toContain(name);
+  });
+
+  test("starts the service when its stores are healthy", () => {
+    for (const [name, { condition }] of Object.entries(service.depends_on)) {
+      expect(condition).toBe("service_healthy");
+      expect(compose.services[name]?.healthcheck?.test.length).toBeGreaterThan(0);
+    }
+    expect(Object.keys(service.depends_on)).toEqual(["postgres", "valkey"]);
+  });
+
+  test("gives the service no privileges and enough time to stop", () => {
+    expect(service).toMatchObject({ read_only: true, cap_drop: ["ALL"], volumes: ["data:/data"] });
+    expect(Number.parseInt(service.stop_grace_period ?? "", 10)).toBeGreaterThanOrEqual(610);
+  });
+});

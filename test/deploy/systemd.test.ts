@@ -1,0 +1,47 @@
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, inject, test } from "vitest";
+import { ROOT } from "../support/documents.ts";
+
+const FOLDER = join(ROOT, "deploy", "systemd");
+const unit = readFileSync(join(FOLDER, "tollgate.service"), "utf8");
+/** The exposure that `systemd-analyze security` may find at most, in tenths of a point; it calls up to 20 "OK". */
+const EXPOSURE_MAX = 15;
+
+describe("the systemd unit", () => {
+  test("gives the service enough time to stop, and reloads it by SIGHUP", () => {
+    expect(Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)?.[1])).toBeGreaterThanOrEqual(610);
+    expect(unit).toContain("\nExecReload=/bin/kill -HUP $MAINPID\n");
+    expect(unit).not.toContain("\nMemoryDenyWriteExecute=");
+  });
+
+  test("the example of secrets names variables that the configuration documents", () => {
+    const documented = readFileSync(join(ROOT, "docs", "configuration.md"), "utf8");
+    const secrets = readFileSync(join(FOLDER, "secrets.conf"), "utf8");
+    const names = [...secrets.matchAll(/^LoadCredential=(\w+):\/etc\/tollgate\/credentials\/(\w+)$/gm)];
+    expect(names).not.toEqual([]);
+    for (const [, name, file] of names) {
+      expect(file).toBe(name);
+      expect(documented, name).toContain(name as string);
+    }
+  });
+
+  test.skipIf(!inject("hasSystemdAnalyze"))("passes systemd's own checks", () => {
+    const folder = mkdtempSync(join(tmpdir(), "tollgate-systemd-"));
+    try {
+      const file = join(folder, "tollgate.service");
+      // The check wants the program to be there; that of this process stands for it.
+      writeFileSync(file, unit.replace("/usr/bin/node", process.execPath));
+      const verified = spawnSync("systemd-analyze", ["verify", file], { encoding: "utf8" });
+      expect(verified.stderr).not.toContain("tollgate.service:");
+      const options = ["security", "--offline=true", "--no-pager", `--threshold=${EXPOSURE_MAX}`];
+      const rated = spawnSync("systemd-analyze", [...options, file], { encoding: "utf8" });
+      expect(rated.status, rated.stdout).toBe(0);
+      expect(rated.stdout).toContain("Overall exposure level for tollgate.service");
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+});
