@@ -41,7 +41,7 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
   const start = async () => {
     const names = ["slow", "mute", "breaking"];
     const models = names.map((id) => ({ id, price: PRICE, routes: [{ provider: "up", model: id }] }));
-    const providers = [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }];
+    const providers = [upstream.provider];
     const config = {
       providers,
       models: [...models],

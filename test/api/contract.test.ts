@@ -22,7 +22,7 @@ beforeAll(async () => {
   upstream = await startUpstream();
   service = await startService({
     config: {
-      providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+      providers: [upstream.provider],
       models: [
         {
           id: "priced",

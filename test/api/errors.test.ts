@@ -12,6 +12,7 @@ import {
   type RunningService,
   send,
   startService,
+  usageOf,
 } from "../support/service.ts";
 import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -36,7 +37,7 @@ beforeAll(async () => {
     config: {
       limits: { requestsPerMinute: 100_000 },
       providers: [
-        { id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" },
+        upstream.provider,
         {
           id: "hasty",
           kind: "openai-compatible",
@@ -300,9 +301,7 @@ describe("Details of errors", () => {
 });
 
 test("Only the complete responses were charged.", async () => {
-  const usage = await send(service, "/v1/usage", poor.token);
-  const { creditsUsed, creditsHeld } = (await usage.json()) as { creditsUsed: number; creditsHeld: number };
-  expect([creditsUsed, creditsHeld]).toEqual([0, 0]);
+  expect(await usageOf(service, poor.token)).toMatchObject({ creditsUsed: 0, creditsHeld: 0 });
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
 });
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+import { makeOrganization, type Organization, type RunningService, startService, usageOf } from "../support/service.ts";
 import { expectEnvelope } from "./envelope.ts";
 import { exchangeRaw } from "./raw-http.ts";
 
@@ -18,8 +18,7 @@ afterAll(async () => {
 });
 
 const creditsUsed = async () => {
-  const usage = await send(service, "/v1/usage", organization.token);
-  const { creditsUsed, creditsHeld } = (await usage.json()) as { creditsUsed: number; creditsHeld: number };
+  const { creditsUsed, creditsHeld } = await usageOf(service, organization.token);
   expect(creditsHeld).toBe(0);
   return Math.round(creditsUsed * 1e6);
 };

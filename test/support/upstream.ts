@@ -15,6 +15,8 @@ export type Behaviour = (request: UpstreamRequest) => void | Promise<void>;
 
 export interface Upstream {
   baseUrl: string;
+  /** The configuration of a provider `up` that calls this upstream. */
+  provider: { id: string; kind: string; baseUrl: string; apiKey: string };
   /** Sets the behaviour for a model name. */
   behave(model: string, behaviour: Behaviour): void;
   requests: UpstreamRequest[];
@@ -38,8 +40,10 @@ export async function startUpstream(): Promise<Upstream> {
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
+  const baseUrl = `http://127.0.0.1:${port}/v1`;
   return {
-    baseUrl: `http://127.0.0.1:${port}/v1`,
+    baseUrl,
+    provider: { id: "up", kind: "openai-compatible", baseUrl, apiKey: "k" },
     behave: (model, behaviour) => behaviours.set(model, behaviour),
     requests,
     close: async () => {
@@ -57,6 +61,13 @@ export function sendJson(
 ) {
   response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
 }
+
+/** Begins to stream an answer, and then closes the connection. */
+export const breaking: Behaviour = ({ response }) => {
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  const choices = [{ index: 0, delta: { content: "Half an" }, finish_reason: null }];
+  response.write(`data: ${JSON.stringify({ choices })}\n\n`, () => setTimeout(() => response.destroy(), 20));
+};
 
 export interface Answer {
   words: string[];
