@@ -91,7 +91,7 @@ describe("Invalid HTTP", () => {
     ["OPTIONS without an origin", get("/v1/models", ["Host: x"], "OPTIONS"), 204],
     ["OPTIONS *", get("*", ["Host: x"], "OPTIONS"), 404],
     ["HEAD", get("/v1/none", ["Host: x"], "HEAD"), 404],
-    ["HEAD of what is only written", get(COMPLETIONS, ["Host: x"], "HEAD"), 405],
+    ["HEAD of a route with only POST", get(COMPLETIONS, ["Host: x"], "HEAD"), 405],
   ];
   test.each(cases)("%s", async (_name, [line, fields, text], status, code) => {
     const authorization = `Authorization: Bearer ${organization.token}`;

@@ -17,7 +17,7 @@ const LAST_TOLD = /^curl .*\n/m;
 export interface ServiceOptions {
   /** The configuration file, as data. Absent: the service starts without one. */
   config?: object;
-  /** Kept over restarts when given; else made and removed by the test. */
+  /** Kept across restarts. Absent: a new directory, which is removed at the end. */
   dataDir?: string;
   /** Folder of the configuration file; `dataDir` by default. */
   configDir?: string;
@@ -143,7 +143,7 @@ async function statusOf(url: string): Promise<number> {
   return answer.status;
 }
 
-/** Runs a command and returns the JSON document it prints; rejects with what it says on standard error. */
+/** Runs a command and returns the JSON document it prints. Rejects with its standard error. */
 function runTollgate<T>(
   command: string[],
   words: string[],
@@ -251,7 +251,7 @@ export async function settledUsage(service: Pick<RunningService, "url">, token: 
   }
 }
 
-/** The events of a streamed answer as they stand on the wire, without `data: `. */
+/** Returns the events of a streamed answer as they were sent, without `data: `. */
 export function eventsOf(text: string): string[] {
   return text
     .split("\n\n")

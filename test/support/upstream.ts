@@ -23,7 +23,7 @@ export interface Upstream {
   close(): Promise<void>;
 }
 
-/** An upstream of the test's own that speaks OpenAI's protocol, and does what the test says for each model name. */
+/** Starts an upstream that speaks OpenAI's protocol. The test sets its behaviour for each model name. */
 export async function startUpstream(): Promise<Upstream> {
   const behaviours = new Map<string, Behaviour>();
   const requests: UpstreamRequest[] = [];
@@ -73,11 +73,11 @@ export interface Answer {
   words: string[];
   usage?: Record<string, unknown>;
   finishReason?: string;
-  /** Between two events of a stream. */
+  /** Pause between two events of a stream. */
   pauseMs?: number;
 }
 
-/** Answers as OpenAI does, streamed if the request is. */
+/** Answers in OpenAI's format, streamed if the request is. */
 export function answering({ words, usage, finishReason = "stop", pauseMs = 0 }: Answer): Behaviour {
   return async (request) => {
     const { body, response } = request;
