@@ -1,6 +1,6 @@
 /**
- * `npm test`: types, lint and format, dead code, then every test. All run even where one fails, vitest last, so
- * that its summary ends the output. Arguments go to vitest, except `--summary FILE`: a file that gets one line,
+ * `npm test`: types, lint and format, dead code, then every test. All run even if one fails, vitest last, so that its
+ * summary ends the output. Arguments go to vitest, except `--summary FILE`: a file that gets one line,
  * `N passed, N failed`, made from the real counts.
  */
 import { spawn } from "node:child_process";
@@ -15,19 +15,23 @@ interface Report {
   testResults: { status: string; assertionResults: unknown[] }[];
 }
 
+interface Ended {
+  code: number;
+  output: string;
+}
+
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const binaries = join(root, "node_modules", ".bin");
 
-/** Runs a program of node_modules/.bin in the project's folder; resolves with its exit code. */
-function run(program: string, programArguments: string[]): Promise<number> {
+/** Runs a program of node_modules/.bin in the project's folder. Resolves with its exit code and, if it is piped, its output. */
+function run(program: string, programArguments: string[], stdio: "inherit" | "pipe"): Promise<Ended> {
   const environment = { ...process.env, PATH: `${binaries}${delimiter}${process.env.PATH ?? ""}` };
-  const child = spawn(join(binaries, program), programArguments, { cwd: root, stdio: "inherit", env: environment });
+  const child = spawn(join(binaries, program), programArguments, { cwd: root, stdio, env: environment });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) stream?.on("data", (data) => (output += data));
   return new Promise((resolve) => {
-    child.on("error", (error) => {
-      console.error(String(error));
-      resolve(1);
-    });
-    child.on("close", (code) => resolve(code ?? 1));
+    child.on("error", (error) => resolve({ code: 1, output: `${output}${error}\n` }));
+    child.on("close", (code) => resolve({ code: code ?? 1, output }));
   });
 }
 
@@ -60,16 +64,22 @@ const summaryAt = options.indexOf("--summary");
 const summaryPath = summaryAt === -1 ? undefined : options.splice(summaryAt, 2)[1];
 
 const failed: string[] = [];
-for (const [name, program, programArguments] of checks) {
+// All run at the same time, because each uses one core only.
+const ended = checks.map(([, program, programArguments]) => run(program, programArguments, "pipe"));
+for (const [index, [name, program, programArguments]] of checks.entries()) {
   console.log(`\n${name}: ${program} ${programArguments.join(" ")}`);
-  if ((await run(program, programArguments)) !== 0) failed.push(name);
+  const check = await ended[index];
+  process.stdout.write(check?.output ?? "");
+  if (check?.code !== 0) failed.push(name);
 }
 
 console.log("\ntests: vitest run");
 const folder = mkdtempSync(join(tmpdir(), "tollgate-report-"));
 const reportPath = join(folder, "report.json");
 const reporters = summaryPath === undefined ? [] : ["--reporter=json", `--outputFile.json=${reportPath}`];
-const testsFailed = (await run("vitest", ["run", "--reporter=default", ...reporters, ...options])) !== 0;
+const vitest = await run("vitest", ["run", "--reporter=default", ...reporters, ...options], "inherit");
+process.stderr.write(vitest.output);
+const testsFailed = vitest.code !== 0;
 if (summaryPath !== undefined) writeFileSync(summaryPath, `${summarize(reportPath, failed.length, testsFailed)}\n`);
 rmSync(folder, { recursive: true, force: true });
 if (failed.length > 0) console.error(`Failed before the tests: ${failed.join("; ")}. See above.`);

@@ -2,26 +2,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { lineOf, load, noFile } from "../test/support/config.ts";
 import type { ConfigSources } from "./config/sources.ts";
 import { loadConfig } from "./config.ts";
-import { OperatorError } from "./errors.ts";
-
-const noFile = () => {
-  throw Object.assign(new Error("no file"), { code: "ENOENT" });
-};
-const load = (text: string, environment = {}, flags = {}) =>
-  loadConfig({ environment, flags, readFile: () => text.replace(/^\n/, "") });
-const lineOf = (sources: () => unknown): string => {
-  try {
-    sources();
-  } catch (error) {
-    expect(error).toBeInstanceOf(OperatorError);
-    const { message } = error as Error;
-    expect(message).not.toContain("\n");
-    return message;
-  }
-  throw new Error("Nothing was refused.");
-};
 
 describe("precedence", () => {
   test("without any source, the defaults apply", () => {

@@ -58,10 +58,28 @@ test("Every step of the walk in architecture.md names a file and a function or c
   }));
   const wrong = steps.filter(({ path, name }) => {
     const file = join(ROOT, path);
-    return !existsSync(file) || !new RegExp(`\\b${name}\\b`).test(readFileSync(file, "utf8"));
+    const declaration = new RegExp(
+      `^(?:export |default )*(?:async )?(?:function|class|interface|const) ${name}\\b|^ +(?:async )?${name}(?:<.+>)?\\(.*\\{$`,
+      "m",
+    );
+    return !existsSync(file) || !declaration.test(readFileSync(file, "utf8"));
   });
   expect(steps.length).toBeGreaterThan(20);
   expect(wrong).toEqual([]);
+});
+
+test("The list of the files of a completion in architecture.md names files that exist, and counts them", () => {
+  const { text } = document("docs/architecture.md");
+  const rows = [...text.matchAll(/^\| `(src\/[^`]+)` \| (\d+) \| (.+) \|$/gm)].map(
+    ([, folder = "", count = "", names = ""]) => ({
+      count: Number(count),
+      files: [...names.matchAll(/`([^`]+)`/g)].map(([, name]) => `${folder}${name}.ts`),
+    }),
+  );
+  const files = rows.flatMap((row) => row.files);
+  expect(files.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
+  expect(rows.map(({ count }) => count)).toEqual(rows.map((row) => row.files.length));
+  expect(text).toContain(`runs functions in these ${files.length} files`);
 });
 
 test("every page of docs/ is linked to", () => {

@@ -23,7 +23,7 @@ test("the launcher runs the command line", async () => {
 });
 
 test.each(["18.20.8", "20.19.0", "23.11.1"])(
-  "on Node %s the launcher says in one line what is needed",
+  "on Node %s the launcher names the required version in one line",
   async (version) => {
     expect(await launch(["serve"], version)).toEqual({
       code: 1,

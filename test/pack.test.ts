@@ -130,7 +130,7 @@ async function readLock(file: string): Promise<Record<string, { dev?: boolean; l
   return JSON.parse(await readFile(file, "utf8")).packages;
 }
 
-/** Runs a program to its end; what the compiler finds wrong stands on its standard output. */
+/** Runs a program to its end. The compiler prints its errors on standard output. */
 async function run(command: string, words: string[], cwd: string) {
   try {
     return await promisify(execFile)(command, words, { cwd, env: environment, maxBuffer: 2 ** 26 });

@@ -83,7 +83,7 @@ test("the listener closes when the drain delay is over, while answers still run"
   await stream.body?.cancel();
 });
 
-test("connections that are open are told of the drain until the last answer has ended", async () => {
+test("open connections learn of the drain until the last answer has ended", async () => {
   const { service, token, exited } = await startWith({});
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   expect(await askOver(agent, `${service.url}/readyz`)).toBe("200 ready");

@@ -89,7 +89,7 @@ describe("a start", () => {
     expect(JSON.parse(stdout).error.code).toBe("upstream_unavailable");
   });
 
-  test("on what is there shows no token again, and says how to make one", async () => {
+  test("a start on an existing store prints no token, and explains how to create one", async () => {
     const first = start();
     const token = tokenIn(await first.prints(CURL));
     first.child.kill("SIGTERM");

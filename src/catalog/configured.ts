@@ -1,8 +1,7 @@
-import type { Capability, Category } from "../api/model.ts";
 import { type Further, type FurtherClass, parseDollarPrice, parsePrice, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import type { KnownProvider } from "../providers/registry.ts";
-import { compose, type Knowledge } from "./compose.ts";
+import { compose, type Knowledge, type Stated } from "./compose.ts";
 import { composeEmbedding, embeddingPrice, isKnownEmbedding } from "./embeddings.ts";
 import { findFacts, type ModelFacts, offeredDollars } from "./facts.ts";
 import {
@@ -53,21 +52,13 @@ type DatedPrice = StatedPrice & { from?: string };
 type PriceSettings = StatedPrice | readonly DatedPrice[];
 
 /** A model of the configuration. */
-export interface ModelSettings {
+export interface ModelSettings extends Stated {
   id: string;
   routes: readonly RouteSettings[];
   /** Price of each route that has no price of its own. */
   price?: PriceSettings;
-  name?: string;
-  category?: Category;
-  description?: string;
-  capabilities?: readonly Capability[];
-  contextWindow?: number;
-  maxOutputTokens?: number;
   /** Length of the vectors of an embedding model. */
   dimensions?: number;
-  cutoffDate?: string;
-  playground?: boolean;
 }
 
 interface RouteSettings {

@@ -42,7 +42,7 @@ async function serve(id: string, answers: Record<string, Answer>): Promise<Local
 
 const list = (...data: unknown[]): Answer => ({ json: { object: "list", data } });
 const find = (servers: LocalServer[], timeoutMs = 60_000, ownPort = 1) => findServers(servers, { ownPort, timeoutMs });
-/** For what is waited for in vain; whoever answers has done so by then, on a busy machine too. */
+/** Time to wait for servers that never answer. All others have answered by then, also on a busy machine. */
 const SOON_MS = 2_000;
 
 test("The default ports are those of the servers' documentation.", () => {

@@ -270,44 +270,35 @@ export interface HoldClaim {
   /** Time since its expiry that is required by the store's clock; null: none. */
   afterExpiryMs: number | null;
 }
-export interface GrantTransition extends Audited {
+export interface GrantTransition
+  extends Audited,
+    Pick<GrantRow, "organizationId" | "amount" | "expiresAtMs" | "priority" | "reference"> {
   kind: "grant";
-  organizationId: string;
   grantId: string;
-  amount: MicroCredits;
   /** Null: at once. */
   effectiveAtMs: number | null;
-  expiresAtMs: number | null;
-  priority: number;
-  reference: string | null;
 }
 /** Revokes credits that are neither held nor spent, in the order in which grants are drawn down: all of `amount` or nothing. */
-export interface RevokeTransition extends Audited {
+export interface RevokeTransition extends Audited, Pick<AdjustmentRow, "organizationId" | "reference" | "note"> {
   kind: "revoke";
-  organizationId: string;
   adjustmentId: string;
   /** Null: all available credits, which may be 0. */
   amount: MicroCredits | null;
   /** Null: from every active grant. A named grant may also be pending. */
   grantId: string | null;
-  reference: string | null;
-  note: string | null;
 }
 /**
  * Refunds spent credits: all of `amount` or nothing. The refund is a grant of its own, whose id is the adjustment's: the
  * grants that the credits were drawn from may have expired.
  */
-export interface CreditTransition extends Audited {
+export interface CreditTransition
+  extends Audited,
+    Pick<AdjustmentRow, "organizationId" | "amount" | "expiresAtMs" | "reference" | "note"> {
   kind: "credit";
-  organizationId: string;
   adjustmentId: string;
-  amount: MicroCredits;
   /** The request whose charge is corrected; null: goodwill. */
   holdId: string | null;
-  expiresAtMs: number | null;
   priority: number;
-  reference: string | null;
-  note: string | null;
 }
 /** Activates and expires the grants that are due, and returns the balance. */
 export interface RefreshTransition {

@@ -29,7 +29,7 @@ describe("The end of a stream:", () => {
     ["[DONE]", word("a") + finish() + DONE],
     ["[DONE] twice", word("a") + finish() + DONE + DONE],
     ["[DONE], and then more", word("a") + finish() + DONE + word("b")],
-    ["[DONE], and then what is no event", `${word("a")}${finish()}${DONE}data: {\n\n`],
+    ["[DONE], and then an invalid event", `${word("a")}${finish()}${DONE}data: {\n\n`],
     ["no [DONE]", word("a") + finish()],
     ["[DONE] without the empty line after it", `${word("a")}${finish()}data: [DONE]\n`],
   ])("the answer is complete with %s.", async (_name, body) => {

@@ -41,7 +41,7 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
   const start = async () => {
     const names = ["slow", "mute", "breaking"];
     const models = names.map((id) => ({ id, price: PRICE, routes: [{ provider: "up", model: id }] }));
-    const providers = [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }];
+    const providers = [upstream.provider];
     const config = {
       providers,
       models: [...models],
@@ -124,7 +124,7 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
     return texts.join("\n");
   }
 
-  test.skipIf(isLeftOut)("are kept of nobody who did not ask for it", async () => {
+  test.skipIf(isLeftOut)("conversations are not stored for an organization that did not enable it", async () => {
     const { body: guest } = await new AdminClient(service, FROM_CONSOLE).call("POST", "/playground/token", {});
     expect(guest.keeps_conversations).toBe(false);
     for (const id of [silent.id, kept.id, "org_playground"]) {
@@ -275,35 +275,41 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
     },
   );
 
-  test.skipIf(isLeftOut)("are kept no more once it was turned off, and removed when they are told to be", async () => {
-    const early = await ask(kept, prompt("sandbox/echo", "early"));
-    const { id } = await conversationOf(early);
-    await turn(silent.id, true);
-    const other = await ask(silent, prompt("sandbox/echo", "another's"));
-    const running = await ask(kept, prompt("slow", "begun before", { stream: true, max_tokens: 4000 }));
-    await turn(kept.id, false);
-    await running.body?.cancel();
-    const late = await ask(kept, prompt("sandbox/echo", "late"));
-    await conversationOf(other);
-    for (const answer of [late, running]) {
-      expect(await detailOf(await idOf(answer))).toMatchObject({ keeps_conversations: false, has_conversation: false });
-    }
-    expect((await detailOf(String(id))).has_conversation).toBe(true);
-    const path = `/organizations/${kept.id}/conversations`;
-    const { status, body } = await admin.call("DELETE", path);
-    expect([status, body]).toEqual([200, expect.objectContaining({ organization_id: kept.id })]);
-    expect(body.removed).toBeGreaterThan(5);
-    expect((await admin.call("DELETE", path)).body.removed).toBe(0);
-    expect((await detailOf(String(id))).has_conversation).toBe(false);
-    expect((await admin.call("GET", `/requests/${id}/conversation`)).status).toBe(404);
-    await conversationOf(other);
-    const { body: audit } = await admin.call<{ data: Body[] }>("GET", "/audit?action=conversations.remove");
-    const record = { subject_id: kept.id, organization_id: kept.id };
-    expect(audit.data).toMatchObject([
-      { ...record, before: { kept: 0 } },
-      { ...record, before: { kept: body.removed } },
-    ]);
-  });
+  test.skipIf(isLeftOut)(
+    "conversations are no longer stored once storage is disabled, and are deleted on request",
+    async () => {
+      const early = await ask(kept, prompt("sandbox/echo", "early"));
+      const { id } = await conversationOf(early);
+      await turn(silent.id, true);
+      const other = await ask(silent, prompt("sandbox/echo", "another's"));
+      const running = await ask(kept, prompt("slow", "begun before", { stream: true, max_tokens: 4000 }));
+      await turn(kept.id, false);
+      await running.body?.cancel();
+      const late = await ask(kept, prompt("sandbox/echo", "late"));
+      await conversationOf(other);
+      for (const answer of [late, running]) {
+        expect(await detailOf(await idOf(answer))).toMatchObject({
+          keeps_conversations: false,
+          has_conversation: false,
+        });
+      }
+      expect((await detailOf(String(id))).has_conversation).toBe(true);
+      const path = `/organizations/${kept.id}/conversations`;
+      const { status, body } = await admin.call("DELETE", path);
+      expect([status, body]).toEqual([200, expect.objectContaining({ organization_id: kept.id })]);
+      expect(body.removed).toBeGreaterThan(5);
+      expect((await admin.call("DELETE", path)).body.removed).toBe(0);
+      expect((await detailOf(String(id))).has_conversation).toBe(false);
+      expect((await admin.call("GET", `/requests/${id}/conversation`)).status).toBe(404);
+      await conversationOf(other);
+      const { body: audit } = await admin.call<{ data: Body[] }>("GET", "/audit?action=conversations.remove");
+      const record = { subject_id: kept.id, organization_id: kept.id };
+      expect(audit.data).toMatchObject([
+        { ...record, before: { kept: 0 } },
+        { ...record, before: { kept: body.removed } },
+      ]);
+    },
+  );
 
   test.skipIf(isLeftOut)("are kept of guests too where that was turned on", async () => {
     await turn("org_playground", true);

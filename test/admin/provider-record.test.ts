@@ -38,7 +38,7 @@ beforeAll(async () => {
   upstream.behave("recorded", withRecord);
   service = await startService({
     config: {
-      providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+      providers: [upstream.provider],
       models: [{ id: "recorded", price: { input: 1, output: 1 }, routes: [{ provider: "up", model: "recorded" }] }],
     },
   });

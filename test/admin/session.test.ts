@@ -29,7 +29,7 @@ beforeAll(async () => {
 afterAll(() => service?.end());
 
 let addresses = 0;
-/** A browser at an address that nobody has tried to sign in from yet. */
+/** A browser at an address without any sign-in attempts. */
 const browser = (headers: Record<string, string> = {}): AdminClient =>
   new AdminClient(service, { ...FROM_CONSOLE, "x-forwarded-for": `10.0.0.${++addresses}`, ...headers });
 const codeOf = ({ body }: { body: Record<string, unknown> }) => (body.error as { code: string } | undefined)?.code;

@@ -103,7 +103,7 @@ describe("a member", () => {
   });
 
   test.each(named(({ access, path }) => access === "member" && path.includes(":")))(
-    "%s: their own, and of others no more than of what is not there",
+    "%s: a member reads its own, and gets 404 for those of others, as if they did not exist",
     async (_, endpoint) => {
       expect((await ask(member, endpoint, mine)).status).toBe(200);
       const [other, absent] = await Promise.all([

@@ -1,7 +1,7 @@
 import { LLMock } from "@copilotkit/aimock";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+import { makeOrganization, type Organization, type RunningService, startService, usageOf } from "../support/service.ts";
 
 /** Prices with three decimals, so that a wrong rounding shows. */
 const PRICE = { input: 1.251, cachedInput: 0.127, output: 10.003 };
@@ -36,9 +36,7 @@ afterAll(async () => {
 });
 
 const spentNow = async () => {
-  const { creditsUsed } = (await (await send(service, "/v1/usage", organization.token)).json()) as {
-    creditsUsed: number;
-  };
+  const { creditsUsed } = await usageOf(service, organization.token);
   return Math.round(creditsUsed * 1e6);
 };
 /** ceil(sum(tokens x price)), in integers: prices in thousandths of a micro-credit a token. */

@@ -7,6 +7,7 @@ import {
   type RunningService,
   send,
   startService,
+  usageOf,
 } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -24,7 +25,7 @@ beforeAll(async () => {
   service = await startService({
     config: {
       ledger: { holdSeconds: 3, renewSeconds: 0.5, sweepSeconds: 0.2 },
-      providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+      providers: [upstream.provider],
       models: ["quick", "mute"].map((id) => ({ id, price: PRICE, routes: [{ provider: "up", model: id }] })),
     },
   });
@@ -51,16 +52,9 @@ async function book(organization: Organization, what: string, terms: object): Pr
 }
 const errorOf = async (answer: Response) => ((await answer.json()) as { error: Record<string, unknown> }).error;
 
-interface Usage {
-  creditsTotal: number;
-  creditsAvailable: number;
-  creditsUsed: number;
-  creditsHeld: number;
-}
 /** Rounds to whole credits: the input costs less than a thousandth. */
-async function usageOf(organization: Organization) {
-  const report = (await (await send(service, "/v1/usage", organization.token)).json()) as Usage;
-  const { creditsTotal, creditsAvailable, creditsUsed, creditsHeld } = report;
+async function creditsOf(organization: Organization) {
+  const { creditsTotal, creditsAvailable, creditsUsed, creditsHeld } = await usageOf(service, organization.token);
   return [creditsTotal, creditsAvailable, creditsUsed, creditsHeld].map(Math.round);
 }
 
@@ -70,10 +64,10 @@ async function usageOf(organization: Organization) {
  */
 async function running(organization: Organization, maxTokens: number, token = organization.token) {
   const leaving = new AbortController();
-  const [, , , before = 0] = await usageOf(organization);
+  const [, , , before = 0] = await creditsOf(organization);
   void complete(token, "mute", maxTokens, { signal: leaving.signal }).catch(() => {});
   const heldIs = async (amount: number) => {
-    while ((await usageOf(organization))[3] !== amount) await new Promise((resolve) => setTimeout(resolve, 20));
+    while ((await creditsOf(organization))[3] !== amount) await new Promise((resolve) => setTimeout(resolve, 20));
   };
   await heldIs(before + maxTokens);
   return async () => {
@@ -147,40 +141,40 @@ test("creditsTotal and creditsAvailable are right after grants, holds, charges, 
   const organization = await makeOrganization(service, "100");
   const credits = (verb: string, ...words: string[]) =>
     service.tollgate<{ id: string; creditsTotal: number }>("credits", verb, "--org", organization.id, ...words);
-  expect(await usageOf(organization)).toEqual([100, 100, 0, 0]);
+  expect(await creditsOf(organization)).toEqual([100, 100, 0, 0]);
   // The expiring grant is spent first. Only credits that are not held expire.
   const lapsesAtMs = Date.now() + SOON_MS;
   await book(organization, "grants", { amount: 50, expires_at: new Date(lapsesAtMs).toISOString() });
-  expect(await usageOf(organization)).toEqual([150, 150, 0, 0]);
+  expect(await creditsOf(organization)).toEqual([150, 150, 0, 0]);
   const leave = await running(organization, 30);
-  expect(await usageOf(organization)).toEqual([150, 120, 0, 30]);
+  expect(await creditsOf(organization)).toEqual([150, 120, 0, 30]);
   while (Date.now() <= lapsesAtMs) await new Promise((resolve) => setTimeout(resolve, 50));
-  expect(await usageOf(organization)).toEqual([130, 100, 0, 30]);
+  expect(await creditsOf(organization)).toEqual([130, 100, 0, 30]);
   // Credits that the hold returns to an expired grant expire too.
   await leave();
-  expect(await usageOf(organization)).toEqual([100, 100, 0, 0]);
+  expect(await creditsOf(organization)).toEqual([100, 100, 0, 0]);
 
   const { id } = (await (await complete(organization.token, "quick", 40)).json()) as { id: string };
-  expect(await usageOf(organization)).toEqual([100, 60, 40, 0]);
+  expect(await creditsOf(organization)).toEqual([100, 60, 40, 0]);
   await credits("credit", "30", "--completion", id, "--reference", "case 1", "--note", "a bad answer");
   await credits("credit", "30", "--completion", id, "--reference", "case 1");
-  expect(await usageOf(organization)).toEqual([100, 90, 10, 0]);
+  expect(await creditsOf(organization)).toEqual([100, 90, 10, 0]);
   await credits("credit", "5", "--note", "goodwill");
-  expect(await usageOf(organization)).toEqual([100, 95, 5, 0]);
+  expect(await creditsOf(organization)).toEqual([100, 95, 5, 0]);
   await credits("revoke", "20", "--reference", "refund");
   await credits("revoke", "20", "--reference", "refund");
-  expect(await usageOf(organization)).toEqual([80, 75, 5, 0]);
+  expect(await creditsOf(organization)).toEqual([80, 75, 5, 0]);
   await credits("revoke", "--all");
-  expect(await usageOf(organization)).toEqual([5, 0, 5, 0]);
+  expect(await creditsOf(organization)).toEqual([5, 0, 5, 0]);
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
 });
 
 test("An allowance is granted at once, and each month while the service runs.", async () => {
   const organization = await makeOrganization(service, "0");
   await service.tollgate("credits", "allowance", "create", "25", "--org", organization.id);
-  expect(await usageOf(organization)).toEqual([25, 25, 0, 0]);
+  expect(await creditsOf(organization)).toEqual([25, 25, 0, 0]);
   await book(organization, "allowances", { amount: 25, begins_at: new Date(Date.now() + SOON_MS).toISOString() });
-  expect(await usageOf(organization)).toEqual([25, 25, 0, 0]);
-  while ((await usageOf(organization))[0] === 25) await new Promise((resolve) => setTimeout(resolve, 100));
-  expect(await usageOf(organization)).toEqual([50, 50, 0, 0]);
+  expect(await creditsOf(organization)).toEqual([25, 25, 0, 0]);
+  while ((await creditsOf(organization))[0] === 25) await new Promise((resolve) => setTimeout(resolve, 100));
+  expect(await creditsOf(organization)).toEqual([50, 50, 0, 0]);
 });

@@ -9,6 +9,7 @@ import {
   type RunningService,
   send,
   startService,
+  usageOf,
 } from "../support/service.ts";
 import { type Behaviour, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -73,7 +74,7 @@ beforeAll(async () => {
   service = await startService({
     config: {
       limits: { requestsPerMinute: 10_000 },
-      providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+      providers: [upstream.provider],
       models: [
         ...Object.keys(BEHAVIOURS).map((id) => model(id)),
         model("second", ["broken", "plain"]),
@@ -97,20 +98,11 @@ async function post(body: object, options: RequestInit = {}, token = organizatio
   return { status: response.status, headers: response.headers, body: (await response.json()) as Json };
 }
 
-interface Credits {
-  creditsAvailable: number;
-  creditsHeld: number;
-}
-
-async function credits(): Promise<Credits> {
-  return (await (await send(service, "/v1/usage", organization.token)).json()) as Credits;
-}
-
 /** Returns the credits that a request took, and its answer. */
 async function charged<T>(run: () => Promise<T>): Promise<{ answer: T; cost: number }> {
-  const before = await credits();
+  const before = await usageOf(service, organization.token);
   const answer = await run();
-  const after = await credits();
+  const after = await usageOf(service, organization.token);
   expect(after.creditsHeld).toBe(0);
   return { answer, cost: before.creditsAvailable - after.creditsAvailable };
 }
@@ -250,8 +242,7 @@ test("A client that disconnects pays for the counted input, once.", async () => 
   leaving.abort();
   expect(await sent).toBe("left");
   await upstream.requests[before]?.closed;
-  const usage = async () => (await send(service, "/v1/usage", own.token)).json();
-  await expect.poll(usage).toMatchObject({ creditsHeld: 0, creditsUsed: 3 });
+  await expect.poll(() => usageOf(service, own.token)).toMatchObject({ creditsHeld: 0, creditsUsed: 3 });
 });
 
 describe("A repeated request with an Idempotency-Key", () => {

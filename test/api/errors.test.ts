@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type ErrorCode, errorCatalog } from "../../src/errors.ts";
+import { endpoints } from "../../src/http/routing.ts";
 import { operator, signIn } from "../support/admin.ts";
 import { createTestServer } from "../support/server.ts";
 import {
@@ -12,6 +13,7 @@ import {
   type RunningService,
   send,
   startService,
+  usageOf,
 } from "../support/service.ts";
 import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -36,7 +38,7 @@ beforeAll(async () => {
     config: {
       limits: { requestsPerMinute: 100_000 },
       providers: [
-        { id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" },
+        upstream.provider,
         {
           id: "hasty",
           kind: "openai-compatible",
@@ -256,9 +258,9 @@ describe("Details of errors", () => {
 
   test("404 for an unknown path lists the available routes, without authentication.", async () => {
     const { error } = (await (await send(service, "/v1/nothing", null)).json()) as { error: { message: string } };
-    expect(error.message).toContain(
-      "POST /v1/chat/completions, POST /v1/messages, POST /v1/messages/count_tokens, POST /v1/responses, GET /v1/responses/{response_id}, DELETE /v1/responses/{response_id}, POST /v1/embeddings, GET /v1/models, GET /v1/models/{model}, GET /v1/usage",
-    );
+    const routes = error.message.match(/[A-Z]+ \/v1\S*(?=[,.])/g);
+    expect(routes).toEqual(expect.arrayContaining(["POST /v1/chat/completions", "GET /v1/models/{model}"]));
+    expect(routes).toHaveLength(endpoints.length);
   });
 
   test("An upstream's Retry-After is forwarded, and the upstream is not called before that time.", async () => {
@@ -300,9 +302,7 @@ describe("Details of errors", () => {
 });
 
 test("Only the complete responses were charged.", async () => {
-  const usage = await send(service, "/v1/usage", poor.token);
-  const { creditsUsed, creditsHeld } = (await usage.json()) as { creditsUsed: number; creditsHeld: number };
-  expect([creditsUsed, creditsHeld]).toEqual([0, 0]);
+  expect(await usageOf(service, poor.token)).toMatchObject({ creditsUsed: 0, creditsHeld: 0 });
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
 });
 

@@ -47,7 +47,7 @@ beforeAll(async () => {
   service = await startService({
     config: {
       limits: { requestsPerMinute: 100_000 },
-      providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+      providers: [upstream.provider],
       models: [{ id: "m", price: PRICE, contextWindow: 50_000, routes: [{ provider: "up", model: "m" }] }],
     },
   });

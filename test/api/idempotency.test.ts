@@ -12,6 +12,7 @@ import {
   type RunningService,
   send,
   startService,
+  usageOf,
 } from "../support/service.ts";
 import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -62,7 +63,7 @@ afterAll(() => upstream?.close());
 const configOf = () => ({
   ledger: { holdSeconds: 2, renewSeconds: 0.3, sweepSeconds: 0.3 },
   limits: { requestsPerMinute: 10_000, tokensPerMinute: 100_000_000, concurrentRequests: 1000 },
-  providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+  providers: [upstream.provider],
   models: ["plain", "long", "slow", "gated", "calling", "failing"].map((id) => ({
     id,
     price: { input: 0, output: 1_000_000 },
@@ -124,7 +125,7 @@ async function told(answer: Response): Promise<Told> {
   return all;
 }
 const usedBy = async (at: RunningService, token: string) => {
-  const { creditsUsed, creditsHeld } = (await (await send(at, "/v1/usage", token)).json()) as Record<string, number>;
+  const { creditsUsed, creditsHeld } = await usageOf(at, token);
   return { creditsUsed, creditsHeld };
 };
 
@@ -163,7 +164,7 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
       ["plain", {}],
       ["calling", { tools: [tool], logprobs: true }],
     ])("A repeated request gets the first response again, and is charged once: %s.", async (model, fields) => {
-      const { creditsUsed: before = 0 } = await usedBy(service, organization.token);
+      const { creditsUsed: before } = await usedBy(service, organization.token);
       const calls = callsOf(model);
       const first = await asking(`same ${model}`, body(model, fields));
       const second = await asking(`same ${model}`, body(model, { ...fields, n: null }));
@@ -179,7 +180,7 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
     });
 
     test("Of 50 concurrent requests, one is called and charged, and the others get 409 or its response.", async () => {
-      const { creditsUsed: before = 0 } = await usedBy(service, organization.token);
+      const { creditsUsed: before } = await usedBy(service, organization.token);
       gate = Promise.withResolvers();
       const calls = callsOf("gated");
       const asked = Array.from({ length: 50 }, () => asking("at once", body("gated")));

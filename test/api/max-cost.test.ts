@@ -26,7 +26,7 @@ beforeAll(async () => {
     { id: "parts", routes: [{ ...route("parts", PARTS), callsMost: 2 }] },
     { id: "native", routes: [{ ...route("native", PARTS), provider: "claude", callsMost: 2 }] },
   ];
-  const up = { id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" };
+  const up = upstream.provider;
   const claude = { ...up, id: "claude", kind: "anthropic" };
   const limits = { maxOutputTokens: 4_000, contextWindow: 100_000 };
   service = await startService({

@@ -29,7 +29,7 @@ async function serve(maxTokens?: number | "model"): Promise<Asker> {
   const service = await startService({
     config: {
       ...(maxTokens !== undefined && { completions: { maxTokens } }),
-      providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+      providers: [upstream.provider],
       models: MODELS.map((model) => ({
         ...model,
         price: PRICE,

@@ -142,12 +142,3 @@ describe("A base URL without /v1", () => {
     expect(answer.status).toBe(404);
   });
 });
-
-test("The 404 of an unknown path under /v1 lists the available routes.", async () => {
-  const answer = await send(service, "/v1/moderations", token, {});
-  expect(answer.status).toBe(404);
-  const { error } = (await answer.json()) as Failure;
-  expect(error.message).toBe(
-    "Route not found. Available routes: POST /v1/chat/completions, POST /v1/messages, POST /v1/messages/count_tokens, POST /v1/responses, GET /v1/responses/{response_id}, DELETE /v1/responses/{response_id}, POST /v1/embeddings, GET /v1/models, GET /v1/models/{model}, GET /v1/usage.",
-  );
-});

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { compileCheck } from "../../src/api/validation.ts";
 import { operator } from "../support/admin.ts";
 import { makeOrganization, type RunningService, send, startService } from "../support/service.ts";
-import { type Behaviour, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
+import { type Behaviour, breaking, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 import {
   expectEmbeddings,
   expectError,
@@ -101,11 +101,7 @@ const ANSWERS: Record<string, Behaviour> = {
     const answer = isAnswered ? [{ content: "64 degrees." }] : [callOf("get_weather", '{"location":"Bern"}')];
     return scripted(answer, isAnswered ? "stop" : "tool_calls")(request);
   },
-  breaking: ({ response }) => {
-    response.writeHead(200, { "content-type": "text/event-stream" });
-    const choices = [{ index: 0, delta: { content: "Half an" }, finish_reason: null }];
-    response.write(`data: ${JSON.stringify({ choices })}\n\n`, () => setTimeout(() => response.destroy(), 20));
-  },
+  breaking,
 };
 
 let upstream: Upstream;
@@ -121,7 +117,7 @@ beforeAll(async () => {
   service = await startService({
     config: {
       limits: { requestsPerMinute: 100_000, tokensPerMinute: 1_000_000_000 },
-      providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+      providers: [upstream.provider],
       models: Object.keys(ANSWERS).map((id) => {
         return { id, price, capabilities, contextWindow: 50_000, routes: [{ provider: "up", model: id }] };
       }),

@@ -5,7 +5,7 @@ import OpenAI6 from "openai6";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AnswerFold } from "../../src/api/answer-fold.ts";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
-import { type Behaviour, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
+import { type Behaviour, breaking, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
 const PRICE = { input: 1_000, cachedInput: 100, output: 2_000 };
 const USAGE = {
@@ -100,16 +100,12 @@ beforeAll(async () => {
   service = await startService({
     config: {
       limits: { requestsPerMinute: 100_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 100 },
-      providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+      providers: [upstream.provider],
       models: names.map((id) => ({ id, price: PRICE, capabilities, routes: [{ provider: "up", model: id }] })),
     },
   });
   for (const [name, answer] of Object.entries(ANSWERS)) upstream.behave(name, answering(answer));
-  upstream.behave("breaking", ({ response }) => {
-    response.writeHead(200, { "content-type": "text/event-stream" });
-    const choices = [{ index: 0, delta: { content: "Half an" }, finish_reason: null }];
-    response.write(`data: ${JSON.stringify({ choices })}\n\n`, () => setTimeout(() => response.destroy(), 20));
-  });
+  upstream.behave("breaking", breaking);
   upstream.behave("weather", (request) => {
     const results = (request.body.messages as { role: string }[]).filter(({ role }) => role === "tool");
     const first = { deltas: call(0, "call_a", "weather", '{"city":"Bern"}'), reason: "tool_calls" };

@@ -25,7 +25,7 @@ beforeAll(async () => {
   const capabilities = ["chat", "streaming", "tools", "vision"];
   service = await startService({
     config: {
-      providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+      providers: [upstream.provider],
       models: ["talk", "act"].map((id) => ({ id, price, capabilities, routes: [{ provider: "up", model: id }] })),
     },
   });

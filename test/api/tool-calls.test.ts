@@ -129,7 +129,7 @@ beforeAll(async () => {
   service = await startService({
     config: {
       limits: { requestsPerMinute: 100_000 },
-      providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+      providers: [upstream.provider],
       models: ids.map((id) => ({ id, price: PRICE, routes: [{ provider: "up", model: id }] })),
     },
   });

@@ -237,7 +237,7 @@ describe.each([
     expect(exported === stdout).toBe(true);
   });
 
-  test.skipIf(isLeftOut)("for people, with what is held and what comes later", async () => {
+  test.skipIf(isLeftOut)("the table for people includes held credits and later grants", async () => {
     const command = ["credits", "statement", "--org", ORGANIZATION, "--from", "2026-11-02"];
     const { stdout } = await runTollgate(command, subject.cwd, subject.environment);
     expect(stdout).toMatch(/^TIME +KIND +CREDITS +BALANCE +WHAT\n2026-11-02T00:00:00.000Z .* opening balance\n/);

@@ -51,7 +51,7 @@ beforeAll(async () => {
   service = await startService({
     config: {
       limits: { requestsPerMinute: 100_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 1000 },
-      providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+      providers: [upstream.provider],
       models: [...models, { id: "flood", price: FREE }].map((model) => ({
         ...model,
         routes: [{ provider: "up", model: model.id }],

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+import { makeOrganization, type Organization, type RunningService, startService, usageOf } from "../support/service.ts";
 import { expectEnvelope } from "./envelope.ts";
 import { exchangeRaw } from "./raw-http.ts";
 
@@ -18,8 +18,7 @@ afterAll(async () => {
 });
 
 const creditsUsed = async () => {
-  const usage = await send(service, "/v1/usage", organization.token);
-  const { creditsUsed, creditsHeld } = (await usage.json()) as { creditsUsed: number; creditsHeld: number };
+  const { creditsUsed, creditsHeld } = await usageOf(service, organization.token);
   expect(creditsHeld).toBe(0);
   return Math.round(creditsUsed * 1e6);
 };
@@ -92,7 +91,7 @@ describe("Invalid HTTP", () => {
     ["OPTIONS without an origin", get("/v1/models", ["Host: x"], "OPTIONS"), 204],
     ["OPTIONS *", get("*", ["Host: x"], "OPTIONS"), 404],
     ["HEAD", get("/v1/none", ["Host: x"], "HEAD"), 404],
-    ["HEAD of what is only written", get(COMPLETIONS, ["Host: x"], "HEAD"), 405],
+    ["HEAD of a route with only POST", get(COMPLETIONS, ["Host: x"], "HEAD"), 405],
   ];
   test.each(cases)("%s", async (_name, [line, fields, text], status, code) => {
     const authorization = `Authorization: Bearer ${organization.token}`;

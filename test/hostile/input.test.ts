@@ -6,8 +6,8 @@ import {
   makeOrganization,
   type Organization,
   type RunningService,
-  send,
   startService,
+  usageOf,
 } from "../support/service.ts";
 import { expectEnvelope } from "./envelope.ts";
 
@@ -31,8 +31,7 @@ afterAll(async () => {
 });
 
 const creditsUsed = async () => {
-  const usage = await send(service, "/v1/usage", organization.token);
-  const { creditsUsed, creditsHeld } = (await usage.json()) as { creditsUsed: number; creditsHeld: number };
+  const { creditsUsed, creditsHeld } = await usageOf(service, organization.token);
   expect(creditsHeld).toBe(0);
   return Math.round(creditsUsed * 1e6);
 };

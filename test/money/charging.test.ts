@@ -10,6 +10,7 @@ import {
   type Organization,
   type RunningService,
   send,
+  settledUsage,
   startService,
 } from "../support/service.ts";
 import { answering, type Behaviour, startUpstream, type Upstream } from "../support/upstream.ts";
@@ -140,11 +141,7 @@ async function reportsOf(organization: Organization): Promise<unknown[]> {
 
 /** Returns the charge once nothing is held. */
 async function charged(organization: Organization, at = service): Promise<number> {
-  for (;;) {
-    const usage = (await (await send(at, "/v1/usage", organization.token)).json()) as Record<string, number>;
-    if (usage.creditsHeld === 0) return usage.creditsUsed ?? Number.NaN;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+  return (await settledUsage(at, organization.token)).creditsUsed;
 }
 
 async function called(before: number): Promise<void> {

@@ -1,6 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
-import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+import {
+  makeOrganization,
+  type Organization,
+  type RunningService,
+  send,
+  startService,
+  usageOf,
+} from "../support/service.ts";
 
 /**
  * A word of sandbox/story is a token, and its prompt is one word: with a price on the output alone, a completion holds
@@ -10,11 +17,6 @@ const TOKENS = 10;
 const PAID_FOR = 50;
 const ASKED = 500;
 
-interface Books {
-  creditsAvailable: number;
-  creditsUsed: number;
-  creditsHeld: number;
-}
 interface Answer {
   status: number;
   code?: string;
@@ -63,7 +65,7 @@ async function exercise(nodes: RunningService[], organization: Organization): Pr
   }
   expect(served).toBe(PAID_FOR);
   expect(last).toMatchObject({ status: 402, code: "insufficient_credits" });
-  const books = (await (await send(at(0), "/v1/usage", organization.token)).json()) as Books;
+  const books = await usageOf(at(0), organization.token);
   expect(books.creditsUsed).toBeCloseTo(served * PRICE, 9);
   expect(books.creditsHeld).toBe(0);
   expect(books.creditsAvailable).toBeLessThan(PRICE);

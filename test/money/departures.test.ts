@@ -9,7 +9,9 @@ import {
   type Organization,
   type RunningService,
   send,
+  settledUsage,
   startService,
+  usageOf,
 } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -37,22 +39,6 @@ afterAll(async () => {
   await service?.end();
   await upstream?.close();
 });
-
-interface Books {
-  creditsUsed: number;
-  creditsHeld: number;
-}
-const booksOf = async (organization: Organization, at = service) =>
-  (await (await send(at, "/v1/usage", organization.token)).json()) as Books;
-
-/** Waits until nothing is held. */
-async function settled(organization: Organization, at = service): Promise<Books> {
-  for (;;) {
-    const books = await booksOf(organization, at);
-    if (books.creditsHeld === 0) return books;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
 
 async function until(isSo: () => boolean): Promise<void> {
   while (!isSo()) await new Promise((resolve) => setTimeout(resolve, 20));
@@ -96,7 +82,7 @@ describe("a client that disconnects", () => {
     }
     const request = upstream.requests[before];
     expect(await cutOffMs(service, request, () => outgoing.destroy())).toBeLessThan(500);
-    const { creditsUsed } = await settled(organization);
+    const { creditsUsed } = await settledUsage(service, organization.token);
     expect(creditsUsed).toBeGreaterThanOrEqual(received.split(" word").length - 1);
     expect(creditsUsed).toBeLessThan((request?.words ?? 0) + 1);
   });
@@ -116,7 +102,7 @@ describe("kill -9 during 100 running completions", () => {
     const running = Array.from({ length: 100 }, () => ask(organization, { model: "slow", stream: true }));
     let words = 0;
     const read = (await Promise.all(running)).map((answer) => countWords(answer, () => (words += 1)));
-    expect((await booksOf(organization, first)).creditsHeld).toBeGreaterThan(100 * 500);
+    expect((await usageOf(first, organization.token)).creditsHeld).toBeGreaterThan(100 * 500);
     // Until it has noted a word of each.
     await until(() => {
       const noted = checkpointsIn(dataDir, organization.id);
@@ -127,11 +113,11 @@ describe("kill -9 during 100 running completions", () => {
     const second = await startService({ config, dataDir });
     try {
       expect(await second.tollgate("ledger", "verify")).toMatchObject({ ok: true });
-      const { creditsUsed } = await settled(organization, second);
+      const { creditsUsed } = await settledUsage(second, organization.token);
       // Each pays at least one word, at a credit each, and the input; never more than was received.
       expect(creditsUsed).toBeGreaterThan(100);
       expect(creditsUsed).toBeLessThan(words + 100);
-      expect(await settled(unstreamed, second)).toMatchObject({ creditsUsed: 0 });
+      expect(await settledUsage(second, unstreamed.token)).toMatchObject({ creditsUsed: 0 });
       expect(await second.tollgate("ledger", "verify")).toMatchObject({ ok: true });
       const again = await send(second, "/v1/models", organization.token);
       expect(again.status).toBe(200);
@@ -161,10 +147,10 @@ describe("a stop after its grace period", () => {
     await read;
     const second = await startService({ config, dataDir });
     try {
-      const { creditsUsed } = await booksOf(streamed, second);
+      const { creditsUsed } = await usageOf(second, streamed.token);
       expect(creditsUsed).toBeGreaterThan(1);
       expect(creditsUsed).toBeLessThan((upstream.requests.at(-1)?.words ?? 0) + 1);
-      expect(await booksOf(unstreamed, second)).toMatchObject({ creditsUsed: 0, creditsHeld: 0 });
+      expect(await usageOf(second, unstreamed.token)).toMatchObject({ creditsUsed: 0, creditsHeld: 0 });
     } finally {
       await second.end();
     }

@@ -2,7 +2,14 @@ import { once } from "node:events";
 import { request as httpRequest } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+import {
+  makeOrganization,
+  type Organization,
+  type RunningService,
+  send,
+  settledUsage,
+  startService,
+} from "../support/service.ts";
 import { type Behaviour, startUpstream, type Upstream } from "../support/upstream.ts";
 
 /** A credit per output token and nothing for input, so that a charge shows the counted tokens. */
@@ -50,7 +57,7 @@ const produce: Behaviour = ({ response, body }) => {
 beforeAll(async () => {
   upstream = await startUpstream();
   upstream.behave(MODEL, produce);
-  const provider = { id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" };
+  const provider = upstream.provider;
   const model = { id: MODEL, price: PRICE, routes: [{ provider: "up", model: MODEL }] };
   service = await startService({ config: { providers: [provider], models: [model] } });
 });
@@ -87,11 +94,7 @@ async function leave(organization: Organization, afterMs: number): Promise<void>
 }
 
 async function charged(organization: Organization): Promise<number> {
-  for (;;) {
-    const usage = (await (await send(service, "/v1/usage", organization.token)).json()) as Record<string, number>;
-    if (usage.creditsHeld === 0) return usage.creditsUsed ?? Number.NaN;
-    await sleep(50);
-  }
+  return (await settledUsage(service, organization.token)).creditsUsed;
 }
 
 test("Invisible output of 100 clients that disconnect is charged within 50 % of the produced output.", async () => {

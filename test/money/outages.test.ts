@@ -12,6 +12,7 @@ import {
   type RunningService,
   send,
   startService,
+  usageOf,
 } from "../support/service.ts";
 import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -71,7 +72,7 @@ function canLimitFiles(): boolean {
 /** Configures a service whose holds live longer than any test by default. */
 const configOf = (holdSeconds = 600, models: object[] = []) => ({
   ledger: { holdSeconds, renewSeconds: 0.3, sweepSeconds: 0.3 },
-  providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],
+  providers: [upstream.provider],
   models: ["gated", "endless"]
     .map((id): object => {
       return { id, price: { input: 0, output: 1_000_000 }, routes: [{ provider: "up", model: id }] };
@@ -123,8 +124,7 @@ async function expectWhole({ streams, others }: Awaited<ReturnType<typeof run>>)
 
 async function expectBooked(service: RunningService, { id, token }: Organization): Promise<void> {
   const booked = { creditsUsed: 20 * COST, creditsHeld: 0, creditsAvailable: 1_000 - 20 * COST };
-  const usageOf = async () => (await send(service, "/v1/usage", token)).json();
-  await expect.poll(usageOf).toMatchObject(booked);
+  await expect.poll(() => usageOf(service, token)).toMatchObject(booked);
   await expect.poll(() => readyz(service)).toMatchObject({ code: 200, spool: { entries: 0 } });
   // One that another process expired meanwhile has a second line, with the difference.
   const { entries } = await service.tollgate<{ entries: Charge[] }>("credits", "statement", "--org", id);
@@ -184,8 +184,9 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
       expect([answer.status, answer.headers.get("x-credits-charged")]).toEqual([200, String(COST)]);
       expect(await readyz(service)).toMatchObject({ code: 503, spool: { entries: 1 } });
       await proxy.comeBack();
-      const usageOf = async () => (await send(service, "/v1/usage", token)).json();
-      await expect.poll(usageOf).toMatchObject({ creditsUsed: COST, creditsHeld: 0, creditsAvailable: 1_000 - COST });
+      await expect
+        .poll(() => usageOf(service, token))
+        .toMatchObject({ creditsUsed: COST, creditsHeld: 0, creditsAvailable: 1_000 - COST });
       await expect.poll(() => readyz(service)).toMatchObject({ code: 200, spool: { entries: 0 } });
       expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
     } finally {
@@ -215,8 +216,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
       expect(sent).toBeGreaterThan(0);
       gate.resolve();
       await proxy.comeBack();
-      const usageOf = async () => (await send(service, "/v1/usage", token)).json();
-      await expect.poll(usageOf).toMatchObject({ creditsHeld: 0, creditsUsed: sent });
+      await expect.poll(() => usageOf(service, token)).toMatchObject({ creditsHeld: 0, creditsUsed: sent });
       expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
     } finally {
       await proxy.comeBack().catch(() => {});
@@ -243,9 +243,8 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
         limitFiles(service.child.pid, "unlimited");
         await proxy.comeBack();
         // Streams are charged as far as their last renewal knew them; what got an error status is not charged.
-        const usageOf = async () => (await send(service, "/v1/usage", token)).json();
-        await expect.poll(usageOf).toMatchObject({ creditsHeld: 0 });
-        const { creditsUsed } = (await usageOf()) as { creditsUsed: number };
+        await expect.poll(() => usageOf(service, token)).toMatchObject({ creditsHeld: 0 });
+        const { creditsUsed } = await usageOf(service, token);
         expect(creditsUsed).toBeLessThanOrEqual(running.streams.length * COST);
         const ready = { code: 200, spool: { entries: 0 }, quarantine: { entries: 0 } };
         await expect.poll(() => readyz(service)).toMatchObject(ready);

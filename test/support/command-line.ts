@@ -19,7 +19,7 @@ export interface Started {
   prints(pattern: RegExp): Promise<string>;
 }
 
-/** Starts `tollgate` in a directory, with nothing of this process's environment that would configure it. */
+/** Starts `tollgate` in a directory, without the variables of this process that would configure it. */
 export function startTollgate(words: string[], cwd: string, environment: Record<string, string> = {}): Started {
   const { PATH, HOME, NODE_COMPILE_CACHE } = process.env;
   const env = { PATH, HOME, NODE_COMPILE_CACHE, NO_COLOR: "1", ...environment };

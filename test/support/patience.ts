@@ -4,7 +4,7 @@ import type { UpstreamRequest } from "./upstream.ts";
 
 const STEP_MS = 10;
 const DAY_MS = 86_400_000;
-/** More than any test takes for what is to fall on one day. */
+/** Longer than any test takes whose bookings must fall on the same day. */
 const DAY_ENDS_WITHIN_MS = 30_000;
 
 /**

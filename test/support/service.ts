@@ -5,7 +5,9 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import type { UsageReport } from "../../src/api/usage.ts";
 
 const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 const START_TIMEOUT_MS = 120_000;
@@ -15,7 +17,7 @@ const LAST_TOLD = /^curl .*\n/m;
 export interface ServiceOptions {
   /** The configuration file, as data. Absent: the service starts without one. */
   config?: object;
-  /** Kept over restarts when given; else made and removed by the test. */
+  /** Kept across restarts. Absent: a new directory, which is removed at the end. */
   dataDir?: string;
   /** Folder of the configuration file; `dataDir` by default. */
   configDir?: string;
@@ -129,7 +131,7 @@ async function ready(
   while (performance.now() < until && child.exitCode === null && child.signalCode === null) {
     const status = await statusOf(probe).catch(() => undefined);
     if (status === 200 && hasTold()) return;
-    await new Promise((resolve) => setTimeout(resolve, 25));
+    await sleep(25);
   }
   child.kill("SIGKILL");
   throw new Error(`The service did not start:\n${printed()}`);
@@ -141,7 +143,7 @@ async function statusOf(url: string): Promise<number> {
   return answer.status;
 }
 
-/** Runs a command and returns the JSON document it prints; rejects with what it says on standard error. */
+/** Runs a command and returns the JSON document it prints. Rejects with its standard error. */
 function runTollgate<T>(
   command: string[],
   words: string[],
@@ -205,7 +207,7 @@ const adminTokens = new Map<string, Promise<string>>();
 
 /** Returns the admin token that a store's first start has written to its data directory, or a new one if there is none. */
 async function adminTokenOf({ dataDir, store, output, tollgate }: RunningService): Promise<string> {
-  while (!LAST_TOLD.test(output())) await new Promise((resolve) => setTimeout(resolve, 5));
+  while (!LAST_TOLD.test(output())) await sleep(5);
   const file = join(dataDir, "admin-token");
   if (existsSync(file)) adminTokens.set(store, Promise.resolve((await readFile(file, "utf8")).trim()));
   const known = adminTokens.get(store);
@@ -235,7 +237,21 @@ export async function send(
   });
 }
 
-/** The events of a streamed answer as they stand on the wire, without `data: `. */
+/** Returns the credits of the organization that a token belongs to. */
+export async function usageOf(service: Pick<RunningService, "url">, token: string): Promise<UsageReport> {
+  return (await (await send(service, "/v1/usage", token)).json()) as UsageReport;
+}
+
+/** Waits until nothing is held, and returns the credits. */
+export async function settledUsage(service: Pick<RunningService, "url">, token: string): Promise<UsageReport> {
+  for (;;) {
+    const usage = await usageOf(service, token);
+    if (usage.creditsHeld === 0) return usage;
+    await sleep(50);
+  }
+}
+
+/** Returns the events of a streamed answer as they were sent, without `data: `. */
 export function eventsOf(text: string): string[] {
   return text
     .split("\n\n")

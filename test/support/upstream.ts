@@ -15,13 +15,15 @@ export type Behaviour = (request: UpstreamRequest) => void | Promise<void>;
 
 export interface Upstream {
   baseUrl: string;
+  /** The configuration of a provider `up` that calls this upstream. */
+  provider: { id: string; kind: string; baseUrl: string; apiKey: string };
   /** Sets the behaviour for a model name. */
   behave(model: string, behaviour: Behaviour): void;
   requests: UpstreamRequest[];
   close(): Promise<void>;
 }
 
-/** An upstream of the test's own that speaks OpenAI's protocol, and does what the test says for each model name. */
+/** Starts an upstream that speaks OpenAI's protocol. The test sets its behaviour for each model name. */
 export async function startUpstream(): Promise<Upstream> {
   const behaviours = new Map<string, Behaviour>();
   const requests: UpstreamRequest[] = [];
@@ -38,8 +40,10 @@ export async function startUpstream(): Promise<Upstream> {
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
+  const baseUrl = `http://127.0.0.1:${port}/v1`;
   return {
-    baseUrl: `http://127.0.0.1:${port}/v1`,
+    baseUrl,
+    provider: { id: "up", kind: "openai-compatible", baseUrl, apiKey: "k" },
     behave: (model, behaviour) => behaviours.set(model, behaviour),
     requests,
     close: async () => {
@@ -58,15 +62,22 @@ export function sendJson(
   response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
 }
 
+/** Begins to stream an answer, and then closes the connection. */
+export const breaking: Behaviour = ({ response }) => {
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  const choices = [{ index: 0, delta: { content: "Half an" }, finish_reason: null }];
+  response.write(`data: ${JSON.stringify({ choices })}\n\n`, () => setTimeout(() => response.destroy(), 20));
+};
+
 export interface Answer {
   words: string[];
   usage?: Record<string, unknown>;
   finishReason?: string;
-  /** Between two events of a stream. */
+  /** Pause between two events of a stream. */
   pauseMs?: number;
 }
 
-/** Answers as OpenAI does, streamed if the request is. */
+/** Answers in OpenAI's format, streamed if the request is. */
 export function answering({ words, usage, finishReason = "stop", pauseMs = 0 }: Answer): Behaviour {
   return async (request) => {
     const { body, response } = request;

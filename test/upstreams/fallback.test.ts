@@ -121,7 +121,7 @@ interface Charge {
 
 describe.each([false, true])("streamed: %s", (stream) => {
   test.each([...Object.keys(FAILING), "silent", "erring", "refused"])(
-    "%s: the next route serves, and is the one that is told and charged",
+    "%s: the next route serves, and the record and the charge name it",
     async (model) => {
       const answer = await ask(model, stream);
       const text = await answer.text();
@@ -152,7 +152,7 @@ describe.each([false, true])("streamed: %s", (stream) => {
     expect(calls("spare")).toBe(before);
   });
 
-  test("where all fail, the last failure is told", async () => {
+  test("if all routes fail, the client receives the last failure", async () => {
     const answer = await ask("all-down", stream);
     expect([answer.status, await answer.json()]).toMatchObject([502, { error: { code: "upstream_error" } }]);
   });
@@ -240,7 +240,7 @@ test("an operator's mistakes are loud in the log though another route has served
   await expect.poll(() => service.output()).toContain("an upstream has no such model or address");
 });
 
-test("each attempt stands in the request's record", async () => {
+test("the request's record contains each attempt", async () => {
   await (await ask("keyless", true)).text();
   const admin = operator(service);
   const newest = `/requests?organization_id=${rich.id}&limit=1`;

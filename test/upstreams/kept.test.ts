@@ -15,7 +15,7 @@ afterAll(() => bench?.end());
 test.each([
   ["this service's own wire", [OWN_KIND]],
   ["the wires that packages speak", OTHER_KINDS],
-])("what is kept of a stream that nobody reads is bounded: %s", async (_whose, kinds) => {
+])("the memory for a stream that no client reads is bounded: %s", async (_whose, kinds) => {
   await bench.kept(kinds, FLOOD, STREAMS);
   expect(await bench.kept(kinds, FLOOD, STREAMS)).toBeLessThan(KEPT_BYTES_MAX);
 });

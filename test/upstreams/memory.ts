@@ -50,7 +50,7 @@ export const TELLS_ITS_MEMORY = {
   NODE_OPTIONS: `${SMALL_NEW_SPACE} --import "data:text/javascript,${encodeURIComponent(HOOK)}"`,
 };
 
-/** Bytes on the heap and beside it, as they are told after a signal. */
+/** Bytes on the heap and outside it, as the service prints them after a signal. */
 async function toldBytes({ child, output }: RunningService, signal: "SIGUSR2" | "SIGWINCH"): Promise<number> {
   const told = output().length;
   child.kill(signal);

@@ -10,7 +10,7 @@ export type Framing =
   /** Frames of Amazon's event stream: each event is an object with one key, its type. */
   | "frames";
 
-/** One answer in a wire's own words, whole and as the events of a stream. */
+/** One answer in the format of a wire, whole and as the events of a stream. */
 export interface Answer {
   whole: unknown;
   events: readonly unknown[];
@@ -31,7 +31,7 @@ export interface ErrorShape {
   retryAfterSeconds?: number;
 }
 
-/** Counters as every wire has to give them in the end. */
+/** Token counts that every wire must report. */
 export interface Counted {
   prompt_tokens: number;
   completion_tokens: number;
@@ -43,24 +43,24 @@ export interface Counted {
 }
 
 /**
- * All that the suite knows of a wire: the true shapes of its documentation, and what must come out of them. Whoever adds a
- * wire adds one of these, and no test code.
+ * The facts about a wire that the suite uses: shapes from its documentation, and the results that they must lead to. A new
+ * wire needs one of these, and no test code.
  */
 export interface WireFixture {
   kind: string;
   /** The pages that the shapes were taken from. */
   documentation: readonly string[];
   settings: Partial<ProviderSettings>;
-  /** Behind the server's address. */
+  /** Path after the server's address. */
   basePath: string;
   model: string;
-  /** Further models, which think in another way. */
+  /** Further models, whose reasoning is configured differently. */
   thinkers: readonly string[];
   framing: Framing;
-  /** The mark that a stream ends with; absent: the wire has none. */
+  /** The last event of a stream; absent: the wire has none. */
   end?: string;
   paths: { whole: RegExp; streamed: RegExp };
-  /** Headers that tell who we are. */
+  /** Headers with the credentials. */
   credentials: Record<string, RegExp>;
   /** Counters that are a part of another one, by their names; absent: the wire counts no such part, or counts it apart. */
   parts?: { cached?: string; reasoning?: string };

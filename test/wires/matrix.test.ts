@@ -22,7 +22,13 @@ interface InboundWire {
   counts(usage: Usage): unknown[];
 }
 
-const parts = (usage: Usage, name: string) => (usage[name] ?? {}) as Record<string, number | undefined>;
+/** Reads the counters of OpenAI's wires, which differ in names only. */
+const countsNamed = (prompt: string, completion: string) => (usage: Usage) => {
+  const partsOf = (name: string) => (usage[`${name}_details`] ?? {}) as Record<string, number | undefined>;
+  const { cached_tokens: cached = 0, cache_write_tokens: written = 0 } = partsOf(prompt);
+  const { reasoning_tokens: reasoning = 0 } = partsOf(completion);
+  return [usage[prompt], cached, written, usage[completion], reasoning];
+};
 const WIRES: Record<string, InboundWire> = {
   chat: {
     path: "/v1/chat/completions",
@@ -45,11 +51,7 @@ const WIRES: Record<string, InboundWire> = {
         { role: "tool", tool_call_id: "call_1", content: RESULT },
       ],
     },
-    counts: (usage) => {
-      const { cached_tokens: cached = 0, cache_write_tokens: written = 0 } = parts(usage, "prompt_tokens_details");
-      const { reasoning_tokens: reasoning = 0 } = parts(usage, "completion_tokens_details");
-      return [usage.prompt_tokens, cached, written, usage.completion_tokens, reasoning];
-    },
+    counts: countsNamed("prompt_tokens", "completion_tokens"),
   },
   responses: {
     path: "/v1/responses",
@@ -69,11 +71,7 @@ const WIRES: Record<string, InboundWire> = {
         { type: "function_call_output", call_id: "call_1", output: RESULT },
       ],
     },
-    counts: (usage) => {
-      const { cached_tokens: cached = 0, cache_write_tokens: written = 0 } = parts(usage, "input_tokens_details");
-      const { reasoning_tokens: reasoning = 0 } = parts(usage, "output_tokens_details");
-      return [usage.input_tokens, cached, written, usage.output_tokens, reasoning];
-    },
+    counts: countsNamed("input_tokens", "output_tokens"),
   },
   messages: {
     path: "/v1/messages",
@@ -97,9 +95,9 @@ const WIRES: Record<string, InboundWire> = {
       ],
     },
     counts: (usage) => {
-      const { thinking_tokens: reasoning = 0 } = parts(usage, "output_tokens_details");
       const { cache_read_input_tokens: cached, cache_creation_input_tokens: written } = usage;
       const prompt = Number(usage.input_tokens) + Number(cached) + Number(written);
+      const { thinking_tokens: reasoning = 0 } = (usage.output_tokens_details ?? {}) as Record<string, number>;
       return [prompt, cached, written, usage.output_tokens, reasoning];
     },
   },

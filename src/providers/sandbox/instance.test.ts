@@ -338,7 +338,7 @@ test("Any schema ends within the work budget, with a valid example or a refusal 
   expect(valid).toBeGreaterThan(300);
 });
 
-/** Undefined where the validator has none: for a reference to what is not there, and for one that leads to itself. */
+/** Undefined if the validator has no verdict: for a missing or a circular reference. */
 function verdictOf(schema: unknown, value: unknown): boolean | undefined {
   try {
     return ajv.validate(schema as object, value);

@@ -43,19 +43,22 @@ describe.skipIf(!hasPostgres)("a store whose server becomes unreachable", () => 
     return store.books.balance(id);
   }
 
-  test.each(["before", "after"] as const)("books once what is cut %s COMMIT", async (cuts) => {
-    const id = await organization(100n);
-    const hold = holdOf(id, 30n);
-    Object.assign(proxy, { cuts, commitsToCut: 1 });
-    expect(await one(store.books, hold, "holds")).toMatchObject({ outcome: "held", amount: 30n });
-    Object.assign(proxy, { cuts, commitsToCut: 2 });
-    expect(await one(store.books, settleOf(hold, 12), "durable")).toMatchObject({ outcome: "charged", charged: 12n });
-    Object.assign(proxy, { cuts, commitsToCut: 1 });
-    const grant = grantOf(id, 5n, { reference: "once" });
-    expect(await one(store.books, grant, "durable")).toMatchObject({ grantId: grant.grantId });
-    expect(proxy.commitsToCut).toBe(0);
-    expect(await soundBalance(id)).toMatchObject({ granted: 105n, available: 93n, held: 0n, spent: 12n });
-  });
+  test.each(["before", "after"] as const)(
+    "a transition whose connection is cut %s COMMIT is booked once",
+    async (cuts) => {
+      const id = await organization(100n);
+      const hold = holdOf(id, 30n);
+      Object.assign(proxy, { cuts, commitsToCut: 1 });
+      expect(await one(store.books, hold, "holds")).toMatchObject({ outcome: "held", amount: 30n });
+      Object.assign(proxy, { cuts, commitsToCut: 2 });
+      expect(await one(store.books, settleOf(hold, 12), "durable")).toMatchObject({ outcome: "charged", charged: 12n });
+      Object.assign(proxy, { cuts, commitsToCut: 1 });
+      const grant = grantOf(id, 5n, { reference: "once" });
+      expect(await one(store.books, grant, "durable")).toMatchObject({ grantId: grant.grantId });
+      expect(proxy.commitsToCut).toBe(0);
+      expect(await soundBalance(id)).toMatchObject({ granted: 105n, available: 93n, held: 0n, spent: 12n });
+    },
+  );
 
   test("an organization is created once if the answer to COMMIT is lost", async () => {
     const id = randomId("org");
