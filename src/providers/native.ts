@@ -15,6 +15,7 @@ import {
   UpstreamError,
   type UpstreamRequest,
 } from "./provider.ts";
+import { fitSchemas, type SchemaLimits } from "./schemas.ts";
 import type { Environment, ProviderSettings, SecondWire } from "./settings.ts";
 
 /** A wire on which requests pass to upstreams that speak it. */
@@ -139,9 +140,11 @@ function refusalOf(request: UpstreamRequest): UpstreamError | undefined {
 class NativeClient {
   readonly #wire: NativeWire;
   readonly #client: UpstreamClient;
+  readonly #schemas: SchemaLimits | undefined;
 
   constructor(wire: NativeWire, settings: ProviderSettings, environment: Environment) {
     this.#wire = wire;
+    this.#schemas = settings.requestFormat?.schemas ?? undefined;
     this.#client = new UpstreamClient(settings, environment, wire.keyHeaders(settings));
   }
 
@@ -155,7 +158,9 @@ class NativeClient {
 
   /** Sends a chat completion to the Responses API. */
   async translate(call: ProviderCall): Promise<ProviderAnswer> {
-    const { body, ignored } = toResponsesBody(call.request);
+    const { request, ignored: keywords } = fitSchemas(call.request, this.#schemas);
+    const { body, ignored: left } = toResponsesBody(request);
+    const ignored = [...keywords, ...left];
     const reader = (scrub: Scrub) => new ResponsesReader(scrub, { keepsEvents: false });
     return { ignored, chunks: await this.#send(call, body, this.#wire.headers, reader) };
   }

@@ -10,6 +10,7 @@ import { mistral } from "./ai-sdk/wires/mistral.ts";
 import { xai } from "./ai-sdk/wires/xai.ts";
 import { passing } from "./fields.ts";
 import type { RequestFormat } from "./openai/request.ts";
+import { CEREBRAS_SCHEMAS, CLAUDE_SCHEMAS, GROQ_SCHEMAS, OPENAI_SCHEMAS } from "./schemas.ts";
 import type { SecondWire } from "./settings.ts";
 
 /** Features that a provider does not support. */
@@ -95,6 +96,7 @@ const ROWS: readonly Row[] = [
         "content.file",
         "content.input_audio",
       ),
+      schemas: OPENAI_SCHEMAS,
     },
     // "Available in the Responses API only" (pages of the Codex and pro models in OpenAI's documentation).
     secondWire: { wire: "responses", servesOnly: /codex|-pro(-\d|$)/ },
@@ -241,6 +243,7 @@ const ROWS: readonly Row[] = [
       reasoningField: "reasoning",
       acceptsExtraContent: false,
       fields: passing("service_tier"),
+      schemas: GROQ_SCHEMAS,
     },
   },
   {
@@ -257,6 +260,7 @@ const ROWS: readonly Row[] = [
       reasoningField: "reasoning",
       acceptsExtraContent: false,
       fields: passing(),
+      schemas: CEREBRAS_SCHEMAS,
     },
   },
   {
@@ -303,6 +307,8 @@ const ROWS: readonly Row[] = [
         ),
         "content.file.file_url": "translated",
       },
+      // It passes the schemas of Claude on unchanged.
+      schemas: { ...CLAUDE_SCHEMAS, models: /^anthropic\// },
     },
     remarks: ["`reasoning_details` go both ways."],
   },

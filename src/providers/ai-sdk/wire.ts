@@ -9,6 +9,7 @@ import type { CacheControl } from "../../api/chat/request.ts";
 import type { FieldSupport } from "../fields.ts";
 import { isObject, type JsonObject, textOf } from "../json.ts";
 import type { UpstreamRequest } from "../provider.ts";
+import type { SchemaLimits } from "../schemas.ts";
 import type { KindKey, ProviderSettings } from "../settings.ts";
 
 /** The part of `fetch` that the packages use. */
@@ -55,6 +56,8 @@ export interface Wire {
   takes: readonly OwnField[];
   /** The rare fields and parts that this wire takes; `fit` converts the fields. */
   fields: FieldSupport;
+  /** Limits on the JSON schemas that the upstream enforces; absent: none. */
+  schemas?: SchemaLimits;
   /** Converts fields whose names or bounds are specific to this wire. */
   fit(request: UpstreamRequest): Fit;
   prompt: PromptRules;
