@@ -257,6 +257,16 @@ describe("A mistake in a configured model is reported in one line:", () => {
       { price: { input: "0,25", output: "1" } },
       /^models\[1\]\.price\.input: found "0,25"; allowed: a decimal number, 0 or more, such as 0\.25$/,
     ],
+    [
+      "a chat model without a price of output",
+      { price: { input: "1" } },
+      /^models\[1\]\.price\.output: missing; allowed: a decimal number, 0 or more, such as 0\.25$/,
+    ],
+    [
+      "a tier of a chat model without a price of output",
+      { price: { input: "1", output: "1", abovePromptTokens: { 1000: { input: "2" } } } },
+      /^models\[1\]\.price\.abovePromptTokens\.1000\.output: missing; allowed: /,
+    ],
     ["a negative price", { price: { input: "1", output: "-1" } }, /^models\[1\]\.price\.output: found "-1"; allowed: /],
     [
       "a bad cached price",

@@ -72,7 +72,7 @@ export function composeEmbedding(
     ...knowledge,
     knownName: known?.name ?? knowledge.knownName,
     knownContextWindow: contextWindow,
-    fileDate: known?.released,
+    fileDate: known?.released ?? knowledge.fileDate,
     stated: { ...stated, category: "embedding", description: stated.description ?? describe(known) ?? sentence },
   });
   const dimensions = stated.dimensions ?? known?.dimensions;

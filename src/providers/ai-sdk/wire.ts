@@ -21,7 +21,12 @@ export type Connect = (fetch: Fetch) => Promise<(model: string) => Pick<Language
 /** Embeddings on one wire. */
 export interface EmbeddingWire {
   /** Makes embedding models for one call, as `Connect` makes language models. */
-  connect(settings: ProviderSettings): (fetch: Fetch) => Promise<(model: string) => EmbeddingModelV4>;
+  connect(
+    settings: ProviderSettings,
+    fetchToken: Fetch,
+  ): (fetch: Fetch) => Promise<(model: string) => EmbeddingModelV4>;
+  /** Returns the most inputs of one call of a model, where the package's number is too large; absent if it never is. */
+  inputsACall?(model: string): number;
   /** Returns the package's own options, such as its name for `dimensions`; absent if it needs none. */
   options?(dimensions: number | undefined, model: string): SharedV4ProviderOptions;
 }
