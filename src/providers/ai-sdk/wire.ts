@@ -8,7 +8,7 @@ import type {
 import type { CacheControl } from "../../api/chat/request.ts";
 import type { FieldSupport } from "../fields.ts";
 import { isObject, type JsonObject, textOf } from "../json.ts";
-import type { UpstreamRequest } from "../provider.ts";
+import type { UpstreamRequest, UpstreamUsage } from "../provider.ts";
 import type { SchemaLimits } from "../schemas.ts";
 import type { KindKey, ProviderSettings } from "../settings.ts";
 
@@ -76,6 +76,8 @@ export interface Wire {
    * with a finish reason is complete even if the connection then breaks.
    */
   closing?: string;
+  /** Reads the parts of the usage, such as audio tokens, from the unparsed counters, if the package does not pass them on. */
+  partsOf?(raw: unknown): UpstreamUsage;
   /** Reads log probabilities from an unparsed chunk, if the package does not pass them on. */
   logprobsOf?(raw: unknown): unknown;
 }

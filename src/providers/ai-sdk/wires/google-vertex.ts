@@ -6,7 +6,7 @@ import { UpstreamError } from "../../provider.ts";
 import type { ProviderSettings } from "../../settings.ts";
 import { GEMINI_REASONING } from "../reasoning.ts";
 import { type Fetch, missing, USUAL_PROMPT, type Wire } from "../wire.ts";
-import { geminiFit } from "./google.ts";
+import { geminiFit, geminiParts } from "./google.ts";
 
 function open(settings: ProviderSettings, fetchToken: Fetch) {
   const { apiKey, baseUrl, project = "", location = "", headers } = settings;
@@ -59,6 +59,7 @@ export const googleVertex: Wire = {
   metadataKey: "googleVertex",
   reasoningFields: ["thoughtSignature"],
   reasoningFormat: GEMINI_REASONING,
+  partsOf: geminiParts,
 };
 
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
