@@ -54,6 +54,26 @@ const WIRES: Readonly<Record<NativeRequest["wire"], NativeWire>> = {
   },
 };
 
+/**
+ * Betas of the Messages API that change what a request costs beyond its hold: prices of longer prompts or of faster answers,
+ * and work that the upstream does itself. All others are passed on, as Claude Code's documentation asks of gateways.
+ */
+const DEAR_BETA =
+  /^(advisor-tool|code-execution|compact|context-1m|fast-mode|mcp-client|server-side-fallback|skills|web-fetch|web-search)-[\w-]{1,40}$/;
+
+/** Takes out the betas that could make a request cost more than its hold, and names them. */
+function withoutDearBetas({ "anthropic-beta": sent, ...others }: NativeRequest["headers"]): {
+  headers: NativeRequest["headers"];
+  ignored: string[];
+} {
+  if (sent === undefined) return { headers: others, ignored: [] };
+  const betas = sent.split(",").map((beta) => beta.trim());
+  const ignored = betas.filter((beta) => DEAR_BETA.test(beta));
+  const kept = betas.filter((beta) => beta !== "" && !ignored.includes(beta));
+  const headers = kept.length === 0 ? others : { ...others, "anthropic-beta": kept.join(",") };
+  return { headers, ignored: ignored.map((beta) => `anthropic-beta.${beta}`) };
+}
+
 /** Fields by which an upstream does more work than a hold covers, and the values that do not; all others are refused. */
 const COVERED: Readonly<Record<string, readonly unknown[]>> = {
   background: [false],
@@ -152,8 +172,9 @@ class NativeClient {
   async pass(call: ProviderCall, native: NativeRequest): Promise<ProviderAnswer> {
     refuseUncovered(native.body);
     const { body, headers, reader } = this.#wire;
-    const further = { ...headers, ...native.headers };
-    return { chunks: await this.#send(call, body(native, call.request), further, reader) };
+    const { headers: own, ignored } = withoutDearBetas(native.headers);
+    const further = { ...headers, ...own };
+    return { ignored, chunks: await this.#send(call, body(native, call.request), further, reader) };
   }
 
   /** Sends a chat completion to the Responses API. */
