@@ -103,9 +103,24 @@ function fields(): string {
   return table(["provider", "passed", "translated", "refused", "ignored"], rows);
 }
 
+/** The keywords of JSON schemas that each provider refuses, where it refuses any. */
+function schemas(): string {
+  const rows = KNOWN_PROVIDERS.flatMap(({ name, wire, requestFormat }) => {
+    const limits = wire === undefined ? requestFormat?.schemas : wire.schemas;
+    if (!limits) return [];
+    const { refuses, enforcesAnswers, models } = limits;
+    const keywords = Object.entries(refuses).map(([keyword, values]) => {
+      return values.length === 0 ? code([keyword]) : `${code([keyword])} except ${code(values.map(String))}`;
+    });
+    const whose = models === undefined ? name : `${name}, models of Anthropic`;
+    return [[whose, enforcesAnswers ? "all answers, strict tools" : "strict answers and tools", keywords.join(", ")]];
+  });
+  return table(["provider", "enforced schemas", "keywords moved into the description"], rows);
+}
+
 /** Returns the page with its tables written from the code. */
 export function withTables(page: string): string {
-  return Object.entries({ kinds, providers, fields }).reduce((text, [name, make]) => {
+  return Object.entries({ kinds, providers, fields, schemas }).reduce((text, [name, make]) => {
     const marks = new RegExp(`(<!-- ${name}:[^>]*-->\\n)[^]*?(\\n<!-- end of ${name} -->)`);
     if (!marks.test(text)) throw new Error(`docs/providers.md has no place for the table of ${name}`);
     return text.replace(marks, (_all, begin: string, end: string) => `${begin}\n${make()}\n${end}`);

@@ -208,16 +208,16 @@ describe("a mistake in the file is reported in one line", () => {
     ["models: [{ id: a }]", "1: models[0].routes is missing. It must be a list with at least one entry."],
     ["models: [{ id: a, routes: [] }]", "1: models[0].routes is a list, but must be a list with at least one entry."],
     [
-      `${model}    price: { input: 1 }`,
-      "4: models[0].price.output is missing. It must be a decimal number, 0 or more, such as 0.25.",
+      `${model}    price: { output: 1 }`,
+      "4: models[0].price.input is missing. It must be a decimal number, 0 or more, such as 0.25.",
     ],
     [
       `${model}    price: [{ from: soon, input: 1, output: 1 }]`,
       '4: models[0].price[0].from is "soon", but must be a date as YYYY-MM-DD.',
     ],
     [
-      `${model}    price: [{ from: 2027-01-01, input: 1 }]`,
-      "4: models[0].price[0].output is missing. It must be a decimal number, 0 or more, such as 0.25.",
+      `${model}    price: [{ from: 2027-01-01, output: 1 }]`,
+      "4: models[0].price[0].input is missing. It must be a decimal number, 0 or more, such as 0.25.",
     ],
     [
       `${model}    price: []`,

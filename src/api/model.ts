@@ -47,13 +47,17 @@ export const Model = Type.Object({
   name: Type.String(),
   description: Type.String(),
   capabilities: Type.Array(Type.Enum([...CAPABILITIES])),
-  context_window: Type.Integer({ minimum: 1, description: "Tokens." }),
+  context_window: Type.Integer({ minimum: 1, description: "Tokens; 32768 if it is unknown." }),
   max_output_tokens: Type.Integer({ minimum: 0, description: "The model's own maximum; 0 for embeddings." }),
   dimensions: Type.Optional(
     Type.Integer({ minimum: 1, description: "Default length of the vectors of an embedding model, if known." }),
   ),
-  context_length: Type.Integer({ minimum: 1, description: "The same as `context_window`." }),
-  max_input_tokens: Type.Integer({ minimum: 1, description: "Tokens of the longest prompt." }),
+  context_length: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
+    description: "The same as `context_window`; null if it is unknown.",
+  }),
+  max_input_tokens: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
+    description: "Tokens of the longest prompt; null if they are unknown.",
+  }),
   input_modalities: Type.Array(Type.Enum([...INPUT_MODALITIES])),
   supported_parameters: Type.Array(Type.String(), {
     description: "Fields of a completion request that the model takes.",

@@ -57,6 +57,8 @@ export interface NativeRequest {
   hints?: readonly string[];
   /** Path of the first field that changes the answer and that only upstreams of this wire can take. */
   needed?: string | undefined;
+  /** True if upstreams of this wire shall be asked first, because others can only approximate a field of the request. */
+  prefersNative?: boolean;
 }
 
 /**

@@ -128,7 +128,8 @@ describe("A configured model", () => {
       ownedBy: "local",
       category: "chat",
       description: "The model tuned of the provider local.",
-      contextWindow: 32_768,
+      contextWindow: 1_048_576,
+      hasUnknownWindow: true,
       maxOutputTokens: 4096,
       cutoffBasis: "assumed",
       prices: FREE,
@@ -255,6 +256,16 @@ describe("A mistake in a configured model is reported in one line:", () => {
       "a price that is no number",
       { price: { input: "0,25", output: "1" } },
       /^models\[1\]\.price\.input: found "0,25"; allowed: a decimal number, 0 or more, such as 0\.25$/,
+    ],
+    [
+      "a chat model without a price of output",
+      { price: { input: "1" } },
+      /^models\[1\]\.price\.output: missing; allowed: a decimal number, 0 or more, such as 0\.25$/,
+    ],
+    [
+      "a tier of a chat model without a price of output",
+      { price: { input: "1", output: "1", abovePromptTokens: { 1000: { input: "2" } } } },
+      /^models\[1\]\.price\.abovePromptTokens\.1000\.output: missing; allowed: /,
     ],
     ["a negative price", { price: { input: "1", output: "-1" } }, /^models\[1\]\.price\.output: found "-1"; allowed: /],
     [

@@ -7,8 +7,8 @@ import { composeEmbedding, isKnownEmbedding, offeredEmbeddings } from "./embeddi
 import { findFacts, offeredBy } from "./facts.ts";
 import { type CreditSettings, creditSettingsFault } from "./known-prices.ts";
 import { chargingOf, identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
-import type { FoundServer } from "./local-servers.ts";
-import type { Catalog, CatalogModel } from "./model.ts";
+import type { FoundModel, FoundServer } from "./local-servers.ts";
+import type { Catalog, CatalogModel, EmbeddingSizes } from "./model.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
 
 export interface CatalogSources {
@@ -155,6 +155,7 @@ function unpricedNote({ id }: ProviderIdentity, names: string[]): string {
 
 function foundModels(server: FoundServer): CatalogModel[] {
   return server.models.map((found) => {
+    if (found.embedding !== undefined) return foundEmbedding(server, found, found.embedding);
     const facts = findFacts(undefined, found.name);
     return compose({
       id: `${server.id}/${found.name}`,
@@ -167,4 +168,20 @@ function foundModels(server: FoundServer): CatalogModel[] {
       sentence: `The model ${found.name} on the ${server.name} server of this machine.`,
     });
   });
+}
+
+function foundEmbedding(
+  server: FoundServer,
+  { name, contextWindow, fileDate }: FoundModel,
+  embedding: EmbeddingSizes,
+): CatalogModel {
+  const knowledge = {
+    id: `${server.id}/${name}`,
+    routes: [{ providerId: server.id, model: name, prices: FREE }] as const,
+    knownContextWindow: contextWindow,
+    fileDate,
+    sentence: `The embedding model ${name} on the ${server.name} server of this machine.`,
+  };
+  const { dimensions } = embedding;
+  return { ...composeEmbedding(knowledge, dimensions === undefined ? {} : { dimensions }), ownedBy: server.id };
 }

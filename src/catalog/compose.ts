@@ -36,8 +36,11 @@ export interface Stated {
 
 /** Output limit of a model without facts; nearly every model accepts it. */
 const ASSUMED_MAX_OUTPUT_TOKENS = 4_096;
-/** Context window of a model without facts. Most models have at least this; an upstream with less refuses the request. */
-const ASSUMED_CONTEXT_WINDOW_TOKENS = 32_768;
+/**
+ * Bound of an unknown context window: hardly any model has more. Holds cover it, and a prompt within it is not refused here
+ * but by the upstream.
+ */
+const UNKNOWN_CONTEXT_WINDOW_TOKENS_MAX = 1_048_576;
 /** Cutoff date of a model without facts: nearly every model in use knows events up to it. */
 const ASSUMED_CUTOFF_DATE = "2023-12-31";
 const ALWAYS: readonly Capability[] = ["chat", "streaming", "instructions"];
@@ -54,17 +57,18 @@ export function compose(knowledge: Knowledge): CatalogModel {
   const category = stated.category ?? categoryOf(capabilities, facts);
   const name = stated.name ?? facts?.name ?? knowledge.knownName ?? id;
   const contextWindow = stated.contextWindow ?? knowledge.knownContextWindow ?? facts?.contextWindow;
-  const known = contextWindow ?? ASSUMED_CONTEXT_WINDOW_TOKENS;
+  const window = contextWindow ?? UNKNOWN_CONTEXT_WINDOW_TOKENS_MAX;
   const cutoff = cutoffOf(knowledge);
   return {
     id,
     name,
     ownedBy: facts?.ownedBy ?? routes[0].providerId,
     category,
-    description: stated.description ?? describe(knowledge, category, capabilities, known),
+    description: stated.description ?? describe(knowledge, category, capabilities, window),
     capabilities,
-    contextWindow: known,
-    maxOutputTokens: Math.min(stated.maxOutputTokens ?? facts?.maxOutputTokens ?? ASSUMED_MAX_OUTPUT_TOKENS, known),
+    contextWindow: window,
+    ...(contextWindow === undefined && { hasUnknownWindow: true }),
+    maxOutputTokens: Math.min(stated.maxOutputTokens ?? facts?.maxOutputTokens ?? ASSUMED_MAX_OUTPUT_TOKENS, window),
     cutoffDate: cutoff.date,
     cutoffBasis: cutoff.basis,
     created: Date.parse(facts?.released ?? knowledge.fileDate ?? cutoff.date) / 1000,

@@ -26,7 +26,8 @@ interface StatedClasses {
   cachedAudio?: string;
   inputAudio?: string;
   inputImage?: string;
-  output: string;
+  /** Absent only for an embedding model, which writes nothing. */
+  output?: string;
   reasoning?: string;
   outputAudio?: string;
   outputImage?: string;
@@ -93,8 +94,9 @@ export function configuredModels(settings: readonly ModelSettings[], context: Ca
 }
 
 function configuredModel(key: string, settings: ModelSettings, context: CatalogContext): CatalogModel {
+  const isEmbedding = createsEmbeddings(settings, context);
   const priceOf = (place: string, price: PriceSettings | undefined) =>
-    price === undefined ? undefined : statedPrices(`${place}.price`, price, context.nowMs);
+    price === undefined ? undefined : statedPrices(`${place}.price`, price, { ...context, isEmbedding });
   const stated = priceOf(key, settings.price);
   const found = settings.routes.map((route, index): FoundRoute => {
     const place = `${key}.routes[${index}]`;
@@ -123,15 +125,15 @@ function configuredModel(key: string, settings: ModelSettings, context: CatalogC
     isDeprecated: priced?.deprecated ?? false,
     sentence: `The model ${first.model} of the provider ${first.provider.id}.`,
   };
-  const isEmbedding = createsEmbeddings(settings, first);
   checkEmbedding(key, settings, isEmbedding);
   return isEmbedding ? composeEmbedding(knowledge, settings) : compose(knowledge);
 }
 
-function createsEmbeddings({ category, capabilities }: ModelSettings, { provider, model }: FoundRoute): boolean {
+function createsEmbeddings({ category, capabilities, routes }: ModelSettings, { providers }: CatalogContext): boolean {
   if (category === "embedding" || capabilities?.includes("embeddings")) return true;
-  if (category !== undefined) return false;
-  return provider.kind === SANDBOX_PROVIDER.kind
+  const { provider: id, model } = routes[0] ?? {};
+  if (category !== undefined || model === undefined) return false;
+  return providers.find((provider) => provider.id === id)?.kind === SANDBOX_PROVIDER.kind
     ? sandboxModels().some(({ routes, embedding }) => embedding !== undefined && routes[0]?.model === model)
     : isKnownEmbedding(model);
 }
@@ -251,19 +253,25 @@ function checkName(key: string, name: string): void {
   refuse(key, `found ${quote(name)}`, "1 to 200 characters without spaces and control characters");
 }
 
+interface PriceContext {
+  nowMs: number;
+  /** True if output needs no price. */
+  isEmbedding: boolean;
+}
+
 const DAY_WORDS = "a later date than the one before it, as YYYY-MM-DD";
 
 /**
  * Returns the price in force at a time. Throws OperatorError with one line that names the key if any of the prices is
  * invalid, or if none is in force yet.
  */
-function statedPrices(key: string, settings: PriceSettings, nowMs: number): PriceList {
-  if (!isList(settings)) return readPrice(key, settings);
+function statedPrices(key: string, settings: PriceSettings, { nowMs, isEmbedding }: PriceContext): PriceList {
+  if (!isList(settings)) return readPrice(key, settings, isEmbedding);
   let before = Number.NEGATIVE_INFINITY;
   let inForce: PriceList | undefined;
   for (const [index, price] of settings.entries()) {
     const fromMs = startOf(`${key}[${index}].from`, price, index, before);
-    const prices = readPrice(`${key}[${index}]`, price);
+    const prices = readPrice(`${key}[${index}]`, price, isEmbedding);
     if (fromMs <= nowMs) inForce = prices;
     before = fromMs;
   }
@@ -281,21 +289,21 @@ function startOf(key: string, { from }: DatedPrice, index: number, before: numbe
   return fromMs > before || index === 0 ? fromMs : refuse(key, `found ${quote(from)}`, DAY_WORDS);
 }
 
-function readPrice(key: string, { serviceTiers, ...usual }: StatedPrice): PriceList {
-  const list = readTiers(key, usual);
+function readPrice(key: string, { serviceTiers, ...usual }: StatedPrice, isEmbedding: boolean): PriceList {
+  const list = readTiers(key, usual, isEmbedding);
   if (serviceTiers === undefined) return list;
   const entries = Object.entries(serviceTiers);
-  const lists = entries.map(([name, price]) => [name, readTiers(`${key}.serviceTiers.${name}`, price)]);
+  const lists = entries.map(([name, price]) => [name, readTiers(`${key}.serviceTiers.${name}`, price, isEmbedding)]);
   return { ...list, serviceTiers: Object.fromEntries(lists) };
 }
 
 /** The prices above a number of tokens begin where those before them end. Such keys of an object are in ascending order. */
-function readTiers(key: string, { abovePromptTokens = {}, ...first }: StatedTiers): PriceList {
-  let prices = readClasses(key, first);
+function readTiers(key: string, { abovePromptTokens = {}, ...first }: StatedTiers, isEmbedding: boolean): PriceList {
+  let prices = readClasses(key, first, isEmbedding);
   const tiers: PromptTier[] = [];
   for (const [bound, classes] of Object.entries(abovePromptTokens)) {
     tiers.push({ promptTokensMax: Number(bound), prices });
-    prices = readClasses(`${key}.abovePromptTokens.${bound}`, classes);
+    prices = readClasses(`${key}.abovePromptTokens.${bound}`, classes, isEmbedding);
   }
   return tiers.length === 0 ? { prices } : { prices, tiers };
 }
@@ -312,18 +320,20 @@ const FURTHER_SETTINGS = {
   searches: "perSearch",
   images: "perImage",
 } as const satisfies Record<FurtherClass, keyof StatedClasses>;
+const DECIMAL_WORDS = "a decimal number, 0 or more, such as 0.25";
 /** A price a call is read as one of a million calls. */
 const A_MILLION = "1000000";
 
-function readClasses(key: string, price: StatedClasses): UnitPrices {
+function readClasses(key: string, price: StatedClasses, isEmbedding: boolean): UnitPrices {
+  const { output: stated = isEmbedding ? "0" : refuse(`${key}.output`, "missing", DECIMAL_WORDS) } = price;
   const read = (name: keyof StatedClasses, text: string) => {
     const parsed = name.startsWith("per")
       ? parseDollarPrice(text, { perDollar: A_MILLION, markup: "0" })
       : parsePrice(text);
-    return parsed ?? refuse(`${key}.${name}`, `found ${quote(text)}`, "a decimal number, 0 or more, such as 0.25");
+    return parsed ?? refuse(`${key}.${name}`, `found ${quote(text)}`, DECIMAL_WORDS);
   };
   const input = read("input", price.input);
-  const output = read("output", price.output);
+  const output = read("output", stated);
   const further: Further<bigint> = {};
   for (const [name, setting] of Object.entries(FURTHER_SETTINGS) as [FurtherClass, keyof StatedClasses][]) {
     const text = price[setting];
@@ -334,7 +344,7 @@ function readClasses(key: string, price: StatedClasses): UnitPrices {
     cachedInput: read("cachedInput", price.cachedInput ?? price.input),
     cacheWrite: read("cacheWrite", price.cacheWrite ?? price.input),
     output,
-    reasoning: read("reasoning", price.reasoning ?? price.output),
+    reasoning: read("reasoning", price.reasoning ?? stated),
     ...(Object.keys(further).length > 0 && { further }),
   };
 }

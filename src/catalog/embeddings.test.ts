@@ -5,9 +5,11 @@ import type { ModelSettings } from "./configured.ts";
 const OPENAI = { id: "openai", kind: "openai-compatible", baseUrl: "https://api.openai.com/v1" };
 const SERVER = { id: "server", kind: "openai-compatible", baseUrl: "http://127.0.0.1:1/v1" };
 
+const CREDITS = { perDollar: "1", markup: "0" };
+const NOW_MS = Date.parse("2026-11-22");
+
 function build(models: ModelSettings[] = []) {
-  const credits = { perDollar: "1", markup: "0" };
-  return buildCatalog({ models, providers: [OPENAI, SERVER], credits }, Date.parse("2026-11-22"));
+  return buildCatalog({ models, providers: [OPENAI, SERVER], credits: CREDITS }, NOW_MS);
 }
 
 const routeTo = (model: string, provider = "server") => [{ provider, model }];
@@ -34,6 +36,49 @@ test("A configured model is what its settings say.", () => {
   const model = build([{ id: "mine", ...stated, price, routes: routeTo("nomic") }]).find("mine");
   expect(model).toMatchObject({ category: "embedding", contextWindow: 512, embedding: { dimensions: 768 } });
   expect(model?.embedding?.choices).toBeUndefined();
+});
+
+test.each<[string, Partial<ModelSettings>]>([
+  ["a stated category", { category: "embedding", routes: routeTo("nomic") }],
+  ["a known name", { routes: routeTo("text-embedding-3-small", "openai") }],
+])("A price of an embedding model needs no output: by %s.", (_name, settings) => {
+  const list = [{ from: "2026-01-01", input: "0.5" }];
+  for (const stated of [{ input: "0.5" }, list]) {
+    const model = build([{ id: "mine", price: stated, routes: [], ...settings }]).find("mine");
+    expect(model?.prices).toMatchObject({ input: 500_000n, output: 0n, reasoning: 0n });
+  }
+});
+
+test("Vertex AI's embedding model has Google's price and facts.", () => {
+  const vertex = { id: "cloud", kind: "google-vertex", baseUrl: null };
+  const catalog = buildCatalog({ ...{ models: [], providers: [vertex] }, credits: CREDITS }, NOW_MS);
+  expect(catalog.find("gemini-embedding-001")).toMatchObject({
+    ...{ category: "embedding", ownedBy: "google", contextWindow: 2_048, prices: { input: 150_000n, output: 0n } },
+    ...{ embedding: { dimensions: 3_072, choices: "shorter" }, routes: [{ providerId: "cloud" }] },
+  });
+});
+
+test("Embedding models of a local server are free, and are not offered as chat models.", () => {
+  const ollama = { id: "ollama", name: "Ollama", kind: "openai-compatible", baseUrl: "http://127.0.0.1:1/v1" };
+  const models = [
+    { name: "nomic-embed-text:latest", contextWindow: 2_048, fileDate: "2025-03-04", embedding: { dimensions: 768 } },
+    { name: "plain", embedding: {} },
+  ];
+  const found = [{ ...ollama, models }];
+  const catalog = buildCatalog({ models: [], providers: [], credits: CREDITS, found }, NOW_MS);
+  const nomic = catalog.find("ollama/nomic-embed-text:latest");
+  expect(nomic).toMatchObject({
+    ...{
+      category: "embedding",
+      ownedBy: "ollama",
+      prices: { input: 0n, output: 0n },
+      contextWindow: 2_048,
+      maxOutputTokens: 0,
+    },
+    ...{ embedding: { dimensions: 768 }, cutoffDate: "2025-03-04" },
+  });
+  expect([...(nomic?.capabilities ?? [])]).toEqual(["embeddings"]);
+  expect(catalog.find("ollama/plain")?.embedding).toEqual({});
 });
 
 test("A route of the sandbox's embedding model creates embeddings.", () => {

@@ -56,7 +56,7 @@ export function embeddingPrice(
   const input = typeof dollars === "number" ? parseDollarPrice(String(dollars), credits) : undefined;
   if (input === undefined) return "unknown";
   const prices = { input, cachedInput: input, cacheWrite: input, output: 0n, reasoning: 0n };
-  return { prices, name: listed.name, contextWindow: listed.context_window, deprecated: false };
+  return { prices, name: listed.name, contextWindow: undefined, deprecated: false };
 }
 
 /** Composes an embedding model from what is stated, else known, else assumed. */
@@ -72,7 +72,7 @@ export function composeEmbedding(
     ...knowledge,
     knownName: known?.name ?? knowledge.knownName,
     knownContextWindow: contextWindow,
-    fileDate: known?.released,
+    fileDate: known?.released ?? knowledge.fileDate,
     stated: { ...stated, category: "embedding", description: stated.description ?? describe(known) ?? sentence },
   });
   const dimensions = stated.dimensions ?? known?.dimensions;

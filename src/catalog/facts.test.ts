@@ -126,6 +126,17 @@ describe("A model is found:", () => {
     expect(factsOf(undefined, "o4-mini")).toMatchObject({ shutdownDate: null, deprecated: false, replacement: null });
   });
 
+  test.each([
+    ["gpt-5", "gpt-5.6-sol"],
+    ["gpt-5-mini-2025-08-07", "gpt-5.6-terra"],
+    ["gpt-5-nano", "gpt-5.6-luna"],
+    ["o3", "gpt-5.6-sol"],
+    ["gpt-5-pro", "gpt-5.6-sol"],
+  ])("with OpenAI's shutdown date: %s is replaced by %s.", (name, replacement) => {
+    expect(factsOf("openai", name)).toMatchObject({ deprecated: true, shutdownDate: "2026-12-11", replacement });
+    expect(factsOf("azure", name)).toMatchObject({ deprecated: false, shutdownDate: null });
+  });
+
   test("with the values that differ at the provider.", () => {
     expect(factsOf("cerebras", "gemma-4-31b").contextWindow).toBe(131_072);
     expect(factsOf("cerebras", "llama3.1-8b").deprecated).toBe(true);

@@ -88,8 +88,8 @@ export function offeredBy(providerId: string): string[] {
 
 /**
  * Finds the facts of a model by the upstream's name; undefined if there are none. `providerId` is the id of a known
- * provider, or undefined for another server. A name is also found without the vendor before it and without the date or tag
- * at its end: `openai/gpt-5-mini-2025-08-07` is `gpt-5-mini`, and `gpt-oss:20b` is `gpt-oss-20b`. Amazon's names are
+ * provider, or undefined for another server. A name is also found without the vendor before it and without the date or the
+ * tag `latest` at its end: `openai/gpt-5-mini-2025-08-07` is `gpt-5-mini`, and `gpt-oss:20b` is `gpt-oss-20b`. Amazon's names are
  * found, too.
  */
 export function findFacts(providerId: string | undefined, model: string): ModelFacts | undefined {
@@ -127,7 +127,8 @@ export function offeredDollars(providerId: string, model: string): DollarPrice |
   return typeof offer === "object" ? offer.dollars : undefined;
 }
 
-const DATE_OR_TAG = /(?:[-@](?:20\d{2}-\d{2}-\d{2}|20\d{6}|latest)|:[a-z0-9.-]+)$/i;
+/** Ollama's other tags name models of other sizes; OpenRouter's are conditions of the same model. */
+const DATE_OR_TAG = /(?:[-@](?:20\d{2}-\d{2}-\d{2}|20\d{6}|latest)|:(?:latest|free|nitro|floor|exacto|online))$/i;
 
 /** Amazon's spelling, with a region and the maker: `eu.anthropic.claude-sonnet-4-5-20250929-v1:0`. */
 const AMAZONS = /^(?:[a-z-]{2,6}\.)?[a-z0-9]+\.([a-z0-9.:-]+)$/;

@@ -53,7 +53,9 @@ export function knownPrice(
   }
   const read = now.map((price) => readPrice(price, credits)).filter((list) => list !== undefined);
   if (read.length < now.length || read.length === 0) return "unknown";
-  const { name, context_window: contextWindow, deprecated = false } = listed;
+  const { id, name, deprecated = false } = listed;
+  // The price data finds models by parts of their names, which need not have the same context window.
+  const contextWindow = id === model ? listed.context_window : undefined;
   return { ...dearestList(read), name, contextWindow, deprecated };
 }
 

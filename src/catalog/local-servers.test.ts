@@ -78,9 +78,9 @@ describe("A server is found", () => {
     ]);
   });
 
-  test("with the dates and capabilities that Ollama reports, and only its chat models.", async () => {
+  test("with the dates and capabilities that Ollama reports, and not the models that do neither chat nor embed.", async () => {
     const ollama = await serve("ollama", {
-      "/v1/models": list({ id: "llama:8b" }, { id: "nomic" }, { id: "old" }),
+      "/v1/models": list({ id: "llama:8b" }, { id: "nomic" }, { id: "painter" }, { id: "old" }),
       "/api/tags": {
         json: { models: [{ name: "llama:8b", modified_at: "2025-03-04T23:30:00-05:00" }, { name: "old" }] },
       },
@@ -90,7 +90,13 @@ describe("A server is found", () => {
           model_info: { "llama.context_length": 131_072 },
         },
       },
-      "/api/show nomic": { json: { capabilities: ["embedding"] } },
+      "/api/show nomic": {
+        json: {
+          capabilities: ["embedding"],
+          model_info: { "nomic-bert.context_length": 2_048, "nomic-bert.embedding_length": 768 },
+        },
+      },
+      "/api/show painter": { json: { capabilities: ["image"] } },
     });
     const [found] = await find([ollama]);
     expect(found?.models).toEqual([
@@ -100,6 +106,7 @@ describe("A server is found", () => {
         contextWindow: 131_072,
         can: ["structured_output", "tools", "vision", "reasoning"],
       },
+      { name: "nomic", contextWindow: 2_048, embedding: { dimensions: 768 } },
       { name: "old" },
     ]);
   });
@@ -111,7 +118,7 @@ describe("A server is found", () => {
         json: {
           data: [
             { id: "seer", type: "vlm", max_context_length: 32_768, capabilities: ["tool_use"] },
-            { id: "embedder", type: "embeddings" },
+            { id: "embedder", type: "embeddings", max_context_length: 512 },
             { id: "plain", type: "llm", max_context_length: 131_072, loaded_context_length: 4_096 },
           ],
         },
@@ -120,6 +127,7 @@ describe("A server is found", () => {
     const [found] = await find([studio]);
     expect(found?.models).toEqual([
       { name: "seer", contextWindow: 32_768, can: ["structured_output", "tools", "vision"] },
+      { name: "embedder", contextWindow: 512, embedding: {} },
       { name: "plain", contextWindow: 4_096, can: ["structured_output"] },
     ]);
   });

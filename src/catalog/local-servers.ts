@@ -1,6 +1,7 @@
 import { Agent, request } from "undici";
 import type { Capability } from "../api/model.ts";
 import type { LocalServer } from "../providers/local-servers.ts";
+import type { EmbeddingSizes } from "./model.ts";
 
 /** A local model server that answered, and its models. */
 export interface FoundServer extends LocalServer {
@@ -16,6 +17,8 @@ export interface FoundModel {
   fileDate?: string;
   /** Capabilities, if the server reports them. */
   can?: readonly Capability[];
+  /** Present for a model that creates embeddings; the length of its vectors, if the server reports it. */
+  embedding?: EmbeddingSizes;
 }
 
 /** Fetches a JSON document from a server; undefined if there is none in time. */
@@ -27,7 +30,7 @@ const DETAILS: Record<string, (origin: string, names: string[], fetch: Fetch) =>
   lmstudio: lmStudioDetails,
 };
 
-type Detail = Omit<FoundModel, "name"> | "not for chat";
+type Detail = Omit<FoundModel, "name"> | "of no use";
 
 const MODELS_MAX = 500;
 const DETAILED_MODELS_MAX = 50;
@@ -62,7 +65,7 @@ async function findServer(server: LocalServer, fetch: Fetch): Promise<FoundServe
   const details = await DETAILS[server.id]?.(new URL(server.baseUrl).origin, names, fetch);
   const models = names.flatMap((name): FoundModel[] => {
     const detail = details?.get(name);
-    return detail === "not for chat" ? [] : [{ name, ...listed.get(name), ...detail }];
+    return detail === "of no use" ? [] : [{ name, ...listed.get(name), ...detail }];
   });
   return { ...server, models };
 }
@@ -95,14 +98,19 @@ async function ollamaDetails(origin: string, names: string[], fetch: Fetch): Pro
     const fileDate = dates.get(name);
     const date = fileDate === undefined ? {} : { fileDate };
     if (!Array.isArray(capabilities)) return [name, date];
-    if (!capabilities.includes("completion")) return [name, "not for chat"];
-    const length = Object.entries(asRecord(info)).find(([key]) => key.endsWith(".context_length"))?.[1];
-    const contextWindow = tokens(length);
+    const numberOf = (end: string) => tokens(Object.entries(asRecord(info)).find(([key]) => key.endsWith(end))?.[1]);
+    const contextWindow = numberOf(".context_length");
+    const known = { ...date, ...(contextWindow && { contextWindow }) };
+    if (!capabilities.includes("completion")) {
+      const dimensions = numberOf(".embedding_length");
+      const embedding = dimensions === undefined ? {} : { dimensions };
+      return [name, capabilities.includes("embedding") ? { ...known, embedding } : "of no use"];
+    }
     const words = { tools: "tools", vision: "vision", thinking: "reasoning" } as const;
     const can = Object.entries(words).flatMap(([word, capability]) =>
       capabilities.includes(word) ? [capability] : [],
     );
-    return [name, { ...date, ...(contextWindow && { contextWindow }), can: ["structured_output", ...can] }];
+    return [name, { ...known, can: ["structured_output", ...can] }];
   });
   return new Map(await Promise.all(shown));
 }
@@ -113,8 +121,8 @@ async function lmStudioDetails(origin: string, _names: string[], fetch: Fetch): 
   return new Map(
     (Array.isArray(data) ? data : []).map(asRecord).map((entry): [string, Detail] => {
       const { id, type, capabilities } = entry;
-      if (type === "embeddings") return [String(id), "not for chat"];
       const contextWindow = tokens(entry.loaded_context_length) ?? tokens(entry.max_context_length);
+      if (type === "embeddings") return [String(id), { ...(contextWindow && { contextWindow }), embedding: {} }];
       const can: Capability[] = ["structured_output"];
       if (Array.isArray(capabilities) && capabilities.includes("tool_use")) can.push("tools");
       if (type === "vlm") can.push("vision");

@@ -12,6 +12,8 @@ export interface CatalogModel {
   capabilities: ReadonlySet<Capability>;
   /** Tokens. */
   contextWindow: number;
+  /** True if the context window is unknown; `contextWindow` is then a bound of it. */
+  hasUnknownWindow?: boolean;
   /** The model's own maximum, in tokens. */
   maxOutputTokens: number;
   /** YYYY-MM-DD. */
@@ -150,8 +152,12 @@ const PARAMETERS = [
   ...["response_format", "reasoning_effort"],
 ];
 
+/** The number that is listed for an unknown context window, because clients need one: most models have at least this. */
+const ASSUMED_CONTEXT_WINDOW_TOKENS = 32_768;
+
 /** Converts a model to its form in `GET /v1/models`. The prices are those of a short prompt first, then those of longer ones. */
 export function toApiModel(model: CatalogModel): Model {
+  const window = model.hasUnknownWindow === true ? null : model.contextWindow;
   return {
     id: model.id,
     object: "model",
@@ -161,11 +167,11 @@ export function toApiModel(model: CatalogModel): Model {
     name: model.name,
     description: model.description,
     capabilities: CAPABILITIES.filter((capability) => model.capabilities.has(capability)),
-    context_window: model.contextWindow,
+    context_window: window ?? ASSUMED_CONTEXT_WINDOW_TOKENS,
     max_output_tokens: model.maxOutputTokens,
     ...(model.embedding?.dimensions !== undefined && { dimensions: model.embedding.dimensions }),
-    context_length: model.contextWindow,
-    max_input_tokens: model.contextWindow,
+    context_length: window,
+    max_input_tokens: window,
     input_modalities: model.capabilities.has("vision") ? ["text", "image"] : ["text"],
     supported_parameters: supportedParameters(model),
     cutoff_date: model.cutoffDate,

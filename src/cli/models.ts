@@ -66,9 +66,9 @@ async function list(terminal: Terminal, flags: CommonFlags): Promise<void> {
     const json = catalog.list().map((model) => {
       return { ...toApiModel(model), routes: reportRoutes(model, health ?? []) };
     });
-    const rows = json.flatMap(({ id, category, context_window, cutoff_date, routes }) =>
+    const rows = json.flatMap(({ id, category, context_length, cutoff_date, routes }) =>
       routes.map((route, index) => {
-        const model = index === 0 ? [id, category, String(context_window), cutoff_date] : ["", "", "", ""];
+        const model = index === 0 ? [id, category, String(context_length ?? "unknown"), cutoff_date] : ["", "", "", ""];
         const prices = [String(route.prices.input), String(route.prices.output)];
         return [...model, nameOf(route), ...prices, health === undefined ? "no service runs" : wordsOf(route)];
       }),

@@ -89,7 +89,7 @@ const CLASSES = {
   inputAudio: part("Audio tokens of the prompt; by default the price of input."),
   cachedAudio: part("Cached audio tokens; by default the price of cachedInput."),
   inputImage: part("Image tokens of the prompt; by default the price of input."),
-  output: Decimal({ description: "Completion tokens." }),
+  output: part("Completion tokens; required, except for an embedding model."),
   reasoning: part("Reasoning tokens; by default the price of output."),
   outputAudio: part("Audio tokens of the completion; by default the price of output."),
   outputImage: part("Image tokens of the completion; by default the price of output."),

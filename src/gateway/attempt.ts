@@ -52,7 +52,7 @@ export function askForCompletion(call: CompletionCall, plan: Plan, { maxTokens }
 export async function attempt<Answer>(
   gateway: Gateway,
   call: GatewayCall,
-  plan: Pick<Plan, "model">,
+  plan: Pick<Plan, "model" | "isPreferred">,
   admission: Admission,
   ask: Ask<Answer>,
 ): Promise<Answered<Answer> | Unanswered> {
@@ -61,7 +61,7 @@ export async function attempt<Answer>(
   let refusal: UpstreamError | undefined;
   try {
     call.signal.throwIfAborted();
-    const routes = inOrder(admission.routes, gateway.random);
+    const routes = inOrder(admission.routes, gateway.random, plan.isPreferred);
     gateway.retryBudget.count(plan.model.id, gateway.clock());
     for (let turn = 0; ; turn += 1) {
       const route = routes[turn] ?? (turn === routes.length ? routeToRepeat(calls, failure) : undefined);

@@ -274,6 +274,16 @@ test("Each route comes first in proportion to its weight, and none is missing.",
   expect((first.get("c") ?? 0) / 20_000).toBeCloseTo(0.1, 1);
 });
 
+test("Routes that a request prefers come first, in the order of the others.", () => {
+  const routes = ["a", "b", "c", "d"].map((model) => ({ ...route, model }));
+  const order = inOrder(
+    routes,
+    () => 0,
+    ({ model }) => model === "b" || model === "d",
+  );
+  expect(order.map(({ model }) => model)).toEqual(["b", "d", "a", "c"]);
+});
+
 describe("A field that only upstreams of the request's own wire can take", () => {
   const providerOf = (fields: Partial<Provider>) => fields as Provider;
   const native = { wire: "messages" as const, body: {}, headers: {}, needed: "messages[0].content[0].citations" };

@@ -20,6 +20,8 @@ export interface Plan {
   model: CatalogModel;
   /** Routes of the model whose upstreams can take the request, in the order of the catalog. */
   routes: readonly [Route, ...Route[]];
+  /** Matches the routes that are tried before the others; absent if the request prefers none. */
+  isPreferred?: (route: Route) => boolean;
   /** The messages as the wires of these routes need them; a route whose wire sends them as they are has no entry. */
   prompts: ReadonlyMap<Route, ConvertedPrompt>;
   /** The request, fitted to the model. */
@@ -46,7 +48,9 @@ export function planFor(
   refuseAboveModel(output, model);
   const fitted = fitToModel(request, model);
   const routes = routesFor(gateway, model, { request: fitted.request, output, native });
-  return { model, ...routes, request: fitted.request, ignored: fitted.ignored, output };
+  const isNative = ({ providerId }: Route) => nativeFor(gateway.providers.get(providerId), native) !== undefined;
+  const preference = native?.prefersNative === true ? { isPreferred: isNative } : {};
+  return { model, ...routes, ...preference, request: fitted.request, ignored: fitted.ignored, output };
 }
 
 /** Tells whether a principal may use and see a model. */
@@ -293,9 +297,20 @@ export function forUpstream(request: ChatCompletionRequest, route: Route, maxTok
 
 /**
  * Orders routes for a request: as listed, or, where they have weights, at random so that the share of requests that a
- * route gets first is its weight. `random` returns numbers from 0 up to 1.
+ * route gets first is its weight. `random` returns numbers from 0 up to 1. Routes that the request prefers come before the
+ * others.
  */
-export function inOrder(routes: readonly Route[], random: () => number): readonly Route[] {
+export function inOrder(
+  routes: readonly Route[],
+  random: () => number,
+  isPreferred?: (route: Route) => boolean,
+): readonly Route[] {
+  const ordered = byWeight(routes, random);
+  if (isPreferred === undefined) return ordered;
+  return [...ordered.filter(isPreferred), ...ordered.filter((route) => !isPreferred(route))];
+}
+
+function byWeight(routes: readonly Route[], random: () => number): readonly Route[] {
   if (routes.length === 1 || routes[0]?.weight === undefined) return routes;
   // The first of several exponential variables is each with a probability in proportion to its rate, and so on for the rest.
   const drawn = routes.map((route) => ({ route, at: -Math.log(1 - random()) / (route.weight ?? 1) }));

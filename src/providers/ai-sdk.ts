@@ -85,7 +85,9 @@ class AiSdk implements Provider {
     const complete = { ...settings, baseUrl: baseUrl ?? defaultBaseUrl };
     this.#connect = wire.connect(complete, this.#fetchToken);
     const { embedding } = wire;
-    if (embedding !== undefined) this.embed = (call) => this.#embed(embedding, embedding.connect(complete), call);
+    if (embedding === undefined) return;
+    const connect = embedding.connect(complete, this.#fetchToken);
+    this.embed = (call) => this.#embed(embedding, connect, call);
   }
 
   convert(request: UpstreamRequest): AiSdkPrompt | UpstreamError {
@@ -138,7 +140,7 @@ class AiSdk implements Provider {
     const signal = AbortSignal.any([call.signal, ended.signal]);
     const http = new CallFetch(this.#connections, this.#scrub, signal);
     try {
-      const models = await connect(postOnly(http.fetch));
+      const models = await Promise.race([connect(postOnly(http.fetch)), rejectOnAbort(signal)]);
       return await embedInCalls(models(call.model), wire, { ...call, signal });
     } catch (error) {
       // The first failure ends the calls that still run, whose failures are the consequence.

@@ -71,9 +71,12 @@ export function fitFields(
   let fitted = request;
   for (const field of TOP_FIELDS) {
     const value = request[field];
-    if (value === undefined || isTaken(support, field)) continue;
+    if (value === undefined) continue;
     const isDefault = DEFAULTS[field] as ((value: unknown) => boolean) | undefined;
     const says = isDefault?.(value) !== true;
+    // An API with other tiers than OpenAI's has no `default`, and its `auto` may be a dearer one.
+    const hasOtherTiers = field === "service_tier" && treatmentOf(support, field) === "translated";
+    if (isTaken(support, field) && (says || !hasOtherTiers)) continue;
     if (says && treatmentOf(support, field) === "refused") throw refusal(field, `'${field}'`);
     if (says) ignored.push(field);
     fitted = { ...fitted, [field]: undefined };

@@ -108,6 +108,28 @@ describe("A request on the second wire of its upstream", () => {
     expect(received.body).toMatchObject(body);
   });
 
+  test.each([
+    ["context-1m-2025-08-07", undefined, ["context-1m-2025-08-07"]],
+    [
+      "interleaved-thinking-2025-05-14, fast-mode-2026-02-01,",
+      "interleaved-thinking-2025-05-14",
+      ["fast-mode-2026-02-01"],
+    ],
+    ["claude-code-20250219,context-management-2025-06-27", "claude-code-20250219,context-management-2025-06-27", []],
+    [
+      "code-execution-2025-08-25,mcp-client-2025-11-20",
+      undefined,
+      ["code-execution-2025-08-25", "mcp-client-2025-11-20"],
+    ],
+    ["a-new-beta-2027-01-01", "a-new-beta-2027-01-01", []],
+  ])("takes out the betas that its hold does not cover: %s.", async (sent, passed, ignored) => {
+    const heard = await hearAnswer(MESSAGES, MESSAGE, {
+      native: nativeOf("messages", { headers: { "anthropic-beta": sent } }),
+    });
+    expect(heard.received.head.match(/anthropic-beta: (.*)\r/)?.[1]).toBe(passed);
+    expect(heard.ignored).toEqual(ignored.map((beta) => `anthropic-beta.${beta}`));
+  });
+
   test("does not override the headers that the operator states.", async () => {
     const wire = await startWire((socket) => socket.end(whole(200, MESSAGE)));
     const settings = { ...secondWireSettings(MESSAGES, wire.baseUrl), headers: { "Anthropic-Beta": "ours" } };

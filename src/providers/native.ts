@@ -15,6 +15,7 @@ import {
   UpstreamError,
   type UpstreamRequest,
 } from "./provider.ts";
+import { fitSchemas, type SchemaLimits } from "./schemas.ts";
 import type { Environment, ProviderSettings, SecondWire } from "./settings.ts";
 
 /** A wire on which requests pass to upstreams that speak it. */
@@ -52,6 +53,26 @@ const WIRES: Readonly<Record<NativeRequest["wire"], NativeWire>> = {
     reader: (scrub) => new ResponsesReader(scrub, { keepsEvents: true }),
   },
 };
+
+/**
+ * Betas of the Messages API that change what a request costs beyond its hold: prices of longer prompts or of faster answers,
+ * and work that the upstream does itself. All others are passed on, as Claude Code's documentation asks of gateways.
+ */
+const DEAR_BETA =
+  /^(advisor-tool|code-execution|compact|context-1m|fast-mode|mcp-client|server-side-fallback|skills|web-fetch|web-search)-[\w-]{1,40}$/;
+
+/** Takes out the betas that could make a request cost more than its hold, and names them. */
+function withoutDearBetas({ "anthropic-beta": sent, ...others }: NativeRequest["headers"]): {
+  headers: NativeRequest["headers"];
+  ignored: string[];
+} {
+  if (sent === undefined) return { headers: others, ignored: [] };
+  const betas = sent.split(",").map((beta) => beta.trim());
+  const ignored = betas.filter((beta) => DEAR_BETA.test(beta));
+  const kept = betas.filter((beta) => beta !== "" && !ignored.includes(beta));
+  const headers = kept.length === 0 ? others : { ...others, "anthropic-beta": kept.join(",") };
+  return { headers, ignored: ignored.map((beta) => `anthropic-beta.${beta}`) };
+}
 
 /** Fields by which an upstream does more work than a hold covers, and the values that do not; all others are refused. */
 const COVERED: Readonly<Record<string, readonly unknown[]>> = {
@@ -139,9 +160,11 @@ function refusalOf(request: UpstreamRequest): UpstreamError | undefined {
 class NativeClient {
   readonly #wire: NativeWire;
   readonly #client: UpstreamClient;
+  readonly #schemas: SchemaLimits | undefined;
 
   constructor(wire: NativeWire, settings: ProviderSettings, environment: Environment) {
     this.#wire = wire;
+    this.#schemas = settings.requestFormat?.schemas ?? undefined;
     this.#client = new UpstreamClient(settings, environment, wire.keyHeaders(settings));
   }
 
@@ -149,13 +172,16 @@ class NativeClient {
   async pass(call: ProviderCall, native: NativeRequest): Promise<ProviderAnswer> {
     refuseUncovered(native.body);
     const { body, headers, reader } = this.#wire;
-    const further = { ...headers, ...native.headers };
-    return { chunks: await this.#send(call, body(native, call.request), further, reader) };
+    const { headers: own, ignored } = withoutDearBetas(native.headers);
+    const further = { ...headers, ...own };
+    return { ignored, chunks: await this.#send(call, body(native, call.request), further, reader) };
   }
 
   /** Sends a chat completion to the Responses API. */
   async translate(call: ProviderCall): Promise<ProviderAnswer> {
-    const { body, ignored } = toResponsesBody(call.request);
+    const { request, ignored: keywords } = fitSchemas(call.request, this.#schemas);
+    const { body, ignored: left } = toResponsesBody(request);
+    const ignored = [...keywords, ...left];
     const reader = (scrub: Scrub) => new ResponsesReader(scrub, { keepsEvents: false });
     return { ignored, chunks: await this.#send(call, body, this.#wire.headers, reader) };
   }

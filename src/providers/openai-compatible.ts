@@ -17,6 +17,7 @@ import {
   UpstreamError,
   type UpstreamRequest,
 } from "./provider.ts";
+import { fitSchemas } from "./schemas.ts";
 import { type Environment, isPrivateUpstream, type ProviderSettings } from "./settings.ts";
 
 /** Longest answer: 2,048 vectors of 1,536 numbers as text. */
@@ -49,13 +50,14 @@ class OpenAiCompatible implements Provider {
   }
 
   async complete({ request: given, signal }: ProviderCall): Promise<ProviderAnswer> {
-    const { request, ignored: left } = fitFields(given, this.#requestFormat.fields);
+    const { request: fitted, ignored: left } = fitFields(given, this.#requestFormat.fields);
+    const { request, ignored: keywords } = fitSchemas(fitted, this.#requestFormat.schemas ?? undefined);
     const scrub = scrubFor(request, this.#client.scrub);
     const body = toRequestBody(request, this.#requestFormat);
     const answer = await this.#client.post("/chat/completions", body, { isStreamed: request.stream, signal, scrub });
     // The content type decides, not the request: some upstreams never stream, others always do.
     const type = mediaTypeOf(answer.headers) || (request.stream ? EVENT_STREAM : JSON_TYPE);
-    const ignored = [...left, ...refusedHints(request, this.#requestFormat)];
+    const ignored = [...left, ...keywords, ...refusedHints(request, this.#requestFormat)];
     if (type === EVENT_STREAM) return { ignored, chunks: new StreamedAnswer(answer.body, scrub, new ChunkReader()) };
     if (type !== JSON_TYPE) throw unknownType(answer);
     return { ignored, chunks: once([await readAnswer(answer.body, scrub, new ChunkReader())]) };

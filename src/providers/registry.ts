@@ -10,6 +10,7 @@ import { mistral } from "./ai-sdk/wires/mistral.ts";
 import { xai } from "./ai-sdk/wires/xai.ts";
 import { passing } from "./fields.ts";
 import type { RequestFormat } from "./openai/request.ts";
+import { CEREBRAS_SCHEMAS, CLAUDE_SCHEMAS, GROQ_SCHEMAS, OPENAI_SCHEMAS } from "./schemas.ts";
 import type { SecondWire } from "./settings.ts";
 
 /** Features that a provider does not support. */
@@ -95,6 +96,7 @@ const ROWS: readonly Row[] = [
         "content.file",
         "content.input_audio",
       ),
+      schemas: OPENAI_SCHEMAS,
     },
     // "Available in the Responses API only" (pages of the Codex and pro models in OpenAI's documentation).
     secondWire: { wire: "responses", servesOnly: /codex|-pro(-\d|$)/ },
@@ -182,8 +184,8 @@ const ROWS: readonly Row[] = [
     keyVariable: "DEEPSEEK_API_KEY",
     baseUrl: "https://api.deepseek.com",
     documentation: "https://api-docs.deepseek.com/api/create-chat-completion",
-    // "text" and "json_object" are the types of an answer.
-    refuses: ["response_format.json_schema"],
+    // "text" and "json_object" are the types of an answer; the other fields are not in the reference.
+    refuses: ["logit_bias", "parallel_tool_calls", "response_format.json_schema", "seed", "user"],
     requestFormat: { reasoningOff: { thinking: { type: "disabled" } }, fields: passing("thinking") },
     remarks: ["While it thinks, `reasoning_content` has to come back with the results of tool calls."],
   },
@@ -195,6 +197,9 @@ const ROWS: readonly Row[] = [
     otherHosts: ["api.moonshot.cn"],
     documentation: "https://platform.moonshot.ai/docs/api/chat",
     requestFormat: {
+      // "max_tokens is deprecated and not honored": a hold needs a bound that is.
+      maxTokensField: "max_completion_tokens",
+      reasoningOff: { thinking: { type: "disabled" } },
       fields: passing("thinking", "prompt_cache_key", "safety_identifier", "content.video_url"),
     },
   },
@@ -218,6 +223,8 @@ const ROWS: readonly Row[] = [
     baseUrl: "https://api.perplexity.ai",
     documentation: "https://docs.perplexity.ai/api-reference/chat-completions-post",
     lacks: ["tools"],
+    // They are not among the parameters of its own package, and have no effect.
+    refuses: ["logit_bias", "seed", "user"],
     requestFormat: { reasoningField: null, fields: passing("web_search_options", "top_k") },
     runsTools: true,
     countsReasoningBeside: true,
@@ -240,7 +247,9 @@ const ROWS: readonly Row[] = [
       acceptsRefusals: false,
       reasoningField: "reasoning",
       acceptsExtraContent: false,
-      fields: passing("service_tier"),
+      // "on_demand" is its usual tier, which it has where a request names none.
+      fields: { service_tier: "translated" },
+      schemas: GROQ_SCHEMAS,
     },
   },
   {
@@ -257,6 +266,7 @@ const ROWS: readonly Row[] = [
       reasoningField: "reasoning",
       acceptsExtraContent: false,
       fields: passing(),
+      schemas: CEREBRAS_SCHEMAS,
     },
   },
   {
@@ -303,6 +313,8 @@ const ROWS: readonly Row[] = [
         ),
         "content.file.file_url": "translated",
       },
+      // It passes the schemas of Claude on unchanged.
+      schemas: { ...CLAUDE_SCHEMAS, models: /^anthropic\// },
     },
     remarks: ["`reasoning_details` go both ways."],
   },

@@ -66,13 +66,6 @@ describe("x-tollgate-max-cost", () => {
     expect(routeOf(await ask("mixed", "999.999999", fields))).toBe("up/cheap");
   });
 
-  test("A dearer route does not answer for one that has failed.", async () => {
-    const fields = { max_tokens: 100 };
-    const answer = await ask("breaking", undefined, fields);
-    expect([answer.status, routeOf(answer)]).toEqual([200, "up/dear"]);
-    expect((await ask("breaking", "200", fields)).status).toBe(502);
-  });
-
   test("A request that no route can answer for it is refused, with the least that is needed.", async () => {
     const before = upstream.requests.length;
     const answer = await ask("mixed", "99", { max_tokens: 100 });
@@ -97,6 +90,32 @@ describe("x-tollgate-max-cost", () => {
     const answer = await ask("mixed", text);
     expect(answer.status).toBe(400);
     expect(await answer.json()).toMatchObject({ error: { code: "invalid_value", param: "x-tollgate-max-cost" } });
+  });
+});
+
+describe("a fallback to a dearer route billed without consent", () => {
+  const fields = { max_tokens: 100 };
+  const available = async () => {
+    const answer = await send(service, "/v1/usage", token);
+    return ((await answer.json()) as { creditsAvailable: number }).creditsAvailable;
+  };
+  /** Asks a model whose cheaper route fails; returns which routes were called, and the charge. */
+  const fallBack = async (maxCost: string | undefined) => {
+    const [sent, before] = [upstream.requests.length, await available()];
+    const answer = await ask("breaking", maxCost, fields);
+    const called = new Set(upstream.requests.slice(sent).map(({ body }) => body.model));
+    return { status: answer.status, called: [...called], charged: before - (await available()) };
+  };
+
+  test("A dearer route is neither called nor charged if its largest charge is above the stated bound.", async () => {
+    expect(await fallBack("200")).toEqual({ status: 502, called: ["broken"], charged: 0 });
+    expect(await fallBack("999.999999")).toEqual({ status: 502, called: ["broken"], charged: 0 });
+  });
+
+  test("A dearer route answers, and is charged at its price, if the bound allows its largest charge.", async () => {
+    const charged = expect.closeTo(20, 3);
+    expect(await fallBack("1001")).toEqual({ status: 200, called: ["broken", "dear"], charged });
+    expect(await fallBack(undefined)).toEqual({ status: 200, called: ["broken", "dear"], charged });
   });
 });
 

@@ -124,6 +124,8 @@ export interface Heard {
   items: number;
   text: string;
   error: unknown;
+  /** Names of the hints that the provider left out. */
+  ignored: readonly string[];
 }
 
 /** Sends a request and reads to the end: returns the chunks, and the error that ended them. */
@@ -133,9 +135,10 @@ export async function hear(
   signal: AbortSignal = new AbortController().signal,
   native?: NativeRequest,
 ): Promise<Heard> {
-  const heard: Heard = { chunks: [], items: 0, text: "", error: undefined };
+  const heard: Heard = { chunks: [], items: 0, text: "", error: undefined, ignored: [] };
   try {
     const answer = await provider.complete({ request: requestOf(fields), signal, native });
+    heard.ignored = answer.ignored ?? [];
     for await (const chunks of answer.chunks) {
       heard.items += 1;
       heard.chunks.push(...chunks);

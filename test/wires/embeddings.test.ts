@@ -73,6 +73,14 @@ const gemini = (body: Record<string, unknown>) => {
   const embeddings = requests.map(({ content }) => ({ values: vectorOf(content.parts[0]?.text) }));
   return body.requests === undefined ? { embedding: embeddings[0] } : { embeddings };
 };
+/** The first text of a call counts as 5 tokens, so that every call reports the same. */
+const vertex = ({ instances = [] }: Record<string, unknown>) => ({
+  predictions: (instances as { content: string }[]).map(({ content }, index) => {
+    return {
+      embeddings: { values: vectorOf(content), statistics: { token_count: index === 0 ? 5 : 0, truncated: false } },
+    };
+  }),
+});
 const openai = ({ input }: Record<string, unknown>) => ({
   data: [input].flat().map((text, index) => ({ object: "embedding", index, embedding: vectorOf(text) })),
   usage: { prompt_tokens: 5, total_tokens: 5 },
@@ -92,6 +100,14 @@ const WIRES: WireCase[] = [
   {
     ...{ kind: "google", model: "gemini-embedding-001", write: gemini, path: /:embedContent$|:batchEmbedContents$/ },
     ...{ asks: { outputDimensionality: 2 }, tokens: undefined, inputsACall: 64 },
+  },
+  {
+    ...{ kind: "google-vertex", model: "gemini-embedding-001", write: vertex, path: /:predict$/ },
+    ...{ asks: { parameters: { autoTruncate: false, outputDimensionality: 2 } }, tokens: 5, inputsACall: 1 },
+  },
+  {
+    ...{ kind: "google-vertex", model: "text-embedding-005", write: vertex, path: /text-embedding-005:predict$/ },
+    ...{ asks: { parameters: { autoTruncate: false, outputDimensionality: 2 } }, tokens: 5, inputsACall: 9 },
   },
   {
     ...{ kind: "mistral", model: "mistral-embed", write: openai, path: /^\/embeddings$/ },

@@ -114,6 +114,36 @@ describe.each(ROWS)("$name", ({ fixture, format, fields = DEFAULT_REQUEST_FORMAT
   });
 });
 
+describe("Rows whose API differs from OpenAI's", () => {
+  const formatOf = (id: string) => KNOWN_PROVIDERS.find((known) => known.id === id)?.requestFormat ?? {};
+
+  test("Moonshot AI gets the bound of an answer under the name that it honors, and no effort where none is asked for.", async () => {
+    const more = { requestFormat: formatOf("moonshotai") };
+    const { body } = await sent(compatible, more, { reasoning_effort: "none" });
+    expect(JSON.parse(body)).toMatchObject({ max_completion_tokens: 4_000, thinking: { type: "disabled" } });
+    expect(JSON.parse(body)).not.toHaveProperty("max_tokens");
+    expect(JSON.parse(body)).not.toHaveProperty("reasoning_effort");
+  });
+
+  test.each(["auto", "default"] as const)(
+    "Groq, whose usual tier has another name, gets no service tier for %s.",
+    async (tier) => {
+      const { body, ignored } = await sent(compatible, { requestFormat: formatOf("groq") }, { service_tier: tier });
+      expect([JSON.parse(body).service_tier, ignored]).toEqual([undefined, []]);
+      const openai = await sent(compatible, { requestFormat: formatOf("openai") }, { service_tier: tier });
+      expect(JSON.parse(openai.body).service_tier).toBe(tier);
+    },
+  );
+
+  test.each([
+    ["deepseek", ["logit_bias", "parallel_tool_calls", "seed", "user"]],
+    ["perplexity", ["logit_bias", "seed", "user"]],
+  ])("%s is not sent the hints that its reference does not have.", (id, hints) => {
+    const known = KNOWN_PROVIDERS.find((provider) => provider.id === id);
+    expect(known?.refuses).toEqual(expect.arrayContaining(hints));
+  });
+});
+
 describe("Prompt caching", () => {
   const long = "x".repeat(8_000);
   const conversation: Partial<UpstreamRequest> = {

@@ -268,6 +268,8 @@ function nativeOf(request: MessagesRequest, known: MessagesRequest, { version, b
     },
     hints: hintsOf(request, beta),
     needed: neededField(request),
+    // Elsewhere the budget of thinking becomes an effort.
+    prefersNative: request.thinking?.type === "enabled",
   };
 }
 

@@ -10,7 +10,7 @@ export const MessagesModel = Type.Object({
   id: Type.String(),
   display_name: Type.String(),
   created_at: Timestamp,
-  max_input_tokens: Type.Integer({ minimum: 1 }),
+  max_input_tokens: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()]),
   max_tokens: Type.Integer({ minimum: 1 }),
 });
 
@@ -60,13 +60,13 @@ export function toMessagesModels(
   return { data, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null, has_more: hasMore };
 }
 
-export function toMessagesModel({ id, name, created, context_window, max_output_tokens }: Model): MessagesModel {
+export function toMessagesModel({ id, name, created, max_input_tokens, max_output_tokens }: Model): MessagesModel {
   return {
     type: "model",
     id,
     display_name: name,
     created_at: new Date(created * 1000).toISOString(),
-    max_input_tokens: context_window,
+    max_input_tokens,
     max_tokens: max_output_tokens,
   };
 }

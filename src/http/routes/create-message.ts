@@ -12,7 +12,8 @@ export const messagesHeaders = {
   "anthropic-version": Type.Optional(Type.Enum([...MESSAGES_VERSIONS])),
   "anthropic-beta": Type.Optional(
     Type.String({
-      description: "Passed on to providers that speak this wire; otherwise listed in x-tollgate-ignored.",
+      description:
+        "Passed on to providers that speak this wire, except for betas that change the price of a request; otherwise listed in x-tollgate-ignored.",
     }),
   ),
 };

@@ -15,7 +15,7 @@ import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provid
 import { toCallDetail, toDetail } from "./reasoning.ts";
 import { pickTexts, type SignedReasoning, type Wire, writeExtraContent } from "./wire.ts";
 
-type AnswerWire = Pick<Wire, "metadataKey" | "reasoningFields" | "reasoningFormat" | "logprobsOf">;
+type AnswerWire = Pick<Wire, "metadataKey" | "reasoningFields" | "reasoningFormat" | "logprobsOf" | "partsOf">;
 
 interface OpenCall {
   id: string;
@@ -175,7 +175,7 @@ export class AnswerReader {
   }
 
   #finish(reason: LanguageModelV4FinishReason, counted: LanguageModelV4Usage): UpstreamChunk {
-    const usage = toUsage(counted);
+    const usage = toUsage(counted, this.#wire.partsOf?.(counted.raw));
     this.isFinished = true;
     return { finish_reason: toReason(reason, this.#callCount > 0), ...(usage !== undefined && { usage }) };
   }
@@ -226,9 +226,15 @@ function toReason({ unified, raw }: LanguageModelV4FinishReason, hasCalls: boole
 }
 
 /** Converts token counts; undefined if the upstream reported none. The packages report 0 prompt tokens in that case. */
-function toUsage({ inputTokens, outputTokens }: LanguageModelV4Usage): UpstreamUsage | undefined {
+function toUsage(
+  { inputTokens, outputTokens }: LanguageModelV4Usage,
+  parts: UpstreamUsage | undefined,
+): UpstreamUsage | undefined {
   if (!inputTokens.total || outputTokens.total === undefined) return undefined;
-  const usage: UpstreamUsage = { prompt_tokens: inputTokens.total, completion_tokens: outputTokens.total };
+  const usage: UpstreamUsage = {
+    ...{ prompt_tokens: inputTokens.total, completion_tokens: outputTokens.total },
+    ...parts,
+  };
   if (inputTokens.cacheRead !== undefined) usage.cached_tokens = inputTokens.cacheRead;
   if (inputTokens.cacheWrite !== undefined) usage.cache_write_tokens = inputTokens.cacheWrite;
   if (outputTokens.reasoning !== undefined) usage.reasoning_tokens = outputTokens.reasoning;

@@ -2,6 +2,7 @@ import type { LanguageModelV4CallOptions, LanguageModelV4FunctionTool, SharedV4W
 import type { Tool } from "../../api/chat/request.ts";
 import { fitFields } from "../fields.ts";
 import { UpstreamError, type UpstreamRequest } from "../provider.ts";
+import { fitSchemas } from "../schemas.ts";
 import type { PromptCaching } from "../settings.ts";
 import { markCached } from "./caching.ts";
 import { type AiSdkPrompt, toPrompt } from "./prompt.ts";
@@ -20,7 +21,8 @@ export interface Call {
  */
 export function toCall(wire: Wire, given: UpstreamRequest, caching: PromptCaching, converted?: AiSdkPrompt): Call {
   const support = caching === "off" ? { ...wire.fields, cache_control: "ignored" as const } : wire.fields;
-  const { request, ignored: left } = fitFields(given, support);
+  const { request: fitted, ignored: left } = fitFields(given, support);
+  const { request, ignored: keywords } = fitSchemas(fitted, wire.schemas);
   const absent = OWN_FIELDS.filter((field) => request[field] !== undefined && !wire.takes.includes(field));
   if (request.logprobs === true && absent.includes("logprobs")) throw unsupportedField("logprobs");
   const conversation = toPrompt(wire, request, converted);
@@ -47,6 +49,7 @@ export function toCall(wire: Wire, given: UpstreamRequest, caching: PromptCachin
   const absentHints = absent.filter((field) => field !== "logprobs");
   const ignored = new Set([
     ...left,
+    ...keywords,
     ...conversation.ignored,
     ...fit.ignored,
     ...absentHints,

@@ -12,14 +12,15 @@ const CALLS_AT_ONCE = 4;
  */
 export async function embedInCalls(
   model: EmbeddingModelV4,
-  { options }: EmbeddingWire,
+  { options, inputsACall }: EmbeddingWire,
   { inputs, dimensions, model: name, user, signal }: ProviderEmbeddingCall,
 ): Promise<ProviderEmbeddings> {
   const texts = inputs.map((input) => {
     if (typeof input === "string") return input;
     throw new UpstreamError("unsupported", "The wire takes texts alone");
   });
-  const size = Math.min((await model.maxEmbeddingsPerCall) ?? INPUTS_A_CALL_MAX, INPUTS_A_CALL_MAX);
+  const most = inputsACall?.(name) ?? (await model.maxEmbeddingsPerCall) ?? INPUTS_A_CALL_MAX;
+  const size = Math.min(most, INPUTS_A_CALL_MAX);
   const vectors: number[][] = [];
   let tokens: number | undefined = 0;
   let next = 0;

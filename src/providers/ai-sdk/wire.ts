@@ -8,7 +8,8 @@ import type {
 import type { CacheControl } from "../../api/chat/request.ts";
 import type { FieldSupport } from "../fields.ts";
 import { isObject, type JsonObject, textOf } from "../json.ts";
-import type { UpstreamRequest } from "../provider.ts";
+import type { UpstreamRequest, UpstreamUsage } from "../provider.ts";
+import type { SchemaLimits } from "../schemas.ts";
 import type { KindKey, ProviderSettings } from "../settings.ts";
 
 /** The part of `fetch` that the packages use. */
@@ -20,7 +21,12 @@ export type Connect = (fetch: Fetch) => Promise<(model: string) => Pick<Language
 /** Embeddings on one wire. */
 export interface EmbeddingWire {
   /** Makes embedding models for one call, as `Connect` makes language models. */
-  connect(settings: ProviderSettings): (fetch: Fetch) => Promise<(model: string) => EmbeddingModelV4>;
+  connect(
+    settings: ProviderSettings,
+    fetchToken: Fetch,
+  ): (fetch: Fetch) => Promise<(model: string) => EmbeddingModelV4>;
+  /** Returns the most inputs of one call of a model, where the package's number is too large; absent if it never is. */
+  inputsACall?(model: string): number;
   /** Returns the package's own options, such as its name for `dimensions`; absent if it needs none. */
   options?(dimensions: number | undefined, model: string): SharedV4ProviderOptions;
 }
@@ -55,6 +61,8 @@ export interface Wire {
   takes: readonly OwnField[];
   /** The rare fields and parts that this wire takes; `fit` converts the fields. */
   fields: FieldSupport;
+  /** Limits on the JSON schemas that the upstream enforces; absent: none. */
+  schemas?: SchemaLimits;
   /** Converts fields whose names or bounds are specific to this wire. */
   fit(request: UpstreamRequest): Fit;
   prompt: PromptRules;
@@ -68,6 +76,8 @@ export interface Wire {
    * with a finish reason is complete even if the connection then breaks.
    */
   closing?: string;
+  /** Reads the parts of the usage, such as audio tokens, from the unparsed counters, if the package does not pass them on. */
+  partsOf?(raw: unknown): UpstreamUsage;
   /** Reads log probabilities from an unparsed chunk, if the package does not pass them on. */
   logprobsOf?(raw: unknown): unknown;
 }

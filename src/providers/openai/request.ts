@@ -3,6 +3,7 @@ import { toSentTool, withSentCalls } from "../../api/chat/translate.ts";
 import { type FieldSupport, passing } from "../fields.ts";
 import { isObject, type JsonObject } from "../json.ts";
 import type { UpstreamRequest } from "../provider.ts";
+import type { SchemaLimits } from "../schemas.ts";
 
 /** Differences between OpenAI-compatible APIs in the requests that they accept. */
 export interface RequestFormat {
@@ -26,6 +27,8 @@ export interface RequestFormat {
   encodesEmbeddings: boolean;
   /** The fields and parts that not every API takes, and that this one does. */
   fields: FieldSupport;
+  /** Limits on the JSON schemas that the API enforces; null: none. */
+  schemas: SchemaLimits | null;
 }
 
 /** The format that most APIs accept. */
@@ -52,6 +55,7 @@ export const DEFAULT_REQUEST_FORMAT: RequestFormat = {
     "content.input_audio",
     "content.video_url",
   ),
+  schemas: null,
 };
 
 /** Writes the body of a request in the format of an API. A stream always includes usage, which the charge is based on. */

@@ -108,7 +108,7 @@ export function factsOf(model: Model): [name: string, value: ReactNode][] {
     ],
     ["Provider", model.owned_by],
     ["Category", model.category],
-    ["Context window", `${formatCount(model.context_window)} tokens`],
+    ["Context window", model.context_length === null ? "Unknown" : `${formatCount(model.context_length)} tokens`],
     ["Max output tokens", formatCount(model.max_output_tokens)],
     ["Knowledge cutoff", `${model.cutoff_date} (${CUTOFF_LABELS[model.cutoff_basis]})`],
     ["Input, credits per million tokens", formatExactCredits(prices.input)],

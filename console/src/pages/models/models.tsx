@@ -120,7 +120,12 @@ export function columnsOf({ compared, isFull, withRoutes, onToggle }: ColumnChoi
     },
     { head: "Model", cell: (model) => <Name model={model} /> },
     { head: "Category", wideOnly: true, cell: ({ category }) => <Badge>{category}</Badge> },
-    { head: "Context", right: true, wideOnly: true, cell: ({ context_window }) => formatShort(context_window) },
+    {
+      head: "Context",
+      right: true,
+      wideOnly: true,
+      cell: ({ context_length: tokens }) => (tokens === null ? "Unknown" : formatShort(tokens)),
+    },
     {
       head: "Knowledge cutoff",
       wideOnly: true,

@@ -1,4 +1,5 @@
 import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
+import { CLAUDE_SCHEMAS } from "../../schemas.ts";
 import { CLAUDE_REASONING, fieldsOfDetail } from "../reasoning.ts";
 import { type Fit, missing, optionsOf, REASONING_SHARES, readExtraContent, USUAL_PROMPT, type Wire } from "../wire.ts";
 
@@ -20,6 +21,7 @@ export const anthropic: Wire = {
     "content.file": "translated",
     "content.file.file_url": "translated",
   },
+  schemas: CLAUDE_SCHEMAS,
   fit(request) {
     const { parallel_tool_calls: isParallel, tools, safety_identifier, top_k: topK } = request;
     const user = request.user ?? safety_identifier;

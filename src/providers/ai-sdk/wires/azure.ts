@@ -1,5 +1,6 @@
 import { isObject } from "../../json.ts";
 import type { UpstreamRequest } from "../../provider.ts";
+import { AZURE_SCHEMAS } from "../../schemas.ts";
 import type { ProviderSettings } from "../../settings.ts";
 import { type Fetch, missing, USUAL_PROMPT, type Wire } from "../wire.ts";
 
@@ -35,6 +36,7 @@ export const azure: Wire = {
     "content.file": "translated",
     "content.input_audio": "translated",
   },
+  schemas: AZURE_SCHEMAS,
   fit(request) {
     const { logit_bias, logprobs, top_logprobs, parallel_tool_calls, response_format: format, user } = request;
     const isStrict = format?.type === "json_schema" && format.json_schema.strict === true;

@@ -1,5 +1,6 @@
 import type { LanguageModelV4CallOptions } from "@ai-sdk/provider";
 import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
+import { CLAUDE_SCHEMAS } from "../../schemas.ts";
 import type { ProviderSettings } from "../../settings.ts";
 import { CLAUDE_REASONING } from "../reasoning.ts";
 import { type Fetch, missing, USUAL_PROMPT, type Wire } from "../wire.ts";
@@ -55,6 +56,8 @@ export const bedrock: Wire = {
     cache_control: "translated",
     "content.file": "translated",
   },
+  // The same as on Anthropic's own API ("Get validated JSON results" in Bedrock's user guide).
+  schemas: { ...CLAUDE_SCHEMAS, models: /anthropic/ },
   fit(given) {
     const isClaude = given.model.includes("anthropic");
     const hasForeignThinking = given.thinking !== undefined && !isClaude;

@@ -6,7 +6,19 @@ import { UpstreamError } from "../../provider.ts";
 import type { ProviderSettings } from "../../settings.ts";
 import { GEMINI_REASONING } from "../reasoning.ts";
 import { type Fetch, missing, USUAL_PROMPT, type Wire } from "../wire.ts";
-import { geminiFit } from "./google.ts";
+import { geminiFit, geminiParts } from "./google.ts";
+
+function open(settings: ProviderSettings, fetchToken: Fetch) {
+  const { apiKey, baseUrl, project = "", location = "", headers } = settings;
+  const identity = new Identity(settings, fetchToken);
+  return async (fetch: Fetch) => {
+    const { createGoogleVertex } = await import("@ai-sdk/google-vertex");
+    const common = { headers: { ...headers }, ...(baseUrl !== null && { baseURL: baseUrl }), fetch };
+    if (apiKey !== null) return createGoogleVertex({ apiKey, ...common });
+    const googleAuthOptions = { authClient: await identity.client() };
+    return createGoogleVertex({ apiKey: "", project, location, googleAuthOptions, ...common });
+  };
+}
 
 /** Gemini on Google Cloud: https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference */
 export const googleVertex: Wire = {
@@ -21,16 +33,16 @@ export const googleVertex: Wire = {
     const isFile = !credentialsFile || existsSync(credentialsFile);
     return missing(settings, "project", "location") ?? (isFile ? undefined : `has no file '${credentialsFile}'`);
   },
-  connect(settings, fetchToken) {
-    const { apiKey, baseUrl, project = "", location = "", headers } = settings;
-    const identity = new Identity(settings, fetchToken);
-    return async (fetch) => {
-      const { createGoogleVertex } = await import("@ai-sdk/google-vertex");
-      const common = { headers: { ...headers }, ...(baseUrl !== null && { baseURL: baseUrl }), fetch };
-      if (apiKey !== null) return createGoogleVertex({ apiKey, ...common });
-      const googleAuthOptions = { authClient: await identity.client() };
-      return createGoogleVertex({ apiKey: "", project, location, googleAuthOptions, ...common });
-    };
+  connect: open,
+  embedding: {
+    connect(settings, fetchToken) {
+      const connect = open(settings, fetchToken);
+      return async (fetch) => (await connect(fetch)).embeddingModel;
+    },
+    // A text that is too long is refused rather than cut.
+    options: () => ({ googleVertex: { autoTruncate: false } }),
+    // "Each request can only include a single input text"; the other models take 20,000 tokens in texts of up to 2,048.
+    inputsACall: (model) => (model.startsWith("gemini") ? 1 : 9),
   },
   takes: [],
   fields: {
@@ -47,6 +59,7 @@ export const googleVertex: Wire = {
   metadataKey: "googleVertex",
   reasoningFields: ["thoughtSignature"],
   reasoningFormat: GEMINI_REASONING,
+  partsOf: geminiParts,
 };
 
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";

@@ -1,4 +1,5 @@
-import type { UpstreamRequest } from "../../provider.ts";
+import { detailsOf } from "../../json.ts";
+import type { UpstreamRequest, UpstreamUsage } from "../../provider.ts";
 import type { ProviderSettings } from "../../settings.ts";
 import { GEMINI_REASONING } from "../reasoning.ts";
 import { type Fetch, type Fit, missing, optionsOf, REASONING_SHARES, USUAL_PROMPT, type Wire } from "../wire.ts";
@@ -32,7 +33,32 @@ export const google: Wire = {
   metadataKey: "google",
   reasoningFields: ["thoughtSignature"],
   reasoningFormat: GEMINI_REASONING,
+  partsOf: geminiParts,
 };
+
+/** Reads the tokens of each modality ("UsageMetadata" in the Gemini API's reference); a modality without tokens is left out. */
+export function geminiParts(raw: unknown): UpstreamUsage {
+  const usage = detailsOf(raw);
+  const tokensOf = (modality: string, ...lists: readonly string[]) => {
+    const details = lists.flatMap((name) => (Array.isArray(usage[name]) ? usage[name].map(detailsOf) : []));
+    const counts = details.flatMap(({ modality: own, tokenCount }) => {
+      return own === modality && typeof tokenCount === "number" ? [tokenCount] : [];
+    });
+    return counts.length === 0 ? undefined : counts.reduce((sum, count) => sum + count, 0);
+  };
+  const prompt = ["promptTokensDetails", "toolUsePromptTokensDetails"] as const;
+  const images = tokensOf("IMAGE", ...prompt);
+  // Cached images cost as much as other cached input.
+  const cachedImages = tokensOf("IMAGE", "cacheTokensDetails") ?? 0;
+  const parts: UpstreamUsage = {
+    input_audio_tokens: tokensOf("AUDIO", ...prompt),
+    cached_audio_tokens: tokensOf("AUDIO", "cacheTokensDetails"),
+    input_image_tokens: images && Math.max(0, images - cachedImages),
+    output_audio_tokens: tokensOf("AUDIO", "candidatesTokensDetails"),
+    output_image_tokens: tokensOf("IMAGE", "candidatesTokensDetails"),
+  };
+  return Object.fromEntries(Object.entries(parts).filter(([, count]) => count !== undefined));
+}
 
 /** Models that need a number of tokens for thinking; later models take a level. All figures are from the page "Thinking" of the Gemini API's guide. */
 const NEEDS_BUDGET = /gemini-2\.5/;
