@@ -1,21 +1,26 @@
 /**
- * `npm run soak -- --store sqlite|postgres [--minutes 20] [--seed N] [--trials kill,points] [--shortened-by 10]`: the
- * trials of `test/crash/` again and again until the minutes are over, each for its share of them. Prints what was run as a
- * table; exits with 1 on any violation.
+ * `npm run soak -- --store sqlite|postgres [--minutes 20] [--seed N] [--trials kill,points] [--shortened-by 10]`: splits
+ * the streams of all fixtures at every byte once, and then runs the trials of `test/crash/` again and again until the minutes
+ * are over, each for its share of them. Prints what was run as a table; exits with 1 on any violation. `--trials splits`
+ * runs the first part alone.
  */
 import { parseArgs } from "node:util";
 import { Campaign, TrialError } from "../test/crash/campaign.ts";
 import type { StoreKind } from "../test/crash/site.ts";
 import { type Trial, trialsOf } from "../test/crash/trials.ts";
 import { NoSmallDiskError } from "../test/support/small-disk.ts";
+import { differencesOf, placesIn, splitCases } from "../test/wires/splits.ts";
 
 const READY_LONGEST_MS = 3_000;
+const SPLITS = "splits";
 
 interface Order {
   store: StoreKind;
   seed: number;
   minutes: number;
   trials: Trial[];
+  /** True to split the streams of the fixtures too. */
+  hasSplits: boolean;
   shortenedBy: number;
 }
 
@@ -32,18 +37,45 @@ function readOrder(): Order {
   const { store } = values;
   if (store !== "sqlite" && store !== "postgres") throw new Error(`--store: found ${store}; allowed: sqlite, postgres`);
   const known = trialsOf(store);
-  const keys = values.trials?.split(",") ?? known.map(({ key }) => key);
-  const trials = keys.map((key) => {
+  const keys = values.trials?.split(",") ?? [SPLITS, ...known.map(({ key }) => key)];
+  const chosen = keys.filter((key) => key !== SPLITS);
+  const trials = chosen.map((key) => {
     const trial = known.find((one) => one.key === key);
     if (trial !== undefined) return trial;
-    throw new Error(`--trials: found ${key}; allowed: ${known.map((one) => one.key).join(", ")}`);
+    throw new Error(`--trials: found ${key}; allowed: ${[SPLITS, ...known.map((one) => one.key)].join(", ")}`);
   });
+  const hasSplits = keys.includes(SPLITS);
   const number = (name: "seed" | "minutes" | "shortened-by") => {
     const found = Number(values[name]);
     if (Number.isFinite(found) && found >= 0) return found;
     throw new Error(`--${name}: found ${values[name]}; allowed: a number`);
   };
-  return { store, trials, seed: number("seed"), minutes: number("minutes"), shortenedBy: number("shortened-by") };
+  return {
+    store,
+    trials,
+    hasSplits,
+    seed: number("seed"),
+    minutes: number("minutes"),
+    shortenedBy: number("shortened-by"),
+  };
+}
+
+/** Splits the stream of each fixture at every byte; returns the number of splits that change an answer or its charge. */
+async function splitStreams(): Promise<number> {
+  let splits = 0;
+  let faults = 0;
+  for (const one of splitCases()) {
+    const places = placesIn(one, Number.POSITIVE_INFINITY);
+    const differences = await differencesOf(one, places);
+    splits += places.length;
+    faults += differences.length;
+    if (differences[0] !== undefined)
+      console.error(
+        `${one.name}: an answer that is split after ${differences[0].place} of ${one.bytes.length} bytes differs`,
+      );
+  }
+  console.log(`Streams split at every byte: ${splits} splits, ${faults} violations.`);
+  return faults;
 }
 
 /** The trial that has had least of its share of the time. */
@@ -109,6 +141,9 @@ function print({ store, seed, trials, shortenedBy }: Order, campaign: Campaign, 
 
 const order = readOrder();
 console.log(`Soak: ${order.minutes} minutes on ${order.store}, seed ${order.seed}.`);
+const splitFaults = order.hasSplits ? await splitStreams() : 0;
+if (order.trials.length === 0) process.exit(splitFaults === 0 ? 0 : 1);
 const { campaign, faults } = await soak(order);
+if (splitFaults > 0) faults.set(SPLITS, splitFaults);
 print(order, campaign, faults);
 process.exit(faults.size === 0 ? 0 : 1);

@@ -34,16 +34,12 @@ const CODEX: Agent = {
     ".codex/config.toml": [
       `model = "${model}"`,
       'model_provider = "tollgate"',
-      'web_search = "disabled"',
       "",
       "[model_providers.tollgate]",
       'name = "Tollgate"',
       `base_url = "${url}/v1"`,
       'env_key = "TOLLGATE_TOKEN"',
       'wire_api = "responses"',
-      "",
-      "[agents]",
-      "enabled = false",
     ].join("\n"),
   }),
   environment: ({ token }) => ({ TOLLGATE_TOKEN: token }),
@@ -54,6 +50,13 @@ const CODEX: Agent = {
     { tool: "exec_command", arguments: { cmd: "cp notes.txt copy.txt" } },
   ],
 };
+
+/** Codex gives the newest models one tool that runs scripts, in a namespace and in the input. */
+const codexScripts = (): ScriptedCall[] =>
+  [
+    `text(await tools.apply_patch(${JSON.stringify(PATCH)}))`,
+    'text(await tools.exec_command({ cmd: "cp notes.txt copy.txt" }))',
+  ].map((input) => ({ tool: "functions__exec", arguments: { input } }));
 
 const CLAUDE_CODE: Agent = {
   name: "Claude Code",
@@ -207,6 +210,7 @@ export const AGENTS: readonly Agent[] = [
   },
   CODEX,
   { ...CODEX, name: "Codex, passed on", upstream: "responses" },
+  { ...CODEX, name: "Codex, other tools", model: "gpt-5.6-sol", calls: codexScripts },
   CLAUDE_CODE,
   { ...CLAUDE_CODE, name: "Claude Code, passed on", upstream: "messages" },
 ];

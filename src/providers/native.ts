@@ -84,7 +84,7 @@ const COVERED: Readonly<Record<string, readonly unknown[]>> = {
   speed: ["standard"],
 };
 /** Types of tools that the client runs: the results of an upstream's own tools would be prompt tokens without a bound. */
-const CLIENT_TOOLS: readonly unknown[] = [undefined, "custom", "function"];
+const CLIENT_TOOLS: readonly unknown[] = [undefined, "custom", "function", "namespace", "tool_search"];
 
 /** Checks again what the wires check first, because the whole body passes. Throws UpstreamError `unsupported`. */
 function refuseUncovered(body: NativeRequest["body"]): void {

@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import { Type } from "typebox";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { compileCheck } from "../../src/api/validation.ts";
@@ -12,9 +13,22 @@ import {
   type StreamedEvent,
 } from "./contract-checks.ts";
 
-// The cases of the compliance suite of Open Responses (github.com/openresponses/openresponses), by their ids. Not
-// applicable are `file-search` and `offline-web-search`: both are optional there and need a tool that the provider runs,
-// which this service refuses because its tokens are not bounded.
+/** All cases of the compliance suite of Open Responses (github.com/openresponses/openresponses), by their ids. */
+const CASES = {
+  yes: [
+    "basic-response",
+    "streaming-response",
+    "system-prompt",
+    "tool-calling",
+    "tool-calling-streaming",
+    "function-call-roundtrip",
+    "image-input",
+    "file-input",
+    "multi-turn",
+    "previous-response-id",
+  ],
+  no: ["file-search", "offline-web-search"],
+};
 
 const Nullable = (schema: Parameters<typeof Type.Union>[0][number]) => Type.Union([schema, Type.Null()]);
 /** Fields that Open Responses requires and OpenAI's types leave out, or let be null. */
@@ -284,6 +298,17 @@ describe("Open Responses", () => {
     expect(refused.status).toBe(400);
     expect(expectError(await refused.json())).toMatchObject({ code: "unsupported_value", param: "tools[0].type" });
   });
+});
+
+test("The documentation lists each case of Open Responses, and each has a test that ran.", async ({ task }) => {
+  const page = await readFile(new URL("../../docs/responses.md", import.meta.url), "utf8");
+  const rows = [...page.matchAll(/^\| `([a-z-]+)` \| (yes|no) \|/gm)].map(([, id, applies]) => [applies, id]);
+  const cases = Object.entries(CASES).flatMap(([applies, ids]) => ids.map((id) => [applies, id]));
+  expect(rows).toEqual(cases);
+  const suite = task.file.tasks.find(({ name }) => name === "Open Responses");
+  const tests = suite !== undefined && "tasks" in suite ? suite.tasks : [];
+  const ran = tests.filter(({ mode, result }) => mode === "run" && result?.state === "pass");
+  expect(ran.map(({ name }) => name.split(" ")[0])).toEqual(cases.map(([, id]) => id));
 });
 
 describe("OpenAI's types describe", () => {

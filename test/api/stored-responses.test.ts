@@ -76,8 +76,9 @@ test("A stored response is continued, retrieved and deleted by its organization 
     { role: "assistant", content: "Good day." },
     { role: "user", content: "And now?" },
   ]);
-  // The end of a stored response is that of its charge, which can be in the second before.
-  expect(await client.responses.retrieve(first.id)).toEqual({ ...first, completed_at: expect.any(Number) });
+  // The times of a stored response are those of its hold and its charge, which can be in the second before.
+  const times = { created_at: expect.any(Number), completed_at: expect.any(Number) };
+  expect(await client.responses.retrieve(first.id)).toEqual({ ...first, ...times });
   expect(await codeOf(stranger.responses.create(previous))).toBe("400 previous_response_not_found");
   expect(await codeOf(stranger.responses.retrieve(first.id))).toBe("404 not_found");
   expect(await codeOf(stranger.responses.delete(first.id))).toBe("404 not_found");

@@ -10,7 +10,7 @@ import { isSealed } from "./reasoning.ts";
 import { type InputItem, ResponsesRequest } from "./request.ts";
 import { settingsOf } from "./settings.ts";
 import { answerIdOf, conversationOf, type StoredResponse, type StoredResponses, storedItem } from "./stored.ts";
-import { customToolNames, toChatTools } from "./tools.ts";
+import { calledTools, toChatTools } from "./tools.ts";
 
 const checkSchema = compileCheck(ResponsesRequest);
 const REQUEST_FIELDS = new Set(Object.keys(ResponsesRequest.properties));
@@ -29,7 +29,10 @@ const UNSUPPORTED: Record<string, string> = {
 /** Fields without an effect here, even if the upstream speaks this wire: some of them have a price of their own. */
 const NEVER_SENT = ["max_tool_calls", "service_tier", "prompt_cache_retention", "prompt_cache_options"];
 const IGNORED_MAX = 32;
-const TOOL_TYPES = ["function", "custom"];
+const TOOL_TYPES = ["function", "custom", "namespace", "tool_search"];
+const CHOICE_TYPES = ["allowed_tools", "function", "custom"];
+/** Clients such as Codex offer it with each request, and the model need not use it. */
+const WEB_SEARCH = "web_search";
 
 type Invalid = { issue: ValidationIssue };
 
@@ -50,7 +53,7 @@ export function decodeResponses(body: unknown, stored?: StoredResponses): Decode
   const request = toChatRequest(asked, input.messages, tools);
   const encoder = {
     settings: settingsOf(asked, stored !== undefined && asked.store !== false),
-    customTools: customToolNames(asked.tools),
+    tools: calledTools(asked),
     hasLogprobs: request.logprobs === true,
   };
   const native = nativeRequest(asked);
@@ -101,7 +104,10 @@ function checkBody(body: unknown): { asked: ResponsesRequest; ignored: string[] 
   if (issue !== undefined) return { issue };
   const entries = Object.entries(body).filter(([name, value]) => REQUEST_FIELDS.has(name) && value !== undefined);
   const { known, unknown } = withKnownFields(Object.fromEntries(entries) as ResponsesRequest);
-  return { asked: known, ignored: [...ignoredFields(body), ...unknown].slice(0, IGNORED_MAX) };
+  const tools = known.tools?.filter(({ type }) => type !== WEB_SEARCH);
+  const isSearchLeftOut = tools?.length !== known.tools?.length;
+  const ignored = [...ignoredFields(body), ...(isSearchLeftOut ? ["tools.web_search"] : []), ...unknown];
+  return { asked: { ...known, ...(tools && { tools }) }, ignored: ignored.slice(0, IGNORED_MAX) };
 }
 
 /** Nulls count as absent. Those of JSON schemas have a meaning and stay. */
@@ -111,9 +117,16 @@ function removeNulls(body: Record<string, unknown>): void {
     dropNulls(item);
     for (const parts of [item.content, item.output]) for (const part of recordsIn(parts)) dropNulls(part);
   }
-  for (const tool of recordsIn(body.tools)) dropNulls(tool);
+  for (const tool of allTools(body)) dropNulls(tool);
   for (const part of [body.text, body.reasoning, body.stream_options]) if (isRecord(part)) dropNulls(part);
   if (isRecord(body.text) && isRecord(body.text.format)) dropNulls(body.text.format);
+}
+
+/** Returns the tools of a body, those of namespaces and of items too. */
+function allTools(body: Record<string, unknown>): Record<string, unknown>[] {
+  const places = [body, ...recordsIn(body.input)];
+  const outer = places.flatMap(({ tools }) => recordsIn(tools));
+  return [...outer, ...outer.flatMap(({ tools }) => recordsIn(tools))];
 }
 
 function unsupportedIssue(body: Record<string, unknown>): ValidationIssue | undefined {
@@ -122,16 +135,8 @@ function unsupportedIssue(body: Record<string, unknown>): ValidationIssue | unde
     if (value === undefined || value === false) continue;
     return { code: "unsupported_value", param, message: `Unsupported parameter: '${param}': ${reason}.` };
   }
-  for (const [index, tool] of recordsIn(body.tools).entries()) {
-    if (typeof tool.type === "string" && !TOOL_TYPES.includes(tool.type)) {
-      return unsupportedTool(`tools[${index}].type`, tool.type);
-    }
-    for (const field of ["defer_loading", "async"]) {
-      if (tool[field] !== true) continue;
-      const param = `tools[${index}].${field}`;
-      return { code: "unsupported_value", param, message: `Unsupported value: '${param}' must be false.` };
-    }
-  }
+  const toolIssue = unsupportedToolIssue(body.tools);
+  if (toolIssue !== undefined) return toolIssue;
   const mode = isRecord(body.reasoning) ? body.reasoning.mode : undefined;
   if (mode !== undefined && mode !== "standard") {
     const message = "Unsupported value: 'reasoning.mode' must be 'standard'.";
@@ -139,13 +144,31 @@ function unsupportedIssue(body: Record<string, unknown>): ValidationIssue | unde
   }
   const choice = body.tool_choice;
   if (!isRecord(choice) || typeof choice.type !== "string") return undefined;
-  return ["allowed_tools", ...TOOL_TYPES].includes(choice.type)
-    ? undefined
-    : unsupportedTool("tool_choice.type", choice.type);
+  return CHOICE_TYPES.includes(choice.type) ? undefined : unsupportedTool("tool_choice.type", choice.type);
+}
+
+function unsupportedToolIssue(given: unknown): ValidationIssue | undefined {
+  const tools = recordsIn(given);
+  const hasOthers = tools.some(({ type }) => type !== WEB_SEARCH);
+  for (const [index, tool] of tools.entries()) {
+    const { type } = tool;
+    const isLeftOut = type === WEB_SEARCH && hasOthers;
+    if (typeof type === "string" && !TOOL_TYPES.includes(type) && !isLeftOut) {
+      return unsupportedTool(`tools[${index}].type`, type);
+    }
+    const inner = recordsIn(tool.tools).map((one, number) => ({ one, place: `tools[${index}].tools[${number}]` }));
+    for (const { one, place } of [{ one: tool, place: `tools[${index}]` }, ...inner]) {
+      const field = ["defer_loading", "async"].find((name) => one[name] === true);
+      if (field === undefined) continue;
+      const param = `${place}.${field}`;
+      return { code: "unsupported_value", param, message: `Unsupported value: '${param}' must be false.` };
+    }
+  }
+  return undefined;
 }
 
 function unsupportedTool(param: string, type: string): ValidationIssue {
-  const rule = "Supported tools are 'function' and 'custom', which the client runs.";
+  const rule = "Supported tools are 'function', 'custom', 'namespace' and 'tool_search', which the client runs.";
   return {
     code: "unsupported_value",
     param,

@@ -4,13 +4,14 @@ import type { CompletionUsage, FinishReason } from "../chat/completion.ts";
 import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
 import { OutputBuilder } from "./output.ts";
 import type { OutputItem, ResponseObject, ResponseSettings, ResponseUsage } from "./response.ts";
+import type { CalledTool } from "./tools.ts";
 
 const ID_PREFIX = "resp_";
 
 /** The facts of a request that its answer depends on. */
 export interface EncoderOptions {
   settings: ResponseSettings;
-  customTools: ReadonlySet<string>;
+  tools: ReadonlyMap<string, CalledTool>;
   hasLogprobs: boolean;
 }
 
@@ -28,7 +29,7 @@ export function toResponse(
 
 /** Returns the output items of a whole answer. */
 export function outputOf(
-  options: Pick<EncoderOptions, "customTools" | "hasLogprobs">,
+  options: Pick<EncoderOptions, "tools" | "hasLogprobs">,
   answerId: string,
   answer: Pick<AnswerFold, "message" | "logprobs">,
   finishReason: FinishReason,

@@ -3,7 +3,7 @@ import type { ContentPart, RequestMessage, ToolCall } from "../chat/request.ts";
 import type { ValidationIssue } from "../validation.ts";
 import { readReasoning } from "./reasoning.ts";
 import type { InputItem, MessagePart } from "./request.ts";
-import { toCustomArguments } from "./tools.ts";
+import { internalNameOf, toCustomArguments } from "./tools.ts";
 
 /** Place of a message in the request, for the errors that name it. */
 interface MessageOrigin {
@@ -69,14 +69,20 @@ class InputReader {
         else this.#addWithParts(path, { role: item.role }, item.content, `${path}.content`);
         return;
       case "function_call":
-        this.#call(item.call_id, { name: item.name, arguments: item.arguments }, path);
+        this.#call(item.call_id, { name: internalNameOf(item), arguments: item.arguments }, path);
         return;
       case "custom_tool_call":
-        this.#call(item.call_id, { name: item.name, arguments: toCustomArguments(item.input) }, path);
+        this.#call(item.call_id, { name: internalNameOf(item), arguments: toCustomArguments(item.input) }, path);
         return;
       case "function_call_output":
       case "custom_tool_call_output":
         this.#addWithParts(path, { role: "tool", tool_call_id: item.call_id }, item.output, `${path}.output`);
+        return;
+      case "tool_search_call":
+        this.#call(item.call_id, { name: "tool_search", arguments: JSON.stringify(item.arguments ?? {}) }, path);
+        return;
+      case "tool_search_output":
+        this.add(path, { role: "tool", tool_call_id: item.call_id, content: JSON.stringify(item.tools) });
         return;
       case "reasoning":
         this.#reason(item, path);

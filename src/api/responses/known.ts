@@ -1,5 +1,12 @@
 import { pick } from "../chat/decode.ts";
-import { type InputItem, REASONING_FIELDS, type ResponsesRequest, TEXT_FIELDS, TYPED_FIELDS } from "./request.ts";
+import {
+  type InputItem,
+  REASONING_FIELDS,
+  type ResponsesRequest,
+  type ResponsesTool,
+  TEXT_FIELDS,
+  TYPED_FIELDS,
+} from "./request.ts";
 
 /** Names that can be repeated in a header. */
 export const FIELD_NAME = /^\w{1,64}$/;
@@ -19,11 +26,19 @@ export function withKnownFields(asked: ResponsesRequest): { known: ResponsesRequ
   const ofType = <T extends { type: string }>(value: T, path: string): T => {
     return known(value, TYPED_FIELDS.get(value.type) ?? NO_FIELDS, path);
   };
+  const ofTools = (tools: readonly ResponsesTool[], path: string): ResponsesTool[] =>
+    tools.map((given) => {
+      const tool = ofType(given, path);
+      return tool.type === "namespace"
+        ? { ...tool, tools: tool.tools.map((one) => ofType(one, `${path}.tools`)) }
+        : tool;
+    });
   const ofParts = <T>(parts: T): T =>
     Array.isArray(parts) ? (parts.map((part) => ofType(part, "input.content")) as T) : parts;
   const ofItem = (given: InputItem): InputItem => {
     const item = ofType(given, "input");
     if (item.type === "message") return { ...item, content: ofParts(item.content) };
+    if ("tools" in item) return { ...item, tools: ofTools(item.tools, "input.tools") };
     return "output" in item ? { ...item, output: ofParts(item.output) } : item;
   };
   const { input, tools, text, reasoning } = asked;
@@ -32,7 +47,7 @@ export function withKnownFields(asked: ResponsesRequest): { known: ResponsesRequ
     known: {
       ...asked,
       input: typeof input === "string" ? input : input.map(ofItem),
-      ...(tools && { tools: tools.map((tool) => ofType(tool, "tools")) }),
+      ...(tools && { tools: ofTools(tools, "tools") }),
       ...(text && { text: known(text, TEXT_FIELDS, "text") }),
       ...(reasoning && { reasoning: known(reasoning, REASONING_FIELDS, "reasoning") }),
     },

@@ -4,13 +4,13 @@ import { isRecord } from "../chat/decode.ts";
 import type { ReasoningDetail } from "../chat/request.ts";
 import { seal } from "./reasoning.ts";
 import type { OutputItem } from "./response.ts";
-import { customInputOf } from "./tools.ts";
+import { argumentsOf, type CalledTool, customInputOf } from "./tools.ts";
 
 /** Takes the events of an answer: their type and their fields besides the sequence number. */
 type Emit = (type: string, fields: object) => void;
 
 type Item<T extends OutputItem["type"]> = Extract<OutputItem, { type: T }>;
-type CallItem = Item<"function_call"> | Item<"custom_tool_call">;
+type CallItem = Item<"function_call"> | Item<"custom_tool_call"> | Item<"tool_search_call">;
 type Part = Item<"message">["content"][number];
 
 /** An item that further pieces may continue. */
@@ -30,7 +30,8 @@ interface OpenCall extends Open<CallItem> {
 export interface OutputOptions {
   /** 32 hexadecimal digits. */
   answerId: string;
-  customTools: ReadonlySet<string>;
+  /** The tools that are not functions or have a namespace, by their names in the internal form. */
+  tools: ReadonlyMap<string, CalledTool>;
   hasLogprobs: boolean;
 }
 
@@ -209,12 +210,15 @@ export class OutputBuilder {
   #openCall(callIndex: number, callId: string, name: string, isCustom: boolean): OpenCall {
     this.#closeReasoning(-1);
     this.#closeMessage(-1);
-    const common = { status: "in_progress" as const, call_id: callId, name };
-    const opened =
-      isCustom || this.#options.customTools.has(name)
-        ? this.#open<CallItem>({ id: this.#newId("ctc"), type: "custom_tool_call", ...common, input: "" })
-        : this.#open<CallItem>({ id: this.#newId("fc"), type: "function_call", ...common, arguments: "" });
-    const call: OpenCall = { ...opened, text: "", isCustom, extra: undefined };
+    const { type, ...called }: CalledTool = this.#options.tools.get(name) ?? { type: "function", name };
+    const common = { status: "in_progress" as const, call_id: callId };
+    const item: CallItem =
+      type === "tool_search"
+        ? { id: this.#newId("tsc"), type: "tool_search_call", ...common, execution: "client", arguments: {} }
+        : isCustom || type === "custom"
+          ? { id: this.#newId("ctc"), type: "custom_tool_call", ...common, ...called, input: "" }
+          : { id: this.#newId("fc"), type: "function_call", ...common, ...called, arguments: "" };
+    const call: OpenCall = { ...this.#open(item), text: "", isCustom, extra: undefined };
     this.#calls.set(callIndex, call);
     return call;
   }
@@ -223,6 +227,8 @@ export class OutputBuilder {
     const at = { item_id: item.id, output_index: index };
     if (item.type === "function_call") {
       this.#emit("response.function_call_arguments.done", { ...at, name: item.name, arguments: item.arguments });
+    } else if (item.type === "tool_search_call") {
+      item.arguments = argumentsOf(text);
     } else {
       item.input = isCustom ? text : customInputOf(text);
       this.#emit("response.custom_tool_call_input.delta", { ...at, delta: item.input });

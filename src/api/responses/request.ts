@@ -37,11 +37,11 @@ const Message = Type.Object({
   status: Type.Optional(Type.String()),
   phase: Type.Optional(Type.String()),
 });
+const CALLED = { call_id: Type.String(), name: Type.String(), namespace: Type.Optional(Type.String()) };
 const FunctionCall = Type.Object({
   type: Type.Literal("function_call"),
   ...ITEM_ID,
-  call_id: Type.String(),
-  name: Type.String(),
+  ...CALLED,
   arguments: Type.String(),
   status: Type.Optional(Type.String()),
 });
@@ -55,8 +55,7 @@ const FunctionCallOutput = Type.Object({
 const CustomToolCall = Type.Object({
   type: Type.Literal("custom_tool_call"),
   ...ITEM_ID,
-  call_id: Type.String(),
-  name: Type.String(),
+  ...CALLED,
   input: Type.String(),
   status: Type.Optional(Type.String()),
 });
@@ -67,33 +66,13 @@ const CustomToolCallOutput = Type.Object({
   output: ToolOutput,
   status: Type.Optional(Type.String()),
 });
-const Reasoning = Type.Object({
-  type: Type.Literal("reasoning"),
-  ...ITEM_ID,
-  summary: Type.Optional(Type.Array(Type.Object({ type: Type.Literal("summary_text"), text: Type.String() }))),
-  content: Type.Optional(Type.Array(Type.Object({ type: Type.Literal("reasoning_text"), text: Type.String() }))),
-  encrypted_content: Type.Optional(Type.String()),
-  status: Type.Optional(Type.String()),
-});
-const ItemReference = Type.Object({ type: Type.Literal("item_reference"), id: Type.String() });
-const inputItems = [
-  Message,
-  FunctionCall,
-  FunctionCallOutput,
-  CustomToolCall,
-  CustomToolCallOutput,
-  Reasoning,
-  ItemReference,
-] as const;
-/** Item of `input`. A message may omit its `type`; decodeResponses adds it before it validates. */
-const InputItem = taggedUnion("type", [...inputItems]);
-
 const FunctionTool = Type.Object({
   type: Type.Literal("function"),
   name: Type.String({ minLength: 1 }),
   description: Type.Optional(Type.String()),
   parameters: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
   strict: Type.Optional(Type.Boolean()),
+  defer_loading: Type.Optional(Type.Boolean({ description: "True only in the result of a `tool_search`." })),
 });
 const CustomTool = Type.Object({
   type: Type.Literal("custom"),
@@ -110,7 +89,73 @@ const CustomTool = Type.Object({
     ]),
   ),
 });
-const ResponsesTool = taggedUnion("type", [FunctionTool, CustomTool]);
+/** Tools under a common name, as Codex sends them: their calls have the name in `namespace`. */
+const NamespaceTool = Type.Object({
+  type: Type.Literal("namespace"),
+  name: Type.String({ minLength: 1 }),
+  description: Type.Optional(Type.String()),
+  tools: Type.Array(taggedUnion("type", [FunctionTool, CustomTool])),
+});
+/** A search of the client's for further tools, which the result of a call makes available. */
+const ToolSearchTool = Type.Object({
+  type: Type.Literal("tool_search"),
+  execution: Type.Literal("client"),
+  description: Type.Optional(Type.String()),
+  parameters: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+});
+const WebSearchTool = Type.Object(
+  { type: Type.Literal("web_search") },
+  { description: "Left out of a request that has other tools; refused otherwise." },
+);
+const toolTypes = [FunctionTool, CustomTool, NamespaceTool, ToolSearchTool, WebSearchTool] as const;
+const ResponsesTool = taggedUnion("type", [...toolTypes]);
+
+const ToolSearchCall = Type.Object({
+  type: Type.Literal("tool_search_call"),
+  ...ITEM_ID,
+  call_id: Type.String(),
+  execution: Type.Optional(Type.Literal("client")),
+  arguments: Type.Unknown(),
+  status: Type.Optional(Type.String()),
+});
+const ToolSearchOutput = Type.Object({
+  type: Type.Literal("tool_search_output"),
+  ...ITEM_ID,
+  call_id: Type.String(),
+  execution: Type.Optional(Type.Literal("client")),
+  tools: Type.Array(ResponsesTool),
+  status: Type.Optional(Type.String()),
+});
+/** Tools of the request in its input, as Codex sends them to some models. */
+const AdditionalTools = Type.Object({
+  type: Type.Literal("additional_tools"),
+  ...ITEM_ID,
+  role: Type.Optional(Type.String()),
+  tools: Type.Array(ResponsesTool),
+});
+const Reasoning = Type.Object({
+  type: Type.Literal("reasoning"),
+  ...ITEM_ID,
+  summary: Type.Optional(Type.Array(Type.Object({ type: Type.Literal("summary_text"), text: Type.String() }))),
+  content: Type.Optional(Type.Array(Type.Object({ type: Type.Literal("reasoning_text"), text: Type.String() }))),
+  encrypted_content: Type.Optional(Type.String()),
+  status: Type.Optional(Type.String()),
+});
+const ItemReference = Type.Object({ type: Type.Literal("item_reference"), id: Type.String() });
+const inputItems = [
+  Message,
+  FunctionCall,
+  FunctionCallOutput,
+  CustomToolCall,
+  CustomToolCallOutput,
+  ToolSearchCall,
+  ToolSearchOutput,
+  AdditionalTools,
+  Reasoning,
+  ItemReference,
+] as const;
+/** Item of `input`. A message may omit its `type`; decodeResponses adds it before it validates. */
+const InputItem = taggedUnion("type", [...inputItems]);
 
 const ToolName = { name: Type.String() };
 const ResponsesToolChoice = Type.Union([
@@ -190,7 +235,7 @@ export type ResponsesTool = Static<typeof ResponsesTool>;
 
 /** Names of the fields of each item, part and tool, by its type. */
 export const TYPED_FIELDS: ReadonlyMap<string, ReadonlySet<string>> = new Map(
-  [...inputItems, ...messageParts, FunctionTool, CustomTool].map(({ properties }) => {
+  [...inputItems, ...messageParts, ...toolTypes].map(({ properties }) => {
     return [properties.type.const, namesOf(properties)];
   }),
 );

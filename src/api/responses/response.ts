@@ -33,6 +33,7 @@ export const OutputItem = Type.Union([
     status: ItemStatus,
     call_id: Type.String(),
     name: Type.String(),
+    namespace: Type.Optional(Type.String()),
     arguments: Type.String(),
   }),
   Type.Object({
@@ -41,7 +42,16 @@ export const OutputItem = Type.Union([
     status: ItemStatus,
     call_id: Type.String(),
     name: Type.String(),
+    namespace: Type.Optional(Type.String()),
     input: Type.String(),
+  }),
+  Type.Object({
+    id: Type.String(),
+    type: Type.Literal("tool_search_call"),
+    status: ItemStatus,
+    call_id: Type.String(),
+    execution: Type.Literal("client"),
+    arguments: Type.Unknown(),
   }),
 ]);
 export type OutputItem = Static<typeof OutputItem>;

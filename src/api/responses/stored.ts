@@ -6,7 +6,7 @@ import type { ChatCompletionRequest, RequestMessage, ToolCall } from "../chat/re
 import { endFields, type Lifecycle, outputOf, responseOf } from "./encode.ts";
 import type { OutputItem, ResponseObject } from "./response.ts";
 import { settingsOf } from "./settings.ts";
-import { customToolNames, toCustomArguments, toResponsesTools } from "./tools.ts";
+import { calledTools, toCustomArguments, toResponsesTools } from "./tools.ts";
 
 /** A response of an organization that stores its conversations. */
 export interface StoredResponse {
@@ -20,7 +20,7 @@ export interface StoredResponse {
 export type StoredResponses = ReadonlyMap<string, StoredResponse>;
 
 const RESPONSE_ID = /^resp_([0-9a-f]{32})$/;
-const ITEM_ID = /^(?:rs|msg|fc|ctc)_([0-9a-f]{32})[0-9a-f]{4}$/;
+const ITEM_ID = /^(?:rs|msg|fc|ctc|tsc)_([0-9a-f]{32})[0-9a-f]{4}$/;
 
 /** Returns the digits of a response's id; undefined for another text. */
 export function answerIdOf(responseId: string): string | undefined {
@@ -76,9 +76,9 @@ export function storedItem(id: string, stored: StoredResponses | undefined): Out
 
 function itemsOf(answerId: string, { request, answer }: StoredResponse): OutputItem[] {
   if (answer === null) return [];
-  const customTools = customToolNames(toResponsesTools(request.tools));
+  const tools = calledTools({ tools: toResponsesTools(request.tools), input: [] });
   const fold = { message: () => answer.message, logprobs: null };
-  return outputOf({ customTools, hasLogprobs: false }, answerId, fold, answer.finish_reason ?? "stop");
+  return outputOf({ tools, hasLogprobs: false }, answerId, fold, answer.finish_reason ?? "stop");
 }
 
 /** Returns a stored response. The settings that have no field in the stored form are those of a request without them. */

@@ -1,4 +1,4 @@
-import type { ChatCompletionRequest, Tool } from "../chat/request.ts";
+import { type ChatCompletionRequest, TOOLS_MAX, type Tool } from "../chat/request.ts";
 import type { ValidationIssue } from "../validation.ts";
 import type { ResponsesRequest, ResponsesTool } from "./request.ts";
 
@@ -10,14 +10,88 @@ const CUSTOM_PARAMETERS = {
   additionalProperties: false,
 };
 
+const TOOL_SEARCH = "tool_search";
+/** OpenAI's limit of the name of a function, which most providers have too. */
+const NAME_CHARACTERS_MAX = 64;
+
+type ClientTool = Exclude<ResponsesTool, { type: "namespace" | "web_search" }>;
+
+/** The tool that a name of the internal form stands for. */
+export interface CalledTool {
+  type: ClientTool["type"];
+  name: string;
+  namespace?: string;
+}
+
+/** A tool that the client runs, with the name that it has in the internal form. */
+interface NamedTool extends CalledTool {
+  internalName: string;
+  tool: Tool;
+}
+
+/** Returns the name of a tool in the internal form, which has no namespaces. */
+export function internalNameOf({ name, namespace }: Pick<CalledTool, "name" | "namespace">): string {
+  if (namespace === undefined) return name;
+  const joined = `${namespace}${namespace.endsWith("_") ? "" : "__"}${name}`;
+  // The end has the tool's own name.
+  return joined.slice(-NAME_CHARACTERS_MAX);
+}
+
+/** Returns the tools of a request: those of `tools`, and those that items of its input add. */
+function namedTools({ tools = [], input }: Pick<ResponsesRequest, "tools" | "input">): NamedTool[] {
+  const items = typeof input === "string" ? [] : input;
+  const added = items.flatMap((item) => (item.type === "additional_tools" ? item.tools : []));
+  const named = [...tools, ...added].flatMap(toNamedTools);
+  const names = new Set(named.map(({ internalName }) => internalName));
+  const found = items.flatMap((item) => (item.type === "tool_search_output" ? item.tools : []));
+  for (const tool of found.flatMap(toNamedTools)) {
+    // Several searches may have found it.
+    if (names.has(tool.internalName)) continue;
+    names.add(tool.internalName);
+    named.push(tool);
+  }
+  return named;
+}
+
+function toNamedTools(tool: ResponsesTool): NamedTool[] {
+  switch (tool.type) {
+    case "namespace":
+      return tool.tools.map((inner, index) => {
+        // Once for all tools of the namespace, as the model would read it.
+        const told = index === 0 ? [tool.description, inner.description] : [inner.description];
+        return toNamedTool(inner, told, tool.name);
+      });
+    case "web_search":
+      return [];
+    default:
+      return [toNamedTool(tool, [tool.description])];
+  }
+}
+
+function toNamedTool(tool: ClientTool, told: readonly (string | undefined)[], namespace?: string): NamedTool {
+  const called = { type: tool.type, name: tool.type === TOOL_SEARCH ? TOOL_SEARCH : tool.name };
+  const origin = { ...called, ...(namespace !== undefined && { namespace }) };
+  const internalName = internalNameOf(origin);
+  return { ...origin, internalName, tool: toChatTool(tool, internalName, told) };
+}
+
+/** Returns the tools whose calls are not those of a function of the same name, by their names in the internal form. */
+export function calledTools(asked: Pick<ResponsesRequest, "tools" | "input">): ReadonlyMap<string, CalledTool> {
+  const others = namedTools(asked).filter(({ type, namespace }) => type !== "function" || namespace !== undefined);
+  return new Map(others.map(({ internalName, tool: _tool, ...called }) => [internalName, called]));
+}
+
 /** Converts the tools and their choice to the internal form, or returns the issue of a choice that does not fit. */
-export function toChatTools({
-  tools = [],
-  tool_choice: choice,
-}: Pick<ResponsesRequest, "tools" | "tool_choice">):
-  | Pick<ChatCompletionRequest, "tools" | "tool_choice">
-  | { issue: ValidationIssue } {
-  const all = tools.length === 0 ? {} : { tools: tools.map(toChatTool) };
+export function toChatTools(
+  asked: Pick<ResponsesRequest, "tools" | "tool_choice" | "input">,
+): Pick<ChatCompletionRequest, "tools" | "tool_choice"> | { issue: ValidationIssue } {
+  const { tool_choice: choice } = asked;
+  const tools = namedTools(asked);
+  if (tools.length > TOOLS_MAX) {
+    const message = `Invalid 'tools': too many tools. Expected at most ${TOOLS_MAX} with those of namespaces, but got ${tools.length}.`;
+    return { issue: { code: "body_too_large", param: "tools", message } };
+  }
+  const all = tools.length === 0 ? {} : { tools: tools.map(({ tool }) => tool) };
   if (choice === undefined || choice === "none" || choice === "auto")
     return { ...all, ...(choice && { tool_choice: choice }) };
   if (tools.length === 0) {
@@ -26,7 +100,8 @@ export function toChatTools({
   }
   if (choice === "required") return { ...all, tool_choice: choice };
   const wanted = choice.type === "allowed_tools" ? choice.tools : [choice];
-  const missing = wanted.findIndex(({ type, name }) => !tools.some((tool) => tool.type === type && tool.name === name));
+  const isTool = (tool: NamedTool, type: string, name: string) => tool.type === type && tool.internalName === name;
+  const missing = wanted.findIndex(({ type, name }) => !tools.some((tool) => isTool(tool, type, name)));
   if (missing >= 0 || wanted.length === 0) {
     const param =
       choice.type === "allowed_tools" ? `tool_choice.tools[${Math.max(missing, 0)}].name` : "tool_choice.name";
@@ -37,13 +112,15 @@ export function toChatTools({
     return { ...all, tool_choice: { type: "function", function: { name: choice.name } } };
   }
   const names = new Set(wanted.map(({ name }) => name));
-  return { tools: tools.filter(({ name }) => names.has(name)).map(toChatTool), tool_choice: choice.mode };
+  const allowed = tools.filter(({ internalName }) => names.has(internalName));
+  return { tools: allowed.map(({ tool }) => tool), tool_choice: choice.mode };
 }
 
-function toChatTool(tool: ResponsesTool): Tool {
-  const { name, description } = tool;
-  if (tool.type === "function") {
-    const { parameters, strict } = tool;
+function toChatTool(tool: ClientTool, name: string, told: readonly (string | undefined)[]): Tool {
+  const description = joined(told);
+  if (tool.type !== "custom") {
+    const { parameters } = tool;
+    const strict = tool.type === "function" ? tool.strict : undefined;
     return {
       type: "function",
       function: {
@@ -58,8 +135,13 @@ function toChatTool(tool: ResponsesTool): Tool {
     tool.format?.type === "grammar"
       ? `The input must match this ${tool.format.syntax} grammar:\n${tool.format.definition}`
       : undefined;
-  const told = [description, grammar].filter((text) => text !== undefined).join("\n\n");
-  return { type: "function", function: { name, ...(told && { description: told }), parameters: CUSTOM_PARAMETERS } };
+  const whole = joined([description, grammar]);
+  return { type: "function", function: { name, ...(whole && { description: whole }), parameters: CUSTOM_PARAMETERS } };
+}
+
+function joined(texts: readonly (string | undefined)[]): string | undefined {
+  const stated = texts.filter((text) => text !== undefined);
+  return stated.length === 0 ? undefined : stated.join("\n\n");
 }
 
 /** Converts tools of the internal form back: a function whose parameters are those of a custom tool is one. */
@@ -69,11 +151,6 @@ export function toResponsesTools(tools: readonly Tool[] = []): ResponsesTool[] {
     if (JSON.stringify(parameters) === JSON.stringify(CUSTOM_PARAMETERS)) return { type: "custom", ...told };
     return { type: "function", ...told, ...(parameters && { parameters }), ...(strict !== undefined && { strict }) };
   });
-}
-
-/** Returns the names of the custom tools of a request. */
-export function customToolNames(tools: readonly ResponsesTool[] = []): ReadonlySet<string> {
-  return new Set(tools.filter(({ type }) => type === "custom").map(({ name }) => name));
 }
 
 /** Writes the input of a custom tool as the arguments of the function that stands for it. */
@@ -86,6 +163,15 @@ export function customInputOf(text: string): string {
   try {
     const given = JSON.parse(text) as { input?: unknown } | null;
     return typeof given?.input === "string" ? given.input : text;
+  } catch {
+    return text;
+  }
+}
+
+/** Reads the arguments of a call as an object; a text that is not JSON stays one. */
+export function argumentsOf(text: string): unknown {
+  try {
+    return text === "" ? {} : JSON.parse(text);
   } catch {
     return text;
   }
