@@ -15,6 +15,8 @@ declare module "vitest" {
     chromiumPath: string | undefined;
     /** True if this machine has nginx, and openssl for its certificate. */
     hasNginx: boolean;
+    /** True if this machine has a Redis server. */
+    hasRedis: boolean;
   }
 }
 
@@ -29,6 +31,9 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const hasNginx = isOnPath("nginx", "-v") && isOnPath("openssl", "version");
   if (!hasNginx) console.warn("Left out: the tests behind nginx, because nginx or openssl is not on the PATH.");
   project.provide("hasNginx", hasNginx);
+  const hasRedis = isOnPath("redis-server", "--version");
+  if (!hasRedis) console.warn("Left out: the tests of shared limits, because redis-server is not on the PATH.");
+  project.provide("hasRedis", hasRedis);
   const removeDirectory = await makeTemporaryDirectory();
   const stopPostgres = await startPostgres(project);
   return async () => {
