@@ -61,6 +61,10 @@ export class RedisServer {
     return (await this.send("KEYS", `{tollgate}:${pattern}`)) as string[];
   }
 
+  async hash(key: string): Promise<Record<string, string>> {
+    return { ...(await this.#client?.hGetAll(key)) };
+  }
+
   /** Returns how many scripts were run. */
   async scripts(): Promise<number> {
     const text = String(await this.send("INFO", "commandstats"));
@@ -114,8 +118,11 @@ export interface TestNode {
 
 let nodesMade = 0;
 
-/** Starts a limiter that shares its limits in a Redis server. */
-export async function startNode({ url }: { url: string }, clock = () => Date.now()): Promise<TestNode> {
+/**
+ * Starts a limiter that shares its limits in a Redis server. With a long timeout, a busy machine does not look like an
+ * outage.
+ */
+export async function startNode({ url }: { url: string }, answerTimeoutMs = 20_000): Promise<TestNode> {
   const events: string[] = [];
   nodesMade += 1;
   const node = `node-${process.pid}-${nodesMade}`;
@@ -124,7 +131,8 @@ export async function startNode({ url }: { url: string }, clock = () => Date.now
     node,
     onFailure: ({ message }) => events.push(`failure: ${message}`),
     onJoined: () => events.push("joined"),
-    clock,
+    clock: () => Date.now(),
+    answerTimeoutMs,
   });
   await limits.start();
   return { node, limits, events };

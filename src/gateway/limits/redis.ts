@@ -16,6 +16,8 @@ export interface RedisNodeOptions {
   createConnection(): RedisConnection;
   /** A name that no other process has. */
   node: string;
+  /** Time after which the connection counts as failed if a message is not answered. */
+  answerTimeoutMs: number;
   leaseMs: number;
   beatMs: number;
   /** Returns this process's concurrent requests of each key. */
@@ -25,13 +27,9 @@ export interface RedisNodeOptions {
   onJoined(): void;
 }
 
-/** Time after which an answer is no longer waited for. */
-export const ANSWER_TIMEOUT_MS = 250;
 const CONNECT_TIMEOUT_MS = 1_000;
 /** Pause between two attempts to reconnect. The first attempt follows at once. */
 const RECONNECT_PAUSE_MS = 1_000;
-/** Time for which what a request has returned waits for the next message. */
-const RETURN_DELAY_MS = 100;
 
 const SCRIPT_SHA1 = createHash("sha1").update(SCRIPT).digest("hex");
 const NOTHING_RUNNING: ReadonlyMap<string, number> = new Map();
@@ -53,7 +51,7 @@ export class RedisNode {
   #running = new Map<string, number>();
   readonly #inFlight = new Set<() => void>();
   #reconnect: NodeJS.Timeout | undefined;
-  #flush: NodeJS.Timeout | undefined;
+  #isFlushing = false;
   #beat: NodeJS.Timeout | undefined;
 
   constructor(options: RedisNodeOptions) {
@@ -78,7 +76,7 @@ export class RedisNode {
   /** Removes the node, which ends its concurrent requests. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    for (const timer of [this.#beat, this.#flush, this.#reconnect]) clearTimeout(timer);
+    for (const timer of [this.#beat, this.#reconnect]) clearTimeout(timer);
     if (this.#isJoined) await this.#exchange("leave", []);
     this.#isJoined = false;
     this.#close();
@@ -89,27 +87,27 @@ export class RedisNode {
     return this.#isJoined ? this.#exchange("count", steps) : undefined;
   }
 
-  /** Changes the concurrent requests of keys with the next message. */
-  changeRunning(keys: readonly { key: string }[], change: 1 | -1, isUrgent: boolean): void {
+  /** Changes the concurrent requests of keys. Nothing waits for it. */
+  changeRunning(keys: readonly { key: string }[], change: 1 | -1): void {
     for (const { key } of keys) add(this.#running, key, change);
-    this.#flushSoon(isUrgent);
+    this.#flush();
   }
 
-  /** Returns amounts to their windows with the next message. */
+  /** Returns amounts to their windows. Nothing waits for it. */
   giveBack(returns: readonly Return[]): void {
     if (!this.#isJoined) return;
     this.#returns.push(...returns);
-    this.#flushSoon(false);
+    this.#flush();
   }
 
-  #flushSoon(isUrgent: boolean): void {
-    if (!this.#isJoined) return;
-    const flush = () => {
-      this.#flush = undefined;
+  /** Sends what requests have returned: all of this moment in one message, or with one that is sent now anyway. */
+  #flush(): void {
+    if (!this.#isJoined || this.#isFlushing) return;
+    this.#isFlushing = true;
+    queueMicrotask(() => {
+      this.#isFlushing = false;
       if (this.#isJoined && (this.#running.size > 0 || this.#returns.length > 0)) void this.#exchange("count", []);
-    };
-    if (isUrgent) flush();
-    else this.#flush ??= setTimeout(flush, RETURN_DELAY_MS).unref();
+    });
   }
 
   async #connect(): Promise<void> {
@@ -135,6 +133,7 @@ export class RedisNode {
     const connection = this.#connection;
     if (connection === undefined) return Promise.resolve(undefined);
     const words = this.#wordsOf(purpose, steps);
+    const { answerTimeoutMs } = this.#options;
     return new Promise((resolve) => {
       const end = (reply: Reply | undefined) => {
         clearTimeout(timeout);
@@ -143,10 +142,10 @@ export class RedisNode {
       };
       const abandon = () => end(undefined);
       const lateness = () => {
-        if (this.#inFlight.has(abandon)) this.#fail(connection, new Error(`no answer within ${ANSWER_TIMEOUT_MS} ms`));
+        if (this.#inFlight.has(abandon)) this.#fail(connection, new Error(`no answer within ${answerTimeoutMs} ms`));
       };
       // An answer that arrived while this process was busy is read before the check.
-      const timeout = setTimeout(() => setImmediate(lateness), ANSWER_TIMEOUT_MS).unref();
+      const timeout = setTimeout(() => setImmediate(lateness), answerTimeoutMs).unref();
       this.#inFlight.add(abandon);
       connection.sendCommand(words).then(
         (answer) => {
@@ -178,7 +177,7 @@ export class RedisNode {
   #join(): void {
     this.#isJoined = true;
     this.#options.onJoined();
-    this.#flushSoon(false);
+    this.#flush();
   }
 
   #fail(connection: RedisConnection, reason: Error): void {

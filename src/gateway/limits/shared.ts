@@ -16,14 +16,17 @@ import {
   type WindowUse,
 } from "../limits.ts";
 import { LocalLimiter } from "./local.ts";
-import { ANSWER_TIMEOUT_MS, RedisNode, type RedisNodeOptions } from "./redis.ts";
+import { RedisNode, type RedisNodeOptions } from "./redis.ts";
 import type { Return, Step, StepOutcome } from "./script.ts";
 
-export interface SharedLimiterOptions extends Omit<RedisNodeOptions, "running" | "leaseMs" | "beatMs"> {
+export interface SharedLimiterOptions
+  extends Omit<RedisNodeOptions, "running" | "answerTimeoutMs" | "leaseMs" | "beatMs"> {
+  answerTimeoutMs?: number;
   /** Milliseconds since 1970. */
   clock: () => number;
 }
 
+const ANSWER_TIMEOUT_MS = 500;
 /** Time after which the concurrent requests of a process that has died are free. */
 const LEASE_MS = 60_000;
 const BEAT_MS = 5_000;
@@ -40,6 +43,7 @@ const REQUESTS_PER_MESSAGE_MAX = 500;
  */
 export class SharedLimiter implements RateLimiter {
   readonly #clock: () => number;
+  readonly #answerTimeoutMs: number;
   readonly #local: LocalLimiter;
   readonly #node: RedisNode;
   /** Windows of requests that are used up. Their requests are refused before the body is read, without Redis. */
@@ -48,10 +52,11 @@ export class SharedLimiter implements RateLimiter {
   #begunBefore = new Set<SharedRequest>();
   #tick: NodeJS.Timeout | undefined;
 
-  constructor(options: SharedLimiterOptions) {
+  constructor({ answerTimeoutMs = ANSWER_TIMEOUT_MS, ...options }: SharedLimiterOptions) {
     this.#clock = options.clock;
+    this.#answerTimeoutMs = answerTimeoutMs;
     this.#local = new LocalLimiter(options.clock);
-    const times = { leaseMs: LEASE_MS, beatMs: BEAT_MS };
+    const times = { answerTimeoutMs, leaseMs: LEASE_MS, beatMs: BEAT_MS };
     this.#node = new RedisNode({ ...options, ...times, running: () => this.#local.running() });
   }
 
@@ -123,16 +128,13 @@ export class SharedLimiter implements RateLimiter {
       outcome === undefined
         ? this.#local.take(this.#partsOf(uses), this.#partsOf(concurrent))
         : this.#local.record(uses, concurrent);
-    if (outcome === undefined) this.#node.changeRunning(concurrent, 1, false);
-    // Other nodes may be waiting for a place.
-    const isUrgent =
-      outcome?.concurrent.some((running, index) => 2 * running >= (concurrent[index]?.limit ?? 0)) ?? false;
+    if (outcome === undefined) this.#node.changeRunning(concurrent, 1);
     const states = outcome?.windows.map(({ state }) => state) ?? local.states;
     const leave = (tokensUsed: number) => {
       const amount = tokens - tokensUsed;
       local.leave(amount);
       if (outcome !== undefined && amount > 0) this.#node.giveBack(returnsOf(uses, outcome, amount));
-      this.#node.changeRunning(concurrent, -1, isUrgent);
+      this.#node.changeRunning(concurrent, -1);
     };
     return { ...shownLimits(counted, states), leave };
   }
@@ -159,7 +161,7 @@ export class SharedLimiter implements RateLimiter {
     }
     const { used, leftMs, state } = window;
     // Less by the longest time that the answer was on its way.
-    const endsAtMs = this.#clock() + leftMs - ANSWER_TIMEOUT_MS;
+    const endsAtMs = this.#clock() + leftMs - this.#answerTimeoutMs;
     if (use.kind === "requests") this.#usedUp.set(use.key, { used, endsAtMs, state });
     return exceeded(use, state);
   }
