@@ -1,3 +1,4 @@
+import type { LimitSettings } from "../api/principal.ts";
 import { type Further, type FurtherClass, parseDollarPrice, parsePrice, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import type { KnownProvider } from "../providers/registry.ts";
@@ -60,6 +61,7 @@ export interface ModelSettings extends Stated {
   price?: PriceSettings;
   /** Length of the vectors of an embedding model. */
   dimensions?: number;
+  limits?: Partial<LimitSettings>;
 }
 
 interface RouteSettings {
@@ -126,7 +128,8 @@ function configuredModel(key: string, settings: ModelSettings, context: CatalogC
     sentence: `The model ${first.model} of the provider ${first.provider.id}.`,
   };
   checkEmbedding(key, settings, isEmbedding);
-  return isEmbedding ? composeEmbedding(knowledge, settings) : compose(knowledge);
+  const model = isEmbedding ? composeEmbedding(knowledge, settings) : compose(knowledge);
+  return settings.limits === undefined ? model : { ...model, limits: settings.limits };
 }
 
 function createsEmbeddings({ category, capabilities, routes }: ModelSettings, { providers }: CatalogContext): boolean {

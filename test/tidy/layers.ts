@@ -35,6 +35,7 @@ const PACKAGES: Record<string, readonly string[]> = {
   pino: ["telemetry", "app"],
   "gpt-tokenizer": ["gateway"],
   "@pydantic/genai-prices": ["catalog"],
+  "@redis/client": ["app"],
 };
 /** Folders that may import no other package than these, and of Node's own modules none that does input or output. */
 const PURE: Record<string, readonly string[]> = {
