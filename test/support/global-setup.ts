@@ -15,6 +15,8 @@ declare module "vitest" {
     chromiumPath: string | undefined;
     /** True if this machine has nginx, and openssl for its certificate. */
     hasNginx: boolean;
+    /** True if this machine has prometheus and promtool. */
+    hasPrometheus: boolean;
   }
 }
 
@@ -29,6 +31,11 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const hasNginx = isOnPath("nginx", "-v") && isOnPath("openssl", "version");
   if (!hasNginx) console.warn("Left out: the tests behind nginx, because nginx or openssl is not on the PATH.");
   project.provide("hasNginx", hasNginx);
+  const hasPrometheus = isOnPath("prometheus", "--version") && isOnPath("promtool", "--version");
+  if (!hasPrometheus) {
+    console.warn("Left out: the tests with Prometheus, because prometheus or promtool is not on the PATH.");
+  }
+  project.provide("hasPrometheus", hasPrometheus);
   const removeDirectory = await makeTemporaryDirectory();
   const stopPostgres = await startPostgres(project);
   return async () => {
