@@ -181,19 +181,6 @@ describe("The endpoint", () => {
     expect((await fetch(metricsUrl)).headers.get("content-type")).toMatch(/^text\/plain; version=0\.0\.4/);
     expect((await fetch(`${service.url}/metrics`)).status).toBe(404);
   });
-
-  test("on the main port it requires the token", async () => {
-    const token = "metrics-token-of-this-test";
-    const other = await startService({ config: { metrics: { token } } });
-    try {
-      const status = async (sent: string | null) => (await send(other, "/metrics", sent)).status;
-      expect([await status(null), await status("metrics-token-of-this"), await status(token)]).toEqual([401, 401, 200]);
-      expect(sumOf(readExposition(await (await send(other, "/metrics", token)).text()), "tollgate_store_up")).toBe(1);
-      expect(other.output()).not.toContain(token);
-    } finally {
-      await other.end();
-    }
-  });
 });
 
 /** Every query of the dashboard, and of the alerts. */

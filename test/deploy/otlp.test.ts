@@ -1,16 +1,20 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { type Collector, type ReceivedSpan, spansOf, startCollector } from "../support/collector.ts";
+import { readExposition, sumOf } from "../support/prometheus.ts";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
 const COMPLETIONS = "/v1/chat/completions";
 const TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT_ID = "00f067aa0ba902b7";
+const METRICS_TOKEN = "metrics-token-of-this-test";
 
 let upstream: Upstream;
 let collector: Collector;
 let service: RunningService;
 let organization: Organization;
+/** Ids of the requests that were made before the tests: all traces are exported together. */
+let requests: Record<"traced" | "unsampled" | "refused" | "unanswered" | "last", string>;
 
 beforeAll(async () => {
   [upstream, collector] = await Promise.all([startUpstream(), startCollector()]);
@@ -26,6 +30,7 @@ beforeAll(async () => {
       OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=staging",
     },
     config: {
+      metrics: { token: METRICS_TOKEN },
       telemetry: { metricsSeconds: 1 },
       providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl }],
       models: [
@@ -35,6 +40,14 @@ beforeAll(async () => {
     },
   });
   organization = await makeOrganization(service, "100");
+  const traceparent = (flags: string) => ({ traceparent: `00-${TRACE_ID}-${PARENT_ID}-${flags}` });
+  requests = {
+    traced: await ask("fine", { stream: true, headers: traceparent("01") }),
+    unsampled: await ask("fine", { headers: traceparent("00") }),
+    refused: await ask("none-such", { headers: { traceparent: "00-zz-invalid-01" } }),
+    unanswered: await ask("broken"),
+    last: await ask("fine"),
+  };
 });
 afterAll(async () => {
   await service?.end();
@@ -63,8 +76,7 @@ async function traceOf(requestId: string): Promise<{ span: ReceivedSpan; parts: 
 
 describe("A trace", () => {
   test("continues its client's, with spans for the admission, each call and the settlement", async () => {
-    const traceparent = `00-${TRACE_ID}-${PARENT_ID}-01`;
-    const { span, parts } = await traceOf(await ask("fine", { stream: true, headers: { traceparent } }));
+    const { span, parts } = await traceOf(requests.traced);
     expect(span).toMatchObject({ traceId: TRACE_ID, parentSpanId: PARENT_ID, name: "chat fine", kind: 2, status: 0 });
     expect(span.attributes).toMatchObject({
       "http.request.method": "POST",
@@ -94,7 +106,7 @@ describe("A trace", () => {
   });
 
   test("of a request that is refused has the error code, and no parts", async () => {
-    const { span, parts } = await traceOf(await ask("none-such", { headers: { traceparent: "00-zz-invalid-01" } }));
+    const { span, parts } = await traceOf(requests.refused);
     expect(span).toMatchObject({ name: `POST ${COMPLETIONS}`, parentSpanId: "", status: 0 });
     expect(span.attributes).toMatchObject({ "error.type": "model_not_found", "http.response.status_code": 404 });
     expect(span.attributes["gen_ai.request.model"]).toBeUndefined();
@@ -102,16 +114,16 @@ describe("A trace", () => {
   });
 
   test("of a request that no upstream answers is an error", async () => {
-    const { span } = await traceOf(await ask("broken"));
+    const { span } = await traceOf(requests.unanswered);
     expect(span).toMatchObject({ name: "chat broken", status: 2 });
     expect(span.attributes).toMatchObject({ "error.type": "overloaded" });
     expect(span.attributes["gen_ai.usage.input_tokens"]).toBeUndefined();
   });
 
   test("is not made where the client does not sample it", async () => {
-    const unsampled = await ask("fine", { headers: { traceparent: `00-${TRACE_ID}-${PARENT_ID}-00` } });
-    await traceOf(await ask("fine"));
-    expect(spansOf(collector).map(({ attributes }) => attributes["tollgate.request.id"])).not.toContain(unsampled);
+    await traceOf(requests.last);
+    const exported = spansOf(collector).map(({ attributes }) => attributes["tollgate.request.id"]);
+    expect(exported).not.toContain(requests.unsampled);
   });
 
   test("is not made known to upstreams", () => {
@@ -121,7 +133,6 @@ describe("A trace", () => {
 });
 
 test("metrics and traces are exported as protobuf, with the headers and the resource of the environment", async () => {
-  await ask("fine");
   await vi.waitFor(
     () => {
       const metrics = collector.received.filter(({ path }) => path === "/v1/metrics");
@@ -140,9 +151,18 @@ test("metrics and traces are exported as protobuf, with the headers and the reso
   expect(service.output()).not.toContain("secret tenant");
 });
 
-test("an unreachable collector slows no request, and a stop exports what is left", async () => {
-  const environment = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:9" };
-  const other = await startService({ environment, config: { telemetry: { metricsSeconds: 1 } } });
+test("/metrics on the main port requires the token", async () => {
+  const status = async (sent: string | null) => (await send(service, "/metrics", sent)).status;
+  expect([await status(null), await status("metrics-token-of-this"), await status(METRICS_TOKEN)]).toEqual([
+    401, 401, 200,
+  ]);
+  const metrics = readExposition(await (await send(service, "/metrics", METRICS_TOKEN)).text());
+  expect(sumOf(metrics, "tollgate_store_up")).toBe(1);
+  expect(service.output()).not.toContain(METRICS_TOKEN);
+});
+
+test("an unreachable collector slows no request and hinders no stop", async () => {
+  const other = await startService({ environment: { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:9" } });
   const { token } = await makeOrganization(other, "1");
   const body = { model: "sandbox/echo", messages: [{ role: "user", content: "hello" }] };
   expect((await send(other, COMPLETIONS, token, body)).status).toBe(200);

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Sampler } from "@opentelemetry/sdk-trace";
 import packageJson from "../../../package.json" with { type: "json" };
 import type { Config } from "../../config.ts";
@@ -12,6 +13,9 @@ import { type GaugeSources, observeService, ProcessGauges } from "./gauges.ts";
 import { serveOnOwnPort, toPrometheusNames } from "./prometheus.ts";
 import { ObservedRequest, RequestMetrics } from "./requests.ts";
 import { beginSpan } from "./spans.ts";
+
+/** Time for the last exports of a process that stops. A collector that cannot be reached is tried for longer. */
+const STOP_MS = 2_000;
 
 export interface TelemetryOptions {
   version: string;
@@ -47,7 +51,7 @@ export async function createTelemetry(config: Config, options: TelemetryOptions)
   const perDollar = Number(config.credits.perDollar);
   const requests = instruments && new RequestMetrics(instruments, { ...options, perDollar });
   const spans = tracers && { ...options, ...tracers };
-  const process = new ProcessGauges();
+  const gauges = new ProcessGauges();
   const observed: (() => void)[] = [];
   let own: { stop(): Promise<void> } | undefined;
   return {
@@ -56,8 +60,8 @@ export async function createTelemetry(config: Config, options: TelemetryOptions)
     read: meters?.read,
     async start(sources) {
       if (instruments === undefined) return;
-      process.start();
-      observed.push(instruments.observe((observe) => process.observe(observe)));
+      gauges.start();
+      observed.push(instruments.observe((observe) => gauges.observe(observe)));
       observed.push(instruments.observe((observe) => observeService(sources, observe)));
       if (meters?.read !== undefined && metrics.port !== undefined) own = await serveOnOwnPort(metrics, meters.read);
     },
@@ -65,8 +69,10 @@ export async function createTelemetry(config: Config, options: TelemetryOptions)
       for (const end of observed.splice(0)) end();
     },
     async stop() {
-      process.stop();
-      await Promise.all([own?.stop(), meters?.stop(), tracers?.stop()]);
+      gauges.stop();
+      const stopped = Promise.all([own?.stop(), meters?.stop(), tracers?.stop()]);
+      const late = await Promise.race([stopped, sleep(STOP_MS, "late" as const, { ref: false })]);
+      if (late === "late") logFailure(options.log, new Error(`the collector did not take them within ${STOP_MS} ms`));
     },
   };
 }
@@ -176,7 +182,7 @@ async function resourceOf({ telemetry }: Config, { version, log }: TelemetryOpti
     load("@opentelemetry/resources", () => import("@opentelemetry/resources")),
     load("@opentelemetry/api", () => import("@opentelemetry/api")),
   ]);
-  const report = (message: string) => logFailure(log, message);
+  const report = (message: string) => logFailure(log, messageIn(message));
   const silent = () => {};
   const logger = { error: report, warn: report, info: silent, debug: silent, verbose: silent };
   diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true });
@@ -185,6 +191,11 @@ async function resourceOf({ telemetry }: Config, { version, log }: TelemetryOpti
     "service.name": telemetry.serviceName,
     "service.version": version,
   });
+}
+
+/** Returns the message of an error that OpenTelemetry reports as JSON with its stack. */
+function messageIn(text: string): string {
+  return /"message":"((?:[^"\\]|\\.)*)"/.exec(text)?.[1] ?? text;
 }
 
 function logFailure(log: Log, failure: unknown): void {
