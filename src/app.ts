@@ -1,7 +1,7 @@
 import { LastUses } from "./admin/accounts.ts";
 import { ensureFirstOrganization, type FirstOrganization } from "./admin/first-run.ts";
 import { firstAdminToken } from "./admin/sessions.ts";
-import { createHttp, listen, urlOf } from "./app/http.ts";
+import { createHttp, gaugeSources, listen, urlOf } from "./app/http.ts";
 import { createLimits } from "./app/limits.ts";
 import {
   createAccounts,
@@ -14,6 +14,7 @@ import {
   openStoreOf,
   type StartOptions,
 } from "./app/parts.ts";
+import { createTelemetry } from "./app/telemetry/telemetry.ts";
 import { createCatalog, createUpstreams } from "./app/upstreams.ts";
 import type { LiveCatalog } from "./catalog/live.ts";
 import type { Config } from "./config.ts";
@@ -58,11 +59,13 @@ export async function startService(config: Config, options: StartOptions): Promi
   let ownPort: number | undefined;
   const catalog = createCatalog(config, upstreams, { ...options, ownPort: () => ownPort });
   parts.defer(() => catalog.stop());
+  const modelId = (name: string) => catalog.find(name)?.id;
+  const telemetry = parts.adopt(await createTelemetry(config, { ...options, modelId }), (opened) => opened.stop());
   const { store, arrived } = await openStoreOf(config, options);
   parts.defer(() => store.close());
   // Stopped after the ledger, so that charges are booked before anything else is written.
   const conversationLog = parts.adopt(createConversationLog(config, options, store), (opened) => opened.stop());
-  const ledger = parts.adopt(await createLedger(config, options, store), (opened) => opened.stop());
+  const ledger = parts.adopt(await createLedger(config, options, store, telemetry.ledger), (opened) => opened.stop());
   const accounts = createAccounts(options, store);
   const lastUses = parts.adopt(new LastUses({ rows: store.accounts, log: options.log }), (opened) => opened.stop());
   const circuits = new Circuits();
@@ -75,10 +78,23 @@ export async function startService(config: Config, options: StartOptions): Promi
   const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures };
   const tokenCounter = parts.adopt(new TokenCounter(options), (opened) => opened.stop());
   const limits = parts.adopt(await createLimits(config, options), (opened) => opened.stop());
-  const services = { store, ledger, tokenCounter, catalog, upstreams, circuits, limits, accounts, ...recorders };
+  const services = {
+    store,
+    ledger,
+    tokenCounter,
+    catalog,
+    upstreams,
+    circuits,
+    limits,
+    accounts,
+    telemetry,
+    ...recorders,
+  };
   const server = await createHttp(config, options, services);
   parts.defer(() => server.close(shutdown));
   const address = await listen(server, config.server);
+  await telemetry.start(gaugeSources(config, options, services, () => server.requests().running));
+  parts.defer(() => telemetry.detach());
   ownPort = address.port;
   const url = `${urlOf(address)}${config.server.basePath}`;
   await arrived;

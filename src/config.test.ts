@@ -121,7 +121,7 @@ const TRUST_PROXY =
 const providers = "providers:\n  - id: a\n    kind: k\n";
 const model = "models:\n  - id: a\n    routes: [{ provider: p, model: m }]\n";
 const groups =
-  "server, dataDir, database, redis, credits, limits, playground, completions, conversations, ledger, log, sandbox, providers, models";
+  "server, dataDir, database, redis, credits, limits, playground, completions, conversations, ledger, log, metrics, telemetry, sandbox, providers, models";
 
 describe("a mistake in the file is reported in one line", () => {
   test.each([
@@ -292,4 +292,49 @@ describe("a mistake elsewhere is reported in one line", () => {
       expect(loadConfig({ environment: { REDIS_URL: url }, readFile: noFile }).redis).toBe(url);
     },
   );
+});
+
+describe("telemetry", () => {
+  test("the standard variables of OpenTelemetry set its keys", () => {
+    const environment = {
+      OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318",
+      OTEL_EXPORTER_OTLP_HEADERS: "authorization=Bearer%20abc, x-tenant=one=two",
+      OTEL_TRACES_EXPORTER: "none",
+      OTEL_SERVICE_NAME: "gateway",
+      OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=staging,",
+      OTEL_TRACES_SAMPLER: "traceidratio",
+      OTEL_TRACES_SAMPLER_ARG: "0.25",
+    };
+    expect(load("telemetry: { serviceName: other, metricsSeconds: 5 }", environment).telemetry).toEqual({
+      endpoint: "http://collector:4318",
+      headers: { authorization: "Bearer abc", "x-tenant": "one=two" },
+      metrics: "otlp",
+      traces: "none",
+      metricsSeconds: 5,
+      serviceName: "gateway",
+      resourceAttributes: { "deployment.environment.name": "staging" },
+      sampler: "traceidratio",
+      sampleRatio: 0.25,
+    });
+  });
+
+  test.each([
+    [{ OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" }, 'OTEL_EXPORTER_OTLP_PROTOCOL is "grpc"'],
+    [{ OTEL_EXPORTER_OTLP_ENDPOINT: "collector:4318" }, "OTEL_EXPORTER_OTLP_ENDPOINT is"],
+    [{ OTEL_EXPORTER_OTLP_HEADERS: "my-secret" }, "OTEL_EXPORTER_OTLP_HEADERS is other text"],
+    [{ OTEL_RESOURCE_ATTRIBUTES: "a=%E0%A4%A" }, "OTEL_RESOURCE_ATTRIBUTES is"],
+    [{ OTEL_TRACES_SAMPLER: "jaeger_remote" }, "OTEL_TRACES_SAMPLER is"],
+    [{ OTEL_TRACES_SAMPLER_ARG: "2" }, "OTEL_TRACES_SAMPLER_ARG is 2, but must be a number from 0 to 1."],
+    [{ OTEL_METRICS_EXPORTER: "prometheus" }, 'OTEL_METRICS_EXPORTER is "prometheus", but must be one of: otlp, none.'],
+  ])("%j is refused", (environment, message) => {
+    const line = lineOf(() => load("", environment));
+    expect(line).toContain(message);
+    expect(line).not.toContain("my-secret");
+  });
+
+  test("a short token for the metrics is refused, and not shown", () => {
+    expect(lineOf(() => load("metrics: { token: short-secret }"))).toBe(
+      "tollgate.yaml:1: metrics.token is other text, but must be at least 16 letters, digits and any of -._~+/.",
+    );
+  });
 });

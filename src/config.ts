@@ -3,6 +3,7 @@ import { type ConfigFile, keyText, type ParseOptions, type Path, parseFile, valu
 import { checkValue, firstMistake, foundText, SECRETS } from "./config/mistake.ts";
 import { ConfigSchema, compile, type Settings, schemaAt } from "./config/schema.ts";
 import { absolute, type ConfigSources, type Flags, readConfigText } from "./config/sources.ts";
+import { pairsOfText } from "./config/telemetry-schema.ts";
 import { OperatorError } from "./errors.ts";
 
 type ProviderEntry = Settings["providers"][number];
@@ -33,6 +34,14 @@ const VARIABLES: Record<string, Path> = {
   REDIS_URL: ["redis"],
   TOLLGATE_DATA_DIR: ["dataDir"],
   LOG_LEVEL: ["log", "level"],
+  OTEL_EXPORTER_OTLP_ENDPOINT: ["telemetry", "endpoint"],
+  OTEL_EXPORTER_OTLP_HEADERS: ["telemetry", "headers"],
+  OTEL_METRICS_EXPORTER: ["telemetry", "metrics"],
+  OTEL_TRACES_EXPORTER: ["telemetry", "traces"],
+  OTEL_SERVICE_NAME: ["telemetry", "serviceName"],
+  OTEL_RESOURCE_ATTRIBUTES: ["telemetry", "resourceAttributes"],
+  OTEL_TRACES_SAMPLER: ["telemetry", "sampler"],
+  OTEL_TRACES_SAMPLER_ARG: ["telemetry", "sampleRatio"],
 };
 const FLAGS: Record<Exclude<keyof Flags, "config">, { name: string; path: Path }> = {
   port: { name: "--port", path: ["server", "port"] },
@@ -50,6 +59,12 @@ const NO_PROXY_VARIABLES = ["NO_PROXY", "no_proxy"];
 export function loadConfig(sources: ConfigSources = {}): Config {
   const { flags = {}, environment = process.env } = sources;
   const set = (name: string) => environment[name] || undefined;
+  const protocol = set("OTEL_EXPORTER_OTLP_PROTOCOL") ?? "http/protobuf";
+  if (protocol !== "http/protobuf") {
+    throw new OperatorError(
+      `OTEL_EXPORTER_OTLP_PROTOCOL is ${foundText([], protocol)}, but must be http/protobuf, the only protocol that is supported.`,
+    );
+  }
   const unread = sources.secrets === "unread" ? SECRETS : new Set<string>();
   const file = readConfigFile(flags.config ?? set("TOLLGATE_CONFIG"), sources, { environment, unread });
   const values = structuredClone(file?.values ?? {});
@@ -105,7 +120,8 @@ function readConfigFile(
 /** Checks one flag or variable and overrides the sources before it. */
 function override(values: Record<string, unknown>, name: string, path: Path, text: string | undefined): void {
   if (text === undefined) return;
-  const value = valueOfText(text, schemaAt(path));
+  const schema = schemaAt(path);
+  const value = schema?.type === "object" ? pairsOfText(text) : valueOfText(text, schema);
   checkValue(name, path, value);
   let target = values;
   for (const step of path.slice(0, -1)) {

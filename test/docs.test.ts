@@ -214,7 +214,7 @@ describe("every configuration that is shown passes `config check`", () => {
     const folder = await mkdtemp(join(tmpdir(), "tollgate-docs-"));
     try {
       await writeFile(join(folder, "tollgate.yaml"), text);
-      const named = [...text.matchAll(/(?<!\$)\$\{(\w+)\}/g)].map(([, name]) => [name, "none"]);
+      const named = [...text.matchAll(/(?<!\$)\$\{(\w+)\}/g)].map(([, name]) => [name, "none-needed-here"]);
       const environment = { PATH: process.env.PATH, ...Object.fromEntries(named) };
       const words = [join(ROOT, "src/main.ts"), "config", "check", "--json"];
       const { stdout } = await promisify(execFile)(process.execPath, words, { cwd: folder, env: environment });

@@ -29,6 +29,8 @@ import { Statements } from "../reports/statement.ts";
 import type { UsageDays } from "../reports/usage-days.ts";
 import type { Store } from "../stores/store.ts";
 import { fractions, newIdOf, retentionMsOf, type StartOptions } from "./parts.ts";
+import type { GaugeSources } from "./telemetry/gauges.ts";
+import type { Telemetry } from "./telemetry/telemetry.ts";
 import type { Upstreams } from "./upstreams.ts";
 
 export interface Services {
@@ -45,6 +47,7 @@ export interface Services {
   lastUses: LastUses;
   usageDays: UsageDays;
   signInFailures: SignInFailures;
+  telemetry: Telemetry;
 }
 
 export function createHttp(config: Config, options: StartOptions, services: Services): Promise<Server> {
@@ -94,8 +97,32 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
     newRequestId: requestId,
     accessLog: options.accessLog,
     refusals: services.refusals,
+    observe: services.telemetry.observeRequest,
+    metrics: metricsEndpoint(config, services.telemetry),
     log,
   });
+}
+
+/** Returns the endpoint of the metrics on the main port: only with a token, and without a port of their own. */
+function metricsEndpoint({ metrics: { port, token } }: Config, { read }: Telemetry) {
+  return port === undefined && token !== undefined && read !== undefined ? { token, read } : undefined;
+}
+
+/** Returns the parts of the service whose state the metrics show. */
+export function gaugeSources(
+  { ledger: { holdSeconds } }: Config,
+  { clock }: StartOptions,
+  { store, ledger, circuits, limits }: Services,
+  runningRequests: () => number,
+): GaugeSources {
+  return {
+    store,
+    ledgerStatus: () => ledger.status(),
+    circuits: () => circuits.health(clock()),
+    runningRequests,
+    holdLifeMs: holdSeconds * 1000,
+    areLimitsShared: () => limits.status().mode === "shared",
+  };
 }
 
 function adminServices(

@@ -9,7 +9,7 @@ import { HealthFile } from "../gateway/route-health.ts";
 import { uuidV7 } from "../internals/ids.ts";
 import { ConversationLog } from "../ledger/conversation-log.ts";
 import { DeadLetters, deadLetterFileOf } from "../ledger/dead-letter.ts";
-import { Ledger } from "../ledger/ledger.ts";
+import { Ledger, type LedgerObserver } from "../ledger/ledger.ts";
 import { Spool } from "../ledger/spool.ts";
 import { RefusalLog } from "../reports/refusal-log.ts";
 import { DAY_MS } from "../reports/usage-days.ts";
@@ -63,6 +63,7 @@ export async function createLedger(
   config: Config,
   options: StartOptions,
   { kind, books, allowances }: Store,
+  observer: LedgerObserver | undefined,
 ): Promise<Ledger> {
   const { clock, log } = options;
   const { dataDir, ledger } = config;
@@ -86,6 +87,7 @@ export async function createLedger(
     clock,
     random,
     log,
+    observer,
   });
 }
 

@@ -44,6 +44,7 @@ export const SECRETS: ReadonlySet<string | number> = new Set([
   "secretAccessKey",
   "sessionToken",
   "headers",
+  "token",
 ]);
 
 /** Returns a value as an error shows it: short, on one line, and without anything that may be secret. */

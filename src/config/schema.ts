@@ -3,6 +3,7 @@ import { Ajv, type ValidateFunction } from "ajv";
 import { type Static, Type } from "typebox";
 import { MAX_TOKENS_DEFAULT } from "../api/chat/request.ts";
 import { parseDecimal } from "../credits/amount.ts";
+import { Metrics, Telemetry } from "./telemetry-schema.ts";
 import { Count, DECIMAL_WORDS, Decimal, Group, Model, ONE_BILLION, Provider } from "./upstream-schema.ts";
 
 /**
@@ -209,6 +210,8 @@ export const ConfigSchema = Group({
       description: "Maximum number of lines per minute for failed requests; the others are counted by error code.",
     }),
   }),
+  metrics: Metrics,
+  telemetry: Telemetry,
   sandbox: Group({
     enabled: Type.Boolean({ default: true, description: "False to remove the built-in `sandbox/…` models." }),
   }),
@@ -238,7 +241,7 @@ export const configNode = ConfigSchema as unknown as SchemaNode;
 
 /** First segments of the service's own paths. A base path must not begin with one of them. */
 export const OWN_SEGMENTS: ReadonlySet<string> = new Set([
-  ...["v1", "admin", "docs", "openapi.json", "healthz", "readyz"],
+  ...["v1", "admin", "docs", "openapi.json", "healthz", "readyz", "metrics"],
   ...["organizations", "credits", "tokens", "requests", "models", "playground", "audit"],
   ...["assets", "index.html", "favicon.svg", "theme.js"],
 ]);

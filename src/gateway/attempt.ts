@@ -16,6 +16,8 @@ interface Calls {
   calledAtMs: number | null;
   /** All calls, each until its answer began or its failure was known. */
   attempts: readonly Attempt[];
+  /** The route of each of these calls, and its beginning in milliseconds since 1970. */
+  beginnings: readonly { route: Route; startedMs: number }[];
 }
 
 /** Calls of which the last one is answered. */
@@ -56,7 +58,7 @@ export async function attempt<Answer>(
   admission: Admission,
   ask: Ask<Answer>,
 ): Promise<Answered<Answer> | Unanswered> {
-  let calls: Calls = { route: admission.routes[0], calledAtMs: null, attempts: [] };
+  let calls: Calls = { route: admission.routes[0], calledAtMs: null, attempts: [], beginnings: [] };
   let failure: UpstreamError | undefined;
   let refusal: UpstreamError | undefined;
   try {
@@ -80,7 +82,11 @@ export async function attempt<Answer>(
       const nowMs = gateway.clock();
       const outcome = outcomeOf(result, call.signal);
       const made = outcome && { route: upstreamOf(route), outcome, durationMs: nowMs - startedMs };
-      calls = { route, calledAtMs: startedMs, attempts: made ? [...calls.attempts, made] : calls.attempts };
+      calls = { ...calls, route, calledAtMs: startedMs };
+      if (made !== undefined) {
+        const { attempts, beginnings } = calls;
+        calls = { ...calls, attempts: [...attempts, made], beginnings: [...beginnings, { route, startedMs }] };
+      }
       if (!("failure" in result)) {
         logChange(gateway, route, circuit.answered(startedMs, nowMs));
         return { ...calls, answer: result.answer, circuit };

@@ -8,7 +8,8 @@ import { deliver, undelivered } from "./deliver.ts";
 import { publicError } from "./failures.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
 import { type Plan, planFor } from "./plan.ts";
-import { type Completed, endOfAnswer, type Settlement, settle, totalTokens } from "./settle.ts";
+import { type ReportedRun, reportOf } from "./report.ts";
+import { type Completed, endOfAnswer, isCharged, type Settlement, settle, totalTokens } from "./settle.ts";
 import { pieceOf, type StoredAnswer } from "./stored-answer.ts";
 
 /**
@@ -17,6 +18,7 @@ import { pieceOf, type StoredAnswer } from "./stored-answer.ts";
  * failure is sent in the stream.
  */
 export async function complete(gateway: Gateway, call: CompletionCall, client: AnswerSink): Promise<void> {
+  const startedMs = gateway.clock();
   const plan = planFor(gateway, call);
   const estimate = estimateOf(call, plan);
   refuseTooLong(plan, estimate);
@@ -30,7 +32,9 @@ export async function complete(gateway: Gateway, call: CompletionCall, client: A
       ? undelivered(call, admission, upstream)
       : await deliver(gateway, call, plan, admission, upstream, client);
   const completed = { plan, admission, upstream, delivery };
+  const deliveredMs = gateway.clock();
   const outcome = await conclude(gateway, call, completed);
+  report(call, completed, outcome, { startedMs, deliveredMs, settledMs: gateway.clock() });
   keepConversation(gateway, call, completed, outcome);
   respond(gateway, call, completed, outcome, client);
 }
@@ -68,6 +72,21 @@ async function conclude(gateway: Gateway, call: CompletionCall, completed: Compl
   } finally {
     admission.leave(settlement === undefined ? 0 : totalTokens(settlement.tokens));
   }
+}
+
+/** Reports a settled completion to its observer. */
+function report(
+  { onSettled }: CompletionCall,
+  { plan, admission, upstream, delivery }: Completed,
+  { settlement, failure }: Outcome,
+  times: ReportedRun["times"],
+): void {
+  if (onSettled === undefined) return;
+  const { end, isStreamed, firstTokenMs, meter } = delivery;
+  const { hasContent, finishReason = null, providerRecord: record } = meter;
+  const charged = isCharged({ end, isStreamed, isCalled: upstream.calledAtMs !== null, hasContent });
+  const run = { plan, admission, upstream, end, failure, firstTokenMs, settlement, finishReason, record, times };
+  onSettled(reportOf({ operation: "chat", ...run, isCharged: charged }));
 }
 
 /** Queues a conversation to be stored, with what the client has received: all or nothing of an answer that is not streamed. */

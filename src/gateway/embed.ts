@@ -12,12 +12,14 @@ import { type EmbeddingPlan, planForEmbeddings } from "./embedding-plan.ts";
 import {
   type CheckedEmbeddings,
   type EmbeddingRun,
+  providerRecordOf,
   type StoredEmbeddings,
   settleEmbeddings,
 } from "./embedding-settle.ts";
 import { publicError } from "./failures.ts";
 import type { EmbeddingCall, Gateway } from "./gateway.ts";
-import { endOfAnswer, type Settlement, totalTokens } from "./settle.ts";
+import { type ReportedRun, reportOf } from "./report.ts";
+import { endOfAnswer, isCharged, type Settlement, totalTokens } from "./settle.ts";
 
 /** A response that is complete and charged. */
 interface EmbeddingResponse {
@@ -30,6 +32,7 @@ interface EmbeddingResponse {
  * client has disconnected. Throws ApiError or StoreUnavailableError.
  */
 export async function embed(gateway: Gateway, call: EmbeddingCall): Promise<EmbeddingResponse | undefined> {
+  const startedMs = gateway.clock();
   const plan = planForEmbeddings(gateway, call);
   const admission = await admit(gateway, call, plan);
   if ("answer" in admission) return replay(call, plan, admission);
@@ -38,7 +41,9 @@ export async function embed(gateway: Gateway, call: EmbeddingCall): Promise<Embe
   const upstream = await attempt(gateway, call, plan, admission, askForEmbeddings(call, plan));
   const run = { plan, admission, upstream, ...received(gateway, call, admission, upstream) };
   const stored = upstream.answer === null ? undefined : answerOf(gateway, call, run, upstream.answer);
+  const deliveredMs = gateway.clock();
   const { settlement, failure } = await conclude(gateway, call, run, stored);
+  report(call, { ...run, settlement, failure }, { startedMs, deliveredMs, settledMs: gateway.clock() });
   if (failure === undefined && stored !== undefined && settlement !== undefined) {
     return responseOf(call, stored, stored.headers, settlement);
   }
@@ -61,6 +66,19 @@ async function conclude(
   } finally {
     run.admission.leave(settlement === undefined ? 0 : totalTokens(settlement.tokens));
   }
+}
+
+/** Reports a settled request to its observer. */
+function report(
+  { onSettled }: EmbeddingCall,
+  run: EmbeddingRun & Pick<ReportedRun, "settlement">,
+  times: ReportedRun["times"],
+): void {
+  if (onSettled === undefined) return;
+  const { end, upstream } = run;
+  const charged = isCharged({ end, isCalled: upstream.calledAtMs !== null, isStreamed: false, hasContent: false });
+  const record = providerRecordOf(upstream);
+  onSettled(reportOf({ operation: "embeddings", ...run, isCharged: charged, finishReason: null, record, times }));
 }
 
 /** Returns the function that asks a provider for embeddings, and takes only an answer that is whole. */

@@ -10,7 +10,7 @@ import type { Delivery } from "./deliver.ts";
 import type { EmbeddingPlan } from "./embedding-plan.ts";
 import { publicError } from "./failures.ts";
 import type { EmbeddingCall, Gateway } from "./gateway.ts";
-import { decimalCost, RESPONSE_ID_CHARACTERS_MAX, reportedTokens } from "./meter.ts";
+import { decimalCost, type ProviderRecord, RESPONSE_ID_CHARACTERS_MAX, reportedTokens } from "./meter.ts";
 import { book, isCharged, logDifference, recordedAttempts, type Settlement } from "./settle.ts";
 import { STORED_CHARACTERS_MAX, type StoredAnswer } from "./stored-answer.ts";
 
@@ -98,15 +98,23 @@ function traceOf(
   { upstream, end, failure, firstTokenMs }: EmbeddingRun,
   reported: Parameters<typeof recordedAttempts>[1],
 ) {
-  const { answer } = upstream;
+  const { responseId: providerResponseId, cost: providerCost } = providerRecordOf(upstream);
   return {
     isStreamed: false,
     firstTokenMs,
     attempts: recordedAttempts(upstream.attempts, reported),
     failure: end === "complete" || end === "client_left" ? null : publicError(failure).code,
-    providerResponseId:
-      answer?.responseId === undefined ? null : printable(answer.responseId, RESPONSE_ID_CHARACTERS_MAX),
-    providerCost: decimalCost(answer?.usage?.cost),
+    providerResponseId,
+    providerCost,
+  };
+}
+
+/** Returns the provider's own record of an answer, as far as it is known. */
+export function providerRecordOf({ answer }: EmbeddingRun["upstream"]): ProviderRecord {
+  const { responseId, usage } = answer ?? {};
+  return {
+    responseId: responseId === undefined ? null : printable(responseId, RESPONSE_ID_CHARACTERS_MAX),
+    cost: decimalCost(usage?.cost),
   };
 }
 

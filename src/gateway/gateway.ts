@@ -12,6 +12,7 @@ import type { Log } from "../telemetry/logger.ts";
 import type { OutputRates } from "./charge.ts";
 import type { Circuits } from "./circuit.ts";
 import type { LimitedRequest, RateLimiter } from "./limits.ts";
+import type { CompletionReport } from "./report.ts";
 import type { RetryBudget } from "./retry-budget.ts";
 import type { TokenCounter } from "./token-counter.ts";
 
@@ -62,6 +63,8 @@ export interface GatewayCall {
   maxCost: MicroCredits | null;
   /** Called once credits are held: from then on the request is in the request log. */
   onHeld: () => void;
+  /** Called once a request that held credits is settled; absent where nothing observes requests. */
+  onSettled?: ((report: CompletionReport) => void) | undefined;
   /** Aborted when the client disconnects; with a StoppedError or a StoreUnavailableError when the service ends the request. */
   signal: AbortSignal;
   /** Aborts the signal. */

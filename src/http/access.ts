@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Principal } from "../api/principal.ts";
 import { printable } from "../api/wording.ts";
 import type { ApiError } from "../errors.ts";
+import type { CompletionReport } from "../gateway/report.ts";
 import type { Refusal } from "../reports/refusal-log.ts";
 import type { AccessEntry, AccessLog } from "../telemetry/logger.ts";
 
@@ -17,12 +18,35 @@ declare module "fastify" {
     modelName: string | null;
     /** True after credits were held: the request log then has an entry of its own. */
     isHeld: boolean;
+    observer: RequestObserver | null;
   }
+}
+
+/** The beginning of a request, for its observer. */
+export interface BegunRequest {
+  method: string;
+  /** Pattern of the matched route; null if no route matched. */
+  route: string | null;
+  /** Header of W3C Trace Context, as the client sent it. */
+  traceparent: string | undefined;
+  tracestate: string | undefined;
+  /** Milliseconds since 1970. */
+  startedMs: number;
+}
+
+/** Observes one request, for metrics and traces. The two calls come in any order. */
+export interface RequestObserver {
+  /** Its completion is settled. Called only for a request that held credits. */
+  settled(report: CompletionReport): void;
+  /** Its response is closed. */
+  closed(entry: AccessEntry, isHeld: boolean): void;
 }
 
 export interface AccessSources {
   accessLog: AccessLog;
   refusals: { note(refusal: Refusal): void };
+  /** Begins to observe a request; absent where nothing observes requests. */
+  observe?: ((begun: BegunRequest) => RequestObserver) | undefined;
   clock: () => number;
   /** True when the shutdown closes connections. */
   isCut(): boolean;
@@ -37,6 +61,29 @@ export function decorateForAccess(server: FastifyInstance): void {
   server.decorateRequest("isReset", false);
   server.decorateRequest("modelName", null);
   server.decorateRequest("isHeld", false);
+  server.decorateRequest("observer", null);
+}
+
+/** Begins to observe a request. `startedMs` is in milliseconds since 1970. */
+export function beginAccess({ observe }: AccessSources, request: FastifyRequest, startedMs: number): void {
+  if (observe === undefined) return;
+  const { traceparent, tracestate } = request.headers;
+  request.observer = observe({
+    method: request.method,
+    route: routeOf(request),
+    traceparent: typeof traceparent === "string" ? traceparent : undefined,
+    tracestate: typeof tracestate === "string" ? tracestate : undefined,
+    startedMs,
+  });
+}
+
+/** Returns what a completion reports its end to; undefined where nothing observes the request. */
+export function onSettledOf({ observer }: FastifyRequest): ((report: CompletionReport) => void) | undefined {
+  return observer === null ? undefined : (report) => observer.settled(report);
+}
+
+function routeOf(request: FastifyRequest): string | null {
+  return request.is404 ? null : (request.routeOptions.url ?? null);
 }
 
 /**
@@ -51,6 +98,7 @@ export function recordAccess(
 ): void {
   const entry = entryOf(request, reply, { isCut: sources.isCut(), durationMs: sources.clock() - startedMs });
   sources.accessLog.record(entry);
+  request.observer?.closed(entry, request.isHeld);
   const { failure, principal, isHeld } = request;
   if (failure === null || principal === null || isHeld || entry.status < 400 || entry.status >= 500) return;
   sources.refusals.note({
@@ -77,7 +125,7 @@ function entryOf(
   return {
     requestId: request.id,
     method: request.method,
-    route: request.is404 ? null : (request.routeOptions.url ?? null),
+    route: routeOf(request),
     status: isComplete ? raw.statusCode : 499,
     code: isComplete ? (failure?.code ?? null) : "client_disconnected",
     organizationId: caller?.organizationId ?? null,

@@ -10,7 +10,7 @@ import { ApiError, StoppedError } from "../errors.ts";
 import type { AnswerSink } from "../gateway/answer.ts";
 import { complete } from "../gateway/complete.ts";
 import type { CompletionCall } from "../gateway/gateway.ts";
-import { modelIn } from "./access.ts";
+import { modelIn, onSettledOf } from "./access.ts";
 import { callerOf } from "./authentication.ts";
 import { EventStreamSink } from "./event-stream-sink.ts";
 import { IDEMPOTENCY_HEADER, idempotencyOf } from "./idempotency.ts";
@@ -53,8 +53,9 @@ export function completionHandler(decode: Decode): Endpoint["handle"] {
     };
     const { request: asked, output, native, ignored = [], paramOf = (param) => param } = decoded;
     const limits = { output, maxCost: maxCostOf(request) };
-    const facts = { request: asked, ...limits, native, ignored, paramOf, requestId: request.id, idempotency, onHeld };
-    const call = { ...callerOf(request), ...facts, ...abortOnClose(reply, services.running) };
+    const events = { onHeld, onSettled: onSettledOf(request) };
+    const facts = { request: asked, ...limits, native, ignored, paramOf, requestId: request.id, idempotency };
+    const call = { ...events, ...callerOf(request), ...facts, ...abortOnClose(reply, services.running) };
     const isStreamed = asked.stream === true;
     try {
       return await (isStreamed ? stream(services, call, decoded, reply) : respond(services, call, decoded, reply));

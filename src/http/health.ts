@@ -1,4 +1,6 @@
+import { createHash, timingSafeEqual } from "node:crypto";
 import type { FastifyInstance } from "fastify";
+import { ApiError } from "../errors.ts";
 import type { LimitsStatus } from "../gateway/limits.ts";
 import type { LedgerStatus } from "../ledger/ledger.ts";
 
@@ -11,8 +13,8 @@ export interface HealthSources {
   limitsStatus?: () => LimitsStatus;
 }
 
-/** Paths that report the health of the process. */
-export const HEALTH_PATHS: ReadonlySet<string> = new Set(["/healthz", "/readyz"]);
+/** Paths that report the state of the process. Their requests are neither counted nor logged. */
+export const UNRECORDED_PATHS: ReadonlySet<string> = new Set(["/healthz", "/readyz", "/metrics"]);
 
 /** A check writes to the store and needs no authentication, so its result is reused for this time. */
 const CHECK_REUSED_MS = 100;
@@ -56,4 +58,29 @@ export function serveHealth(
       isDraining = true;
     },
   };
+}
+
+export interface MetricsEndpoint {
+  token: string;
+  /** Returns all metrics in Prometheus' text format. */
+  read(): Promise<string>;
+}
+
+export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
+
+/** Serves `/metrics` for the holder of the token. */
+export function serveMetrics(server: FastifyInstance, { token, read }: MetricsEndpoint): void {
+  server.get("/metrics", async (request, reply) => {
+    if (!isBearer(request.headers.authorization, token)) {
+      throw new ApiError("invalid_token", undefined, { headers: { "www-authenticate": 'Bearer realm="metrics"' } });
+    }
+    return reply.header("content-type", METRICS_TYPE).send(await read());
+  });
+}
+
+/** Compares a header with a token in a time that tells nothing of it. */
+export function isBearer(header: string | undefined, token: string): boolean {
+  const digest = (text: string) => createHash("sha256").update(text).digest();
+  const sent = /^bearer +(\S+) *$/i.exec(header ?? "")?.[1] ?? "";
+  return timingSafeEqual(digest(sent), digest(token));
 }

@@ -8,7 +8,7 @@ import { ApiError } from "../errors.ts";
 import type { LimitsStatus } from "../gateway/limits.ts";
 import type { LedgerStatus } from "../ledger/ledger.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { type AccessSources, decorateForAccess, recordAccess } from "./access.ts";
+import { type AccessSources, beginAccess, decorateForAccess, recordAccess } from "./access.ts";
 import type { AdminServices } from "./admin/endpoint.ts";
 import { ADMIN_PREFIX, serveAdmin } from "./admin/index.ts";
 import { authenticate } from "./authentication.ts";
@@ -25,7 +25,7 @@ import {
 } from "./connection.ts";
 import { serveConsole } from "./console.ts";
 import { errorHandler, namesMessagesVersion, sendError } from "./errors.ts";
-import { HEALTH_PATHS, serveHealth } from "./health.ts";
+import { type MetricsEndpoint, serveHealth, serveMetrics, UNRECORDED_PATHS } from "./health.ts";
 import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
 import type { EndpointServices } from "./routes/endpoint.ts";
 import { endpoints, isPublicPath, pathOf, respondNoRoute } from "./routing.ts";
@@ -58,6 +58,9 @@ export interface ServerOptions extends Omit<EndpointServices, "running" | "conve
   newRequestId: () => string;
   accessLog: AccessSources["accessLog"];
   refusals: AccessSources["refusals"];
+  observe?: AccessSources["observe"];
+  /** Serves `/metrics` for the holder of the token; absent where it has a port of its own or is off. */
+  metrics?: MetricsEndpoint | undefined;
   log: Log;
 }
 
@@ -140,7 +143,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     if (isOfMessagesClient(request)) reply.header("request-id", request.id);
     closeWhenUnread(reply.raw);
     touchAnonymous(request.raw.socket);
-    if (!HEALTH_PATHS.has(request.routeOptions.url ?? "")) trackRequest(request, reply, { shutdown, access });
+    if (!UNRECORDED_PATHS.has(request.routeOptions.url ?? "")) trackRequest(request, reply, { shutdown, access });
     if (request.raw.httpVersion === "1.1" && request.headers.host === undefined) {
       done(new ApiError("invalid_value", "The header `Host` is missing (RFC 9112, section 3.2)."));
     } else if (request.is404 || isForeignPreflight(request)) {
@@ -156,6 +159,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   server.setNotFoundHandler(respondNoRoute);
   await document(server, options.version);
   const health = serveHealth(server, options);
+  if (options.metrics !== undefined) serveMetrics(server, options.metrics);
   await server.register(async (scope) => serveConsole(scope));
   const services = { ...options, ...reportsOf(options), running };
   await server.register(async (api) => serveApi(api, services));
@@ -185,6 +189,7 @@ function trackRequest(
 ): void {
   const startedMs = access.clock();
   shutdown.begin(reply);
+  beginAccess(access, request, startedMs);
   reply.raw.once("close", () => {
     request.bodyReservation?.release();
     recordAccess(access, request, reply, startedMs);

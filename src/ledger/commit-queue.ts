@@ -24,6 +24,8 @@ export interface CommitQueueOptions {
   /** Numbers from 0 up to 1. */
   random: () => number;
   log: Log;
+  /** Called before each batch with its size; the function that it returns is called when the batch is booked or has failed. */
+  onSend?: ((size: number) => (isBooked: boolean) => void) | undefined;
 }
 
 /**
@@ -139,7 +141,9 @@ export class CommitQueue {
   }
 
   async #attempt(batch: QueuedTransition[]): Promise<{ error: unknown } | undefined> {
-    const { books, durability } = this.#options;
+    const { books, durability, onSend } = this.#options;
+    const onSent = onSend?.(batch.length);
+    let isBooked = false;
     try {
       const outcomes = await books.apply<Transition[]>(
         durability,
@@ -151,9 +155,12 @@ export class CommitQueue {
       this.#failuresInARow = 0;
       this.#unavailableSinceMs = null;
       this.#mayBeBooked = false;
+      isBooked = true;
       return undefined;
     } catch (error) {
       return { error };
+    } finally {
+      onSent?.(isBooked);
     }
   }
 

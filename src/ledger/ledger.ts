@@ -54,6 +54,15 @@ export interface LedgerOptions {
   /** Numbers from 0 up to 1. */
   random: () => number;
   log: Log;
+  observer?: LedgerObserver | undefined;
+}
+
+/** Observes the ledger, for metrics. */
+export interface LedgerObserver {
+  /** A batch is sent to the store. The function that it returns is called when the batch is booked or has failed. */
+  sending(queue: "holds" | "durable" | "replays", size: number): (isBooked: boolean) => void;
+  /** A charge exceeded the credits by this amount. */
+  shortfall(amount: MicroCredits): void;
 }
 
 /** The outcome of a hold; `lease` limits how long the request may run. */
@@ -94,12 +103,17 @@ export class Ledger {
   constructor(options: LedgerOptions) {
     const { books, spool, clock, random, log, settleRetryMs = 1_000, batchShare = 1 } = options;
     const common = { books, batchShare, clock, random, log };
+    const { observer } = options;
+    const observed = (queue: "holds" | "durable" | "replays") => ({
+      ...common,
+      onSend: observer && ((size: number) => observer.sending(queue, size)),
+    });
     this.#options = options;
     this.#spool = spool;
     // Holds are not retried: while the store is unavailable, a request is refused immediately.
-    this.#holds = new CommitQueue({ ...common, durability: "holds", retryMs: 0 });
-    this.#durable = new CommitQueue({ ...common, durability: "durable", retryMs: settleRetryMs });
-    this.#replays = new CommitQueue({ ...common, durability: "durable", retryMs: 0 });
+    this.#holds = new CommitQueue({ ...observed("holds"), durability: "holds", retryMs: 0 });
+    this.#durable = new CommitQueue({ ...observed("durable"), durability: "durable", retryMs: settleRetryMs });
+    this.#replays = new CommitQueue({ ...observed("replays"), durability: "durable", retryMs: 0 });
     const { name: owner } = spool;
     const leaseMs = options.isShared ? options.holdLifeMs : Number.POSITIVE_INFINITY;
     const recovery = new Recovery({
@@ -304,6 +318,7 @@ export class Ledger {
   #logShortfall<T extends SpooledTransition>(transition: T, outcome: Outcomes[T["kind"]]): Outcomes[T["kind"]] {
     if (transition.kind === "settle" && "shortfall" in outcome && outcome.shortfall > 0n) {
       const { organizationId, holdId } = transition.facts;
+      this.#options.observer?.shortfall(outcome.shortfall);
       this.#options.log.error(
         { organizationId, holdId },
         "credits did not cover a settlement: the shortfall is recorded",

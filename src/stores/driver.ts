@@ -32,7 +32,19 @@ export interface StoreDriver {
   runExclusively<T>(work: () => Promise<T>): Promise<T>;
   /** Resolves if the database answers and accepts writes. */
   ping(): Promise<void>;
+  /** Returns how much each of its pools of connections or threads is used now. */
+  pools(): PoolUse[];
   close(): Promise<void>;
+}
+
+/** The use of a pool of connections; a thread counts as a pool of one. */
+export interface PoolUse {
+  name: string;
+  max: number;
+  used: number;
+  idle: number;
+  /** Requests that wait for a connection. */
+  waiting: number;
 }
 
 /** Holds need not survive a crash of the store; all else must (fsynced) before its promise resolves. */

@@ -105,6 +105,7 @@ async function awaitPostgres(open: () => Promise<StoreDriver>, longestMs: number
     snapshot: async (queries) => current().snapshot(queries),
     runExclusively: async (work) => current().runExclusively(work),
     ping: async () => current().ping(),
+    pools: () => opened?.pools() ?? [],
     async close() {
       isClosed = true;
       await arrived.catch(() => undefined);
@@ -140,6 +141,7 @@ function observed(driver: StoreDriver, { log, clock }: { log: Log; clock: () => 
     snapshot: (queries) => observe(driver.snapshot(queries)),
     runExclusively: (work) => driver.runExclusively(work),
     ping: () => observe(driver.ping()),
+    pools: () => driver.pools(),
     close: () => driver.close(),
   };
 }

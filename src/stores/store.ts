@@ -34,6 +34,7 @@ export function storeOver(driver: StoreDriver) {
     runExclusively: <T>(work: () => Promise<T>) => driver.runExclusively(work),
     /** Resolves if the store answers and accepts writes. */
     ping: () => driver.ping(),
+    pools: () => driver.pools(),
     close: () => driver.close(),
   };
 }

@@ -1,7 +1,8 @@
 import { randomInt } from "node:crypto";
 import { crc32 } from "node:zlib";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { endpoints } from "../../src/http/routing.ts";
+import { type Collector, spansOf, startCollector } from "../support/collector.ts";
 import { createTestDatabase, type TestDatabase } from "../support/postgres.ts";
 import {
   makeOrganization,
@@ -24,6 +25,8 @@ const CANARY = {
   upstreamBody: "canaryupstream",
   password: "canary-password-31fe",
   bearer: "canarybearer123456",
+  metricsToken: "canary-metrics-token-8d21",
+  exportHeader: "canary-export-header-90fe",
 };
 const price = { input: 1, output: 1 };
 const usage = { prompt_tokens: 2, completion_tokens: 1, total_tokens: 3 };
@@ -32,6 +35,7 @@ const TOKENS = 1000;
 const TOLD = [400, 413];
 
 let upstream: Upstream;
+let collector: Collector;
 let service: RunningService;
 let mine: Organization;
 let foreign: Organization;
@@ -66,7 +70,7 @@ const behaviours: Record<string, Behaviour> = {
 };
 
 beforeAll(async () => {
-  upstream = await startUpstream();
+  [upstream, collector] = await Promise.all([startUpstream(), startCollector()]);
   for (const [model, behaviour] of Object.entries(behaviours)) upstream.behave(model, behaviour);
   for (const status of TOLD) upstream.behave(`told-${status}`, failing(status));
   const nobody = "http://127.0.0.1:9/v1";
@@ -75,6 +79,8 @@ beforeAll(async () => {
     environment: { LOG_LEVEL: "debug" },
     config: {
       limits: { requestsPerMinute: 100_000, tokensPerMinute: 1_000_000_000 },
+      metrics: { token: CANARY.metricsToken },
+      telemetry: { endpoint: collector.url, headers: { "x-key": CANARY.exportHeader }, metricsSeconds: 1 },
       providers: [
         { id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, ...secrets },
         { id: "down", kind: "openai-compatible", baseUrl: nobody, ...secrets },
@@ -95,7 +101,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await service?.end();
-  await upstream?.close();
+  await Promise.all([upstream?.close(), collector?.close()]);
 });
 
 /** Sends a request and stores the headers and the body of the response. */
@@ -162,6 +168,19 @@ describe("Secrets in every field", () => {
     for (const { token } of [mine, foreign]) expect(log).not.toContain(token.slice(12));
     expect(log).not.toMatch(/bearer [^…"]{4}/i);
     expect(answers).not.toContain(mine.token.slice(0, 12));
+  });
+
+  test("Metrics and traces contain no secrets, no prompts and no ids of callers.", async () => {
+    const metrics = await (await send(service, "/metrics", CANARY.metricsToken)).text();
+    await vi.waitFor(() => expect(spansOf(collector).length).toBeGreaterThan(20), { timeout: 20_000 });
+    const exported = collector.received.map(({ body }) => body.toString("latin1"));
+    for (const text of [metrics, ...exported].map((one) => one.toLowerCase())) {
+      for (const canary of Object.values(CANARY)) expect(text).not.toContain(canary);
+      for (const { id, token, tokenId } of [mine, foreign]) {
+        for (const one of [id, token, tokenId]) expect(text).not.toContain(one.toLowerCase());
+      }
+    }
+    expect(metrics).toContain("tollgate_store_up");
   });
 });
 

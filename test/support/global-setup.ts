@@ -19,8 +19,39 @@ declare module "vitest" {
     hasSystemdAnalyze: boolean;
     /** True if this machine has a Redis server. */
     hasRedis: boolean;
+    /** True if this machine has prometheus and promtool. */
+    hasPrometheus: boolean;
   }
 }
+
+type Words = [program: string, ...words: string[]];
+type ProgramKey = "hasNginx" | "hasSystemdAnalyze" | "hasRedis" | "hasPrometheus";
+
+/** Programs of the system that some tests need; without them these tests are left out. */
+const PROGRAMS: [ProgramKey, { programs: Words[]; tests: string }][] = [
+  [
+    "hasNginx",
+    {
+      programs: [
+        ["nginx", "-v"],
+        ["openssl", "version"],
+      ],
+      tests: "the tests behind nginx",
+    },
+  ],
+  ["hasSystemdAnalyze", { programs: [["systemd-analyze", "--version"]], tests: "the checks of the systemd unit" }],
+  ["hasRedis", { programs: [["redis-server", "--version"]], tests: "the tests of shared limits" }],
+  [
+    "hasPrometheus",
+    {
+      programs: [
+        ["prometheus", "--version"],
+        ["promtool", "--version"],
+      ],
+      tests: "those of the metrics",
+    },
+  ],
+];
 
 /** The console is built, a browser looked for, and a PostgreSQL server started for the whole run. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
@@ -30,16 +61,11 @@ export default async function setup(project: TestProject): Promise<() => Promise
     console.warn("Left out: the tests in a browser, because there is no Chromium on the PATH or at CHROMIUM_PATH.");
   }
   project.provide("chromiumPath", chromiumPath);
-  const hasNginx = isOnPath("nginx", "-v") && isOnPath("openssl", "version");
-  if (!hasNginx) console.warn("Left out: the tests behind nginx, because nginx or openssl is not on the PATH.");
-  project.provide("hasNginx", hasNginx);
-  const hasSystemdAnalyze = isOnPath("systemd-analyze", "--version");
-  if (!hasSystemdAnalyze)
-    console.warn("Left out: the checks of the systemd unit, because systemd-analyze is not on the PATH.");
-  project.provide("hasSystemdAnalyze", hasSystemdAnalyze);
-  const hasRedis = isOnPath("redis-server", "--version");
-  if (!hasRedis) console.warn("Left out: the tests of shared limits, because redis-server is not on the PATH.");
-  project.provide("hasRedis", hasRedis);
+  for (const [key, { programs, tests }] of PROGRAMS) {
+    const missing = programs.find((words) => !isOnPath(words));
+    if (missing !== undefined) console.warn(`Left out: ${tests}, because ${missing[0]} is not on the PATH.`);
+    project.provide(key, missing === undefined);
+  }
   const removeDirectory = await makeTemporaryDirectory();
   const stopPostgres = await startPostgres(project);
   return async () => {
@@ -48,8 +74,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
   };
 }
 
-function isOnPath(program: string, word: string): boolean {
-  return spawnSync(program, [word], { stdio: "ignore" }).status === 0;
+function isOnPath([program, ...words]: Words): boolean {
+  return spawnSync(program, words, { stdio: "ignore" }).status === 0;
 }
 
 /** The logs of a trial that went wrong lie in one of these, and stay. */

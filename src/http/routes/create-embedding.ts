@@ -1,7 +1,7 @@
 import { decodeEmbedding } from "../../api/embeddings/decode.ts";
 import { EmbeddingList, EmbeddingRequest } from "../../api/embeddings/request.ts";
 import { embed } from "../../gateway/embed.ts";
-import { modelIn } from "../access.ts";
+import { modelIn, onSettledOf } from "../access.ts";
 import { callerOf } from "../authentication.ts";
 import { abortOnClose, COMPLETION_HEADERS, maxCostOf, toApiIssue } from "../completion.ts";
 import { idempotencyOf } from "../idempotency.ts";
@@ -26,8 +26,14 @@ export const createEmbedding: Endpoint = {
       request.isHeld = true;
     };
     const idempotency = idempotencyOf(request, decoded.request);
-    const facts = { ...decoded, maxCost: maxCostOf(request), requestId: request.id, idempotency, onHeld };
-    const call = { ...callerOf(request), ...facts, ...abortOnClose(reply, running) };
+    const facts = { ...decoded, maxCost: maxCostOf(request), requestId: request.id, idempotency };
+    const call = {
+      onHeld,
+      onSettled: onSettledOf(request),
+      ...callerOf(request),
+      ...facts,
+      ...abortOnClose(reply, running),
+    };
     const response = await running.follow(embed(gateway, call));
     if (response === undefined) return reply.hijack();
     return reply.headers(response.headers).send(response.body);

@@ -1,5 +1,6 @@
 import pg from "pg";
 import { OperatorError } from "../../errors.ts";
+import type { PoolUse } from "../driver.ts";
 
 export interface Pools {
   /** For holds, which need not survive a crash of the server. */
@@ -107,4 +108,12 @@ function placeOf(url: string): string {
 /** Resolves when every connection is closed; running work is finished first. */
 export async function closePools({ holds, durable, reports }: Pools): Promise<void> {
   await Promise.all([holds.end(), durable.end(), reports.end()]);
+}
+
+/** Returns the use of each pool. */
+export function usesOf({ holds, durable, reports }: Pools): PoolUse[] {
+  return Object.entries({ holds, durable, reports }).map(([name, pool]) => {
+    const { totalCount, idleCount: idle, waitingCount: waiting, options } = pool;
+    return { name, max: options.max, used: totalCount - idle, idle, waiting };
+  });
 }

@@ -10,7 +10,7 @@ import { type Store, storeOver } from "../store.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { LOCK_NOT_AVAILABLE, openingFailure, PostgresFailure, sqlStateOf } from "./failure.ts";
 import { expectSchema, keepPartitions, migrate } from "./migrate.ts";
-import { closePools, openPools, type Pools, type PoolTimeouts } from "./pools.ts";
+import { closePools, openPools, type Pools, type PoolTimeouts, usesOf } from "./pools.ts";
 import { query, transact } from "./transact.ts";
 
 export interface PostgresOptions {
@@ -105,6 +105,7 @@ function driverOver(pools: Pools, stopPartitions: () => void): StoreDriver {
     },
     write: (writes) => write(pools, writes),
     snapshot: (queries) => snapshot(pools.reports, queries),
+    pools: () => usesOf(pools),
     runExclusively: (work) => runExclusively(pools.durable, work),
     async ping() {
       const text = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean AS refuses";

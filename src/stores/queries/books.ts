@@ -43,6 +43,8 @@ export function bookRows(database: Database, driver: StoreDriver) {
      * `expire` checks again.
      */
     recoverableHolds: (search: HoldSearch) => recoverableHolds(database, search),
+    /** Counts the open holds of all organizations, with the times of the oldest ones by the store's clock. */
+    openHolds: () => openHolds(database),
     async balance(organizationId: string): Promise<BalanceRow | undefined> {
       const row = await kysely
         .selectFrom("balance")
@@ -119,6 +121,31 @@ async function recoverableHolds(
     return { organizationId, holdId, owner, expiresAtMs: Number(expires_at) };
   });
   return { nowMs: Number(rows[0]?.now ?? 0), holds };
+}
+
+/** The open holds of a store. Ages are in milliseconds, and 0 without an open hold. */
+export interface OpenHolds {
+  count: number;
+  /** Since the oldest one was made. */
+  oldestMs: number;
+  /** From now to the earliest expiry; negative if it has passed. */
+  earliestExpiryMs: number;
+}
+
+async function openHolds(database: Database): Promise<OpenHolds> {
+  const { count, min } = database.kysely.fn;
+  const query = database.kysely
+    .selectFrom("hold")
+    .select([count("id").as("count"), min("made_at").as("made"), min("expires_at").as("expires")])
+    .select(sql<bigint>`${database.now()}`.as("now"));
+  type Row = Record<"count" | "now", bigint | number> & Record<"made" | "expires", bigint | number | null>;
+  const [row] = await read<Row>(database, query);
+  const nowMs = Number(row?.now ?? 0);
+  return {
+    count: Number(row?.count ?? 0),
+    oldestMs: nowMs - Number(row?.made ?? nowMs),
+    earliestExpiryMs: Number(row?.expires ?? nowMs) - nowMs,
+  };
 }
 
 async function removeOldKeys({ kysely, now: nowOf }: Database, limit: number): Promise<number> {

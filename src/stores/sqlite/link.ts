@@ -3,7 +3,7 @@ import { dirname } from "node:path";
 import { Worker } from "node:worker_threads";
 import type { Outcome } from "../../credits/books.ts";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
-import type { Durability } from "../driver.ts";
+import type { Durability, PoolUse } from "../driver.ts";
 import type { PackedTransition } from "./packed-transitions.ts";
 
 /** One SQL statement. Requests to a worker are one message each, answered in order. */
@@ -125,6 +125,12 @@ export class WorkerLink {
   /** True if the worker runs. */
   get running(): boolean {
     return this.#worker !== undefined;
+  }
+
+  /** The use of the thread, which works on one request at a time. */
+  get use(): PoolUse {
+    const used = Math.min(this.#waiting.size, 1);
+    return { name: this.#name, max: 1, used, idle: 1 - used, waiting: this.#waiting.size - used };
   }
 
   /** Terminates the thread; a later request starts another. */

@@ -108,6 +108,7 @@ function driverOver({ writer, side, checkpoints }: Threads, options: SqliteOptio
       return changed;
     },
     snapshot: (queries) => side.request({ kind: "snapshot", statements: queries.map(toStatement) }),
+    pools: () => (writer === side ? [writer.use] : [writer.use, side.use]),
     // The directory is locked: no other service uses it.
     runExclusively: (work) => work(),
     async ping() {

@@ -1,0 +1,132 @@
+import type { Attributes, Context, Span, Tracer } from "@opentelemetry/api";
+import type { CompletionReport } from "../../gateway/report.ts";
+import type { BegunRequest } from "../../http/access.ts";
+import type { AccessEntry } from "../../telemetry/logger.ts";
+import { OPERATIONS, type RequestSpan, totalsOf } from "./requests.ts";
+
+type OpenTelemetryApi = typeof import("@opentelemetry/api");
+
+/** W3C Trace Context, section 3.2; later versions may append fields. */
+const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
+
+export interface SpanOptions {
+  api: OpenTelemetryApi;
+  tracer: Tracer;
+  /** Returns the id of a model in the catalog; undefined if there is none. */
+  modelId(name: string): string | undefined;
+}
+
+/**
+ * Begins the span of a request of the API, continuing the trace that its client names. Returns undefined for other routes
+ * and for requests that are not sampled.
+ */
+export function beginSpan(options: SpanOptions, begun: BegunRequest): RequestSpan | undefined {
+  const { api, tracer } = options;
+  const { method, route, startedMs } = begun;
+  if (route === null || !route.startsWith("/v1/")) return undefined;
+  const parent = parentOf(api, begun);
+  const kind = api.SpanKind.SERVER;
+  const span = tracer.startSpan(`${method} ${route}`, { kind, startTime: timeOf(startedMs) }, parent);
+  if (!span.isRecording()) return undefined;
+  return { end: (entry, report) => endSpan(options, { span, parent, startedMs }, entry, report) };
+}
+
+/** Returns the context of the request's own `traceparent`; an empty one if it has none or an invalid one. */
+function parentOf(api: OpenTelemetryApi, { traceparent, tracestate }: BegunRequest): Context {
+  const [, traceId, spanId, flags] = TRACEPARENT.exec(traceparent?.trim() ?? "") ?? [];
+  if (traceId === undefined || spanId === undefined || flags === undefined) return api.ROOT_CONTEXT;
+  const context = {
+    traceId,
+    spanId,
+    traceFlags: Number.parseInt(flags, 16) & api.TraceFlags.SAMPLED,
+    isRemote: true,
+    ...(tracestate !== undefined && { traceState: api.createTraceState(tracestate) }),
+  };
+  return api.isSpanContextValid(context) ? api.trace.setSpanContext(api.ROOT_CONTEXT, context) : api.ROOT_CONTEXT;
+}
+
+interface Begun {
+  span: Span;
+  parent: Context;
+  startedMs: number;
+}
+
+function endSpan(
+  options: SpanOptions,
+  { span, parent, startedMs }: Begun,
+  entry: AccessEntry,
+  report: CompletionReport | undefined,
+): void {
+  const { api } = options;
+  const { requestId, method, route, status, durationMs } = entry;
+  const error = entry.code ?? report?.code ?? (status >= 400 ? String(status) : null);
+  span.setAttributes({
+    "http.request.method": method,
+    "http.route": route ?? "",
+    "http.response.status_code": status,
+    "tollgate.request.id": requestId,
+    ...(error !== null && { "error.type": error }),
+  });
+  // A request that the service refuses is no error of the service.
+  if (error !== null && (status < 400 || status >= 500)) span.setStatus({ code: api.SpanStatusCode.ERROR });
+  const operation = OPERATIONS[route ?? ""];
+  const model = report?.model ?? options.modelId(entry.model ?? "");
+  if (operation !== undefined && model !== undefined) {
+    span.updateName(`${operation} ${model}`);
+    span.setAttributes({ "gen_ai.operation.name": operation, "gen_ai.request.model": model });
+  }
+  if (report !== undefined) {
+    span.setAttributes(answerAttributes(report));
+    addParts(options, api.trace.setSpan(parent, span), report);
+  }
+  span.end(timeOf(startedMs + durationMs));
+}
+
+function answerAttributes({ route, finishReason, charge }: CompletionReport): Attributes {
+  return {
+    "gen_ai.provider.name": route.providerId,
+    "gen_ai.response.model": route.model,
+    ...(finishReason !== null && { "gen_ai.response.finish_reasons": [finishReason] }),
+    ...(charge !== null && {
+      "gen_ai.usage.input_tokens": totalsOf(charge.tokens).input,
+      "gen_ai.usage.output_tokens": totalsOf(charge.tokens).output,
+      "gen_ai.usage.cache_read.input_tokens": charge.tokens.cachedInput,
+      "gen_ai.usage.cache_creation.input_tokens": charge.tokens.cacheWrite,
+      "tollgate.credits.charged": charge.credits,
+    }),
+  };
+}
+
+/** Adds the spans of the admission, of each call of an upstream, and of the settlement. */
+function addParts({ api, tracer }: SpanOptions, parent: Context, report: CompletionReport): void {
+  const { operation, calls, startedMs, admittedMs, deliveredMs, settledMs } = report;
+  tracer.startSpan("admission", { startTime: timeOf(startedMs) }, parent).end(timeOf(admittedMs));
+  for (const [index, call] of calls.entries()) {
+    const { providerId: provider, model } = call.route;
+    const isAnswered = call.outcome === "answered";
+    const attributes = {
+      "gen_ai.operation.name": operation,
+      "gen_ai.provider.name": provider,
+      "gen_ai.request.model": model,
+      "tollgate.call.number": index + 1,
+      "tollgate.call.outcome": call.outcome,
+      ...(!isAnswered && { "error.type": call.outcome }),
+    };
+    const kind = api.SpanKind.CLIENT;
+    const span = tracer.startSpan(
+      `${operation} ${model}`,
+      { kind, startTime: timeOf(call.startedMs), attributes },
+      parent,
+    );
+    if (!isAnswered) span.setStatus({ code: api.SpanStatusCode.ERROR });
+    // The call that answered lasts until its answer has been read.
+    span.end(timeOf(isAnswered ? deliveredMs : call.startedMs + call.durationMs));
+  }
+  tracer.startSpan("settlement", { startTime: timeOf(deliveredMs) }, parent).end(timeOf(settledMs));
+}
+
+/** Converts milliseconds since 1970: a plain number could be taken for a time since the start of the process. */
+function timeOf(ms: number): [seconds: number, nanoseconds: number] {
+  const seconds = Math.floor(ms / 1000);
+  return [seconds, Math.round((ms - seconds * 1000) * 1e6)];
+}

@@ -1,0 +1,75 @@
+import type { Route } from "../catalog/model.ts";
+import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
+import type { Attempt, EventEnd } from "../credits/books.ts";
+import type { TokenCounts } from "../credits/price.ts";
+import type { ErrorCode } from "../errors.ts";
+import { publicError } from "./failures.ts";
+
+/** A request that held credits and has ended, for metrics and traces: without prompt and answer. Times are milliseconds since 1970. */
+export interface CompletionReport {
+  operation: "chat" | "embeddings";
+  /** Id of the model in the catalog. */
+  model: string;
+  /** The route that was called last, or would have been called first. */
+  route: Pick<Route, "providerId" | "model">;
+  calls: readonly ReportedCall[];
+  startedMs: number;
+  admittedMs: number;
+  firstTokenAtMs: number | null;
+  deliveredMs: number;
+  settledMs: number;
+  /** Null for a complete answer that is settled. */
+  code: ErrorCode | "client_disconnected" | null;
+  finishReason: string | null;
+  /** The charge; null if the hold was released, or could not be settled. */
+  charge: { tokens: TokenCounts; credits: number } | null;
+  /** The provider's own cost, as a decimal number in its own unit. */
+  providerCost: string | null;
+}
+
+/** A call of an upstream, until its answer began or its failure was known. */
+export interface ReportedCall extends Pick<Attempt, "outcome" | "durationMs"> {
+  route: CompletionReport["route"];
+  startedMs: number;
+}
+
+/** The parts of a request that a report is made of. */
+export interface ReportedRun {
+  operation: CompletionReport["operation"];
+  plan: { model: { id: string } };
+  admission: { admittedAtMs: number };
+  upstream: {
+    route: CompletionReport["route"];
+    attempts: readonly Attempt[];
+    beginnings: readonly Pick<ReportedCall, "route" | "startedMs">[];
+  };
+  end: EventEnd;
+  failure: unknown;
+  firstTokenMs: number | null;
+  settlement: { tokens: TokenCounts; charged: MicroCredits } | undefined;
+  isCharged: boolean;
+  finishReason: string | null;
+  record: { cost: string | null };
+  times: Pick<CompletionReport, "startedMs" | "deliveredMs" | "settledMs">;
+}
+
+export function reportOf(run: ReportedRun): CompletionReport {
+  const { operation, plan, upstream, admission, end, failure, firstTokenMs, settlement, record } = run;
+  const isBooked = run.isCharged && settlement !== undefined;
+  return {
+    operation,
+    model: plan.model.id,
+    route: upstream.route,
+    calls: upstream.beginnings.map(({ route, startedMs }, index) => {
+      const { outcome = "answered", durationMs = 0 } = upstream.attempts[index] ?? {};
+      return { route, startedMs, outcome, durationMs };
+    }),
+    ...run.times,
+    admittedMs: admission.admittedAtMs,
+    firstTokenAtMs: firstTokenMs === null ? null : admission.admittedAtMs + firstTokenMs,
+    code: end === "client_left" ? "client_disconnected" : failure === undefined ? null : publicError(failure).code,
+    finishReason: run.finishReason,
+    charge: isBooked ? { tokens: settlement.tokens, credits: creditsFromMicro(settlement.charged) } : null,
+    providerCost: record.cost,
+  };
+}
