@@ -38,7 +38,10 @@ declare module "fastify" {
   }
 }
 
-export interface ServerOptions extends Omit<EndpointServices, "running" | "conversations" | "requests"> {
+/** Services of the admin API that endpoints of `/v1` use too. */
+type AdminParts = Pick<AdminServices, "conversations" | "requests" | "directory" | "audit">;
+
+export interface ServerOptions extends Omit<EndpointServices, "running" | keyof AdminParts> {
   authenticator: Pick<Authenticator, "authenticate">;
   admin: Omit<AdminServices, "gateway">;
   version: string;
@@ -161,7 +164,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   const health = serveHealth(server, options);
   if (options.metrics !== undefined) serveMetrics(server, options.metrics);
   await server.register(async (scope) => serveConsole(scope));
-  const services = { ...options, ...reportsOf(options), running };
+  const services = { ...options, ...reportsOf(options.admin), running };
   await server.register(async (api) => serveApi(api, services));
   await server.register(async (api) => serveAdmin(api, { ...options.admin, gateway: options.gateway }));
   await server.ready();
@@ -197,8 +200,8 @@ function trackRequest(
   });
 }
 
-function reportsOf({ admin: { conversations, requests } }: ServerOptions) {
-  return { conversations, requests };
+function reportsOf({ conversations, requests, directory, audit }: AdminParts): AdminParts {
+  return { conversations, requests, directory, audit };
 }
 
 async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointServices): Promise<void> {

@@ -87,6 +87,35 @@ test("A stored response is continued, retrieved and deleted by its organization 
   expect(await codeOf(client.responses.create(previous))).toBe("400 previous_response_not_found");
 });
 
+test("A stored response is retrieved and deleted by the token that created it and by its successor only.", async () => {
+  const { headers } = operator(service);
+  const admin = async (path: string, body: object) => {
+    const answer = await send(service, path, null, body, { headers: { ...headers } });
+    expect(answer.ok).toBe(true);
+    return (await answer.json()) as { id: string; secret: string };
+  };
+  const connect = ({ secret }: { secret: string }) =>
+    new OpenAI({ apiKey: secret, baseURL: service.baseUrl, maxRetries: 0 });
+  const [creator, other] = await Promise.all(
+    ["creator", "neighbour"].map((name) => admin("/admin/v1/tokens", { organization_id: keeping.id, name })),
+  );
+  if (creator === undefined || other === undefined) throw new Error("There are no tokens");
+  const neighbour = connect(other);
+  const { id } = await connect(creator).responses.create({ model: "talk", input: "Hello" });
+  const successor = await admin(`/admin/v1/tokens/${creator.id}/rotate`, { overlap_seconds: 3600 });
+  const unknown = await codeOf(neighbour.responses.retrieve(`resp_${"0".repeat(32)}`));
+  expect(unknown).toBe("404 not_found");
+  expect(await codeOf(neighbour.responses.retrieve(id))).toBe(unknown);
+  expect(await codeOf(neighbour.responses.delete(id))).toBe(unknown);
+  expect(await codeOf(connect(creator).responses.retrieve(id))).toBeUndefined();
+  expect((await connect(successor).responses.retrieve(id)).id).toBe(id);
+  expect(await connect(successor).responses.delete(id)).toMatchObject({ deleted: true });
+  const path = `/admin/v1/audit?action=conversations.remove&organization_id=${keeping.id}&limit=1`;
+  const audit = await send(service, path, null, undefined, { headers: { ...headers } });
+  const subject_id = id.replace(/^resp_(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+  expect(await audit.json()).toMatchObject({ data: [{ actor: { kind: "member", id: successor.id }, subject_id }] });
+});
+
 test("Calls of stored responses keep their tools, and their items can be sent by reference.", async () => {
   const first = await client.responses.create({ model: "act", input: "Go", tools: TOOLS });
   expect(first.output.map(({ type }) => type)).toEqual(["reasoning", "message", "function_call", "custom_tool_call"]);

@@ -1,5 +1,7 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { TSchema } from "typebox";
+import type { AuditLog } from "../../admin/audit.ts";
+import type { Directory } from "../../admin/directory.ts";
 import type { Scope } from "../../api/principal.ts";
 import type { UsageReport } from "../../api/usage.ts";
 import type { ErrorFormat } from "../../api/wire.ts";
@@ -15,6 +17,8 @@ export interface EndpointServices {
   completionMessages: "reply" | "conversation";
   conversations: Pick<Conversations, "find" | "removeOne">;
   requests: Pick<Requests, "find">;
+  directory: Pick<Directory, "token">;
+  audit: Pick<AuditLog, "record">;
   /** Returns the credits of an organization. */
   usageReport(organizationId: string): Promise<UsageReport>;
 }

@@ -49,13 +49,12 @@ export const retrieveResponse: Endpoint = {
   method: "GET",
   operationId: "retrieveResponse",
   summary: "Retrieve a response",
-  description: "A response of an organization that stores its conversations.",
+  description:
+    "A response of an organization that stores its conversations, for the token that created it and those that replaced it in rotations.",
   response: { description: "The response.", schema: ResponseObject },
   async handle(services, request): Promise<ResponseObject> {
     const id = answerIdIn(request);
-    const stored = await find(services, request, id);
-    const detail = stored && (await services.requests.find(toUuid(id)));
-    if (stored === undefined || detail === undefined) throw notFound();
+    const { stored, detail } = await findOwn(services, request, id);
     const { ended_at: ended } = detail;
     const end = ended === null ? {} : { ended: Math.floor(Date.parse(ended) / 1000) };
     return toStoredResponse(id, stored, { usage: toUsage(detail), ...end });
@@ -73,14 +72,18 @@ export const deleteResponse: Endpoint = {
   method: "DELETE",
   operationId: "deleteResponse",
   summary: "Delete a response",
-  description: "Deletes the stored prompt and answer of a response; its charge stays.",
+  description:
+    "Deletes the stored prompt and answer of a response; its charge stays. For the token that created it and those that replaced it in rotations.",
   response: { description: "The deletion.", schema: DeletedResponse },
   async handle(services, request) {
     const id = answerIdIn(request);
-    const stored = await find(services, request, id);
-    const isRemoved =
-      stored !== undefined && (await services.conversations.removeOne(principalOf(request).organizationId, toUuid(id)));
-    if (!isRemoved) throw notFound();
+    const { detail } = await findOwn(services, request, id);
+    const { organizationId, tokenId } = principalOf(request);
+    const actor = { kind: "member" as const, id: tokenId, address: request.ip, requestId: request.id };
+    const subject = { organizationId, subjectId: detail.id };
+    // Recorded first, so that no deletion is without a record.
+    await services.audit.record(actor, { action: "conversations.remove", ...subject });
+    if (!(await services.conversations.removeOne(organizationId, detail.id))) throw notFound();
     return { id: `resp_${id}`, object: "response", deleted: true };
   },
 };
@@ -93,6 +96,25 @@ function answerIdIn({ params }: FastifyRequest): string {
 
 function notFound(): ApiError {
   return new ApiError("not_found", "No response with this id is stored.", { param: "response_id" });
+}
+
+/**
+ * Finds a stored response that the caller's token, or one that it replaced in rotations, has created. Throws the same
+ * not_found for a response of another token as for one that does not exist.
+ */
+async function findOwn(
+  services: EndpointServices,
+  request: FastifyRequest,
+  answerId: string,
+): Promise<{ stored: StoredResponse; detail: RequestDetail }> {
+  const stored = await find(services, request, answerId);
+  const detail = stored && (await services.requests.find(toUuid(answerId)));
+  if (detail === undefined || stored === undefined) throw notFound();
+  const { tokenId } = principalOf(request);
+  let owner: string | null | undefined = detail.token_id;
+  while (typeof owner === "string" && owner !== tokenId) owner = (await services.directory.token(owner))?.successor_id;
+  if (owner !== tokenId) throw notFound();
+  return { stored, detail };
 }
 
 /** False in the playground organization, whose tokens belong to people who do not know each other. */
