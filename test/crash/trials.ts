@@ -8,6 +8,7 @@ import { killCommands } from "./trials/grants.ts";
 import { playHistories } from "./trials/histories.ts";
 import { killAtRandomMoment } from "./trials/kill-service.ts";
 import { killAtNamedPoints } from "./trials/named-points.ts";
+import { loseNodes } from "./trials/nodes.ts";
 import { cutOff, outliveHolds } from "./trials/partitions.ts";
 import { cutCommits, killPostgres } from "./trials/postgres.ts";
 import { terminateUnderStreams } from "./trials/terminate.ts";
@@ -50,6 +51,14 @@ const CRASHES: readonly Trial[] = [
     runs: { postgres: 1 },
     soak: { runs: 50, share: 4 },
     run: killOneOfTwo,
+  },
+  {
+    key: "nodes",
+    name: "three nodes behind nginx under mixed load: one frozen, one killed, one stopped and replaced",
+    runs: { postgres: 1 },
+    soak: { runs: 20, share: 6 },
+    site: () => ({ programs: ["nginx", "redis-server"] }),
+    run: loseNodes,
   },
   {
     key: "grants",
