@@ -2,13 +2,7 @@ import { copyFile, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import {
-  makeOrganization,
-  makeToken,
-  type RunningService,
-  type ServiceOptions,
-  startService,
-} from "../support/service.ts";
+import { makeOrganization, type RunningService, type ServiceOptions, startService } from "../support/service.ts";
 import type { Limits, TrialActions } from "./actions.ts";
 import { type Books, readBooks, readFile, type Source } from "./books.ts";
 import { Checker } from "./checker.ts";
@@ -161,13 +155,6 @@ export class Site {
     const organization = await makeOrganization(this.service, credits);
     this.#otherOrganizations.push(organization);
     return organization;
-  }
-
-  /** Creates a token of the first organization with a limit of requests per minute. Returns its secret. */
-  async makeLimitedToken(requestsPerMinute: number): Promise<string> {
-    const [organization] = this.organizations;
-    const limits = { requests_per_minute: requestsPerMinute };
-    return (await makeToken(this.service, organization?.id ?? "", { limits })).token;
   }
 
   /**

@@ -10,7 +10,7 @@ import { killAtRandomMoment } from "./trials/kill-service.ts";
 import { killAtNamedPoints } from "./trials/named-points.ts";
 import { loseNodes } from "./trials/nodes.ts";
 import { cutOff, outliveHolds } from "./trials/partitions.ts";
-import { cutCommits, killPostgres } from "./trials/postgres.ts";
+import { cutCommits, failOver, killPostgres } from "./trials/postgres.ts";
 import { terminateUnderStreams } from "./trials/terminate.ts";
 import { killOneOfTwo } from "./trials/two-nodes.ts";
 
@@ -80,6 +80,13 @@ const CRASHES: readonly Trial[] = [
     runs: { postgres: 5 },
     soak: { runs: 100, share: 6 },
     run: killPostgres,
+  },
+  {
+    key: "failover",
+    name: "kill -9 of PostgreSQL under 200 requests, and a synchronous replica takes over",
+    runs: { postgres: 1 },
+    soak: { runs: 50, share: 4 },
+    run: failOver,
   },
   ...(["before", "during", "after"] as const).map((cuts) => ({
     key: `cut-${cuts}`,

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { makeToken } from "../../support/service.ts";
 import type { Call } from "../client.ts";
 import { Cluster } from "../cluster.ts";
 import { keepCalling } from "../load.ts";
@@ -21,9 +22,11 @@ const MINUTE_MS = 60_000;
 export async function loseNodes(site: Site, random: Random, trial: string): Promise<void> {
   const cluster = await Cluster.start(site, NODES);
   try {
-    const pauseMs = 4_000 * site.options.streamShare;
-    const limited = await site.makeLimitedToken(LIMIT);
     const { organizations, options, clients } = site;
+    const pauseMs = 4_000 * options.streamShare;
+    const { token: limited } = await makeToken(site.service, organizations[0]?.id ?? "", {
+      limits: { requests_per_minute: LIMIT },
+    });
     const send = (calls: Call[]) => calls.map((call) => clients.send(cluster.baseUrl, call));
     const stopCalling = keepCalling({ organizations, options, send }, random, trial, RUNNING);
     const elsewhere = new Elsewhere(cluster.baseUrl, organizations[0]?.token ?? "", limited);
