@@ -2,6 +2,7 @@ import { LastUses } from "./admin/accounts.ts";
 import { ensureFirstOrganization, type FirstOrganization } from "./admin/first-run.ts";
 import { firstAdminToken } from "./admin/sessions.ts";
 import { createHttp, listen, urlOf } from "./app/http.ts";
+import { createLimits } from "./app/limits.ts";
 import {
   createAccounts,
   createConversationLog,
@@ -73,7 +74,8 @@ export async function startService(config: Config, options: StartOptions): Promi
   const signInFailures = parts.adopt(createSignInFailures(options, store), (opened) => opened.stop());
   const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures };
   const tokenCounter = parts.adopt(new TokenCounter(options), (opened) => opened.stop());
-  const services = { store, ledger, tokenCounter, catalog, upstreams, circuits, accounts, ...recorders };
+  const limits = parts.adopt(await createLimits(config, options), (opened) => opened.stop());
+  const services = { store, ledger, tokenCounter, catalog, upstreams, circuits, limits, accounts, ...recorders };
   const server = await createHttp(config, options, services);
   parts.defer(() => server.close(shutdown));
   const address = await listen(server, config.server);

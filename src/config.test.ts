@@ -138,7 +138,7 @@ const TRUST_PROXY =
 const providers = "providers:\n  - id: a\n    kind: k\n";
 const model = "models:\n  - id: a\n    routes: [{ provider: p, model: m }]\n";
 const groups =
-  "server, dataDir, database, credits, limits, playground, completions, conversations, ledger, log, sandbox, providers, models";
+  "server, dataDir, database, redis, credits, limits, playground, completions, conversations, ledger, log, sandbox, providers, models";
 
 describe("a mistake in the file is reported in one line", () => {
   test.each([
@@ -287,10 +287,26 @@ describe("a mistake elsewhere is reported in one line", () => {
     );
   });
 
-  test("REDIS_URL is refused, because it is not supported", () => {
-    const environment = { REDIS_URL: "redis://h" };
-    expect(lineOf(() => loadConfig({ environment, readFile: noFile }))).toMatch(
-      /^REDIS_URL is not supported; remove it/,
+  test.each([
+    ["secret"],
+    ["http://h"],
+    ["redis://"],
+    ["redis://:secret@h/zero"],
+    ["redis://:secret@h/0?tls=true"],
+    ["redis://:secret%@h"],
+    ["rediss://user:sec/ret@h:6379"],
+  ])("REDIS_URL %j is refused without a secret", (url) => {
+    const line = lineOf(() => loadConfig({ environment: { REDIS_URL: url }, readFile: noFile }));
+    expect(line).toMatch(
+      /^REDIS_URL is .*, but must be a redis:\/\/ or rediss:\/\/ address, such as redis:\/\/127\.0\.0\.1:6379\/0\.$/,
     );
+    expect(line).not.toMatch(/sec(ret)?/);
   });
+
+  test.each(["redis://h", "rediss://user:p%40ss@redis.internal:6380/15", "redis://[::1]:6379/"])(
+    "REDIS_URL %j is accepted",
+    (url) => {
+      expect(loadConfig({ environment: { REDIS_URL: url }, readFile: noFile }).redis).toBe(url);
+    },
+  );
 });

@@ -12,9 +12,11 @@ export type ConfiguredProvider = Omit<ProviderEntry, "baseUrl" | "apiKey"> & {
 };
 
 /** All settings, validated and with defaults. */
-export type Config = Omit<Settings, "database" | "providers"> & {
+export type Config = Omit<Settings, "database" | "redis" | "providers"> & {
   /** Null: SQLite in `dataDir`. */
   database: string | null;
+  /** Null: each process counts its limits by itself. */
+  redis: string | null;
   providers: ConfiguredProvider[];
   /** The configuration file that was read. */
   file: string | null;
@@ -28,6 +30,7 @@ const VARIABLES: Record<string, Path> = {
   PORT: ["server", "port"],
   HOST: ["server", "host"],
   DATABASE_URL: ["database"],
+  REDIS_URL: ["redis"],
   TOLLGATE_DATA_DIR: ["dataDir"],
   LOG_LEVEL: ["log", "level"],
 };
@@ -47,9 +50,6 @@ const NO_PROXY_VARIABLES = ["NO_PROXY", "no_proxy"];
 export function loadConfig(sources: ConfigSources = {}): Config {
   const { flags = {}, environment = process.env } = sources;
   const set = (name: string) => environment[name] || undefined;
-  if (set("REDIS_URL") !== undefined) {
-    throw new OperatorError("REDIS_URL is not supported; remove it. Each process counts its limits by itself.");
-  }
   const unread = sources.secrets === "unread" ? SECRETS : new Set<string>();
   const file = readConfigFile(flags.config ?? set("TOLLGATE_CONFIG"), sources, { environment, unread });
   const values = structuredClone(file?.values ?? {});
@@ -57,13 +57,14 @@ export function loadConfig(sources: ConfigSources = {}): Config {
   for (const [flag, { name, path }] of Object.entries(FLAGS)) override(values, name, path, flags[flag as keyof Flags]);
   const settings = withDefaults(values);
   checkTogether(settings, file);
-  const { database, providers, dataDir, ...rest } = settings;
+  const { database, redis, providers, dataDir, ...rest } = settings;
   const pick = (names: readonly string[]) =>
     Object.fromEntries(names.flatMap((name) => (set(name) === undefined ? [] : [[name, String(set(name))]])));
   return {
     ...rest,
     dataDir: absolute(dataDir),
     database: database ?? null,
+    redis: redis ?? null,
     providers: providers.map(({ baseUrl = null, apiKey = null, ...provider }) => ({ ...provider, baseUrl, apiKey })),
     file: file?.name ?? null,
     providerKeys: pick(sources.providerKeyVariables ?? []),

@@ -13,7 +13,7 @@ import { usageReport } from "../credits/amount.ts";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
 import { OutputRates } from "../gateway/charge.ts";
 import type { Circuits } from "../gateway/circuit.ts";
-import { RateLimiter } from "../gateway/limits.ts";
+import type { RateLimiter } from "../gateway/limits.ts";
 import { RetryBudget } from "../gateway/retry-budget.ts";
 import type { TokenCounter } from "../gateway/token-counter.ts";
 import type { AdminServices } from "../http/admin/endpoint.ts";
@@ -40,6 +40,7 @@ export interface Services {
   catalog: LiveCatalog;
   upstreams: Upstreams;
   circuits: Circuits;
+  limits: RateLimiter;
   accounts: Accounts;
   lastUses: LastUses;
   usageDays: UsageDays;
@@ -48,8 +49,7 @@ export interface Services {
 
 export function createHttp(config: Config, options: StartOptions, services: Services): Promise<Server> {
   const { clock, log, version } = options;
-  const { store, ledger, conversationLog, tokenCounter, catalog, upstreams, circuits, lastUses } = services;
-  const limits = new RateLimiter(clock);
+  const { store, ledger, conversationLog, tokenCounter, catalog, upstreams, circuits, limits, lastUses } = services;
   const { providers } = upstreams;
   const { limits: limitSettings, playground, completions } = config;
   const settings = { limits, limitSettings, playground, completionMaxTokens: completions.maxTokens };
@@ -90,6 +90,7 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
       await store.ping();
     },
     ledgerStatus: () => ledger.status(),
+    ...(config.redis !== null && { limitsStatus: () => limits.status() }),
     newRequestId: requestId,
     accessLog: options.accessLog,
     refusals: services.refusals,

@@ -1,4 +1,5 @@
 import type { Capability, Category } from "../api/model.ts";
+import type { LimitSettings } from "../api/principal.ts";
 import { type Further, type FurtherClass, parseDollarPrice, parsePrice, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import type { KnownProvider } from "../providers/registry.ts";
@@ -68,6 +69,7 @@ export interface ModelSettings {
   dimensions?: number;
   cutoffDate?: string;
   playground?: boolean;
+  limits?: Partial<LimitSettings>;
 }
 
 interface RouteSettings {
@@ -134,7 +136,8 @@ function configuredModel(key: string, settings: ModelSettings, context: CatalogC
   };
   const isEmbedding = createsEmbeddings(settings, first);
   checkEmbedding(key, settings, isEmbedding);
-  return isEmbedding ? composeEmbedding(knowledge, settings) : compose(knowledge);
+  const model = isEmbedding ? composeEmbedding(knowledge, settings) : compose(knowledge);
+  return settings.limits === undefined ? model : { ...model, limits: settings.limits };
 }
 
 function createsEmbeddings({ category, capabilities }: ModelSettings, { provider, model }: FoundRoute): boolean {

@@ -1,4 +1,5 @@
 import { CAPABILITIES, type Capability, type Category, type CutoffBasis, type Model } from "../api/model.ts";
+import type { LimitSettings } from "../api/principal.ts";
 import { PICO_PER_MICRO, type PicoCredits } from "../credits/amount.ts";
 import { dearer, pricesByClass, type UnitPrices } from "../credits/price.ts";
 
@@ -29,6 +30,8 @@ export interface CatalogModel {
   refusedParameters: ReadonlySet<string>;
   /** Bound of the tokens that one image may count. */
   imageTokensMax: number;
+  /** Limits of the model for all callers together; absent without any. */
+  limits?: Partial<LimitSettings>;
   /** Present for models that create embeddings, which do not chat. Their context window bounds each input. */
   embedding?: EmbeddingSizes;
   /** The highest prices of all routes. Holds are computed from them, and no listing shows more. */

@@ -51,7 +51,8 @@ export function foundText(path: readonly (string | number)[], value: unknown): s
   if (Array.isArray(value)) return "a list";
   if (value === null) return "nothing";
   if (typeof value === "object") return "keys and values";
-  if (path.includes("database")) return /^[a-z][a-z0-9+.-]*:\/\//i.exec(String(value))?.[0].concat("…") ?? "other text";
+  if (path.includes("database") || path[0] === "redis")
+    return /^[a-z][a-z0-9+.-]*:\/\//i.exec(String(value))?.[0].concat("…") ?? "other text";
   if (path.some((step) => SECRETS.has(step))) return `a ${typeof value}`.replace("a string", "other text");
   const text = JSON.stringify(typeof value === "string" ? maskCredentials(value) : value);
   return text.length > 80 ? `${text.slice(0, 77)}…"` : text;

@@ -155,6 +155,13 @@ export const ConfigSchema = Group({
       description: "Address of a PostgreSQL database; if absent, SQLite in the data directory. Also DATABASE_URL.",
     }),
   ),
+  redis: Type.Optional(
+    Type.String({
+      format: "redis-url",
+      description:
+        "Address of a Redis or Valkey server in which several processes count their limits together. Also REDIS_URL.",
+    }),
+  ),
   credits: Group({
     perDollar: Decimal({
       default: "1",
@@ -247,6 +254,10 @@ const FORMATS: Record<string, { words: string; test: (text: string) => boolean }
     // An @ after the host belongs to a password with an unescaped slash. Such an address would be misread, and shown.
     test: (text) => hasScheme(text, ["postgres:", "postgresql:"]) && !URL.parse(text)?.pathname.includes("@"),
   },
+  "redis-url": {
+    words: "a redis:// or rediss:// address, such as redis://127.0.0.1:6379/0",
+    test: isRedisUrl,
+  },
   "base-path": {
     words:
       "a path such as /tollgate, without a slash at its end, that does not begin with a path of the service itself",
@@ -298,6 +309,23 @@ export function allowedWords(schema: SchemaNode): string {
 function hasScheme(text: string, schemes: string[]): boolean {
   const url = URL.parse(text);
   return url !== null && schemes.includes(url.protocol) && (schemes.includes("postgres:") || url.hostname !== "");
+}
+
+/** The path is the number of a database. */
+function isRedisUrl(text: string): boolean {
+  const url = URL.parse(text);
+  if (url === null || !hasScheme(text, ["redis:", "rediss:"])) return false;
+  const hasOther = url.search !== "" || url.hash !== "" || !/^(\/\d{0,5})?$/.test(url.pathname);
+  return !hasOther && isDecodable(url.username) && isDecodable(url.password);
+}
+
+function isDecodable(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function isBasePath(text: string): boolean {

@@ -184,6 +184,16 @@ export const Model = Type.Object(
     dimensions: Type.Optional(Count(ONE_BILLION, { description: "Length of the vectors of an embedding model." })),
     cutoffDate: Type.Optional(Type.String({ format: "date", description: "Knowledge cutoff, YYYY-MM-DD." })),
     playground: Type.Optional(Type.Boolean({ description: "True to offer the model to guests." })),
+    limits: Type.Optional(
+      Type.Object(
+        {
+          requestsPerMinute: Type.Optional(Count(ONE_BILLION, { description: "Requests per minute." })),
+          tokensPerMinute: Type.Optional(Count(ONE_BILLION, { description: "Tokens per minute." })),
+          concurrentRequests: Type.Optional(Count(1_000_000, { description: "Concurrent requests." })),
+        },
+        { additionalProperties: false, description: "Limits of the model for all callers together; none by default." },
+      ),
+    ),
   },
   { additionalProperties: false },
 );

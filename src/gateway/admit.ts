@@ -16,14 +16,14 @@ import { ApiError } from "../errors.ts";
 import type { Lease } from "../ledger/lease.ts";
 import { boundsOf } from "./charge.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
-import type { LimitKey, LimitState, TakenTokens } from "./limits.ts";
+import type { LimitEntry, LimitKey, WantedLimits } from "./limits.ts";
 import { defaultOutputTokens, type Plan } from "./plan.ts";
 
 /** Time for which a repeated request with the same idempotency key gets the first answer. */
 const KEY_KEPT_MS = 24 * 60 * 60 * 1000;
 
 /** An admitted request: its credits are held, its tokens and its concurrency counted. */
-export interface Admission {
+export interface Admission extends LimitEntry {
   facts: HoldFacts;
   /** The routes of the plan whose largest charge the request's own bound of its cost allows. */
   routes: readonly [Route, ...Route[]];
@@ -36,11 +36,8 @@ export interface Admission {
   available: MicroCredits;
   /** True for the playground, whose requests are free at any price. */
   isFree: boolean;
-  tokenLimit: LimitState;
   /** Milliseconds since 1970. */
   admittedAtMs: number;
-  /** Ends the request's concurrency, and returns the tokens of the minute that were not used. */
-  leave(tokensUsed: number): void;
 }
 
 /** The parts of a plan that an admission depends on. */
@@ -49,13 +46,12 @@ interface Admittable extends Pick<Plan, "model" | "routes" | "output"> {
 }
 
 /** A request whose answer is stored under its idempotency key. */
-export interface Replay {
+export interface Replay extends Pick<LimitEntry, "requestLimit" | "tokenLimit"> {
   /** JSON text of a StoredAnswer. */
   answer: string;
   /** The charge of the first request. */
   charged: MicroCredits;
   available: MicroCredits;
-  tokenLimit: LimitState;
 }
 
 /**
@@ -69,16 +65,10 @@ export async function admit(
 ): Promise<Admission | Replay> {
   const { principal } = call;
   const range = outputRange(gateway, principal, model, output, estimate);
-  const tokens = estimate.likely + range.most;
-  const taken = takeTokens(gateway, principal, tokens);
-  let exit: (() => void) | undefined;
-  const leave = (tokensUsed: number) => {
-    exit?.();
-    const unused = tokens - tokensUsed;
-    if (unused > 0) for (const { giveBack } of taken) giveBack(unused);
-  };
+  const wanted = wantedLimits(gateway, principal, model, estimate.likely + range.most);
+  const admitted = call.limited.admit(wanted);
+  const entry = admitted instanceof Promise ? await admitted : admitted;
   try {
-    exit = gateway.limits.enter(limitKeys(gateway, principal, "concurrentRequests"));
     const isFree = principal.organizationKind === "playground";
     const needs = affordableNeeds(
       planned.map((route) => needOf(model, route, estimate, range, isFree)),
@@ -90,10 +80,10 @@ export async function admit(
     const facts = factsOf(gateway, call, model, first.route, prices);
     const idempotency = call.idempotency === null ? null : { ...call.idempotency, keepMs: KEY_KEPT_MS };
     const outcome = await gateway.ledger.hold({ facts, ...boundsOfAll(needs, call.maxCost), idempotency });
-    const [{ state: tokenLimit }] = taken;
     if (outcome.outcome === "replayed") {
-      leave(0);
-      return { ...outcome, tokenLimit };
+      entry.leave(0);
+      const { requestLimit, tokenLimit } = entry;
+      return { ...outcome, requestLimit, tokenLimit };
     }
     if (outcome.outcome !== "held") throw refusal(outcome, needs, range, output.param);
     const affordable = affordableOnAll(outcome.amount, needs);
@@ -102,9 +92,9 @@ export async function admit(
     const { lease, available } = outcome;
     const admittedAtMs = gateway.clock();
     const bounds = { facts, routes, lease, estimate, maxTokens, isShortened };
-    return { ...bounds, available, isFree, tokenLimit, admittedAtMs, leave };
+    return { ...bounds, ...entry, available, isFree, admittedAtMs };
   } catch (error) {
-    leave(0);
+    entry.leave(0);
     throw error;
   }
 }
@@ -174,16 +164,17 @@ function outputRange(
   estimate: PromptEstimate,
 ): OutputRange {
   const requested =
-    asked ?? Math.min(defaultOutputTokens(gateway, model, estimate), minuteRoom(gateway, principal, estimate));
+    asked ?? Math.min(defaultOutputTokens(gateway, model, estimate), minuteRoom(gateway, principal, model, estimate));
   const bound = principal.organizationKind === "playground" ? gateway.playground.maxTokens : requested;
   const most = Math.min(requested, bound);
   return { least: asked === undefined ? Math.min(most, OUTPUT_TOKENS_LEAST) : most, most, requested };
 }
 
 /** Returns the output tokens that the limit of tokens per minute allows beside the prompt. */
-function minuteRoom(gateway: Gateway, principal: Principal, { likely }: PromptEstimate): number {
-  const limits = limitKeys(gateway, principal, "tokensPerMinute").map(({ limit }) => limit);
-  return Math.max(1, Math.min(...limits) - likely);
+function minuteRoom(gateway: Gateway, principal: Principal, model: CatalogModel, { likely }: PromptEstimate): number {
+  const keys = [...limitKeys(gateway, principal, "tokensPerMinute"), ...modelLimit(model, "tokensPerMinute")];
+  const limits = keys.map(({ limit }) => limit);
+  return Math.max(1, gateway.limits.partOf(Math.min(...limits)) - likely);
 }
 
 /** Refuses a prompt that cannot fit into the model's context window. Throws context_length_exceeded. */
@@ -210,19 +201,25 @@ export function limitKeys(
   ];
 }
 
-function takeTokens(gateway: Gateway, principal: Principal, tokens: number): [TakenTokens, ...TakenTokens[]] {
-  const { limits, playground } = gateway;
-  const keys = limitKeys(gateway, principal, "tokensPerMinute");
-  const minute = limits.takeTokens("minute", keys, tokens);
-  if (principal.organizationKind !== "playground") return [minute];
-  const dayKey = { key: `organization:${principal.organizationId}`, limit: playground.tokensPerDay };
-  try {
-    const day = limits.takeTokens("day", [dayKey], tokens);
-    return [day, minute];
-  } catch (error) {
-    minute.giveBack(tokens);
-    throw error;
-  }
+/** Returns the limit of a model, for all callers together; none if the configuration sets none. */
+function modelLimit({ id, limits }: CatalogModel, unit: keyof Gateway["limitSettings"]): LimitKey[] {
+  const limit = limits?.[unit];
+  return limit === undefined ? [] : [{ key: `model:${id}`, limit }];
+}
+
+function wantedLimits(gateway: Gateway, principal: Principal, model: CatalogModel, tokens: number): WantedLimits {
+  const dayKey = { key: `organization:${principal.organizationId}`, limit: gateway.playground.tokensPerDay };
+  const keysOf = (unit: keyof Gateway["limitSettings"]) => [
+    ...limitKeys(gateway, principal, unit),
+    ...modelLimit(model, unit),
+  ];
+  return {
+    requests: modelLimit(model, "requestsPerMinute"),
+    tokens,
+    tokensPerMinute: keysOf("tokensPerMinute"),
+    tokensPerDay: principal.organizationKind === "playground" ? [dayKey] : [],
+    concurrentRequests: keysOf("concurrentRequests"),
+  };
 }
 
 function factsOf(

@@ -34,12 +34,11 @@ export function deprecationHeaders({
 /** Returns the head of an answer that an upstream has begun. */
 export function headOf(
   gateway: Pick<Gateway, "clock">,
-  call: Pick<GatewayCall, "requestLimit">,
-  { facts, available, maxTokens, isShortened, tokenLimit }: Admission,
+  { facts, available, maxTokens, isShortened, requestLimit, tokenLimit }: Admission,
   { model, route, ignored }: { model: CatalogModel; route: Route; ignored: readonly string[] },
 ): AnswerHead {
   const headers: Record<string, string> = {
-    ...rateLimitHeaders([call.requestLimit, tokenLimit]),
+    ...rateLimitHeaders([requestLimit, tokenLimit]),
     "x-credits-available": formatCredits(available),
     // A header takes ASCII alone; names of local models may be anything.
     "x-tollgate-route": encodeURI(upstreamOf(route).toWellFormed()),
@@ -58,17 +57,17 @@ export function headOf(
 
 /** Returns the head of an answer that is sent again: its own headers, with the current limits and credits. */
 export function headOfReplay(
-  call: Pick<GatewayCall, "requestLimit" | "principal">,
+  { principal }: Pick<GatewayCall, "principal">,
   model: CatalogModel,
   { id, created, headers }: Pick<AnswerHead, "id" | "created" | "headers">,
-  { available, tokenLimit }: Pick<Admission, "available" | "tokenLimit">,
+  { available, requestLimit, tokenLimit }: Pick<Admission, "available" | "requestLimit" | "tokenLimit">,
 ): AnswerHead {
   const replayHeaders = {
-    ...rateLimitHeaders([call.requestLimit, tokenLimit]),
+    ...rateLimitHeaders([requestLimit, tokenLimit]),
     "x-credits-available": formatCredits(available),
     ...headers,
     "x-tollgate-idempotent-replay": "true",
     ...deprecationHeaders(model),
   };
-  return { id, created, model: model.id, organizationId: call.principal.organizationId, headers: replayHeaders };
+  return { id, created, model: model.id, organizationId: principal.organizationId, headers: replayHeaders };
 }

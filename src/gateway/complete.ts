@@ -129,12 +129,12 @@ function logFailure(
 function replay(
   call: CompletionCall,
   model: CatalogModel,
-  { answer, charged, available, tokenLimit }: Replay,
+  { answer, charged, available, ...limits }: Replay,
   client: AnswerSink,
 ): void {
   const stored = JSON.parse(answer) as StoredAnswer;
   const { finishReason, tokens, ended, ...head } = stored;
-  client.open(headOfReplay(call, model, head, { available, tokenLimit }));
+  client.open(headOfReplay(call, model, head, { available, ...limits }));
   void client.push([pieceOf(stored)]);
   client.close(endOfAnswer({ tokens, charged, available, ...(ended !== undefined && { ended }) }, finishReason));
 }

@@ -61,7 +61,7 @@ export async function deliver(
   };
   try {
     const ignored = ignoredFields(gateway, call, plan, answered);
-    head = headOf(gateway, call, admission, { model: plan.model, route, ignored });
+    head = headOf(gateway, admission, { model: plan.model, route, ignored });
     client.open(head);
     isStreamed = client.streams;
     if (isStreamed) {

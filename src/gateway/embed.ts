@@ -131,7 +131,7 @@ function answerOf(
   { plan: { model, request }, admission, upstream: { route } }: EmbeddingRun,
   { vectors, ignored = [] }: CheckedEmbeddings,
 ): Omit<StoredEmbeddings, "tokens"> {
-  const head = headOf(gateway, call, admission, { model, route, ignored: [...call.ignored, ...ignored] });
+  const head = headOf(gateway, admission, { model, route, ignored: [...call.ignored, ...ignored] });
   const { id, created, headers } = head;
   return { id, created, headers, embeddings: vectors.map((vector) => encoded(vector, request.encoding)) };
 }
@@ -152,10 +152,10 @@ function responseOf(
 function replay(
   call: EmbeddingCall,
   { model }: EmbeddingPlan,
-  { answer, charged, available, tokenLimit }: Replay,
+  { answer, charged, available, ...limits }: Replay,
 ): EmbeddingResponse {
   const stored = JSON.parse(answer) as StoredEmbeddings;
-  const { headers } = headOfReplay(call, model, stored, { available, tokenLimit });
+  const { headers } = headOfReplay(call, model, stored, { available, ...limits });
   return responseOf(call, stored, headers, { tokens: stored.tokens, charged, available });
 }
 

@@ -11,7 +11,7 @@ import type { Provider } from "../providers/provider.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { OutputRates } from "./charge.ts";
 import type { Circuits } from "./circuit.ts";
-import type { LimitState, RateLimiter } from "./limits.ts";
+import type { LimitedRequest, RateLimiter } from "./limits.ts";
 import type { RetryBudget } from "./retry-budget.ts";
 import type { TokenCounter } from "./token-counter.ts";
 
@@ -47,14 +47,15 @@ export interface Gateway {
   log: Log;
 }
 
-/** A request of a known caller, counted against the limit of requests per minute. */
+/** A request of a known caller. */
 export interface GatewayCall {
   principal: Principal;
   request: { model: string; metadata?: ChatCompletionRequest["metadata"] };
   /** Fields of the request that have no effect. */
   ignored: readonly string[];
   requestId: string;
-  requestLimit: LimitState;
+  /** The request as the limits count it. */
+  limited: LimitedRequest;
   /** Identifies a repetition of an earlier request of the organization; null without an idempotency key. */
   idempotency: { key: string; fingerprint: string } | null;
   /** The most that the request may cost, as it states itself; null where it does not. */

@@ -1,8 +1,10 @@
 import { ApiError } from "../errors.ts";
 
-const SECONDS_A_MINUTE = 60;
 const SECONDS_A_DAY = 86_400;
 const RETRY_AFTER_SECONDS_MAX = 60;
+
+/** Length of the window of each kind of limit, in seconds. `tokensOfDay` is for the playground. */
+export const WINDOW_SECONDS = { requests: 60, tokens: 60, tokensOfDay: SECONDS_A_DAY } as const;
 
 /** State of one limit for a caller. */
 export interface LimitState {
@@ -16,151 +18,146 @@ export interface LimitState {
 
 /** A limit, and whom it applies to. */
 export interface LimitKey {
-  /** `token:…`, `organization:…`, `address:…` or `exports:…` */
+  /** Begins with a name of `OWNERS`, such as `token:…`. */
   key: string;
   limit: number;
 }
 
-/** Tokens that were counted in a window. */
-export interface TakenTokens {
-  state: LimitState;
-  /** Returns unused tokens to their windows. */
-  giveBack(tokens: number): void;
+/** An amount that is counted in the window of a limit. */
+export interface WindowUse extends LimitKey {
+  kind: keyof typeof WINDOW_SECONDS;
+  amount: number;
 }
 
-interface Count extends LimitState {
-  isPassed: boolean;
-  window: CountWindow;
+/** Everything that an admission takes from the limits, all or nothing. */
+export interface WantedLimits {
+  /** Limits of requests per minute that did not apply before the body was read. */
+  requests: readonly LimitKey[];
+  tokens: number;
+  tokensPerMinute: readonly LimitKey[];
+  tokensPerDay: readonly LimitKey[];
+  concurrentRequests: readonly LimitKey[];
 }
 
-/**
- * Counts requests and tokens in windows of a minute (tokens of the playground in a day), and concurrent requests. All
- * methods are synchronous: every request calls them several times.
- */
-export class RateLimiter {
-  readonly #clock: () => number;
-  readonly #requests = new Windows(SECONDS_A_MINUTE);
-  readonly #tokens = new Windows(SECONDS_A_MINUTE);
-  readonly #tokensOfDay = new Windows(SECONDS_A_DAY);
-  readonly #running = new Map<string, number>();
+/** An admission by the limits. */
+export interface LimitEntry {
+  requestLimit: LimitState;
+  tokenLimit: LimitState;
+  /** Ends the request's concurrency, and returns the tokens that were not used to their windows. */
+  leave(tokensUsed: number): void;
+}
 
-  constructor(clock: () => number) {
-    this.#clock = clock;
-  }
+/** A request that the limits count. The result is a promise only where the limits are shared between nodes. */
+export interface LimitedRequest {
+  /** Returns the limit with the fewest requests left. Throws or rejects with rate_limit_exceeded. */
+  counted(): LimitState | Promise<LimitState>;
+  /** Admits the request. Throws or rejects with rate_limit_exceeded, and takes nothing then. */
+  admit(wanted: WantedLimits): LimitEntry | Promise<LimitEntry>;
+}
 
-  /** Counts one request. Returns the limit with the fewest requests left. Throws rate_limit_exceeded when one is exceeded. */
-  countRequest(keys: readonly LimitKey[]): LimitState {
-    const counts = this.#count(this.#requests, "requests", keys, 1);
-    const passed = counts.find((count) => count.isPassed);
-    if (passed !== undefined) throw exceeded(passed, 1);
-    return tightestOf(counts);
-  }
+export interface LimitsStatus {
+  /** `shared`: the nodes count together in Redis. `local`: this node counts by itself. */
+  mode: "shared" | "local";
+  /** The number of nodes that share the limits. */
+  nodes: number;
+}
 
+/** Counts requests and tokens in windows that begin with their first use, and concurrent requests. */
+export interface RateLimiter {
+  /** Begins a request, before its body is read. Throws rate_limit_exceeded if a limit is known to be exceeded. */
+  begin(keys: readonly LimitKey[]): LimitedRequest;
+  /** Counts a request that is not admitted later. Throws or rejects with rate_limit_exceeded. */
+  countRequest(keys: readonly LimitKey[]): LimitState | Promise<LimitState>;
   /** Reverts a `countRequest` of a key. */
-  uncountRequest(key: string): void {
-    const window = this.#requests.current(key, this.#clock());
-    window.used = Math.max(0, window.used - 1);
-  }
-
-  /** Counts tokens of the minute or of the day. Throws rate_limit_exceeded and counts nothing when a limit is exceeded. */
-  takeTokens(window: "minute" | "day", keys: readonly LimitKey[], tokens: number): TakenTokens {
-    const windows = window === "minute" ? this.#tokens : this.#tokensOfDay;
-    const counts = this.#count(windows, "tokens", keys, tokens);
-    const giveBack = (unused: number) => {
-      for (const count of counts) count.window.used -= unused;
-    };
-    const passed = counts.find((count) => count.isPassed);
-    if (passed === undefined) return { state: tightestOf(counts), giveBack };
-    giveBack(tokens);
-    throw exceeded(passed, tokens);
-  }
-
-  /** Counts a running request or export, until the returned function is called. Throws rate_limit_exceeded at the limit. */
-  enter(keys: readonly LimitKey[], unit: "requests" | "exports" = "requests"): () => void {
-    const full = keys.find(({ key, limit }) => (this.#running.get(key) ?? 0) >= limit);
-    if (full !== undefined) {
-      const message = `Rate limit reached for ${unit} at once: limit ${full.limit}. Try again when one has ended.`;
-      throw new ApiError("rate_limit_exceeded", message, { headers: { "retry-after": "1" } });
-    }
-    for (const { key } of keys) this.#running.set(key, (this.#running.get(key) ?? 0) + 1);
-    return () => {
-      for (const { key } of keys) {
-        const left = (this.#running.get(key) ?? 1) - 1;
-        if (left === 0) this.#running.delete(key);
-        else this.#running.set(key, left);
-      }
-    };
-  }
-
-  #count(windows: Windows, unit: LimitState["unit"], keys: readonly LimitKey[], amount: number): Count[] {
-    const nowMs = this.#clock();
-    return keys.map(({ key, limit }) => {
-      const window = windows.current(key, nowMs);
-      window.used += amount;
-      return {
-        unit,
-        limit,
-        remaining: Math.max(0, limit - window.used),
-        resetSeconds: Math.max(1, Math.ceil((window.endsAtMs - nowMs) / 1000)),
-        windowSeconds: windows.seconds,
-        isPassed: window.used > limit,
-        window,
-      };
-    });
-  }
+  uncountRequest(key: string): void;
+  /** Counts an export of this process until the returned function is called. Throws rate_limit_exceeded. */
+  enterExport(key: LimitKey): () => void;
+  /** Returns the part of a limit that this process may use at present. */
+  partOf(limit: number): number;
+  status(): LimitsStatus;
+  stop(): Promise<void>;
 }
 
-interface CountWindow {
-  used: number;
-  endsAtMs: number;
+/** Returns what an admission takes from windows. */
+export function usesOf({ requests, tokens, tokensPerMinute, tokensPerDay }: WantedLimits): WindowUse[] {
+  return [
+    ...requestUses(requests),
+    ...tokensPerMinute.map(({ key, limit }): WindowUse => ({ kind: "tokens", key, limit, amount: tokens })),
+    ...tokensPerDay.map(({ key, limit }): WindowUse => ({ kind: "tokensOfDay", key, limit, amount: tokens })),
+  ];
 }
 
-/** Usage of each key in its window. A window begins with the first use after the previous one has ended. */
-class Windows {
-  readonly seconds: number;
-  readonly #windows = new Map<string, CountWindow>();
-  #clearedAtMs = 0;
-
-  constructor(seconds: number) {
-    this.seconds = seconds;
-  }
-
-  current(key: string, nowMs: number): CountWindow {
-    const lengthMs = this.seconds * 1000;
-    const window = this.#windows.get(key);
-    // A window that ends too late was begun before the clock was set back.
-    if (window !== undefined && window.endsAtMs > nowMs && window.endsAtMs <= nowMs + lengthMs) return window;
-    const begun = { used: 0, endsAtMs: nowMs + lengthMs };
-    this.#windows.set(key, begun);
-    this.#clear(nowMs, lengthMs);
-    return begun;
-  }
-
-  /** Removes windows that have ended, once per window length. */
-  #clear(nowMs: number, lengthMs: number): void {
-    if (nowMs >= this.#clearedAtMs && nowMs < this.#clearedAtMs + lengthMs) return;
-    this.#clearedAtMs = nowMs;
-    for (const [key, { endsAtMs }] of this.#windows) if (endsAtMs <= nowMs) this.#windows.delete(key);
-  }
+export function requestUses(keys: readonly LimitKey[]): WindowUse[] {
+  return keys.map(({ key, limit }) => ({ kind: "requests", key, limit, amount: 1 }));
 }
 
-function tightestOf(states: readonly LimitState[]): LimitState {
+/** Returns the state of a window of which `used` is counted, and which ends in `leftMs`. */
+export function stateOf({ kind, limit }: WindowUse, used: number, leftMs: number): LimitState {
+  return {
+    unit: kind === "requests" ? "requests" : "tokens",
+    limit,
+    remaining: Math.max(0, limit - used),
+    resetSeconds: Math.max(1, Math.ceil(leftMs / 1000)),
+    windowSeconds: WINDOW_SECONDS[kind],
+  };
+}
+
+/** Returns the limits that the headers of an admitted request show; those of the day come before those of the minute. */
+export function shownLimits(
+  counted: LimitState,
+  states: readonly LimitState[],
+): Pick<LimitEntry, "requestLimit" | "tokenLimit"> {
+  const tokens = states.filter(({ unit }) => unit === "tokens");
+  const ofDay = tokens.filter(({ windowSeconds }) => windowSeconds === SECONDS_A_DAY);
+  return {
+    requestLimit: tightestOf([counted, ...states.filter(({ unit }) => unit === "requests")]),
+    tokenLimit: tightestOf(ofDay.length > 0 ? ofDay : tokens),
+  };
+}
+
+/** Returns the state with the fewest requests or tokens left. */
+export function tightestOf(states: readonly LimitState[]): LimitState {
   return states.reduce((a, b) => (b.remaining < a.remaining ? b : a));
 }
 
-function exceeded(state: LimitState, asked: number): ApiError {
+/** The owners of limits as messages name them, by the first part of a key. */
+const OWNERS: Record<string, string> = {
+  token: "this token",
+  organization: "this organization",
+  model: "this model",
+  address: "this address",
+  guest: "this address",
+  "sign-in": "this address",
+};
+
+function ownerOf(key: string): string {
+  return OWNERS[key.slice(0, key.indexOf(":"))] ?? "this caller";
+}
+
+/** Returns the error for an amount that exceeds a limit. */
+export function exceeded({ key, amount }: WindowUse, state: LimitState): ApiError {
   const window = state.windowSeconds === SECONDS_A_DAY ? "day" : "minute";
-  const tooLarge = asked > state.limit;
+  const tooLarge = amount > state.limit;
   const hint = tooLarge
-    ? `The request alone counts ${asked}; send a shorter prompt or a smaller max_tokens.`
+    ? `The request alone counts ${amount}; send a shorter prompt or a smaller max_tokens.`
     : `Try again in ${state.resetSeconds} s.`;
-  const message = `Rate limit reached for ${state.unit} per ${window}: limit ${state.limit}. ${hint}`;
+  const message = `Rate limit reached for ${state.unit} per ${window} of ${ownerOf(key)}: limit ${state.limit}. ${hint}`;
   const headers: Record<string, string> = {
     ...rateLimitHeaders([state]),
     "retry-after": String(Math.min(state.resetSeconds, RETRY_AFTER_SECONDS_MAX)),
   };
   if (tooLarge || state.resetSeconds > RETRY_AFTER_SECONDS_MAX) headers["x-should-retry"] = "false";
   return new ApiError("rate_limit_exceeded", message, { headers });
+}
+
+/** Returns the error for a concurrent request above a limit. */
+export function tooManyAtOnce({ key, limit }: LimitKey): ApiError {
+  return fullError(`concurrent requests of ${ownerOf(key)}`, limit);
+}
+
+export function fullError(unit: string, limit: number): ApiError {
+  const message = `Rate limit reached for ${unit}: limit ${limit}. Try again when one has ended.`;
+  return new ApiError("rate_limit_exceeded", message, { headers: { "retry-after": "1" } });
 }
 
 /** Returns the headers of limits, by OpenAI's names and by those of draft-ietf-httpapi-ratelimit-headers. */

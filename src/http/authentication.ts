@@ -5,14 +5,14 @@ import type { Principal, Scope } from "../api/principal.ts";
 import { ApiError } from "../errors.ts";
 import { limitKeys } from "../gateway/admit.ts";
 import type { Gateway } from "../gateway/gateway.ts";
-import type { LimitKey, LimitState } from "../gateway/limits.ts";
+import type { LimitedRequest, LimitKey } from "../gateway/limits.ts";
 import type { Authenticator } from "./authenticator.ts";
 import { clientAddressKey, markAuthenticated } from "./connection.ts";
 
-/** The caller of an operation, once the token is authenticated and the request is counted. */
+/** The caller of an operation, once the token is authenticated. */
 export interface Caller {
   principal: Principal;
-  requestLimit: LimitState;
+  limited: LimitedRequest;
   /** True for completions: their answers have rate limit headers. */
   hasLimitHeaders: boolean;
 }
@@ -33,7 +33,7 @@ type TokenSocket = Socket & { [LAST_TOKEN]?: HashedToken };
 
 /**
  * Returns the hook that runs before the body of an operation is read: it authenticates the token, checks its scope and
- * counts the request against the limits.
+ * counts the request.
  */
 export function authenticate(gateway: Gateway, authenticator: Pick<Authenticator, "authenticate">, scope: Scope) {
   return async (request: FastifyRequest): Promise<void> => {
@@ -44,8 +44,11 @@ export function authenticate(gateway: Gateway, authenticator: Pick<Authenticator
     socket[LAST_TOKEN] = token;
     markAuthenticated(socket);
     requireScope(principal, scope);
-    const requestLimit = gateway.limits.countRequest(requestKeys(gateway, principal, request.ip));
-    request.caller = { principal, requestLimit, hasLimitHeaders: scope === "chat.completions:write" };
+    const limited = gateway.limits.begin(requestKeys(gateway, principal, request.ip));
+    const isCompletion = scope === "chat.completions:write";
+    request.caller = { principal, limited, hasLimitHeaders: isCompletion };
+    // A completion is counted with its admission, or with the error that it gets before.
+    if (!isCompletion) await limited.counted();
   };
 }
 

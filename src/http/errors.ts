@@ -4,7 +4,7 @@ import { messagesErrors } from "../api/messages/errors.ts";
 import { ErrorEnvelope } from "../api/validation.ts";
 import type { ErrorFormat } from "../api/wire.ts";
 import { ApiError, type ErrorCode, StoreUnavailableError } from "../errors.ts";
-import { rateLimitHeaders } from "../gateway/limits.ts";
+import { type LimitState, rateLimitHeaders } from "../gateway/limits.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 /** Our codes for Fastify's own errors (https://fastify.dev/docs/latest/Reference/Errors/). */
@@ -39,8 +39,12 @@ export function errorHandler(log: Log) {
       log.error({ ...fields, defect: publicError.cause }, "a request failed with an internal error");
     }
     if (reply.raw.headersSent) return resetConnection(reply, publicError);
-    if (request.caller?.hasLimitHeaders) reply.headers(rateLimitHeaders([request.caller.requestLimit]));
-    return sendError(reply, publicError);
+    const counted = request.caller?.hasLimitHeaders ? request.caller.limited.counted() : undefined;
+    if (counted === undefined) return sendError(reply, publicError);
+    const send = (state: LimitState) => sendError(reply.headers(rateLimitHeaders([state])), publicError);
+    if (!(counted instanceof Promise)) return send(counted);
+    // A request above its limit gets 429, also if it is invalid.
+    return counted.then(send, (refusal) => sendError(reply, toPublicError(refusal)));
   };
 }
 

@@ -1,4 +1,5 @@
 import type { FastifyInstance } from "fastify";
+import type { LimitsStatus } from "../gateway/limits.ts";
 import type { LedgerStatus } from "../ledger/ledger.ts";
 
 export interface HealthSources {
@@ -6,6 +7,8 @@ export interface HealthSources {
   ping(): Promise<void>;
   /** Entries of the spool and the dead letter file. */
   ledgerStatus(): Promise<LedgerStatus>;
+  /** Absent if the configuration names no Redis. */
+  limitsStatus?: () => LimitsStatus;
 }
 
 /** Paths that report the health of the process. */
@@ -18,7 +21,10 @@ const CHECK_REUSED_MS = 100;
  * Serves `/healthz` (the process runs) and `/readyz` (it accepts requests and the store answers, with the entries of the
  * spool and the dead letter file).
  */
-export function serveHealth(server: FastifyInstance, { ping, ledgerStatus }: HealthSources): { drain(): void } {
+export function serveHealth(
+  server: FastifyInstance,
+  { ping, ledgerStatus, limitsStatus }: HealthSources,
+): { drain(): void } {
   let isDraining = false;
   let found: Promise<boolean> | undefined;
   const ask = async () => {
@@ -41,7 +47,9 @@ export function serveHealth(server: FastifyInstance, { ping, ledgerStatus }: Hea
   server.get("/readyz", async (_request, reply) => {
     const isUp = isDraining || (await isStoreUp());
     const status = isDraining ? "draining" : isUp ? "ready" : "store_unavailable";
-    return reply.code(status === "ready" ? 200 : 503).send({ status, ...(await ledgerStatus()) });
+    return reply
+      .code(status === "ready" ? 200 : 503)
+      .send({ status, ...(limitsStatus && { limits: limitsStatus().mode }), ...(await ledgerStatus()) });
   });
   return {
     drain: () => {

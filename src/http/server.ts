@@ -5,6 +5,7 @@ import swaggerUi from "@fastify/swagger-ui";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { messagesErrors } from "../api/messages/errors.ts";
 import { ApiError } from "../errors.ts";
+import type { LimitsStatus } from "../gateway/limits.ts";
 import type { LedgerStatus } from "../ledger/ledger.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type AccessSources, decorateForAccess, recordAccess } from "./access.ts";
@@ -52,6 +53,8 @@ export interface ServerOptions extends Omit<EndpointServices, "running" | "conve
   ping(): Promise<void>;
   /** Entries of the spool and the dead letter file, for `/readyz`. */
   ledgerStatus(): Promise<LedgerStatus>;
+  /** The state of shared limits, for `/readyz`. */
+  limitsStatus?: () => LimitsStatus;
   newRequestId: () => string;
   accessLog: AccessSources["accessLog"];
   refusals: AccessSources["refusals"];

@@ -17,6 +17,8 @@ declare module "vitest" {
     hasNginx: boolean;
     /** True if this machine has systemd's programs, running or not. */
     hasSystemdAnalyze: boolean;
+    /** True if this machine has a Redis server. */
+    hasRedis: boolean;
   }
 }
 
@@ -35,6 +37,9 @@ export default async function setup(project: TestProject): Promise<() => Promise
   if (!hasSystemdAnalyze)
     console.warn("Left out: the checks of the systemd unit, because systemd-analyze is not on the PATH.");
   project.provide("hasSystemdAnalyze", hasSystemdAnalyze);
+  const hasRedis = isOnPath("redis-server", "--version");
+  if (!hasRedis) console.warn("Left out: the tests of shared limits, because redis-server is not on the PATH.");
+  project.provide("hasRedis", hasRedis);
   const removeDirectory = await makeTemporaryDirectory();
   const stopPostgres = await startPostgres(project);
   return async () => {

@@ -1,7 +1,7 @@
 import { SCOPES } from "../../src/api/principal.ts";
 import { ApiError, StoreUnavailableError } from "../../src/errors.ts";
 import type { Gateway } from "../../src/gateway/gateway.ts";
-import { RateLimiter } from "../../src/gateway/limits.ts";
+import { LocalLimiter } from "../../src/gateway/limits/local.ts";
 import { createServer, type Server, type ServerOptions } from "../../src/http/server.ts";
 
 const silent = { debug() {}, info() {}, warn() {}, error() {} };
@@ -13,7 +13,7 @@ const silent = { debug() {}, info() {}, warn() {}, error() {} };
 export async function startTestServer(options: Partial<ServerOptions> = {}): Promise<{ url: string; server: Server }> {
   const gateway = {
     catalog: { find: () => undefined, list: () => [] },
-    limits: new RateLimiter(() => Date.now()),
+    limits: new LocalLimiter(() => Date.now()),
     limitSettings: { requestsPerMinute: 10, tokensPerMinute: 10, concurrentRequests: 10 },
     completionMaxTokens: 4096,
     playground: { requestsPerMinute: 10, tokensPerDay: 10, maxTokens: 10 },

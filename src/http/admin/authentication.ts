@@ -38,7 +38,7 @@ export async function administratorOf(
     const token = bearerToken(request);
     const who = await sessions.operatorOf(token);
     if (who !== undefined) return who;
-    countGuess(limits, request);
+    await countGuess(limits, request);
     await sessions.recordRefused(token, originOf(request));
     throw withChallenge(new ApiError("invalid_token", "The admin token is not valid."));
   }
@@ -53,9 +53,9 @@ export async function administratorOf(
   throw new ApiError("missing_token", "Sign in first: there is no session, or it has ended.");
 }
 
-/** Counts an attempt to sign in; throws rate_limit_exceeded after too many from one address (of IPv6: one /64). */
-export function countGuess(limits: RateLimiter, request: FastifyRequest): void {
-  limits.countRequest([{ key: guessKey(request), limit: GUESSES_A_MINUTE }]);
+/** Counts an attempt to sign in; rejects with rate_limit_exceeded after too many from one address (of IPv6: one /64). */
+export async function countGuess(limits: RateLimiter, request: FastifyRequest): Promise<void> {
+  await limits.countRequest([{ key: guessKey(request), limit: GUESSES_A_MINUTE }]);
 }
 
 /** Removes an attempt with a valid token from the count. */

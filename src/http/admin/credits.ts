@@ -216,7 +216,7 @@ const exportStatement = adminEndpoint({
     const selection = selectionOf(call);
     const name = selection.kind === null ? "statement" : `statement-${selection.kind}`;
     const limit = { key: `exports:${call.params.id}`, limit: EXPORTS_AT_ONCE_MAX };
-    const leave = services.gateway.limits.enter([limit], "exports");
+    const leave = services.gateway.limits.enterExport(limit);
     try {
       await requireOrganization(services, call.params.id);
       const headers = {

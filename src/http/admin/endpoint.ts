@@ -61,7 +61,7 @@ export interface AdminCall<Query = unknown, Body = unknown> {
 export interface AdminEndpoint {
   method: "GET" | "POST" | "PATCH" | "DELETE";
   /** Runs before the body is read, and throws where the caller has made too many attempts. */
-  countAttempt?(services: AdminServices, call: { who: Administrator | null; request: FastifyRequest }): void;
+  countAttempt?(services: AdminServices, call: { who: Administrator | null; request: FastifyRequest }): Promise<void>;
   /** Path under `/admin/v1` in Fastify's notation: `/tokens/:id`. */
   path: string;
   access: Access;

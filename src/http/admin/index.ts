@@ -50,7 +50,7 @@ export async function serveAdmin(api: FastifyInstance, services: AdminServices):
         const guards = { sessions: services.sessions, limits: services.gateway.limits };
         request.administrator = await administratorOf(guards, request, endpoint.access);
         if (request.administrator !== null) markAuthenticated(request.raw.socket);
-        endpoint.countAttempt?.(services, { who: request.administrator, request });
+        await endpoint.countAttempt?.(services, { who: request.administrator, request });
       },
       handler: handlerOf(services, endpoint),
     });

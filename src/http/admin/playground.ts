@@ -18,8 +18,8 @@ const createPlaygroundToken = adminEndpoint({
     hint: () =>
       "The token was shown in the first response and is not stored. Ask for another one with a new Idempotency-Key.",
   },
-  countAttempt(services, { who, request }) {
-    if (who === null) countGuest(services, request.ip);
+  async countAttempt(services, { who, request }) {
+    if (who === null) await countGuest(services, request.ip);
   },
   async handle(services, call): Promise<PlaygroundToken> {
     const { token, organizationId, expiresAtMs } = await shortTokenFor(services, call);
@@ -37,9 +37,9 @@ const createPlaygroundToken = adminEndpoint({
 
 export const playgroundEndpoints = [createPlaygroundToken];
 
-function countGuest({ gateway, facts }: AdminServices, address: string): void {
+async function countGuest({ gateway, facts }: AdminServices, address: string): Promise<void> {
   const limit = facts.guest_playground.requests_per_minute;
-  gateway.limits.countRequest([{ key: `guest:${clientAddressKey(address)}`, limit }]);
+  await gateway.limits.countRequest([{ key: `guest:${clientAddressKey(address)}`, limit }]);
 }
 
 /** A member's short-lived token has the rights of the token that they signed in with. */

@@ -30,8 +30,8 @@ export const countMessageTokens: Endpoint = {
     request.modelName = modelIn(request.body);
     const decoded = decodeCountTokens(request.body, messagesHeadersOf(request));
     if ("issue" in decoded) throw toApiIssue(decoded.issue);
-    const { principal, requestLimit } = callerOf(request);
-    reply.headers(rateLimitHeaders([requestLimit]));
+    const { principal, limited } = callerOf(request);
+    reply.headers(rateLimitHeaders([await limited.counted()]));
     try {
       const plan = planFor(gateway, { ...decoded, principal, output });
       const { likely, likelyBesideText } = estimatePrompt(plan.request, plan.model);

@@ -1,0 +1,45 @@
+import { randomUUID } from "node:crypto";
+import packageJson from "../../package.json" with { type: "json" };
+import type { Config } from "../config.ts";
+import { OperatorError } from "../errors.ts";
+import { LocalLimiter } from "../gateway/limits/local.ts";
+import { SharedLimiter } from "../gateway/limits/shared.ts";
+import type { RateLimiter } from "../gateway/limits.ts";
+import { Outage } from "../telemetry/outage.ts";
+import type { StartOptions } from "./parts.ts";
+
+/** Creates the limiter that the configuration asks for. Rejects with OperatorError if the client of Redis is not installed. */
+export async function createLimits({ redis }: Config, { clock, log }: StartOptions): Promise<RateLimiter> {
+  if (redis === null) return new LocalLimiter(clock);
+  const { createClient } = await import("@redis/client").catch((error) => {
+    const version = packageJson.optionalDependencies["@redis/client"];
+    const message = `redis needs the package @redis/client, which is not installed: npm install @redis/client@${version}`;
+    throw new OperatorError(message, { cause: error });
+  });
+  const outage = new Outage({
+    log,
+    level: "warn",
+    texts: {
+      begins: "Redis cannot be reached: this process applies its share of the limits",
+      lasts: "Redis still cannot be reached",
+      ends: "Redis can be reached again: the limits are shared",
+    },
+    clock,
+  });
+  const limits = new SharedLimiter({
+    createConnection: () =>
+      createClient({
+        url: redis,
+        name: "tollgate",
+        socket: { reconnectStrategy: false },
+        disableOfflineQueue: true,
+        maintNotifications: "disabled",
+      }),
+    node: randomUUID(),
+    onFailure: ({ message }) => outage.failed({ reason: message }),
+    onJoined: () => outage.succeeded(),
+    clock,
+  });
+  await limits.start();
+  return limits;
+}

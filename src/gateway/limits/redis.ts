@@ -1,0 +1,205 @@
+import { createHash } from "node:crypto";
+import { add } from "./local.ts";
+import { decode, encode, type Message, type Reply, type Return, SCRIPT, type Sender, type Step } from "./script.ts";
+
+/** The parts of a client of `@redis/client` that are used. */
+export interface RedisConnection {
+  on(event: "error", listener: (error: Error) => void): unknown;
+  connect(): Promise<unknown>;
+  sendCommand(words: string[]): Promise<unknown>;
+  /** Rejects all commands. Throws if the connection is already closed. */
+  destroy(): void;
+}
+
+export interface RedisNodeOptions {
+  /** Creates a connection that queues nothing while it is closed, and does not reconnect. */
+  createConnection(): RedisConnection;
+  /** A name that no other process has. */
+  node: string;
+  leaseMs: number;
+  beatMs: number;
+  /** Returns this process's concurrent requests of each key. */
+  running(): ReadonlyMap<string, number>;
+  /** Called for each failure, also of an attempt to reconnect. */
+  onFailure(reason: Error): void;
+  onJoined(): void;
+}
+
+/** Time after which an answer is no longer waited for. */
+export const ANSWER_TIMEOUT_MS = 250;
+const CONNECT_TIMEOUT_MS = 1_000;
+/** Pause between two attempts to reconnect. The first attempt follows at once. */
+const RECONNECT_PAUSE_MS = 1_000;
+/** Time for which what a request has returned waits for the next message. */
+const RETURN_DELAY_MS = 100;
+
+const SCRIPT_SHA1 = createHash("sha1").update(SCRIPT).digest("hex");
+const NOTHING_RUNNING: ReadonlyMap<string, number> = new Map();
+
+/**
+ * A node among those that count in one Redis. After the first failure, also of a single command, nothing is sent on this
+ * connection again: a new one registers the node with all its concurrent requests, because the outcome of the commands
+ * before it is unknown.
+ */
+export class RedisNode {
+  readonly #options: RedisNodeOptions;
+  #connection: RedisConnection | undefined;
+  #connections = 0;
+  #isJoined = false;
+  #isStopped = false;
+  #nodes: number | undefined;
+  #returns: Return[] = [];
+  /** Changes of concurrent requests that Redis does not know yet. */
+  #running = new Map<string, number>();
+  readonly #inFlight = new Set<() => void>();
+  #reconnect: NodeJS.Timeout | undefined;
+  #flush: NodeJS.Timeout | undefined;
+  #beat: NodeJS.Timeout | undefined;
+
+  constructor(options: RedisNodeOptions) {
+    this.#options = options;
+  }
+
+  get isJoined(): boolean {
+    return this.#isJoined;
+  }
+
+  /** The number of nodes at the last answer of Redis; undefined before the first one. */
+  get nodes(): number | undefined {
+    return this.#nodes;
+  }
+
+  /** Connects. Resolves after the first attempt, also if it fails; further attempts follow in the background. */
+  async start(): Promise<void> {
+    this.#beat = setInterval(() => this.#isJoined && void this.#exchange("beat", []), this.#options.beatMs).unref();
+    await this.#connect();
+  }
+
+  /** Removes the node, which ends its concurrent requests. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    for (const timer of [this.#beat, this.#flush, this.#reconnect]) clearTimeout(timer);
+    if (this.#isJoined) await this.#exchange("leave", []);
+    this.#isJoined = false;
+    this.#close();
+  }
+
+  /** Sends steps in one round trip. Resolves with undefined if Redis does not answer in time. */
+  async count(steps: readonly Step[]): Promise<Reply | undefined> {
+    return this.#isJoined ? this.#exchange("count", steps) : undefined;
+  }
+
+  /** Changes the concurrent requests of keys with the next message. */
+  changeRunning(keys: readonly { key: string }[], change: 1 | -1, isUrgent: boolean): void {
+    for (const { key } of keys) add(this.#running, key, change);
+    this.#flushSoon(isUrgent);
+  }
+
+  /** Returns amounts to their windows with the next message. */
+  giveBack(returns: readonly Return[]): void {
+    if (!this.#isJoined) return;
+    this.#returns.push(...returns);
+    this.#flushSoon(false);
+  }
+
+  #flushSoon(isUrgent: boolean): void {
+    if (!this.#isJoined) return;
+    const flush = () => {
+      this.#flush = undefined;
+      if (this.#isJoined && (this.#running.size > 0 || this.#returns.length > 0)) void this.#exchange("count", []);
+    };
+    if (isUrgent) flush();
+    else this.#flush ??= setTimeout(flush, RETURN_DELAY_MS).unref();
+  }
+
+  async #connect(): Promise<void> {
+    const connection = this.#options.createConnection();
+    this.#connection = connection;
+    connection.on("error", (error) => this.#fail(connection, error));
+    const timeout = setTimeout(
+      () => this.#fail(connection, new Error(`no connection within ${CONNECT_TIMEOUT_MS} ms`)),
+      CONNECT_TIMEOUT_MS,
+    );
+    try {
+      await connection.connect();
+      if (this.#connection === connection) await this.#exchange("join", []);
+    } catch (error) {
+      this.#fail(connection, error as Error);
+    } finally {
+      clearTimeout(timeout);
+    }
+  }
+
+  /** Sends a message with everything that waits for one. Resolves with undefined where the connection fails before. */
+  #exchange(purpose: Message["purpose"], steps: readonly Step[]): Promise<Reply | undefined> {
+    const connection = this.#connection;
+    if (connection === undefined) return Promise.resolve(undefined);
+    const words = this.#wordsOf(purpose, steps);
+    return new Promise((resolve) => {
+      const end = (reply: Reply | undefined) => {
+        clearTimeout(timeout);
+        this.#inFlight.delete(abandon);
+        resolve(reply);
+      };
+      const abandon = () => end(undefined);
+      const lateness = () => {
+        if (this.#inFlight.has(abandon)) this.#fail(connection, new Error(`no answer within ${ANSWER_TIMEOUT_MS} ms`));
+      };
+      // An answer that arrived while this process was busy is read before the check.
+      const timeout = setTimeout(() => setImmediate(lateness), ANSWER_TIMEOUT_MS).unref();
+      this.#inFlight.add(abandon);
+      connection.sendCommand(words).then(
+        (answer) => {
+          if (!this.#inFlight.has(abandon)) return;
+          const reply = decode(answer, steps);
+          if (reply === undefined) return this.#fail(connection, new Error("Redis has lost the registration"));
+          this.#nodes = Math.max(1, reply.nodes);
+          if (purpose === "join") this.#join();
+          end(reply);
+        },
+        (error) => this.#fail(connection, error),
+      );
+    });
+  }
+
+  #wordsOf(purpose: Message["purpose"], steps: readonly Step[]): string[] {
+    const { node, leaseMs, running } = this.#options;
+    const isJoin = purpose === "join";
+    if (isJoin) this.#connections += 1;
+    const changes = isJoin ? running() : purpose === "leave" ? NOTHING_RUNNING : this.#running;
+    const kept = purpose === "beat" ? running().keys() : [];
+    const sender: Sender = { node, connection: this.#connections, leaseMs };
+    const words = encode({ purpose, steps, returns: this.#returns, running: changes, kept }, sender);
+    this.#returns = [];
+    this.#running.clear();
+    return isJoin ? ["EVAL", SCRIPT, ...words] : ["EVALSHA", SCRIPT_SHA1, ...words];
+  }
+
+  #join(): void {
+    this.#isJoined = true;
+    this.#options.onJoined();
+    this.#flushSoon(false);
+  }
+
+  #fail(connection: RedisConnection, reason: Error): void {
+    if (this.#connection !== connection) return;
+    const pauseMs = this.#isJoined ? 0 : RECONNECT_PAUSE_MS;
+    this.#isJoined = false;
+    this.#returns = [];
+    this.#close();
+    if (this.#isStopped) return;
+    this.#options.onFailure(reason);
+    this.#reconnect = setTimeout(() => void this.#connect(), pauseMs).unref();
+  }
+
+  #close(): void {
+    const connection = this.#connection;
+    this.#connection = undefined;
+    for (const abandon of this.#inFlight) abandon();
+    try {
+      connection?.destroy();
+    } catch {
+      // It was closed already.
+    }
+  }
+}
