@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ROOT } from "../support/documents.ts";
@@ -37,8 +37,7 @@ export class Cluster {
 
   /** Starts everything. */
   static async start(site: Site, size: number): Promise<Cluster> {
-    const directory = join(site.directory, "cluster");
-    await mkdir(directory, { recursive: true });
+    const directory = await mkdtemp(join(site.directory, "cluster-"));
     const cluster = new Cluster(site, directory, { redis: await freePort(), nginx: await freePort() });
     try {
       await cluster.startRedis();

@@ -68,7 +68,7 @@ export async function loseNodes(site: Site, random: Random, trial: string): Prom
 class Elsewhere {
   readonly #baseUrl: string;
   readonly #calls: Promise<void>[];
-  readonly #passedAt: number[] = [];
+  readonly #passed: { sentAt: number; endedAt: number }[] = [];
   #isOver = false;
 
   constructor(baseUrl: string, token: string, limited: string) {
@@ -84,9 +84,9 @@ class Elsewhere {
 
   /** Throws where more requests of the limited token passed than its limit lets pass in the windows of that time. */
   check(): void {
-    const [first = 0] = this.#passedAt;
-    const windows = Math.floor(((this.#passedAt.at(-1) ?? 0) - first) / MINUTE_MS) + 1;
-    const passed = this.#passedAt.length;
+    const [first] = this.#passed;
+    const windows = Math.floor(((this.#passed.at(-1)?.endedAt ?? 0) - (first?.sentAt ?? 0)) / MINUTE_MS) + 1;
+    const passed = this.#passed.length;
     if (passed < LIMIT) throw new Error(`only ${passed} requests of the limited token passed`);
     if (passed > LIMIT * windows * (1 + EXCESS)) throw new Error(`${passed} requests passed in ${windows} minutes`);
   }
@@ -110,8 +110,8 @@ class Elsewhere {
 
   async #callLimited(token: string): Promise<void> {
     while (!this.#isOver) {
-      const at = Date.now();
-      if ((await this.#call("/models", token)) === 200) this.#passedAt.push(at);
+      const sentAt = Date.now();
+      if ((await this.#call("/models", token)) === 200) this.#passed.push({ sentAt, endedAt: Date.now() });
       await sleep(50);
     }
   }
