@@ -6,6 +6,7 @@
  */
 import { parseArgs } from "node:util";
 import { Campaign, TrialError } from "../test/crash/campaign.ts";
+import { NoProgramError } from "../test/crash/place.ts";
 import type { StoreKind } from "../test/crash/site.ts";
 import { type Trial, trialsOf } from "../test/crash/trials.ts";
 import { NoSmallDiskError } from "../test/support/small-disk.ts";
@@ -99,7 +100,7 @@ async function soak({
     try {
       await work();
     } catch (error) {
-      if (error instanceof NoSmallDiskError) {
+      if (error instanceof NoSmallDiskError || error instanceof NoProgramError) {
         console.log(`Left out: ${trial.name}, because ${error.message}.`);
         left.delete(trial);
         return;

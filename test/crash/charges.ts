@@ -41,6 +41,8 @@ function answerFaults({ record: { client }, actions }: Case): string[] {
   const { status = 200, end, code } = client;
   const isRefused = status === 402 || (status === 429 && code === "credits_held");
   if ((isRefused && actions.lacksCredits) || (status === 408 && actions.wasSuspended)) return [];
+  // A proxy answers like this for a node that was killed; answers of the service have a code.
+  if (status === 502 && code === undefined && actions.killedAt !== undefined) return [];
   if (status !== 200 && !(actions.storeWasUnavailable && status === 503))
     return [`it was answered ${status} ${code ?? ""}`];
   if (end === "error" && status === 200 && !(actions.storeWasUnavailable && code === "store_unavailable")) {

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, test } from "vitest";
 import { NoPostgresError } from "../support/postgres-server.ts";
 import { NoSmallDiskError } from "../support/small-disk.ts";
 import { Campaign } from "./campaign.ts";
+import { NoProgramError } from "./place.ts";
 import type { StoreKind } from "./site.ts";
 import { type TrialGroup, trialsOf } from "./trials.ts";
 
@@ -10,6 +11,8 @@ import { type TrialGroup, trialsOf } from "./trials.ts";
  * busy with other tests.
  */
 const OPTIONS = { shortenedBy: 40, streamShare: 0.5, slackMs: Number.POSITIVE_INFINITY, patienceMs: 60_000 };
+/** Errors of a machine that lacks what a trial needs. */
+const CANNOT_RUN = [NoSmallDiskError, NoPostgresError, NoProgramError];
 /** Only a hanging trial takes this long. */
 const TRIAL_TIMEOUT_MS = 900_000;
 
@@ -28,7 +31,7 @@ export function crashTrials(store: StoreKind, group: TrialGroup = "crashes"): vo
         for (let runs = trial.runs[store] ?? 0; runs > 0; runs -= 1) await campaign.run(trial);
         await campaign.finish(trial);
       } catch (error) {
-        if (error instanceof NoSmallDiskError || error instanceof NoPostgresError) skip(error.message);
+        if (CANNOT_RUN.some((kind) => error instanceof kind)) skip((error as Error).message);
         throw error;
       }
     });

@@ -2,14 +2,12 @@ import { copyFile, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { PostgresProxy } from "../support/postgres-proxy.ts";
-import { makePostgresServer, type PostgresServer } from "../support/postgres-server.ts";
 import { makeOrganization, type RunningService, type ServiceOptions, startService } from "../support/service.ts";
-import { mountSmallDisk, type SmallDisk } from "../support/small-disk.ts";
 import type { Limits, TrialActions } from "./actions.ts";
 import { type Books, readBooks, readFile, type Source } from "./books.ts";
 import { Checker } from "./checker.ts";
 import { type Call, Clients, MODEL, repeatedOf, type Sent } from "./client.ts";
+import { openPlace, type Place } from "./place.ts";
 import { PRICES } from "./prices.ts";
 import { readRecords } from "./records.ts";
 import { lockBalances, lockFile, slowFile } from "./stores.ts";
@@ -29,8 +27,17 @@ export interface SiteOptions {
   patienceMs: number;
   /** Size of the disk for the store, in megabytes. */
   diskMegabytes?: number;
+  /** Programs of the system that its trials start. */
+  programs?: string[];
   /** Time past its expiry for which other nodes leave a hold open; shortened like the other times by default. */
   recoveryMs?: number;
+}
+
+interface NodeOptions {
+  dataDir: string;
+  port?: number | undefined;
+  config?: object;
+  isProxied?: boolean;
 }
 
 /** Default times, in seconds. */
@@ -59,8 +66,8 @@ export class Site {
   readonly options: SiteOptions;
   readonly limits: Limits;
   readonly clients: Clients;
-  readonly postgres: { server: PostgresServer; proxy: PostgresProxy } | undefined;
-  readonly disk: SmallDisk | undefined;
+  readonly postgres: Place["postgres"];
+  readonly disk: Place["disk"];
   organizations: Call["organization"][] = [];
   /** Organizations that a trial created for itself. */
   #otherOrganizations: Call["organization"][] = [];
@@ -78,7 +85,7 @@ export class Site {
   private constructor(
     directory: string,
     options: SiteOptions,
-    { upstream, postgres, disk }: Pick<Site, "postgres" | "disk"> & { upstream: UpstreamProcess },
+    { upstream, postgres, disk }: Place & { upstream: UpstreamProcess },
   ) {
     this.directory = directory;
     this.options = options;
@@ -155,11 +162,16 @@ export class Site {
    * first one.
    */
   startNeighbor({ isProxied = false } = {}): Promise<RunningService> {
-    const { postgres, otherDataDir: dataDir } = this;
-    if (postgres === undefined) throw new Error("only PostgreSQL serves two nodes");
+    return this.startNode({ dataDir: this.otherDataDir, isProxied });
+  }
+
+  /** Starts a service on the same PostgreSQL, with more configuration, on a port of its own or the given one. */
+  startNode({ dataDir, port, config, isProxied = false }: NodeOptions): Promise<RunningService> {
+    const { postgres } = this;
+    if (postgres === undefined) throw new Error("only PostgreSQL serves several nodes");
     const database = isProxied ? postgres.proxy.url : postgres.server.url;
-    const config = { ...this.#config(), database };
-    return startService({ ...this.serviceOptions, dataDir, configDir: dataDir, config });
+    const all = { ...this.#config(), database, ...config };
+    return startService({ ...this.serviceOptions, dataDir, configDir: dataDir, port, config: all });
   }
 
   /** Starts the service on the existing data. Resolves when it is ready, with the time that took. */
@@ -367,22 +379,6 @@ export class Site {
       models: [{ id: MODEL, price: PRICES, routes: [{ provider: "up", model: "upstream-model" }] }],
     };
   }
-}
-
-/** Upstream, disk and proxy of a site. */
-async function openPlace(
-  directory: string,
-  { store, diskMegabytes }: SiteOptions,
-): Promise<Pick<Site, "postgres" | "disk">> {
-  if (store === "postgres") {
-    const server = await makePostgresServer({ diskMegabytes });
-    return { postgres: { server, proxy: await PostgresProxy.open(server.url) }, disk: server.disk };
-  }
-  const data = join(directory, "data");
-  return {
-    postgres: undefined,
-    disk: diskMegabytes === undefined ? undefined : await mountSmallDisk(data, diskMegabytes),
-  };
 }
 
 /** Faults found by the checker. */

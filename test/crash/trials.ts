@@ -8,8 +8,9 @@ import { killCommands } from "./trials/grants.ts";
 import { playHistories } from "./trials/histories.ts";
 import { killAtRandomMoment } from "./trials/kill-service.ts";
 import { killAtNamedPoints } from "./trials/named-points.ts";
+import { loseNodes } from "./trials/nodes.ts";
 import { cutOff, outliveHolds } from "./trials/partitions.ts";
-import { cutCommits, killPostgres } from "./trials/postgres.ts";
+import { cutCommits, failOver, killPostgres } from "./trials/postgres.ts";
 import { terminateUnderStreams } from "./trials/terminate.ts";
 import { killOneOfTwo } from "./trials/two-nodes.ts";
 
@@ -52,6 +53,14 @@ const CRASHES: readonly Trial[] = [
     run: killOneOfTwo,
   },
   {
+    key: "nodes",
+    name: "three nodes behind nginx under mixed load: one frozen, one killed, one stopped and replaced",
+    runs: { postgres: 1 },
+    soak: { runs: 20, share: 6 },
+    site: () => ({ programs: ["nginx", "redis-server"] }),
+    run: loseNodes,
+  },
+  {
     key: "grants",
     name: "kill -9 of three commands that grant credits, which are run again",
     runs: { sqlite: 1, postgres: 1 },
@@ -71,6 +80,13 @@ const CRASHES: readonly Trial[] = [
     runs: { postgres: 5 },
     soak: { runs: 100, share: 6 },
     run: killPostgres,
+  },
+  {
+    key: "failover",
+    name: "kill -9 of PostgreSQL under 200 requests, and a synchronous replica takes over",
+    runs: { postgres: 1 },
+    soak: { runs: 50, share: 4 },
+    run: failOver,
   },
   ...(["before", "during", "after"] as const).map((cuts) => ({
     key: `cut-${cuts}`,

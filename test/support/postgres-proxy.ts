@@ -22,6 +22,8 @@ export class PostgresProxy {
   delayMs = 0;
   /** Passes nothing on any more, and breaks nothing off. */
   isFrozen = false;
+  /** The server that new connections go to. */
+  target: URL;
   readonly #server: Server;
   readonly #port: number;
   readonly #sockets = new Set<Socket>();
@@ -34,9 +36,11 @@ export class PostgresProxy {
     const url = new URL(target);
     url.host = `127.0.0.1:${port}`;
     this.url = url.href;
-    server.on("connection", (near) =>
-      this.#join(near, dial({ port: Number(target.port), host: target.hostname, noDelay: true })),
-    );
+    this.target = target;
+    server.on("connection", (near) => {
+      const { port: farPort, hostname } = this.target;
+      this.#join(near, dial({ port: Number(farPort), host: hostname, noDelay: true }));
+    });
   }
 
   static async open(url: string): Promise<PostgresProxy> {

@@ -14,6 +14,8 @@ export interface PostgresServer {
   /** The database `postgres`, as its superuser. */
   url: string;
   port: number;
+  /** Folder of its data. */
+  data: string;
   /** Disk of its data, if it has a disk of its own. */
   disk: SmallDisk | undefined;
   start(): Promise<void>;
@@ -53,6 +55,8 @@ wait $server
 const START_TIMEOUT_MS = 120_000;
 /** Connections that come too early get a FATAL of their own. */
 const CANNOT_START = /FATAL: +(?! |the database system is)|lock file/;
+/** A replica takes only connections that read. */
+const IS_READY = /ready to accept (read-only )?connections/;
 /** The sessions of a server that was killed have not all gone yet. */
 const ORPHANS = /pre-existing shared memory block/;
 const START_ATTEMPTS = 100;
@@ -60,11 +64,17 @@ const START_ATTEMPTS = 100;
 /** PostgreSQL runs as root of no name space either. */
 const NOT_AS_ROOT = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--"];
 
+interface ServerOptions {
+  diskMegabytes?: number | undefined;
+  /** Puts the data of another server into the folder, instead of an empty database. */
+  fill?: (data: string) => Promise<void>;
+}
+
 /**
  * Makes a PostgreSQL server of its own directory and port, and starts it. `diskMegabytes` puts its data on a disk of that
  * size. Rejects with NoPostgresError where there is none for this machine, with NoSmallDiskError where there is no such disk.
  */
-export async function makePostgresServer({ diskMegabytes }: { diskMegabytes?: number } = {}): Promise<PostgresServer> {
+export async function makePostgresServer({ diskMegabytes, fill }: ServerOptions = {}): Promise<PostgresServer> {
   const user = unprivilegedUser();
   const directory = await mkdtemp(join(tmpdir(), "tollgate-postgres-"));
   let disk: SmallDisk | undefined;
@@ -76,7 +86,8 @@ export async function makePostgresServer({ diskMegabytes }: { diskMegabytes?: nu
     const data = join(directory, "disk", "data");
     // Small files of its log: a full disk stops them as well as the tables.
     const initdb = [...launcher, join(binaries, "initdb"), ...(disk === undefined ? [] : ["--wal-segsize=1"])];
-    await initialize(initdb, data, directory, user);
+    if (fill === undefined) await initialize(initdb, data, directory, user);
+    else await fillFolder(data, fill, user);
     const port = await freePort();
     // No test cuts the machine's power: what a server has written survives its own end without being flushed.
     const settings = { max_connections: "200", listen_addresses: "127.0.0.1", fsync: "off" };
@@ -85,7 +96,7 @@ export async function makePostgresServer({ diskMegabytes }: { diskMegabytes?: nu
       `${name}=${value}`,
     ]);
     const command = [...launcher, join(binaries, "postgres"), "-D", data, "-p", String(port), ...flags];
-    const server = serverOf(command, { directory, port, user, disk });
+    const server = serverOf(command, { directory, data, port, user, disk });
     await server.start();
     return server;
   } catch (error) {
@@ -102,14 +113,25 @@ async function makeDisk(directory: string, megabytes: number, user: User | undef
   return mountSmallDisk(place, megabytes, user);
 }
 
+async function fillFolder(
+  data: string,
+  fill: NonNullable<ServerOptions["fill"]>,
+  user: User | undefined,
+): Promise<void> {
+  await mkdir(data, { recursive: true, mode: 0o700 });
+  await fill(data);
+  if (user !== undefined) execFileSync("chown", ["-R", `${user.uid}:${user.gid}`, dirname(data)]);
+}
+
 interface Place {
   disk: SmallDisk | undefined;
+  data: string;
   directory: string;
   port: number;
   user: User | undefined;
 }
 
-function serverOf(command: string[], { directory, port, user, disk }: Place): PostgresServer {
+function serverOf(command: string[], { directory, data, port, user, disk }: Place): PostgresServer {
   let shell: ChildProcess | undefined;
   const signal = async (name: NodeJS.Signals) => {
     const place = disk?.outside ?? join(directory, "disk");
@@ -128,6 +150,7 @@ function serverOf(command: string[], { directory, port, user, disk }: Place): Po
   return {
     url: `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/postgres`,
     port,
+    data,
     disk,
     async start() {
       for (let attempts = 1; ; attempts += 1) {
@@ -167,9 +190,9 @@ function ready(shell: ChildProcess): Promise<void> {
     const timer = setTimeout(fail, START_TIMEOUT_MS);
     shell.once("exit", fail);
     shell.stderr?.on("data", (chunk: Buffer) => {
-      if (output.includes("ready to accept connections")) return;
+      if (IS_READY.test(output)) return;
       output += chunk;
-      if (!output.includes("ready to accept connections")) {
+      if (!IS_READY.test(output)) {
         if (CANNOT_START.test(output)) fail();
         return;
       }

@@ -19,6 +19,8 @@ export interface ServiceOptions {
   config?: object;
   /** Kept across restarts. Absent: a new directory, which is removed at the end. */
   dataDir?: string;
+  /** A free port by default. */
+  port?: number | undefined;
   /** Folder of the configuration file; `dataDir` by default. */
   configDir?: string;
   databaseUrl?: string;
@@ -85,7 +87,7 @@ function childEnvironment(extra: Record<string, string> = {}): NodeJS.ProcessEnv
 /** Starts a service and waits until it takes requests. */
 export async function startService(options: ServiceOptions = {}): Promise<RunningService> {
   const dataDir = options.dataDir ?? (await makeDirectory());
-  const port = await freePort();
+  const port = options.port ?? (await freePort());
   const words = ["--data-dir", dataDir];
   if (options.config !== undefined) {
     const file = join(options.configDir ?? dataDir, "tollgate.yaml");
@@ -174,6 +176,7 @@ interface TokenTerms {
   models?: string[];
   cap?: number;
   expires_at?: string;
+  limits?: object;
 }
 
 /** Creates an organization with credits and a token, through the admin API: a command would take a process of its own. */

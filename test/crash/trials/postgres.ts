@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
+import { makeSynchronousStandby, promote } from "../../support/postgres-standby.ts";
 import { keepCalling, mixedCalls, waitingStreams } from "../load.ts";
 import type { Random } from "../random.ts";
 import type { Site } from "../site.ts";
@@ -38,6 +39,30 @@ export async function killPostgres(site: Site, random: Random, trial: string): P
   site.addTrial(trial, { storeWasUnavailable: true });
   site.addTrial(`${trial}.away`, { storeWasUnavailable: true });
   await site.judge({ mayForgetOpenHolds: true });
+}
+
+/**
+ * Kills PostgreSQL under 200 requests while a synchronous replica follows it, and promotes the replica. The killed server
+ * never comes back.
+ */
+export async function failOver(site: Site, random: Random, trial: string): Promise<void> {
+  const place = serverOf(site);
+  const primary = place.server;
+  const standby = await makeSynchronousStandby(primary);
+  const sent = site.send(mixedCalls(random, trial, REQUESTS, site));
+  await sleep(random.between(0, KILL_WITHIN_MS * site.options.streamShare));
+  await site.judge();
+  await primary.kill();
+  sent.push(...site.send(mixedCalls(random, `${trial}.away`, 20, site)));
+  await promote(standby);
+  place.server = standby;
+  place.proxy.target = new URL(standby.url);
+  await Promise.all(sent.map(({ ended }) => ended));
+  await site.untilReady();
+  site.addTrial(trial, { storeWasUnavailable: true });
+  site.addTrial(`${trial}.away`, { storeWasUnavailable: true });
+  await site.judge({ mayForgetOpenHolds: true });
+  await primary.remove();
 }
 
 async function killSession(url: string): Promise<void> {

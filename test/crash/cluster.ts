@@ -1,0 +1,129 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { mkdir, mkdtemp, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { ROOT } from "../support/documents.ts";
+import { freePort, type RunningService } from "../support/service.ts";
+import type { Site } from "./site.ts";
+
+const START_ATTEMPTS = 400;
+const START_INTERVAL_MS = 50;
+const EXAMPLE = join(ROOT, "docs", "examples", "nginx-nodes.conf");
+
+/** A line of nginx's log: a request, the nodes that it was sent to, and the status that its client got. */
+export interface ProxiedRequest {
+  path: string;
+  nodes: string[];
+  status: number;
+}
+
+/** Three nodes on the database of a site, with a Redis, behind nginx as the guide sets it up. */
+export class Cluster {
+  readonly nodes: RunningService[] = [];
+  readonly #site: Site;
+  readonly #children: ChildProcess[] = [];
+  readonly #directory: string;
+  readonly #redisPort: number;
+  /** The address that clients use. */
+  readonly baseUrl: string;
+
+  private constructor(site: Site, directory: string, ports: { redis: number; nginx: number }) {
+    this.#site = site;
+    this.#directory = directory;
+    this.#redisPort = ports.redis;
+    this.baseUrl = `http://127.0.0.1:${ports.nginx}/v1`;
+  }
+
+  /** Starts everything. */
+  static async start(site: Site, size: number): Promise<Cluster> {
+    const directory = await mkdtemp(join(site.directory, "cluster-"));
+    const cluster = new Cluster(site, directory, { redis: await freePort(), nginx: await freePort() });
+    try {
+      await cluster.startRedis();
+      for (let index = 0; index < size; index += 1) await cluster.startNode(index);
+      await cluster.#startNginx();
+      return cluster;
+    } catch (error) {
+      await cluster.end();
+      throw error;
+    }
+  }
+
+  /** Starts a node on its directory, on the port that it had. */
+  async startNode(index: number): Promise<void> {
+    const dataDir = join(this.#directory, `node-${index}`);
+    await mkdir(dataDir, { recursive: true });
+    const port = this.nodes[index] === undefined ? undefined : Number(new URL(this.nodes[index].url).port);
+    const redis = `redis://127.0.0.1:${this.#redisPort}`;
+    this.nodes[index] = await this.#site.startNode({ dataDir, port, config: { redis } });
+  }
+
+  async startRedis(): Promise<ChildProcess> {
+    const words = ["--port", String(this.#redisPort), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+    const child = spawn("redis-server", words, { cwd: this.#directory, stdio: "ignore" });
+    this.#children.push(child);
+    for (let attempts = 0; ; attempts += 1) {
+      const found = spawnSync("redis-cli", ["-p", String(this.#redisPort), "ping"], { encoding: "utf8" });
+      if (found.stdout?.includes("PONG")) return child;
+      if (attempts === START_ATTEMPTS) throw new Error("Redis did not start");
+      await sleep(START_INTERVAL_MS);
+    }
+  }
+
+  /** Requests that went through nginx and have ended. */
+  proxied(): ProxiedRequest[] {
+    const lines = readFileSync(join(this.#directory, "access.log"), "utf8").trim().split("\n");
+    return lines.map((line) => {
+      const { path, nodes, status } = JSON.parse(line) as { path: string; nodes: string; status: number };
+      return { path, nodes: nodes.split(", "), status };
+    });
+  }
+
+  async end(): Promise<void> {
+    await Promise.all(this.nodes.map((node) => node.end("SIGTERM")));
+    for (const child of this.#children) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      const ended = new Promise((resolve) => child.once("exit", resolve));
+      child.kill("SIGTERM");
+      await ended;
+    }
+  }
+
+  async #startNginx(): Promise<void> {
+    const listens = new URL(this.baseUrl).host;
+    const nodes = this.nodes.map(({ url }) => `server ${new URL(url).host} max_fails=1 fail_timeout=2s;`);
+    // TLS is left out: the trial is about nodes that come and go.
+    const site = readFileSync(EXAMPLE, "utf8")
+      .replace(/( *server 10\.0\.0\.\d+:8484 [^;]*;\n)+/, `${nodes.join("\n")}\n`)
+      .replace("listen 443 ssl;", `listen ${listens};`)
+      .replace(/ssl_certificate\w* +\S+;/g, "");
+    await writeFile(join(this.#directory, "site.conf"), site);
+    await writeFile(join(this.#directory, "nginx.conf"), mainConfiguration(this.#directory));
+    const words = ["-p", this.#directory, "-c", join(this.#directory, "nginx.conf")];
+    this.#children.push(spawn("nginx", [...words, "-e", join(this.#directory, "error.log")], { stdio: "ignore" }));
+    for (let attempts = 0; ; attempts += 1) {
+      const answer = await fetch(`${this.baseUrl}/models`).catch(() => undefined);
+      if (answer?.status === 401) return;
+      if (attempts === START_ATTEMPTS) throw new Error("nginx did not start");
+      await sleep(START_INTERVAL_MS);
+    }
+  }
+}
+
+function mainConfiguration(directory: string): string {
+  const places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(
+    (name) => `${name}_temp_path ${join(directory, name)};`,
+  );
+  const user = process.getuid?.() === 0 ? "user root;" : "";
+  const log = `'{"path":"$uri","nodes":"$upstream_addr","status":$status}'`;
+  return `daemon off; worker_processes 1; worker_rlimit_nofile 8192; pid ${join(directory, "nginx.pid")}; ${user}
+events { worker_connections 4096; }
+http {
+  log_format trial escape=json ${log};
+  access_log ${join(directory, "access.log")} trial;
+  ${places.join(" ")}
+  include ${join(directory, "site.conf")};
+}
+`;
+}
