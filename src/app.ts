@@ -2,6 +2,7 @@ import { LastUses } from "./admin/accounts.ts";
 import { ensureFirstOrganization, type FirstOrganization } from "./admin/first-run.ts";
 import { firstAdminToken } from "./admin/sessions.ts";
 import { createHttp, listen, urlOf } from "./app/http.ts";
+import { LiveParts } from "./app/live.ts";
 import {
   createAccounts,
   createConversationLog,
@@ -13,7 +14,7 @@ import {
   openStoreOf,
   type StartOptions,
 } from "./app/parts.ts";
-import { createCatalog, createUpstreams } from "./app/upstreams.ts";
+import { Reloads } from "./app/reload.ts";
 import type { LiveCatalog } from "./catalog/live.ts";
 import type { Config } from "./config.ts";
 import { Circuits } from "./gateway/circuit.ts";
@@ -41,6 +42,8 @@ export interface RunningService {
   facts: StartFacts;
   catalog: LiveCatalog;
   firstOrganization: FirstOrganization;
+  /** Reads the configuration again and applies it; the log tells the result. Never rejects. */
+  reload(): Promise<void>;
   /** Accepts nothing new, lets running answers end, books the rest, and closes everything. */
   stop(options: ShutdownOptions): Promise<void>;
 }
@@ -53,14 +56,12 @@ export async function startService(config: Config, options: StartOptions): Promi
   // When a step fails, everything opened so far is closed in reverse order. A stop does the same.
   await using parts = new AsyncDisposableStack();
   let shutdown: ShutdownOptions = { delayMs: 0, drainMs: 0 };
-  const upstreams = parts.adopt(createUpstreams(config), (opened) => opened.close());
   let ownPort: number | undefined;
-  const catalog = createCatalog(config, upstreams, { ...options, ownPort: () => ownPort });
-  parts.defer(() => catalog.stop());
-  const { store, arrived } = await openStoreOf(config, options);
+  const live = parts.adopt(new LiveParts(config, { ...options, ownPort: () => ownPort }), (opened) => opened.close());
+  const { store, arrived } = await openStoreOf(config, options, () => live.database);
   parts.defer(() => store.close());
   // Stopped after the ledger, so that charges are booked before anything else is written.
-  const conversationLog = parts.adopt(createConversationLog(config, options, store), (opened) => opened.stop());
+  const conversationLog = parts.adopt(createConversationLog(live, options, store), (opened) => opened.stop());
   const ledger = parts.adopt(await createLedger(config, options, store), (opened) => opened.stop());
   const accounts = createAccounts(options, store);
   const lastUses = parts.adopt(new LastUses({ rows: store.accounts, log: options.log }), (opened) => opened.stop());
@@ -73,9 +74,10 @@ export async function startService(config: Config, options: StartOptions): Promi
   const signInFailures = parts.adopt(createSignInFailures(options, store), (opened) => opened.stop());
   const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures };
   const tokenCounter = parts.adopt(new TokenCounter(options), (opened) => opened.stop());
-  const services = { store, ledger, tokenCounter, catalog, upstreams, circuits, accounts, ...recorders };
+  const services = { store, ledger, tokenCounter, live, circuits, accounts, ...recorders };
   const server = await createHttp(config, options, services);
   parts.defer(() => server.close(shutdown));
+  const reloads = parts.adopt(new Reloads({ ...options, live, server, circuits }), (opened) => opened.stop());
   const address = await listen(server, config.server);
   ownPort = address.port;
   const url = `${urlOf(address)}${config.server.basePath}`;
@@ -98,15 +100,17 @@ export async function startService(config: Config, options: StartOptions): Promi
       firstOrganization: await ensureFirstOrganization({ ...options, accounts, ledger, store }),
       adminToken: await firstAdminToken({ ...options, rows: store.admin, newId: newIdOf(options) }),
     })),
-    catalog.start(),
+    live.catalog.start(),
   ]);
-  const facts = { version: options.version, url, store: store.kind, models: catalog.list().length, adminToken };
+  reloads.start();
+  const facts = { version: options.version, url, store: store.kind, models: live.catalog.list().length, adminToken };
   const running = parts.move();
   return {
     url,
     facts: { ...facts, organizationId: firstOrganization.organization.id, token: firstOrganization.token },
-    catalog,
+    catalog: live.catalog,
     firstOrganization,
+    reload: () => reloads.reload("signal"),
     stop: async (stopOptions) => {
       shutdown = stopOptions;
       await running.disposeAsync();

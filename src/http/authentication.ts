@@ -35,7 +35,11 @@ type TokenSocket = Socket & { [LAST_TOKEN]?: HashedToken };
  * Returns the hook that runs before the body of an operation is read: it authenticates the token, checks its scope and
  * counts the request against the limits.
  */
-export function authenticate(gateway: Gateway, authenticator: Pick<Authenticator, "authenticate">, scope: Scope) {
+export function authenticate(
+  services: { gateway: Gateway },
+  authenticator: Pick<Authenticator, "authenticate">,
+  scope: Scope,
+) {
   return async (request: FastifyRequest): Promise<void> => {
     const socket: TokenSocket = request.raw.socket;
     const token = hashedToken(socket, bearerToken(request));
@@ -44,6 +48,7 @@ export function authenticate(gateway: Gateway, authenticator: Pick<Authenticator
     socket[LAST_TOKEN] = token;
     markAuthenticated(socket);
     requireScope(principal, scope);
+    const { gateway } = services;
     const requestLimit = gateway.limits.countRequest(requestKeys(gateway, principal, request.ip));
     request.caller = { principal, requestLimit, hasLimitHeaders: scope === "chat.completions:write" };
   };

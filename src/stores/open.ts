@@ -10,6 +10,8 @@ const RETRY_MS = 250;
 export interface OpenStoreOptions {
   /** A PostgreSQL address; null: SQLite in `dataDir`. */
   database: string | null;
+  /** Returns the same address with the current password, for a new connection. */
+  currentDatabase?: () => string | null;
   dataDir: string;
   /** A data directory has one service at a time; commands work beside it. */
   role: "service" | "command";
@@ -31,10 +33,10 @@ async function storeOf(driver: StoreDriver): Promise<Store> {
 }
 
 /** Does not load the code of the other database. */
-async function openDriver({ database, ...options }: OpenStoreOptions): Promise<StoreDriver> {
+async function openDriver({ database, currentDatabase, ...options }: OpenStoreOptions): Promise<StoreDriver> {
   if (database !== null) {
     const { openPostgresDriver } = await import("./postgres/postgres.ts");
-    return openPostgresDriver({ url: database, ...options });
+    return openPostgresDriver({ url: database, currentUrl: () => currentDatabase?.() ?? database, ...options });
   }
   const { openSqliteDriver } = await import("./sqlite/sqlite.ts");
   return openSqliteDriver(options);

@@ -16,6 +16,8 @@ import { query, transact } from "./transact.ts";
 export interface PostgresOptions {
   /** postgres://… */
   url: string;
+  /** Returns the address with the current password, for a new connection. */
+  currentUrl?: () => string;
   /** A service creates the partitions of future months. A command, which has no queues, waits longer for locks. */
   role: "service" | "command";
   /** Creates missing tables and migrates an older schema. Absent: yes. */
@@ -60,8 +62,9 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Store
  * has an unsupported version or encoding, or another schema. The message is one line, without the password.
  */
 export async function openPostgresDriver(options: PostgresOptions): Promise<StoreDriver> {
-  const { url, role, creates = true, timeouts } = options;
-  const pools = openPools(url, role === "command" ? { lockMs: COMMAND_LOCK_TIMEOUT_MS, ...timeouts } : timeouts);
+  const { url, currentUrl, role, creates = true, timeouts } = options;
+  const poolTimeouts = role === "command" ? { lockMs: COMMAND_LOCK_TIMEOUT_MS, ...timeouts } : timeouts;
+  const pools = openPools(url, { ...poolTimeouts, ...(currentUrl && { currentUrl }) });
   try {
     await checkServer(pools);
     const migrations = readMigrations(MIGRATIONS);
