@@ -3,6 +3,7 @@ import { StoreUnavailableError } from "../errors.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { Outage } from "../telemetry/outage.ts";
 import { StoreAbsentError, type StoreDriver } from "./driver.ts";
+import type { MigratedDriver, SchemaVersions } from "./migrations.ts";
 import type { Store } from "./store.ts";
 
 const RETRY_MS = 250;
@@ -26,6 +27,13 @@ export async function openStore(options: OpenStoreOptions): Promise<Store> {
   return storeOf(await openDriver(options));
 }
 
+/** Creates the configured store or migrates its schema; services may be running. Rejects with OperatorError. */
+export async function migrateStore(options: Omit<OpenStoreOptions, "role" | "creates">): Promise<SchemaVersions> {
+  const driver = await openDriver({ ...options, role: "command", creates: true });
+  await driver.close();
+  return driver.schema;
+}
+
 /** Loads the queries only now: commands that open no store start faster. */
 async function storeOf(driver: StoreDriver): Promise<Store> {
   const { storeOver } = await import("./store.ts");
@@ -33,7 +41,7 @@ async function storeOf(driver: StoreDriver): Promise<Store> {
 }
 
 /** Does not load the code of the other database. */
-async function openDriver({ database, currentDatabase, ...options }: OpenStoreOptions): Promise<StoreDriver> {
+async function openDriver({ database, currentDatabase, ...options }: OpenStoreOptions): Promise<MigratedDriver> {
   if (database !== null) {
     const { openPostgresDriver } = await import("./postgres/postgres.ts");
     return openPostgresDriver({ url: database, currentUrl: () => currentDatabase?.() ?? database, ...options });
