@@ -60,7 +60,7 @@ export function missingMigrations(
 export function schemaRefusal(place: string, found: number | undefined, migrations: Migration[]): string | undefined {
   const known = newestOf(migrations);
   if (found === undefined) {
-    return `There is no store in ${place}. To name another place, use --data-dir or --config; tollgate serve, tollgate org create and tollgate store migrate make a store.`;
+    return `There is no store in ${place}. To name another place, use --data-dir or --config; tollgate serve and tollgate org create make a store.`;
   }
   if (found > known) return newer(place, found, known);
   if (found === known) return undefined;
